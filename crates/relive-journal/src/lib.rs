@@ -1,1 +1,49 @@
-//! placeholder
+//! Relive's history on disk.
+//!
+//! **A process is its journal; what runs is only the journal's current writer.** This crate owns the files: the folder
+//! of each process ([`Folder`]), its journal ([`Writer`], [`History`]), its events ([`EventLog`]), and the data folder
+//! that holds them all. It never runs anything and never looks at the world outside its files.
+//!
+//! What always holds: nothing is acknowledged before it is synced; nothing acknowledged is ever changed or cut;
+//! everything but `steps.jsonl`, `process-meta.json` and `blobs/` is derived and may be deleted. Every change to a file
+//! goes through [`Disk`]. Everything here blocks; [`Pool`] has the threads for it.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod checkpoint;
+pub mod conversation;
+pub mod data;
+mod disk;
+pub mod events;
+#[cfg(feature = "faults")]
+pub mod faults;
+mod folder;
+mod hash;
+pub mod history;
+mod hook;
+mod info;
+mod line;
+mod meta;
+pub mod payload;
+mod plan;
+mod pool;
+pub mod reader;
+pub mod record;
+pub mod recovery;
+mod scan;
+mod writer;
+
+pub use data::DataFolder;
+pub use disk::{Counts, Disk, DiskFile};
+pub use events::EventLog;
+pub use folder::Folder;
+pub use hash::{Hash, NotAHash};
+pub use history::History;
+pub use info::{JournalState, ProcInfo};
+pub use line::{LINE_MAX, VERSION};
+pub use meta::ProcessMeta;
+pub use plan::{CRASH_LOOP_MAX, Next, Plan};
+pub use pool::{JOBS_MAX, JobLost, Pool, THREADS_MAX};
+pub use scan::{Health, Hole, Problem};
+pub use writer::{Durability, Io, Opening, WriteError, Writer};

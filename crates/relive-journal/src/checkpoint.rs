@@ -1,0 +1,65 @@
+//! Checkpoints: a journal's [`History`] up to some record, so that a reader need not parse what came before.
+//!
+//! A checkpoint is never needed and never outranks the journal: it counts only if the journal's first bytes have the
+//! checksum it names, and what follows is read as always. Every answer is the same with and without one.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::disk::Disk;
+use crate::folder::Folder;
+use crate::history::History;
+use crate::line::{self, VERSION};
+use crate::scan::{Health, scan};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Checkpoint<H> {
+    v: u32,
+    history: H,
+}
+
+/// Writes `checkpoint.json`, and keeps the one before.
+pub(crate) fn write(disk: &Disk, folder: &Folder, history: &History) -> io::Result<()> {
+    let bytes = line::encode_file(&Checkpoint { v: VERSION, history })?;
+    let path = folder.checkpoint();
+    if path.exists() {
+        disk.rename(&path, &folder.previous_checkpoint())?;
+    }
+    disk.replace(&path, &bytes)
+}
+
+/// Reads a journal, from its newest checkpoint that fits or from its beginning.
+pub(crate) fn load(folder: &Folder, journal: &File) -> io::Result<(History, Health)> {
+    let fitting = [folder.checkpoint(), folder.previous_checkpoint()]
+        .iter()
+        .filter_map(|path| read(path))
+        .find(|history| covers(journal, history).unwrap_or(false));
+    scan(journal, fitting.unwrap_or_default())
+}
+
+fn read(path: &Path) -> Option<History> {
+    let bytes = fs::read(path).ok()?;
+    let checkpoint: Checkpoint<History> = line::decode_file(&bytes)?;
+    (checkpoint.v == VERSION).then_some(checkpoint.history)
+}
+
+/// Whether the journal begins with the very bytes the checkpoint was made from.
+fn covers(mut journal: &File, history: &History) -> io::Result<bool> {
+    use std::io::Seek as _;
+    journal.rewind()?;
+    let mut buffer = vec![0; 256 * 1024];
+    let (mut left, mut crc) = (history.end, 0);
+    while left > 0 {
+        let want = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let taken = journal.read(&mut buffer[..want])?;
+        if taken == 0 {
+            return Ok(false);
+        }
+        crc = crc32c::crc32c_append(crc, &buffer[..taken]);
+        left -= taken as u64;
+    }
+    Ok(crc == history.crc)
+}

@@ -1,0 +1,159 @@
+//! The conversation, rebuilt from the journal as a model has to be shown it.
+//!
+//! Always holds: every tool call is followed by exactly one result, in the order of the calls, before anything else is
+//! said. A call that has no result yet says so in its place.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use crate::history::{History, Place};
+use crate::line;
+use crate::payload::Text;
+use crate::record::{Body, Call, Outcome};
+
+/// What a model is told about a call whose outcome nobody can know.
+pub const TOLD_IN_DOUBT: &str =
+    "The call was interrupted and its outcome is unknown: it may or may not have taken effect. Look before you act.";
+/// What a model is told about a call that a person said was done.
+pub const TOLD_DONE: &str = "The call was interrupted. The user has checked: it took effect.";
+/// What a model is told about a call that a person said was not done.
+pub const TOLD_NOT_DONE: &str = "The call was interrupted. The user has checked: it did not take effect.";
+/// What stands for the result of a call that has none yet.
+pub const TOLD_PENDING: &str = "The call has not been run.";
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Message {
+    /// What was said to the agent.
+    User {
+        /// By whom it was chosen, it names the message.
+        id: String,
+        /// What.
+        text: Text,
+    },
+    /// What stands for everything before it.
+    Summary {
+        /// What.
+        text: Text,
+    },
+    /// What the model said.
+    Model {
+        /// In this step.
+        step: u32,
+        /// Before it spoke.
+        thinking: Option<Text>,
+        /// To the user.
+        text: Option<Text>,
+        /// To its tools.
+        calls: Vec<Call>,
+    },
+    /// What a tool answered.
+    Tool {
+        /// In this step.
+        step: u32,
+        /// To this call.
+        call: u32,
+        /// The call's name by the provider.
+        id: String,
+        /// Whether it worked.
+        ok: bool,
+        /// What it said, or what is said in its place.
+        result: Text,
+    },
+}
+
+impl History {
+    /// The conversation so far. `journal` is the file this history was read from.
+    pub fn conversation(&self, journal: &File) -> io::Result<Vec<Message>> {
+        let mut conversation = Builder::default();
+        let mut buffer = Vec::new();
+        for place in &self.conversation {
+            let (step, body) = read(journal, *place, &mut buffer)?;
+            conversation.take(step, body);
+        }
+        Ok(conversation.finish())
+    }
+}
+
+fn read(journal: &File, place: Place, buffer: &mut Vec<u8>) -> io::Result<(u32, Body)> {
+    buffer.resize(place.len as usize, 0);
+    journal.read_exact_at(buffer, place.offset)?;
+    let line = buffer.strip_suffix(b"\n").unwrap_or(buffer);
+    let changed = || io::Error::new(io::ErrorKind::InvalidData, format!("record {} has changed", place.seq));
+    if !line::is_intact(line) {
+        return Err(changed());
+    }
+    let head = line::head(line)?;
+    let body = Body::decode(&head.kind, line).ok_or_else(changed)??;
+    Ok((head.step, body))
+}
+
+#[derive(Default)]
+struct Builder {
+    messages: Vec<Message>,
+    /// The calls of the last answer, each with its result once it is known.
+    calls: Vec<(Call, Option<(bool, Text)>)>,
+    step: u32,
+    /// What was said while they ran: it comes after their results.
+    meanwhile: Vec<Message>,
+}
+
+impl Builder {
+    fn take(&mut self, step: u32, body: Body) {
+        match body {
+            Body::Input(input) => {
+                let message = Message::User { id: input.id, text: input.text };
+                if self.calls.is_empty() { self.messages.push(message) } else { self.meanwhile.push(message) }
+            }
+            Body::Compacted(compacted) => self.messages.push(Message::Summary { text: compacted.summary }),
+            Body::ModelEnded(answer) => {
+                self.flush();
+                self.step = step;
+                self.calls = answer.calls.iter().map(|call| (call.clone(), None)).collect();
+                let (thinking, text, calls) = (answer.thinking, answer.text, answer.calls);
+                self.messages.push(Message::Model { step, thinking, text, calls });
+            }
+            Body::CallEnded(ended) => self.result(ended.call, ended.ok, ended.result),
+            Body::Doubt(doubt) => self.result(doubt.call, false, TOLD_IN_DOUBT.into()),
+            Body::Resolved(resolved) => match resolved.outcome {
+                Outcome::Done => self.result(resolved.call, true, TOLD_DONE.into()),
+                Outcome::NotDone => self.result(resolved.call, false, TOLD_NOT_DONE.into()),
+                Outcome::Retry => {}
+            },
+            Body::Opened(_)
+            | Body::Spawned(_)
+            | Body::ModelStarted(_)
+            | Body::Partial(_)
+            | Body::CallStarted(_)
+            | Body::Approval(_)
+            | Body::Paused(_)
+            | Body::Resumed(_)
+            | Body::Limits(_)
+            | Body::Ended(_)
+            | Body::Repair(_) => {}
+        }
+    }
+
+    fn result(&mut self, call: u32, ok: bool, result: Text) {
+        if let Some((_, slot)) = self.calls.get_mut(call as usize) {
+            *slot = Some((ok, result));
+        }
+        if self.calls.iter().all(|(_, result)| result.is_some()) {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        for (call, (asked, result)) in (0..).zip(self.calls.drain(..)) {
+            let (ok, result) = result.unwrap_or((false, TOLD_PENDING.into()));
+            self.messages.push(Message::Tool { step: self.step, call, id: asked.id, ok, result });
+        }
+        self.messages.append(&mut self.meanwhile);
+    }
+
+    fn finish(mut self) -> Vec<Message> {
+        self.flush();
+        self.messages
+    }
+}

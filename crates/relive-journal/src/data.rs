@@ -1,0 +1,286 @@
+//! The data folder: all histories, and what is needed to find them again.
+//!
+//! ```text
+//! lock              held for the daemon's life; names its OS pid
+//! pids              the highest PID that may have been given out
+//! live/<uuid>       one empty file for each process that has not ended
+//! steps/<uuid>/     the histories
+//! tmp/              folders that are being made or removed; emptied at the start
+//! tombstones.jsonl  what was collected
+//! clock             when the collector last looked
+//! reserve           blocks that are given back when the disk is full
+//! ```
+//!
+//! What always holds: a folder under `steps/` is whole from the moment it has its name; a process that has not ended has
+//! its marker. So a start reads what is live, however much history there is. `lock`, `live/`, `pids` and `reserve` can
+//! all be rebuilt; only `steps/` and `tombstones.jsonl` are history.
+
+mod collect;
+mod fork;
+mod lineage;
+mod pids;
+mod space;
+mod spawn;
+mod tombstones;
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+pub use collect::{Candidate, ClockReading, CollectError, Collected, GcReason, GcRules, Survey};
+pub use fork::{ForkError, ForkPoint, ForkRequest};
+pub use lineage::{Ancestor, LINEAGE_MAX, LineageError};
+pub use space::{Space, SpaceRules};
+pub use spawn::{SpawnError, SpawnRequest};
+pub use tombstones::Tombstone;
+
+use pids::Pids;
+use relive_core::{Pid, Uuid};
+
+use crate::checkpoint;
+use crate::disk::{Disk, DiskFile};
+use crate::folder::{Folder, uuid_of_name};
+use crate::history::History;
+use crate::info::ProcInfo;
+use crate::scan::Health;
+use crate::writer::{Io, Opening, WriteError, Writer};
+
+/// Why a data folder cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Somebody else has it.
+    #[error("{path}: in use by {holder}", path = path.display(), holder = holder_text(*holder))]
+    Held {
+        /// The data folder.
+        path: PathBuf,
+        /// The OS pid of the one who has it, if it could be read.
+        holder: Option<u32>,
+    },
+    /// It cannot be read or written.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// The data folder.
+        path: PathBuf,
+        /// The system's word for it.
+        source: io::Error,
+    },
+}
+
+fn holder_text(holder: Option<u32>) -> String {
+    holder.map_or_else(|| "another daemon".to_owned(), |pid| format!("the daemon with OS pid {pid}"))
+}
+
+/// An open data folder. While it is open nobody else can open it.
+#[derive(Debug)]
+pub struct DataFolder {
+    root: PathBuf,
+    io: Io,
+    _lock: DiskFile,
+    pids: Mutex<Pids>,
+    space: SpaceRules,
+}
+
+/// What is known of a UUID.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Known {
+    /// Its history is here.
+    Here(Folder),
+    /// Its history was collected.
+    Collected(Box<Tombstone>),
+    /// There never was such a process.
+    Never,
+}
+
+/// A process that has not ended, as a start finds it.
+#[derive(Debug)]
+pub struct Live {
+    /// Which.
+    pub uuid: Uuid,
+    /// What its journal amounts to.
+    pub history: History,
+    /// Whether its journal can be written.
+    pub health: Health,
+}
+
+impl DataFolder {
+    /// Opens the folder, making it if need be, for as long as the returned value lives.
+    pub fn open(root: &Path, io: Io, space: SpaceRules) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::Io { path: root.to_owned(), source };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed)?;
+        let lock = io.disk.open_or_create(&root.join("lock")).map_err(failed)?;
+        if !io.disk.try_lock(&lock).map_err(failed)? {
+            return Err(OpenError::Held { path: root.to_owned(), holder: read_holder(&lock) });
+        }
+        Self::prepare(root, &io, &lock).map_err(failed)?;
+        let pids = Pids::read(root).map_err(failed)?;
+        let data = Self { root: root.to_owned(), io, _lock: lock, pids: Mutex::new(pids), space };
+        data.rebuild_what_is_missing().map_err(failed)?;
+        data.restore_reserve().map_err(failed)?;
+        Ok(data)
+    }
+
+    fn prepare(root: &Path, io: &Io, lock: &DiskFile) -> io::Result<()> {
+        let disk = &io.disk;
+        disk.truncate(lock, 0)?;
+        disk.append(lock, format!("{}\n", std::process::id()).as_bytes())?;
+        let mut made = false;
+        for name in ["steps", "tmp"] {
+            made |= make_folder(disk, &root.join(name))?;
+        }
+        for entry in fs::read_dir(root.join("tmp"))? {
+            disk.remove_tree(&entry?.path())?;
+        }
+        if made { disk.sync_dir(root) } else { Ok(()) }
+    }
+
+    /// Makes `live/` and the PID high-water anew, from the histories, if either is gone.
+    fn rebuild_what_is_missing(&self) -> io::Result<()> {
+        let live = self.root.join("live");
+        let pids_missing = self.lock_pids().is_missing();
+        if live.is_dir() && !pids_missing {
+            return Ok(());
+        }
+        let mut highest = Pid::KERNEL;
+        let mut unfinished = Vec::new();
+        for uuid in self.uuids()? {
+            let Some(info) = ProcInfo::read(&self.folder(uuid))? else { continue };
+            highest = info.pids.into_iter().fold(highest, Pid::max);
+            if info.dead_at.is_none() {
+                unfinished.push(uuid);
+            }
+        }
+        for tombstone in self.tombstones()? {
+            highest = tombstone.pids.into_iter().fold(highest, Pid::max);
+        }
+        if pids_missing {
+            self.lock_pids().raise(&self.io.disk, &self.root, highest)?;
+        }
+        // Only a complete `live/` may be seen: it is made aside and renamed.
+        if !live.is_dir() {
+            let aside = self.root.join("tmp").join("live");
+            self.io.disk.mkdir(&aside)?;
+            for uuid in unfinished {
+                self.io.disk.create(&aside.join(uuid.to_string()))?;
+            }
+            self.io.disk.sync_dir(&aside)?;
+            self.io.disk.rename(&aside, &live)?;
+            self.io.disk.sync_dir(&self.root)?;
+        }
+        Ok(())
+    }
+
+    fn lock_pids(&self) -> std::sync::MutexGuard<'_, Pids> {
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next PID. It was never given out before and never will be again.
+    pub fn next_pid(&self) -> io::Result<Pid> {
+        self.lock_pids().next(&self.io.disk, &self.root)
+    }
+
+    /// The folder of a process, whether or not it exists.
+    #[must_use]
+    pub fn folder(&self, uuid: Uuid) -> Folder {
+        Folder::new(self.root.join("steps").join(uuid.to_string()))
+    }
+
+    fn marker(&self, uuid: Uuid) -> PathBuf {
+        self.root.join("live").join(uuid.to_string())
+    }
+
+    /// What its files go through.
+    #[must_use]
+    pub fn io(&self) -> &Io {
+        &self.io
+    }
+
+    /// Every history there is, in no order.
+    pub fn uuids(&self) -> io::Result<Vec<Uuid>> {
+        uuids_in(&self.root.join("steps"))
+    }
+
+    /// What is known of a UUID.
+    pub fn known(&self, uuid: Uuid) -> io::Result<Known> {
+        let folder = self.folder(uuid);
+        if folder.steps().is_file() {
+            return Ok(Known::Here(folder));
+        }
+        let tombstone = self.tombstone(uuid)?;
+        Ok(tombstone.map_or(Known::Never, |tombstone| Known::Collected(Box::new(tombstone))))
+    }
+
+    /// A history, read whole.
+    pub fn history(&self, uuid: Uuid) -> io::Result<(History, Health)> {
+        let folder = self.folder(uuid);
+        checkpoint::load(&folder, &fs::File::open(folder.steps())?)
+    }
+
+    /// The processes that have not ended. Markers of those that have, or never began, are removed. What it reads is
+    /// bounded by the number of markers.
+    pub fn live(&self) -> io::Result<Vec<Live>> {
+        let mut found = Vec::new();
+        for uuid in uuids_in(&self.root.join("live"))? {
+            match self.history(uuid) {
+                Ok((history, _)) if history.ended().is_some() => self.retire(uuid, &history)?,
+                Ok((history, health)) => found.push(Live { uuid, history, health }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => self.io.disk.unlink(&self.marker(uuid))?,
+                Err(error) => return Err(error),
+            }
+        }
+        found.sort_unstable_by_key(|live| live.uuid);
+        Ok(found)
+    }
+
+    /// Takes a journal: a new incarnation of the process begins. Its marker is on the disk before its epoch is.
+    pub fn open_writer(&self, uuid: Uuid, opening: &Opening) -> Result<Writer, WriteError> {
+        let folder = self.folder(uuid);
+        let failed = |source| WriteError::Io { path: folder.steps(), source };
+        if !folder.steps().is_file() {
+            return Err(WriteError::Absent { path: folder.steps() });
+        }
+        self.mark(uuid).map_err(failed)?;
+        let writer = Writer::open(&self.io, folder.clone(), opening);
+        if matches!(writer, Err(WriteError::Absent { .. })) {
+            self.io.disk.unlink(&self.marker(uuid)).map_err(failed)?;
+        }
+        writer
+    }
+
+    fn mark(&self, uuid: Uuid) -> io::Result<()> {
+        match self.io.disk.create(&self.marker(uuid)) {
+            Ok(_) => self.io.disk.sync_dir(&self.root.join("live")),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// After `ended` is on the disk: the snapshot is written and the marker goes. If this is cut short the next start
+    /// does it.
+    pub fn retire(&self, uuid: Uuid, history: &History) -> io::Result<()> {
+        if let Some(info) = ProcInfo::of(history) {
+            info.write(&self.io.disk, &self.folder(uuid))?;
+        }
+        self.io.disk.unlink(&self.marker(uuid))
+    }
+}
+
+fn uuids_in(folder: &Path) -> io::Result<Vec<Uuid>> {
+    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name()));
+    let uuids = names.filter_map(|name: io::Result<_>| match name {
+        Ok(name) => name.to_str().and_then(uuid_of_name).map(Ok),
+        Err(error) => Some(Err(error)),
+    });
+    uuids.collect()
+}
+
+fn make_folder(disk: &Disk, path: &Path) -> io::Result<bool> {
+    if path.is_dir() { Ok(false) } else { disk.mkdir(path).map(|()| true) }
+}
+
+fn read_holder(lock: &DiskFile) -> Option<u32> {
+    let mut text = String::new();
+    lock.file().take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

@@ -1,0 +1,194 @@
+//! Garbage collection: which histories go, and how one goes without a trace of half of it.
+//!
+//! A history goes in this order: its tombstone, synced; its folder out of `steps/`, synced; its files. Whatever of this
+//! a crash cuts short leaves a history whole or gone. What has not ended is never a candidate, and the journal's lock
+//! is held meanwhile, so a process that is being resumed is safe.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use relive_core::{Timestamp, Uuid};
+use serde::{Deserialize, Serialize};
+
+use super::{DataFolder, Tombstone};
+use crate::info::ProcInfo;
+use crate::line;
+use crate::writer::{WriteError, lock};
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// Which histories go. Either rule is enough; absent turns it off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GcRules {
+    /// Those that ended more than so many days ago.
+    pub retention_days: Option<u32>,
+    /// Those that ended first, when more than so many have.
+    pub max_entries: Option<usize>,
+}
+
+impl Default for GcRules {
+    fn default() -> Self {
+        Self { retention_days: Some(30), max_entries: Some(500) }
+    }
+}
+
+/// Which rule a history goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GcReason {
+    /// It is too old.
+    Retention,
+    /// There are too many.
+    MaxEntries,
+}
+
+/// A history that may go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Candidate {
+    /// Which.
+    pub uuid: Uuid,
+    /// When it ended.
+    pub dead_at: Timestamp,
+    /// What its files hold.
+    pub bytes: u64,
+    /// Why.
+    pub reason: GcReason,
+}
+
+/// What there is to collect.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// The oldest first.
+    pub candidates: Vec<Candidate>,
+    /// Histories that were passed over because nobody can tell when they ended, each with what is wrong.
+    pub warnings: Vec<(Uuid, String)>,
+}
+
+/// What became of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collected {
+    /// It is gone.
+    Gone,
+    /// It is not what it was: it was resumed, or is gone already.
+    Spared,
+}
+
+/// The clocks, read at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockReading {
+    /// The wall clock.
+    pub wall: Timestamp,
+    /// The time since the boot, sleep included.
+    pub since_boot_ms: u64,
+    /// Which boot.
+    pub boot_id: String,
+}
+
+/// Why nothing is collected.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// The wall clock cannot be trusted.
+    #[error(
+        "the wall clock has jumped by {hours} hours since the last look, so nobody knows how old a history is; \
+         if the clock is right now, ask again"
+    )]
+    ClockJumped {
+        /// Forward, or back if negative.
+        hours: i64,
+    },
+    /// Something cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl DataFolder {
+    /// What there is to collect. Changes nothing, but remembers the clocks: if the wall clock has jumped by more than a
+    /// day against the time since boot, the first survey after that refuses.
+    pub fn survey(&self, rules: GcRules, clock: &ClockReading) -> Result<Survey, CollectError> {
+        self.check_clock(clock)?;
+        let mut survey = Survey::default();
+        let mut ended = Vec::new();
+        for uuid in self.uuids()? {
+            if self.marker(uuid).exists() {
+                continue;
+            }
+            match ProcInfo::read(&self.folder(uuid)) {
+                Ok(Some(ProcInfo { dead_at: Some(dead_at), .. })) => ended.push((dead_at, uuid)),
+                Ok(Some(_)) => survey.warnings.push((uuid, "it has not ended, and is not live".to_owned())),
+                Ok(None) => survey.warnings.push((uuid, "its journal does not say what it is".to_owned())),
+                // Collected since the folder was listed.
+                Err(_) if !self.folder(uuid).path().exists() => {}
+                Err(error) => survey.warnings.push((uuid, format!("its journal cannot be read: {error}"))),
+            }
+        }
+        ended.sort_unstable();
+        let surplus = rules.max_entries.map_or(0, |max| ended.len().saturating_sub(max));
+        for (place, (dead_at, uuid)) in ended.into_iter().enumerate() {
+            let age_ms = clock.wall.as_millisecond() - dead_at.as_millisecond();
+            let old = rules.retention_days.is_some_and(|days| age_ms > i64::from(days) * DAY_MS);
+            let reason = match (old, place < surplus) {
+                (true, _) => GcReason::Retention,
+                (false, true) => GcReason::MaxEntries,
+                (false, false) => continue,
+            };
+            let bytes = tree_bytes(self.folder(uuid).path())?;
+            survey.candidates.push(Candidate { uuid, dead_at, bytes, reason });
+        }
+        Ok(survey)
+    }
+
+    /// Removes a candidate's history, if it is still one.
+    pub fn collect(&self, candidate: &Candidate, now: Timestamp) -> io::Result<Collected> {
+        let uuid = candidate.uuid;
+        let folder = self.folder(uuid);
+        let _lock = match lock(&self.io.disk, &folder.steps()) {
+            Ok(file) => file,
+            Err(WriteError::Busy { .. } | WriteError::Absent { .. }) => return Ok(Collected::Spared),
+            Err(WriteError::Io { source, .. }) => return Err(source),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        let info = ProcInfo::read(&folder)?;
+        let Some(info) = info.filter(|info| info.dead_at == Some(candidate.dead_at)) else {
+            return Ok(Collected::Spared);
+        };
+        if self.marker(uuid).exists() {
+            return Ok(Collected::Spared);
+        }
+        self.add_tombstones(&[Tombstone::of(info, candidate.dead_at, now)])?;
+        let aside = self.root.join("tmp").join(uuid.to_string());
+        self.io.disk.rename(folder.path(), &aside)?;
+        self.io.disk.sync_dir(&self.root.join("steps"))?;
+        self.io.disk.remove_tree(&aside)?;
+        Ok(Collected::Gone)
+    }
+
+    fn check_clock(&self, now: &ClockReading) -> Result<(), CollectError> {
+        let path = self.root.join("clock");
+        let before: Option<ClockReading> = fs::read(&path).ok().and_then(|bytes| line::decode_file(&bytes));
+        self.io.disk.replace(&path, &line::encode_file(now).map_err(io::Error::from)?)?;
+        let Some(before) = before else { return Ok(()) };
+        let wall_ms = now.wall.as_millisecond() - before.wall.as_millisecond();
+        let jump_ms = if before.boot_id == now.boot_id {
+            wall_ms
+                - (i64::try_from(now.since_boot_ms).unwrap_or(i64::MAX)).saturating_sub_unsigned(before.since_boot_ms)
+        } else {
+            // Nobody knows how long the machine was off; but it was not off for less than nothing.
+            wall_ms.min(0)
+        };
+        if jump_ms.abs() > DAY_MS {
+            return Err(CollectError::ClockJumped { hours: jump_ms / (DAY_MS / 24) });
+        }
+        Ok(())
+    }
+}
+
+fn tree_bytes(path: &Path) -> io::Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        total += if metadata.is_dir() { tree_bytes(&entry.path())? } else { metadata.len() };
+    }
+    Ok(total)
+}

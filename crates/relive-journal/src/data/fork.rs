@@ -1,0 +1,187 @@
+//! Forks: a new journal that begins as a prefix of another.
+//!
+//! The original is only read. The prefix is copied byte for byte, with the blobs it names, so the original may be
+//! collected afterwards. A fork never begins inside a step: a call that is open in the original is the original's.
+
+use std::fs::File;
+use std::io;
+
+use relive_core::{Limits, Uuid};
+
+use super::{DataFolder, SpawnError};
+use crate::checkpoint;
+use crate::folder::Folder;
+use crate::history::{History, Phase};
+use crate::payload::Blobs;
+use crate::record::{Body, Input, Origin};
+use crate::scan::{Health, Hole, Until, scan_until};
+use crate::writer::{Durability, Opening, WriteError, Writer};
+
+/// Where a fork leaves its original.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForkPoint {
+    /// At its end, without a step that is still under way.
+    End,
+    /// At the end of this step. At 0 only what it was told at its start remains.
+    Step(u32),
+}
+
+/// A fork that is asked for.
+#[derive(Debug)]
+pub struct ForkRequest {
+    /// Its UUID, chosen by whoever asks.
+    pub uuid: Uuid,
+    /// Its first incarnation.
+    pub opening: Opening,
+    /// Of which process.
+    pub source: Uuid,
+    /// From where.
+    pub point: ForkPoint,
+    /// Its name.
+    pub name: Option<String>,
+    /// Its parent.
+    pub parent_uuid: Option<Uuid>,
+    /// What it may spend; as its original if absent.
+    pub limits: Option<Limits>,
+    /// What it is told first.
+    pub input: Option<Input>,
+}
+
+/// Why there is no fork. Nothing of it remains.
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    /// The original has not come that far.
+    #[error("step {asked} of {source_uuid} is not there: its last whole step is {last}")]
+    NoSuchStep {
+        /// The original.
+        source_uuid: Uuid,
+        /// The step that was asked for.
+        asked: u32,
+        /// Its last.
+        last: u32,
+    },
+    /// The prefix that was asked for has a hole.
+    #[error("the history of {source_uuid} is damaged at {hole}")]
+    Damaged {
+        /// The original.
+        source_uuid: Uuid,
+        /// Where.
+        hole: Hole,
+        /// Its last step before the hole: a fork from there works.
+        last: u32,
+    },
+    /// The prefix that was asked for was written by a newer Relive.
+    #[error("the history of {source_uuid} was written by a newer Relive: {hole}")]
+    ReadOnly {
+        /// The original.
+        source_uuid: Uuid,
+        /// Where.
+        hole: Hole,
+    },
+    /// The original cannot be read.
+    #[error("{source_uuid}: {source}")]
+    Io {
+        /// The original.
+        source_uuid: Uuid,
+        /// The system's word for it.
+        source: io::Error,
+    },
+    /// The fork could not be made.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// The fork's journal could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl DataFolder {
+    /// Begins a process as a copy of another's past. On return it is on the disk, whole.
+    pub fn fork(&self, request: ForkRequest) -> Result<Writer, ForkError> {
+        let source_uuid = request.source;
+        let unreadable = |source| ForkError::Io { source_uuid, source };
+        let original = self.folder(source_uuid);
+        let journal = File::open(original.steps()).map_err(unreadable)?;
+        let prefix = prefix(&original, &journal, &request)?;
+        let Some(identity) = &prefix.identity else {
+            return Err(unreadable(io::Error::new(io::ErrorKind::InvalidData, "the journal does not say what it is")));
+        };
+        let mut spawned = identity.spawned.clone();
+        spawned.uuid = request.uuid;
+        spawned.origin = Some(Origin { uuid: source_uuid, step: prefix.completed_step });
+        spawned.name = request.name;
+        spawned.parent_uuid = request.parent_uuid;
+        spawned.limits = request.limits.unwrap_or(prefix.limits);
+        let mut batch = vec![request.opening.body(), Body::Spawned(Box::new(spawned))];
+        batch.extend(request.input.map(Body::Input));
+        self.make(request.uuid, |folder| {
+            let file = self.copy_prefix(&original, &journal, &prefix, folder).map_err(unreadable)?;
+            let mut writer = Writer::with(&self.io, folder.clone(), file, prefix);
+            writer.append(request.opening.at, batch, Durability::Synced)?;
+            Ok(writer)
+        })
+    }
+
+    fn copy_prefix(
+        &self,
+        original: &Folder,
+        journal: &File,
+        prefix: &History,
+        folder: &Folder,
+    ) -> io::Result<crate::disk::DiskFile> {
+        let disk = &self.io.disk;
+        let copy = |from: &File, to: &std::path::Path| {
+            let file = disk.create(to)?;
+            disk.append_copy(from, from.metadata()?.len(), &file)?;
+            disk.sync(&file)
+        };
+        copy(&File::open(original.process_meta())?, &folder.process_meta())?;
+        if !prefix.blobs.is_empty() {
+            disk.mkdir(&folder.path().join("blobs"))?;
+            let (from, to) = (Blobs::new(disk.clone(), original.path()), Blobs::new(disk.clone(), folder.path()));
+            for (_, hash) in &prefix.blobs {
+                if !to.path(*hash).exists() {
+                    copy(&File::open(from.path(*hash))?, &to.path(*hash))?;
+                }
+            }
+            disk.sync_dir(&folder.path().join("blobs"))?;
+        }
+        let file = disk.create(&folder.steps())?;
+        disk.try_lock(&file)?;
+        // Synced with the fork's own first records.
+        disk.append_copy(journal, prefix.end, &file)?;
+        Ok(file)
+    }
+}
+
+/// The original as of the point where the fork leaves it.
+fn prefix(original: &Folder, journal: &File, request: &ForkRequest) -> Result<History, ForkError> {
+    let source_uuid = request.source;
+    let unreadable = |source| ForkError::Io { source_uuid, source };
+    let damaged = |hole, last| ForkError::Damaged { source_uuid, hole, last };
+    match request.point {
+        ForkPoint::Step(asked) => {
+            let (history, health) = scan_until(journal, Until::EndOfStep(asked)).map_err(unreadable)?;
+            let last = history.completed_step;
+            let reached = history.completed_step == asked && history.identity.is_some();
+            match health {
+                Health::ReadOnly(hole) => Err(ForkError::ReadOnly { source_uuid, hole }),
+                _ if reached => Ok(history),
+                Health::Damaged(hole) => Err(damaged(hole, last)),
+                Health::Good | Health::Torn { .. } => Err(ForkError::NoSuchStep { source_uuid, asked, last }),
+            }
+        }
+        ForkPoint::End => {
+            let (history, health) = checkpoint::load(original, journal).map_err(unreadable)?;
+            match health {
+                Health::ReadOnly(hole) => return Err(ForkError::ReadOnly { source_uuid, hole }),
+                Health::Damaged(hole) => return Err(damaged(hole, history.completed_step)),
+                Health::Good | Health::Torn { .. } => {}
+            }
+            if history.phase == Phase::Boundary {
+                return Ok(history);
+            }
+            let before = Until::Offset(history.step_start);
+            Ok(scan_until(journal, before).map_err(unreadable)?.0)
+        }
+    }
+}

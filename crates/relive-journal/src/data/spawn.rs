@@ -1,0 +1,115 @@
+//! Beginning a process: its folder is made aside, whole and synced, and gets its name last.
+
+use std::io;
+
+use relive_core::Uuid;
+
+use super::DataFolder;
+use crate::folder::Folder;
+use crate::history::History;
+use crate::meta::ProcessMeta;
+use crate::record::{Body, Input, Spawned};
+use crate::writer::{Durability, Opening, WriteError, Writer};
+
+/// What a process begins with.
+#[derive(Debug)]
+pub struct SpawnRequest {
+    /// Its first incarnation.
+    pub opening: Opening,
+    /// What it is. Its UUID is chosen by whoever asks.
+    pub spawned: Spawned,
+    /// What it is told and given.
+    pub meta: ProcessMeta,
+    /// Its first message, if it has one.
+    pub input: Option<Input>,
+}
+
+/// Why a process could not be begun. Nothing of it remains.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// There is, or was, one with this UUID.
+    #[error("there is already a process {0}")]
+    Exists(Uuid),
+    /// The disk is nearly full.
+    #[error("only {free_bytes} bytes are free, and no process is begun below {floor_bytes}")]
+    NoSpace {
+        /// What is free.
+        free_bytes: u64,
+        /// What should be.
+        floor_bytes: u64,
+    },
+    /// Its journal could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// Its folder could not be made.
+    #[error("process {uuid} could not be made: {source}")]
+    Io {
+        /// Which.
+        uuid: Uuid,
+        /// The system's word for it.
+        source: io::Error,
+    },
+}
+
+impl DataFolder {
+    /// Begins a process. On return it is on the disk, whole.
+    pub fn spawn(&self, request: SpawnRequest) -> Result<Writer, SpawnError> {
+        let SpawnRequest { opening, spawned, meta, input } = request;
+        self.make(spawned.uuid, |folder| {
+            let disk = &self.io.disk;
+            let failed = |source| WriteError::Io { path: folder.path().to_owned(), source };
+            meta.write(disk, folder).map_err(failed)?;
+            let file = disk.create(&folder.steps()).map_err(failed)?;
+            disk.try_lock(&file).map_err(failed)?;
+            let mut writer = Writer::with(&self.io, folder.clone(), file, History::default());
+            let mut batch = vec![opening.body(), Body::Spawned(Box::new(spawned))];
+            batch.extend(input.map(Body::Input));
+            writer.append(opening.at, batch, Durability::Synced)?;
+            Ok(writer)
+        })
+    }
+
+    /// Makes the folder of a process with what `fill` puts in it, or nothing.
+    pub(super) fn make<E: From<SpawnError> + From<WriteError>>(
+        &self,
+        uuid: Uuid,
+        fill: impl FnOnce(&Folder) -> Result<Writer, E>,
+    ) -> Result<Writer, E> {
+        let failed = |source| E::from(SpawnError::Io { uuid, source });
+        let space = self.space().map_err(failed)?;
+        if !space.above_floor {
+            let (free_bytes, floor_bytes) = (space.free_bytes, self.space.floor_bytes);
+            return Err(SpawnError::NoSpace { free_bytes, floor_bytes }.into());
+        }
+        let folder = self.folder(uuid);
+        let aside = Folder::new(self.root.join("tmp").join(uuid.to_string()));
+        if folder.path().exists() {
+            return Err(SpawnError::Exists(uuid).into());
+        }
+        match self.io.disk.mkdir(aside.path()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(SpawnError::Exists(uuid).into()),
+            other => other.map_err(failed)?,
+        }
+        let made = fill(&aside).and_then(|writer| {
+            self.publish(uuid, &aside, &folder).map_err(failed)?;
+            Ok(writer.renamed(&self.io, folder.clone()))
+        });
+        if made.is_err() {
+            // What cannot be removed now is removed at the next start.
+            let _ = self.io.disk.remove_tree(aside.path());
+            if !folder.path().exists() {
+                let _ = self.io.disk.unlink(&self.marker(uuid));
+            }
+        }
+        made
+    }
+
+    /// The marker first, so that a start finds every history that has its name.
+    fn publish(&self, uuid: Uuid, aside: &Folder, folder: &Folder) -> io::Result<()> {
+        let disk = &self.io.disk;
+        disk.sync_dir(aside.path())?;
+        self.mark(uuid)?;
+        disk.rename(aside.path(), folder.path())?;
+        disk.sync_dir(&self.root.join("steps"))
+    }
+}

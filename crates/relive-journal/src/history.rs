@@ -1,0 +1,439 @@
+//! The state a journal amounts to: what the records so far say, and nothing else.
+//!
+//! [`History`] is a fold over the records. The writer keeps one as it appends and a reader builds one as it reads, so
+//! the running view and the recovered view are the same code. It holds no payloads: the conversation is a list of
+//! places in the file. It never looks at the world; what a crash left open is listed, not settled.
+
+use relive_core::{Generation, Limits, Pid, Timestamp, Usd};
+use serde::{Deserialize, Serialize};
+
+use crate::hash::Hash;
+use crate::record::{
+    Body, CallStarted, Ended, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed, Spawned, Usage,
+};
+use crate::recovery::{OnInDoubt, Recovery};
+
+/// Where a line is in `steps.jsonl`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u64, u64, u32)", into = "(u64, u64, u32)")]
+pub struct Place {
+    /// The record's place in the journal.
+    pub seq: u64,
+    /// Of the line's first byte.
+    pub offset: u64,
+    /// Of the line, with its newline.
+    pub len: u32,
+}
+
+impl From<(u64, u64, u32)> for Place {
+    fn from((seq, offset, len): (u64, u64, u32)) -> Self {
+        Self { seq, offset, len }
+    }
+}
+
+impl From<Place> for (u64, u64, u32) {
+    fn from(place: Place) -> Self {
+        (place.seq, place.offset, place.len)
+    }
+}
+
+/// What a process is, as its last `spawned` record says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The record itself.
+    pub spawned: Spawned,
+    /// When it began.
+    pub created_at: Timestamp,
+}
+
+/// One writer's time with the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Incarnation {
+    /// Its PID.
+    pub pid: Pid,
+    /// Its epoch.
+    pub generation: Generation,
+    /// When it began.
+    pub at: Timestamp,
+    /// The boot it lived in.
+    pub boot_id: String,
+    /// How it ended; absent while it lives, and where it was interrupted.
+    pub ended: Option<(Timestamp, Ended)>,
+}
+
+/// An intent without an outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// Which of the step's calls.
+    pub call: u32,
+    /// Of the intent's record; with the UUID it is the call's key.
+    pub seq: u64,
+    /// The tool.
+    pub name: String,
+    /// How to find out what became of it.
+    pub recovery: Recovery,
+}
+
+/// Where in a step the journal is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Between steps.
+    Boundary,
+    /// A model is being asked, or was when the writer was lost.
+    Asking {
+        /// What the call may have cost.
+        reserved_tokens: u64,
+    },
+    /// The model answered and its calls are being run.
+    Calling {
+        /// What became of each.
+        calls: Vec<CallState>,
+    },
+}
+
+/// What became of a call of the current step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// It was not begun.
+    Waiting,
+    /// It was begun.
+    Open(OpenCall),
+    /// It has its outcome.
+    Settled,
+}
+
+/// What the process has spent. A fork begins at nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct Spent {
+    pub tokens_in: u64,
+    pub tokens_out: u64,
+    /// Absent as soon as one call's price was not known.
+    pub cost_usd: Option<Usd>,
+    /// Whether some of it is an estimate.
+    pub estimated: bool,
+}
+
+/// What a journal amounts to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// Of the last record.
+    pub seq: u64,
+    /// Of the last writer.
+    pub epoch: Generation,
+    /// Of the last record.
+    pub last_at: Option<Timestamp>,
+    /// What the process is; absent before its `spawned` record.
+    pub identity: Option<Identity>,
+    /// Its incarnations, first to last; a fork's own only.
+    pub incarnations: Vec<Incarnation>,
+    /// What it may spend.
+    pub limits: Limits,
+    /// What it has spent.
+    pub spent: Spent,
+    /// Present while it is suspended.
+    pub paused: Option<Paused>,
+    /// How long it was suspended before that.
+    pub paused_total_ms: u64,
+    /// The step the last record belongs to.
+    pub step: u32,
+    /// The last step that was carried out to its end.
+    pub completed_step: u32,
+    /// Where in a step it is.
+    pub phase: Phase,
+    /// Whether the model's last word asked for nothing, and nobody has said anything since.
+    pub answered: bool,
+    /// Resumes by the daemon since the last record that was progress.
+    pub recoveries: u32,
+    /// Torn ends cut off so far.
+    pub repairs: Vec<Repair>,
+    /// Offset before the model call of the step under way.
+    pub(crate) step_start: u64,
+    /// The records the conversation is made of.
+    pub(crate) conversation: Vec<Place>,
+    /// Blobs, each with the offset of the record that names it.
+    pub(crate) blobs: Vec<(u64, Hash)>,
+    /// Lines taken in or passed over so far.
+    pub(crate) lines: u64,
+    /// Where they end.
+    pub(crate) end: u64,
+    /// The checksum of all of them.
+    pub(crate) crc: u32,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            seq: 0,
+            epoch: Generation(0),
+            last_at: None,
+            identity: None,
+            incarnations: Vec::new(),
+            limits: Limits::default(),
+            spent: Spent { cost_usd: Some(Usd::default()), ..Spent::default() },
+            paused: None,
+            paused_total_ms: 0,
+            step: 0,
+            completed_step: 0,
+            phase: Phase::Boundary,
+            answered: false,
+            recoveries: 0,
+            repairs: Vec::new(),
+            step_start: 0,
+            conversation: Vec::new(),
+            blobs: Vec::new(),
+            lines: 0,
+            end: 0,
+            crc: 0,
+        }
+    }
+}
+
+impl History {
+    /// The incarnation that has, or last had, the journal.
+    #[must_use]
+    pub fn incarnation(&self) -> Option<&Incarnation> {
+        self.incarnations.last()
+    }
+
+    /// How the current incarnation ended, if it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<&(Timestamp, Ended)> {
+        self.incarnation().and_then(|incarnation| incarnation.ended.as_ref())
+    }
+
+    /// What to do with a call in doubt.
+    #[must_use]
+    pub fn on_in_doubt(&self) -> OnInDoubt {
+        self.identity.as_ref().map(|identity| identity.spawned.on_in_doubt).unwrap_or_default()
+    }
+
+    /// The intents without an outcome.
+    pub fn open_calls(&self) -> impl Iterator<Item = &OpenCall> {
+        let calls = match &self.phase {
+            Phase::Calling { calls } => calls.as_slice(),
+            Phase::Boundary | Phase::Asking { .. } => &[],
+        };
+        calls.iter().filter_map(|state| match state {
+            CallState::Open(open) => Some(open),
+            CallState::Waiting | CallState::Settled => None,
+        })
+    }
+
+    /// The step a record of this body belongs to if it comes next.
+    pub(crate) fn step_of(&self, body: &Body) -> u32 {
+        if matches!(body, Body::ModelStarted(_)) { self.completed_step + 1 } else { self.step }
+    }
+
+    /// Whether a record may come next; if not, why.
+    pub(crate) fn admits(&self, body: &Body) -> Result<(), &'static str> {
+        let require = |holds: bool, why| if holds { Ok(()) } else { Err(why) };
+        if self.ended().is_some() {
+            return require(matches!(body, Body::Opened(_)), "this incarnation has ended");
+        }
+        let asking = matches!(self.phase, Phase::Asking { .. });
+        match body {
+            Body::Opened(_) | Body::Spawned(_) | Body::Input(_) | Body::Paused(_) => Ok(()),
+            Body::Limits(_) | Body::Ended(_) | Body::Repair(_) => Ok(()),
+            Body::ModelStarted(_) => {
+                require(!matches!(self.phase, Phase::Calling { .. }), "calls of the step before are not settled")
+            }
+            Body::ModelEnded(_) | Body::Partial(_) => require(asking, "no model was asked"),
+            Body::CallStarted(body) => require(self.call(body.call, is_waiting), "no such call waits to be started"),
+            Body::Approval(body) => require(self.call(body.call, is_waiting), "no such call waits to be started"),
+            // A call that was refused before it began has a result and no intent.
+            Body::CallEnded(body) => {
+                require(self.call(body.call, |state| *state != CallState::Settled), "no such call is open")
+            }
+            Body::Doubt(body) => require(self.call(body.call, is_open), "no such call is open"),
+            Body::Resolved(body) => require(self.call(body.call, is_open), "no such call is open"),
+            Body::Compacted(body) => require(
+                self.phase == Phase::Boundary && body.through <= self.seq,
+                "only whole steps that are over can be compacted",
+            ),
+            Body::Resumed(_) => require(self.paused.is_some(), "it is not suspended"),
+        }
+    }
+
+    fn call(&self, call: u32, test: impl Fn(&CallState) -> bool) -> bool {
+        match &self.phase {
+            Phase::Calling { calls } => calls.get(call as usize).is_some_and(test),
+            Phase::Boundary | Phase::Asking { .. } => false,
+        }
+    }
+
+    /// Takes in the next record, which is at `place`. A record that does not follow from those before it (which no
+    /// writer of ours appends, see [`Self::admits`]) changes only the counters.
+    pub(crate) fn apply(&mut self, record: &Record, place: Place) {
+        if matches!(record.body, Body::ModelStarted(_)) {
+            self.begin_step(record, place);
+        }
+        self.seq = record.seq;
+        self.epoch = record.epoch;
+        self.last_at = Some(record.at);
+        self.step = self.step.max(record.step);
+        record.body.for_each_blob(&mut |hash| self.blobs.push((place.offset, hash)));
+        match &record.body {
+            Body::Opened(_) | Body::Repair(_) => {}
+            Body::Spawned(_)
+            | Body::Input(_)
+            | Body::ModelStarted(_)
+            | Body::ModelEnded(_)
+            | Body::Partial(_)
+            | Body::CallStarted(_)
+            | Body::CallEnded(_)
+            | Body::Doubt(_)
+            | Body::Resolved(_)
+            | Body::Approval(_)
+            | Body::Compacted(_)
+            | Body::Paused(_)
+            | Body::Resumed(_)
+            | Body::Limits(_)
+            | Body::Ended(_) => self.recoveries = 0,
+        }
+        self.apply_body(record, place);
+    }
+
+    /// Moves past a line, whether or not it counted.
+    pub(crate) fn cover(&mut self, line_with_newline: &[u8]) {
+        self.lines += 1;
+        self.end += line_with_newline.len() as u64;
+        self.crc = crc32c::crc32c_append(self.crc, line_with_newline);
+    }
+
+    fn apply_body(&mut self, record: &Record, place: Place) {
+        match &record.body {
+            Body::Opened(opened) => self.open(record, opened),
+            Body::Spawned(spawned) => self.spawn(record, spawned),
+            Body::Input(_) => {
+                self.answered = false;
+                self.conversation.push(place);
+            }
+            // Done before the counters moved.
+            Body::ModelStarted(_) => {}
+            Body::ModelEnded(answer) => self.answer(answer, place),
+            Body::Partial(partial) => {
+                self.spend(partial.usage);
+                self.phase = Phase::Boundary;
+            }
+            Body::CallStarted(started) => self.start_call(record.seq, started),
+            Body::CallEnded(ended) => self.settle(ended.call, place),
+            Body::Doubt(doubt) => self.settle(doubt.call, place),
+            Body::Resolved(resolved) => match resolved.outcome {
+                Outcome::Done | Outcome::NotDone => self.settle(resolved.call, place),
+                Outcome::Retry => self.set_call(resolved.call, CallState::Waiting),
+            },
+            Body::Approval(_) => {}
+            Body::Compacted(compacted) => {
+                self.conversation.retain(|kept| kept.seq > compacted.through);
+                self.conversation.insert(0, place);
+            }
+            Body::Paused(paused) => self.paused = Some(paused.clone()),
+            Body::Resumed(Resumed { by: _ }) => self.unpause(record.at),
+            Body::Limits(limits) => self.limits = *limits,
+            Body::Ended(ended) => {
+                self.unpause(record.at);
+                if let Some(incarnation) = self.incarnations.last_mut() {
+                    incarnation.ended = Some((record.at, ended.clone()));
+                }
+            }
+            Body::Repair(repair) => self.repairs.push(*repair),
+        }
+    }
+
+    fn open(&mut self, record: &Record, opened: &Opened) {
+        if opened.by == OpenedBy::Recovery {
+            self.recoveries += 1;
+        }
+        self.incarnations.push(Incarnation {
+            pid: opened.pid,
+            generation: record.epoch,
+            at: record.at,
+            boot_id: opened.boot_id.clone(),
+            ended: None,
+        });
+    }
+
+    /// A `spawned` record begins a process: what a fork's copied prefix says of the original's life no longer counts.
+    fn spawn(&mut self, record: &Record, spawned: &Spawned) {
+        let own = self.incarnations.pop();
+        self.incarnations = own.into_iter().collect();
+        self.identity = Some(Identity { spawned: spawned.clone(), created_at: record.at });
+        self.limits = spawned.limits;
+        self.spent = Spent { cost_usd: Some(Usd::default()), ..Spent::default() };
+        self.paused = None;
+        self.paused_total_ms = 0;
+        self.repairs.clear();
+    }
+
+    fn begin_step(&mut self, record: &Record, place: Place) {
+        if let Phase::Asking { reserved_tokens } = self.phase {
+            // The earlier call was lost: it may have been billed.
+            self.spend(Usage { tokens_in: reserved_tokens, estimated: true, ..Usage::default() });
+        }
+        if let Body::ModelStarted(started) = &record.body {
+            self.step_start = place.offset;
+            self.phase = Phase::Asking { reserved_tokens: started.reserved_tokens };
+        }
+    }
+
+    fn answer(&mut self, answer: &ModelEnded, place: Place) {
+        self.spend(answer.usage);
+        self.answered = answer.calls.is_empty();
+        self.conversation.push(place);
+        self.phase = Phase::Calling { calls: vec![CallState::Waiting; answer.calls.len()] };
+        self.complete_if_settled();
+    }
+
+    fn start_call(&mut self, seq: u64, started: &CallStarted) {
+        let CallStarted { call, name, recovery } = started.clone();
+        self.set_call(call, CallState::Open(OpenCall { call, seq, name, recovery }));
+    }
+
+    fn settle(&mut self, call: u32, place: Place) {
+        self.conversation.push(place);
+        self.set_call(call, CallState::Settled);
+        self.complete_if_settled();
+    }
+
+    fn set_call(&mut self, call: u32, state: CallState) {
+        if let Phase::Calling { calls } = &mut self.phase
+            && let Some(slot) = calls.get_mut(call as usize)
+        {
+            *slot = state;
+        }
+    }
+
+    fn complete_if_settled(&mut self) {
+        if let Phase::Calling { calls } = &self.phase
+            && calls.iter().all(|state| *state == CallState::Settled)
+        {
+            self.phase = Phase::Boundary;
+            self.completed_step = self.step;
+        }
+    }
+
+    fn spend(&mut self, usage: Usage) {
+        self.spent.tokens_in = self.spent.tokens_in.saturating_add(usage.tokens_in);
+        self.spent.tokens_out = self.spent.tokens_out.saturating_add(usage.tokens_out);
+        self.spent.cost_usd = self.spent.cost_usd.zip(usage.cost_usd).map(|(a, b)| a.saturating_add(b));
+        self.spent.estimated |= usage.estimated;
+    }
+
+    fn unpause(&mut self, at: Timestamp) {
+        if let Some(paused) = self.paused.take() {
+            let asleep = at.duration_since(paused.asked_at).as_millis();
+            self.paused_total_ms = self.paused_total_ms.saturating_add(u64::try_from(asleep).unwrap_or(0));
+        }
+    }
+}
+
+fn is_waiting(state: &CallState) -> bool {
+    *state == CallState::Waiting
+}
+
+fn is_open(state: &CallState) -> bool {
+    matches!(state, CallState::Open(_))
+}

@@ -1,0 +1,141 @@
+//! The outside of a line: how every record of every file is framed and checked.
+//!
+//! A line is one JSON object whose last field is `crc`: the CRC-32C, in eight lower-case hexadecimal digits, of the
+//! line's bytes with that field (and the comma before it) taken out. Lines are split at the byte 0x0A and nowhere
+//! else. Files that hold one object (`checkpoint.json` and so on) are one such line.
+
+use std::borrow::Cow;
+
+use relive_core::{Generation, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// The version of everything this crate writes. A reader meets a higher one with [`crate::Health::ReadOnly`].
+pub const VERSION: u32 = 1;
+
+/// The longest line, its newline included. Larger payloads are in `blobs/`.
+pub const LINE_MAX: usize = 1 << 20;
+
+const CRC_FIELD: &[u8] = br#","crc":""#;
+const CRC_TAIL: usize = CRC_FIELD.len() + 8 + 2;
+
+/// What every record begins with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head<'a> {
+    /// Format version.
+    pub v: u32,
+    /// Place in the file: each record of an epoch is one above the one before.
+    pub seq: u64,
+    /// Which writer.
+    pub epoch: Generation,
+    /// When, by the writer's wall clock. Order is by `seq`, never by this.
+    pub at: Timestamp,
+    /// What it records.
+    #[serde(borrow)]
+    pub kind: Cow<'a, str>,
+    /// The step it belongs to; 0 before the first.
+    #[serde(default)]
+    pub step: u32,
+}
+
+/// Appends one line: the head, the fields of `body` (which must serialize as an object), the checksum.
+pub(crate) fn encode(out: &mut Vec<u8>, head: &Head<'_>, body: &impl Serialize) -> serde_json::Result<()> {
+    let start = out.len();
+    serde_json::to_writer(&mut *out, head)?;
+    let joint = out.len();
+    serde_json::to_writer(&mut *out, body)?;
+    if out.len() - joint > 2 {
+        // `}{` between the two objects becomes a comma.
+        out.splice(joint - 1..=joint, *b",");
+    } else {
+        out.truncate(joint);
+    }
+    seal(out, start);
+    Ok(())
+}
+
+/// Turns the JSON object that starts at `start` into a line, by giving it its checksum and its newline.
+pub(crate) fn seal(out: &mut Vec<u8>, start: usize) {
+    let crc = crc32c::crc32c(&out[start..]);
+    out.pop();
+    out.extend_from_slice(CRC_FIELD);
+    out.extend_from_slice(format!("{crc:08x}\"}}\n").as_bytes());
+}
+
+/// One whole object as a file's contents.
+pub(crate) fn encode_file(body: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut out = serde_json::to_vec(body)?;
+    seal(&mut out, 0);
+    Ok(out)
+}
+
+/// Reads back what [`encode_file`] wrote; `None` when it is not that, to the byte.
+pub(crate) fn decode_file<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    let line = bytes.strip_suffix(b"\n")?;
+    if !is_intact(line) {
+        return None;
+    }
+    serde_json::from_slice(line).ok()
+}
+
+/// Whether a line, without its newline, has the checksum it names.
+pub(crate) fn is_intact(line: &[u8]) -> bool {
+    let Some(cut) = line.len().checked_sub(CRC_TAIL) else { return false };
+    let (covered, tail) = line.split_at(cut);
+    let crc = crc32c::crc32c_append(crc32c::crc32c(covered), b"}");
+    tail.starts_with(CRC_FIELD) && tail[CRC_FIELD.len()..] == *format!("{crc:08x}\"}}").as_bytes()
+}
+
+/// The head of an intact line.
+pub(crate) fn head(line: &[u8]) -> serde_json::Result<Head<'_>> {
+    serde_json::from_slice(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(body: &impl Serialize) -> Vec<u8> {
+        let head = Head {
+            v: VERSION,
+            seq: 7,
+            epoch: Generation(2),
+            at: Timestamp::from_millisecond(1_700_000_000_123).unwrap(),
+            kind: Cow::Borrowed("input"),
+            step: 3,
+        };
+        let mut out = Vec::new();
+        encode(&mut out, &head, body).unwrap();
+        out
+    }
+
+    #[test]
+    fn a_line_looks_as_documented() {
+        let text = String::from_utf8(line(&serde_json::json!({"text": "a\u{2028}b"}))).unwrap();
+        assert!(text.starts_with(
+            "{\"v\":1,\"seq\":7,\"epoch\":2,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"input\",\"step\":3,\"text\":\"a\u{2028}b\",\"crc\":\""
+        ));
+        assert!(text.ends_with("\"}\n"));
+        let without = format!("{}}}", &text[..text.len() - 1 - CRC_TAIL]);
+        assert_eq!(format!("{:08x}", crc32c::crc32c(without.as_bytes())), text[text.len() - 11..text.len() - 3]);
+        assert!(is_intact(text.trim_end_matches('\n').as_bytes()));
+    }
+
+    #[test]
+    fn a_body_without_fields_is_a_line_too() {
+        let bytes = line(&serde_json::json!({}));
+        assert!(is_intact(&bytes[..bytes.len() - 1]));
+        assert_eq!(head(&bytes).unwrap().seq, 7);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_line_is_noticed() {
+        let bytes = line(&serde_json::json!({"text": "hello", "n": 12}));
+        for at in 0..bytes.len() - 1 {
+            for bit in 0..8 {
+                let mut bad = bytes[..bytes.len() - 1].to_vec();
+                bad[at] ^= 1 << bit;
+                assert!(!is_intact(&bad), "bit {bit} of byte {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `process-meta.json`: what an agent was told and given at its start. Written once, never changed, never made up.
+
+use std::fs;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::disk::Disk;
+use crate::folder::Folder;
+use crate::line::{self, VERSION};
+
+/// What an agent was told and given at its start.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProcessMeta {
+    /// Format version.
+    v: u32,
+    /// Provider and model.
+    pub model: String,
+    /// The system prompt.
+    pub system_prompt: String,
+    /// The tools' definitions, exactly as the model gets them.
+    pub tools: Box<RawValue>,
+}
+
+impl ProcessMeta {
+    /// For a new process.
+    #[must_use]
+    pub fn new(model: String, system_prompt: String, tools: Box<RawValue>) -> Self {
+        Self { v: VERSION, model, system_prompt, tools }
+    }
+
+    /// Writes it; the caller syncs the folder.
+    pub(crate) fn write(&self, disk: &Disk, folder: &Folder) -> io::Result<()> {
+        disk.put(&folder.process_meta(), &line::encode_file(self)?)
+    }
+
+    /// Reads it back, checked.
+    pub fn read(folder: &Folder) -> io::Result<Self> {
+        let path = folder.process_meta();
+        let damaged = || io::Error::new(io::ErrorKind::InvalidData, format!("{}: damaged", path.display()));
+        line::decode_file(&fs::read(&path)?).ok_or_else(damaged)
+    }
+}

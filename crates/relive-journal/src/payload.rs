@@ -1,0 +1,231 @@
+//! Payloads: text and JSON that may be too large for a line.
+//!
+//! Up to [`INLINE_MAX`] bytes a payload stands in its record. Above that the record holds its head, its length and
+//! its hash, and the whole is in `blobs/<hash>`, written and synced before the record that names it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::disk::Disk;
+use crate::hash::Hash;
+
+/// The largest payload that stands in its record.
+pub const INLINE_MAX: usize = 64 * 1024;
+
+/// How much of a payload in `blobs/` its record shows.
+const HEAD_MAX: usize = 1024;
+
+/// A payload that is in `blobs/`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlobRef {
+    /// The name of its file, and the hash of its bytes.
+    #[serde(rename = "$blob")]
+    pub hash: Hash,
+    /// How long it is.
+    pub bytes: u64,
+    /// How it begins.
+    pub head: String,
+}
+
+/// Text, here or in `blobs/`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Text {
+    /// Here.
+    Inline(String),
+    /// There.
+    Blob(BlobRef),
+}
+
+impl Text {
+    /// Its beginning, at most `max` bytes and whole characters.
+    #[must_use]
+    pub fn head(&self, max: usize) -> &str {
+        let text = match self {
+            Self::Inline(text) => text,
+            Self::Blob(blob) => &blob.head,
+        };
+        &text[..text.floor_char_boundary(max)]
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self::Inline(text.to_owned())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self::Inline(text)
+    }
+}
+
+/// JSON exactly as it was given, here or in `blobs/`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum Json {
+    /// Here.
+    Inline(Box<RawValue>),
+    /// There.
+    Blob(BlobRef),
+}
+
+impl Json {
+    /// From JSON text.
+    pub fn parse(text: &str) -> serde_json::Result<Self> {
+        RawValue::from_string(text.to_owned()).map(Self::Inline)
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Inline(a), Self::Inline(b)) => a.get() == b.get(),
+            (Self::Blob(a), Self::Blob(b)) => a == b,
+            (Self::Inline(_), Self::Blob(_)) | (Self::Blob(_), Self::Inline(_)) => false,
+        }
+    }
+}
+
+/// How a reference begins. A value of the user's that begins so always goes to `blobs/`, so the two cannot be confused.
+const BLOB_START: &str = "{\"$blob\"";
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        if raw.get().starts_with(BLOB_START) {
+            serde_json::from_str(raw.get()).map(Self::Blob).map_err(serde::de::Error::custom)
+        } else {
+            Ok(Self::Inline(raw))
+        }
+    }
+}
+
+/// A payload of a record that is about to be written.
+#[derive(Debug)]
+pub(crate) enum PayloadMut<'a> {
+    Text(&'a mut Text),
+    Json(&'a mut Json),
+}
+
+impl PayloadMut<'_> {
+    /// Moves the payload to `blobs/` if it has more than `max` bytes.
+    pub(crate) fn spill(self, max: usize, blobs: &mut Blobs) -> io::Result<()> {
+        match self {
+            Self::Text(text) => {
+                if let Text::Inline(inline) = text
+                    && inline.len() > max
+                {
+                    *text = Text::Blob(blobs.put(inline)?);
+                }
+            }
+            Self::Json(json) => {
+                if let Json::Inline(inline) = json
+                    && (inline.get().len() > max || inline.get().starts_with(BLOB_START))
+                {
+                    *json = Json::Blob(blobs.put(inline.get())?);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The folder `blobs/` of one process.
+#[derive(Debug)]
+pub struct Blobs {
+    disk: Disk,
+    folder: PathBuf,
+    /// Blobs this writer knows to be on the disk.
+    known: HashSet<Hash>,
+}
+
+/// A blob is missing, or is not what its name says.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// Its bytes have another hash.
+    #[error("{path}: its contents do not match its name", path = path.display())]
+    Damaged {
+        /// The blob's file.
+        path: PathBuf,
+    },
+    /// It cannot be read.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// The blob's file.
+        path: PathBuf,
+        /// The system's word for it.
+        source: io::Error,
+    },
+}
+
+impl Blobs {
+    /// The blobs of the process whose folder this is.
+    #[must_use]
+    pub fn new(disk: Disk, process_folder: &Path) -> Self {
+        Self { disk, folder: process_folder.join("blobs"), known: HashSet::new() }
+    }
+
+    /// Stores bytes under their hash; on return they are on the disk.
+    pub(crate) fn put_bytes(&mut self, bytes: &[u8]) -> io::Result<Hash> {
+        let hash = Hash::of(bytes);
+        if self.known.contains(&hash) {
+            return Ok(hash);
+        }
+        if !self.folder.is_dir() {
+            self.disk.mkdir(&self.folder)?;
+            self.disk.sync_dir(self.folder.parent().unwrap_or(Path::new(".")))?;
+        }
+        self.disk.replace(&self.folder.join(hash.to_string()), bytes)?;
+        self.known.insert(hash);
+        Ok(hash)
+    }
+
+    fn put(&mut self, text: &str) -> io::Result<BlobRef> {
+        let hash = self.put_bytes(text.as_bytes())?;
+        let head = text[..text.floor_char_boundary(HEAD_MAX)].to_owned();
+        Ok(BlobRef { hash, bytes: text.len() as u64, head })
+    }
+
+    /// The file of a blob.
+    #[must_use]
+    pub fn path(&self, hash: Hash) -> PathBuf {
+        self.folder.join(hash.to_string())
+    }
+
+    /// A blob, whole and checked.
+    pub fn get(&self, hash: Hash) -> Result<Vec<u8>, BlobError> {
+        let path = self.path(hash);
+        match fs::read(&path) {
+            Ok(bytes) if Hash::of(&bytes) == hash => Ok(bytes),
+            Ok(_) => Err(BlobError::Damaged { path }),
+            Err(source) => Err(BlobError::Io { path, source }),
+        }
+    }
+
+    fn get_text(&self, hash: Hash) -> Result<String, BlobError> {
+        String::from_utf8(self.get(hash)?).map_err(|_| BlobError::Damaged { path: self.path(hash) })
+    }
+
+    /// A text, whole, wherever it is.
+    pub fn text(&self, text: &Text) -> Result<String, BlobError> {
+        match text {
+            Text::Inline(text) => Ok(text.clone()),
+            Text::Blob(blob) => self.get_text(blob.hash),
+        }
+    }
+
+    /// A JSON value as text, whole, wherever it is.
+    pub fn json(&self, json: &Json) -> Result<String, BlobError> {
+        match json {
+            Json::Inline(raw) => Ok(raw.get().to_owned()),
+            Json::Blob(blob) => self.get_text(blob.hash),
+        }
+    }
+}

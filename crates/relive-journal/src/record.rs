@@ -1,0 +1,441 @@
+//! The records of `steps.jsonl`: a closed list.
+//!
+//! Fields may be added to a kind and old readers pass over them; a new kind, or a changed meaning, is a new version.
+
+use relive_core::{Generation, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Usd, Uuid, Why};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::hash::Hash;
+use crate::payload::{Json, PayloadMut, Text};
+use crate::recovery::{OnInDoubt, Recovery, RecoveryName};
+
+/// One record, as read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// Place in the journal.
+    pub seq: u64,
+    /// Which writer.
+    pub epoch: Generation,
+    /// When.
+    pub at: Timestamp,
+    /// The step it belongs to; 0 before the first.
+    pub step: u32,
+    /// What it records.
+    pub body: Body,
+}
+
+macro_rules! kinds {
+    ($($kind:literal => $variant:ident($type:ty), $doc:literal;)*) => {
+        /// What a record records. The names on disk are in [`Body::KINDS`].
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Body {
+            $(#[doc = $doc] $variant($type),)*
+        }
+
+        impl Body {
+            /// The names of all kinds.
+            pub const KINDS: [&'static str; [$($kind),*].len()] = [$($kind),*];
+
+            /// The name of its kind.
+            #[must_use]
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $kind,)*
+                }
+            }
+
+            /// Reads the fields of a line whose head names `kind`; `None` where the kind is unknown.
+            pub(crate) fn decode(kind: &str, line: &[u8]) -> Option<serde_json::Result<Self>> {
+                match kind {
+                    $($kind => Some(serde_json::from_slice(line).map(Self::$variant)),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl Serialize for Body {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $(Self::$variant(body) => body.serialize(serializer),)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    "opened" => Opened(Opened), "A writer took the journal.";
+    "spawned" => Spawned(Box<Spawned>), "The process began, or began again as a fork.";
+    "input" => Input(Input), "A message to the agent.";
+    "model_started" => ModelStarted(ModelStarted), "A model is being asked.";
+    "model_ended" => ModelEnded(ModelEnded), "The model answered.";
+    "partial" => Partial(Partial), "The model was cut off.";
+    "call_started" => CallStarted(CallStarted), "A tool is about to run: the intent.";
+    "call_ended" => CallEnded(CallEnded), "A tool's result.";
+    "doubt" => Doubt(Doubt), "Nobody can know what a call did; the model is told so.";
+    "resolved" => Resolved(Resolved), "Somebody decided what a call did.";
+    "approval" => Approval(Approval), "A call was put to a human, or answered by one.";
+    "compacted" => Compacted(Compacted), "The conversation so far was replaced by a summary.";
+    "paused" => Paused(Paused), "The process is suspended.";
+    "resumed" => Resumed(Resumed), "The process goes on.";
+    "limits" => Limits(Limits), "What it may spend from now on.";
+    "ended" => Ended(Ended), "The incarnation ended.";
+    "repair" => Repair(Repair), "A torn end was cut off.";
+}
+
+/// Who opened a journal, and so whether a crash loop is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OpenedBy {
+    /// Its first writer.
+    Spawn,
+    /// Somebody asked for it.
+    Resume,
+    /// The daemon, at its start.
+    Recovery,
+}
+
+#[expect(missing_docs, reason = "said by the kind")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The incarnation's PID.
+    pub pid: Pid,
+    pub by: OpenedBy,
+    /// The machine's boot, within which a running program can still be found.
+    pub boot_id: String,
+    /// The version of Relive that writes from here on.
+    pub relive: String,
+}
+
+/// What a process is from its beginning on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Spawned {
+    /// Whose journal this is. In a fork's copied prefix it is the original's.
+    pub uuid: Uuid,
+    /// A name of the user's choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The process that spawned it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_uuid: Option<Uuid>,
+    /// Of which process, and of which of its steps, this is a fork.
+    #[serde(flatten)]
+    pub origin: Option<Origin>,
+    /// What it runs: `agent` and so on.
+    pub body: String,
+    /// What it was asked to do.
+    pub intent: Text,
+    /// The folder it works in.
+    pub cwd: String,
+    /// What it may spend.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What to do with a call whose outcome nobody can know.
+    #[serde(default)]
+    pub on_in_doubt: OnInDoubt,
+}
+
+/// Where a fork comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The original.
+    #[serde(rename = "origin_uuid")]
+    pub uuid: Uuid,
+    /// Its last step that the fork shares.
+    #[serde(rename = "origin_step")]
+    pub step: u32,
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// Chosen by the sender, so that a repeated message is known.
+    pub id: String,
+    /// The process that sent it, if it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Uuid>,
+    /// What it says.
+    pub text: Text,
+}
+
+/// A model call began. Not synced by itself: losing it changes nothing in the world.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelStarted {
+    /// Provider and model.
+    pub model: String,
+    /// What the call may cost at most, counted if its end is never learned.
+    #[serde(default)]
+    pub reserved_tokens: u64,
+}
+
+/// What a model call used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens read by the model.
+    pub tokens_in: u64,
+    /// Tokens written by it.
+    pub tokens_out: u64,
+    /// Absent where the price is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<Usd>,
+    /// Whether the numbers are ours, not the provider's.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub estimated: bool,
+}
+
+/// A model's answer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct ModelEnded {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Text>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Call>,
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+/// A tool call the model asked for. Its place in the answer is its number within the step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// The provider's name for it.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// What for.
+    pub args: Json,
+}
+
+/// What a model had said when it was cut off.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct Partial {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Text>,
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+/// The intent to run a tool. Its key, for sessions and for tools that know it, is `uuid:seq` of this record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallStarted {
+    /// Which of the step's calls.
+    pub call: u32,
+    /// The tool, said again for the reader.
+    pub name: String,
+    /// How to find out what became of it.
+    pub recovery: Recovery,
+}
+
+/// A tool's result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallEnded {
+    /// Which of the step's calls.
+    pub call: u32,
+    /// Whether the tool says it worked.
+    pub ok: bool,
+    /// What the model is told.
+    pub result: Text,
+    /// Present where the result was found by looking, after a crash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<RecoveryName>,
+}
+
+/// A call whose outcome nobody can know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// Which of the step's calls.
+    pub call: u32,
+    /// Why it cannot be known.
+    pub reason: String,
+}
+
+/// What somebody decided about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It happened.
+    Done,
+    /// It did not happen, and shall not.
+    NotDone,
+    /// Run it again, whatever it did.
+    Retry,
+}
+
+/// A decision about a call in doubt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resolved {
+    /// Which of the step's calls.
+    pub call: u32,
+    /// What was decided.
+    pub outcome: Outcome,
+    /// Whether the policy `retry` decided, not a person.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_policy: bool,
+}
+
+/// A question to a human about a call, or the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// Which of the step's calls.
+    pub call: u32,
+    /// Asked, or what was answered.
+    pub decision: Decision,
+    /// Whether the answer holds for every later call of this tool.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub always: bool,
+}
+
+/// The states of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each name says it")]
+pub enum Decision {
+    Asked,
+    Allowed,
+    Denied,
+}
+
+/// The conversation up to and including record `through` now reads as `summary`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "said above")]
+pub struct Compacted {
+    pub through: u64,
+    pub summary: Text,
+}
+
+/// A suspension, recorded when its boundary is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    /// Why.
+    pub reason: SuspendReason,
+    /// When it was asked for: elapsed time stands still from here.
+    pub asked_at: Timestamp,
+    /// When it goes on by itself, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_at: Option<Timestamp>,
+}
+
+/// The end of a suspension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// What ended it.
+    pub by: ResumedBy,
+}
+
+/// What ends a suspension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResumedBy {
+    /// Somebody asked for it.
+    User,
+    /// A process below was resumed.
+    Descendant,
+    /// The daemon is back.
+    DaemonStart,
+    /// Its time came.
+    Timer,
+}
+
+/// A typed end. Synced before any waiter is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// How.
+    pub status: ProcessStatus,
+    /// Why we ended it, if we did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Why>,
+    /// Which process ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Pid>,
+    /// From which root of a tree the kill came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<Pid>,
+}
+
+/// A torn end that was cut off. What was cut is kept in `blobs/`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "said above")]
+pub struct Repair {
+    pub cut_bytes: u64,
+    pub blob: Hash,
+}
+
+impl Body {
+    /// Calls `each` for every payload that may be too large for the line.
+    pub(crate) fn for_each_payload<E>(
+        &mut self,
+        each: &mut dyn FnMut(PayloadMut<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Self::Spawned(body) => each(PayloadMut::Text(&mut body.intent)),
+            Self::Input(body) => each(PayloadMut::Text(&mut body.text)),
+            Self::ModelEnded(ModelEnded { thinking, text, calls, usage: _ }) => {
+                thinking.iter_mut().chain(text).try_for_each(|text| each(PayloadMut::Text(text)))?;
+                calls.iter_mut().try_for_each(|call| each(PayloadMut::Json(&mut call.args)))
+            }
+            Self::Partial(Partial { thinking, text, usage: _ }) => {
+                thinking.iter_mut().chain(text).try_for_each(|text| each(PayloadMut::Text(text)))
+            }
+            Self::CallEnded(body) => each(PayloadMut::Text(&mut body.result)),
+            Self::Compacted(body) => each(PayloadMut::Text(&mut body.summary)),
+            Self::Opened(_)
+            | Self::ModelStarted(_)
+            | Self::CallStarted(_)
+            | Self::Doubt(_)
+            | Self::Resolved(_)
+            | Self::Approval(_)
+            | Self::Paused(_)
+            | Self::Resumed(_)
+            | Self::Limits(_)
+            | Self::Ended(_)
+            | Self::Repair(_) => Ok(()),
+        }
+    }
+
+    /// Calls `each` for every blob the record names.
+    pub(crate) fn for_each_blob(&self, each: &mut dyn FnMut(Hash)) {
+        let mut texts = |texts: &[Option<&Text>]| {
+            for text in texts {
+                if let Some(Text::Blob(blob)) = text {
+                    each(blob.hash);
+                }
+            }
+        };
+        match self {
+            Self::Spawned(body) => texts(&[Some(&body.intent)]),
+            Self::Input(body) => texts(&[Some(&body.text)]),
+            Self::ModelEnded(body) => {
+                texts(&[body.thinking.as_ref(), body.text.as_ref()]);
+                for call in &body.calls {
+                    if let Json::Blob(blob) = &call.args {
+                        each(blob.hash);
+                    }
+                }
+            }
+            Self::Partial(body) => texts(&[body.thinking.as_ref(), body.text.as_ref()]),
+            Self::CallEnded(body) => texts(&[Some(&body.result)]),
+            Self::Compacted(body) => texts(&[Some(&body.summary)]),
+            Self::Repair(body) => each(body.blob),
+            Self::Opened(_)
+            | Self::ModelStarted(_)
+            | Self::CallStarted(_)
+            | Self::Doubt(_)
+            | Self::Resolved(_)
+            | Self::Approval(_)
+            | Self::Paused(_)
+            | Self::Resumed(_)
+            | Self::Limits(_)
+            | Self::Ended(_) => {}
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_false(value: &bool) -> bool {
+    !value
+}

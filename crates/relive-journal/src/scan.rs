@@ -1,0 +1,273 @@
+//! Reading a journal from end to end, and telling what is wrong with it.
+//!
+//! Changes nothing: repair is the writer's (see [`crate::Writer`]). What counts and what does not is decided here and
+//! nowhere else: a record of an older epoch than one before it, or one already seen, is passed over; a line that
+//! fails its checksum ends the good part.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+
+use relive_core::Generation;
+
+use crate::history::{History, Place};
+use crate::line::{self, Head, LINE_MAX, VERSION};
+use crate::record::{Body, Record};
+
+/// What is wrong with a journal, if anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// Nothing.
+    Good,
+    /// It ends in bytes that are no record, as a write that was cut short leaves them. The next writer repairs it.
+    Torn {
+        /// Where they begin.
+        offset: u64,
+        /// How many there are.
+        bytes: u64,
+    },
+    /// There are good records after bad ones. Nothing is cut; what is before the hole can be forked.
+    Damaged(Hole),
+    /// It holds something from a newer Relive. It can be read, and forked before that.
+    ReadOnly(Hole),
+}
+
+/// The first line of a journal that cannot be taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hole {
+    /// Its number in the file, from 1.
+    pub line: u64,
+    /// Where it begins.
+    pub offset: u64,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What can be wrong with a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// Its bytes do not match its checksum.
+    Checksum,
+    /// It is longer than any line we write.
+    TooLong,
+    /// Its place is not the next one.
+    Gap {
+        /// The place it should have.
+        expected: u64,
+        /// The place it has.
+        found: u64,
+    },
+    /// It is of a new epoch that no `opened` record began.
+    Unopened(Generation),
+    /// It has a version we do not know.
+    Version(u32),
+    /// It has a kind we do not know.
+    Kind(String),
+    /// It has fields, or values, we do not know.
+    Fields(String),
+}
+
+impl fmt::Display for Hole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: ", self.line)?;
+        match &self.problem {
+            Problem::Checksum => write!(f, "its bytes do not match its checksum"),
+            Problem::TooLong => write!(f, "longer than {LINE_MAX} bytes"),
+            Problem::Gap { expected, found } => write!(f, "record {found} where record {expected} should be"),
+            Problem::Unopened(epoch) => write!(f, "epoch {epoch} was never opened"),
+            Problem::Version(version) => write!(f, "format version {version}, and this Relive knows {VERSION}"),
+            Problem::Kind(kind) => write!(f, "a record of kind `{kind}`, which this Relive does not know"),
+            Problem::Fields(error) => write!(f, "fields this Relive does not know: {error}"),
+        }
+    }
+}
+
+/// One line of a file.
+#[derive(Debug)]
+pub(crate) enum Line<'a> {
+    /// A line, without its newline.
+    Whole(&'a [u8]),
+    /// A line longer than any of ours.
+    TooLong,
+    /// The file's last bytes, with no newline after them.
+    Unfinished,
+    /// Nothing more.
+    End,
+}
+
+/// Splits a file at 0x0A, holding one line at a time.
+#[derive(Debug)]
+pub(crate) struct Lines<'f> {
+    reader: BufReader<&'f File>,
+    buffer: Vec<u8>,
+    /// Where the last line began.
+    pub(crate) offset: u64,
+    /// Where the next line begins.
+    pub(crate) next: u64,
+    /// The last line's number, from 1.
+    pub(crate) number: u64,
+}
+
+impl<'f> Lines<'f> {
+    pub(crate) fn new(mut file: &'f File, start: u64, number: u64) -> io::Result<Self> {
+        file.seek(SeekFrom::Start(start))?;
+        let reader = BufReader::with_capacity(256 * 1024, file);
+        Ok(Self { reader, buffer: Vec::new(), offset: start, next: start, number })
+    }
+
+    pub(crate) fn read(&mut self) -> io::Result<Line<'_>> {
+        self.offset = self.next;
+        self.buffer.clear();
+        let read = self.reader.by_ref().take(LINE_MAX as u64).read_until(b'\n', &mut self.buffer)?;
+        self.next += read as u64;
+        if read == 0 {
+            return Ok(Line::End);
+        }
+        self.number += 1;
+        if self.buffer.last() == Some(&b'\n') {
+            return Ok(Line::Whole(&self.buffer[..read - 1]));
+        }
+        if read < LINE_MAX {
+            return Ok(Line::Unfinished);
+        }
+        self.skip_line()
+    }
+
+    fn skip_line(&mut self) -> io::Result<Line<'_>> {
+        loop {
+            let available = self.reader.fill_buf()?;
+            if available.is_empty() {
+                return Ok(Line::Unfinished);
+            }
+            let (used, found) = match memchr::memchr(b'\n', available) {
+                Some(at) => (at + 1, true),
+                None => (available.len(), false),
+            };
+            self.reader.consume(used);
+            self.next += used as u64;
+            if found {
+                return Ok(Line::TooLong);
+            }
+        }
+    }
+
+    /// Whether any line from here on has the checksum it names.
+    fn any_intact_follows(&mut self) -> io::Result<bool> {
+        loop {
+            match self.read()? {
+                Line::Whole(line) if line::is_intact(line) => return Ok(true),
+                Line::Whole(_) | Line::TooLong => {}
+                Line::Unfinished | Line::End => return Ok(false),
+            }
+        }
+    }
+}
+
+/// What one line is to the fold.
+enum Verdict {
+    Next(Record),
+    PassOver,
+    Bad(Problem),
+    Newer { seq: u64, problem: Problem },
+}
+
+/// How far a journal is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    End,
+    /// To the end of this step; for 0, to the first model call.
+    EndOfStep(u32),
+    Offset(u64),
+}
+
+/// Reads a journal, going on from `history`, which covers the file up to its own end.
+pub(crate) fn scan(file: &File, history: History) -> io::Result<(History, Health)> {
+    read(file, history, Until::End)
+}
+
+/// Reads a journal from its beginning, as if it ended there. What comes after is not looked at.
+pub(crate) fn scan_until(file: &File, until: Until) -> io::Result<(History, Health)> {
+    read(file, History::default(), until)
+}
+
+fn read(file: &File, mut history: History, until: Until) -> io::Result<(History, Health)> {
+    let mut lines = Lines::new(file, history.end, history.lines)?;
+    let mut newer: Option<Hole> = None;
+    while !is_over(&history, until) {
+        let verdict = match lines.read()? {
+            Line::End => break,
+            Line::Unfinished => {
+                let offset = lines.offset;
+                return Ok((history, Health::Torn { offset, bytes: lines.next - offset }));
+            }
+            Line::TooLong => Verdict::Bad(Problem::TooLong),
+            Line::Whole(line) => judge(line, &history),
+        };
+        let (offset, number) = (lines.offset, lines.number);
+        #[expect(clippy::cast_possible_truncation, reason = "a line is at most LINE_MAX long")]
+        let len = (lines.next - offset) as u32;
+        match verdict {
+            Verdict::Next(record) if until == Until::EndOfStep(0) && begins_a_step(&record) => break,
+            Verdict::Next(record) => history.apply(&record, Place { seq: record.seq, offset, len }),
+            Verdict::PassOver => {}
+            Verdict::Newer { seq, problem } => {
+                newer.get_or_insert(Hole { line: number, offset, problem });
+                history.seq = seq;
+            }
+            Verdict::Bad(problem) => {
+                let intact_itself = matches!(problem, Problem::Gap { .. } | Problem::Unopened(_));
+                if intact_itself || lines.any_intact_follows()? {
+                    return Ok((history, Health::Damaged(Hole { line: number, offset, problem })));
+                }
+                let bytes = file.metadata()?.len().saturating_sub(offset);
+                return Ok((history, Health::Torn { offset, bytes }));
+            }
+        }
+        history.cover(&lines.buffer);
+    }
+    Ok((history, newer.map_or(Health::Good, Health::ReadOnly)))
+}
+
+fn is_over(history: &History, until: Until) -> bool {
+    match until {
+        Until::End | Until::EndOfStep(0) => false,
+        Until::EndOfStep(step) => history.completed_step >= step,
+        Until::Offset(offset) => history.end >= offset,
+    }
+}
+
+fn begins_a_step(record: &Record) -> bool {
+    matches!(record.body, Body::ModelStarted(_))
+}
+
+fn judge(line: &[u8], history: &History) -> Verdict {
+    if !line::is_intact(line) {
+        return Verdict::Bad(Problem::Checksum);
+    }
+    let expected = history.seq + 1;
+    let head = match line::head(line) {
+        Ok(head) => head,
+        Err(error) => return Verdict::Newer { seq: expected, problem: Problem::Fields(error.to_string()) },
+    };
+    if head.v != VERSION {
+        return Verdict::Newer { seq: head.seq, problem: Problem::Version(head.v) };
+    }
+    if head.epoch < history.epoch || (head.epoch == history.epoch && head.seq <= history.seq) {
+        return Verdict::PassOver;
+    }
+    if head.seq != expected {
+        return Verdict::Bad(Problem::Gap { expected, found: head.seq });
+    }
+    if head.epoch > history.epoch && head.kind != "opened" {
+        return Verdict::Bad(Problem::Unopened(head.epoch));
+    }
+    match Body::decode(&head.kind, line) {
+        Some(Ok(body)) => Verdict::Next(record(&head, body)),
+        Some(Err(error)) => Verdict::Newer { seq: head.seq, problem: Problem::Fields(error.to_string()) },
+        None => Verdict::Newer { seq: head.seq, problem: Problem::Kind(head.kind.into_owned()) },
+    }
+}
+
+pub(crate) fn record(head: &Head<'_>, body: Body) -> Record {
+    Record { seq: head.seq, epoch: head.epoch, at: head.at, step: head.step, body }
+}

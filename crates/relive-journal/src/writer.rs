@@ -1,0 +1,354 @@
+//! The one writer of a journal.
+//!
+//! Opening takes the journal's lock, repairs a torn end, and appends `opened` with a new epoch. From then on every
+//! batch of records is one `write(2)`; what must be acknowledged is synced before [`Writer::append`] returns. After an
+//! error nothing half-written stays: the file is cut back to the last whole batch, or, where even that fails or a
+//! sync failed, the writer is poisoned and takes nothing more.
+//!
+//! It blocks. It is meant to be moved to a thread of [`crate::Pool`] for each batch and back; that there is one
+//! writer follows from ownership.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use relive_core::{Generation, Pid, Timestamp};
+
+use crate::checkpoint;
+use crate::disk::{Disk, DiskFile, TEMPORARY};
+use crate::events::EventLog;
+use crate::folder::Folder;
+use crate::history::{History, Place};
+use crate::line::{self, Head, LINE_MAX, VERSION};
+use crate::payload::{Blobs, INLINE_MAX};
+use crate::pool::Pool;
+use crate::record::{Body, Opened, OpenedBy, Record, Repair};
+use crate::scan::{Health, Hole, scan};
+
+/// When a line would be too long, payloads above this go to `blobs/` as well.
+const SMALL_INLINE_MAX: usize = 1024;
+
+/// How much of a torn end is kept. A batch is never that long; a file full of rubbish may be.
+const CUT_KEPT_MAX: usize = 64 << 20;
+
+/// Whether a batch is on the disk when [`Writer::append`] returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It is: it may be acknowledged.
+    Synced,
+    /// It is with the next batch that is.
+    Written,
+}
+
+/// Why a journal could not be opened or written.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each says it")]
+pub enum WriteError {
+    #[error("{path}: another writer has this journal", path = path.display())]
+    Busy { path: PathBuf },
+    #[error("{path}: there is no journal", path = path.display())]
+    Absent { path: PathBuf },
+    #[error("{path}: damaged at {hole}", path = path.display())]
+    Damaged { path: PathBuf, hole: Hole },
+    #[error("{path}: written by a newer Relive: {hole}", path = path.display())]
+    ReadOnly { path: PathBuf, hole: Hole },
+    #[error("{path}: an earlier write failed and nothing more is written", path = path.display())]
+    Poisoned { path: PathBuf },
+    #[error("{path}: the disk is full", path = path.display())]
+    DiskFull { path: PathBuf },
+    #[error("a `{kind}` record does not fit here: {why}")]
+    Misplaced { kind: &'static str, why: &'static str },
+    #[error("a `{kind}` record has more than {LINE_MAX} bytes even without its payloads")]
+    TooLong { kind: &'static str },
+    #[error("{path}: {source}", path = path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+/// What a writer works with.
+#[derive(Debug, Clone, Default)]
+pub struct Io {
+    /// Where its files are.
+    pub disk: Disk,
+    /// Where its events are synced in the background; without one, with the step itself.
+    pub pool: Option<Pool>,
+    /// The journals whose sync failed: what the cache says of them may not be on the disk, and never will be.
+    poisoned: Poisoned,
+}
+
+type Poisoned = Arc<Mutex<HashSet<PathBuf>>>;
+
+impl Io {
+    /// Files on `disk`, and threads of `pool` for what can wait.
+    #[must_use]
+    pub fn new(disk: Disk, pool: Option<Pool>) -> Self {
+        Self { disk, pool, poisoned: Poisoned::default() }
+    }
+}
+
+/// What a new writer says of itself.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// The incarnation's PID.
+    pub pid: Pid,
+    /// Who asked for it.
+    pub by: OpenedBy,
+    /// The machine's boot.
+    pub boot_id: String,
+    /// Now.
+    pub at: Timestamp,
+}
+
+impl Opening {
+    pub(crate) fn body(&self) -> Body {
+        Body::Opened(Opened {
+            pid: self.pid,
+            by: self.by,
+            boot_id: self.boot_id.clone(),
+            relive: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+    }
+}
+
+/// The writer of one journal.
+#[derive(Debug)]
+pub struct Writer {
+    disk: Disk,
+    folder: Folder,
+    file: DiskFile,
+    blobs: Blobs,
+    history: History,
+    epoch: Generation,
+    events: EventLog,
+    buffer: Vec<u8>,
+    poisoned: bool,
+    all_poisoned: Poisoned,
+}
+
+impl Writer {
+    /// Takes the journal of `folder`: lock, repair, `opened`. On return the new epoch is on the disk.
+    pub fn open(io: &Io, folder: Folder, opening: &Opening) -> Result<Self, WriteError> {
+        let path = folder.steps();
+        if io.poisoned.lock().unwrap_or_else(PoisonError::into_inner).contains(folder.path()) {
+            return Err(WriteError::Poisoned { path });
+        }
+        let disk = &io.disk;
+        let file = lock(disk, &path)?;
+        let io_error = |source| WriteError::Io { path: path.clone(), source };
+        remove_unfinished(disk, &folder).map_err(io_error)?;
+        let (history, health) = checkpoint::load(&folder, file.file()).map_err(io_error)?;
+        let torn = match health {
+            Health::Good => None,
+            Health::Torn { offset, bytes } => Some((offset, bytes)),
+            Health::Damaged(hole) => return Err(WriteError::Damaged { path, hole }),
+            Health::ReadOnly(hole) => return Err(WriteError::ReadOnly { path, hole }),
+        };
+        let mut writer = Self::with(io, folder, file, history);
+        let mut batch = vec![opening.body()];
+        if let Some((offset, bytes)) = torn
+            && disk.repairs()
+        {
+            batch.push(Body::Repair(writer.cut(offset, bytes)?));
+        }
+        writer.append(opening.at, batch, Durability::Synced)?;
+        Ok(writer)
+    }
+
+    /// A writer of a file that nobody else can know of yet, locked, with `history` being all it holds.
+    pub(crate) fn with(io: &Io, folder: Folder, file: DiskFile, history: History) -> Self {
+        let epoch = history.epoch.next();
+        Self {
+            blobs: Blobs::new(io.disk.clone(), folder.path()),
+            events: EventLog::new(io.disk.clone(), folder.events(), epoch, io.pool.clone()),
+            disk: io.disk.clone(),
+            folder,
+            file,
+            epoch,
+            history,
+            buffer: Vec::new(),
+            poisoned: false,
+            all_poisoned: Arc::clone(&io.poisoned),
+        }
+    }
+
+    /// The same writer, after its folder got its final name.
+    pub(crate) fn renamed(mut self, io: &Io, folder: Folder) -> Self {
+        self.blobs = Blobs::new(io.disk.clone(), folder.path());
+        self.events = EventLog::new(io.disk.clone(), folder.events(), self.epoch, io.pool.clone());
+        self.folder = folder;
+        self
+    }
+
+    /// What the journal amounts to, this writer's records included.
+    #[must_use]
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The journal's folder.
+    #[must_use]
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// The payloads too large for a line.
+    #[must_use]
+    pub fn blobs(&self) -> &Blobs {
+        &self.blobs
+    }
+
+    /// The events beside the journal.
+    pub fn events(&mut self) -> &mut EventLog {
+        &mut self.events
+    }
+
+    /// Appends records in one write. With [`Durability::Synced`] they, and all before them, are on the disk when this
+    /// returns; on an error none of them counts.
+    pub fn append(&mut self, at: Timestamp, batch: Vec<Body>, durability: Durability) -> Result<(), WriteError> {
+        if self.poisoned {
+            return Err(WriteError::Poisoned { path: self.folder.steps() });
+        }
+        let end = self.history.end;
+        let boundary =
+            batch.iter().any(|body| matches!(body, Body::ModelStarted(_) | Body::Paused(_) | Body::Ended(_)));
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let encoded = batch.into_iter().try_for_each(|body| self.encode(&mut buffer, at, body));
+        let outcome = encoded.and_then(|()| self.write(&buffer, end));
+        self.buffer = buffer;
+        if let Err(error) = outcome {
+            self.reload(end);
+            return Err(error);
+        }
+        match durability {
+            Durability::Written => {}
+            Durability::Synced => self.sync()?,
+        }
+        if boundary {
+            self.events.sync_soon();
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self, buffer: &mut Vec<u8>, at: Timestamp, mut body: Body) -> Result<(), WriteError> {
+        let kind = body.kind();
+        self.history.admits(&body).map_err(|why| WriteError::Misplaced { kind, why })?;
+        let step = self.history.step_of(&body);
+        let (seq, epoch) = (self.history.seq + 1, self.epoch);
+        let start = buffer.len();
+        let head = Head { v: VERSION, seq, epoch, at, kind: kind.into(), step };
+        for inline_max in [INLINE_MAX, SMALL_INLINE_MAX] {
+            body.for_each_payload(&mut |payload| payload.spill(inline_max, &mut self.blobs))
+                .map_err(|source| self.failed(source))?;
+            buffer.truncate(start);
+            line::encode(buffer, &head, &body).map_err(|error| self.failed(error.into()))?;
+            if buffer.len() - start <= LINE_MAX {
+                break;
+            }
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "checked against LINE_MAX here")]
+        let len = match buffer.len() - start {
+            len if len <= LINE_MAX => len as u32,
+            _ => return Err(WriteError::TooLong { kind }),
+        };
+        let place = Place { seq, offset: self.history.end, len };
+        self.history.apply(&Record { seq, epoch, at, step, body }, place);
+        self.history.cover(&buffer[start..]);
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8], end: u64) -> Result<(), WriteError> {
+        let Err(error) = self.disk.append(&self.file, bytes) else { return Ok(()) };
+        if self.disk.truncate(&self.file, end).is_err() {
+            self.poison();
+        }
+        Err(self.failed(error))
+    }
+
+    fn sync(&mut self) -> Result<(), WriteError> {
+        if let Err(error) = self.disk.sync(&self.file) {
+            self.poison();
+            return Err(self.failed(error));
+        }
+        Ok(())
+    }
+
+    fn poison(&mut self) {
+        self.poisoned = true;
+        let mut all = self.all_poisoned.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(self.folder.path().to_owned());
+    }
+
+    /// Makes the history again what the file holds, after records that did not get there were taken in.
+    fn reload(&mut self, end: u64) {
+        match scan(self.file.file(), History::default()) {
+            Ok((history, Health::Good)) if history.end == end => self.history = history,
+            Ok(_) | Err(_) => self.poison(),
+        }
+    }
+
+    /// Cuts a torn end off, and keeps it as a blob.
+    fn cut(&mut self, offset: u64, bytes: u64) -> Result<Repair, WriteError> {
+        let repaired = (|| {
+            let mut tail = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX).min(CUT_KEPT_MAX)];
+            self.file.file().read_exact_at(&mut tail, offset)?;
+            let blob = self.blobs.put_bytes(&tail)?;
+            self.disk.truncate(&self.file, offset)?;
+            Ok(Repair { cut_bytes: bytes, blob })
+        })();
+        repaired.map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: io::Error) -> WriteError {
+        let path = self.folder.steps();
+        let full = matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        if full && !self.poisoned { WriteError::DiskFull { path } } else { WriteError::Io { path, source } }
+    }
+
+    /// Writes `checkpoint.json`; the one before it stays beside it. A failure loses nothing but speed.
+    pub fn checkpoint(&self) -> io::Result<()> {
+        checkpoint::write(&self.disk, &self.folder, &self.history)
+    }
+}
+
+/// Opens a journal and takes its lock; it is still the file of that name when this returns.
+pub(crate) fn lock(disk: &Disk, path: &Path) -> Result<DiskFile, WriteError> {
+    let path_buf = || path.to_owned();
+    let io_error = |source: io::Error| {
+        if source.kind() == io::ErrorKind::NotFound {
+            WriteError::Absent { path: path_buf() }
+        } else {
+            WriteError::Io { path: path_buf(), source }
+        }
+    };
+    let file = disk.open_append(path).map_err(io_error)?;
+    if !disk.try_lock(&file).map_err(io_error)? {
+        return Err(WriteError::Busy { path: path_buf() });
+    }
+    // Collected between open and lock: the folder has moved away.
+    let (here, there) = (file.file().metadata().map_err(io_error)?, File::open(path).and_then(|file| file.metadata()));
+    if here.ino() != there.map_err(io_error)?.ino() {
+        return Err(WriteError::Absent { path: path_buf() });
+    }
+    Ok(file)
+}
+
+/// Removes what earlier writers left unfinished.
+fn remove_unfinished(disk: &Disk, folder: &Folder) -> io::Result<()> {
+    for place in [folder.path().to_owned(), folder.path().join("blobs")] {
+        let entries = match std::fs::read_dir(place) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let path = entry?.path();
+            if path.as_os_str().as_encoded_bytes().ends_with(TEMPORARY.as_bytes()) {
+                disk.unlink(&path)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! The journal, used as the daemon uses it.
+
+mod protocol;
+mod support;
+#[cfg(feature = "faults")]
+mod sweep;
