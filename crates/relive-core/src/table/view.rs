@@ -9,7 +9,8 @@ use serde::Serialize;
 use crate::arena::Slot;
 use crate::ids::{Generation, Pid, Uuid};
 use crate::limits::Usd;
-use crate::process::{Body, Entry, Facts, Life, Pause, State, millis_between};
+use crate::process::{Body, Entry, Facts, Life, Pause, Running, State, millis_between};
+use crate::signal::Signal;
 use crate::status::{End, Exit, ProcessStatus, SuspendReason, Why};
 use crate::table::completion::Record;
 use crate::table::{Found, Table};
@@ -69,6 +70,8 @@ pub struct View<'a> {
     pub paused_at: Option<Timestamp>,
     pub display: Display,
     pub suspend_reason: Option<SuspendReason>,
+    /// The signal by which it was told to end, while it has not.
+    pub ending: Option<Signal>,
     pub status: Option<&'a ProcessStatus>,
     pub why: Option<Why>,
     /// Which process ended it, 0 for the kernel.
@@ -95,7 +98,7 @@ pub struct View<'a> {
 /// Where in its life it is, with the data of that state and nothing else.
 enum Phase<'a> {
     Created,
-    Running { started_at: Timestamp, pause: Pause, stalled: bool },
+    Running(&'a Running),
     Zombie { started_at: Timestamp, ended_at: Timestamp, end: &'a End },
     Dead { started_at: Timestamp, ended_at: Timestamp, end: &'a End, successor: Option<Pid> },
 }
@@ -104,10 +107,10 @@ impl Phase<'_> {
     fn display(&self) -> Display {
         match *self {
             Self::Created => Display::Loading,
-            Self::Running { pause: Pause::None, stalled: true, .. } => Display::Stalled,
-            Self::Running { pause: Pause::None, stalled: false, .. } => Display::Running,
-            Self::Running { pause: Pause::Pausing { .. }, .. } => Display::Pausing,
-            Self::Running { pause: Pause::Suspended { reason, .. }, .. } => match reason {
+            Self::Running(Running { pause: Pause::None, stalled: true, .. }) => Display::Stalled,
+            Self::Running(Running { pause: Pause::None, stalled: false, .. }) => Display::Running,
+            Self::Running(Running { pause: Pause::Pausing { .. }, .. }) => Display::Pausing,
+            Self::Running(Running { pause: Pause::Suspended { reason, .. }, .. }) => match reason {
                 SuspendReason::InDoubt => Display::InDoubt,
                 SuspendReason::Approval => Display::Approval,
                 SuspendReason::User
@@ -127,7 +130,7 @@ impl Phase<'_> {
     fn state(&self) -> State {
         match self {
             Self::Created => State::Created,
-            Self::Running { .. } => State::Running,
+            Self::Running(_) => State::Running,
             Self::Zombie { .. } => State::Zombie,
             Self::Dead { .. } => State::Dead,
         }
@@ -159,10 +162,7 @@ impl Table {
         let ppid = self.arena.parent(slot).map_or(Pid::KERNEL, |parent| self.arena[parent].pid());
         let phase = match life {
             Life::Created => Phase::Created,
-            Life::Running(running) => {
-                let (started_at, pause, stalled) = (running.started_at, running.pause, running.stalled);
-                Phase::Running { started_at, pause, stalled }
-            }
+            Life::Running(running) => Phase::Running(running),
             Life::Zombie(zombie) => {
                 Phase::Zombie { started_at: zombie.started_at, ended_at: zombie.ended_at, end: &zombie.end }
             }
@@ -180,15 +180,15 @@ fn view_of_record(record: &Record, now: Timestamp) -> View<'_> {
 fn view<'a>(facts: &'a Facts, ppid: Pid, suspended_below: u32, phase: &Phase<'a>, now: Timestamp) -> View<'a> {
     let (started_at, dead_at, end, successor_pid) = match *phase {
         Phase::Created => (None, None, None, None),
-        Phase::Running { started_at, .. } => (Some(started_at), None, None, None),
+        Phase::Running(running) => (Some(running.started_at), None, None, None),
         Phase::Zombie { started_at, ended_at, end } => (Some(started_at), Some(ended_at), Some(end), None),
         Phase::Dead { started_at, ended_at, end, successor } => {
             (Some(started_at), Some(ended_at), Some(end), successor)
         }
     };
-    let paused = match *phase {
-        Phase::Running { pause, .. } => pause.asked(),
-        Phase::Created | Phase::Zombie { .. } | Phase::Dead { .. } => None,
+    let (paused, ending) = match *phase {
+        Phase::Running(running) => (running.pause.asked(), running.ending.map(|ending| ending.signal)),
+        Phase::Created | Phase::Zombie { .. } | Phase::Dead { .. } => (None, None),
     };
     let (paused_at, suspend_reason) = paused.unzip();
     let display = phase.display();
@@ -213,6 +213,7 @@ fn view<'a>(facts: &'a Facts, ppid: Pid, suspended_below: u32, phase: &Phase<'a>
         paused_at,
         display,
         suspend_reason,
+        ending,
         status: end.map(|end| &end.status),
         why: cause.map(|cause| cause.why),
         killed_by: cause.map(|cause| cause.by),
