@@ -286,9 +286,25 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub(crate) fn get_mut(&mut self, signal: Signal) -> Option<&mut Option<Cause>> {
+    fn cause_mut(&mut self, signal: Signal) -> Option<&mut Option<Cause>> {
         let at = Signal::LANDING_ORDER.iter().position(|candidate| *candidate == signal)?;
         self.causes.get_mut(at)
+    }
+
+    /// Is there anything new in it? The first cause stays.
+    pub(crate) fn add(&mut self, signal: Signal, cause: Cause, urgency: Urgency) -> bool {
+        let Some(kept) = self.cause_mut(signal) else { return false };
+        let is_new = kept.is_none();
+        kept.get_or_insert(cause);
+        let is_sooner = signal == Signal::Pause && (is_new || urgency > self.urgency);
+        if is_sooner {
+            self.urgency = urgency;
+        }
+        is_new || is_sooner
+    }
+
+    pub(crate) fn take(&mut self, signal: Signal) -> Option<Cause> {
+        self.cause_mut(signal)?.take()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -309,20 +309,13 @@ fn tell(ancestor: &Entry, count: i64, first: Option<Pid>, reason: SuspendReason,
 
 /// Into the pending set, once.
 fn keep(entry: &mut Entry, sent: Sent) -> Delivery {
-    let pending = entry.pending.get_or_insert_default();
-    match pending.get_mut(sent.signal) {
-        Some(cause @ None) => {
-            *cause = Some(sent.cause);
-            pending.urgency = sent.urgency;
-            Delivery::Changed
-        }
-        Some(Some(_)) | None => Delivery::Unchanged,
-    }
+    let is_new = entry.pending.get_or_insert_default().add(sent.signal, sent.cause, sent.urgency);
+    if is_new { Delivery::Changed } else { Delivery::Unchanged }
 }
 
 fn take_pending(entry: &mut Entry, signal: Signal) -> Option<Cause> {
     let pending = entry.pending.as_mut()?;
-    let cause = pending.get_mut(signal)?.take();
+    let cause = pending.take(signal);
     if pending.is_empty() {
         entry.pending = None;
     }

@@ -1,5 +1,7 @@
 //! The process model, as its callers see it.
 
+#![expect(clippy::unwrap_used, reason = "tests; the helpers are outside of `#[test]` functions")]
+
 mod names;
 mod pauses;
 mod processes;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use relive_core::{
     Effects, ErrorCode, Outcome, Pid, Reached, Refusal, ReleaseEvent, Signal, SignalSet, State, SuspendReason, Urgency,
+    Usage,
 };
 
 use crate::support::{USER, World, names};
@@ -58,6 +59,7 @@ const EVENTS: [(&str, Do); 17] = [
     ("all unblocked", |world| reached(world.table.set_mask(PID, SignalSet::EMPTY, world.now()))),
     ("no progress for 5 min", |world| {
         world.ms += 300_000;
+        world.table.progress(world.of(Pid(1)), Usage::default(), world.now())?;
         Ok(world.table.check_stalled(300_000, world.now()))
     }),
 ];
@@ -105,7 +107,7 @@ fn describe(world: &World) -> String {
         write!(text, ", {}", view.display.word()).unwrap();
     }
     if let Some(reason) = view.suspend_reason {
-        write!(text, " ({})", format!("{reason:?}").to_lowercase()).unwrap();
+        write!(text, " ({})", serde_json::to_value(reason).unwrap().as_str().unwrap()).unwrap();
     }
     if let Some(signal) = view.ending {
         write!(text, ", told to end by {signal}").unwrap();
