@@ -1,0 +1,10 @@
+//! Relive's native agent: the reasoning loop, its models and its tools.
+//!
+//! The loop owns the journal's writer while it runs and keeps to the protocol: what changes the world is recorded
+//! before it is done. It decides nothing about processes; for that it asks its [`tool::Host`].
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod model;
+pub mod tool;

@@ -1,0 +1,132 @@
+//! What the loop wants of a tool, and what a tool may want of the kernel.
+//!
+//! A call has two halves. [`Tool::prepare`] looks at the world, changes nothing, and says how the call could be settled
+//! after a crash; that goes to the journal. Then [`Tool::run`] does it. Whatever `prepare` saw is not trusted by `run`
+//! after a crash: it looks again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use relive_core::{Timestamp, Uuid};
+use relive_journal::Pool;
+use relive_journal::recovery::{Finding, Recovery};
+
+/// What a call may use.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// Whose call it is.
+    pub uuid: Uuid,
+    /// The folder the agent works in; file tools do not leave it.
+    pub cwd: PathBuf,
+    /// The kernel.
+    pub host: Arc<dyn Host>,
+    /// Threads for blocking I/O.
+    pub pool: Pool,
+}
+
+/// What a tool answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolResult {
+    /// Whether it worked.
+    pub ok: bool,
+    /// What the model is told.
+    pub text: String,
+    /// Whether the agent has said that it is done.
+    pub done: bool,
+}
+
+impl ToolResult {
+    /// It worked.
+    #[must_use]
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self { ok: true, text: text.into(), done: false }
+    }
+
+    /// It did not, and the model is told why.
+    #[must_use]
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self { ok: false, text: text.into(), done: false }
+    }
+}
+
+/// Whether a call can be left in the middle and taken up again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// It is brief, or changes something: a pause waits for it.
+    Finish,
+    /// It only waits: a pause leaves it open, and a resume takes it up again.
+    Leave,
+}
+
+/// A tool.
+pub trait Tool: Send + Sync + std::fmt::Debug {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// Its definition as models get it: a JSON object with `name`, `description` and `input_schema`.
+    fn definition(&self) -> serde_json::Value;
+
+    /// Whether a pause waits for it.
+    fn patience(&self) -> Patience {
+        Patience::Finish
+    }
+
+    /// Whether it changes files itself: signals wait while it does.
+    fn changes_files(&self) -> bool {
+        false
+    }
+
+    /// Looks, changes nothing, and says how the call could be settled after a crash. An error is the call's result.
+    fn prepare(&self, context: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>>;
+
+    /// Does it. `recovery` is what `prepare` said, this time or before a crash; `key` names the call and no other.
+    fn run(&self, context: Context, args: String, recovery: Recovery, key: String) -> BoxFuture<'static, ToolResult>;
+
+    /// After a crash: looks what became of the call. For tools that are settled by `check` or `lookup`.
+    fn look(&self, context: Context, recovery: Recovery) -> BoxFuture<'static, Finding>;
+
+    /// After a crash: the result of a call that looking found to be done.
+    fn found_done(&self, args: String, recovery: Recovery) -> ToolResult;
+}
+
+/// A child agent to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct ChildRequest {
+    pub uuid: Uuid,
+    pub parent: Uuid,
+    pub name: Option<String>,
+    pub intent: String,
+    /// As its parent's if absent.
+    pub model: Option<String>,
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChildEnd {
+    /// As `wait` would exit.
+    pub code: u8,
+    /// The plain reason.
+    pub reason: String,
+    /// The last text of its model.
+    pub last_text: Option<String>,
+}
+
+/// What a tool may want of the kernel. A process may name itself, what is below it, and what it was handed.
+pub trait Host: Send + Sync + std::fmt::Debug {
+    /// The time.
+    fn now(&self) -> Timestamp;
+
+    /// A new UUID.
+    fn new_uuid(&self) -> Uuid;
+
+    /// Begins a child; one with this UUID that is there already is that child.
+    fn spawn_agent(&self, request: ChildRequest) -> BoxFuture<'static, Result<(), String>>;
+
+    /// Whether there is such a process.
+    fn exists(&self, uuid: Uuid) -> BoxFuture<'static, bool>;
+
+    /// Waits until a process ends.
+    fn wait_agent(&self, caller: Uuid, uuid: Uuid) -> BoxFuture<'static, Result<ChildEnd, String>>;
+}

@@ -1,0 +1,372 @@
+//! What the daemon and its clients say to each other, and where they meet.
+//!
+//! HTTP with JSON bodies on a unix socket, below `/v1`. Streams are server-sent events whose ids are `epoch.seq`. The
+//! types here are the wire: fields are only ever added. There is no behaviour here beyond finding the socket.
+//!
+//! | request | body | answer |
+//! |---|---|---|
+//! | `GET /v1/daemon` | | [`DaemonStatus`] |
+//! | `POST /v1/daemon/stop` | | [`Stopping`], then the daemon is gone |
+//! | `GET /v1/processes?all=BOOL` | | [`ProcessList`] |
+//! | `POST /v1/processes` | [`RunRequest`] | [`Created`] |
+//! | `GET /v1/processes/ID` | | [`Process`] |
+//! | `POST /v1/processes/ID/wait` | [`WaitRequest`] | [`WaitAnswer`] |
+//! | `POST /v1/processes/ID/pause` | [`PauseRequest`] | [`Affected`] |
+//! | `POST /v1/processes/ID/resume` | [`ResumeRequest`] | [`Resumed`] |
+//! | `POST /v1/processes/ID/signal` | [`SignalRequest`] | [`Affected`] |
+//! | `POST /v1/processes/ID/input` | [`InputRequest`] | [`Accepted`] |
+//! | `POST /v1/processes/ID/resolve` | [`ResolveRequest`] | [`Affected`] |
+//! | `GET /v1/processes/ID/journal?follow=BOOL&after=EPOCH.SEQ` | | server-sent events, the lines of `steps.jsonl` |
+//! | `GET /v1/processes/ID/events?follow=BOOL&after=EPOCH.SEQ` | | server-sent events, the lines of `events.jsonl` |
+//! | `GET /v1/processes/ID/lineage` | | [`Lineage`] |
+//! | `GET /v1/resumable` | | [`ResumableList`] |
+//! | `POST /v1/gc` | [`GcRequest`] | [`GcAnswer`] |
+//!
+//! `ID` is a PID, a name, a UUID or a unique beginning of one, percent-encoded. A request that changes something may
+//! carry the header `relive-request-id`: the same id again gets the same answer and changes nothing. Every answer
+//! carries `relive-version`. Errors are [`ErrorBody`] with the HTTP status of [`http_status`].
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod paths;
+mod process;
+
+use relive_core::{ErrorCode, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, Why};
+use serde::{Deserialize, Serialize};
+
+pub use paths::{Paths, PathsError};
+pub use process::{Exit, Process};
+
+/// The version of the wire. A daemon and a client with different ones do not talk.
+pub const API_VERSION: u32 = 1;
+/// The largest body a request may have.
+pub const BODY_MAX: usize = 8 << 20;
+/// Names the request for the daemon's memory of answers.
+pub const REQUEST_ID_HEADER: &str = "relive-request-id";
+/// Names the version of who answers.
+pub const VERSION_HEADER: &str = "relive-version";
+
+/// The daemon at a glance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct DaemonStatus {
+    pub api: u32,
+    pub version: String,
+    pub os_pid: u32,
+    pub data_dir: String,
+    pub socket: String,
+    pub started_at: Timestamp,
+    pub running: usize,
+    pub suspended: usize,
+    pub free_bytes: u64,
+    /// Things a person should know: damaged histories, a full disk, a config that could not be read.
+    pub warnings: Vec<String>,
+}
+
+/// The daemon will stop; so many agents are being paused first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "said above")]
+pub struct Stopping {
+    pub os_pid: u32,
+    pub pausing: usize,
+}
+
+/// `ps --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "said above")]
+pub struct ProcessList {
+    pub processes: Vec<Process>,
+}
+
+/// An agent to be run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRequest {
+    /// Chosen by the client, so that asking again starts nothing twice.
+    pub uuid: Uuid,
+    /// A name of the user's choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is to do.
+    pub intent: String,
+    /// Provider and model; the daemon's default if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The system prompt; the daemon's default if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// The folder of the one who asks.
+    pub cwd: String,
+    /// What it may spend.
+    #[serde(default)]
+    pub limits: Limits,
+    /// `tell_model`, `park` or `retry`; the daemon's default if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_in_doubt: Option<String>,
+}
+
+/// A process that was begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct Created {
+    pub pid: Pid,
+    pub uuid: Uuid,
+}
+
+/// How long to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WaitRequest {
+    /// For ever if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+}
+
+/// `wait --json`, and what the command exits with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of `wait --json`")]
+pub struct WaitAnswer {
+    pub pid: Pid,
+    pub uuid: Uuid,
+    pub status: Option<ProcessStatus>,
+    pub why: Option<Why>,
+    pub exit: Option<Exit>,
+    pub timed_out: bool,
+    /// What `wait` exits with; 124 if it timed out.
+    pub exit_code: u8,
+}
+
+/// Whom a pause reaches, and how soon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PauseRequest {
+    /// Everything below as well.
+    #[serde(default)]
+    pub subtree: bool,
+    /// Do not wait for the model call that is under way.
+    #[serde(default)]
+    pub now: bool,
+}
+
+/// Who changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Affected {
+    /// How many.
+    pub affected: usize,
+    /// Which.
+    pub pids: Vec<Pid>,
+    /// One line for a person where there is something to say, such as that it had ended already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// How to go on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ResumeRequest {
+    /// As a new process with this UUID, chosen by the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<Uuid>,
+    /// From the end of this step; only with `fork`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_step: Option<u32>,
+    /// Everything below as well; not with `fork`.
+    #[serde(default)]
+    pub subtree: bool,
+    /// What to say to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+    /// A name for the fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// New limits; those absent stay as they are.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// `resume --json`, and what a person is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// The process that goes on.
+    pub pid: Pid,
+    /// Its history.
+    pub uuid: Uuid,
+    /// What it is a fork of.
+    pub origin_uuid: Option<Uuid>,
+    /// The last step that is behind it.
+    pub resumed_from_step: u32,
+    /// Its limit of steps.
+    pub max_steps: Option<u32>,
+    /// What it runs on.
+    pub model: Option<String>,
+    /// Whether anything changed: resuming what runs changes nothing.
+    pub changed: bool,
+    /// How many changed, ancestors and, with `subtree`, descendants included.
+    pub affected: usize,
+    /// Which.
+    pub pids: Vec<Pid>,
+}
+
+/// A signal, by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalRequest {
+    /// `SIGTERM` and so on; `SIG` may be left out.
+    pub signal: String,
+    /// Everything below as well.
+    #[serde(default)]
+    pub subtree: bool,
+}
+
+/// A message to an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputRequest {
+    /// Chosen by the client, so that a repeated message is known.
+    pub id: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// Something is in the journal, synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// Whether it was new.
+    pub accepted: bool,
+}
+
+/// What a person found out about the call that is in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each name says it")]
+pub enum Resolution {
+    Done,
+    NotDone,
+    Retry,
+}
+
+/// A decision about what is in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "said above")]
+pub struct ResolveRequest {
+    pub outcome: Resolution,
+}
+
+/// Where a fork comes from, nearest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct Lineage {
+    pub uuid: Uuid,
+    pub ancestors: Vec<Ancestor>,
+}
+
+/// One ancestor of a fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct Ancestor {
+    pub uuid: Uuid,
+    pub step: u32,
+    pub gone: bool,
+}
+
+/// `list-resumable --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "said above")]
+pub struct ResumableList {
+    pub processes: Vec<Resumable>,
+}
+
+/// A process that `resume` can take up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of `list-resumable --json`")]
+pub struct Resumable {
+    pub uuid: Uuid,
+    pub pid: Pid,
+    pub name: Option<String>,
+    pub intent: String,
+    pub display: String,
+    pub step: u32,
+    pub last_active: Timestamp,
+    pub reason: Option<String>,
+}
+
+/// Collect, or say what would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GcRequest {
+    /// Change nothing.
+    pub dry_run: bool,
+    /// Collect only if there are at most so many; else say what there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<usize>,
+}
+
+/// What was, or would be, collected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GcAnswer {
+    /// Whether anything was removed.
+    pub collected: bool,
+    /// What there was to collect.
+    pub candidates: Vec<GcCandidate>,
+    /// What is gone.
+    pub removed: Vec<Uuid>,
+    /// What that gave back.
+    pub freed_bytes: u64,
+    /// What was passed over, and why.
+    pub warnings: Vec<String>,
+}
+
+/// A history that may go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of `gc --dry-run --json`")]
+pub struct GcCandidate {
+    pub uuid: Uuid,
+    pub dead_at: Timestamp,
+    pub bytes: u64,
+    pub reason: String,
+}
+
+/// An error, as the wire and `--json` show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "said above")]
+pub struct ErrorBody {
+    pub error: ErrorDetail,
+}
+
+/// What went wrong, and the way out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorDetail {
+    /// Which kind.
+    pub code: ErrorCode,
+    /// What, with the id.
+    pub message: String,
+    /// The command to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// The HTTP status that goes with an error.
+#[must_use]
+pub fn http_status(code: ErrorCode) -> u16 {
+    match code {
+        ErrorCode::Invalid => 400,
+        ErrorCode::Permission => 403,
+        ErrorCode::NotFound => 404,
+        ErrorCode::Timeout => 408,
+        ErrorCode::Conflict => 409,
+        ErrorCode::Exhausted => 429,
+        ErrorCode::Internal => 500,
+        ErrorCode::Unavailable => 503,
+    }
+}
+
+/// The plain word for why something is suspended, as JSON has it.
+#[must_use]
+pub fn reason_word(reason: SuspendReason) -> &'static str {
+    match reason {
+        SuspendReason::User => "user",
+        SuspendReason::BudgetExceeded => "budget_exceeded",
+        SuspendReason::DiskFull => "disk_full",
+        SuspendReason::IoError => "io_error",
+        SuspendReason::CrashLoop => "crash_loop",
+        SuspendReason::InDoubt => "in_doubt",
+        SuspendReason::Approval => "approval",
+        SuspendReason::Quota => "quota",
+        SuspendReason::NeedsCredentials => "needs_credentials",
+        SuspendReason::DaemonStop => "daemon_stop",
+    }
+}

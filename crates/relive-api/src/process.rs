@@ -1,0 +1,60 @@
+//! A process as every client sees it.
+
+use relive_core::{Body, Generation, Pid, ProcessStatus, Signal, State, SuspendReason, Timestamp, Usd, Uuid, Why};
+use serde::{Deserialize, Serialize};
+
+/// The fields other programs may rely on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the published names, described in docs/interface.md")]
+pub struct Process {
+    pub pid: Pid,
+    pub ppid: Pid,
+    pub uuid: Uuid,
+    pub parent_uuid: Option<Uuid>,
+    pub origin_uuid: Option<Uuid>,
+    pub origin_step: Option<u32>,
+    pub generation: Generation,
+    pub successor_pid: Option<Pid>,
+    pub name: Option<String>,
+    pub body: Body,
+    pub intent: String,
+    pub cwd: String,
+    pub state: State,
+    pub paused: bool,
+    pub paused_at: Option<Timestamp>,
+    pub display: String,
+    pub suspend_reason: Option<SuspendReason>,
+    pub ending: Option<Signal>,
+    pub status: Option<ProcessStatus>,
+    pub why: Option<Why>,
+    pub killed_by: Option<Pid>,
+    pub killed_from: Option<Pid>,
+    pub exit: Option<Exit>,
+    pub step: u32,
+    pub max_steps: Option<u32>,
+    pub tokens_in: u64,
+    pub tokens_out: u64,
+    pub max_tokens: Option<u64>,
+    pub cost_usd: Option<Usd>,
+    pub model: Option<String>,
+    pub suspended_below: u32,
+    pub resumable: bool,
+    pub stalled: bool,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub dead_at: Option<Timestamp>,
+    pub elapsed_ms: u64,
+    /// The session of a program; none yet.
+    pub session: Option<serde_json::Value>,
+    /// The activity of a command line agent; none yet.
+    pub agent: Option<serde_json::Value>,
+}
+
+/// The plain view of an end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct Exit {
+    pub code: i32,
+    pub reason: String,
+    pub err: Option<String>,
+}
