@@ -82,8 +82,10 @@ pub struct Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Whose history it starts with.
+    #[serde(rename = "origin_uuid")]
     pub uuid: Uuid,
     /// The last step of that history that is its own as well.
+    #[serde(rename = "origin_step")]
     pub step: u32,
 }
 

@@ -11,11 +11,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use relive_core::{Limits, ProcessStatus, Timestamp, Uuid, uuid_v7};
+use relive_core::{End, Limits, ProcessStatus, Timestamp, Uuid, uuid_v7};
 use relive_journal::data::{ForkPoint, ForkRequest, SpaceRules, SpawnRequest};
 use relive_journal::payload::Json;
 use relive_journal::record::{
-    Body, Call, CallEnded, CallStarted, Ended, Input, ModelEnded, ModelStarted, OpenedBy, Spawned, Usage,
+    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OpenedBy, Spawned, Usage,
 };
 use relive_journal::recovery::{Finding, OnInDoubt, Recovery, Settlement};
 use relive_journal::{DataFolder, Disk, Durability, Hash, Io, Next, Opening, ProcessMeta, Writer};
@@ -172,7 +172,7 @@ fn finish(writer: &mut Writer, world: &Path) -> Outcome {
         act(world, step)?;
         done(writer)?;
     }
-    let ended = Ended { status: ProcessStatus::Exited { code: 0 }, why: None, by: None, root: None };
+    let ended = End::of(ProcessStatus::Exited { code: 0 });
     Ok(writer.append(now(), vec![Body::Ended(ended)], Durability::Synced)?)
 }
 
