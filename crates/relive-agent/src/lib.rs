@@ -6,5 +6,10 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod agent;
+mod journal;
 pub mod model;
 pub mod tool;
+
+pub use agent::{Agent, Cadence, Exit, Letter, Orders, Watcher};
+pub use journal::{Journal, JournalError};

@@ -1,0 +1,345 @@
+//! The reasoning loop: ask the model, run what it asks for, and record each before it counts.
+//!
+//! One step is one model call and the tool calls it asked for. The order of records is that of the journal's protocol:
+//! `model_started` rides along; the answer and the first intent are one synced write; each result is one with the next
+//! intent; the last result is one with the next `model_started`. The loop ends at a boundary: between two records, never
+//! between an intent and the act. It knows nothing of PIDs or parents; what it may do is in its [`Orders`].
+
+mod ask;
+mod calls;
+mod settle;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use relive_core::{Signal, Urgency};
+use relive_journal::record::{Body, Input};
+use relive_journal::{Durability, History, Next, ProcessMeta};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::journal::{Journal, JournalError};
+use crate::model::{Message, Model};
+use crate::tool::{Context, Patience, Tool};
+
+/// What the kernel wants of a body. The latest counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Orders {
+    /// Stop at the next boundary, or now.
+    pub stop: Option<Urgency>,
+    /// End.
+    pub end: Option<Signal>,
+}
+
+/// A message for the agent, and where to say that it is recorded.
+#[derive(Debug)]
+pub struct Letter {
+    /// The message.
+    pub input: Input,
+    /// Answered when it is on the disk.
+    pub recorded: oneshot::Sender<Result<(), String>>,
+}
+
+/// Whom the loop tells how it gets on.
+pub trait Watcher: Send + Sync {
+    /// It got on; this is what it amounts to now.
+    fn progressed(&self, history: &History);
+
+    /// It is changing a file itself, or no longer: signals wait while it does.
+    fn changing_files(&self, changing: bool);
+}
+
+/// How often a checkpoint is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Cadence {
+    /// After so many steps.
+    pub steps: u32,
+    /// Or so much time.
+    pub time: Duration,
+}
+
+/// Everything an agent runs with.
+pub struct Agent {
+    /// Its journal.
+    pub journal: Journal,
+    /// What it was told and given.
+    pub meta: ProcessMeta,
+    /// Its model.
+    pub model: Arc<dyn Model>,
+    /// Its tools.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// What they may use.
+    pub context: Context,
+    /// What the kernel wants.
+    pub orders: watch::Receiver<Orders>,
+    /// What is said to it.
+    pub inbox: mpsc::Receiver<Letter>,
+    /// Who watches.
+    pub watcher: Arc<dyn Watcher>,
+    /// How often a checkpoint is written.
+    pub cadence: Cadence,
+    /// When its time is up.
+    pub deadline: Option<tokio::time::Instant>,
+    /// Whether a spent budget suspends it instead of ending it.
+    pub suspend_on_budget: bool,
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").field("journal", &self.journal).finish_non_exhaustive()
+    }
+}
+
+/// Why the loop ended. Nothing of this is recorded yet: that is the kernel's, which knows who asked for it.
+#[derive(Debug)]
+pub enum Exit {
+    /// The model has said its last word.
+    Completed,
+    /// The model or the loop failed.
+    Faulted(String),
+    /// It has used up its steps.
+    MaxSteps,
+    /// It was told to end.
+    Cancelled,
+    /// Its time is up.
+    TimedOut,
+    /// It has used up its tokens or its money.
+    OverBudget,
+    /// It stands at a boundary, as it was told to.
+    Stopped,
+    /// A call's outcome cannot be known, and a person is to decide.
+    InDoubt,
+    /// It cannot record what it does, so it does nothing.
+    Unrecorded(JournalError),
+}
+
+impl From<JournalError> for Exit {
+    fn from(error: JournalError) -> Self {
+        Self::Unrecorded(error)
+    }
+}
+
+type Step<T = ()> = Result<T, Exit>;
+
+/// What a wait may be interrupted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// A model's answer: an order to end, or to stop now.
+    Model,
+    /// A tool.
+    Tool(Patience),
+}
+
+/// The loop while it runs.
+struct Loop {
+    agent: Agent,
+    messages: Vec<Message>,
+    /// What was said during a step: it comes after the step's results.
+    meanwhile: Vec<Message>,
+    /// Records that go with the next batch.
+    carry: Vec<Body>,
+    done: bool,
+    steps_since_checkpoint: u32,
+    last_checkpoint: Instant,
+}
+
+impl Agent {
+    /// Runs until there is a reason not to. The journal comes back with the reason.
+    pub async fn run(self) -> (Exit, Journal) {
+        let mut running = Loop {
+            agent: self,
+            messages: Vec::new(),
+            meanwhile: Vec::new(),
+            carry: Vec::new(),
+            done: false,
+            steps_since_checkpoint: 0,
+            last_checkpoint: Instant::now(),
+        };
+        let Err(mut exit) = running.go().await;
+        if let Err(error) = running.flush().await {
+            exit = Exit::Unrecorded(error);
+        }
+        (exit, running.agent.journal)
+    }
+}
+
+impl Loop {
+    async fn go(&mut self) -> Step<std::convert::Infallible> {
+        self.messages = self.agent.journal.conversation().await?;
+        self.settle().await?;
+        loop {
+            self.progressed();
+            match self.next()? {
+                Next::Calls { call, .. } => self.run_calls(call).await?,
+                Next::Input => return Err(Exit::Completed),
+                Next::Ask { step, .. } => {
+                    self.boundary().await?;
+                    self.within_limits(step)?;
+                    self.ask(step).await?;
+                    self.steps_since_checkpoint += 1;
+                }
+            }
+            self.checkpoint_if_due().await;
+        }
+    }
+
+    /// Where it goes on. What is carried is not in the history yet, so the messages decide.
+    fn next(&self) -> Step<Next> {
+        let history = self.history()?;
+        let behind = if self.carry.is_empty() { history.completed_step } else { history.step };
+        let (asked, answered) = self.calls_of_last_answer();
+        if answered < asked {
+            return Ok(Next::Calls { step: history.step, call: answered });
+        }
+        let last_word = match self.messages.last() {
+            Some(Message::Model { .. }) | None => true,
+            Some(Message::User { .. } | Message::Summary { .. } | Message::Tool { .. }) => false,
+        };
+        Ok(if self.done || last_word { Next::Input } else { Next::Ask { step: behind + 1, again: false } })
+    }
+
+    /// How many calls the last answer asked for, and how many of them have their outcome.
+    fn calls_of_last_answer(&self) -> (u32, u32) {
+        let mut outcomes = 0;
+        for message in self.messages.iter().rev() {
+            match message {
+                Message::Tool { .. } => outcomes += 1,
+                Message::Model { calls, .. } => return (u32::try_from(calls.len()).unwrap_or(u32::MAX), outcomes),
+                Message::User { .. } | Message::Summary { .. } => return (0, 0),
+            }
+        }
+        (0, 0)
+    }
+
+    fn history(&self) -> Step<&History> {
+        let lost = || JournalError::Lost(relive_journal::JobLost);
+        self.agent.journal.history().ok_or_else(|| lost().into())
+    }
+
+    fn progressed(&self) {
+        if let Some(history) = self.agent.journal.history() {
+            self.agent.watcher.progressed(history);
+        }
+    }
+
+    /// Records what is carried together with `batch`. What is carried is synced; `model_started` alone need not be.
+    async fn record(&mut self, batch: Vec<Body>, durability: Durability) -> Result<(), JournalError> {
+        let durability = if self.carry.is_empty() { durability } else { Durability::Synced };
+        let mut all = std::mem::take(&mut self.carry);
+        all.extend(batch);
+        let at = self.agent.context.host.now();
+        self.agent.journal.append(at, all, durability).await
+    }
+
+    async fn flush(&mut self) -> Result<(), JournalError> {
+        if self.carry.is_empty() { Ok(()) } else { self.record(Vec::new(), Durability::Synced).await }
+    }
+
+    async fn event(&mut self, kind: &'static str, body: serde_json::Value) {
+        let at = self.agent.context.host.now();
+        self.agent.journal.event(at, kind, body).await;
+    }
+
+    /// Between two records: is there an order, or a message?
+    async fn boundary(&mut self) -> Step {
+        while let Ok(letter) = self.agent.inbox.try_recv() {
+            self.take_in(letter).await?;
+        }
+        let orders = *self.agent.orders.borrow_and_update();
+        if orders.end.is_some() {
+            return Err(Exit::Cancelled);
+        }
+        if orders.stop.is_some() {
+            return Err(Exit::Stopped);
+        }
+        if self.agent.deadline.is_some_and(|deadline| deadline <= tokio::time::Instant::now()) {
+            return Err(Exit::TimedOut);
+        }
+        Ok(())
+    }
+
+    /// Waits for something, and meanwhile for orders, messages and the end of its time.
+    async fn attend<T>(&mut self, wait: Wait, work: impl Future<Output = T>) -> Step<T> {
+        tokio::pin!(work);
+        let mut orders = self.agent.orders.clone();
+        let far = tokio::time::Instant::now() + Duration::from_secs(365 * 24 * 3600);
+        let deadline = self.agent.deadline.unwrap_or(far);
+        loop {
+            if let Some(exit) = interrupts(*orders.borrow_and_update(), wait) {
+                return Err(exit);
+            }
+            tokio::select! {
+                biased;
+                outcome = &mut work => return Ok(outcome),
+                changed = orders.changed() => {
+                    if changed.is_err() {
+                        // The kernel has gone; so does the body.
+                        return Err(Exit::Cancelled);
+                    }
+                }
+                letter = self.agent.inbox.recv() => {
+                    let Some(letter) = letter else { return Err(Exit::Cancelled) };
+                    self.take_in(letter).await?;
+                }
+                () = tokio::time::sleep_until(deadline), if wait != Wait::Tool(Patience::Finish) => {
+                    return Err(Exit::TimedOut);
+                }
+            }
+        }
+    }
+
+    async fn take_in(&mut self, letter: Letter) -> Step {
+        let Letter { input, recorded } = letter;
+        let text = match &input.text {
+            relive_journal::payload::Text::Inline(text) => text.clone(),
+            relive_journal::payload::Text::Blob(blob) => blob.head.clone(),
+        };
+        let (asked, answered) = self.calls_of_last_answer();
+        let outcome = self.record(vec![Body::Input(input)], Durability::Synced).await;
+        let answer = outcome.as_ref().map(|()| ()).map_err(ToString::to_string);
+        // Whoever sent it may have gone.
+        let _ = recorded.send(answer);
+        outcome?;
+        let message = Message::User { text };
+        if answered < asked {
+            self.meanwhile.push(message)
+        } else {
+            self.messages.push(message)
+        }
+        self.done = false;
+        Ok(())
+    }
+
+    fn within_limits(&self, step: u32) -> Step {
+        let history = self.history()?;
+        let (limits, spent) = (history.limits, history.spent);
+        if limits.max_steps.is_some_and(|max| step > max) {
+            return Err(Exit::MaxSteps);
+        }
+        let tokens = spent.tokens_in.saturating_add(spent.tokens_out);
+        let over_tokens = limits.max_tokens.is_some_and(|max| tokens >= max);
+        let over_cost = limits.max_cost_usd.zip(spent.cost_usd).is_some_and(|(max, spent)| spent >= max);
+        if over_tokens || over_cost { Err(Exit::OverBudget) } else { Ok(()) }
+    }
+
+    async fn checkpoint_if_due(&mut self) {
+        let cadence = self.agent.cadence;
+        let due = self.steps_since_checkpoint >= cadence.steps || self.last_checkpoint.elapsed() >= cadence.time;
+        // Only what is on the disk may be in a checkpoint.
+        if due && self.carry.is_empty() {
+            self.agent.journal.checkpoint().await;
+            self.steps_since_checkpoint = 0;
+            self.last_checkpoint = Instant::now();
+        }
+    }
+}
+
+fn interrupts(orders: Orders, wait: Wait) -> Option<Exit> {
+    match (wait, orders.end, orders.stop) {
+        (Wait::Tool(Patience::Finish), Some(Signal::Kill), _) => Some(Exit::Cancelled),
+        (Wait::Tool(Patience::Finish), _, _) => None,
+        (Wait::Model | Wait::Tool(Patience::Leave), Some(_), _) => Some(Exit::Cancelled),
+        (Wait::Tool(Patience::Leave), None, Some(_)) | (Wait::Model, None, Some(Urgency::Now)) => Some(Exit::Stopped),
+        (Wait::Tool(Patience::Leave), None, None) | (Wait::Model, None, Some(Urgency::Boundary) | None) => None,
+    }
+}

@@ -1,0 +1,146 @@
+//! Running the calls of a step, each recorded before it is made.
+
+use std::sync::Arc;
+
+use relive_journal::Durability;
+use relive_journal::history::{CallState, Phase};
+use relive_journal::record::{Body, CallEnded, CallStarted};
+use relive_journal::recovery::{Recovery, RecoveryName};
+use serde_json::json;
+
+use super::{Loop, Step, Wait};
+use crate::model::{Message, ToolCall};
+use crate::tool::{Tool, ToolResult};
+
+/// How much of a result the event shows.
+const EVENT_TEXT_MAX: usize = 200;
+
+impl Loop {
+    /// Runs the calls of the last answer from `first` on. None of them is open.
+    pub(super) async fn run_calls(&mut self, first: u32) -> Step {
+        let (asked, _) = self.calls_of_last_answer();
+        for call in first..asked {
+            self.boundary().await?;
+            self.start_call(call).await?;
+        }
+        Ok(())
+    }
+
+    /// Intent, act, result. The result is carried: it is recorded with whatever comes next.
+    async fn start_call(&mut self, call: u32) -> Step {
+        let Some(asked) = self.asked(call) else { return Ok(()) };
+        let context = self.agent.context.clone();
+        let Some(tool) = self.tool(&asked.name) else {
+            let result = ToolResult::failed(format!("there is no tool `{}`", asked.name));
+            self.end_call(call, &asked, result, None).await;
+            return Ok(());
+        };
+        let prepared = self.attend(Wait::Tool(tool.patience()), tool.prepare(context, asked.args.clone())).await?;
+        let recovery = match prepared {
+            Ok(recovery) => recovery,
+            Err(result) => {
+                self.end_call(call, &asked, result, None).await;
+                return Ok(());
+            }
+        };
+        self.intend(call, &asked, &recovery).await?;
+        self.perform(call, &asked, &tool, recovery, None).await
+    }
+
+    async fn intend(&mut self, call: u32, asked: &ToolCall, recovery: &Recovery) -> Step {
+        #[cfg(feature = "faults")]
+        if super::settle::switched_on("no-intent") {
+            return Ok(());
+        }
+        let intent = CallStarted { call, name: asked.name.clone(), recovery: recovery.clone() };
+        self.record(vec![Body::CallStarted(intent)], Durability::Synced).await?;
+        self.event("call", json!({"call": call, "name": asked.name, "args": head(&asked.args)})).await;
+        Ok(())
+    }
+
+    /// Makes a call whose intent is recorded.
+    pub(super) async fn perform(
+        &mut self,
+        call: u32,
+        asked: &ToolCall,
+        tool: &Arc<dyn Tool>,
+        recovery: Recovery,
+        settled: Option<RecoveryName>,
+    ) -> Step {
+        let key = self.key(call)?;
+        let act = tool.run(self.agent.context.clone(), asked.args.clone(), recovery, key);
+        let changing = tool.changes_files();
+        if changing {
+            self.agent.watcher.changing_files(true);
+        }
+        let outcome = self.attend(Wait::Tool(tool.patience()), act).await;
+        if changing {
+            self.agent.watcher.changing_files(false);
+        }
+        let result = outcome?;
+        self.done |= result.done;
+        self.end_call(call, asked, result, settled).await;
+        Ok(())
+    }
+
+    pub(super) async fn end_call(
+        &mut self,
+        call: u32,
+        asked: &ToolCall,
+        result: ToolResult,
+        settled: Option<RecoveryName>,
+    ) {
+        self.event(
+            "call_result",
+            json!({"call": call, "name": asked.name, "ok": result.ok, "text": head(&result.text)}),
+        )
+        .await;
+        let ToolResult { ok, text, done: _ } = result;
+        let ended = CallEnded { call, ok, result: text.clone().into(), settled };
+        self.outcome(asked, ok, text, Body::CallEnded(ended));
+    }
+
+    /// A call has its outcome. It is carried, and recorded with whatever comes next.
+    pub(super) fn outcome(&mut self, asked: &ToolCall, ok: bool, text: String, body: Body) {
+        self.messages.push(Message::Tool { id: asked.id.clone(), ok, result: text });
+        self.carry.push(body);
+        let (calls, outcomes) = self.calls_of_last_answer();
+        if outcomes == calls {
+            self.messages.append(&mut self.meanwhile);
+        }
+    }
+
+    /// The calls of the last answer.
+    fn asked_calls(&self) -> &[ToolCall] {
+        let last = self.messages.iter().rev().find_map(|message| match message {
+            Message::Model { calls, .. } => Some(calls.as_slice()),
+            Message::User { .. } | Message::Summary { .. } | Message::Tool { .. } => None,
+        });
+        last.unwrap_or_default()
+    }
+
+    pub(super) fn asked(&self, call: u32) -> Option<ToolCall> {
+        self.asked_calls().get(call as usize).cloned()
+    }
+
+    pub(super) fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.agent.tools.iter().find(|tool| tool.name() == name).cloned()
+    }
+
+    /// What names a call that is open, and no other.
+    fn key(&self, call: u32) -> Step<String> {
+        let history = self.history()?;
+        let seq = match &history.phase {
+            Phase::Calling { calls } => match calls.get(call as usize) {
+                Some(CallState::Open(open)) => open.seq,
+                Some(CallState::Waiting | CallState::Settled) | None => history.seq,
+            },
+            Phase::Boundary | Phase::Asking { .. } => history.seq,
+        };
+        Ok(format!("{}:{seq}", self.agent.context.uuid))
+    }
+}
+
+fn head(text: &str) -> &str {
+    &text[..text.floor_char_boundary(EVENT_TEXT_MAX)]
+}
