@@ -173,6 +173,8 @@ pub enum Outcome {
     Cancelled,
     /// It ended like this. Where somebody had asked it to end and it names no cause itself, that is the cause.
     Ended(End),
+    /// Its end is on record, word for word; what was asked for since then changes nothing.
+    Recorded(End),
 }
 
 /// What stays the same, or nearly, from spawn to completion record.

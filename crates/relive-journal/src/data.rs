@@ -37,7 +37,7 @@ pub use spawn::{SpawnError, SpawnRequest};
 pub use tombstones::Tombstone;
 
 use pids::Pids;
-use relive_core::{Pid, Uuid};
+use relive_core::{Generation, Pid, Uuid};
 
 use crate::checkpoint;
 use crate::disk::{Disk, DiskFile};
@@ -246,6 +246,11 @@ impl DataFolder {
             self.io.disk.unlink(&self.marker(uuid)).map_err(failed)?;
         }
         writer
+    }
+
+    /// Takes up the journal of a process that this very incarnation has put down.
+    pub fn take_up(&self, uuid: Uuid, generation: Generation) -> Result<Writer, WriteError> {
+        Writer::take_up(&self.io, self.folder(uuid), generation)
     }
 
     fn mark(&self, uuid: Uuid) -> io::Result<()> {

@@ -93,6 +93,9 @@ impl EventLog {
     /// Writes one event, whose fields are those of `body`, and returns its id. On return it is in the file; that it
     /// is on the disk comes later.
     pub fn append(&mut self, at: Timestamp, step: u32, kind: &str, body: &impl Serialize) -> io::Result<Cursor> {
+        if self.open.is_none() {
+            self.open = Some(self.open_file()?);
+        }
         let id = Cursor { epoch: self.epoch, seq: self.seq + 1 };
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
@@ -109,10 +112,7 @@ impl EventLog {
         if line.len() > LINE_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "an event is at most 1 MiB"));
         }
-        let mut open = match self.open.take() {
-            Some(open) => open,
-            None => self.open_file()?,
-        };
+        let Some(mut open) = self.open.take() else { return Err(io::ErrorKind::NotFound.into()) };
         if open.len > 0 && open.len + line.len() as u64 > self.max {
             open = self.rotate(&open, at)?;
         }
@@ -147,13 +147,14 @@ impl EventLog {
         }
     }
 
-    fn open_file(&self) -> io::Result<Open> {
+    fn open_file(&mut self) -> io::Result<Open> {
         let file = self.disk.open_or_create(&self.path)?;
         let len = file.file().metadata()?.len();
         let whole = whole_lines(file.file(), len)?;
         if whole < len {
             self.disk.truncate(&file, whole)?;
         }
+        self.seq = self.seq.max(last_of(file.file(), whole, self.epoch)?);
         Ok(self.opened(file, whole))
     }
 
@@ -184,6 +185,16 @@ impl EventLog {
         let file = self.disk.open_append(&self.path)?;
         Ok(self.opened(file, bytes.len() as u64))
     }
+}
+
+/// The last event that this epoch has written to the file's first `len` bytes; 0 if there is none.
+fn last_of(file: &File, len: u64, epoch: Generation) -> io::Result<u64> {
+    let from = len.saturating_sub(LINE_MAX as u64);
+    let mut tail = vec![0; usize::try_from(len - from).unwrap_or(0)];
+    file.read_exact_at(&mut tail, from)?;
+    let last = tail.split(|byte| *byte == b'\n').rev().find(|line| !line.is_empty());
+    let head = last.filter(|line| line::is_intact(line)).and_then(|line| line::head(line).ok());
+    Ok(head.filter(|head| head.epoch == epoch).map_or(0, |head| head.seq))
 }
 
 /// How much of a file is whole lines.

@@ -130,21 +130,8 @@ pub struct Writer {
 impl Writer {
     /// Takes the journal of `folder`: lock, repair, `opened`. On return the new epoch is on the disk.
     pub fn open(io: &Io, folder: Folder, opening: &Opening) -> Result<Self, WriteError> {
-        let path = folder.steps();
-        if io.poisoned.lock().unwrap_or_else(PoisonError::into_inner).contains(folder.path()) {
-            return Err(WriteError::Poisoned { path });
-        }
+        let (file, history, torn) = acquire(io, &folder)?;
         let disk = &io.disk;
-        let file = lock(disk, &path)?;
-        let io_error = |source| WriteError::Io { path: path.clone(), source };
-        remove_unfinished(disk, &folder).map_err(io_error)?;
-        let (history, health) = checkpoint::load(&folder, file.file()).map_err(io_error)?;
-        let torn = match health {
-            Health::Good => None,
-            Health::Torn { offset, bytes } => Some((offset, bytes)),
-            Health::Damaged(hole) => return Err(WriteError::Damaged { path, hole }),
-            Health::ReadOnly(hole) => return Err(WriteError::ReadOnly { path, hole }),
-        };
         let mut writer = Self::with(io, folder, file, history);
         let mut batch = vec![opening.body()];
         if let Some((offset, bytes)) = torn
@@ -153,6 +140,21 @@ impl Writer {
             batch.push(Body::Repair(writer.cut(offset, bytes)?));
         }
         writer.append(opening.at, batch, Durability::Synced)?;
+        Ok(writer)
+    }
+
+    /// Takes up a journal that this very incarnation has put down: the same epoch goes on, and nothing is appended.
+    pub fn take_up(io: &Io, folder: Folder, generation: Generation) -> Result<Self, WriteError> {
+        let (file, history, torn) = acquire(io, &folder)?;
+        if history.epoch != generation || torn.is_some() || history.ended().is_some() {
+            return Err(WriteError::Misplaced {
+                kind: "opened",
+                why: "the journal has moved on since it was put down",
+            });
+        }
+        let mut writer = Self::with(io, folder, file, history);
+        writer.epoch = generation;
+        writer.events = EventLog::new(io.disk.clone(), writer.folder.events(), generation, io.pool.clone());
         Ok(writer)
     }
 
@@ -311,6 +313,28 @@ impl Writer {
     pub fn checkpoint(&self) -> io::Result<()> {
         checkpoint::write(&self.disk, &self.folder, &self.history)
     }
+}
+
+/// A torn end: where it begins, and how long it is.
+type Torn = (u64, u64);
+
+/// Takes a journal's lock and reads it.
+fn acquire(io: &Io, folder: &Folder) -> Result<(DiskFile, History, Option<Torn>), WriteError> {
+    let path = folder.steps();
+    if io.poisoned.lock().unwrap_or_else(PoisonError::into_inner).contains(folder.path()) {
+        return Err(WriteError::Poisoned { path });
+    }
+    let file = lock(&io.disk, &path)?;
+    let io_error = |source| WriteError::Io { path: path.clone(), source };
+    remove_unfinished(&io.disk, folder).map_err(io_error)?;
+    let (history, health) = checkpoint::load(folder, file.file()).map_err(io_error)?;
+    let torn = match health {
+        Health::Good => None,
+        Health::Torn { offset, bytes } => Some((offset, bytes)),
+        Health::Damaged(hole) => return Err(WriteError::Damaged { path, hole }),
+        Health::ReadOnly(hole) => return Err(WriteError::ReadOnly { path, hole }),
+    };
+    Ok((file, history, torn))
 }
 
 /// Opens a journal and takes its lock; it is still the file of that name when this returns.

@@ -16,8 +16,8 @@ use crate::table::release::Release;
 use crate::table::{Found, Table};
 
 impl Table {
-    /// The body has ended, or could not be launched.
-    pub fn terminate(&mut self, pid: Pid, outcome: Outcome, now: Timestamp) -> Result<Effects, Refusal> {
+    /// How the process ends if its body ends like this: what is to be recorded before `terminate` makes it known.
+    pub fn end_of(&self, pid: Pid, outcome: Outcome) -> Result<End, Refusal> {
         let illegal = |state| Refusal::Illegal { pid, state, transition: Transition::Terminate };
         let slot = match self.find(pid)? {
             Found::Living(slot) => slot,
@@ -26,6 +26,7 @@ impl Table {
         let entry = &self.arena[slot];
         let running = entry.running().ok_or_else(|| illegal(entry.state()))?;
         let mut end = match (outcome, running.ending) {
+            (Outcome::Recorded(end), _) => return Ok(end),
             (Outcome::Cancelled, Some(ending)) => End::of(ProcessStatus::Killed { signal: ending.signal.into() }),
             (Outcome::Cancelled, None) => return Err(Refusal::NobodyAsked { pid }),
             (Outcome::Ended(end), _) => end,
@@ -33,6 +34,13 @@ impl Table {
         end.cause = end.cause.or(running.ending.map(|ending| ending.cause));
         end.while_paused =
             matches!(running.pause, Pause::Suspended { .. }) && matches!(end.status, ProcessStatus::Killed { .. });
+        Ok(end)
+    }
+
+    /// The body has ended, or could not be launched.
+    pub fn terminate(&mut self, pid: Pid, outcome: Outcome, now: Timestamp) -> Result<Effects, Refusal> {
+        let end = self.end_of(pid, outcome)?;
+        let Some(slot) = self.by_pid.get(&pid).copied() else { return Err(Refusal::unknown(pid)) };
         let mut effects = Effects::new();
         self.become_zombie(slot, end, now, &mut effects);
         Ok(effects)
