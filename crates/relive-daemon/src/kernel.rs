@@ -1,0 +1,126 @@
+//! The kernel: drives the process table, carries out its effects, and owns the bodies.
+//!
+//! One lock guards the table and the bodies. It is held for moments, never across an await, and nothing is read or
+//! written under it: an effect that takes time becomes a task. What a client is told happened is on the disk first.
+
+mod drive;
+mod effects;
+mod host;
+mod housekeeping;
+mod query;
+mod recover;
+mod resume;
+mod run;
+mod signal;
+mod stop;
+mod watch;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use relive_agent::{Letter, Orders};
+use relive_core::{Incarnation, Pid, Timestamp, Uuid};
+use relive_journal::{DataFolder, Pool, Writer};
+use tokio::sync::{Notify, mpsc, watch as channel};
+
+use crate::clock::Clock;
+use crate::settings::Settings;
+pub(crate) use watch::Changes;
+
+/// How many messages may wait for one agent.
+const INBOX_MAX: usize = 64;
+
+/// The kernel.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) data: Arc<DataFolder>,
+    pub(crate) pool: Pool,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) changes: Changes,
+    /// Told when a body has gone, and when the last one has.
+    bodies_changed: Notify,
+    state: Mutex<State>,
+    /// A spawn and its repetition with the same UUID take turns.
+    spawning: Vec<tokio::sync::Mutex<()>>,
+}
+
+#[derive(Debug)]
+struct State {
+    table: relive_core::Table,
+    bodies: HashMap<Pid, BodyHandle>,
+    /// Writers that wait for their body to be launched.
+    ready: HashMap<Pid, Writer>,
+    /// Suspended since before this daemon: their journal has not been opened under their PID.
+    placeholders: HashSet<Pid>,
+    /// Those who wait for an end.
+    waiting: HashMap<Pid, Arc<Notify>>,
+    warnings: Vec<String>,
+    stopping: bool,
+}
+
+/// A body that runs.
+#[derive(Debug)]
+struct BodyHandle {
+    orders: channel::Sender<Orders>,
+    inbox: mpsc::Sender<Letter>,
+}
+
+/// The names of an incarnation that a task needs.
+#[derive(Debug, Clone, Copy)]
+struct Who {
+    of: Incarnation,
+    uuid: Uuid,
+}
+
+impl Kernel {
+    pub(crate) fn new(data: Arc<DataFolder>, pool: Pool, settings: Settings, clock: Clock, last_pid: Pid) -> Arc<Self> {
+        let table = relive_core::Table::new(settings.table, last_pid);
+        let state = State {
+            table,
+            bodies: HashMap::new(),
+            ready: HashMap::new(),
+            placeholders: HashSet::new(),
+            waiting: HashMap::new(),
+            warnings: Vec::new(),
+            stopping: false,
+        };
+        Arc::new(Self {
+            data,
+            pool,
+            settings,
+            clock,
+            changes: Changes::default(),
+            bodies_changed: Notify::new(),
+            state: Mutex::new(state),
+            spawning: std::iter::repeat_with(tokio::sync::Mutex::default).take(64).collect(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Something a person should know.
+    pub(crate) fn warn(&self, text: String) {
+        const WARNINGS_MAX: usize = 100;
+        eprintln!("{} warning: {text}", self.now());
+        let mut state = self.lock();
+        if state.warnings.len() < WARNINGS_MAX {
+            state.warnings.push(text);
+        }
+    }
+
+    /// Does something with the data folder on a thread that may block.
+    pub(crate) async fn on_disk<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&DataFolder) -> T + Send + 'static,
+    ) -> Result<T, relive_journal::JobLost> {
+        let data = Arc::clone(&self.data);
+        self.pool.run(move || job(&data)).await
+    }
+}

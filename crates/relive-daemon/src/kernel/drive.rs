@@ -1,0 +1,356 @@
+//! One body's life: from its journal to the loop, and from the loop's end to the record of it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use relive_agent::tool::Context;
+use relive_agent::{Agent, Exit, Journal, JournalError, Letter, Orders, Returned};
+use relive_core::status::MAX_STEPS_EXCEEDED;
+use relive_core::{
+    Cause, End, Incarnation, Outcome, ProcessStatus, Signal, SuspendReason, Urgency, Usage, Why,
+};
+use relive_journal::record::{Body, OpenedBy, Paused, Resumed, ResumedBy};
+use relive_journal::{Durability, History, Opening, ProcInfo, ProcessMeta, WriteError, Writer};
+use tokio::sync::{mpsc, watch};
+
+use super::host::KernelHost;
+use super::{BodyHandle, INBOX_MAX, Kernel, State, Who};
+
+/// What a body is driven with.
+struct Lines {
+    orders: watch::Receiver<Orders>,
+    inbox: mpsc::Receiver<Letter>,
+}
+
+impl Kernel {
+    /// Starts the body's task. Its orders can be given from now on.
+    pub(super) fn launch(self: &Arc<Self>, state: &mut State, of: Incarnation) {
+        let Some(uuid) = self.uuid_of(state, of.pid) else { return };
+        let (orders, orders_of) = watch::channel(Orders::default());
+        let (inbox, inbox_of) = mpsc::channel(INBOX_MAX);
+        state.bodies.insert(of.pid, BodyHandle { orders, inbox });
+        let ready = state.ready.remove(&of.pid);
+        let lines = Lines { orders: orders_of, inbox: inbox_of };
+        let is_placeholder = state.placeholders.remove(&of.pid);
+        tokio::spawn(Arc::clone(self).drive(Who { of, uuid }, ready, is_placeholder, lines));
+    }
+
+    async fn drive(self: Arc<Self>, who: Who, ready: Option<Writer>, is_placeholder: bool, lines: Lines) {
+        let writer = match ready {
+            Some(writer) => Ok(writer),
+            None => self.writer(who, is_placeholder).await,
+        };
+        match writer {
+            Ok(writer) => self.run_body(who, writer, lines).await,
+            Err(error) => {
+                self.warn(format!("{} cannot go on: {error}", who.uuid));
+                self.suspend_unrecorded(who, SuspendReason::IoError);
+            }
+        }
+    }
+
+    /// The writer of a process that is in the table and has no body.
+    pub(super) async fn writer(&self, who: Who, is_placeholder: bool) -> Result<Writer, JournalError> {
+        let opening = Opening {
+            pid: who.of.pid,
+            by: OpenedBy::Resume,
+            boot_id: self.clock.boot_id(),
+            at: self.now(),
+        };
+        let opened = self.on_disk(move |data| {
+            if is_placeholder {
+                data.open_writer(who.uuid, &opening)
+            } else {
+                data.take_up(who.uuid, who.of.generation)
+            }
+        });
+        Ok(opened.await??)
+    }
+
+    pub(super) fn journal(&self, uuid: relive_core::Uuid, writer: Writer) -> Journal {
+        let changes = self.changes.clone();
+        Journal::new(writer, self.pool.clone(), Arc::new(move || changes.ring(uuid)))
+    }
+
+    async fn run_body(self: &Arc<Self>, who: Who, writer: Writer, mut lines: Lines) {
+        let mut journal = self.journal(who.uuid, writer);
+        loop {
+            let resumed = journal.history().and_then(|history| history.paused.as_ref()).is_some();
+            if resumed && let Err(error) = self.record_resumed(&mut journal).await {
+                return self.conclude(who, Exit::Unrecorded(error), journal).await;
+            }
+            let agent = match self.agent(who, journal, lines) {
+                Ok(agent) => agent,
+                Err((text, journal)) => return self.conclude(who, Exit::Faulted(text), journal).await,
+            };
+            let Ok(returned) = AssertUnwindSafe(agent.run()).catch_unwind().await else {
+                return self.panicked(who).await;
+            };
+            let Returned { exit, journal: its_journal, orders, inbox } = returned;
+            if !matches!(exit, Exit::Stopped) {
+                return self.conclude(who, exit, its_journal).await;
+            }
+            match self.stop_at_boundary(who, its_journal, None).await {
+                None => return,
+                // The pause was over before it was recorded: the body goes on.
+                Some(again) => (journal, lines) = (again, Lines { orders, inbox }),
+            }
+        }
+    }
+
+    async fn record_resumed(&self, journal: &mut Journal) -> Result<(), JournalError> {
+        let by = match journal.history().and_then(|history| history.paused.as_ref()).map(|paused| paused.reason) {
+            Some(SuspendReason::DaemonStop) => ResumedBy::DaemonStart,
+            _ => ResumedBy::User,
+        };
+        let now = self.now();
+        journal.append(now, vec![Body::Resumed(Resumed { by })], Durability::Synced).await?;
+        journal.event(now, "resumed", serde_json::json!({"by": by})).await;
+        Ok(())
+    }
+
+    fn agent(self: &Arc<Self>, who: Who, journal: Journal, lines: Lines) -> Result<Agent, (String, Journal)> {
+        let folder = self.data.folder(who.uuid);
+        let facts = journal.history().and_then(|history| {
+            let spawned = &history.identity.as_ref()?.spawned;
+            let info = ProcInfo::of(history)?;
+            Some((spawned.cwd.clone(), spawned.on_budget, history.limits, info))
+        });
+        let Some((cwd, on_budget, limits, info)) = facts else {
+            return Err(("the journal does not say what it is".to_owned(), journal));
+        };
+        let meta = match ProcessMeta::read(&folder) {
+            Ok(meta) => meta,
+            Err(error) => return Err((error.to_string(), journal)),
+        };
+        let model = match super::run::build_model(&meta.model, cwd.as_ref(), who.uuid) {
+            Ok(model) => model,
+            Err(error) => return Err((error.to_string(), journal)),
+        };
+        let spent_ms = elapsed_ms(&info, self.now());
+        let deadline = limits.timeout_ms.map(|timeout| {
+            tokio::time::Instant::now() + Duration::from_millis(timeout.saturating_sub(spent_ms))
+        });
+        let host = Arc::new(KernelHost::new(self, who));
+        Ok(Agent {
+            journal,
+            meta,
+            model,
+            tools: relive_agent::tools::all(),
+            context: Context { uuid: who.uuid, cwd: cwd.into(), host: host.clone(), pool: self.pool.clone() },
+            orders: lines.orders,
+            inbox: lines.inbox,
+            watcher: host,
+            cadence: self.settings.cadence,
+            deadline,
+            suspend_on_budget: on_budget == relive_journal::record::OnBudget::Suspend,
+        })
+    }
+
+    /// The loop has come to its end: says so, on the disk first.
+    async fn conclude(self: &Arc<Self>, who: Who, exit: Exit, journal: Journal) {
+        let ended = |status| Outcome::Ended(End::of(status));
+        let killed = |signal: Signal, why| {
+            Outcome::Ended(End { cause: Some(Cause::kernel(why)), ..End::of(ProcessStatus::Killed { signal: signal.into() }) })
+        };
+        let outcome = match exit {
+            Exit::Completed => ended(ProcessStatus::Exited { code: 0 }),
+            Exit::Faulted(fault) => ended(ProcessStatus::Faulted { fault }),
+            Exit::MaxSteps => ended(ProcessStatus::Faulted { fault: MAX_STEPS_EXCEEDED.to_owned() }),
+            Exit::Cancelled => Outcome::Cancelled,
+            Exit::TimedOut => killed(Signal::Term, Why::Timeout),
+            Exit::OverBudget => killed(Signal::Term, Why::Budget),
+            Exit::SuspendedBudget => {
+                self.stop_at_boundary(who, journal, Some(SuspendReason::BudgetExceeded)).await;
+                return;
+            }
+            Exit::InDoubt => {
+                self.stop_at_boundary(who, journal, Some(SuspendReason::InDoubt)).await;
+                return;
+            }
+            Exit::Stopped => {
+                self.stop_at_boundary(who, journal, None).await;
+                return;
+            }
+            Exit::Unrecorded(error) => return self.unrecorded(who, error, journal).await,
+        };
+        self.end(who, journal, outcome).await;
+    }
+
+    /// Records the end, then makes it known.
+    pub(super) async fn end(self: &Arc<Self>, who: Who, mut journal: Journal, outcome: Outcome) {
+        let pid = who.of.pid;
+        let end = match self.lock().table.end_of(pid, outcome) {
+            Ok(end) => end,
+            Err(refusal) => return self.warn(format!("the end of {} was refused: {refusal}", who.uuid)),
+        };
+        let now = self.now();
+        let exit = end.exit();
+        let event = serde_json::json!({"code": exit.code, "reason": exit.reason});
+        let recorded = journal.append(now, vec![Body::Ended(end.clone())], Durability::Synced).await;
+        if let Err(error) = recorded {
+            return self.unrecorded(who, error, journal).await;
+        }
+        journal.event(now, "ended", event).await;
+        let history = journal.history().cloned();
+        drop(journal);
+        {
+            let mut state = self.lock();
+            match state.table.terminate(pid, Outcome::Recorded(end), now) {
+                Ok(effects) => self.carry_out(&mut state, effects),
+                Err(refusal) => eprintln!("the end of {} was refused: {refusal}", who.uuid),
+            }
+        }
+        self.retire(who, history).await;
+        self.changes.ring(who.uuid);
+    }
+
+    async fn retire(&self, who: Who, history: Option<History>) {
+        let Some(history) = history else { return };
+        let retired = self.on_disk(move |data| data.retire(who.uuid, &history)).await;
+        // The journal says it; the next start does the rest.
+        if let Ok(Err(error)) = retired {
+            self.warn(format!("the snapshot of {} could not be written: {error}", who.uuid));
+        }
+    }
+
+    /// The body stands at its boundary: records the pause, and puts the journal down. `Some` if the pause is over
+    /// already. With a reason of the kernel's own, the pause begins here.
+    pub(super) async fn stop_at_boundary(
+        self: &Arc<Self>,
+        who: Who,
+        mut journal: Journal,
+        own_reason: Option<SuspendReason>,
+    ) -> Option<Journal> {
+        let pid = who.of.pid;
+        let now = self.now();
+        let paused = {
+            let mut state = self.lock();
+            if let Some(reason) = own_reason
+                && let Ok(reached) = state.table.suspend(pid, reason, Urgency::Now, now)
+            {
+                self.carry_out(&mut state, reached.effects);
+            }
+            let view = state.table.view(pid, now)?;
+            view.paused_at.zip(view.suspend_reason)
+        };
+        let Some((asked_at, reason)) = paused else { return Some(journal) };
+        let body = Body::Paused(Paused { reason, asked_at, resume_at: None });
+        if let Err(error) = journal.append(now, vec![body], Durability::Synced).await {
+            self.unrecorded(who, error, journal).await;
+            return None;
+        }
+        journal.event(now, "paused", serde_json::json!({"reason": reason})).await;
+        journal.checkpoint().await;
+        if let Some(info) = journal.history().and_then(ProcInfo::of) {
+            let disk = self.data.io().disk.clone();
+            let folder = self.data.folder(who.uuid);
+            let _ = self.pool.run(move || info.write(&disk, &folder)).await;
+        }
+        let mut state = self.lock();
+        let effects = state.table.boundary_reached(who.of).unwrap_or_default();
+        self.carry_out(&mut state, effects);
+        let still = state.table.view(pid, now).is_some_and(|view| view.paused && view.ending.is_none());
+        if still {
+            state.bodies.remove(&pid);
+            self.bodies_changed.notify_waiters();
+            return None;
+        }
+        Some(journal)
+    }
+
+    /// It could not record what it does, so it stands still.
+    async fn unrecorded(self: &Arc<Self>, who: Who, error: JournalError, journal: Journal) {
+        self.warn(format!("{} cannot record what it does: {error}", who.uuid));
+        let full = matches!(error, JournalError::Write(WriteError::DiskFull { .. }));
+        if !full {
+            drop(journal);
+            return self.suspend_unrecorded(who, SuspendReason::IoError);
+        }
+        self.disk_full().await;
+        // The reserve has made room for this record; if not even that, the pause holds all the same.
+        let mut journal = journal;
+        let now = self.now();
+        let body = Body::Paused(Paused { reason: SuspendReason::DiskFull, asked_at: now, resume_at: None });
+        let _ = journal.append(now, vec![body], Durability::Synced).await;
+        drop(journal);
+        self.suspend_unrecorded(who, SuspendReason::DiskFull);
+    }
+
+    /// Stops everything: nothing goes on unrecorded.
+    async fn disk_full(self: &Arc<Self>) {
+        let _ = self.on_disk(|data| data.release_reserve()).await;
+        let mut state = self.lock();
+        let now = self.now();
+        let running: Vec<_> = state.bodies.keys().copied().collect();
+        for pid in running {
+            if let Ok(reached) = state.table.suspend(pid, SuspendReason::DiskFull, Urgency::Boundary, now) {
+                self.carry_out(&mut state, reached.effects);
+            }
+        }
+    }
+
+    /// Suspends it in the table alone.
+    fn suspend_unrecorded(self: &Arc<Self>, who: Who, reason: SuspendReason) {
+        let mut state = self.lock();
+        let now = self.now();
+        if let Ok(reached) = state.table.suspend(who.of.pid, reason, Urgency::Now, now) {
+            self.carry_out(&mut state, reached.effects);
+        }
+        let effects = state.table.boundary_reached(who.of).unwrap_or_default();
+        self.carry_out(&mut state, effects);
+        state.bodies.remove(&who.of.pid);
+        self.bodies_changed.notify_waiters();
+    }
+
+    /// A panic in one body ends that body, typed, and nothing else.
+    async fn panicked(self: &Arc<Self>, who: Who) {
+        match self.writer(who, false).await {
+            Ok(writer) => {
+                let journal = self.journal(who.uuid, writer);
+                let fault = "the agent panicked".to_owned();
+                self.end(who, journal, Outcome::Ended(End::of(ProcessStatus::Faulted { fault }))).await;
+            }
+            Err(error) => {
+                self.warn(format!("{} panicked and its journal cannot be opened: {error}", who.uuid));
+                self.suspend_unrecorded(who, SuspendReason::IoError);
+            }
+        }
+    }
+
+    /// Ends a process that has no body: one that is suspended.
+    pub(super) async fn finish(self: Arc<Self>, who: Who) {
+        let is_placeholder = self.lock().placeholders.remove(&who.of.pid);
+        match self.writer(who, is_placeholder).await {
+            Ok(writer) => {
+                let journal = self.journal(who.uuid, writer);
+                self.end(who, journal, Outcome::Cancelled).await;
+            }
+            Err(error) => {
+                self.warn(format!("{} was ended and its journal cannot say so: {error}", who.uuid));
+                let mut state = self.lock();
+                if let Ok(effects) = state.table.terminate(who.of.pid, Outcome::Cancelled, self.now()) {
+                    self.carry_out(&mut state, effects);
+                }
+            }
+        }
+    }
+}
+
+/// How long it has run, pauses not counted.
+fn elapsed_ms(info: &ProcInfo, now: relive_core::Timestamp) -> u64 {
+    let since = now.as_millisecond() - info.created_at.as_millisecond();
+    u64::try_from(since).unwrap_or(0).saturating_sub(info.paused_total_ms)
+}
+
+/// What a history has used, as the table counts it.
+pub(super) fn usage(history: &History) -> Usage {
+    Usage {
+        step: history.completed_step,
+        tokens_in: history.spent.tokens_in,
+        tokens_out: history.spent.tokens_out,
+        cost_usd: history.spent.cost_usd,
+    }
+}
