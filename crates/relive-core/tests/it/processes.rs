@@ -106,6 +106,19 @@ fn case_08_a_blocked_signal_is_pending_once_and_lands_in_order() {
 }
 
 #[test]
+fn case_07_a_pending_signal_keeps_the_cause_of_the_first_who_sent_it() {
+    let mut world = World::new();
+    let pid = world.run(Pid::KERNEL);
+    world.table.set_mask(pid, all(), world.now()).unwrap();
+    for why in [Why::Idle, Why::User] {
+        world.table.signal(pid, Signal::Term, Cause::kernel(why), world.now()).unwrap();
+    }
+    world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
+    world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap();
+    assert_eq!(world.view(pid).why, Some(Why::Idle));
+}
+
+#[test]
 fn case_08_pause_and_resume_cancel_each_other_while_pending() {
     for (first, second) in [(Signal::Pause, Signal::Resume), (Signal::Resume, Signal::Pause)] {
         let mut world = World::new();

@@ -59,7 +59,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => set().prop_map(O::Mask),
         1 => set().prop_map(O::Handlers),
     ];
-    vec((operation, any::<Index>(), 0..1000_u16), 1..120)
+    let one = (operation, any::<Index>(), 0..1000_u16).prop_map(|step| vec![step]);
+    // A whole life's end at once, for otherwise few would ever leave the table.
+    let answers = Just(ReleaseEvent::ALL.map(O::Answer).to_vec()).prop_shuffle();
+    let release = (answers, any::<Index>()).prop_map(|(answers, target)| {
+        let operations = [vec![O::Start, O::Finish, O::Reap], answers].concat();
+        operations.into_iter().map(|operation| (operation, target, 1)).collect()
+    });
+    vec(prop_oneof![12 => one, 1 => release], 1..100).prop_map(|steps| steps.concat())
 }
 
 #[derive(Debug, Clone)]
