@@ -246,8 +246,8 @@ impl Table {
         Effect::ArmGrace { of, deadline: after(now, self.settings.grace_ms) }
     }
 
-    /// Keep the counts of the paused right, and tell every ancestor that runs on of those paused below it: one effect
-    /// for each ancestor, however many were paused.
+    /// Keep the counts of the paused right, and tell every ancestor that was not just paused itself of those paused
+    /// below it: one effect for each ancestor, however many were paused.
     pub(super) fn tell_above(
         &mut self,
         walk: &[Visit],
@@ -261,7 +261,7 @@ impl Table {
             let (below, first) = changes[at];
             let entry = &mut self.arena[visit.slot];
             entry.suspended_below = add(entry.suspended_below, below);
-            if entry.paused().is_none() {
+            if *delivery != Delivery::Paused {
                 tell(entry, below, first, reason, effects);
             }
             let own = delivery.paused();
@@ -280,7 +280,7 @@ impl Table {
     fn wake_above(&mut self, slot: Slot, sent: Sent, reached: &mut Reached) {
         let mut woken = 0;
         let mut here = slot;
-        while let Some(parent) = self.arena.parent(here) {
+        while let Some(parent) = self.arena.above(here) {
             let entry = &mut self.arena[parent];
             entry.suspended_below = add(entry.suspended_below, -woken);
             let by_user = matches!(entry.paused(), Some((_, SuspendReason::User)));
