@@ -32,11 +32,6 @@ pub enum State {
     Dead = 3,
 }
 
-impl State {
-    /// Every state, by number.
-    pub const ALL: [Self; 4] = [Self::Created, Self::Running, Self::Zombie, Self::Dead];
-}
-
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

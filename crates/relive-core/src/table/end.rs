@@ -31,8 +31,7 @@ impl Table {
             (Outcome::Ended(end), _) => end,
         };
         end.cause = end.cause.or(running.ending.map(|ending| ending.cause));
-        end.while_paused =
-            matches!(running.pause, Pause::Suspended { .. }) && matches!(end.status, ProcessStatus::Killed { .. });
+        end.while_paused = matches!(running.pause, Pause::Suspended { .. });
         let mut effects = Effects::new();
         self.become_zombie(slot, end, now, &mut effects);
         Ok(effects)
