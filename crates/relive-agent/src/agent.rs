@@ -31,13 +31,36 @@ pub struct Orders {
     pub end: Option<Signal>,
 }
 
-/// A message for the agent, and where to say that it is recorded.
+/// Something for the agent to take in.
 #[derive(Debug)]
-pub struct Letter {
-    /// The message.
-    pub input: Input,
-    /// Answered when it is on the disk.
-    pub recorded: oneshot::Sender<Result<(), String>>,
+pub enum Letter {
+    /// A message for the model.
+    Input {
+        /// The message.
+        input: Input,
+        /// Answered when it is on the disk.
+        recorded: oneshot::Sender<Result<(), String>>,
+    },
+    /// Something the kernel wants among its events.
+    Event {
+        /// Of this kind.
+        kind: &'static str,
+        /// With these fields.
+        body: serde_json::Value,
+    },
+}
+
+/// What comes back when the loop has ended.
+#[derive(Debug)]
+pub struct Returned {
+    /// Why.
+    pub exit: Exit,
+    /// The journal, with everything recorded that was done.
+    pub journal: Journal,
+    /// For going on.
+    pub orders: watch::Receiver<Orders>,
+    /// For going on.
+    pub inbox: mpsc::Receiver<Letter>,
 }
 
 /// Whom the loop tells how it gets on.
@@ -103,8 +126,10 @@ pub enum Exit {
     Cancelled,
     /// Its time is up.
     TimedOut,
-    /// It has used up its tokens or its money.
+    /// It has used up its tokens or its money, and ends.
     OverBudget,
+    /// It has used up its tokens or its money, and waits for more.
+    SuspendedBudget,
     /// It stands at a boundary, as it was told to.
     Stopped,
     /// A call's outcome cannot be known, and a person is to decide.
@@ -145,7 +170,7 @@ struct Loop {
 
 impl Agent {
     /// Runs until there is a reason not to. The journal comes back with the reason.
-    pub async fn run(self) -> (Exit, Journal) {
+    pub async fn run(self) -> Returned {
         let mut running = Loop {
             agent: self,
             messages: Vec::new(),
@@ -159,7 +184,8 @@ impl Agent {
         if let Err(error) = running.flush().await {
             exit = Exit::Unrecorded(error);
         }
-        (exit, running.agent.journal)
+        let Self { journal, orders, inbox, .. } = running.agent;
+        Returned { exit, journal, orders, inbox }
     }
 }
 
@@ -289,14 +315,20 @@ impl Loop {
     }
 
     async fn take_in(&mut self, letter: Letter) -> Step {
-        let Letter { input, recorded } = letter;
+        let (input, recorded) = match letter {
+            Letter::Input { input, recorded } => (input, recorded),
+            Letter::Event { kind, body } => {
+                self.event(kind, body).await;
+                return Ok(());
+            }
+        };
         let text = match &input.text {
             relive_journal::payload::Text::Inline(text) => text.clone(),
             relive_journal::payload::Text::Blob(blob) => blob.head.clone(),
         };
         let (asked, answered) = self.calls_of_last_answer();
         let outcome = self.record(vec![Body::Input(input)], Durability::Synced).await;
-        let answer = outcome.as_ref().map(|()| ()).map_err(ToString::to_string);
+        let answer = outcome.as_ref().copied().map_err(ToString::to_string);
         // Whoever sent it may have gone.
         let _ = recorded.send(answer);
         outcome?;
@@ -319,14 +351,17 @@ impl Loop {
         let tokens = spent.tokens_in.saturating_add(spent.tokens_out);
         let over_tokens = limits.max_tokens.is_some_and(|max| tokens >= max);
         let over_cost = limits.max_cost_usd.zip(spent.cost_usd).is_some_and(|(max, spent)| spent >= max);
-        if over_tokens || over_cost { Err(Exit::OverBudget) } else { Ok(()) }
+        match (over_tokens || over_cost, self.agent.suspend_on_budget) {
+            (false, _) => Ok(()),
+            (true, false) => Err(Exit::OverBudget),
+            (true, true) => Err(Exit::SuspendedBudget),
+        }
     }
 
     async fn checkpoint_if_due(&mut self) {
         let cadence = self.agent.cadence;
         let due = self.steps_since_checkpoint >= cadence.steps || self.last_checkpoint.elapsed() >= cadence.time;
-        // Only what is on the disk may be in a checkpoint.
-        if due && self.carry.is_empty() {
+        if due {
             self.agent.journal.checkpoint().await;
             self.steps_since_checkpoint = 0;
             self.last_checkpoint = Instant::now();

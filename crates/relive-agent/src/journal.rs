@@ -53,6 +53,12 @@ impl Journal {
         self.writer.as_ref().map(Writer::history)
     }
 
+    /// The writer itself; absent if its thread was lost.
+    #[must_use]
+    pub fn into_writer(self) -> Option<Writer> {
+        self.writer
+    }
+
     async fn with<T: Send + 'static>(
         &mut self,
         job: impl FnOnce(&mut Writer) -> T + Send + 'static,

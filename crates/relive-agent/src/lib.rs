@@ -11,5 +11,5 @@ mod journal;
 pub mod model;
 pub mod tool;
 
-pub use agent::{Agent, Cadence, Exit, Letter, Orders, Watcher};
+pub use agent::{Agent, Cadence, Exit, Letter, Orders, Returned, Watcher};
 pub use journal::{Journal, JournalError};

@@ -103,6 +103,9 @@ pub struct RunRequest {
     /// `tell_model`, `park` or `retry`; the daemon's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_in_doubt: Option<String>,
+    /// `end` or `suspend`; `end` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_budget: Option<String>,
 }
 
 /// A process that was begun.

@@ -121,9 +121,14 @@ impl Arena {
         self[slot].links.parent.some()
     }
 
+    /// The parent, unless that is PID 0.
+    pub(crate) fn above(&self, slot: Slot) -> Option<Slot> {
+        self.parent(slot).filter(|parent| *parent != Slot::KERNEL)
+    }
+
     /// Parent, grandparent and so on; PID 0 is not among them.
     pub(crate) fn ancestors(&self, slot: Slot) -> impl Iterator<Item = Slot> {
-        std::iter::successors(self.parent(slot), |slot| self.parent(*slot)).take_while(|slot| *slot != Slot::KERNEL)
+        std::iter::successors(self.above(slot), |slot| self.above(*slot))
     }
 
     /// In the order in which they came.

@@ -32,11 +32,6 @@ pub enum State {
     Dead = 3,
 }
 
-impl State {
-    /// Every state, by number.
-    pub const ALL: [Self; 4] = [Self::Created, Self::Running, Self::Zombie, Self::Dead];
-}
-
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -74,8 +69,8 @@ pub struct Usage {
     pub tokens_in: u64,
     /// Tokens received.
     pub tokens_out: u64,
-    /// Money spent.
-    pub cost_usd: Usd,
+    /// Money spent; none where a price is not known.
+    pub cost_usd: Option<Usd>,
 }
 
 /// Where a fork came from.

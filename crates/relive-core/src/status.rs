@@ -124,7 +124,7 @@ pub struct End {
     /// Who and why, where somebody ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// It was suspended when it was ended.
+    /// It stood still, suspended, when it ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub while_paused: bool,
     /// Which limit, in words, where `why` is one.

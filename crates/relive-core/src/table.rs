@@ -164,7 +164,7 @@ impl Table {
     /// The paused processes at and below the slot went up (or, below zero, down) by so many: tell those above.
     fn count_above(&mut self, slot: Slot, change: i64) {
         let mut here = slot;
-        while let Some(parent) = self.arena.parent(here) {
+        while let Some(parent) = self.arena.above(here) {
             let below = &mut self.arena[parent].suspended_below;
             *below = add(*below, change);
             here = parent;

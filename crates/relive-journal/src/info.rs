@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::io;
 
-use relive_core::{Generation, Limits, Origin, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, Why};
+use relive_core::{End, Generation, Limits, Origin, Pid, SuspendReason, Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint;
@@ -38,8 +38,9 @@ pub struct ProcInfo {
     pub suspend_reason: Option<SuspendReason>,
     pub paused_at: Option<Timestamp>,
     pub paused_total_ms: u64,
-    pub status: Option<ProcessStatus>,
-    pub why: Option<Why>,
+    /// How it ended.
+    #[serde(flatten)]
+    pub end: Option<End>,
     pub step: u32,
     pub limits: Limits,
     #[serde(flatten)]
@@ -87,8 +88,7 @@ impl ProcInfo {
             suspend_reason: paused.map(|paused| paused.reason),
             paused_at: paused.map(|paused| paused.asked_at),
             paused_total_ms: history.paused_total_ms,
-            status: ended.map(|(_, ended)| ended.status.clone()),
-            why: ended.and_then(|(_, ended)| ended.why()),
+            end: ended.map(|(_, end)| end.clone()),
             step: history.completed_step,
             limits: history.limits,
             spent: history.spent,

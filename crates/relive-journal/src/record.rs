@@ -133,6 +133,20 @@ pub struct Spawned {
     /// What to do with a call whose outcome nobody can know.
     #[serde(default)]
     pub on_in_doubt: OnInDoubt,
+    /// What to do when it has spent what it may.
+    #[serde(default)]
+    pub on_budget: OnBudget,
+}
+
+/// What becomes of a process that has spent what it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBudget {
+    /// It ends.
+    #[default]
+    End,
+    /// It waits until it may spend more.
+    Suspend,
 }
 
 /// A message.

@@ -15,7 +15,7 @@ use relive_core::{End, Limits, ProcessStatus, Timestamp, Uuid, uuid_v7};
 use relive_journal::data::{ForkPoint, ForkRequest, SpaceRules, SpawnRequest};
 use relive_journal::payload::Json;
 use relive_journal::record::{
-    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OpenedBy, Spawned, Usage,
+    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OnBudget, OpenedBy, Spawned, Usage,
 };
 use relive_journal::recovery::{Finding, OnInDoubt, Recovery, Settlement};
 use relive_journal::{DataFolder, Disk, Durability, Hash, Io, Next, Opening, ProcessMeta, Writer};
@@ -100,6 +100,7 @@ pub(crate) fn write(data: &Path, world: &Path) -> Outcome {
             cwd: "/".to_owned(),
             limits: Limits::default(),
             on_in_doubt: OnInDoubt::TellModel,
+            on_budget: OnBudget::End,
         },
         meta: ProcessMeta::new("script/demo".to_owned(), String::new(), serde_json::value::to_raw_value(&[(); 0])?),
         input: Some(Input { id: "1".to_owned(), from: None, text: "write five lines".into() }),

@@ -32,8 +32,7 @@ impl Table {
             (Outcome::Ended(end), _) => end,
         };
         end.cause = end.cause.or(running.ending.map(|ending| ending.cause));
-        end.while_paused =
-            matches!(running.pause, Pause::Suspended { .. }) && matches!(end.status, ProcessStatus::Killed { .. });
+        end.while_paused = matches!(running.pause, Pause::Suspended { .. });
         Ok(end)
     }
 

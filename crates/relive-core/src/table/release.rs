@@ -156,8 +156,6 @@ impl Table {
         let below = std::mem::take(&mut self.arena[slot].suspended_below);
         if below > 0 {
             self.count_above(slot, -i64::from(below));
-            let kernel = &mut self.arena[Slot::KERNEL].suspended_below;
-            *kernel += below;
         }
         let children: Vec<Slot> = self.arena.children(slot).collect();
         for child in children {

@@ -61,13 +61,13 @@ impl Table {
     }
 
     /// Block these signals and no others. Pending ones that are not blocked any more land, in their order.
-    pub fn set_mask(&mut self, pid: Pid, mask: SignalSet, now: Timestamp) -> Result<Reached, Refusal> {
+    pub fn set_mask(&mut self, pid: Pid, mask: SignalSet, now: Timestamp) -> Result<Effects, Refusal> {
         match self.find(pid)? {
             Found::Living(slot) => {
                 self.arena[slot].mask = mask;
                 Ok(self.land(slot, now))
             }
-            Found::Ended(_) => Ok(Reached::default()),
+            Found::Ended(_) => Ok(Effects::new()),
         }
     }
 
@@ -119,8 +119,8 @@ impl Table {
     }
 
     /// Let pending signals land that nothing blocks.
-    pub(super) fn land(&mut self, slot: Slot, now: Timestamp) -> Reached {
-        let mut reached = Reached::default();
+    pub(super) fn land(&mut self, slot: Slot, now: Timestamp) -> Effects {
+        let mut effects = Effects::new();
         for signal in Signal::LANDING_ORDER {
             let entry = &mut self.arena[slot];
             if entry.mask.contains(signal) || entry.running().is_none() {
@@ -129,14 +129,9 @@ impl Table {
             let urgency = entry.pending.as_ref().map_or(Urgency::Boundary, |pending| pending.urgency);
             let Some(cause) = take_pending(entry, signal) else { continue };
             let landed = self.send(&[Visit { slot, parent: 0 }], Sent { signal, cause, urgency, now });
-            reached.effects.extend(landed.effects);
-            let known = reached.pids.len();
-            reached.pids.extend(landed.pids);
-            if known > 0 && reached.pids.get(known) == reached.pids.first() {
-                reached.pids.remove(known);
-            }
+            effects.extend(landed.effects);
         }
-        reached
+        effects
     }
 
     fn send(&mut self, walk: &[Visit], sent: Sent) -> Reached {
@@ -251,8 +246,8 @@ impl Table {
         Effect::ArmGrace { of, deadline: after(now, self.settings.grace_ms) }
     }
 
-    /// Keep the counts of the paused right, and tell every ancestor that runs on of those paused below it: one effect
-    /// for each ancestor, however many were paused.
+    /// Keep the counts of the paused right, and tell every ancestor that was not just paused itself of those paused
+    /// below it: one effect for each ancestor, however many were paused.
     pub(super) fn tell_above(
         &mut self,
         walk: &[Visit],
@@ -266,7 +261,7 @@ impl Table {
             let (below, first) = changes[at];
             let entry = &mut self.arena[visit.slot];
             entry.suspended_below = add(entry.suspended_below, below);
-            if entry.paused().is_none() {
+            if *delivery != Delivery::Paused {
                 tell(entry, below, first, reason, effects);
             }
             let own = delivery.paused();
@@ -285,7 +280,7 @@ impl Table {
     fn wake_above(&mut self, slot: Slot, sent: Sent, reached: &mut Reached) {
         let mut woken = 0;
         let mut here = slot;
-        while let Some(parent) = self.arena.parent(here) {
+        while let Some(parent) = self.arena.above(here) {
             let entry = &mut self.arena[parent];
             entry.suspended_below = add(entry.suspended_below, -woken);
             let by_user = matches!(entry.paused(), Some((_, SuspendReason::User)));

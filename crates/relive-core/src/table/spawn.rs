@@ -43,7 +43,7 @@ impl Table {
         }
         entry.life = Life::Running(Running::since(now));
         let mut effects = vec![Effect::Launch { of: entry.facts.incarnation }];
-        effects.extend(self.land(slot, now).effects);
+        effects.extend(self.land(slot, now));
         Ok(effects)
     }
 

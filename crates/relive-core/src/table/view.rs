@@ -84,7 +84,7 @@ pub struct View<'a> {
     pub tokens_in: u64,
     pub tokens_out: u64,
     pub max_tokens: Option<u64>,
-    pub cost_usd: Usd,
+    pub cost_usd: Option<Usd>,
     pub model: Option<&'a str>,
     pub suspended_below: u32,
     pub resumable: bool,

@@ -260,6 +260,19 @@ fn killed_while_paused_says_so_and_killed_on_the_way_there_does_not() {
 }
 
 #[test]
+fn a_stopped_process_runs_no_handler() {
+    let mut world = World::new();
+    let pid = world.run(Pid::KERNEL);
+    let handlers = SignalSet::EMPTY.with(Signal::Pause).with(Signal::Resume);
+    world.suspend(pid);
+    world.table.set_handlers(pid, handlers).unwrap();
+    assert_eq!(world.pause(pid), relive_core::Reached::default(), "it is paused already");
+    assert_eq!(names(&world.resume(pid).effects), ["GoOn", "Handle"], "woken first, for its handler to run");
+    assert_eq!(names(&world.pause(pid).effects), ["Handle"]);
+    assert!(!world.view(pid).paused, "its own handler decides");
+}
+
+#[test]
 fn what_an_earlier_daemon_left_paused_comes_back_paused() {
     let mut world = World::new();
     let spec = world.spec(Pid::KERNEL);

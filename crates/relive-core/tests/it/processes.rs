@@ -100,10 +100,22 @@ fn case_08_a_blocked_signal_is_pending_once_and_lands_in_order() {
     let landed = world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
     let of = world.of(pid);
     let handled = [Signal::Term, Signal::Int, Signal::Resume].map(|signal| Effect::Handle { of, signal });
-    let came: Vec<_> = landed.effects.into_iter().filter(|effect| matches!(effect, Effect::Handle { .. })).collect();
+    let came: Vec<_> = landed.into_iter().filter(|effect| matches!(effect, Effect::Handle { .. })).collect();
     assert_eq!(came, handled);
-    assert_eq!(landed.pids, [pid]);
     assert!(world.table.pending(pid).is_empty());
+}
+
+#[test]
+fn case_07_a_pending_signal_keeps_the_cause_of_the_first_who_sent_it() {
+    let mut world = World::new();
+    let pid = world.run(Pid::KERNEL);
+    world.table.set_mask(pid, all(), world.now()).unwrap();
+    for why in [Why::Idle, Why::User] {
+        world.table.signal(pid, Signal::Term, Cause::kernel(why), world.now()).unwrap();
+    }
+    world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
+    world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap();
+    assert_eq!(world.view(pid).why, Some(Why::Idle));
 }
 
 #[test]
@@ -116,7 +128,7 @@ fn case_08_pause_and_resume_cancel_each_other_while_pending() {
         assert!(world.table.pending(pid).contains(first));
         assert_eq!(world.signal(pid, second).pids, [pid]);
         assert!(world.table.pending(pid).is_empty());
-        assert_eq!(world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap().effects, []);
+        assert_eq!(world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap(), []);
         assert!(!world.view(pid).paused);
     }
 }
@@ -155,7 +167,7 @@ fn term_is_followed_by_kill_when_its_grace_is_over() {
     let landed = world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
     let deadline = world.now() + std::time::Duration::from_secs(10);
     assert_eq!(
-        landed.effects,
+        landed,
         [Effect::AskToEnd { of, signal: Signal::Term }, Effect::ArmGrace { of, deadline }],
         "from delivery, not from when it was sent"
     );

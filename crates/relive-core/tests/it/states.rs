@@ -56,7 +56,7 @@ const EVENTS: [(&str, Do); 17] = [
     }),
     ("boundary reached", |world| world.table.boundary_reached(world.of(PID))),
     ("grace expired", |world| world.table.grace_expired(world.of(PID), world.now())),
-    ("all unblocked", |world| reached(world.table.set_mask(PID, SignalSet::EMPTY, world.now()))),
+    ("all unblocked", |world| world.table.set_mask(PID, SignalSet::EMPTY, world.now())),
     ("no progress for 5 min", |world| {
         world.ms += 300_000;
         world.table.progress(world.of(Pid(1)), Usage::default(), world.now())?;

@@ -1,15 +1,18 @@
 //! PIDs: small integers, never given out twice.
 //!
 //! The file `pids` holds the highest PID that may have been given out. It is raised by [`BLOCK`] at a time, so most
-//! PIDs cost no sync; after a crash the rest of the block is skipped, never reused.
+//! PIDs cost no sync; after a crash the rest of the block is skipped, never reused. `pids.log` says whose each one is, so
+//! that an old PID can be asked for; it is not synced, and what it has lost the journals still know.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use relive_core::Pid;
+use relive_core::{Pid, Uuid};
 
+use super::DataFolder;
 use crate::disk::Disk;
+use crate::info::ProcInfo;
 
 const BLOCK: u32 = 16;
 
@@ -29,6 +32,10 @@ impl Pids {
         };
         let reserved = String::from_utf8_lossy(&text).strip_suffix('\n').and_then(|number| number.parse().ok());
         Ok(Self { last: reserved.unwrap_or(0), reserved })
+    }
+
+    pub(super) fn last(&self) -> Pid {
+        Pid(self.last)
     }
 
     pub(super) fn is_missing(&self) -> bool {
@@ -54,5 +61,40 @@ impl Pids {
         disk.replace(&root.join("pids"), format!("{reserved}\n").as_bytes())?;
         self.reserved = Some(reserved);
         Ok(())
+    }
+}
+
+impl DataFolder {
+    /// The highest PID that may have been given out.
+    #[must_use]
+    pub fn last_pid(&self) -> Pid {
+        self.lock_pids().last()
+    }
+
+    /// Remembers whose a PID is. Losing it costs a search.
+    pub fn note_pid(&self, pid: Pid, uuid: Uuid) {
+        let disk = &self.io.disk;
+        let noted = disk.open_or_create(&self.root.join("pids.log"));
+        let _ = noted.and_then(|file| disk.append(&file, format!("{pid} {uuid}\n").as_bytes()));
+    }
+
+    /// Whose a PID is, or was.
+    pub fn uuid_of_pid(&self, pid: Pid) -> io::Result<Option<Uuid>> {
+        if pid > self.last_pid() {
+            return Ok(None);
+        }
+        let text = fs::read_to_string(self.root.join("pids.log")).unwrap_or_default();
+        let wanted = format!("{pid} ");
+        let noted = text.lines().rev().find_map(|line| line.strip_prefix(&wanted)?.parse().ok());
+        if noted.is_some() {
+            return Ok(noted);
+        }
+        for uuid in self.uuids()? {
+            let info = ProcInfo::read(&self.folder(uuid))?;
+            if info.is_some_and(|info| info.pids.contains(&pid)) {
+                return Ok(Some(uuid));
+            }
+        }
+        Ok(None)
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use relive_core::{Origin, Pid, ProcessStatus, Timestamp, Uuid, Why};
+use relive_core::{End, Origin, Pid, Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
 
 use super::DataFolder;
@@ -20,16 +20,16 @@ pub struct Tombstone {
     #[serde(flatten)]
     pub origin: Option<Origin>,
     pub pids: Vec<Pid>,
-    pub status: Option<ProcessStatus>,
-    pub why: Option<Why>,
+    #[serde(flatten)]
+    pub end: Option<End>,
     pub dead_at: Timestamp,
     pub collected_at: Timestamp,
 }
 
 impl Tombstone {
     pub(super) fn of(info: ProcInfo, dead_at: Timestamp, collected_at: Timestamp) -> Self {
-        let ProcInfo { uuid, name, origin, pids, status, why, .. } = info;
-        Self { uuid, name, origin, pids, status, why, dead_at, collected_at }
+        let ProcInfo { uuid, name, origin, pids, end, .. } = info;
+        Self { uuid, name, origin, pids, end, dead_at, collected_at }
     }
 }
 

@@ -7,7 +7,7 @@ use relive_core::{End, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uui
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::payload::Json;
 use relive_journal::record::{
-    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OpenedBy, Paused, Resumed, ResumedBy, Spawned,
+    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OnBudget, OpenedBy, Paused, Resumed, ResumedBy, Spawned,
     Usage,
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
@@ -92,6 +92,7 @@ pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
             cwd: "/".to_owned(),
             limits: Limits::default(),
             on_in_doubt: OnInDoubt::TellModel,
+            on_budget: OnBudget::End,
         },
         meta: ProcessMeta::new("script/test".to_owned(), "You are a test.".to_owned(), tools),
         input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),

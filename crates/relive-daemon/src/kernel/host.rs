@@ -1,0 +1,108 @@
+//! What an agent may ask of the kernel.
+
+use std::sync::{Arc, Weak};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use relive_agent::Watcher;
+use relive_agent::tool::{ChildEnd, ChildRequest, Host};
+use relive_core::{Caller, Rights, Signal, SignalSet, Timestamp, Uuid};
+use relive_journal::History;
+use relive_journal::conversation::Message;
+
+use super::{Kernel, Who};
+use crate::clock::Clock;
+
+/// The kernel, as one agent sees it.
+#[derive(Debug)]
+pub(super) struct KernelHost {
+    /// Weak, so that a body does not keep the kernel.
+    kernel: Weak<Kernel>,
+    clock: Clock,
+    who: Who,
+}
+
+impl KernelHost {
+    pub(super) fn new(kernel: &Arc<Kernel>, who: Who) -> Self {
+        Self { kernel: Arc::downgrade(kernel), clock: kernel.clock.clone(), who }
+    }
+}
+
+const GONE: &str = "the daemon is stopping";
+
+impl Host for KernelHost {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn new_uuid(&self) -> Uuid {
+        self.clock.new_uuid()
+    }
+
+    fn spawn_agent(&self, request: ChildRequest) -> BoxFuture<'static, Result<(), String>> {
+        let (kernel, who) = (self.kernel.upgrade(), self.who);
+        async move {
+            let kernel = kernel.ok_or(GONE)?;
+            kernel.spawn_child(who, request).await.map_err(|error| error.message)
+        }
+        .boxed()
+    }
+
+    fn exists(&self, uuid: Uuid) -> BoxFuture<'static, bool> {
+        let kernel = self.kernel.upgrade();
+        async move {
+            let Some(kernel) = kernel else { return false };
+            let known = kernel.on_disk(move |data| data.known(uuid)).await;
+            !matches!(known, Ok(Ok(relive_journal::data::Known::Never)) | Err(_))
+        }
+        .boxed()
+    }
+
+    fn wait_agent(&self, _caller: Uuid, uuid: Uuid) -> BoxFuture<'static, Result<ChildEnd, String>> {
+        let (kernel, who) = (self.kernel.upgrade(), self.who);
+        async move {
+            let kernel = kernel.ok_or(GONE)?;
+            if let Ok(pid) = kernel.lock().table.resolve(Caller::Person, &uuid.to_string()) {
+                let allowed = kernel.lock().table.authorize(Caller::Process(who.of.pid), pid, Rights::Observer);
+                allowed.map_err(|refusal| refusal.to_string())?;
+            }
+            let answer = kernel.wait(&uuid.to_string(), None).await.map_err(|error| error.message)?;
+            let last_text = kernel.on_disk(move |data| last_text(data, uuid)).await.ok().flatten();
+            let reason = answer.exit.map(|exit| exit.reason).unwrap_or_default();
+            Ok(ChildEnd { code: answer.exit_code, reason, last_text })
+        }
+        .boxed()
+    }
+}
+
+impl Watcher for KernelHost {
+    fn progressed(&self, history: &History) {
+        if let Some(kernel) = self.kernel.upgrade() {
+            let usage = super::drive::usage(history);
+            let _ = kernel.lock().table.progress(self.who.of, usage, kernel.now());
+        }
+    }
+
+    fn changing_files(&self, changing: bool) {
+        let Some(kernel) = self.kernel.upgrade() else { return };
+        let held: SignalSet = [Signal::Term, Signal::Int, Signal::Pause].into_iter().collect();
+        let mask = if changing { held } else { SignalSet::EMPTY };
+        let mut state = kernel.lock();
+        if let Ok(effects) = state.table.set_mask(self.who.of.pid, mask, kernel.now()) {
+            kernel.carry_out(&mut state, effects);
+        }
+    }
+}
+
+/// The last thing a model said.
+fn last_text(data: &relive_journal::DataFolder, uuid: Uuid) -> Option<String> {
+    let folder = data.folder(uuid);
+    let (history, _) = data.history(uuid).ok()?;
+    let journal = std::fs::File::open(folder.steps()).ok()?;
+    let blobs = relive_journal::payload::Blobs::new(data.io().disk.clone(), folder.path());
+    let said = history.conversation(&journal).ok()?.into_iter().rev().find_map(|message| match message {
+        Message::Model { text, .. } => text,
+        Message::User { .. } | Message::Summary { .. } | Message::Tool { .. } => None,
+    });
+    blobs.text(&said?).ok()
+}

@@ -1,0 +1,105 @@
+//! What is done from time to time: collecting, looking for those that have stalled, forgetting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use relive_api::{GcAnswer, GcCandidate, GcRequest};
+use relive_journal::data::{Collected, GcReason, GcRules};
+
+use super::Kernel;
+use crate::error::Answer;
+
+const SWEEP_EVERY: Duration = Duration::from_secs(600);
+
+impl Kernel {
+    /// Starts the loops. They end with the kernel.
+    pub(crate) fn keep_house(self: &Arc<Self>) {
+        let every = self.settings.stalled_after.div_f32(2.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
+        self.periodically(every, |kernel| async move { kernel.look_for_stalled() });
+        self.periodically(SWEEP_EVERY, |kernel| async move {
+            let now = kernel.now();
+            kernel.lock().table.sweep(now);
+        });
+        if let Some(every) = self.settings.gc_every {
+            self.periodically(every, |kernel| async move {
+                if let Err(error) = kernel.gc(GcRequest { dry_run: false, at_most: None }).await {
+                    kernel.warn(format!("nothing was collected: {}", error.message));
+                }
+            });
+        }
+    }
+
+    fn periodically<F: Future<Output = ()> + Send>(
+        self: &Arc<Self>,
+        every: Duration,
+        job: impl Fn(Arc<Self>) -> F + Send + 'static,
+    ) {
+        let kernel = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(every);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            ticks.tick().await;
+            loop {
+                ticks.tick().await;
+                let Some(kernel) = kernel.upgrade() else { return };
+                job(kernel).await;
+            }
+        });
+    }
+
+    fn look_for_stalled(self: &Arc<Self>) {
+        let mut state = self.lock();
+        if state.bodies.is_empty() {
+            return;
+        }
+        let after_ms = u64::try_from(self.settings.stalled_after.as_millis()).unwrap_or(u64::MAX);
+        let effects = state.table.check_stalled(after_ms, self.now());
+        self.carry_out(&mut state, effects);
+    }
+
+    /// Collects, or says what would be.
+    pub(crate) async fn gc(self: &Arc<Self>, request: GcRequest) -> Answer<GcAnswer> {
+        let (rules, reading, now): (GcRules, _, _) = (self.settings.gc, self.clock.reading(), self.now());
+        let survey = self.on_disk(move |data| data.survey(rules, &reading)).await??;
+        let warnings = survey.warnings.iter().map(|(uuid, text)| format!("{uuid}: {text}")).collect();
+        let too_many = request.at_most.is_some_and(|max| survey.candidates.len() > max);
+        let mut answer = GcAnswer {
+            collected: !(request.dry_run || too_many),
+            candidates: survey.candidates.iter().map(candidate).collect(),
+            removed: Vec::new(),
+            freed_bytes: 0,
+            warnings,
+        };
+        if !answer.collected {
+            return Ok(answer);
+        }
+        for candidate in survey.candidates {
+            let (uuid, bytes) = (candidate.uuid, candidate.bytes);
+            let collected = self.on_disk(move |data| data.collect(&candidate, now)).await?;
+            match collected {
+                Ok(Collected::Gone) => {
+                    answer.removed.push(uuid);
+                    answer.freed_bytes += bytes;
+                }
+                Ok(Collected::Spared) => {}
+                Err(error) => answer.warnings.push(format!("{uuid}: {error}")),
+            }
+        }
+        // Room may have come back for the reserve.
+        let _ = self.on_disk(|data| data.restore_reserve()).await;
+        Ok(answer)
+    }
+}
+
+fn candidate(candidate: &relive_journal::data::Candidate) -> GcCandidate {
+    let reason = match candidate.reason {
+        GcReason::Retention => "retention_days",
+        GcReason::MaxEntries => "max_entries",
+    };
+    GcCandidate {
+        uuid: candidate.uuid,
+        dead_at: candidate.dead_at,
+        bytes: candidate.bytes,
+        reason: reason.to_owned(),
+    }
+}

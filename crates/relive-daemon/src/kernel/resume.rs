@@ -1,0 +1,217 @@
+//! Going on: what is suspended, what is dead, and forks of either.
+
+use std::sync::Arc;
+
+use relive_api::{Affected, ResumeRequest, Resumed as Answered};
+use relive_core::{ErrorCode, Limits, Pid, SuspendReason, Uuid};
+use relive_journal::data::{ForkPoint, ForkRequest};
+use relive_journal::record::{Body, Input, OpenedBy};
+use relive_journal::{DataFolder, Durability, Opening, ProcessMeta, Writer};
+
+use super::query::Target;
+use super::run::spec;
+use super::Kernel;
+use crate::error::{Answer, ApiError};
+
+/// What a completed agent is told when nobody says anything.
+const CONTINUE: &str = "Continue.";
+
+impl Kernel {
+    /// Goes on with a process, or with a fork of it.
+    pub(crate) async fn resume(self: &Arc<Self>, id: &str, request: ResumeRequest) -> Answer<Answered> {
+        if let Some(step) = request.from_step
+            && request.fork.is_none()
+        {
+            let message = format!("--from-step {step} would change the past of `{id}`");
+            return Err(ApiError::new(ErrorCode::Invalid, message)
+                .hint(format!("relive resume --fork --from-step {step} {id}")));
+        }
+        if request.fork.is_some() && request.subtree {
+            return Err(ApiError::new(ErrorCode::Invalid, "--fork takes one process, not a subtree"));
+        }
+        let target = self.resolve(id).await?;
+        let (pid, uuid) = match &target {
+            Target::Listed(pid) => (Some(*pid), self.who(*pid)?.uuid),
+            Target::OnDisk(found) => (None, found.info.uuid),
+        };
+        if let Some(fork) = request.fork {
+            return self.fork(uuid, fork, request).await;
+        }
+        let ended = {
+            let state = self.lock();
+            pid.and_then(|pid| state.table.view(pid, self.now())).is_none_or(|view| view.dead_at.is_some())
+        };
+        match pid {
+            Some(pid) if !ended => self.wake(pid, request).await,
+            Some(_) | None => self.revive(uuid, request).await,
+        }
+    }
+
+    /// Goes on with a process that is in the table.
+    async fn wake(self: &Arc<Self>, pid: Pid, request: ResumeRequest) -> Answer<Answered> {
+        let who = self.who(pid)?;
+        let (bodiless, is_placeholder, reason) = {
+            let state = self.lock();
+            let reason = state.table.view(pid, self.now()).and_then(|view| view.suspend_reason);
+            (!state.bodies.contains_key(&pid), state.placeholders.contains(&pid), reason)
+        };
+        if matches!(reason, Some(SuspendReason::InDoubt | SuspendReason::Approval)) {
+            let message = format!("process {pid} waits for a decision");
+            return Err(ApiError::new(ErrorCode::Conflict, message)
+                .hint(format!("relive resolve {pid} --done | --not-done | --retry")));
+        }
+        if bodiless && reason.is_some() {
+            // Opened before anything changes, so that a journal that cannot be opened is said to whoever asks.
+            let writer = self.writer(who, is_placeholder).await?;
+            let mut journal = self.journal(who.uuid, writer);
+            let batch = changes(journal.history().map(|history| history.limits), &request, None, self.now());
+            if !batch.is_empty() {
+                journal.append(self.now(), batch, Durability::Synced).await?;
+            }
+            let limits = journal.history().map(|history| history.limits).unwrap_or_default();
+            let writer = journal.into_writer().ok_or_else(|| ApiError::new(ErrorCode::Internal, "the journal is lost"))?;
+            let mut state = self.lock();
+            state.placeholders.remove(&pid);
+            state.ready.insert(pid, writer);
+            state.table.set_limits(pid, limits)?;
+        }
+        let reached = {
+            let mut state = self.lock();
+            let reached = if request.subtree {
+                state.table.resume_subtree(pid, self.now())
+            } else {
+                state.table.resume(pid, self.now())
+            };
+            let reached = reached.inspect_err(|_| drop(state.ready.remove(&pid)))?;
+            let affected = self.reached(&mut state, pid, reached);
+            // If somebody else was quicker the writer is not needed.
+            state.ready.remove(&pid);
+            affected
+        };
+        self.answer(pid, who.uuid, None, reached)
+    }
+
+    /// Goes on with a process that is dead: a new incarnation.
+    async fn revive(self: &Arc<Self>, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
+        self.admit_one_more()?;
+        let turn = &self.spawning[usize::from(uuid.as_bytes()[15]) % self.spawning.len()];
+        let _turn = turn.lock().await;
+        // Somebody else may have done it while this waited.
+        if let Ok(pid) = self.listed(&uuid.to_string()) {
+            let alive = self.lock().table.view(pid, self.now()).is_some_and(|view| view.dead_at.is_none());
+            if alive {
+                return self.answer(pid, uuid, None, Affected::default());
+            }
+        }
+        let (boot_id, at, ask) = (self.clock.boot_id(), self.now(), request);
+        let opened = self.on_disk(move |data| {
+            let pid = data.next_pid()?;
+            data.note_pid(pid, uuid);
+            let opening = Opening { pid, by: OpenedBy::Resume, boot_id, at };
+            let mut writer = data.open_writer(uuid, &opening)?;
+            let answered = writer.history().plan().next == relive_journal::Next::Input;
+            let done = writer.history().phase == relive_journal::history::Phase::Boundary && ask.input.is_none();
+            let say = (answered || done).then_some(CONTINUE);
+            let batch = changes(Some(writer.history().limits), &ask, say, at);
+            if !batch.is_empty() {
+                writer.append(at, batch, Durability::Synced)?;
+            }
+            Ok::<_, ApiError>((pid, model_of(data, uuid), writer))
+        });
+        let (pid, model, writer) = opened.await??;
+        self.insert_revived(pid, model, writer)?;
+        self.answer(pid, uuid, None, Affected { affected: 1, pids: vec![pid], note: None })
+    }
+
+    async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
+        self.admit_one_more()?;
+        super::run::check_name(request.name.as_deref())?;
+        let (boot_id, at) = (self.clock.boot_id(), self.now());
+        let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
+        let forked = self.on_disk(move |data| {
+            let pid = data.next_pid()?;
+            data.note_pid(pid, uuid);
+            let (origin, _) = data.history(source)?;
+            let mut writer = data.fork(ForkRequest {
+                uuid,
+                opening: Opening { pid, by: OpenedBy::Spawn, boot_id, at },
+                source,
+                point,
+                name: request.name.clone(),
+                parent_uuid: None,
+                limits: Some(raised(origin.limits, request.limits)),
+                input: None,
+            })?;
+            let say = (writer.history().plan().next == relive_journal::Next::Input).then_some(CONTINUE);
+            let input = request.input.as_deref().or(say);
+            if let Some(text) = input {
+                writer.append(at, vec![Body::Input(said(text, at))], Durability::Synced)?;
+            }
+            Ok::<_, ApiError>((pid, model_of(data, uuid), writer))
+        });
+        let (pid, model, writer) = forked.await??;
+        self.insert_revived(pid, model, writer)?;
+        self.answer(pid, uuid, Some(source), Affected { affected: 1, pids: vec![pid], note: None })
+    }
+
+    /// Into the table, below its parent if that still lives.
+    pub(super) fn insert_revived(self: &Arc<Self>, pid: Pid, model: Option<String>, writer: Writer) -> Answer<()> {
+        let parent_uuid = writer.history().identity.as_ref().and_then(|identity| identity.spawned.parent_uuid);
+        let parent = parent_uuid.and_then(|uuid| self.listed(&uuid.to_string()).ok()).unwrap_or(Pid::KERNEL);
+        let spec = spec(writer.history(), pid, parent, model)?;
+        self.insert(spec, writer)
+    }
+
+    fn answer(&self, pid: Pid, uuid: Uuid, origin_uuid: Option<Uuid>, affected: Affected) -> Answer<Answered> {
+        let state = self.lock();
+        let view = state.table.view(pid, self.now());
+        Ok(Answered {
+            pid,
+            uuid,
+            origin_uuid,
+            resumed_from_step: view.as_ref().map_or(0, |view| view.step),
+            max_steps: view.as_ref().and_then(|view| view.max_steps),
+            model: view.as_ref().and_then(|view| view.model.map(str::to_owned)),
+            changed: affected.affected > 0,
+            affected: affected.affected,
+            pids: affected.pids,
+        })
+    }
+}
+
+/// What a resume adds to the journal.
+fn changes(
+    limits: Option<Limits>,
+    request: &ResumeRequest,
+    say: Option<&str>,
+    at: relive_core::Timestamp,
+) -> Vec<Body> {
+    let mut batch = Vec::new();
+    if request.limits != Limits::default()
+        && let Some(limits) = limits
+    {
+        batch.push(Body::Limits(raised(limits, request.limits)));
+    }
+    if let Some(text) = request.input.as_deref().or(say) {
+        batch.push(Body::Input(said(text, at)));
+    }
+    batch
+}
+
+fn said(text: &str, at: relive_core::Timestamp) -> Input {
+    Input { id: format!("resume-{}", at.as_millisecond()), from: None, text: text.into() }
+}
+
+/// The limits with those that were named replaced.
+fn raised(limits: Limits, named: Limits) -> Limits {
+    Limits {
+        max_steps: named.max_steps.or(limits.max_steps),
+        max_tokens: named.max_tokens.or(limits.max_tokens),
+        max_cost_usd: named.max_cost_usd.or(limits.max_cost_usd),
+        timeout_ms: named.timeout_ms.or(limits.timeout_ms),
+    }
+}
+
+pub(super) fn model_of(data: &DataFolder, uuid: Uuid) -> Option<String> {
+    ProcessMeta::read(&data.folder(uuid)).ok().map(|meta| meta.model)
+}

@@ -1,0 +1,226 @@
+//! New processes.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use relive_agent::model::{Model, ModelError};
+use relive_agent::script::Script;
+use relive_agent::tool::ChildRequest;
+use relive_api::{Created, RunRequest};
+use relive_core::{ErrorCode, Generation, Pid, Spec, Uuid};
+use relive_journal::data::{Known, SpawnRequest};
+use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
+use relive_journal::{History, Opening, ProcessMeta, Writer};
+
+use super::{Kernel, Who};
+use crate::error::{Answer, ApiError};
+
+/// What an agent is told if nobody says anything else.
+const SYSTEM_PROMPT: &str = "You are an agent that works on its own in the current folder. Use the tools to do what \
+                             you are asked, check your work, and call `done` when it is finished.";
+
+const NAME_MAX: usize = 64;
+const MODEL_HINT: &str = "name one: relive run --model script/FILE \"...\", or set default_model in config.yaml; \
+                          `relive demo` needs none";
+
+impl Kernel {
+    /// Begins an agent. Asking again with the same UUID begins nothing.
+    pub(crate) async fn run(self: &Arc<Self>, request: RunRequest) -> Answer<Created> {
+        check_name(request.name.as_deref())?;
+        if request.intent.trim().is_empty() {
+            return Err(ApiError::new(ErrorCode::Invalid, "the intent is empty: say what the agent is to do"));
+        }
+        let on_in_doubt = parse_word(request.on_in_doubt.as_deref(), "on_in_doubt")?;
+        let on_budget = parse_word(request.on_budget.as_deref(), "on_budget")?;
+        let model = request.model.or_else(|| self.settings.default_model.clone());
+        let model = model.ok_or_else(|| ApiError::new(ErrorCode::Invalid, "no model is set").hint(MODEL_HINT))?;
+        let begin = Begin {
+            spawned: Spawned {
+                uuid: request.uuid,
+                name: request.name,
+                parent_uuid: None,
+                origin: None,
+                body: "agent".to_owned(),
+                intent: request.intent.clone().into(),
+                cwd: request.cwd,
+                limits: request.limits,
+                on_in_doubt: on_in_doubt.unwrap_or(self.settings.on_in_doubt),
+                on_budget: on_budget.unwrap_or(OnBudget::End),
+            },
+            model,
+            system_prompt: request.system_prompt.unwrap_or_else(|| SYSTEM_PROMPT.to_owned()),
+            intent: request.intent,
+            parent: Pid::KERNEL,
+        };
+        self.begin(begin).await
+    }
+
+    /// Begins a child of an agent, in its folder and on its model unless another is named.
+    pub(super) async fn spawn_child(self: &Arc<Self>, parent: Who, request: ChildRequest) -> Answer<()> {
+        check_name(request.name.as_deref())?;
+        let folder = self.data.folder(parent.uuid);
+        let meta = self.pool.run(move || ProcessMeta::read(&folder)).await??;
+        let (history, _) = self.on_disk(move |data| data.history(parent.uuid)).await??;
+        let Some(identity) = history.identity else {
+            return Err(ApiError::new(ErrorCode::Internal, "the parent's journal does not say what it is"));
+        };
+        let begin = Begin {
+            spawned: Spawned {
+                uuid: request.uuid,
+                name: request.name,
+                parent_uuid: Some(parent.uuid),
+                origin: None,
+                intent: request.intent.clone().into(),
+                ..identity.spawned
+            },
+            model: request.model.unwrap_or(meta.model),
+            system_prompt: meta.system_prompt,
+            intent: request.intent,
+            parent: parent.of.pid,
+        };
+        self.begin(begin).await.map(|_| ())
+    }
+
+    async fn begin(self: &Arc<Self>, begin: Begin) -> Answer<Created> {
+        let Begin { spawned, model, system_prompt, intent, parent } = begin;
+        let uuid = spawned.uuid;
+        let turn = &self.spawning[usize::from(uuid.as_bytes()[15]) % self.spawning.len()];
+        let _turn = turn.lock().await;
+        if let Some(created) = self.begun_before(uuid).await? {
+            return Ok(created);
+        }
+        self.admit_one_more()?;
+        if !Path::new(&spawned.cwd).is_absolute() {
+            let message = format!("the working folder `{}` is not an absolute path", spawned.cwd);
+            return Err(ApiError::new(ErrorCode::Invalid, message));
+        }
+        let (name, cwd) = (model.clone(), spawned.cwd.clone());
+        let built = self.pool.run(move || build_model(&name, cwd.as_ref(), uuid).map(drop)).await?;
+        built.map_err(|error| ApiError::new(ErrorCode::Invalid, error.to_string()))?;
+        let definitions: Vec<_> = relive_agent::tools::all().iter().map(|tool| tool.definition()).collect();
+        let tools = serde_json::value::to_raw_value(&definitions).map_err(std::io::Error::from)?;
+        let meta = ProcessMeta::new(model.clone(), system_prompt, tools);
+        let input = Input { id: "intent".to_owned(), from: spawned.parent_uuid, text: intent.into() };
+        let (boot_id, at) = (self.clock.boot_id(), self.now());
+        let writer = self
+            .on_disk(move |data| {
+                let pid = data.next_pid()?;
+                data.note_pid(pid, uuid);
+                let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, at };
+                let writer = data.spawn(SpawnRequest { opening, spawned, meta, input: Some(input) });
+                Ok::<_, ApiError>((pid, writer?))
+            })
+            .await?;
+        let (pid, writer) = writer?;
+        let spec = spec(writer.history(), pid, parent, Some(model))?;
+        self.insert(spec, writer)?;
+        Ok(Created { pid, uuid })
+    }
+
+    /// Puts a process into the table with a writer in its hand, and starts it.
+    pub(super) fn insert(self: &Arc<Self>, spec: Spec, writer: Writer) -> Answer<()> {
+        let pid = spec.pid;
+        let now = self.now();
+        let mut state = self.lock();
+        let adopted = if spec.parent == Pid::KERNEL || state.table.view(spec.parent, now).is_some_and(|view| view.dead_at.is_none()) {
+            spec
+        } else {
+            Spec { parent: Pid::KERNEL, ..spec }
+        };
+        state.table.spawn(adopted)?;
+        state.ready.insert(pid, writer);
+        let effects = state.table.start(pid, now)?;
+        self.carry_out(&mut state, effects);
+        Ok(())
+    }
+
+    async fn begun_before(&self, uuid: Uuid) -> Answer<Option<Created>> {
+        let known = self.on_disk(move |data| data.known(uuid)).await??;
+        match known {
+            Known::Never => Ok(None),
+            Known::Collected(_) => {
+                Err(ApiError::new(ErrorCode::Conflict, format!("{uuid} was used before and garbage collected")))
+            }
+            Known::Here(folder) => {
+                let info = self.pool.run(move || relive_journal::ProcInfo::read(&folder)).await??;
+                let pid = info.and_then(|info| info.pids.last().copied());
+                Ok(pid.map(|pid| Created { pid, uuid }))
+            }
+        }
+    }
+
+    pub(super) fn admit_one_more(&self) -> Answer<()> {
+        let state = self.lock();
+        if state.stopping {
+            return Err(ApiError::new(ErrorCode::Unavailable, "the daemon is stopping").hint("ask again in a moment"));
+        }
+        let max = self.settings.processes_max;
+        if state.table.len() >= max {
+            let message = format!("there are {max} processes, the limit");
+            return Err(ApiError::new(ErrorCode::Exhausted, message).hint("raise limits.max_processes in config.yaml"));
+        }
+        Ok(())
+    }
+}
+
+struct Begin {
+    spawned: Spawned,
+    model: String,
+    system_prompt: String,
+    intent: String,
+    parent: Pid,
+}
+
+/// A process as the table wants it, from what its journal says.
+pub(super) fn spec(history: &History, pid: Pid, parent: Pid, model: Option<String>) -> Answer<Spec> {
+    let Some(identity) = &history.identity else {
+        return Err(ApiError::new(ErrorCode::Internal, "the journal does not say what it is"));
+    };
+    let spawned = &identity.spawned;
+    Ok(Spec {
+        pid,
+        uuid: spawned.uuid,
+        generation: history.epoch,
+        parent,
+        parent_uuid: spawned.parent_uuid,
+        origin: spawned.origin,
+        body: relive_core::Body::Agent,
+        name: spawned.name.clone(),
+        intent: spawned.intent.head(200).to_owned(),
+        cwd: spawned.cwd.clone(),
+        model,
+        limits: history.limits,
+        usage: super::drive::usage(history),
+        created_at: identity.created_at,
+    })
+}
+
+/// The same process in its next incarnation, which has not been recorded yet.
+pub(super) fn next_generation(spec: Spec) -> Spec {
+    Spec { generation: Generation(spec.generation.0 + 1), ..spec }
+}
+
+/// The model of this name.
+pub(super) fn build_model(name: &str, cwd: &Path, uuid: Uuid) -> Result<Arc<dyn Model>, ModelError> {
+    match name.split_once('/') {
+        Some(("script", file)) => Ok(Arc::new(Script::open(file, cwd)?.with_uuid(uuid))),
+        Some(_) | None => Err(ModelError::Failed(format!("there is no model `{name}`: only script/FILE is built in so far"))),
+    }
+}
+
+pub(super) fn check_name(name: Option<&str>) -> Answer<()> {
+    let Some(name) = name else { return Ok(()) };
+    let all_digits = name.bytes().all(|byte| byte.is_ascii_digit());
+    let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
+    if name.is_empty() || name.len() > NAME_MAX || all_digits || !plain {
+        let message = format!("`{name}` cannot be a name: letters, digits, `.`, `_` and `-`, at most {NAME_MAX}, not digits alone");
+        return Err(ApiError::new(ErrorCode::Invalid, message));
+    }
+    Ok(())
+}
+
+fn parse_word<T: serde::de::DeserializeOwned>(word: Option<&str>, field: &str) -> Answer<Option<T>> {
+    let Some(word) = word else { return Ok(None) };
+    let parsed = serde_json::from_value(serde_json::Value::String(word.to_owned()));
+    parsed.map(Some).map_err(|error| ApiError::new(ErrorCode::Invalid, format!("{field}: {error}")))
+}

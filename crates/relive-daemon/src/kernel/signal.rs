@@ -1,0 +1,164 @@
+//! Signals, pauses and messages from clients.
+
+use std::sync::Arc;
+
+use relive_agent::Letter;
+use relive_api::{Accepted, Affected, InputRequest, PauseRequest, ResolveRequest, Resolution, SignalRequest};
+use relive_core::{Caller, Cause, ErrorCode, Pid, Reached, Signal, State as Life, SuspendReason, Urgency, Why};
+use relive_journal::Durability;
+use relive_journal::record::{Body, Input, Outcome, Resolved};
+use tokio::sync::oneshot;
+
+use super::{Kernel, State, Who};
+use crate::error::{Answer, ApiError};
+
+impl Kernel {
+    /// Sends a signal.
+    pub(crate) async fn signal(self: &Arc<Self>, id: &str, request: SignalRequest) -> Answer<Affected> {
+        let signal = Signal::from_name(&request.signal).ok_or_else(|| {
+            let message = format!("`{}` is no signal", request.signal);
+            ApiError::new(ErrorCode::Invalid, message).hint("one of: TERM, KILL, INT, PAUSE, RESUME")
+        })?;
+        let Some(pid) = self.find_or_ended(id).await? else { return Ok(ended_already(id)) };
+        let (now, cause) = (self.now(), Cause::kernel(Why::User));
+        let mut state = self.lock();
+        let reached = if request.subtree {
+            state.table.signal_tree(pid, signal, cause, now)?
+        } else {
+            state.table.signal(pid, signal, cause, now)?
+        };
+        Ok(self.reached(&mut state, pid, reached))
+    }
+
+    /// Pauses.
+    pub(crate) async fn pause(self: &Arc<Self>, id: &str, request: PauseRequest) -> Answer<Affected> {
+        let Some(pid) = self.find_or_ended(id).await? else { return Ok(ended_already(id)) };
+        let (now, urgency) = (self.now(), if request.now { Urgency::Now } else { Urgency::Boundary });
+        let mut state = self.lock();
+        let reached = if request.subtree {
+            state.table.pause_subtree(pid, urgency, now)?
+        } else {
+            state.table.pause(pid, urgency, now)?
+        };
+        Ok(self.reached(&mut state, pid, reached))
+    }
+
+    pub(super) fn reached(self: &Arc<Self>, state: &mut State, pid: Pid, reached: Reached) -> Affected {
+        let Reached { pids, effects } = reached;
+        let ended = state.table.view(pid, self.now()).is_none_or(|view| matches!(view.state, Life::Zombie | Life::Dead));
+        self.carry_out(state, effects);
+        let note = (pids.is_empty() && ended).then(|| format!("process {pid} has ended already: nothing to do"));
+        Affected { affected: pids.len(), pids, note }
+    }
+
+    /// The PID of a process in the table, or `None` for one that ended before this daemon and is only on the disk.
+    async fn find_or_ended(&self, id: &str) -> Answer<Option<Pid>> {
+        match self.resolve(id).await? {
+            super::query::Target::Listed(pid) => Ok(Some(pid)),
+            super::query::Target::OnDisk(_) => Ok(None),
+        }
+    }
+
+    /// Hands a message to an agent. On return it is on the disk.
+    pub(crate) async fn send(self: &Arc<Self>, id: &str, request: InputRequest) -> Answer<Accepted> {
+        let ended = || {
+            let message = format!("`{id}` has ended, so it hears nothing");
+            ApiError::new(ErrorCode::Conflict, message).hint(format!("relive resume {id} --input TEXT"))
+        };
+        let pid = self.find_or_ended(id).await?.ok_or_else(ended)?;
+        if request.id.is_empty() || request.id.len() > 200 {
+            return Err(ApiError::new(ErrorCode::Invalid, "a message id has 1 to 200 bytes"));
+        }
+        loop {
+            let input = Input { id: request.id.clone(), from: None, text: request.text.clone().into() };
+            let (recorded, answer) = oneshot::channel();
+            let handed = {
+                let state = self.lock();
+                let view = state.table.view(pid, self.now()).ok_or_else(ended)?;
+                if view.dead_at.is_some() {
+                    return Err(ended());
+                }
+                match state.bodies.get(&pid) {
+                    Some(body) => body.inbox.try_send(Letter::Input { input, recorded }).map_err(|error| match error {
+                        tokio::sync::mpsc::error::TrySendError::Full(_) => Some(ApiError::new(
+                            ErrorCode::Exhausted,
+                            format!("process {pid} has {} messages waiting", super::INBOX_MAX),
+                        )),
+                        tokio::sync::mpsc::error::TrySendError::Closed(_) => None,
+                    }),
+                    None => Err(None),
+                }
+            };
+            match handed {
+                Ok(()) => match answer.await {
+                    Ok(Ok(())) => return Ok(Accepted { accepted: true }),
+                    Ok(Err(text)) => return Err(ApiError::new(ErrorCode::Internal, text)),
+                    // The body stopped with the message unread: it is there no more, so the next turn finds out.
+                    Err(_) => tokio::task::yield_now().await,
+                },
+                Err(Some(error)) => return Err(error),
+                Err(None) => return self.send_to_suspended(pid, request).await,
+            }
+        }
+    }
+
+    /// Writes a message into the journal of a process that has no body.
+    async fn send_to_suspended(self: &Arc<Self>, pid: Pid, request: InputRequest) -> Answer<Accepted> {
+        let who = self.who(pid)?;
+        let is_placeholder = self.lock().placeholders.remove(&pid);
+        let writer = self.writer(who, is_placeholder).await?;
+        let mut journal = self.journal(who.uuid, writer);
+        let input = Input { id: request.id, from: None, text: request.text.into() };
+        journal.append(self.now(), vec![Body::Input(input)], Durability::Synced).await?;
+        Ok(Accepted { accepted: true })
+    }
+
+    /// Takes a person's word for what became of a call.
+    pub(crate) async fn resolve_doubt(self: &Arc<Self>, id: &str, request: ResolveRequest) -> Answer<Affected> {
+        let not_parked = || {
+            let message = format!("`{id}` does not wait for a decision");
+            ApiError::new(ErrorCode::Conflict, message).hint(format!("relive info {id}"))
+        };
+        let pid = self.find_or_ended(id).await?.ok_or_else(not_parked)?;
+        let who = self.who(pid)?;
+        {
+            let state = self.lock();
+            let view = state.table.view(pid, self.now()).ok_or_else(not_parked)?;
+            if view.suspend_reason != Some(SuspendReason::InDoubt) || state.bodies.contains_key(&pid) {
+                return Err(not_parked());
+            }
+        }
+        let is_placeholder = self.lock().placeholders.remove(&pid);
+        let writer = self.writer(who, is_placeholder).await?;
+        let open: Vec<u32> = writer.history().open_calls().map(|open| open.call).collect();
+        let outcome = match request.outcome {
+            Resolution::Done => Outcome::Done,
+            Resolution::NotDone => Outcome::NotDone,
+            Resolution::Retry => Outcome::Retry,
+        };
+        let batch = open.into_iter().map(|call| Body::Resolved(Resolved { call, outcome, by_policy: false })).collect();
+        let mut journal = self.journal(who.uuid, writer);
+        journal.append(self.now(), batch, Durability::Synced).await?;
+        drop(journal);
+        let mut state = self.lock();
+        let reached = state.table.lift(pid, SuspendReason::InDoubt, self.now())?;
+        Ok(self.reached(&mut state, pid, reached))
+    }
+
+    pub(super) fn who(&self, pid: Pid) -> Answer<Who> {
+        let state = self.lock();
+        let view = state.table.view(pid, self.now());
+        let view = view.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("no process `{pid}`")))?;
+        let of = relive_core::Incarnation { pid, generation: view.generation };
+        Ok(Who { of, uuid: view.uuid })
+    }
+
+    /// May be named by the person who owns the socket.
+    pub(super) fn listed(&self, id: &str) -> Result<Pid, relive_core::Refusal> {
+        self.lock().table.resolve(Caller::Person, id)
+    }
+}
+
+fn ended_already(id: &str) -> Affected {
+    Affected { affected: 0, pids: Vec::new(), note: Some(format!("`{id}` has ended already: nothing to do")) }
+}

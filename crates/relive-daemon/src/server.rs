@@ -1,0 +1,221 @@
+//! The socket: HTTP and JSON for whoever has the same uid.
+
+mod listener;
+mod repeat;
+mod streams;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
+use axum::http::HeaderValue;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use relive_api::{
+    Accepted, Affected, BODY_MAX, Created, DaemonStatus, GcAnswer, GcRequest, InputRequest, Lineage, PauseRequest,
+    Process, ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest, SignalRequest, Stopping,
+    VERSION_HEADER, WaitAnswer, WaitRequest,
+};
+use relive_core::ErrorCode;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+pub(crate) use listener::{BindError, bind};
+use repeat::Repeats;
+
+use crate::About;
+use crate::error::{Answer, ApiError};
+use crate::kernel::Kernel;
+
+/// How many requests, streams included, are served at once.
+const REQUESTS_MAX: usize = 1024;
+
+/// What every handler has.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    kernel: Arc<Kernel>,
+    about: Arc<About>,
+    stop: watch::Sender<bool>,
+    repeats: Repeats,
+    serving: Arc<AtomicUsize>,
+}
+
+impl Server {
+    pub(crate) fn new(kernel: Arc<Kernel>, about: Arc<About>, stop: watch::Sender<bool>) -> Self {
+        Self { kernel, about, stop, repeats: Repeats::default(), serving: Arc::default() }
+    }
+
+    pub(crate) fn router(self) -> Router {
+        Router::new()
+            .route("/v1/daemon", get(status))
+            .route("/v1/daemon/stop", post(stop))
+            .route("/v1/processes", get(processes).post(run))
+            .route("/v1/processes/{id}", get(process))
+            .route("/v1/processes/{id}/wait", post(wait))
+            .route("/v1/processes/{id}/pause", post(pause))
+            .route("/v1/processes/{id}/resume", post(resume))
+            .route("/v1/processes/{id}/signal", post(signal))
+            .route("/v1/processes/{id}/input", post(input))
+            .route("/v1/processes/{id}/resolve", post(resolve))
+            .route("/v1/processes/{id}/lineage", get(lineage))
+            .route("/v1/processes/{id}/journal", get(streams::journal))
+            .route("/v1/processes/{id}/events", get(streams::events))
+            .route("/v1/resumable", get(resumable))
+            .route("/v1/gc", post(gc))
+            .fallback(nothing_here)
+            .layer(DefaultBodyLimit::max(BODY_MAX))
+            .layer(middleware::from_fn_with_state(self.clone(), repeat::answer_once))
+            .layer(middleware::from_fn_with_state(self.clone(), bounded))
+            .with_state(self)
+    }
+}
+
+/// Refuses what is too much, and names the version in every answer.
+async fn bounded(State(server): State<Server>, request: Request, next: Next) -> Response {
+    let before = server.serving.fetch_add(1, Ordering::Relaxed);
+    let mut response = if before >= REQUESTS_MAX {
+        ApiError::new(ErrorCode::Unavailable, format!("{REQUESTS_MAX} requests are being served, the limit"))
+            .hint("ask again in a moment")
+            .into_response()
+    } else {
+        next.run(request).await
+    };
+    let guard = Serving(server.serving);
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
+    // A stream counts until its last byte.
+    response.map(|body| {
+        let frames = http_body_stream(body, guard);
+        Body::from_stream(frames)
+    })
+}
+
+struct Serving(Arc<AtomicUsize>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn http_body_stream(
+    body: Body,
+    guard: Serving,
+) -> impl futures_util::Stream<Item = Result<axum::body::Bytes, axum::Error>> {
+    use futures_util::StreamExt as _;
+    body.into_data_stream().map(move |frame| {
+        let _counted = &guard;
+        frame
+    })
+}
+
+async fn nothing_here(request: Request) -> ApiError {
+    ApiError::new(ErrorCode::NotFound, format!("there is nothing at {} {}", request.method(), request.uri().path()))
+}
+
+/// A JSON body, or none for the default; what is wrong with it is said.
+struct Asked<T>(T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Server> for Asked<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &Server) -> Result<Self, ApiError> {
+        let bytes = axum::body::Bytes::from_request(request, state).await.map_err(too_large)?;
+        if bytes.is_empty() { Ok(Self(T::default())) } else { parse(&bytes).map(Self) }
+    }
+}
+
+/// A JSON body that has to be there.
+struct Needed<T>(T);
+
+impl<T: DeserializeOwned> FromRequest<Server> for Needed<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &Server) -> Result<Self, ApiError> {
+        let bytes = axum::body::Bytes::from_request(request, state).await.map_err(too_large)?;
+        parse(&bytes).map(Self)
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
+    serde_json::from_slice(bytes).map_err(|error| ApiError::new(ErrorCode::Invalid, format!("the body: {error}")))
+}
+
+fn too_large(rejection: axum::extract::rejection::BytesRejection) -> ApiError {
+    ApiError::new(ErrorCode::Invalid, format!("the body: {}, at most {BODY_MAX} bytes", rejection.body_text()))
+}
+
+type Asks = State<Server>;
+type Told<T> = Answer<Json<T>>;
+
+async fn status(State(server): Asks) -> Told<DaemonStatus> {
+    server.kernel.status(&server.about).await.map(Json)
+}
+
+async fn stop(State(server): Asks) -> Json<Stopping> {
+    let stopping = server.kernel.begin_stop();
+    server.stop.send_replace(true);
+    Json(stopping)
+}
+
+#[derive(Debug, Deserialize)]
+struct ListQuery {
+    #[serde(default)]
+    all: bool,
+}
+
+async fn processes(State(server): Asks, Query(query): Query<ListQuery>) -> Told<ProcessList> {
+    server.kernel.processes(query.all).await.map(Json)
+}
+
+async fn run(State(server): Asks, Needed(request): Needed<RunRequest>) -> Told<Created> {
+    server.kernel.run(request).await.map(Json)
+}
+
+async fn process(State(server): Asks, Path(id): Path<String>) -> Told<Process> {
+    server.kernel.process(&id).await.map(Json)
+}
+
+async fn wait(State(server): Asks, Path(id): Path<String>, Asked(request): Asked<WaitRequest>) -> Told<WaitAnswer> {
+    server.kernel.wait(&id, request.timeout_ms.map(Duration::from_millis)).await.map(Json)
+}
+
+async fn pause(State(server): Asks, Path(id): Path<String>, Asked(request): Asked<PauseRequest>) -> Told<Affected> {
+    server.kernel.pause(&id, request).await.map(Json)
+}
+
+async fn resume(State(server): Asks, Path(id): Path<String>, Asked(request): Asked<ResumeRequest>) -> Told<Resumed> {
+    server.kernel.resume(&id, request).await.map(Json)
+}
+
+async fn signal(State(server): Asks, Path(id): Path<String>, Needed(request): Needed<SignalRequest>) -> Told<Affected> {
+    server.kernel.signal(&id, request).await.map(Json)
+}
+
+async fn input(State(server): Asks, Path(id): Path<String>, Needed(request): Needed<InputRequest>) -> Told<Accepted> {
+    server.kernel.send(&id, request).await.map(Json)
+}
+
+async fn resolve(
+    State(server): Asks,
+    Path(id): Path<String>,
+    Needed(request): Needed<ResolveRequest>,
+) -> Told<Affected> {
+    server.kernel.resolve_doubt(&id, request).await.map(Json)
+}
+
+async fn lineage(State(server): Asks, Path(id): Path<String>) -> Told<Lineage> {
+    server.kernel.lineage(&id).await.map(Json)
+}
+
+async fn resumable(State(server): Asks) -> Told<ResumableList> {
+    server.kernel.resumable().await.map(Json)
+}
+
+async fn gc(State(server): Asks, Needed(request): Needed<GcRequest>) -> Told<GcAnswer> {
+    server.kernel.gc(request).await.map(Json)
+}

@@ -1,0 +1,72 @@
+//! A request that is sent again gets the answer it got before.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use relive_api::{BODY_MAX, REQUEST_ID_HEADER};
+use relive_core::ErrorCode;
+use tokio::sync::OnceCell;
+
+use super::Server;
+use crate::error::ApiError;
+
+/// How many answers are remembered.
+const REMEMBERED: usize = 1024;
+const ID_MAX: usize = 100;
+
+type Remembered = Arc<OnceCell<(StatusCode, Bytes)>>;
+
+/// The answers to the last requests that had an id.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Repeats {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    answers: HashMap<String, Remembered>,
+    order: VecDeque<String>,
+}
+
+impl Repeats {
+    fn of(&self, id: &str) -> Remembered {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = inner.answers.get(id) {
+            return Arc::clone(known);
+        }
+        if inner.order.len() == REMEMBERED
+            && let Some(oldest) = inner.order.pop_front()
+        {
+            inner.answers.remove(&oldest);
+        }
+        inner.order.push_back(id.to_owned());
+        Arc::clone(inner.answers.entry(id.to_owned()).or_default())
+    }
+}
+
+/// Lets a request with an id through once; whoever repeats it, also meanwhile, gets the same answer.
+pub(super) async fn answer_once(State(server): State<Server>, request: Request, next: Next) -> Response {
+    let id = request.headers().get(REQUEST_ID_HEADER).and_then(|id| id.to_str().ok());
+    let key = match id {
+        Some(id) if request.method() == Method::POST => format!("{} {id}", request.uri().path()),
+        Some(_) | None => return next.run(request).await,
+    };
+    if id.is_some_and(|id| id.len() > ID_MAX) {
+        return ApiError::new(ErrorCode::Invalid, format!("a request id has at most {ID_MAX} bytes")).into_response();
+    }
+    let remembered = server.repeats.of(&key);
+    let (status, bytes) = remembered.get_or_init(|| whole(next, request)).await.clone();
+    (status, [("content-type", "application/json")], Body::from(bytes)).into_response()
+}
+
+async fn whole(next: Next, request: Request) -> (StatusCode, Bytes) {
+    let response = next.run(request).await;
+    let status = response.status();
+    let bytes = to_bytes(response.into_body(), BODY_MAX).await.unwrap_or_default();
+    (status, bytes)
+}

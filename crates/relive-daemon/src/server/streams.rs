@@ -1,0 +1,142 @@
+//! Streams are read from the files: any number of readers, each at its own place, none in the writer's way.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::Stream;
+use relive_core::{ErrorCode, Uuid};
+use relive_journal::Folder;
+use relive_journal::reader::{Cursor, Item, Reader};
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use super::Server;
+use crate::error::{Answer, ApiError};
+use crate::kernel::Kernel;
+
+/// How many records are read at a time.
+const BATCH: usize = 64;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct StreamQuery {
+    #[serde(default)]
+    follow: bool,
+    #[serde(default)]
+    after: Option<String>,
+}
+
+pub(super) async fn journal(
+    State(server): State<Server>,
+    Path(id): Path<String>,
+    Query(query): Query<StreamQuery>,
+) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
+    open(server, &id, &query, Folder::steps).await
+}
+
+pub(super) async fn events(
+    State(server): State<Server>,
+    Path(id): Path<String>,
+    Query(query): Query<StreamQuery>,
+) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
+    open(server, &id, &query, Folder::events).await
+}
+
+async fn open(
+    server: Server,
+    id: &str,
+    query: &StreamQuery,
+    file: fn(&Folder) -> PathBuf,
+) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
+    let after = match query.after.as_deref() {
+        None | Some("") => Cursor::default(),
+        Some(text) => text.parse().map_err(|error| ApiError::new(ErrorCode::Invalid, format!("after: {error}")))?,
+    };
+    let uuid = server.kernel.process(id).await?.uuid;
+    let path = file(&server.kernel.data.folder(uuid));
+    let follower = Follower {
+        bell: server.kernel.changes.follow(uuid),
+        stop: server.stop.subscribe(),
+        kernel: server.kernel,
+        uuid,
+        reader: Some(Reader::new(path, after)),
+        follow: query.follow,
+        waiting: VecDeque::new(),
+        over: false,
+    };
+    let stream = futures_util::stream::unfold(follower, Follower::next);
+    Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
+}
+
+struct Follower {
+    kernel: Arc<Kernel>,
+    uuid: Uuid,
+    /// Absent while a job has it.
+    reader: Option<Reader>,
+    bell: watch::Receiver<()>,
+    stop: watch::Receiver<bool>,
+    follow: bool,
+    waiting: VecDeque<Event>,
+    over: bool,
+}
+
+impl Follower {
+    async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return Some((Ok(event), self));
+            }
+            if self.over {
+                return None;
+            }
+            // Asked before reading: what is written between the two is still read.
+            self.bell.borrow_and_update();
+            let ended = self.kernel.is_over(self.uuid);
+            let items = self.read().await?;
+            if !items.is_empty() {
+                self.waiting.extend(items.into_iter().map(event));
+            } else if ended || !self.follow {
+                self.over = true;
+                self.waiting.push_back(Event::default().event("end").data("{}"));
+            } else {
+                tokio::select! {
+                    rung = self.bell.changed() => if rung.is_err() { return None },
+                    // The daemon goes; whoever follows comes back with the last id.
+                    _ = self.stop.wait_for(|stopping| *stopping) => return None,
+                }
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Option<Vec<Item>> {
+        let mut reader = self.reader.take()?;
+        let (reader, items) = self
+            .kernel
+            .pool
+            .run(move || {
+                let mut items = Vec::new();
+                while items.len() < BATCH
+                    && let Ok(Some(item)) = reader.next_item()
+                {
+                    items.push(item);
+                }
+                (reader, items)
+            })
+            .await
+            .ok()?;
+        self.reader = Some(reader);
+        Some(items)
+    }
+}
+
+fn event(item: Item) -> Event {
+    match item {
+        Item::Record(entry) => Event::default().id(entry.id.to_string()).event("record").data(entry.line),
+        Item::Damaged { offset } => {
+            Event::default().event("damaged").data(serde_json::json!({"offset": offset}).to_string())
+        }
+    }
+}
