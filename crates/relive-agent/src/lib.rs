@@ -6,5 +6,8 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod duration;
 pub mod model;
+pub mod script;
 pub mod tool;
+pub mod tools;
