@@ -7,9 +7,12 @@
 #![warn(missing_docs)]
 
 mod agent;
+mod duration;
 mod journal;
 pub mod model;
+pub mod script;
 pub mod tool;
+pub mod tools;
 
 pub use agent::{Agent, Cadence, Exit, Letter, Orders, Returned, Watcher};
 pub use journal::{Journal, JournalError};

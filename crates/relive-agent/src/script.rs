@@ -1,0 +1,226 @@
+//! The scripted model: a file says what it answers. It needs no key and no network, and is what the demo and the tests
+//! run on. `docs/scripts.md` describes the file.
+//!
+//! Always holds: the same question has the same answer. Which turn is asked for is the number of answers in the
+//! conversation and nothing else, so a resumed or forked process goes on exactly where its history is. A script keeps
+//! no state of its own.
+
+mod format;
+mod placeholder;
+
+use std::collections::VecDeque;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use relive_core::Uuid;
+use relive_journal::record::Usage;
+
+use self::format::Turn;
+use self::placeholder::Values;
+use crate::model::{Answer, Delta, Message, Model, ModelError, Question, ToolCall};
+
+/// The largest file that is read.
+const FILE_MAX: u64 = 16 * 1024 * 1024;
+/// What a model says when its script has come to its end.
+const PAST_THE_END: &str = "done";
+/// How many bytes of text count as a token where a script does not say what it uses.
+const BYTES_PER_TOKEN: u64 = 4;
+
+const DEMO: &str = include_str!("script/demo.yaml");
+
+/// A scripted model, cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Script {
+    /// Each with the number of turns up to its end, repeats counted.
+    turns: Arc<[(u64, Turn)]>,
+    uuid: Option<Uuid>,
+}
+
+impl Script {
+    /// Reads a script from a file. This blocks.
+    pub fn load(path: &Path) -> Result<Self, ModelError> {
+        let name = path.display().to_string();
+        let text = read(path).map_err(|error| ModelError::BadScript(format!("cannot read script {name}: {error}")))?;
+        Self::parse(&text, &name)
+    }
+
+    /// Reads a script from text; `name` is what its errors call it.
+    pub fn parse(text: &str, name: &str) -> Result<Self, ModelError> {
+        let mut end = 0_u64;
+        let turns = format::parse(text, name)?.into_iter().map(|turn| {
+            end += u64::from(turn.repeat.get());
+            (end, turn)
+        });
+        Ok(Self { turns: turns.collect(), uuid: None })
+    }
+
+    /// What `script/NAME` means to a process in the folder `cwd`: a script that is built in, else a file. This blocks.
+    pub fn open(name: &str, cwd: &Path) -> Result<Self, ModelError> {
+        match Self::builtin(name) {
+            Some(text) => Self::parse(text, name),
+            None => Self::load(&cwd.join(name)),
+        }
+    }
+
+    /// The text of a script that is built in.
+    #[must_use]
+    pub fn builtin(name: &str) -> Option<&'static str> {
+        (name == "demo").then_some(DEMO)
+    }
+
+    /// The same script, whose `{{uuid}}` is this process.
+    #[must_use]
+    pub fn with_uuid(self, uuid: Uuid) -> Self {
+        Self { uuid: Some(uuid), ..self }
+    }
+
+    /// The turn after so many answers.
+    fn turn(&self, answers: u64) -> Option<&Turn> {
+        let index = self.turns.partition_point(|(end, _)| *end <= answers);
+        self.turns.get(index).map(|(_, turn)| turn)
+    }
+}
+
+impl Model for Script {
+    fn reserved_tokens(&self) -> u64 {
+        let most = self.turns.iter().map(|(_, turn)| match turn.usage {
+            Some(usage) => usage.input.saturating_add(usage.output),
+            None => {
+                let said: usize = turn.thinking.0.iter().chain(&turn.text.0).map(String::len).sum();
+                tokens(said)
+            }
+        });
+        most.max().unwrap_or(0).max(1)
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'static, Result<Answer, ModelError>> {
+        let answers =
+            question.messages.iter().filter(|message| matches!(message, Message::Model { .. })).count() as u64;
+        let Some(turn) = self.turn(answers) else {
+            return async move { Ok(play(past_the_end(&question))) }.boxed();
+        };
+        let values = Values::of(&question, answers + 1, self.uuid);
+        match (&turn.fail, turn.fail_after_chunks) {
+            (Some(reason), None) => {
+                let (delay, error) = (turn.delay.0, ModelError::Failed(values.fill(reason)));
+                async move {
+                    tokio::time::sleep(delay).await;
+                    Err(error)
+                }
+                .boxed()
+            }
+            (Some(_), Some(_)) | (None, _) => {
+                let acts = acts(turn, &values, &question);
+                async move { Ok(play(acts)) }.boxed()
+            }
+        }
+    }
+}
+
+/// One thing a model does in its turn.
+#[derive(Debug)]
+enum Act {
+    Wait(Duration),
+    Say(Delta),
+    Fail(ModelError),
+    Hang,
+}
+
+fn acts(turn: &Turn, values: &Values, question: &Question) -> VecDeque<Act> {
+    let thinking = turn.thinking.0.iter().map(|chunk| Delta::Thinking(values.fill(chunk)));
+    let text = turn.text.0.iter().map(|chunk| Delta::Text(values.fill(chunk)));
+    let chunks_max = turn.fail_after_chunks.unwrap_or(usize::MAX);
+    let mut acts = VecDeque::from([Act::Wait(turn.delay.0)]);
+    for (index, chunk) in thinking.chain(text).take(chunks_max).enumerate() {
+        if index > 0 {
+            acts.push_back(Act::Wait(turn.chunk_delay.0));
+        }
+        acts.push_back(Act::Say(chunk));
+    }
+    if let Some(reason) = &turn.fail {
+        acts.push_back(Act::Fail(ModelError::Failed(values.fill(reason))));
+        return acts;
+    }
+    if turn.hang {
+        acts.push_back(Act::Hang);
+        return acts;
+    }
+    for (index, call) in turn.calls.iter().enumerate() {
+        let args = call.args.iter().map(|(name, value)| (name.clone(), values.fill_json(value)));
+        acts.push_back(Act::Say(Delta::Call(ToolCall {
+            id: format!("call_{}_{}", values.turn, index + 1),
+            name: call.name.clone(),
+            args: serde_json::Value::Object(args.collect()).to_string(),
+        })));
+    }
+    let usage = match turn.usage {
+        Some(spent) => {
+            Usage { tokens_in: spent.input, tokens_out: spent.output, cost_usd: spent.cost_usd, estimated: false }
+        }
+        None => estimate(question, &acts),
+    };
+    acts.push_back(Act::Say(Delta::Usage(usage)));
+    acts
+}
+
+fn past_the_end(question: &Question) -> VecDeque<Act> {
+    let mut acts = VecDeque::from([Act::Say(Delta::Text(PAST_THE_END.to_owned()))]);
+    let usage = estimate(question, &acts);
+    acts.push_back(Act::Say(Delta::Usage(usage)));
+    acts
+}
+
+fn play(acts: VecDeque<Act>) -> Answer {
+    stream::unfold(acts, |mut acts| async move {
+        loop {
+            match acts.pop_front()? {
+                Act::Wait(delay) if delay.is_zero() => {}
+                Act::Wait(delay) => tokio::time::sleep(delay).await,
+                Act::Say(delta) => return Some((Ok(delta), acts)),
+                Act::Fail(error) => return Some((Err(error), acts)),
+                Act::Hang => std::future::pending::<()>().await,
+            }
+        }
+    })
+    .boxed()
+}
+
+/// What a turn used, by the length of what was read and said.
+fn estimate(question: &Question, acts: &VecDeque<Act>) -> Usage {
+    let read = question.messages.iter().map(|message| match message {
+        Message::User { text } | Message::Summary { text } => text.len(),
+        Message::Model { thinking, text, calls } => {
+            let said = thinking.iter().chain(text).map(String::len).sum::<usize>();
+            said + calls.iter().map(|call| call.args.len()).sum::<usize>()
+        }
+        Message::Tool { result, .. } => result.len(),
+    });
+    let said = acts.iter().map(|act| match act {
+        Act::Say(Delta::Thinking(text) | Delta::Text(text)) => text.len(),
+        Act::Say(Delta::Call(call)) => call.args.len(),
+        Act::Say(Delta::Usage(_)) | Act::Wait(_) | Act::Fail(_) | Act::Hang => 0,
+    });
+    Usage {
+        tokens_in: tokens(question.system_prompt.len() + read.sum::<usize>()),
+        tokens_out: tokens(said.sum()),
+        cost_usd: None,
+        estimated: true,
+    }
+}
+
+fn tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(FILE_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_MAX {
+        return Err(std::io::Error::other(format!("it is larger than {FILE_MAX} bytes")));
+    }
+    Ok(text)
+}

@@ -1,0 +1,143 @@
+//! The file of a script, as it is written. Whatever is not known is refused, with its line.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use relive_core::Usd;
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use crate::duration;
+use crate::model::ModelError;
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    turns: Vec<Turn>,
+}
+
+/// What the model does when its turn comes.
+#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Turn {
+    #[serde(default)]
+    pub(super) thinking: Chunks,
+    #[serde(default)]
+    pub(super) text: Chunks,
+    #[serde(default)]
+    pub(super) calls: Vec<Call>,
+    #[serde(default)]
+    pub(super) delay: Pause,
+    #[serde(default)]
+    pub(super) chunk_delay: Pause,
+    #[serde(default)]
+    pub(super) fail: Option<String>,
+    #[serde(default)]
+    pub(super) fail_after_chunks: Option<usize>,
+    #[serde(default)]
+    pub(super) hang: bool,
+    #[serde(default)]
+    pub(super) usage: Option<Spent>,
+    #[serde(default = "once")]
+    pub(super) repeat: NonZeroU32,
+}
+
+fn once() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+/// A call the model asks for.
+#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Call {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) args: Map<String, Value>,
+}
+
+/// What a turn is said to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Spent {
+    #[serde(default)]
+    pub(super) input: u64,
+    #[serde(default)]
+    pub(super) output: u64,
+    #[serde(default)]
+    pub(super) cost_usd: Option<Usd>,
+}
+
+/// One text or a list of its pieces.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Chunks(pub(super) Vec<String>);
+
+impl<'de> Deserialize<'de> for Chunks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ChunksVisitor;
+        impl<'de> Visitor<'de> for ChunksVisitor {
+            type Value = Chunks;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, or a list of texts")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Chunks, E> {
+                Ok(Chunks(vec![text.to_owned()]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Chunks, A::Error> {
+                let mut chunks = Vec::new();
+                while let Some(chunk) = list.next_element()? {
+                    chunks.push(chunk);
+                }
+                Ok(Chunks(chunks))
+            }
+        }
+        deserializer.deserialize_any(ChunksVisitor)
+    }
+}
+
+/// A time to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Pause(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Pause {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PauseVisitor;
+        impl Visitor<'_> for PauseVisitor {
+            type Value = Pause;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(duration::EXPECTED)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Pause, E> {
+                duration::parse(text).map(Pause).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(PauseVisitor)
+    }
+}
+
+/// The turns of a script. `name` is what its errors call the file.
+pub(super) fn parse(text: &str, name: &str) -> Result<Vec<Turn>, ModelError> {
+    let file: File = serde_saphyr::from_str(text).map_err(|error| {
+        let options = serde_saphyr::render_options! { source_name: Some(name) };
+        ModelError::BadScript(format!("script {name}: {}", error.render_with_options(options)))
+    })?;
+    for (index, turn) in file.turns.iter().enumerate() {
+        if let Some(problem) = contradiction(turn) {
+            return Err(ModelError::BadScript(format!("script {name}: turn {}: {problem}", index + 1)));
+        }
+    }
+    Ok(file.turns)
+}
+
+fn contradiction(turn: &Turn) -> Option<&'static str> {
+    match (&turn.fail, turn.fail_after_chunks, turn.hang) {
+        (None, Some(_), _) => Some("`fail_after_chunks` without `fail`"),
+        (Some(_), _, true) => Some("`fail` and `hang` together"),
+        (Some(_), _, false) | (None, None, _) => None,
+    }
+}

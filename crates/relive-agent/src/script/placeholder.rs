@@ -1,0 +1,96 @@
+//! Placeholders in a script's texts. What they stand for comes from the question alone, so that a resumed process says
+//! what it would have said.
+
+use relive_core::Uuid;
+use serde_json::Value;
+
+use crate::model::{Message, Question};
+
+/// What the placeholders of one turn stand for.
+#[derive(Debug)]
+pub(super) struct Values {
+    pub(super) step: u32,
+    pub(super) turn: u64,
+    pub(super) uuid: Option<Uuid>,
+    /// What the last call answered.
+    result: Option<String>,
+    /// The agents spawned so far.
+    children: Vec<String>,
+}
+
+impl Values {
+    pub(super) fn of(question: &Question, turn: u64, uuid: Option<Uuid>) -> Self {
+        let result = question.messages.iter().rev().find_map(|message| match message {
+            Message::Tool { result, .. } => Some(result.clone()),
+            Message::User { .. } | Message::Summary { .. } | Message::Model { .. } => None,
+        });
+        Self { step: question.step, turn, uuid, result, children: children(&question.messages) }
+    }
+
+    /// `text` with its placeholders filled in. One that stands for nothing stays as it is: files have braces of their
+    /// own.
+    pub(super) fn fill(&self, text: &str) -> String {
+        let mut filled = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("{{") {
+            filled.push_str(before);
+            match after.split_once("}}").and_then(|(name, after)| Some((self.value(name.trim())?, after))) {
+                Some((value, after)) => {
+                    filled.push_str(&value);
+                    rest = after;
+                }
+                None => {
+                    filled.push_str("{{");
+                    rest = after;
+                }
+            }
+        }
+        filled.push_str(rest);
+        filled
+    }
+
+    fn value(&self, name: &str) -> Option<String> {
+        match name {
+            "step" => Some(self.step.to_string()),
+            "turn" => Some(self.turn.to_string()),
+            "uuid" => self.uuid.map(|uuid| uuid.to_string()),
+            "result" => self.result.clone(),
+            "child" => self.children.last().cloned(),
+            _ => {
+                let number: usize = name.strip_prefix("child.")?.parse().ok()?;
+                self.children.get(number.checked_sub(1)?).cloned()
+            }
+        }
+    }
+
+    /// Every string inside `value`, filled in; keys are left alone.
+    pub(super) fn fill_json(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.fill(text)),
+            Value::Array(list) => list.iter().map(|value| self.fill_json(value)).collect(),
+            Value::Object(fields) => {
+                Value::Object(fields.iter().map(|(name, value)| (name.clone(), self.fill_json(value))).collect())
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+}
+
+/// The UUIDs that `spawn_agent` answered, in order.
+fn children(messages: &[Message]) -> Vec<String> {
+    let mut asked = Vec::new();
+    let mut children = Vec::new();
+    for message in messages {
+        match message {
+            Message::Model { calls, .. } => {
+                asked = calls.iter().filter(|call| call.name == "spawn_agent").map(|call| call.id.as_str()).collect();
+            }
+            Message::Tool { id, ok: true, result } if asked.contains(&id.as_str()) => {
+                let answer: Option<Value> = serde_json::from_str(result).ok();
+                children.extend(answer.as_ref().and_then(|answer| answer["uuid"].as_str()).map(str::to_owned));
+            }
+            Message::Tool { .. } | Message::User { .. } | Message::Summary { .. } => {}
+        }
+    }
+    children
+}

@@ -1,0 +1,105 @@
+//! A call's arguments. Each refusal names the field.
+
+use std::time::Duration;
+
+use relive_core::Uuid;
+use serde_json::{Map, Value};
+
+use crate::duration;
+use crate::tool::ToolResult;
+
+/// The arguments of one call, taken out one by one.
+#[derive(Debug)]
+pub(super) struct Args {
+    tool: &'static str,
+    fields: Map<String, Value>,
+}
+
+impl Args {
+    /// Reads them; every field must be one of `known`.
+    pub(super) fn parse(tool: &'static str, text: &str, known: &[&str]) -> Result<Self, ToolResult> {
+        let fields = match serde_json::from_str(if text.trim().is_empty() { "{}" } else { text }) {
+            Ok(Value::Object(fields)) => fields,
+            Ok(other) => return Err(refused(tool, &format!("the arguments must be an object, not {}", kind(&other)))),
+            Err(error) => return Err(refused(tool, &format!("the arguments are not JSON: {error}"))),
+        };
+        match fields.keys().find(|name| !known.contains(&name.as_str())) {
+            None => Ok(Self { tool, fields }),
+            Some(unknown) => {
+                Err(refused(tool, &format!("unknown field `{unknown}`; the fields are {}", known.join(", "))))
+            }
+        }
+    }
+
+    /// A field that must be there.
+    pub(super) fn text(&mut self, name: &str) -> Result<String, ToolResult> {
+        self.optional_text(name)?.ok_or_else(|| refused(self.tool, &format!("`{name}` is missing")))
+    }
+
+    /// A field that may be absent, or null.
+    pub(super) fn optional_text(&mut self, name: &str) -> Result<Option<String>, ToolResult> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(self.wrong(name, "a string", &other)),
+        }
+    }
+
+    /// A number of things.
+    pub(super) fn optional_count(&mut self, name: &str) -> Result<Option<u64>, ToolResult> {
+        self.take(name)
+            .map(|value| value.as_u64().ok_or_else(|| self.wrong(name, "a whole number of zero or more", &value)))
+            .transpose()
+    }
+
+    /// A flag; absent is no.
+    pub(super) fn flag(&mut self, name: &str) -> Result<bool, ToolResult> {
+        match self.take(name) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(flag),
+            Some(other) => Err(self.wrong(name, "true or false", &other)),
+        }
+    }
+
+    /// A duration: text, or a number of seconds.
+    pub(super) fn optional_duration(&mut self, name: &str) -> Result<Option<Duration>, ToolResult> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let parsed = match &value {
+            Value::String(text) => duration::parse(text),
+            Value::Number(seconds) => seconds.as_f64().and_then(duration::from_seconds),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        let expected = format!("{}, or a number of seconds", duration::EXPECTED);
+        parsed.map(Some).ok_or_else(|| self.wrong(name, &expected, &value))
+    }
+
+    /// A process.
+    pub(super) fn uuid(&mut self, name: &str) -> Result<Uuid, ToolResult> {
+        let text = self.text(name)?;
+        text.parse().map_err(|_| self.wrong(name, "a UUID", &Value::String(text)))
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        self.fields.remove(name).filter(|value| !value.is_null())
+    }
+
+    fn wrong(&self, name: &str, expected: &str, value: &Value) -> ToolResult {
+        refused(self.tool, &format!("`{name}` must be {expected}, not {}", kind(value)))
+    }
+}
+
+fn refused(tool: &str, text: &str) -> ToolResult {
+    ToolResult::failed(format!("{tool}: {text}"))
+}
+
+/// What was given, briefly.
+fn kind(value: &Value) -> String {
+    const SHOWN_MAX: usize = 40;
+    match value {
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) if text.chars().count() <= SHOWN_MAX => value.to_string(),
+        Value::String(text) => format!("{:?}...", text.chars().take(SHOWN_MAX).collect::<String>()),
+    }
+}

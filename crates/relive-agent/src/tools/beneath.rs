@@ -1,0 +1,290 @@
+//! The working folder, and the only way to what is in it.
+//!
+//! Always holds: no path reaches outside the folder, whatever it says and whatever symbolic links are planted, also by
+//! somebody who changes them meanwhile. The kernel resolves every path itself (`openat2` with `RESOLVE_BENEATH`);
+//! nothing is checked first and opened later. A kernel without it (before 5.6) is refused, not worked around.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+/// How often a resolution is tried that a rename elsewhere disturbs.
+const TRIES_MAX: u32 = 16;
+/// How many symbolic links the last name of a path may go through.
+const LINKS_MAX: u32 = 16;
+
+/// Why a file is not touched.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("`{0}` is outside the working folder; only paths inside it are allowed")]
+    Outside(String),
+    #[error("`{0}` has a `..` in it; give the path from the working folder, without any")]
+    Upward(String),
+    #[error("`{0}` leads out of the working folder by a symbolic link, or by one with an absolute path")]
+    LeadsOut(String),
+    #[error("`{0}` goes through too many symbolic links, or through one of the kernel's own")]
+    Links(String),
+    #[error("`{0}` cannot be a path")]
+    NotAPath(String),
+    #[error("`{0}` does not exist")]
+    Missing(String),
+    #[error("`{path}` is {kind}, not {wanted}")]
+    Kind { path: String, kind: &'static str, wanted: &'static str },
+    #[error("`{path}`: {error}")]
+    Io { path: String, error: io::Error },
+    #[error("this kernel cannot keep a path inside a folder (openat2, Linux 5.6): file tools are off")]
+    OldKernel,
+    #[error("{0}")]
+    Said(String),
+}
+
+/// What has a name in a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Folder,
+    Link,
+    /// A pipe, a socket, a device.
+    Other,
+}
+
+impl Kind {
+    pub(super) fn of(stat: &Stat) -> Self {
+        Self::from(FileType::from_raw_mode(stat.st_mode))
+    }
+}
+
+impl From<FileType> for Kind {
+    fn from(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Folder,
+            FileType::Symlink => Self::Link,
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => Self::Other,
+        }
+    }
+}
+
+/// The working folder, open.
+#[derive(Debug)]
+pub(super) struct Folder {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// A place for a file: an open folder and a name in it that is no symbolic link.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) folder: OwnedFd,
+    pub(super) name: OsString,
+}
+
+impl Folder {
+    pub(super) fn open(path: &Path) -> Result<Self, Refused> {
+        let fd = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| refused(errno, &path.display().to_string()))?;
+        Ok(Self { fd, path: path.to_path_buf() })
+    }
+
+    /// The path from the folder: `.` for the folder itself. It says nothing about what is there.
+    pub(super) fn relative(&self, path: &str) -> Result<PathBuf, Refused> {
+        match relative(&self.path, path) {
+            // The folder may be known by a name that goes through a symbolic link.
+            Err(Refused::Outside(outside)) => match self.path.canonicalize() {
+                Ok(real) => relative(&real, path),
+                Err(_) => Err(Refused::Outside(outside)),
+            },
+            other => other,
+        }
+    }
+
+    /// Opens a file that is there, for reading.
+    pub(super) fn file(&self, path: &Path) -> Result<(File, Stat), Refused> {
+        // Not blocking, so that a pipe does not wait for a writer before it can be refused.
+        let fd = self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        regular(fd, &path.display().to_string())
+    }
+
+    /// Opens a folder that is there, for reading.
+    pub(super) fn folder(&self, path: &Path) -> Result<OwnedFd, Refused> {
+        self.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    /// What kind of thing is there, links followed.
+    pub(super) fn kind(&self, path: &Path) -> Result<Kind, Refused> {
+        let fd = self.resolve(path, OFlags::PATH)?;
+        let stat = rustix::fs::fstat(fd).map_err(|errno| refused(errno, &path.display().to_string()))?;
+        Ok(Kind::of(&stat))
+    }
+
+    /// Where a file is, or would be: links followed to their end. `None` when its folder is not there.
+    pub(super) fn place(&self, path: &Path) -> Result<Option<Place>, Refused> {
+        let shown = path.display().to_string();
+        let mut path = path.to_path_buf();
+        for _ in 0..LINKS_MAX {
+            let Some(name) = path.file_name().map(OsStr::to_os_string) else { return Err(is_folder(&shown)) };
+            let parent = parent(&path);
+            let folder = match self.resolve(&parent, OFlags::RDONLY | OFlags::DIRECTORY) {
+                Err(Refused::Missing(_)) => return Ok(None),
+                other => other?,
+            };
+            match rustix::fs::readlinkat(&folder, &name, Vec::new()) {
+                Ok(target) => {
+                    let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+                    if target.is_absolute() {
+                        return Err(Refused::LeadsOut(shown));
+                    }
+                    path = parent.join(target);
+                }
+                Err(Errno::INVAL | Errno::NOENT) => return Ok(Some(Place { folder, name })),
+                Err(errno) => return Err(refused(errno, &shown)),
+            }
+        }
+        Err(Refused::Links(shown))
+    }
+
+    /// Makes the folder that shall hold `path`, and those above it. Each new one is on the disk.
+    pub(super) fn make_parents(&self, path: &Path) -> Result<(), Refused> {
+        let shown = path.display().to_string();
+        let mut above = self.resolve(Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut so_far = PathBuf::new();
+        for component in parent(path).components() {
+            so_far.push(component);
+            let made = match self.resolve(&so_far, OFlags::RDONLY | OFlags::DIRECTORY) {
+                Err(Refused::Missing(_)) => {
+                    match rustix::fs::mkdirat(&above, component.as_os_str(), Mode::from_raw_mode(0o777)) {
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(errno) => return Err(refused(errno, &shown)),
+                    }
+                    rustix::fs::fsync(&above).map_err(|errno| refused(errno, &shown))?;
+                    self.resolve(&so_far, OFlags::RDONLY | OFlags::DIRECTORY)?
+                }
+                other => other?,
+            };
+            above = made;
+        }
+        Ok(())
+    }
+
+    fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Refused> {
+        let shown = || path.display().to_string();
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..TRIES_MAX {
+            match rustix::fs::openat2(&self.fd, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+                Ok(fd) => return Ok(fd),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::XDEV) => return Err(Refused::LeadsOut(shown())),
+                Err(Errno::NOSYS) => return Err(Refused::OldKernel),
+                Err(errno) => return Err(refused(errno, &shown())),
+            }
+        }
+        Err(refused(Errno::AGAIN, &shown()))
+    }
+}
+
+impl Place {
+    /// Opens the file, if there is one, for reading.
+    pub(super) fn file(&self, shown: &str) -> Result<Option<(File, Stat)>, Refused> {
+        match open_entry(&self.folder, &self.name) {
+            Ok(fd) => regular(fd, shown).map(Some),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(refused(errno, shown)),
+        }
+    }
+}
+
+/// Opens an entry of a folder for reading, unless it is a symbolic link.
+pub(super) fn open_entry(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, name, flags, Mode::empty())
+}
+
+/// The names in a folder with what they are, sorted, at most `max`; and whether there are more.
+pub(super) fn entries(folder: &OwnedFd, max: usize, shown: &str) -> Result<(Vec<(OsString, Kind)>, bool), Refused> {
+    let mut found = Vec::new();
+    let mut more = false;
+    for entry in rustix::fs::Dir::read_from(folder).map_err(|errno| refused(errno, shown))? {
+        let entry = entry.map_err(|errno| refused(errno, shown))?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        if found.len() == max {
+            more = true;
+            break;
+        }
+        // Some file systems do not say.
+        let kind = if entry.file_type() == FileType::Unknown {
+            rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_or(Kind::Other, |stat| Kind::of(&stat))
+        } else {
+            Kind::from(entry.file_type())
+        };
+        found.push((name.to_os_string(), kind));
+    }
+    found.sort_by(|(left, _), (right, _)| left.cmp(right));
+    Ok((found, more))
+}
+
+/// `path`, as seen from the folder `cwd`.
+fn relative(cwd: &Path, path: &str) -> Result<PathBuf, Refused> {
+    if path.is_empty() || path.contains('\0') {
+        return Err(Refused::NotAPath(path.escape_debug().to_string()));
+    }
+    let mut inside = Path::new(path);
+    if inside.is_absolute() {
+        inside = inside.strip_prefix(cwd).map_err(|_| Refused::Outside(path.to_owned()))?;
+    }
+    let mut relative = PathBuf::new();
+    for component in inside.components() {
+        match component {
+            Component::Normal(name) => relative.push(name),
+            Component::CurDir => {}
+            Component::ParentDir => return Err(Refused::Upward(path.to_owned())),
+            Component::RootDir | Component::Prefix(_) => return Err(Refused::Outside(path.to_owned())),
+        }
+    }
+    Ok(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative })
+}
+
+pub(super) fn refused(errno: Errno, shown: &str) -> Refused {
+    let path = shown.to_owned();
+    match errno {
+        Errno::NOENT => Refused::Missing(path),
+        Errno::LOOP => Refused::Links(path),
+        Errno::NAMETOOLONG => Refused::NotAPath(path),
+        Errno::NOTDIR => Refused::Kind { path, kind: "a file, or goes through one", wanted: "a folder" },
+        errno => Refused::Io { path, error: errno.into() },
+    }
+}
+
+fn regular(fd: OwnedFd, shown: &str) -> Result<(File, Stat), Refused> {
+    let stat = rustix::fs::fstat(&fd).map_err(|errno| refused(errno, shown))?;
+    match Kind::of(&stat) {
+        Kind::File => Ok((File::from(fd), stat)),
+        Kind::Folder => Err(is_folder(shown)),
+        Kind::Link | Kind::Other => {
+            Err(Refused::Kind { path: shown.to_owned(), kind: "a pipe, socket or device", wanted: "a file" })
+        }
+    }
+}
+
+fn is_folder(shown: &str) -> Refused {
+    Refused::Kind { path: shown.to_owned(), kind: "a folder", wanted: "a file" }
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}

@@ -1,0 +1,54 @@
+//! `done`: the agent says that its work is done.
+
+use futures_util::future::BoxFuture;
+use relive_journal::recovery::{Finding, Recovery};
+use serde_json::{Value, json};
+
+use super::args::Args;
+use crate::tool::{Context, Tool, ToolResult};
+
+#[derive(Debug)]
+pub(super) struct Done;
+
+fn parse(args: &str) -> Result<Option<String>, ToolResult> {
+    Args::parse("done", args, &["summary"])?.optional_text("summary")
+}
+
+impl Tool for Done {
+    fn name(&self) -> &'static str {
+        "done"
+    }
+
+    fn definition(&self) -> Value {
+        json!({
+            "name": "done",
+            "description": "Say that the work is done. You end, successfully.",
+            "input_schema": {
+                "type": "object",
+                "properties": {
+                    "summary": {"type": "string", "description": "What was done, for whoever asked."}
+                },
+                "additionalProperties": false
+            }
+        })
+    }
+
+    fn prepare(&self, _: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
+        super::rerun(parse(&args))
+    }
+
+    fn run(&self, _: Context, args: String, _: Recovery, _: String) -> BoxFuture<'static, ToolResult> {
+        super::ready(match parse(&args) {
+            Ok(summary) => ToolResult { ok: true, text: summary.unwrap_or_else(|| "done".to_owned()), done: true },
+            Err(failed) => failed,
+        })
+    }
+
+    fn look(&self, _: Context, _: Recovery) -> BoxFuture<'static, Finding> {
+        super::nothing_to_look_for()
+    }
+
+    fn found_done(&self, _: String, _: Recovery) -> ToolResult {
+        super::never_found_done()
+    }
+}

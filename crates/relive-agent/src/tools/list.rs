@@ -1,0 +1,93 @@
+//! `list`: what is in a folder.
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use relive_journal::recovery::{Finding, Recovery};
+use serde_json::{Value, json};
+
+use super::args::Args;
+use super::beneath::{Folder, Kind, Refused, entries};
+use crate::tool::{Context, Tool, ToolResult};
+
+/// How many names a model is shown.
+const SHOWN_MAX: usize = 1000;
+/// How many are looked at, to be sorted and counted.
+const COUNTED_MAX: usize = 100_000;
+
+#[derive(Debug)]
+pub(super) struct List;
+
+fn parse(args: &str) -> Result<String, ToolResult> {
+    let mut args = Args::parse("list", args, &["path"])?;
+    Ok(args.optional_text("path")?.unwrap_or_else(|| ".".to_owned()))
+}
+
+impl Tool for List {
+    fn name(&self) -> &'static str {
+        "list"
+    }
+
+    fn definition(&self) -> Value {
+        json!({
+            "name": "list",
+            "description": "List a folder of the working folder, sorted, one name a line. Folders end in `/`, symbolic links in `@`.",
+            "input_schema": {
+                "type": "object",
+                "properties": {
+                    "path": {"type": "string", "description": "The folder; the working folder itself if absent."}
+                },
+                "additionalProperties": false
+            }
+        })
+    }
+
+    fn prepare(&self, _: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
+        super::rerun(parse(&args))
+    }
+
+    fn run(&self, context: Context, args: String, _: Recovery, _: String) -> BoxFuture<'static, ToolResult> {
+        async move {
+            let path = match parse(&args) {
+                Ok(path) => path,
+                Err(failed) => return failed,
+            };
+            match super::in_folder(&context, move |folder| list(folder, &path)).await {
+                Ok(text) => ToolResult::ok(text),
+                Err(failed) => failed,
+            }
+        }
+        .boxed()
+    }
+
+    fn look(&self, _: Context, _: Recovery) -> BoxFuture<'static, Finding> {
+        super::nothing_to_look_for()
+    }
+
+    fn found_done(&self, _: String, _: Recovery) -> ToolResult {
+        super::never_found_done()
+    }
+}
+
+fn list(folder: &Folder, path: &str) -> Result<String, Refused> {
+    let path = folder.relative(path)?;
+    let shown = path.display().to_string();
+    let (found, more) = entries(&folder.folder(&path)?, COUNTED_MAX, &shown)?;
+    if found.is_empty() {
+        return Ok("[the folder is empty]".to_owned());
+    }
+    let mut text = String::new();
+    for (name, kind) in found.iter().take(SHOWN_MAX) {
+        text.push_str(&name.to_string_lossy());
+        match kind {
+            Kind::Folder => text.push('/'),
+            Kind::Link => text.push('@'),
+            Kind::File | Kind::Other => {}
+        }
+        text.push('\n');
+    }
+    if found.len() > SHOWN_MAX {
+        let of = if more { format!("more than {COUNTED_MAX}") } else { found.len().to_string() };
+        text.push_str(&format!("[cut: the first {SHOWN_MAX} of {of} names]\n"));
+    }
+    Ok(text)
+}
