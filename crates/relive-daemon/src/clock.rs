@@ -34,11 +34,7 @@ impl Clock {
     pub(crate) fn reading(&self) -> ClockReading {
         let since = clock_gettime(ClockId::Boottime);
         let millis = since.tv_sec.saturating_mul(1000).saturating_add(since.tv_nsec / 1_000_000);
-        ClockReading {
-            wall: self.now(),
-            since_boot_ms: u64::try_from(millis).unwrap_or(0),
-            boot_id: self.boot_id(),
-        }
+        ClockReading { wall: self.now(), since_boot_ms: u64::try_from(millis).unwrap_or(0), boot_id: self.boot_id() }
     }
 
     pub(crate) fn new_uuid(&self) -> Uuid {

@@ -74,11 +74,7 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let kernel = Kernel::new(Arc::clone(&data), pool, settings, clock, last_pid);
     kernel.recover().await.map_err(|error| DaemonError::Recovery(error.message))?;
     kernel.keep_house();
-    let about = Arc::new(About {
-        data: paths.data.clone(),
-        socket: paths.socket.clone(),
-        started_at: kernel.now(),
-    });
+    let about = Arc::new(About { data: paths.data.clone(), socket: paths.socket.clone(), started_at: kernel.now() });
     let (stop, stopping) = watch::channel(false);
     on_signals(Arc::clone(&kernel), stop.clone())?;
     let router = Server::new(Arc::clone(&kernel), about, stop).router();

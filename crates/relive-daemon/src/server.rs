@@ -25,7 +25,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-pub(crate) use listener::{BindError, bind};
+pub(crate) use listener::bind;
 use repeat::Repeats;
 
 use crate::About;

@@ -8,9 +8,7 @@ use futures_util::FutureExt as _;
 use relive_agent::tool::Context;
 use relive_agent::{Agent, Exit, Journal, JournalError, Letter, Orders, Returned};
 use relive_core::status::MAX_STEPS_EXCEEDED;
-use relive_core::{
-    Cause, End, Incarnation, Outcome, ProcessStatus, Signal, SuspendReason, Urgency, Usage, Why,
-};
+use relive_core::{Cause, End, Incarnation, Outcome, ProcessStatus, Signal, SuspendReason, Urgency, Usage, Why};
 use relive_journal::record::{Body, OpenedBy, Paused, Resumed, ResumedBy};
 use relive_journal::{Durability, History, Opening, ProcInfo, ProcessMeta, WriteError, Writer};
 use tokio::sync::{mpsc, watch};
@@ -53,12 +51,7 @@ impl Kernel {
 
     /// The writer of a process that is in the table and has no body.
     pub(super) async fn writer(&self, who: Who, is_placeholder: bool) -> Result<Writer, JournalError> {
-        let opening = Opening {
-            pid: who.of.pid,
-            by: OpenedBy::Resume,
-            boot_id: self.clock.boot_id(),
-            at: self.now(),
-        };
+        let opening = Opening { pid: who.of.pid, by: OpenedBy::Resume, boot_id: self.clock.boot_id(), at: self.now() };
         let opened = self.on_disk(move |data| {
             if is_placeholder {
                 data.open_writer(who.uuid, &opening)
@@ -130,9 +123,9 @@ impl Kernel {
             Err(error) => return Err((error.to_string(), journal)),
         };
         let spent_ms = elapsed_ms(&info, self.now());
-        let deadline = limits.timeout_ms.map(|timeout| {
-            tokio::time::Instant::now() + Duration::from_millis(timeout.saturating_sub(spent_ms))
-        });
+        let deadline = limits
+            .timeout_ms
+            .map(|timeout| tokio::time::Instant::now() + Duration::from_millis(timeout.saturating_sub(spent_ms)));
         let host = Arc::new(KernelHost::new(self, who));
         Ok(Agent {
             journal,
@@ -153,7 +146,10 @@ impl Kernel {
     async fn conclude(self: &Arc<Self>, who: Who, exit: Exit, journal: Journal) {
         let ended = |status| Outcome::Ended(End::of(status));
         let killed = |signal: Signal, why| {
-            Outcome::Ended(End { cause: Some(Cause::kernel(why)), ..End::of(ProcessStatus::Killed { signal: signal.into() }) })
+            Outcome::Ended(End {
+                cause: Some(Cause::kernel(why)),
+                ..End::of(ProcessStatus::Killed { signal: signal.into() })
+            })
         };
         let outcome = match exit {
             Exit::Completed => ended(ProcessStatus::Exited { code: 0 }),

@@ -96,10 +96,5 @@ fn candidate(candidate: &relive_journal::data::Candidate) -> GcCandidate {
         GcReason::Retention => "retention_days",
         GcReason::MaxEntries => "max_entries",
     };
-    GcCandidate {
-        uuid: candidate.uuid,
-        dead_at: candidate.dead_at,
-        bytes: candidate.bytes,
-        reason: reason.to_owned(),
-    }
+    GcCandidate { uuid: candidate.uuid, dead_at: candidate.dead_at, bytes: candidate.bytes, reason: reason.to_owned() }
 }

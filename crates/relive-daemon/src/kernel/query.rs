@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_api::{
-    Ancestor, DaemonStatus, Exit, Lineage, Process, ProcessList, Resumable, ResumableList, WaitAnswer,
-};
+use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process, ProcessList, Resumable, ResumableList, WaitAnswer};
 use relive_core::{Body, End, ErrorCode, Pid, Refusal, State as Life, Uuid, View, Wait, Why};
 use relive_journal::data::Known;
 use relive_journal::{DataFolder, JournalState, ProcInfo};

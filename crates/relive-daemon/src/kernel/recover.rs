@@ -8,9 +8,9 @@ use relive_journal::data::Live;
 use relive_journal::record::{Body, OpenedBy, Paused};
 use relive_journal::{Durability, Health, Opening, Writer};
 
+use super::Kernel;
 use super::resume::model_of;
 use super::run::{next_generation, spec};
-use super::Kernel;
 use crate::error::{Answer, ApiError};
 use crate::settings::RecoveryMode;
 

@@ -8,9 +8,9 @@ use relive_journal::data::{ForkPoint, ForkRequest};
 use relive_journal::record::{Body, Input, OpenedBy};
 use relive_journal::{DataFolder, Durability, Opening, ProcessMeta, Writer};
 
+use super::Kernel;
 use super::query::Target;
 use super::run::spec;
-use super::Kernel;
 use crate::error::{Answer, ApiError};
 
 /// What a completed agent is told when nobody says anything.
@@ -69,7 +69,8 @@ impl Kernel {
                 journal.append(self.now(), batch, Durability::Synced).await?;
             }
             let limits = journal.history().map(|history| history.limits).unwrap_or_default();
-            let writer = journal.into_writer().ok_or_else(|| ApiError::new(ErrorCode::Internal, "the journal is lost"))?;
+            let writer =
+                journal.into_writer().ok_or_else(|| ApiError::new(ErrorCode::Internal, "the journal is lost"))?;
             let mut state = self.lock();
             state.placeholders.remove(&pid);
             state.ready.insert(pid, writer);

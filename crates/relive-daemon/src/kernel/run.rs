@@ -122,7 +122,9 @@ impl Kernel {
         let pid = spec.pid;
         let now = self.now();
         let mut state = self.lock();
-        let adopted = if spec.parent == Pid::KERNEL || state.table.view(spec.parent, now).is_some_and(|view| view.dead_at.is_none()) {
+        let adopted = if spec.parent == Pid::KERNEL
+            || state.table.view(spec.parent, now).is_some_and(|view| view.dead_at.is_none())
+        {
             spec
         } else {
             Spec { parent: Pid::KERNEL, ..spec }
@@ -204,7 +206,9 @@ pub(super) fn next_generation(spec: Spec) -> Spec {
 pub(super) fn build_model(name: &str, cwd: &Path, uuid: Uuid) -> Result<Arc<dyn Model>, ModelError> {
     match name.split_once('/') {
         Some(("script", file)) => Ok(Arc::new(Script::open(file, cwd)?.with_uuid(uuid))),
-        Some(_) | None => Err(ModelError::Failed(format!("there is no model `{name}`: only script/FILE is built in so far"))),
+        Some(_) | None => {
+            Err(ModelError::Failed(format!("there is no model `{name}`: only script/FILE is built in so far")))
+        }
     }
 }
 
@@ -213,7 +217,9 @@ pub(super) fn check_name(name: Option<&str>) -> Answer<()> {
     let all_digits = name.bytes().all(|byte| byte.is_ascii_digit());
     let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
     if name.is_empty() || name.len() > NAME_MAX || all_digits || !plain {
-        let message = format!("`{name}` cannot be a name: letters, digits, `.`, `_` and `-`, at most {NAME_MAX}, not digits alone");
+        let message = format!(
+            "`{name}` cannot be a name: letters, digits, `.`, `_` and `-`, at most {NAME_MAX}, not digits alone"
+        );
         return Err(ApiError::new(ErrorCode::Invalid, message));
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use relive_agent::Letter;
-use relive_api::{Accepted, Affected, InputRequest, PauseRequest, ResolveRequest, Resolution, SignalRequest};
+use relive_api::{Accepted, Affected, InputRequest, PauseRequest, Resolution, ResolveRequest, SignalRequest};
 use relive_core::{Caller, Cause, ErrorCode, Pid, Reached, Signal, State as Life, SuspendReason, Urgency, Why};
 use relive_journal::Durability;
 use relive_journal::record::{Body, Input, Outcome, Resolved};
@@ -45,7 +45,8 @@ impl Kernel {
 
     pub(super) fn reached(self: &Arc<Self>, state: &mut State, pid: Pid, reached: Reached) -> Affected {
         let Reached { pids, effects } = reached;
-        let ended = state.table.view(pid, self.now()).is_none_or(|view| matches!(view.state, Life::Zombie | Life::Dead));
+        let ended =
+            state.table.view(pid, self.now()).is_none_or(|view| matches!(view.state, Life::Zombie | Life::Dead));
         self.carry_out(state, effects);
         let note = (pids.is_empty() && ended).then(|| format!("process {pid} has ended already: nothing to do"));
         Affected { affected: pids.len(), pids, note }

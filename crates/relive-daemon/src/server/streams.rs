@@ -34,7 +34,7 @@ pub(super) async fn journal(
     Path(id): Path<String>,
     Query(query): Query<StreamQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
-    open(server, &id, &query, Folder::steps).await
+    open(server, id, query, Folder::steps).await
 }
 
 pub(super) async fn events(
@@ -42,20 +42,20 @@ pub(super) async fn events(
     Path(id): Path<String>,
     Query(query): Query<StreamQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
-    open(server, &id, &query, Folder::events).await
+    open(server, id, query, Folder::events).await
 }
 
 async fn open(
     server: Server,
-    id: &str,
-    query: &StreamQuery,
+    id: String,
+    query: StreamQuery,
     file: fn(&Folder) -> PathBuf,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
     let after = match query.after.as_deref() {
         None | Some("") => Cursor::default(),
         Some(text) => text.parse().map_err(|error| ApiError::new(ErrorCode::Invalid, format!("after: {error}")))?,
     };
-    let uuid = server.kernel.process(id).await?.uuid;
+    let uuid = server.kernel.process(&id).await?.uuid;
     let path = file(&server.kernel.data.folder(uuid));
     let follower = Follower {
         bell: server.kernel.changes.follow(uuid),

@@ -7,8 +7,8 @@ use relive_core::{End, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uui
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::payload::Json;
 use relive_journal::record::{
-    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OnBudget, OpenedBy, Paused, Resumed, ResumedBy, Spawned,
-    Usage,
+    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OnBudget, OpenedBy, Paused, Resumed,
+    ResumedBy, Spawned, Usage,
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
 use relive_journal::{DataFolder, Disk, Durability, History, Io, Opening, ProcessMeta, Writer};
