@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use relive_api::Paths;
+use relive_config::Config;
 use relive_core::Timestamp;
 use relive_journal::data::OpenError;
 use relive_journal::{DataFolder, Disk, Io, Pool};
@@ -54,12 +55,12 @@ pub enum DaemonError {
 }
 
 /// Runs the daemon until it is told to stop.
-pub fn serve(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
+pub fn serve(paths: &Paths, config: &Config) -> Result<(), DaemonError> {
     // Away from the terminal of whoever started it. It fails only for a process group's leader, which is away already.
     let _ = rustix::process::setsid();
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(run(paths, settings));
+    let outcome = runtime.block_on(run(paths, config.into()));
     runtime.shutdown_background();
     outcome
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use relive_agent::Cadence;
+use relive_config::{Config, Recovery, StallPolicy};
 use relive_journal::data::{GcRules, SpaceRules};
 use relive_journal::recovery::OnInDoubt;
 
@@ -14,26 +15,39 @@ pub(crate) struct Settings {
     /// How often the collector looks; absent where it never does.
     pub(crate) gc_every: Option<Duration>,
     pub(crate) cadence: Cadence,
-    pub(crate) recovery: RecoveryMode,
+    pub(crate) recovery: Recovery,
     pub(crate) stalled_after: Duration,
-    pub(crate) stalled_policy: StalledPolicy,
+    pub(crate) stalled_policy: StallPolicy,
     pub(crate) processes_max: usize,
     pub(crate) space: SpaceRules,
     pub(crate) default_model: Option<String>,
     pub(crate) on_in_doubt: OnInDoubt,
 }
 
-/// What becomes of a process that was running when the daemon was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RecoveryMode {
-    Auto,
-    Manual,
-}
-
-/// What becomes of a process that makes no progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StalledPolicy {
-    Warn,
-    Pause,
-    Kill,
+impl From<&Config> for Settings {
+    fn from(config: &Config) -> Self {
+        let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits } = config;
+        let gc_rules = GcRules {
+            retention_days: (gc.retention_days > 0).then_some(gc.retention_days),
+            max_entries: (gc.max_entries > 0).then_some(gc.max_entries as usize),
+        };
+        let collects = gc_rules.retention_days.is_some() || gc_rules.max_entries.is_some();
+        Self {
+            table: relive_core::Settings::default(),
+            gc: gc_rules,
+            gc_every: collects.then_some(Duration::from_secs(gc.interval_seconds)),
+            cadence: Cadence { steps: checkpoint.every_steps, time: Duration::from_secs(checkpoint.every_seconds) },
+            recovery: *recovery,
+            stalled_after: Duration::from_secs(heartbeat.stalled_after_seconds),
+            stalled_policy: heartbeat.policy,
+            processes_max: limits.max_processes as usize,
+            space: SpaceRules { floor_bytes: limits.floor_mb << 20, ..SpaceRules::default() },
+            default_model: default_model.clone(),
+            on_in_doubt: match on_in_doubt {
+                relive_config::OnInDoubt::TellModel => OnInDoubt::TellModel,
+                relive_config::OnInDoubt::Park => OnInDoubt::Park,
+                relive_config::OnInDoubt::Retry => OnInDoubt::Retry,
+            },
+        }
+    }
 }

@@ -1,41 +1,29 @@
-//! The command line.
+//! The command line: a client of the daemon, and the way to start it.
+//!
+//! Data goes to stdout, talk to stderr; how a command ends is its exit code. `cli` says what can be typed, `commands`
+//! does it, one file a verb; `client` speaks to the daemon; `render` turns values into text and does nothing else.
 
+mod cli;
+mod client;
+mod commands;
+mod context;
 mod demo;
+mod error;
+mod render;
+mod report;
+mod terminal;
 
 use std::process::ExitCode;
 
-const HELP: &str = "\
-Relive makes an AI agent a process. So far there is its process model and its journal.
-
-Usage: relive demo        a journal is written, killed with -9 in mid-step, recovered and forked
-       relive --help
-       relive --version
-";
-
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let outcome = match args.as_slice() {
-        ["demo"] => demo::run(),
-        ["demo-writer", data, world] => demo::write(data.as_ref(), world.as_ref()),
-        ["--version"] => {
-            println!("relive {}", env!("CARGO_PKG_VERSION"));
-            Ok(())
-        }
-        ["--help" | "-h"] => {
-            print!("{HELP}");
-            Ok(())
-        }
-        _ => {
-            eprint!("error: no such command: {}\n\n{HELP}", args.join(" "));
-            return ExitCode::from(2);
-        }
+    let typed: Vec<_> = std::env::args_os().collect();
+    let cli = match cli::parse(&typed) {
+        Ok(cli) => cli,
+        Err(error) => return report::usage(&error, &typed),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(1)
-        }
+    let (json, color) = (cli.json, cli.color);
+    match commands::run(cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => report::error(&error, json, color),
     }
 }

@@ -76,7 +76,10 @@ impl Kernel {
             }
             let agent = match self.agent(who, journal, lines) {
                 Ok(agent) => agent,
-                Err((text, journal)) => return self.conclude(who, Exit::Faulted(text), journal).await,
+                Err(failed) => {
+                    let (text, journal) = *failed;
+                    return self.conclude(who, Exit::Faulted(text), journal).await;
+                }
             };
             let Ok(returned) = AssertUnwindSafe(agent.run()).catch_unwind().await else {
                 return self.panicked(who).await;
@@ -104,7 +107,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn agent(self: &Arc<Self>, who: Who, journal: Journal, lines: Lines) -> Result<Agent, (String, Journal)> {
+    fn agent(self: &Arc<Self>, who: Who, journal: Journal, lines: Lines) -> Result<Agent, Box<(String, Journal)>> {
         let folder = self.data.folder(who.uuid);
         let facts = journal.history().and_then(|history| {
             let spawned = &history.identity.as_ref()?.spawned;
@@ -112,15 +115,15 @@ impl Kernel {
             Some((spawned.cwd.clone(), spawned.on_budget, history.limits, info))
         });
         let Some((cwd, on_budget, limits, info)) = facts else {
-            return Err(("the journal does not say what it is".to_owned(), journal));
+            return Err(Box::new(("the journal does not say what it is".to_owned(), journal)));
         };
         let meta = match ProcessMeta::read(&folder) {
             Ok(meta) => meta,
-            Err(error) => return Err((error.to_string(), journal)),
+            Err(error) => return Err(Box::new((error.to_string(), journal))),
         };
         let model = match super::run::build_model(&meta.model, cwd.as_ref(), who.uuid) {
             Ok(model) => model,
-            Err(error) => return Err((error.to_string(), journal)),
+            Err(error) => return Err(Box::new((error.to_string(), journal))),
         };
         let spent_ms = elapsed_ms(&info, self.now());
         let deadline = limits

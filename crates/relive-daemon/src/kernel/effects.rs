@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use relive_agent::Orders;
+use relive_config::StallPolicy;
 use relive_core::{Effect, Effects, Incarnation, Pid, ReleaseEvent, Signal, SuspendReason, Urgency};
 use serde_json::json;
 
 use super::{Kernel, State, Who};
-use crate::settings::StalledPolicy;
 
 impl Kernel {
     /// Carries effects out, in their order, and those that follow from them. Nothing here waits.
@@ -94,9 +94,9 @@ impl Kernel {
         self.tell(state, of.pid, "stalled", json!({}));
         let now = self.now();
         let reached = match self.settings.stalled_policy {
-            StalledPolicy::Warn => return Effects::new(),
-            StalledPolicy::Pause => state.table.suspend(of.pid, SuspendReason::User, Urgency::Now, now),
-            StalledPolicy::Kill => {
+            StallPolicy::Warn => return Effects::new(),
+            StallPolicy::Pause => state.table.suspend(of.pid, SuspendReason::User, Urgency::Now, now),
+            StallPolicy::Kill => {
                 let cause = relive_core::Cause::kernel(relive_core::Why::Idle);
                 state.table.signal(of.pid, Signal::Term, cause, now)
             }

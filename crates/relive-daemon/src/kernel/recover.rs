@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use relive_config::Recovery;
 use relive_core::{Cause, End, Past, Pid, ProcessStatus, Signal, SuspendReason, Suspension, Uuid, Why};
 use relive_journal::data::Live;
 use relive_journal::record::{Body, OpenedBy, Paused};
@@ -12,7 +13,6 @@ use super::Kernel;
 use super::resume::model_of;
 use super::run::{next_generation, spec};
 use crate::error::{Answer, ApiError};
-use crate::settings::RecoveryMode;
 
 /// What becomes of a process that an earlier daemon left.
 enum Fate {
@@ -96,7 +96,7 @@ impl Kernel {
             self.pause_on_disk(uuid, pid, SuspendReason::CrashLoop).await?;
             return Ok(suspended(SuspendReason::CrashLoop, now));
         }
-        if interrupted && self.settings.recovery == RecoveryMode::Manual {
+        if interrupted && self.settings.recovery == Recovery::Manual {
             self.end_interrupted(uuid, pid).await?;
             return Ok(Fate::Dead);
         }

@@ -1,0 +1,82 @@
+//! Good files, bad files, and that the list of keys is the list of fields.
+
+use super::*;
+
+fn problems(text: &str) -> Vec<String> {
+    let found = Config::parse(text).unwrap_err();
+    found.into_iter().map(|problem| format!("{}:{} {}", problem.line, problem.column, problem.message)).collect()
+}
+
+#[test]
+fn nothing_said_is_all_defaults() {
+    for text in ["", "\n", "# only a remark\n", "---\n", "gc:\n", "gc: {}\n", "default_model:\n"] {
+        assert_eq!(Config::parse(text).unwrap(), Config::default(), "{text:?}");
+    }
+    assert_eq!(Config::load(Path::new("/nonexistent/config.yaml")).unwrap(), Config::default());
+}
+
+#[test]
+fn what_is_said_counts_and_the_rest_is_default() {
+    let text = "gc:\n  retention_days: 7\nrecovery: manual\ndefault_model: script/demo.yaml\n\
+                heartbeat: {policy: kill}\non_in_doubt: park\n";
+    let config = Config::parse(text).unwrap();
+    assert_eq!(config.gc, Gc { retention_days: 7, ..Gc::default() });
+    assert_eq!(config.recovery, Recovery::Manual);
+    assert_eq!(config.default_model.as_deref(), Some("script/demo.yaml"));
+    assert_eq!(config.heartbeat.policy, StallPolicy::Kill);
+    assert_eq!(config.on_in_doubt, OnInDoubt::Park);
+    assert_eq!(Config::parse(&config.to_yaml().unwrap()).unwrap(), config);
+}
+
+#[test]
+fn every_mistake_is_named_at_its_place() {
+    let text = "recvoery: auto\ngc:\n  retention_days: soon\n  interval_seconds: 59\n  policy: warn\n\
+                heartbeat:\n  policy: wrn\nlimits: 7\nretention_days: 3\n";
+    assert_eq!(
+        problems(text),
+        [
+            "1:1 no such key: `recvoery` (did you mean `recovery`?)",
+            "3:19 `retention_days` is a whole number, not a text",
+            "4:21 `interval_seconds` is at least 60, not 59",
+            "5:3 no such key under `gc`: `policy` (`policy` belongs under `heartbeat`)",
+            "7:11 `policy` is one of warn, pause, kill, not `wrn` (did you mean `warn`?)",
+            "8:9 limits is a list of `key: value`, not a number",
+            "9:1 no such key: `retention_days` (`retention_days` belongs under `gc`)",
+        ]
+    );
+    for bad in ["gc: {max_entries: 4294967296}", "gc: {max_entries: -1}", "gc: {max_entries: 1.5}", "[]", "gc: [1"] {
+        assert_eq!(problems(bad).len(), 1, "{bad}");
+    }
+    assert_eq!(problems("recovery: auto\nrecovery: manual\n").len(), 1);
+}
+
+#[test]
+fn a_mistake_is_shown_with_its_line_and_a_caret() {
+    let problems = Config::parse("gc:\n  interval_seconds: 5\n").unwrap_err();
+    let error = ConfigError::Wrong { path: "/c/config.yaml".into(), problems };
+    assert_eq!(
+        error.to_string(),
+        "/c/config.yaml:2:21: `interval_seconds` is at least 60, not 5\n  \
+           |\n2 |   interval_seconds: 5\n  |                     ^"
+    );
+}
+
+/// The keys of the types and the keys that are checked are the same.
+#[test]
+fn the_list_of_keys_is_the_list_of_fields() {
+    let yaml = Config::default().to_yaml().unwrap();
+    let mut section = "";
+    let mut fields = Vec::new();
+    for line in yaml.lines() {
+        let (key, value) = line.split_once(':').unwrap();
+        if let Some(key) = key.strip_prefix("  ") {
+            fields.push((section, key));
+        } else if value.is_empty() {
+            section = key;
+        } else {
+            fields.push(("", key));
+        }
+    }
+    let keys: Vec<(&str, &str)> = check::KEYS.iter().map(|(section, key, _)| (*section, *key)).collect();
+    assert_eq!(fields, keys);
+}

@@ -1,0 +1,170 @@
+//! The requests, one method each.
+
+use std::time::{Duration, Instant};
+
+use relive_api::{
+    Accepted, Affected, Created, DaemonStatus, GcAnswer, GcRequest, InputRequest, Lineage, PauseRequest, Process,
+    ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest, SignalRequest, Stopping,
+    WaitAnswer, WaitRequest,
+};
+use relive_core::ErrorCode;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::http::{self, Ask, Failure, segment};
+use super::{ANSWER_WITHIN, Client, Patience, Start, post};
+use crate::error::{CommandError, Outcome};
+use crate::render::time::as_millis;
+
+/// How much longer than asked a wait may take before we answer for the daemon.
+const WAIT_SLACK: Duration = Duration::from_secs(2);
+
+/// A wait came to its end, or the process did not.
+#[derive(Debug)]
+pub(crate) enum Waited {
+    Answer(Box<WaitAnswer>),
+    /// The daemon did not even say that the time is up.
+    TimedOut,
+}
+
+impl Client<'_> {
+    pub(crate) async fn daemon(&self) -> Outcome<DaemonStatus> {
+        // Not `get`: the daemon of another version can still be asked what it is.
+        let ask = Ask {
+            method: hyper::Method::GET,
+            path: "/v1/daemon".into(),
+            body: None,
+            request_id: None,
+            within: Some(ANSWER_WITHIN),
+        };
+        let read = async {
+            let answer = http::exchange(&self.context.paths.socket, &ask).await?;
+            http::read_json(answer.body).await
+        };
+        read.await.map_err(|failure| self.explain(failure))
+    }
+
+    pub(crate) async fn stop_daemon(&self) -> Outcome<Stopping> {
+        self.suits.set(true);
+        self.post("/v1/daemon/stop".into(), &serde_json::json!({})).await
+    }
+
+    pub(crate) async fn processes(&self, all: bool) -> Outcome<ProcessList> {
+        self.get(format!("/v1/processes?all={all}")).await
+    }
+
+    pub(crate) async fn run(&self, request: &RunRequest) -> Outcome<Created> {
+        self.post("/v1/processes".into(), request).await
+    }
+
+    pub(crate) async fn process(&self, id: &str) -> Outcome<Process> {
+        let found = self.get(format!("/v1/processes/{}", segment(id))).await;
+        self.with_suggestion(id, found).await
+    }
+
+    pub(crate) async fn pause(&self, id: &str, request: &PauseRequest) -> Outcome<Affected> {
+        self.tell(id, "pause", request).await
+    }
+
+    pub(crate) async fn resume(&self, id: &str, request: &ResumeRequest) -> Outcome<Resumed> {
+        self.tell(id, "resume", request).await
+    }
+
+    pub(crate) async fn signal(&self, id: &str, request: &SignalRequest) -> Outcome<Affected> {
+        self.tell(id, "signal", request).await
+    }
+
+    pub(crate) async fn input(&self, id: &str, request: &InputRequest) -> Outcome<Accepted> {
+        self.tell(id, "input", request).await
+    }
+
+    pub(crate) async fn resolve(&self, id: &str, request: &ResolveRequest) -> Outcome<Affected> {
+        self.tell(id, "resolve", request).await
+    }
+
+    pub(crate) async fn lineage(&self, id: &str) -> Outcome<Lineage> {
+        let found = self.get(format!("/v1/processes/{}/lineage", segment(id))).await;
+        self.with_suggestion(id, found).await
+    }
+
+    pub(crate) async fn resumable(&self) -> Outcome<ResumableList> {
+        self.get("/v1/resumable".into()).await
+    }
+
+    pub(crate) async fn gc(&self, request: &GcRequest) -> Outcome<GcAnswer> {
+        self.post("/v1/gc".into(), request).await
+    }
+
+    /// Waits for the end, across any number of daemons. After a break the wait goes on by `uuid`, because another
+    /// daemon gives the same process another PID.
+    pub(crate) async fn wait(&self, id: &str, uuid: &str, timeout: Option<Duration>) -> Outcome<Waited> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut patience = Patience::default();
+        let mut id = id;
+        loop {
+            let begun = Instant::now();
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(begun));
+            let within = left.and_then(|left| left.checked_add(WAIT_SLACK));
+            let request = WaitRequest { timeout_ms: left.map(as_millis) };
+            let ask = post(format!("/v1/processes/{}/wait", segment(id)), &request, within)?;
+            match self.try_ask(&ask).await {
+                Ok(answer) => return Ok(Waited::Answer(Box::new(answer))),
+                Err(Failure::Silent(_)) => return Ok(Waited::TimedOut),
+                Err(failure) => self.recover(as_lost(failure), begun, &mut patience).await?,
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(Waited::TimedOut);
+            }
+            id = uuid;
+        }
+    }
+
+    async fn tell<T: DeserializeOwned>(&self, id: &str, verb: &str, request: &impl Serialize) -> Outcome<T> {
+        let told = self.post(format!("/v1/processes/{}/{verb}", segment(id)), request).await;
+        self.with_suggestion(id, told).await
+    }
+
+    /// Names the process that was meant, where nobody else did.
+    async fn with_suggestion<T>(&self, id: &str, outcome: Outcome<T>) -> Outcome<T> {
+        let error = match outcome {
+            Err(error) if error.code() == Some(ErrorCode::NotFound) && error.hint.is_none() => error,
+            Ok(_) | Err(_) => return outcome,
+        };
+        Err(match self.closest_name(id).await {
+            Some(name) => error.with_hint(format!("did you mean `{name}`?")),
+            None => error.with_hint("relive ps -a"),
+        })
+    }
+
+    async fn closest_name(&self, id: &str) -> Option<String> {
+        if self.start == Start::Never || id.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let list = self.processes(true).await.ok()?;
+        let names: Vec<&str> = list.processes.iter().filter_map(|process| process.name.as_deref()).collect();
+        relive_config::closest(id, names.iter().copied()).map(str::to_owned)
+    }
+}
+
+/// A daemon that is going away or coming up is waited for.
+pub(super) fn as_lost(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refused(detail) if detail.code == ErrorCode::Unavailable => Failure::Lost(detail.message),
+        Failure::Refused(_)
+        | Failure::Absent(_)
+        | Failure::Unusable(_)
+        | Failure::Lost(_)
+        | Failure::Silent(_)
+        | Failure::Foreign(_) => failure,
+    }
+}
+
+impl Waited {
+    /// The answer, where the wait had no end of its own.
+    pub(crate) fn answer(self) -> Outcome<WaitAnswer> {
+        match self {
+            Self::Answer(answer) => Ok(*answer),
+            Self::TimedOut => Err(CommandError::internal("a wait without a timeout timed out")),
+        }
+    }
+}

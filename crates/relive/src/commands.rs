@@ -1,0 +1,116 @@
+//! The verbs, one file each.
+
+pub(crate) mod config;
+pub(crate) mod daemon;
+pub(crate) mod demo;
+pub(crate) mod gc;
+pub(crate) mod incarnations;
+pub(crate) mod info;
+pub(crate) mod kill;
+pub(crate) mod lineage;
+pub(crate) mod list_resumable;
+pub(crate) mod logs;
+pub(crate) mod paths;
+pub(crate) mod pause;
+pub(crate) mod ps;
+pub(crate) mod resolve;
+pub(crate) mod resume;
+pub(crate) mod run;
+pub(crate) mod send;
+pub(crate) mod steps;
+pub(crate) mod strace;
+pub(crate) mod wait;
+
+use std::future::Future;
+
+use relive_api::{Affected, Paths};
+use relive_core::Pid;
+
+use crate::cli::{Cli, Command};
+use crate::context::Context;
+use crate::error::{CommandError, Outcome};
+use crate::terminal::Look;
+
+/// Does what was typed; the exit code.
+pub(crate) fn run(cli: Cli) -> Outcome<u8> {
+    let context = Context {
+        json: cli.json,
+        out: Look::of_stdout(cli.color),
+        err: Look::of_stderr(cli.color),
+        paths: Paths::from_env().map_err(|error| CommandError::invalid("no folder for the data").because(error))?,
+    };
+    let context = &context;
+    match cli.command {
+        Command::Run(args) => block_on(run::run(context, &args)),
+        Command::Ps(args) => block_on(ps::run(context, &args)),
+        Command::Info(args) => block_on(info::run(context, &args)),
+        Command::Wait(args) => block_on(wait::run(context, &args)),
+        Command::Logs(args) => block_on(logs::run(context, &args)),
+        Command::Strace(args) => block_on(strace::run(context, &args)),
+        Command::Steps(args) => block_on(steps::run(context, &args)),
+        Command::Send(args) => block_on(send::run(context, &args)),
+        Command::Pause(args) => block_on(pause::run(context, &args)),
+        Command::Resume(args) => block_on(resume::run(context, &args)),
+        Command::Kill(args) => block_on(kill::run(context, &args)),
+        Command::Resolve(args) => block_on(resolve::run(context, &args)),
+        Command::Lineage(args) => block_on(lineage::run(context, &args)),
+        Command::ListResumable(_) => block_on(list_resumable::run(context)),
+        Command::Gc(args) => block_on(gc::run(context, &args)),
+        Command::Daemon(args) => daemon::run(context, &args),
+        Command::Config(args) => config::run(context, &args),
+        Command::Paths(_) => paths::run(context),
+        Command::Demo(_) => demo::run(),
+        Command::DemoWriter(args) => demo::write(&args),
+    }
+}
+
+fn block_on(command: impl Future<Output = Outcome<u8>>) -> Outcome<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::internal("cannot begin").because(error))?;
+    runtime.block_on(command)
+}
+
+/// Says who changed: `done` is the verb in its past form, `undo` the command that takes it back.
+fn report_affected(context: &Context, id: &str, affected: &Affected, done: &str, undo: Option<&str>) -> Outcome<u8> {
+    if context.json {
+        context.print_json(affected)?;
+        return Ok(0);
+    }
+    let undo = undo.map(|undo| format!(" (undo: {undo})")).unwrap_or_default();
+    let line = match (affected.affected, &affected.note) {
+        (0, Some(note)) => note.clone(),
+        (0, None) => format!("{id}: nothing changed"),
+        (count, note) => {
+            let note = note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
+            format!("{} {done}{note}{undo}", name_pids(count, &affected.pids))
+        }
+    };
+    context.print_line(&line)?;
+    Ok(0)
+}
+
+/// `PID 5`, or `3 processes (PID 5, 6, 7)`.
+fn name_pids(count: usize, pids: &[Pid]) -> String {
+    const SHOWN_MAX: usize = 10;
+    let mut names: Vec<String> = pids.iter().take(SHOWN_MAX).map(Pid::to_string).collect();
+    if pids.len() > SHOWN_MAX {
+        names.push("...".into());
+    }
+    let names = names.join(", ");
+    if count == 1 { format!("PID {names}") } else { format!("{count} processes (PID {names})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pids_are_named_and_many_are_not_all_named() {
+        let pids: Vec<Pid> = (1..=12).map(Pid).collect();
+        assert_eq!(name_pids(1, &pids[..1]), "PID 1");
+        assert_eq!(name_pids(2, &pids[..2]), "2 processes (PID 1, 2)");
+        assert_eq!(name_pids(12, &pids), "12 processes (PID 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)");
+    }
+}

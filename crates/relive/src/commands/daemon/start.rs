@@ -1,0 +1,28 @@
+//! `relive daemon start`.
+
+use relive_api::{API_VERSION, DaemonStatus};
+
+use super::status;
+use crate::client::{Client, Start, other_version};
+use crate::context::Context;
+use crate::error::{CommandError, Outcome};
+
+pub(crate) async fn run(context: &Context) -> Outcome<u8> {
+    let was_running = Client::open(context, Start::Never).await?.is_some();
+    let status = running(context).await?;
+    if context.json {
+        status::print_json(context, &status)?;
+    } else {
+        let already = if was_running { " already" } else { "" };
+        context.print_line(&format!("the daemon is running{already} (pid {})", status.os_pid))?;
+    }
+    Ok(0)
+}
+
+/// Starts it if need be, and finds that it suits us.
+pub(super) async fn running(context: &Context) -> Outcome<DaemonStatus> {
+    let client = Client::open(context, Start::Always).await?;
+    let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
+    let status = client.daemon().await?;
+    if status.api == API_VERSION { Ok(status) } else { Err(other_version(&status)) }
+}

@@ -1,0 +1,52 @@
+//! Which PID an event belongs to. Events name their writer's generation; the journal names its PID.
+
+use std::collections::BTreeMap;
+
+use relive_core::Pid;
+
+use crate::client::{Client, Source};
+use crate::error::Outcome;
+use crate::render::line::Line;
+
+#[derive(Debug)]
+pub(crate) struct Incarnations {
+    uuid: String,
+    known: BTreeMap<u32, Option<Pid>>,
+}
+
+impl Incarnations {
+    pub(crate) fn new(uuid: String, generation: u32, pid: Pid) -> Self {
+        Self { uuid, known: BTreeMap::from([(generation, Some(pid))]) }
+    }
+
+    /// The PID of the event with this id; the journal is read only for a generation not met before.
+    pub(crate) async fn pid_of(&mut self, client: &Client<'_>, id: &str) -> Outcome<Option<Pid>> {
+        let Some(generation) = generation(id) else { return Ok(None) };
+        if !self.known.contains_key(&generation) {
+            let known = &mut self.known;
+            let each = async |event: crate::client::sse::Event| {
+                learn(known, &event.id, &event.data);
+                Ok(())
+            };
+            client.read(&self.uuid, Source::Journal, &mut None, each).await?;
+            self.known.entry(generation).or_insert(None);
+        }
+        Ok(self.known.get(&generation).copied().flatten())
+    }
+
+    /// From a line of the journal itself.
+    pub(crate) fn learn(&mut self, id: &str, data: &str) {
+        learn(&mut self.known, id, data);
+    }
+}
+
+fn generation(id: &str) -> Option<u32> {
+    id.split_once('.')?.0.parse().ok()
+}
+
+fn learn(known: &mut BTreeMap<u32, Option<Pid>>, id: &str, data: &str) {
+    let opened = Line::parse(data).filter(|line| line.kind == "opened");
+    if let (Some(generation), Some(pid)) = (generation(id), opened.and_then(|line| line.field("pid"))) {
+        known.insert(generation, Some(pid));
+    }
+}

@@ -1,0 +1,150 @@
+//! `relive resume`: go on, or go on as another.
+
+use relive_api::{ResumeRequest, Resumed};
+use relive_core::{Limits, Uuid};
+
+use crate::client::Client;
+use crate::context::{Context, new_uuid};
+use crate::error::{CommandError, Outcome};
+
+/// Resume a suspended or ended process, or fork it
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "\
+Examples:
+  relive resume 5                            go on where it stopped
+  relive resume 5 --input \"now the docs\"     go on with this
+  relive resume --fork --from-step 5 fixer   another one that shares its first five steps")]
+pub(crate) struct Args {
+    /// A PID, a name, a UUID or its beginning
+    id: String,
+    /// As a new process; the original stays as it is
+    #[arg(long)]
+    fork: bool,
+    /// From the end of this step; with --fork
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    from_step: Option<u32>,
+    /// Everything below as well
+    #[arg(long, conflicts_with = "fork")]
+    subtree: bool,
+    /// What to say to it
+    #[arg(long, value_name = "TEXT")]
+    input: Option<String>,
+    /// A name for the fork
+    #[arg(long)]
+    name: Option<String>,
+    /// A new limit of steps, counted from the beginning
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: Option<u32>,
+    /// A new limit of tokens, in and out together
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: Option<u64>,
+}
+
+pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
+    check(args)?;
+    let client = Client::about(context, &args.id).await?;
+    let request = ResumeRequest {
+        fork: args.fork.then(new_uuid).transpose()?,
+        from_step: args.from_step,
+        subtree: args.subtree,
+        input: args.input.clone(),
+        name: args.name.clone(),
+        limits: Limits { max_steps: args.max_steps, max_tokens: args.max_tokens, ..Limits::default() },
+    };
+    let resumed = client.resume(&args.id, &request).await?;
+    if context.json {
+        context.print_json(&resumed)?;
+    } else {
+        context.print(&tell(&resumed, args.fork))?;
+    }
+    Ok(0)
+}
+
+/// What only makes sense for a fork, all of it at once.
+fn check(args: &Args) -> Outcome<()> {
+    if args.fork {
+        return Ok(());
+    }
+    let wrong: Vec<&str> = [("--from-step", args.from_step.is_some()), ("--name", args.name.is_some())]
+        .into_iter()
+        .filter_map(|(flag, given)| given.then_some(flag))
+        .collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let message =
+        format!("{}: {} only with --fork, because a history is never rewritten", args.id, wrong.join(" and "));
+    let flags = args.from_step.map(|step| format!(" --from-step {step}")).unwrap_or_default();
+    Err(CommandError::invalid(message).with_hint(format!("relive resume --fork{flags} {}", args.id)))
+}
+
+fn tell(resumed: &Resumed, fork: bool) -> String {
+    let Resumed { pid, resumed_from_step: step, .. } = resumed;
+    let model = resumed.model.as_deref().unwrap_or("no model");
+    if !resumed.changed {
+        return format!("PID {pid} is running already: nothing changed\n");
+    }
+    let uuid = short(resumed.uuid);
+    let mut told = match resumed.origin_uuid.filter(|_| fork) {
+        Some(origin) => {
+            let origin = short(origin);
+            format!("forking {origin} at step {step} -> {uuid}\nPID {pid} running ({model}) | forked from {origin}\n")
+        }
+        None => {
+            let of = resumed.max_steps.map(|max| format!("/{max}")).unwrap_or_default();
+            format!(
+                "resuming {uuid} from its journal (step {step}{of})\nPID {pid} running ({model}) | resumed from {uuid}\n"
+            )
+        }
+    };
+    if resumed.affected > 1 {
+        told.push_str(&format!("{} go on\n", super::name_pids(resumed.affected, &resumed.pids)));
+    }
+    told
+}
+
+/// The beginning of a UUID, as people compare them.
+fn short(uuid: Uuid) -> String {
+    uuid.to_string()[..8].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use relive_core::Pid;
+
+    fn resumed() -> Resumed {
+        Resumed {
+            pid: Pid(5),
+            uuid: "0198f3c1-0000-7000-8000-000000000000".parse().unwrap(),
+            origin_uuid: None,
+            resumed_from_step: 12,
+            max_steps: Some(20),
+            model: Some("anthropic/claude".into()),
+            changed: true,
+            affected: 1,
+            pids: vec![Pid(5)],
+        }
+    }
+
+    #[test]
+    fn it_says_where_it_goes_on_and_as_whom() {
+        assert_eq!(
+            tell(&resumed(), false),
+            "resuming 0198f3c1 from its journal (step 12/20)\n\
+             PID 5 running (anthropic/claude) | resumed from 0198f3c1\n"
+        );
+        let origin = Some("0198f3c1-0000-7000-8000-000000000000".parse().unwrap());
+        let uuid = "0199a2b4-0000-7000-8000-000000000000".parse().unwrap();
+        let fork =
+            Resumed { pid: Pid(6), uuid, origin_uuid: origin, resumed_from_step: 5, max_steps: None, ..resumed() };
+        assert_eq!(
+            tell(&fork, true),
+            "forking 0198f3c1 at step 5 -> 0199a2b4\nPID 6 running (anthropic/claude) | forked from 0198f3c1\n"
+        );
+        // A fork that is resumed later is resumed, not forked again.
+        assert!(tell(&fork, false).starts_with("resuming 0199a2b4 from its journal (step 5)\n"));
+        let still = Resumed { changed: false, affected: 0, ..resumed() };
+        assert_eq!(tell(&still, false), "PID 5 is running already: nothing changed\n");
+    }
+}

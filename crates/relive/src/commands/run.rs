@@ -1,0 +1,136 @@
+//! `relive run`: an agent, in the foreground or not.
+
+mod attach;
+mod show;
+
+use std::time::Duration;
+
+use relive_api::RunRequest;
+use relive_core::{ErrorCode, Limits};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::client::{Client, Start};
+use crate::context::{Context, new_uuid};
+use crate::error::{CommandError, Outcome};
+use crate::render::time::{as_millis, parse_duration};
+
+/// What a shell gives for a command that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+/// Run an agent
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "\
+Examples:
+  relive run \"fix the failing test\"              Ctrl-C asks it to stop, a second one kills it
+  relive run -d --name fixer \"fix the test\"      prints its PID and goes on in the background
+  relive run --max-steps 20 --timeout 10m --system @prompt.md \"review the last commit\"")]
+pub(crate) struct Args {
+    /// What it is to do
+    intent: String,
+    /// In the background: print its PID and return
+    #[arg(short, long)]
+    detach: bool,
+    /// Provider and model, such as anthropic/NAME
+    #[arg(long, value_name = "P/M")]
+    model: Option<String>,
+    /// A name to call it by
+    #[arg(long)]
+    name: Option<String>,
+    /// The system prompt, or @ and the file it is in
+    #[arg(long, value_name = "TEXT|@FILE")]
+    system: Option<String>,
+    /// It fails when it would take more steps
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: Option<u32>,
+    /// It is ended when it would use more tokens, in and out together
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: Option<u64>,
+    /// It is ended after this long, pauses not counted
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    timeout: Option<Duration>,
+    /// What becomes of a call whose outcome a crash hid
+    #[arg(long, value_name = "POLICY", value_parser = ["tell_model", "park", "retry"])]
+    on_in_doubt: Option<String>,
+    /// What becomes of a process that has spent its tokens
+    #[arg(long, value_name = "POLICY", value_parser = ["end", "suspend"])]
+    on_budget: Option<String>,
+}
+
+pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
+    let request = request(args)?;
+    let cannot = |error| CommandError::internal("Ctrl-C cannot be listened to").because(error);
+    let mut interrupts = if args.detach { None } else { Some(signal(SignalKind::interrupt()).map_err(cannot)?) };
+    let begin = async {
+        let client = Client::open(context, Start::Always).await?;
+        let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
+        let created = client.run(&request).await.map_err(|error| explain(context, &request, error))?;
+        Ok::<_, CommandError>((client, created))
+    };
+    let interrupted = async {
+        match &mut interrupts {
+            Some(interrupts) => interrupts.recv().await.unwrap_or(()),
+            None => std::future::pending().await,
+        }
+    };
+    let (client, created) = tokio::select! {
+        begun = begin => begun?,
+        () = interrupted => {
+            context.say("interrupted before the daemon answered: `relive ps` shows whether it runs");
+            return Ok(INTERRUPTED);
+        }
+    };
+    match interrupts {
+        Some(interrupts) => attach::run(&client, created, interrupts).await,
+        None if context.json => context.print_json(&created).map(|()| 0),
+        None => context.print_line(&created.pid.to_string()).map(|()| 0),
+    }
+}
+
+fn request(args: &Args) -> Outcome<RunRequest> {
+    let cwd =
+        std::env::current_dir().map_err(|error| CommandError::invalid("there is no current folder").because(error))?;
+    let cwd = cwd.into_os_string().into_string().map_err(|cwd| {
+        CommandError::invalid(format!("{}: the name of the current folder is not UTF-8", cwd.display()))
+    })?;
+    if args.intent.trim().is_empty() {
+        return Err(
+            CommandError::invalid("say what the agent is to do").with_hint("relive run \"fix the failing test\"")
+        );
+    }
+    Ok(RunRequest {
+        uuid: new_uuid()?,
+        name: args.name.clone(),
+        intent: args.intent.clone(),
+        model: args.model.clone(),
+        system_prompt: args.system.as_deref().map(system_prompt).transpose()?,
+        cwd,
+        limits: Limits {
+            max_steps: args.max_steps,
+            max_tokens: args.max_tokens,
+            timeout_ms: args.timeout.map(as_millis),
+            ..Limits::default()
+        },
+        on_in_doubt: args.on_in_doubt.clone(),
+        on_budget: args.on_budget.clone(),
+    })
+}
+
+fn system_prompt(given: &str) -> Outcome<String> {
+    let Some(path) = given.strip_prefix('@') else { return Ok(given.to_owned()) };
+    std::fs::read_to_string(path)
+        .map_err(|error| CommandError::invalid(format!("{path}: the system prompt cannot be read")).because(error))
+}
+
+/// Nothing configured yet is the first thing a new user meets.
+fn explain(context: &Context, request: &RunRequest, error: CommandError) -> CommandError {
+    let no_model =
+        request.model.is_none() && error.code() == Some(ErrorCode::Invalid) && error.message.contains("model");
+    if !no_model {
+        return error;
+    }
+    error.with_hint(format!(
+        "export ANTHROPIC_API_KEY=... and `relive run --model anthropic/NAME ...` (or openai, gemini, ollama, deepseek); \
+         or put `default_model: anthropic/NAME` into {}; or try `relive demo`, which needs neither",
+        context.paths.config.display()
+    ))
+}

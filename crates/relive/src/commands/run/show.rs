@@ -1,0 +1,145 @@
+//! The events of a running agent, for the one who watches: its words on stdout, all else on stderr.
+
+use relive_api::{Created, WaitAnswer};
+use relive_journal::payload::{Json, Text};
+use serde::Serialize;
+
+use crate::client::Client;
+use crate::client::sse::Event;
+use crate::commands::incarnations::Incarnations;
+use crate::context::Context;
+use crate::error::Outcome;
+use crate::render::line::Line;
+use crate::render::table::fit;
+use crate::terminal::{Paint, one_line, without_controls};
+
+pub(super) struct Show<'a> {
+    client: &'a Client<'a>,
+    context: &'a Context,
+    created: Created,
+    incarnations: Incarnations,
+    /// The last thing on stdout was no newline.
+    mid_line: bool,
+}
+
+/// The last line of `run --json`.
+#[derive(Serialize)]
+struct ExitLine<'a> {
+    kind: &'static str,
+    #[serde(flatten)]
+    answer: &'a WaitAnswer,
+}
+
+impl<'a> Show<'a> {
+    pub(super) fn new(client: &'a Client<'a>, created: Created) -> Self {
+        let incarnations = Incarnations::new(created.uuid.to_string(), 1, created.pid);
+        Self { client, context: client.context(), created, incarnations, mid_line: false }
+    }
+
+    pub(super) fn begun(&mut self) {
+        if self.context.err.is_terminal && !self.context.json {
+            self.aside(&format!("PID {} {}", self.created.pid, self.created.uuid), Paint::Dim);
+        }
+    }
+
+    pub(super) async fn event(&mut self, event: &Event) -> Outcome<()> {
+        let Some(line) = Line::parse(&event.data) else { return Ok(()) };
+        if line.kind == "paused" {
+            self.client.set_stopped(line.field::<String>("reason").as_deref() == Some("daemon_stop"));
+        } else if line.kind == "resumed" {
+            self.client.set_stopped(false);
+        }
+        if self.context.json {
+            let pid = self.incarnations.pid_of(self.client, &event.id).await?;
+            return self.context.print_line(&line.to_json(&event.id, pid));
+        }
+        match line.kind.as_str() {
+            "text" => self.text(&line)?,
+            "thinking" if self.context.err.is_terminal => self.aside(&payload(&line, "text"), Paint::Dim),
+            "call" => self.aside(&format!("-> {} {}", word(&line, "name"), args(&line)), Paint::Dim),
+            "call_result" => self.aside(&result(&line), Paint::Dim),
+            "paused" => {
+                let how = format!("paused ({}): relive resume {}", word(&line, "reason"), self.created.uuid);
+                self.aside(&how, Paint::Yellow);
+            }
+            "resumed" => self.aside("resumed", Paint::Yellow),
+            "in_doubt" => {
+                let what = format!("in doubt: {} {}", word(&line, "name"), payload(&line, "reason"));
+                self.aside(&what, Paint::Red);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn ended(&mut self, answer: &WaitAnswer) -> Outcome<()> {
+        if self.context.json {
+            return self.context.print_json(&ExitLine { kind: "exit", answer });
+        }
+        if std::mem::take(&mut self.mid_line) {
+            self.context.print("\n")?;
+        }
+        if let Some(exit) = answer.exit.as_ref().filter(|exit| exit.code != 0) {
+            let how = format!("PID {} ended: {} (go on: relive resume {})", answer.pid, exit.reason, answer.uuid);
+            self.aside(&how, Paint::Red);
+        }
+        Ok(())
+    }
+
+    pub(super) fn left(&mut self) {
+        let uuid = self.created.uuid;
+        self.aside(&format!("left before its end was known: relive wait {uuid}"), Paint::Yellow);
+    }
+
+    fn text(&mut self, line: &Line) -> Outcome<()> {
+        let chunk = match line.field::<Text>("text") {
+            Some(Text::Inline(text)) => text,
+            Some(Text::Blob(blob)) => blob.head,
+            None => return Ok(()),
+        };
+        let Some(end) = chunk.chars().last() else { return Ok(()) };
+        self.mid_line = end != '\n';
+        // A pipe gets every byte; a terminal nothing it would act on.
+        if self.context.out.is_terminal {
+            self.context.print(&without_controls(&chunk))
+        } else {
+            self.context.print(&chunk)
+        }
+    }
+
+    /// One line on stderr; on a terminal it does not begin in the middle of the agent's line.
+    fn aside(&mut self, text: &str, paint: Paint) {
+        let (out, err) = (&self.context.out, &self.context.err);
+        if self.mid_line && out.is_terminal && err.is_terminal {
+            self.mid_line = self.context.print("\n").is_err();
+        }
+        let line = one_line(text);
+        let line = err.width.map_or_else(|| line.clone(), |width| fit(&line, width, err));
+        self.context.say(&err.paint(paint, &line));
+    }
+}
+
+fn word(line: &Line, name: &str) -> String {
+    line.field::<String>(name).unwrap_or_default()
+}
+
+fn payload(line: &Line, name: &str) -> String {
+    line.field::<Text>(name).map(|text| text.head(usize::MAX).to_owned()).unwrap_or_default()
+}
+
+fn args(line: &Line) -> String {
+    match line.field::<Json>("args") {
+        Some(Json::Inline(raw)) => serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned()),
+        Some(Json::Blob(blob)) => blob.head,
+        None => String::new(),
+    }
+}
+
+fn result(line: &Line) -> String {
+    let ok = match line.field::<bool>("ok") {
+        Some(false) => "failed",
+        Some(true) | None => "ok",
+    };
+    let said = ["result", "summary", "text"].into_iter().map(|name| payload(line, name)).find(|said| !said.is_empty());
+    format!("<- {} {ok} {}", word(line, "name"), said.unwrap_or_default())
+}

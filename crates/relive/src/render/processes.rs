@@ -1,0 +1,188 @@
+//! Processes as a table, as a tree, and one of them in detail.
+
+use std::collections::{BTreeMap, HashSet};
+
+use relive_api::{Process, reason_word};
+use relive_core::{Body, Pid};
+
+use super::table::{Align, Cell, Column, draw};
+use super::time::elapsed;
+use crate::terminal::{Look, Paint, one_line};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Pid,
+    Tree,
+}
+
+const NAME_COLUMN: usize = 2;
+
+/// `ps`.
+pub(crate) fn table(processes: &[Process], order: Order, look: &Look) -> String {
+    let left = |header| Column { header, align: Align::Left };
+    let right = |header| Column { header, align: Align::Right };
+    let columns = [
+        right("PID"),
+        left("STATE"),
+        left("NAME"),
+        left("BODY"),
+        right("STEP"),
+        right("TOKENS"),
+        right("COST"),
+        right("ELAPSED"),
+    ];
+    let placed = match order {
+        Order::Pid => processes.iter().map(|process| (String::new(), process)).collect(),
+        Order::Tree => tree(processes, look),
+    };
+    let rows: Vec<Vec<Cell>> = placed.into_iter().map(|(branch, process)| row(&branch, process, look)).collect();
+    draw(&columns, NAME_COLUMN, &rows, look)
+}
+
+fn row(branch: &str, process: &Process, look: &Look) -> Vec<Cell> {
+    vec![
+        Cell::plain(process.pid.to_string()),
+        Cell { text: state(process, look), paint: state_paint(&process.display) },
+        Cell::plain(format!("{branch}{}", name(process))),
+        Cell::plain(body(process.body)),
+        Cell::plain(out_of(process.step, process.max_steps)),
+        Cell::plain((process.tokens_in.saturating_add(process.tokens_out)).to_string()),
+        Cell::plain(cost(process)),
+        Cell::plain(elapsed(process.elapsed_ms)),
+    ]
+}
+
+/// Its name, or what it is for.
+fn name(process: &Process) -> String {
+    one_line(process.name.as_ref().unwrap_or(&process.intent))
+}
+
+fn state(process: &Process, look: &Look) -> String {
+    if process.paused { format!("{} {}", look.pause_sign(), process.display) } else { process.display.clone() }
+}
+
+fn state_paint(display: &str) -> Option<Paint> {
+    match display {
+        "running" => Some(Paint::Green),
+        "pausing" | "suspended" | "stalled" => Some(Paint::Yellow),
+        "in_doubt" | "approval" => Some(Paint::Red),
+        "zombie" | "dead" => Some(Paint::Dim),
+        _ => None,
+    }
+}
+
+fn body(body: Body) -> &'static str {
+    match body {
+        Body::Agent => "agent",
+        Body::Exec => "exec",
+        Body::Cli => "cli",
+        Body::Compose => "compose",
+        Body::Supervisor => "supervisor",
+    }
+}
+
+fn out_of(count: impl ToString, max: Option<impl ToString>) -> String {
+    match max {
+        Some(max) => format!("{}/{}", count.to_string(), max.to_string()),
+        None => count.to_string(),
+    }
+}
+
+fn cost(process: &Process) -> String {
+    const NANOS_PER_TENTH_OF_MILL: u64 = 100_000;
+    let Some(cost) = process.cost_usd else { return "-".into() };
+    let tenths = cost.nanos().saturating_add(NANOS_PER_TENTH_OF_MILL / 2) / NANOS_PER_TENTH_OF_MILL;
+    format!("${}.{:04}", tenths / 10_000, tenths % 10_000)
+}
+
+/// Depth first, children by PID, each with the branch that leads to it. Whoever's parent is not listed is a root.
+fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, &'a Process)> {
+    let (tee, corner, through, blank) =
+        if look.ascii { ("|- ", "`- ", "|  ", "   ") } else { ("├─ ", "└─ ", "│  ", "   ") };
+    let listed: HashSet<Pid> = processes.iter().map(|process| process.pid).collect();
+    let mut children: BTreeMap<Option<Pid>, Vec<&Process>> = BTreeMap::new();
+    for process in processes {
+        let parent = Some(process.ppid).filter(|parent| listed.contains(parent) && *parent < process.pid);
+        children.entry(parent).or_default().push(process);
+    }
+    for siblings in children.values_mut() {
+        siblings.sort_by_key(|process| std::cmp::Reverse(process.pid));
+    }
+    let mut out = Vec::new();
+    // What comes next is last: the branch to print and the one its children continue.
+    let mut open: Vec<(String, String, &Process)> =
+        children.remove(&None).into_iter().flatten().map(|root| (String::new(), String::new(), root)).collect();
+    while let Some((branch, below, process)) = open.pop() {
+        for (place, child) in children.remove(&Some(process.pid)).into_iter().flatten().enumerate() {
+            let (last, go_on) = if place == 0 { (corner, blank) } else { (tee, through) };
+            open.push((format!("{below}{last}"), format!("{below}{go_on}"), child));
+        }
+        out.push((branch, process));
+    }
+    out
+}
+
+/// `info`.
+pub(crate) fn details(process: &Process, look: &Look) -> String {
+    let mut rows: Vec<(&str, String)> = vec![
+        ("PID", process.pid.to_string()),
+        ("UUID", process.uuid.to_string()),
+        ("STATE", state_in_words(process, look)),
+    ];
+    let mut add = |name, value: Option<String>| rows.extend(value.map(|value| (name, value)));
+    add("NAME", process.name.as_deref().map(one_line));
+    add("INTENT", Some(one_line(&process.intent)));
+    add("BODY", Some(body(process.body).into()));
+    add("MODEL", process.model.as_deref().map(one_line));
+    add("FOLDER", Some(one_line(&process.cwd)));
+    add("PARENT", Some(parent(process)));
+    add("FORK OF", process.origin_uuid.map(|uuid| format!("{uuid} at step {}", process.origin_step.unwrap_or(0))));
+    add("SUCCESSOR", process.successor_pid.map(|pid| format!("PID {pid}")));
+    add("EXIT", process.exit.as_ref().map(|exit| format!("{} ({})", exit.code, one_line(&exit.reason))));
+    add("WHY", why(process));
+    add("STEP", Some(out_of(process.step, process.max_steps)));
+    add("TOKENS", Some(tokens(process)));
+    add("COST", Some(cost(process)));
+    add("ELAPSED", Some(elapsed(process.elapsed_ms)));
+    add("CREATED", Some(process.created_at.to_string()));
+    add("PAUSED", process.paused_at.map(|at| at.to_string()));
+    add("ENDED", process.dead_at.map(|at| at.to_string()));
+    let below = process.suspended_below;
+    add("BELOW", (below > 0).then(|| format!("{below} suspended")));
+    add("RESUMABLE", Some(if process.resumable { "yes" } else { "no" }.into()));
+    let line = |(name, value): (&str, String)| format!("{} {value}\n", look.paint(Paint::Bold, &format!("{name:<10}")));
+    rows.into_iter().map(line).collect()
+}
+
+fn state_in_words(process: &Process, look: &Look) -> String {
+    let mut text = state(process, look);
+    if let Some(reason) = process.suspend_reason {
+        text = format!("{text} ({})", reason_word(reason));
+    }
+    if let Some(signal) = process.ending {
+        text = format!("{text}, told to end by {signal}");
+    }
+    text
+}
+
+fn parent(process: &Process) -> String {
+    match process.parent_uuid {
+        Some(uuid) => format!("PID {} ({uuid})", process.ppid),
+        None => format!("PID {}", process.ppid),
+    }
+}
+
+fn why(process: &Process) -> Option<String> {
+    let why = serde_json::to_value(process.why?).ok()?;
+    let by = process.killed_by.map(|pid| format!(", by PID {pid}")).unwrap_or_default();
+    let from = process.killed_from.map(|pid| format!(", from the tree of PID {pid}")).unwrap_or_default();
+    Some(format!("{}{by}{from}", why.as_str()?))
+}
+
+fn tokens(process: &Process) -> String {
+    let sum = process.tokens_in.saturating_add(process.tokens_out);
+    format!("{} ({} in, {} out)", out_of(sum, process.max_tokens), process.tokens_in, process.tokens_out)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,98 @@
+//! The steps of a journal, one row each.
+
+use relive_core::Timestamp;
+use relive_journal::record::{ModelEnded, Partial};
+use serde::Serialize;
+
+use super::line::Line;
+use super::table::{Align, Cell, Column, draw};
+use super::time::clock;
+use crate::terminal::{Look, one_line};
+
+/// One model call and the tool calls it asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Step {
+    pub step: u32,
+    pub at: Option<Timestamp>,
+    pub tokens_in: u64,
+    pub tokens_out: u64,
+    pub calls: Vec<String>,
+    /// How it begins.
+    pub text: String,
+    /// The model was cut off.
+    pub partial: bool,
+}
+
+/// How much of a step's text is kept.
+const TEXT_HEAD: usize = 400;
+
+/// Takes the next line of the journal.
+pub(crate) fn fold(steps: &mut Vec<Step>, text: &str) {
+    let Some(line) = Line::parse(text) else { return };
+    if line.step == 0 {
+        return;
+    }
+    let (usage, said, calls, partial) = match line.kind.as_str() {
+        "model_ended" => match serde_json::from_str::<ModelEnded>(text) {
+            Ok(ended) => (ended.usage, ended.text, ended.calls.into_iter().map(|call| call.name).collect(), false),
+            Err(_) => return,
+        },
+        "partial" => match serde_json::from_str::<Partial>(text) {
+            Ok(partial) => (partial.usage, partial.text, Vec::new(), true),
+            Err(_) => return,
+        },
+        _ => return,
+    };
+    // A model that was asked again within a step, after a crash, is the same step.
+    if steps.last().is_none_or(|last| last.step != line.step) {
+        steps.push(Step { step: line.step, ..Step::default() });
+    }
+    let Some(step) = steps.last_mut() else { return };
+    step.at = line.at;
+    step.tokens_in += usage.tokens_in;
+    step.tokens_out += usage.tokens_out;
+    step.calls = calls;
+    step.text = said.map(|said| said.head(TEXT_HEAD).to_owned()).unwrap_or_default();
+    step.partial = partial;
+}
+
+pub(crate) fn table(steps: &[Step], look: &Look) -> String {
+    let left = |header| Column { header, align: Align::Left };
+    let right = |header| Column { header, align: Align::Right };
+    let columns = [right("STEP"), left("TIME"), right("TOKENS"), left("CALLS"), left("TEXT")];
+    let row = |step: &Step| {
+        let calls = if step.calls.is_empty() { "-".into() } else { one_line(&step.calls.join(",")) };
+        let partial = if step.partial { "[partial] " } else { "" };
+        vec![
+            Cell::plain(step.step.to_string()),
+            Cell::plain(step.at.map_or_else(|| "-".into(), clock)),
+            Cell::plain((step.tokens_in + step.tokens_out).to_string()),
+            Cell::plain(calls),
+            Cell::plain(format!("{partial}{}", one_line(&step.text))),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = steps.iter().map(row).collect();
+    draw(&columns, columns.len() - 1, &rows, look)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_one_row_also_when_its_model_was_asked_twice() {
+        let mut steps = Vec::new();
+        for line in [
+            r#"{"kind":"input","step":0,"id":"a","text":"go"}"#,
+            r#"{"kind":"partial","step":1,"text":"I th","usage":{"tokens_in":5,"tokens_out":1}}"#,
+            r#"{"at":"2026-11-15T12:00:00Z","kind":"model_ended","step":1,"text":"I think\nso","calls":[{"id":"c","name":"shell","args":{}}],"usage":{"tokens_in":5,"tokens_out":7}}"#,
+            r#"{"at":"2026-11-15T12:00:01Z","kind":"model_ended","step":2,"text":"Done."}"#,
+        ] {
+            fold(&mut steps, line);
+        }
+        assert_eq!(
+            table(&steps, &Look::plain()),
+            "STEP  TIME           TOKENS  CALLS  TEXT\n   1  12:00:00.000Z      18  shell  I think so\n   2  12:00:01.000Z       0  -      Done.\n"
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! Tables: upper-case headers, no borders, two spaces between columns.
+//!
+//! On a terminal a table fits its width by cutting the one column that may be cut; elsewhere nothing is cut.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::terminal::{Look, Paint};
+
+/// One column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    pub header: &'static str,
+    pub align: Align,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// One cell; its paint does not count for its width.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    pub text: String,
+    pub paint: Option<Paint>,
+}
+
+impl Cell {
+    pub(crate) fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), paint: None }
+    }
+}
+
+const GAP: usize = 2;
+/// A column that is cut keeps at least this much.
+const CUT_MIN: usize = 8;
+
+/// Draws it. `cut` is the column that gives way when the terminal is too narrow.
+pub(crate) fn draw(columns: &[Column], cut: usize, rows: &[Vec<Cell>], look: &Look) -> String {
+    let mut widths: Vec<usize> = columns.iter().map(|column| column.header.width()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.text.width());
+        }
+    }
+    if let Some(limit) = look.width {
+        let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+        if let Some(width) = widths.get_mut(cut) {
+            *width = (*width).saturating_sub(total.saturating_sub(limit)).max(CUT_MIN.min(*width));
+        }
+    }
+    let mut out = String::new();
+    let headers: Vec<Cell> =
+        columns.iter().map(|column| Cell { text: column.header.into(), paint: Some(Paint::Bold) }).collect();
+    for row in std::iter::once(&headers).chain(rows) {
+        let mut line = String::new();
+        for (place, ((cell, column), width)) in row.iter().zip(columns).zip(&widths).enumerate() {
+            let text = fit(&cell.text, *width, look);
+            let space = " ".repeat(width.saturating_sub(text.width()));
+            let painted = cell.paint.map_or(text.clone().into(), |paint| look.paint(paint, &text));
+            if place > 0 {
+                line.push_str("  ");
+            }
+            match column.align {
+                Align::Left => line.extend([painted.as_ref(), &space]),
+                Align::Right => line.extend([space.as_ref(), painted.as_ref()]),
+            }
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// At most `width` columns of `text`.
+pub(crate) fn fit(text: &str, width: usize, look: &Look) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let room = width.saturating_sub(look.ellipsis().width());
+    let mut kept = String::new();
+    for c in text.chars() {
+        kept.push(c);
+        if kept.width() > room {
+            kept.pop();
+            break;
+        }
+    }
+    kept + look.ellipsis()
+}

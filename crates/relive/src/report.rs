@@ -1,0 +1,89 @@
+//! How an error is told: to a person on stderr, with `--json` as an object on stdout.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use relive_api::ErrorBody;
+
+use crate::error::{CommandError, Kind};
+use crate::terminal::{ColorChoice, Look, Paint};
+
+/// Tells it, and gives the exit code that goes with it.
+pub(crate) fn error(error: &CommandError, json: bool, color: ColorChoice) -> ExitCode {
+    if error.kind != Kind::ClosedPipe {
+        // Where neither stream takes it there is nobody to tell; the exit code is still true.
+        if json {
+            let _ = writeln!(std::io::stdout(), "{}", as_json(error));
+        } else {
+            let _ = write!(std::io::stderr(), "{}", as_text(error, &Look::of_stderr(color)));
+        }
+    }
+    ExitCode::from(error.exit_code())
+}
+
+fn as_json(error: &CommandError) -> String {
+    serde_json::to_string(&ErrorBody { error: error.detail() }).unwrap_or_default()
+}
+
+fn as_text(error: &CommandError, look: &Look) -> String {
+    let mut text = look.paint(Paint::Red, "error:").into_owned();
+    for (place, line) in error.lines().iter().enumerate() {
+        let indented = line.trim_end().replace('\n', "\n  ");
+        text.push_str(if place == 0 { " " } else { "  " });
+        text.push_str(&crate::terminal::without_controls(&indented));
+        text.push('\n');
+    }
+    if let Some(hint) = &error.hint {
+        text.push_str(&format!("\n{} {hint}\n", look.paint(Paint::Cyan, "hint:")));
+    }
+    text
+}
+
+/// What is wrong with what was typed; help and version are asked for in the same way.
+pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) -> ExitCode {
+    let text = error.render().to_string();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let _ = write!(std::io::stdout(), "{text}");
+        return ExitCode::SUCCESS;
+    }
+    let json = typed.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+    if json {
+        return self::error(&as_command_error(&text), true, ColorChoice::Never);
+    }
+    let _ = write!(std::io::stderr(), "{}", text.replace("\n  tip: ", "\nhint: "));
+    ExitCode::from(2)
+}
+
+fn as_command_error(text: &str) -> CommandError {
+    let mut hints = Vec::new();
+    let mut said = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(tip) = line.strip_prefix("tip: ") {
+            hints.push(tip);
+        } else if line.starts_with("Usage:") || line.starts_with("For more information") {
+            break;
+        } else {
+            said.push(line.strip_prefix("error: ").unwrap_or(line));
+        }
+    }
+    let error = CommandError::invalid(said.join(" "));
+    if hints.is_empty() { error.with_hint("relive --help") } else { error.with_hint(hints.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_then_why_then_the_way_out() {
+        let plain = CommandError::unavailable("the daemon did not start").because("locked by pid 7\nsee there");
+        assert_eq!(
+            as_text(&plain.with_hint("relive daemon status"), &Look::plain()),
+            "error: the daemon did not start\n  locked by pid 7\n  see there\n\nhint: relive daemon status\n"
+        );
+        let json = as_json(&CommandError::not_found("x"));
+        assert_eq!(json, r#"{"error":{"code":"NOT_FOUND","message":"`x`: no such process","hint":"relive ps -a"}}"#);
+    }
+}
