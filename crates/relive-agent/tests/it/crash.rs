@@ -27,7 +27,7 @@ async fn check(tool: &str, args: Value, before: Option<&str>, after: &str) {
 
     // Before anything was done.
     assert_eq!(settle(&world, tool, &recovery).await, Settlement::Run);
-    // With the temporary written, and only partly.
+    // With its folder made, and something in it that is not the file.
     world.put("d/.relive-temporary", "");
     assert_eq!(settle(&world, tool, &recovery).await, Settlement::Run);
     // After it was done, before its result was.
@@ -90,4 +90,34 @@ async fn a_file_that_appears_or_goes_meanwhile_is_left_alone() {
     world.put("f", "theirs, changed");
     assert!(!world.run("edit", edit, recovery).await.ok);
     assert_eq!(world.get("f"), "theirs, changed");
+}
+
+/// Two agents that saw the same file: one edit takes place, and the other is told.
+#[tokio::test]
+async fn of_two_edits_at_once_none_is_lost() {
+    let world = World::new();
+    for round in 0..50 {
+        world.put("f", "a b");
+        let runs = [("a", "A"), ("b", "B")].map(|(old, new)| {
+            let args = json!({"path": "f", "old": old, "new": new});
+            let (tool, context) = (find("edit"), world.context.clone());
+            async move {
+                let recovery = tool.prepare(context.clone(), args.to_string()).await.unwrap();
+                (tool, context, args, recovery, format!("{new}:{round}"))
+            }
+        });
+        // Both have looked before either acts.
+        let prepared = futures_util::future::join_all(runs).await;
+        let ran = prepared.into_iter().map(|(tool, context, args, recovery, key)| {
+            tokio::spawn(tool.run(context, args.to_string(), recovery, key))
+        });
+        let results = futures_util::future::join_all(ran).await;
+        let ok: Vec<bool> = results.into_iter().map(|result| result.unwrap().ok).collect();
+        let expect = match world.get("f").as_str() {
+            "A b" => [true, false],
+            "a B" => [false, true],
+            _ => [false, false],
+        };
+        assert_eq!(ok, expect, "{:?}", world.get("f"));
+    }
 }
