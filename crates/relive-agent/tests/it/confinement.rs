@@ -1,4 +1,7 @@
 //! No path leaves the working folder.
+//!
+//! These tests must be able to fail without harm: whatever may be written leads, at worst, elsewhere into the test's own
+//! temporary folder. Paths to the machine itself are only ever read.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -14,9 +17,7 @@ fn trapped() -> World {
     world.link("../..", "dir/upup");
     world.link(world.outside.join("secret"), "absolute");
     world.link(world.cwd.join("dir/file"), "absolute_inside");
-    world.link("/", "root");
-    world.link("/proc/self/root", "magic");
-    world.link("/proc/self/cwd", "magic_cwd");
+    world.link(&world.outside, "root");
     world.link("dir/../dir/file", "inside");
     world.link("dir", "dirlink");
     world.link("out", "twice");
@@ -39,17 +40,13 @@ async fn path_tricks() {
         (through.as_str(), "has a `..`"),
         (absolute, "outside the working folder"),
         (sibling.as_str(), "outside the working folder"),
-        ("/etc/passwd", "outside the working folder"),
-        ("/proc/self/root/etc/passwd", "outside the working folder"),
         ("out", "leads out"),
         ("twice", "leads out"),
         ("up/secret", "leads out"),
         ("dir/upup/secret", "leads out"),
         ("absolute", "leads out"),
         ("absolute_inside", "leads out"),
-        ("root/etc/passwd", "leads out"),
-        ("magic/etc/passwd", "leads out"),
-        ("magic_cwd/x", "leads out"),
+        ("root/secret", "leads out"),
         ("around", "leads out"),
         ("", "cannot be a path"),
         ("a\0b", "cannot be a path"),
@@ -66,8 +63,24 @@ async fn path_tricks() {
     }
     world.refused("write", json!({"path": "up/new", "content": ""}), "leads out").await;
     world.refused("write", json!({"path": "up/new/deep", "content": ""}), "leads out").await;
-    assert_eq!(std::fs::read_to_string(secret).unwrap(), SECRET);
-    assert_eq!(std::fs::read_dir(&world.outside).unwrap().count(), 2);
+    assert!(world.outside_is_untouched());
+}
+
+#[tokio::test]
+async fn the_machine_is_not_read() {
+    let mut world = World::new();
+    world.link("/", "root");
+    world.link("/proc/self/root", "magic");
+    let read = async |world: &World, path: &str, words| world.refused("read", json!({"path": path}), words).await;
+    read(&world, "/etc/passwd", "outside the working folder").await;
+    read(&world, "/proc/self/root/etc/passwd", "outside the working folder").await;
+    read(&world, "root/etc/passwd", "leads out").await;
+    read(&world, "magic/etc/passwd", "leads out").await;
+    // Where the kernel's own links are inside the folder, they are no way on.
+    world.context.cwd = "/proc/self".into();
+    read(&world, "root/etc/passwd", "one of the kernel's own").await;
+    read(&world, "cwd/Cargo.toml", "one of the kernel's own").await;
+    world.refused("list", json!({"path": "fd/0"}), "").await;
 }
 
 #[tokio::test]
@@ -85,20 +98,20 @@ async fn the_folder_may_be_known_by_a_link() {
 fn component() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => prop::sample::select(vec![
-            "..", ".", "", "dir", "file", "out", "up", "upup", "absolute", "root", "magic", "inside", "dirlink",
-            "twice", "around", "secret", "work", "proc", "self", "cwd", "fd", "new", "etc", "passwd",
+            "..", ".", "", "dir", "file", "out", "up", "upup", "absolute", "root", "inside", "dirlink",
+            "twice", "around", "secret", "work", "new",
         ]).prop_map(str::to_owned),
-        1 => "[a-z./~\\PC]{0,4}",
+        1 => "[a-z.~\\PC]{0,4}",
     ]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
     #[test]
     fn nothing_outside_is_read_or_changed(
         parts in prop::collection::vec(component(), 0..7),
-        start in prop::sample::select(vec!["", "/", "WORK/", "OUTSIDE/"]),
+        start in prop::sample::select(vec!["", "WORK/", "OUTSIDE/"]),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -106,7 +119,7 @@ proptest! {
             let start = start
                 .replace("WORK", world.cwd.to_str().unwrap())
                 .replace("OUTSIDE", world.outside.to_str().unwrap());
-            let path = format!("{start}{}", parts.join("/"));
+            let path = format!("{start}{}", parts.join("/").trim_start_matches('/'));
             let read = world.call("read", json!({"path": path})).await;
             prop_assert!(!read.ok || read.text == "inside", "{path:?} read {read:?}");
             let list = world.call("list", json!({"path": path})).await;
@@ -115,9 +128,7 @@ proptest! {
             prop_assert!(!found.text.contains(SECRET), "{path:?} found {found:?}");
             world.call("edit", json!({"path": path, "old": "secret", "new": "x"})).await;
             world.call("write", json!({"path": path, "content": "x"})).await;
-            prop_assert_eq!(&std::fs::read_to_string(world.outside.join("secret")).unwrap(), SECRET, "{:?}", path);
-            let beside = std::fs::read_dir(&world.outside).unwrap().count();
-            prop_assert_eq!(beside, 2, "{:?} wrote outside", path);
+            prop_assert!(world.outside_is_untouched(), "{path:?}");
             Ok(())
         })?;
     }

@@ -1,4 +1,6 @@
 //! A working folder with a secret beside it, and a kernel that only remembers.
+//!
+//! The folder is deep inside a temporary one: a path of the tests that did get out would still not get far.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,9 +60,12 @@ impl Host for FakeHost {
     }
 }
 
+/// How deep: more than any path of the tests goes up.
+const DEPTH: usize = 20;
+
 /// A working folder `work`, with a file `secret` beside it.
 pub(crate) struct World {
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     pub(crate) outside: PathBuf,
     pub(crate) cwd: PathBuf,
     pub(crate) host: Arc<FakeHost>,
@@ -73,9 +78,9 @@ impl World {
     #[expect(clippy::disallowed_methods, reason = "what it makes is the test's own")]
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let outside = folder.path().canonicalize().unwrap();
+        let outside = folder.path().canonicalize().unwrap().join("d/".repeat(DEPTH));
         let cwd = outside.join("work");
-        std::fs::create_dir(&cwd).unwrap();
+        std::fs::create_dir_all(&cwd).unwrap();
         std::fs::write(outside.join("secret"), SECRET).unwrap();
         let host = Arc::new(FakeHost {
             began: tokio::time::Instant::now(),
@@ -89,7 +94,7 @@ impl World {
             host: Arc::clone(&host) as Arc<dyn Host>,
             pool: Pool::default(),
         };
-        Self { _folder: folder, outside, cwd, host, context }
+        Self { folder, outside, cwd, host, context }
     }
 
     #[expect(clippy::disallowed_methods, reason = "what it makes is the test's own")]
@@ -107,12 +112,21 @@ impl World {
         std::fs::read_to_string(self.cwd.join(path)).unwrap()
     }
 
-    /// Nobody's temporary is left.
+    /// What is in the working folder.
     pub(crate) fn names(&self) -> Vec<String> {
-        let names = std::fs::read_dir(&self.cwd).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
-        names.sort();
-        names
+        names(&self.cwd)
+    }
+
+    /// Whether everything outside the working folder is as it was.
+    pub(crate) fn outside_is_untouched(&self) -> bool {
+        let mut above = self.folder.path().to_path_buf();
+        let levels = (0..DEPTH).all(|_| {
+            let alone = names(&above) == ["d"];
+            above.push("d");
+            alone
+        });
+        let secret = std::fs::read_to_string(self.outside.join("secret")).unwrap_or_default();
+        levels && names(&above) == ["secret", "work"] && secret == SECRET
     }
 
     pub(crate) async fn prepare(&self, tool: &str, args: Value) -> Result<Recovery, ToolResult> {
@@ -143,6 +157,13 @@ impl World {
         let result = self.call(tool, args.clone()).await;
         assert!(!result.ok && result.text.contains(words), "{tool} {args}: {result:?}, not {words:?}");
     }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 pub(crate) fn find(tool: &str) -> Arc<dyn Tool> {
