@@ -14,7 +14,22 @@ use crate::model::ModelError;
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    turns: Vec<Turn>,
+    turns: Vec<Checked>,
+}
+
+/// A turn that does not contradict itself; checked while it is read, so that the error has a line.
+#[derive(Debug)]
+struct Checked(Turn);
+
+impl<'de> Deserialize<'de> for Checked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let turn = Turn::deserialize(deserializer)?;
+        match (&turn.fail, turn.fail_after_chunks, turn.hang) {
+            (None, Some(_), _) => Err(de::Error::custom("`fail_after_chunks` without `fail`")),
+            (Some(_), _, true) => Err(de::Error::custom("`fail` and `hang` together")),
+            (Some(_), _, false) | (None, None, _) => Ok(Self(turn)),
+        }
+    }
 }
 
 /// What the model does when its turn comes.
@@ -123,21 +138,10 @@ impl<'de> Deserialize<'de> for Pause {
 /// The turns of a script. `name` is what its errors call the file.
 pub(super) fn parse(text: &str, name: &str) -> Result<Vec<Turn>, ModelError> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| {
-        let options = serde_saphyr::render_options! { source_name: Some(name) };
-        ModelError::BadScript(format!("script {name}: {}", error.render_with_options(options)))
+        let options =
+            serde_saphyr::render_options! { formatter: &serde_saphyr::UserMessageFormatter, source_name: Some(name) };
+        let shown = error.render_with_options(options);
+        ModelError::BadScript(format!("script {name}: {}", shown.strip_prefix("error: ").unwrap_or(&shown)))
     })?;
-    for (index, turn) in file.turns.iter().enumerate() {
-        if let Some(problem) = contradiction(turn) {
-            return Err(ModelError::BadScript(format!("script {name}: turn {}: {problem}", index + 1)));
-        }
-    }
-    Ok(file.turns)
-}
-
-fn contradiction(turn: &Turn) -> Option<&'static str> {
-    match (&turn.fail, turn.fail_after_chunks, turn.hang) {
-        (None, Some(_), _) => Some("`fail_after_chunks` without `fail`"),
-        (Some(_), _, true) => Some("`fail` and `hang` together"),
-        (Some(_), _, false) | (None, None, _) => None,
-    }
+    Ok(file.turns.into_iter().map(|Checked(turn)| turn).collect())
 }

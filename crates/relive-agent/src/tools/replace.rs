@@ -1,13 +1,16 @@
 //! A change of one file: whole, on the disk when it is acknowledged, and only of the file that was looked at.
 //!
-//! What [`look`] saw is what [`replace`] wants to find: a file that somebody changed since is left alone. Between that
-//! last look and the rename another program can still get in; nothing on Linux closes this gap for a named file.
+//! What [`look`] saw is what [`replace`] wants to find: a file that somebody changed since is left alone. Two agents of
+//! this daemon cannot both find it so: the last look and the rename are one, under a lock. Another program can still
+//! get in between; nothing on Linux closes this gap for a named file.
 //! A replaced file keeps its mode and, where we may, its owner; it is a new inode, so hard links to the old one are parted from it.
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use relive_journal::Hash;
 use relive_journal::recovery::{Finding, Recovery};
@@ -20,6 +23,9 @@ use crate::tool::{Context, ToolResult};
 
 /// The largest file that is changed, before and after.
 pub(super) const FILE_MAX: usize = 64 * 1024 * 1024;
+
+/// Locks for the last look and the rename. Files that share one only wait for each other.
+static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 
 /// The bytes of the file at `path` (as [`Folder::relative`] gives it); `None` where there is none.
 pub(super) fn look(folder: &Folder, path: &Path) -> Result<Option<Vec<u8>>, Refused> {
@@ -54,6 +60,8 @@ pub(super) fn replace(
         folder.make_parents(path)?;
     }
     let place = folder.place(path)?.ok_or_else(|| changed(&shown))?;
+    let lock = lock_of(&place).map_err(|errno| refused(errno, &shown))?;
+    let _alone = lock.lock().unwrap_or_else(PoisonError::into_inner);
     let (old, stat) = match place.file(&shown)? {
         Some((file, stat)) => (Some(contents(file, &shown)?), Some(stat)),
         None => (None, None),
@@ -70,6 +78,16 @@ pub(super) fn replace(
         Errno::EXIST => changed(&shown),
         errno => refused(errno, &shown),
     })
+}
+
+/// The lock of a file, by whatever path it was reached.
+fn lock_of(place: &Place) -> Result<&'static Mutex<()>, Errno> {
+    let folder = rustix::fs::fstat(&place.folder)?;
+    let mut hasher = DefaultHasher::new();
+    (folder.st_dev, folder.st_ino, &place.name).hash(&mut hasher);
+    #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
+    let index = hasher.finish() as usize % LOCKS.len();
+    Ok(&LOCKS[index])
 }
 
 fn changed(shown: &str) -> Refused {

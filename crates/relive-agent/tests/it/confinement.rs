@@ -1,0 +1,135 @@
+//! No path leaves the working folder.
+//!
+//! These tests must be able to fail without harm: whatever may be written leads, at worst, elsewhere into the test's own
+//! temporary folder. Paths to the machine itself are only ever read.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::{SECRET, World};
+
+/// A folder full of ways out.
+fn trapped() -> World {
+    let world = World::new();
+    world.put("dir/file", "inside");
+    world.link("../secret", "out");
+    world.link("..", "up");
+    world.link("../..", "dir/upup");
+    world.link(world.outside.join("secret"), "absolute");
+    world.link(world.cwd.join("dir/file"), "absolute_inside");
+    world.link(&world.outside, "root");
+    world.link("dir/../dir/file", "inside");
+    world.link("dir", "dirlink");
+    world.link("out", "twice");
+    world.link("../work/dir/file", "around");
+    world
+}
+
+#[tokio::test]
+async fn path_tricks() {
+    let world = trapped();
+    for inside in ["dir/file", "./dir//file", "dirlink/file", "inside", "dir/./file"] {
+        assert_eq!(world.works("read", json!({"path": inside})).await, "inside", "{inside}");
+    }
+    let secret = world.outside.join("secret");
+    let (sibling, absolute) = (format!("{}-sibling/x", world.cwd.display()), secret.to_str().unwrap());
+    let through = format!("{}/../secret", world.cwd.display());
+    for (path, words) in [
+        ("../secret", "has a `..`"),
+        ("dir/../dir/file", "has a `..`"),
+        (through.as_str(), "has a `..`"),
+        (absolute, "outside the working folder"),
+        (sibling.as_str(), "outside the working folder"),
+        ("out", "leads out"),
+        ("twice", "leads out"),
+        ("up/secret", "leads out"),
+        ("dir/upup/secret", "leads out"),
+        ("absolute", "leads out"),
+        ("absolute_inside", "leads out"),
+        ("root/secret", "leads out"),
+        ("around", "leads out"),
+        ("", "cannot be a path"),
+        ("a\0b", "cannot be a path"),
+    ] {
+        for (tool, args) in [
+            ("read", json!({"path": path})),
+            ("list", json!({"path": path})),
+            ("search", json!({"path": path, "pattern": "e"})),
+            ("write", json!({"path": path, "content": "broken"})),
+            ("edit", json!({"path": path, "old": "e", "new": "broken", "all": true})),
+        ] {
+            world.refused(tool, args, words).await;
+        }
+    }
+    world.refused("write", json!({"path": "up/new", "content": ""}), "leads out").await;
+    world.refused("write", json!({"path": "up/new/deep", "content": ""}), "leads out").await;
+    assert!(world.outside_is_untouched());
+}
+
+#[tokio::test]
+async fn the_machine_is_not_read() {
+    let mut world = World::new();
+    world.link("/", "root");
+    world.link("/proc/self/root", "magic");
+    let read = async |world: &World, path: &str, words| world.refused("read", json!({"path": path}), words).await;
+    read(&world, "/etc/passwd", "outside the working folder").await;
+    read(&world, "/proc/self/root/etc/passwd", "outside the working folder").await;
+    read(&world, "root/etc/passwd", "leads out").await;
+    read(&world, "magic/etc/passwd", "leads out").await;
+    // Where the kernel's own links are inside the folder, they are no way on.
+    world.context.cwd = "/proc/self".into();
+    read(&world, "root/etc/passwd", "one of the kernel's own").await;
+    read(&world, "cwd/Cargo.toml", "one of the kernel's own").await;
+    world.refused("list", json!({"path": "fd/0"}), "").await;
+}
+
+#[tokio::test]
+async fn the_folder_may_be_known_by_a_link() {
+    let mut world = World::new();
+    world.put("f", "inside");
+    let link = world.outside.join("link");
+    std::os::unix::fs::symlink(&world.cwd, &link).unwrap();
+    let real = world.cwd.join("f");
+    world.context.cwd.clone_from(&link);
+    assert_eq!(world.works("read", json!({"path": real})).await, "inside");
+    assert_eq!(world.works("read", json!({"path": link.join("f")})).await, "inside");
+}
+
+fn component() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => prop::sample::select(vec![
+            "..", ".", "", "dir", "file", "out", "up", "upup", "absolute", "root", "inside", "dirlink",
+            "twice", "around", "secret", "work", "new",
+        ]).prop_map(str::to_owned),
+        1 => "[a-z.~\\PC]{0,4}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    #[test]
+    fn nothing_outside_is_read_or_changed(
+        parts in prop::collection::vec(component(), 0..7),
+        start in prop::sample::select(vec!["", "WORK/", "OUTSIDE/"]),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let world = trapped();
+            let start = start
+                .replace("WORK", world.cwd.to_str().unwrap())
+                .replace("OUTSIDE", world.outside.to_str().unwrap());
+            let path = format!("{start}{}", parts.join("/").trim_start_matches('/'));
+            let read = world.call("read", json!({"path": path})).await;
+            prop_assert!(!read.ok || read.text == "inside", "{path:?} read {read:?}");
+            let list = world.call("list", json!({"path": path})).await;
+            prop_assert!(!list.ok || !list.text.contains("secret"), "{path:?} listed {list:?}");
+            let found = world.call("search", json!({"path": path, "pattern": "secret"})).await;
+            prop_assert!(!found.text.contains(SECRET), "{path:?} found {found:?}");
+            world.call("edit", json!({"path": path, "old": "secret", "new": "x"})).await;
+            world.call("write", json!({"path": path, "content": "x"})).await;
+            prop_assert!(world.outside_is_untouched(), "{path:?}");
+            Ok(())
+        })?;
+    }
+}

@@ -1,0 +1,10 @@
+//! The scripted model and the tools, used as the loop uses them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod agents;
+mod confinement;
+mod crash;
+mod files;
+mod script;
+mod support;
