@@ -371,7 +371,7 @@ impl Loop {
 
 fn interrupts(orders: Orders, wait: Wait) -> Option<Exit> {
     match (wait, orders.end, orders.stop) {
-        (Wait::Tool(Patience::Finish), Some(Signal::Kill), _) => Some(Exit::Cancelled),
+        // What is under way would go on without us, and change the world after somebody has looked at it.
         (Wait::Tool(Patience::Finish), _, _) => None,
         (Wait::Model | Wait::Tool(Patience::Leave), Some(_), _) => Some(Exit::Cancelled),
         (Wait::Tool(Patience::Leave), None, Some(_)) | (Wait::Model, None, Some(Urgency::Now)) => Some(Exit::Stopped),
