@@ -23,6 +23,8 @@ impl Loop {
         let started =
             ModelStarted { model: self.agent.meta.model.clone(), reserved_tokens: self.agent.model.reserved_tokens() };
         self.record(vec![Body::ModelStarted(started)], Durability::Written).await?;
+        // The last result of the step before went with this record, so that step is complete only now.
+        self.progressed();
         self.event("model", json!({"model": self.agent.meta.model})).await;
         let question = Question {
             step,

@@ -52,7 +52,13 @@ pub(super) async fn stopped(context: &Context) -> Outcome<Option<u32>> {
     Ok(Some(stopping.os_pid))
 }
 
+/// A daemon that nobody has waited for yet, because the machine's first process takes its time, is gone all the same.
 fn is_alive(os_pid: u32) -> bool {
     let pid = i32::try_from(os_pid).ok().and_then(Pid::from_raw);
-    pid.is_some_and(|pid| test_kill_process(pid).is_ok())
+    pid.is_some_and(|pid| test_kill_process(pid).is_ok()) && !is_zombie(os_pid)
+}
+
+fn is_zombie(os_pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{os_pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
 }
