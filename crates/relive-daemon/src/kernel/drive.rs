@@ -85,10 +85,19 @@ impl Kernel {
                 return self.panicked(who).await;
             };
             let Returned { exit, journal: its_journal, orders, inbox } = returned;
-            if !matches!(exit, Exit::Stopped) {
-                return self.conclude(who, exit, its_journal).await;
-            }
-            match self.stop_at_boundary(who, its_journal, None).await {
+            let own_reason = match exit {
+                Exit::Stopped => None,
+                Exit::SuspendedBudget => Some(SuspendReason::BudgetExceeded),
+                Exit::InDoubt => Some(SuspendReason::InDoubt),
+                Exit::Completed
+                | Exit::Faulted(_)
+                | Exit::MaxSteps
+                | Exit::Cancelled
+                | Exit::TimedOut
+                | Exit::OverBudget
+                | Exit::Unrecorded(_) => return self.conclude(who, exit, its_journal).await,
+            };
+            match self.stop_at_boundary(who, its_journal, own_reason).await {
                 None => return,
                 // The pause was over before it was recorded: the body goes on.
                 Some(again) => (journal, lines) = (again, Lines { orders, inbox }),
@@ -161,18 +170,8 @@ impl Kernel {
             Exit::Cancelled => Outcome::Cancelled,
             Exit::TimedOut => killed(Signal::Term, Why::Timeout),
             Exit::OverBudget => killed(Signal::Term, Why::Budget),
-            Exit::SuspendedBudget => {
-                self.stop_at_boundary(who, journal, Some(SuspendReason::BudgetExceeded)).await;
-                return;
-            }
-            Exit::InDoubt => {
-                self.stop_at_boundary(who, journal, Some(SuspendReason::InDoubt)).await;
-                return;
-            }
-            Exit::Stopped => {
-                self.stop_at_boundary(who, journal, None).await;
-                return;
-            }
+            // Handled where the body can go on.
+            Exit::SuspendedBudget | Exit::InDoubt | Exit::Stopped => Outcome::Cancelled,
             Exit::Unrecorded(error) => return self.unrecorded(who, error, journal).await,
         };
         self.end(who, journal, outcome).await;
@@ -197,6 +196,9 @@ impl Kernel {
         drop(journal);
         {
             let mut state = self.lock();
+            if let Some(history) = &history {
+                let _ = state.table.progress(who.of, usage(history), now);
+            }
             match state.table.terminate(pid, Outcome::Recorded(end), now) {
                 Ok(effects) => self.carry_out(&mut state, effects),
                 Err(refusal) => eprintln!("the end of {} was refused: {refusal}", who.uuid),

@@ -29,6 +29,11 @@ pub(crate) fn has_histories(data: &Path) -> bool {
     fs::read_dir(data.join("steps")).is_ok_and(|mut entries| entries.next().is_some())
 }
 
+/// Whether histories were collected, so that a daemon can tell what is gone from what never was.
+pub(crate) fn has_tombstones(data: &Path) -> bool {
+    data.join("tombstones.jsonl").exists()
+}
+
 /// Starts the daemon and returns when it answers.
 pub(crate) async fn start(context: &Context) -> Outcome<()> {
     let mut log = open_log(context).map_err(|error| {

@@ -3,8 +3,8 @@
 use relive_core::{End, SuspendReason};
 use relive_journal::payload::{Json, Text};
 use relive_journal::record::{
-    Approval, Call, CallEnded, Compacted, Decision, Doubt, Input, ModelEnded, Opened, OpenedBy, Outcome,
-    Partial, Paused, Repair, Resolved, Resumed, ResumedBy, Spawned,
+    Approval, Call, CallEnded, Compacted, Decision, Doubt, Input, ModelEnded, Opened, OpenedBy, Outcome, Partial,
+    Paused, Repair, Resolved, Resumed, ResumedBy, Spawned,
 };
 use serde::de::DeserializeOwned;
 
@@ -61,6 +61,10 @@ impl Journal {
             "limits" => limits(line, look),
             "ended" => ended(&read(text)?, look),
             "repair" => note(&format!("repaired: {} torn bytes were cut off", read::<Repair>(text)?.cut_bytes), look),
+            "damaged" => {
+                let offset: u64 = line.field("offset").unwrap_or(0);
+                note(&format!("damaged: the line at byte {offset} does not match its checksum"), look)
+            }
             _ => return None,
         })
     }
