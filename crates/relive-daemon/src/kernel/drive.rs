@@ -251,6 +251,10 @@ impl Kernel {
             let _ = self.pool.run(move || info.write(&disk, &folder)).await;
         }
         let mut state = self.lock();
+        if let Some(history) = journal.history() {
+            // The last result of a step may have been recorded with the pause.
+            let _ = state.table.progress(who.of, usage(history), now);
+        }
         let effects = state.table.boundary_reached(who.of).unwrap_or_default();
         self.carry_out(&mut state, effects);
         let still = state.table.view(pid, now).is_some_and(|view| view.paused && view.ending.is_none());
