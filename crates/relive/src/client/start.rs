@@ -36,6 +36,8 @@ pub(crate) fn has_tombstones(data: &Path) -> bool {
 
 /// Starts the daemon and returns when it answers.
 pub(crate) async fn start(context: &Context) -> Outcome<()> {
+    // The daemon would say the same, but only to its log.
+    crate::commands::config::load(context)?;
     let mut log = open_log(context).map_err(|error| {
         let message = format!("{}: cannot be written to", context.paths.data.display());
         CommandError::unavailable("the daemon cannot be started")
