@@ -44,6 +44,9 @@ impl Kernel {
             Ok(writer) => self.run_body(who, writer, lines).await,
             Err(error) => {
                 self.warn(format!("{} cannot go on: {error}", who.uuid));
+                if is_placeholder {
+                    self.lock().placeholders.insert(who.of.pid);
+                }
                 self.suspend_unrecorded(who, SuspendReason::IoError);
             }
         }
@@ -60,6 +63,14 @@ impl Kernel {
             }
         });
         Ok(opened.await??)
+    }
+
+    /// The same, for whoever does not know whether the PID has been recorded. It stays so if that fails.
+    pub(super) async fn writer_of_suspended(&self, who: Who) -> Result<Writer, JournalError> {
+        let is_placeholder = self.lock().placeholders.contains(&who.of.pid);
+        let writer = self.writer(who, is_placeholder).await?;
+        self.lock().placeholders.remove(&who.of.pid);
+        Ok(writer)
     }
 
     pub(super) fn journal(&self, uuid: relive_core::Uuid, writer: Writer) -> Journal {
@@ -329,8 +340,7 @@ impl Kernel {
 
     /// Ends a process that has no body: one that is suspended.
     pub(super) async fn finish(self: Arc<Self>, who: Who) {
-        let is_placeholder = self.lock().placeholders.remove(&who.of.pid);
-        match self.writer(who, is_placeholder).await {
+        match self.writer_of_suspended(who).await {
             Ok(writer) => {
                 let journal = self.journal(who.uuid, writer);
                 self.end(who, journal, Outcome::Cancelled).await;
