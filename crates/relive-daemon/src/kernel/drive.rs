@@ -181,7 +181,8 @@ impl Kernel {
     /// Records the end, then makes it known.
     pub(super) async fn end(self: &Arc<Self>, who: Who, mut journal: Journal, outcome: Outcome) {
         let pid = who.of.pid;
-        let end = match self.lock().table.end_of(pid, outcome) {
+        let end = self.lock().table.end_of(pid, outcome);
+        let end = match end {
             Ok(end) => end,
             Err(refusal) => return self.warn(format!("the end of {} was refused: {refusal}", who.uuid)),
         };
