@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::http::{self, Ask, Failure, segment};
-use super::{ANSWER_WITHIN, Client, Patience, Start, post};
+use super::{ANSWER_WITHIN, Client, Patience, Start, WELL_AFTER, post};
 use crate::error::{CommandError, Outcome};
 use crate::render::time::as_millis;
 
@@ -110,7 +110,15 @@ impl Client<'_> {
             match self.try_ask(&ask).await {
                 Ok(answer) => return Ok(Waited::Answer(Box::new(answer))),
                 Err(Failure::Silent(_)) => return Ok(Waited::TimedOut),
-                Err(failure) => self.recover(as_lost(failure), begun, &mut patience).await?,
+                Err(failure) => {
+                    // A daemon that says it is going away was told to: it is waited for, not started.
+                    if matches!(&failure, Failure::Refused(detail) if detail.code == ErrorCode::Unavailable) {
+                        self.stopped.set(true);
+                    } else if begun.elapsed() > WELL_AFTER {
+                        self.stopped.set(false);
+                    }
+                    self.recover(as_lost(failure), begun, &mut patience).await?;
+                }
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(Waited::TimedOut);
@@ -147,16 +155,13 @@ impl Client<'_> {
 }
 
 /// A daemon that is going away or coming up is waited for.
-pub(super) fn as_lost(failure: Failure) -> Failure {
-    match failure {
-        Failure::Refused(detail) if detail.code == ErrorCode::Unavailable => Failure::Lost(detail.message),
-        Failure::Refused(_)
-        | Failure::Absent(_)
-        | Failure::Unusable(_)
-        | Failure::Lost(_)
-        | Failure::Silent(_)
-        | Failure::Foreign(_) => failure,
+fn as_lost(failure: Failure) -> Failure {
+    if failure.passes()
+        && let Failure::Refused(detail) = failure
+    {
+        return Failure::Lost(detail.message);
     }
+    failure
 }
 
 impl Waited {
