@@ -12,12 +12,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::http::{self, Ask, Failure, segment};
-use super::{ANSWER_WITHIN, Client, Patience, Start, WELL_AFTER, post};
+use super::{ANSWER_WITHIN, Client, Patience, Start, post};
 use crate::error::{CommandError, Outcome};
 use crate::render::time::as_millis;
 
 /// How much longer than asked a wait may take before we answer for the daemon.
 const WAIT_SLACK: Duration = Duration::from_secs(2);
+
+/// A daemon that was stopped and then held a wait this long is back.
+const BACK_AFTER: Duration = Duration::from_secs(5);
 
 /// A wait came to its end, or the process did not.
 #[derive(Debug)]
@@ -107,6 +110,7 @@ impl Client<'_> {
             let within = left.and_then(|left| left.checked_add(WAIT_SLACK));
             let request = WaitRequest { timeout_ms: left.map(as_millis) };
             let ask = post(format!("/v1/processes/{}/wait", segment(id)), &request, within)?;
+            let was_stopped = self.stopped.get();
             match self.try_ask(&ask).await {
                 Ok(answer) => return Ok(Waited::Answer(Box::new(answer))),
                 Err(Failure::Silent(_)) => return Ok(Waited::TimedOut),
@@ -114,7 +118,7 @@ impl Client<'_> {
                     // A daemon that says it is going away was told to: it is waited for, not started.
                     if matches!(&failure, Failure::Refused(detail) if detail.code == ErrorCode::Unavailable) {
                         self.stopped.set(true);
-                    } else if begun.elapsed() > WELL_AFTER {
+                    } else if was_stopped && begun.elapsed() > BACK_AFTER {
                         self.stopped.set(false);
                     }
                     self.recover(as_lost(failure), begun, &mut patience).await?;
