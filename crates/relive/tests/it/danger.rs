@@ -8,7 +8,7 @@ use crate::terminal::on_a_terminal;
 
 /// A daemon with so many histories to collect.
 fn collector(place: &Place, count: usize) -> Fake {
-    let daemon = place.daemon(move |request, reply| {
+    place.daemon(move |request, reply| {
         let uuid = |n: usize| format!("0198f3c1-0000-7000-8000-{n:012}");
         let candidate = |n| {
             json!({ "uuid": uuid(n), "dead_at": "2026-01-01T00:00:00Z", "bytes": 1000, "reason": "older than 30 days" })
@@ -20,8 +20,7 @@ fn collector(place: &Place, count: usize) -> Fake {
         let freed = removed.len() * 1000;
         reply.json(&json!({ "collected": collected, "candidates": candidates, "removed": removed,
             "freed_bytes": freed, "warnings": [] }));
-    });
-    daemon
+    })
 }
 
 #[test]
@@ -59,7 +58,7 @@ fn case_29_on_a_terminal_it_asks_and_no_or_the_end_of_input_is_no() {
 
 /// A daemon with a parent, its child, and another one.
 fn family(place: &Place) -> Fake {
-    let daemon = place.daemon(|request, reply| {
+    place.daemon(|request, reply| {
         if request.names("/signal") {
             reply.json(&json!({ "affected": 2, "pids": [1, 2] }));
         } else if request.names("processes?all") {
@@ -68,8 +67,7 @@ fn family(place: &Place) -> Fake {
             let pid = if request.names("processes/3") { 3 } else { 1 };
             reply.json(&process(pid, 0));
         }
-    });
-    daemon
+    })
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! Where a daemon is needed, a stand-in answers on the socket: what is tested is what the command makes of its answers.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 mod danger;
 mod fake;
 mod offline;

@@ -30,7 +30,7 @@ fn talkative(place: &Place, exit: u8) -> Fake {
     let streams = std::sync::Arc::new(AtomicUsize::new(0));
     let (read, all_read) = std::sync::mpsc::channel();
     let (read, all_read) = (std::sync::Mutex::new(read), std::sync::Mutex::new(all_read));
-    let daemon = place.daemon(move |request, reply| {
+    place.daemon(move |request, reply| {
         let text = |text: &str| json!({ "text": text });
         if request.names("/wait") {
             all_read.lock().unwrap().recv().unwrap();
@@ -60,8 +60,7 @@ fn talkative(place: &Place, exit: u8) -> Fake {
         } else {
             reply.json(&json!({ "pid": 5, "uuid": UUID }));
         }
-    });
-    daemon
+    })
 }
 
 #[test]
@@ -146,7 +145,7 @@ fn a_third_ctrl_c_leaves_with_130() {
 
 /// A process with two steps, whose journal comes in one piece.
 fn with_journal(place: &Place) -> Fake {
-    let daemon = place.daemon(|request, reply| {
+    place.daemon(|request, reply| {
         if request.names("journal?follow=") {
             let call = json!({ "id": "c", "name": "shell", "args": { "command": "ls" } });
             let usage = json!({ "tokens_in": 3, "tokens_out": 4 });
@@ -165,8 +164,7 @@ fn with_journal(place: &Place) -> Fake {
         } else {
             reply.json(&process(5, 0));
         }
-    });
-    daemon
+    })
 }
 
 #[test]
