@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod golden;
+mod open_and_repair;
+mod properties;
 mod protocol;
 mod support;
 #[cfg(feature = "faults")]

@@ -46,7 +46,7 @@ fn a_journal_cut_at_any_byte_opens_with_every_whole_record_and_is_repaired() {
             assert_eq!((&found, health), (&whole, Health::Torn { offset, bytes }), "cut at {cut}");
         }
         // Every line's ends, and of the rest enough to meet every field.
-        if torn < 3 || cut + 2 >= starts[records + usize::from(records + 1 < starts.len())] || cut % 5 == 0 {
+        if torn < 3 || cut + 2 >= starts[records + usize::from(records + 1 < starts.len())] || cut % 17 == 0 {
             open_and_repair(&fixture.data, uuid, &bytes[..cut]);
         }
     }
@@ -69,6 +69,9 @@ fn check_flip(fixture: &Fixture, uuid: Uuid, bytes: &[u8], starts: &[usize], (at
     let Health::Damaged(hole) = &health else { panic!("bit {bit} of byte {at}: {health:?}") };
     assert_eq!((hole.line, hole.offset), (before as u64 + 1, start as u64), "bit {bit} of byte {at}");
     assert_eq!(hole.problem, Problem::Checksum);
+    if at % 8 != 0 && bytes[at] != b'\n' {
+        return;
+    }
     let refused = fixture.data.open_writer(uuid, &opening(relive_core::Pid(1), OpenedBy::Resume)).unwrap_err();
     assert!(matches!(&refused, WriteError::Damaged { hole: named, .. } if named == hole), "{refused}");
     assert!(journal_of(fixture, uuid) == bad, "nothing is cut");
