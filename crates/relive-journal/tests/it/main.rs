@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod cases;
+mod derived;
+mod forks;
 mod golden;
 mod open_and_repair;
 mod properties;

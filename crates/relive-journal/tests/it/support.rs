@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use relive_core::{Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, uuid_v7};
 use relive_journal::conversation::Message;
-use relive_journal::data::{ForkError, ForkPoint, ForkRequest, SpaceRules, SpawnRequest};
+use relive_journal::data::{
+    ClockReading, Collected, ForkError, ForkPoint, ForkRequest, GcRules, SpaceRules, SpawnRequest,
+};
 use relive_journal::payload::{Json, Text};
 use relive_journal::record::{
     Approval, Body, Call, CallEnded, CallStarted, Compacted, Decision, Doubt, Ended, Input, ModelEnded, ModelStarted,
@@ -240,6 +242,31 @@ pub(crate) fn step(writer: &mut Writer, text: &str, result: &str) {
     writer.append(now(), vec![model_started()], Durability::Written).unwrap();
     append(writer, vec![model_ended(text, 1), call_started(0, Recovery::Rerun)]);
     append(writer, vec![call_ended(0, result)]);
+}
+
+/// Ends a process as the daemon does.
+pub(crate) fn end(fixture: &Fixture, mut writer: Writer) -> Uuid {
+    append(&mut writer, vec![completed()]);
+    fixture.data.retire(uuid_of(&writer), writer.history()).unwrap();
+    uuid_of(&writer)
+}
+
+/// The clocks, so many days after the first moment there is here.
+pub(crate) fn clock(days: i64) -> ClockReading {
+    let ms = days * 24 * 60 * 60 * 1000;
+    let wall = Timestamp::from_millisecond(1_700_000_000_000 + ms).unwrap();
+    ClockReading { wall, since_boot_ms: u64::try_from(ms).unwrap(), boot_id: "boot".to_owned() }
+}
+
+pub(crate) const EVERY_ENDED: GcRules = GcRules { retention_days: None, max_entries: Some(0) };
+
+/// Collects every history that has ended.
+pub(crate) fn collect_all(fixture: &Fixture) -> Vec<Uuid> {
+    let candidates = fixture.data.survey(EVERY_ENDED, &clock(0)).unwrap().candidates;
+    for candidate in &candidates {
+        assert_eq!(fixture.data.collect(candidate, now()).unwrap(), Collected::Gone);
+    }
+    candidates.into_iter().map(|candidate| candidate.uuid).collect()
 }
 
 pub(crate) fn uuid_of(writer: &Writer) -> Uuid {
