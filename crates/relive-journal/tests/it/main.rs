@@ -3,12 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod cases;
+mod data;
 mod derived;
+mod events;
 mod forks;
 mod golden;
 mod open_and_repair;
 mod properties;
 mod protocol;
+mod readers;
 mod support;
 #[cfg(feature = "faults")]
 mod sweep;
