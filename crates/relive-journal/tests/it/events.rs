@@ -71,10 +71,10 @@ fn with_threads_events_are_synced_within_a_second_and_beside_the_step() {
 /// Appends events until the older ones are dropped; the number of the last event.
 fn until_dropped(writer: &mut Writer) -> Cursor {
     let path = writer.folder().events();
-    let mut last = event(writer);
+    event(writer);
     let mut length = path.metadata().unwrap().len();
     loop {
-        last = event(writer);
+        let last = event(writer);
         let now = path.metadata().unwrap().len();
         if now < length {
             return last;

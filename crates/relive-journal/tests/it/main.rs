@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod cases;
+mod collect;
+mod conversations;
 mod data;
 mod derived;
 mod events;
