@@ -1,6 +1,7 @@
 //! The behaviour cases, as far as the journal decides them.
 
 use relive_core::{Pid, SuspendReason, Uuid};
+use relive_journal::conversation::Message;
 use relive_journal::data::{ForkError, ForkPoint, Known};
 use relive_journal::payload::Text;
 use relive_journal::record::{Body, Decision, OpenedBy, Outcome};
@@ -277,9 +278,9 @@ fn case_28_a_large_result_and_u2028_come_back_whole() {
     let mut texts = Vec::new();
     for message in writer.history().conversation(&journal).unwrap() {
         match message {
-            relive_journal::conversation::Message::Model { text: Some(text), .. } => texts.push(text),
-            relive_journal::conversation::Message::Tool { result, .. } => texts.push(result),
-            _ => {}
+            Message::Model { text, .. } => texts.extend(text),
+            Message::Tool { result, .. } => texts.push(result),
+            Message::User { .. } | Message::Summary { .. } => {}
         }
     }
     assert_eq!(texts[0], Text::Inline("a\u{2028}b\u{2029}c\u{85}d\r\ne".to_owned()));

@@ -80,7 +80,8 @@ fn case_29_corrupt_metadata_is_skipped_with_a_warning() {
     let survey = fixture.data.survey(EVERY_ENDED, &clock(0)).unwrap();
     let mut found: Vec<Uuid> = survey.candidates.iter().map(|one| one.uuid).collect();
     let mut warned: Vec<Uuid> = survey.warnings.iter().map(|(uuid, _)| *uuid).collect();
-    (found.sort_unstable(), warned.sort_unstable());
+    found.sort_unstable();
+    warned.sort_unstable();
     assert_eq!(found, [good, snapshot], "a snapshot that is wrong is derived anew");
     assert_eq!(warned, [both, journal]);
     assert!(survey.warnings[0].1.contains("does not say what it is"), "{:?}", survey.warnings);

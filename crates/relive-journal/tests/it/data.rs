@@ -1,6 +1,7 @@
 //! The data folder, and what of the future its journals put up with.
 
 use relive_core::{Pid, Usd};
+use relive_journal::conversation::Message;
 use relive_journal::data::{OpenError, SpaceRules, SpawnError};
 use relive_journal::payload::{Blobs, Json, Text};
 use relive_journal::record::{Body, Call, ModelEnded, OpenedBy, Usage};
@@ -216,7 +217,7 @@ fn round_trip(fixture: &Fixture, args: &[String]) -> Vec<String> {
     assert!(lines(&bytes).iter().all(|line| line.len() <= LINE_MAX));
     let blobs = Blobs::new(Disk::new(), folder.path());
     let conversation = history.conversation(&std::fs::File::open(folder.steps()).unwrap()).unwrap();
-    let relive_journal::conversation::Message::Model { calls, .. } = &conversation[1] else { panic!("no answer") };
+    let Message::Model { calls, .. } = &conversation[1] else { panic!("no answer") };
     calls.iter().map(|call| blobs.json(&call.args).unwrap()).collect()
 }
 
@@ -248,7 +249,7 @@ fn arguments_come_back_as_they_were_whatever_they_look_like() {
 fn arguments_over_several_lines_stay_one_record() {
     let fixture = Fixture::new();
     let pretty = "{\n  \"a\": [\n    1,\r\n    \"x\\ny\"\n  ]\n}".to_owned();
-    let found = round_trip(&fixture, &[pretty.clone()]);
+    let found = round_trip(&fixture, std::slice::from_ref(&pretty));
     assert_eq!(found, [pretty.replace('\n', " ")]);
     let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     assert_eq!(value(&found[0]), value(&pretty));

@@ -38,7 +38,7 @@ fn answers(fixture: &Fixture, uuids: &[Uuid]) -> Answers {
     // A folder's path is its data folder's, not an answer.
     let known = |uuid| match fixture.data.known(uuid).unwrap() {
         Known::Here(_) => Known::Here(relive_journal::Folder::new(uuid.to_string().into())),
-        other => other,
+        other @ (Known::Collected(_) | Known::Never) => other,
     };
     Answers {
         live: live.map(|live| (live.uuid, live.history, live.health)).collect(),

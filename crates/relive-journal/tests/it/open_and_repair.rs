@@ -10,7 +10,7 @@ use relive_journal::record::{Body, Input, OpenedBy};
 use relive_journal::{DataFolder, Disk, Durability, Health, Next, Opening, ProcInfo, WriteError, Writer};
 
 /// Reads `bytes` as the journal of process `uuid`, takes it if it can be taken, writes to it, and reads it again.
-pub fn open_and_repair(data: &DataFolder, uuid: Uuid, bytes: &[u8]) {
+pub(crate) fn open_and_repair(data: &DataFolder, uuid: Uuid, bytes: &[u8]) {
     let folder = data.folder(uuid);
     Disk::new().remove_tree(folder.path()).unwrap();
     Disk::new().mkdir(folder.path()).unwrap();
@@ -31,11 +31,9 @@ pub fn open_and_repair(data: &DataFolder, uuid: Uuid, bytes: &[u8]) {
             usize::try_from(*offset).unwrap()
         }
         Health::Damaged(hole) | Health::ReadOnly(hole) => {
-            let refused = match opened.unwrap_err() {
-                WriteError::Damaged { hole, .. } | WriteError::ReadOnly { hole, .. } => hole,
-                other => panic!("refused for another reason: {other}"),
-            };
-            assert_eq!(refused, *hole, "it is refused for what reading it finds");
+            let refused = opened.unwrap_err();
+            let named = matches!(&refused, WriteError::Damaged { hole: named, .. } | WriteError::ReadOnly { hole: named, .. } if named == hole);
+            assert!(named, "refused for something else than reading it finds: {refused}");
             assert!(fs::read(folder.steps()).unwrap() == bytes, "a refusal changes nothing");
             return;
         }
@@ -78,7 +76,7 @@ fn read_all(path: &Path) -> Vec<Entry> {
 }
 
 /// Gives every line that looks like a record the checksum it should have, so that what is behind it is reached too.
-pub fn reseal(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn reseal(bytes: &[u8]) -> Vec<u8> {
     const TAIL: usize = r#","crc":"01234567"}"#.len();
     let mut sealed = Vec::with_capacity(bytes.len());
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
