@@ -156,7 +156,7 @@ fn what_a_newer_relive_wrote_is_read_only_and_named() {
             edit(&path, line, from, to);
             put_after(&path, tail);
             let bytes = std::fs::read(&path).unwrap();
-            let health = fixture.health(uuid);
+            let (history, health) = fixture.data.history(uuid).unwrap();
             let refused = fixture.data.open_writer(uuid, &opening(Pid(9), OpenedBy::Resume)).unwrap_err();
             assert!(std::fs::read(&path).unwrap() == bytes, "{to}: nothing is cut from it");
             if to.contains("taken") {
@@ -165,6 +165,9 @@ fn what_a_newer_relive_wrote_is_read_only_and_named() {
             }
             let Health::ReadOnly(hole) = health else { panic!("{to}, then {tail:?}: {health:?}") };
             assert_eq!(hole.line, line as u64, "{to}");
+            if line == 8 {
+                assert_eq!(history.completed_step, 2, "{to}: what can be read after it is read");
+            }
             assert!(problem.as_ref().is_none_or(|problem| *problem == hole.problem), "{hole}");
             assert!(refused.to_string().contains(&format!("newer Relive: line {line}")), "{refused}");
         }

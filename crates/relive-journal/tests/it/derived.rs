@@ -157,9 +157,12 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
         bytes[at] ^= 1;
         bytes
     };
-    let newer = crate::open_and_repair::reseal(
-        String::from_utf8(second.clone()).unwrap().replacen("\"v\":1", "\"v\":2", 1).as_bytes(),
-    );
+    // A change of the past that a checkpoint tells of, in place of the journal.
+    let told = |bytes: &[u8]| {
+        let text = String::from_utf8(bytes.to_vec()).unwrap().replacen("\"tokens_out\":", "\"tokens_out\":1000", 1);
+        crate::open_and_repair::reseal(text.as_bytes())
+    };
+    let newer = told(String::from_utf8(second.clone()).unwrap().replacen("\"v\":1", "\"v\":2", 1).as_bytes());
     let bad = [ahead, foreign, Vec::new(), second[..second.len() / 2].to_vec(), second[..second.len() - 1].to_vec()];
     let bad = bad.into_iter().chain((0..second.len()).step_by(97).map(flipped)).chain([newer, b"{}".to_vec()]);
     for bytes in bad {
@@ -170,10 +173,6 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
         }
     }
     // And the ones that fit are used: what they say of the past is believed.
-    let told = |bytes: &[u8]| {
-        let text = String::from_utf8(bytes.to_vec()).unwrap().replacen("\"tokens_out\":", "\"tokens_out\":1000", 1);
-        crate::open_and_repair::reseal(text.as_bytes())
-    };
     for (current, previous) in [(told(&second), first.clone()), (b"rubbish".to_vec(), told(&first))] {
         put(&folder.checkpoint(), &current);
         put(&folder.previous_checkpoint(), &previous);
