@@ -145,7 +145,13 @@ impl DataFolder {
         let mut highest = Pid::KERNEL;
         let mut unfinished = Vec::new();
         for uuid in self.uuids()? {
-            let Some(info) = ProcInfo::read(&self.folder(uuid))? else { continue };
+            let info = match ProcInfo::read(&self.folder(uuid)) {
+                Ok(Some(info)) => info,
+                Ok(None) => continue,
+                // A folder without a journal is no history, and no reason not to start.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
             highest = info.pids.into_iter().fold(highest, Pid::max);
             if info.dead_at.is_none() {
                 unfinished.push(uuid);

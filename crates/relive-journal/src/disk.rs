@@ -257,18 +257,15 @@ impl Disk {
 
     /// Removes a folder and all below it, one entry at a time. That it is not there is no error.
     pub fn remove_tree(&self, path: &Path) -> io::Result<()> {
-        let entries = match std::fs::read_dir(path) {
-            Ok(entries) => entries,
+        match std::fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.is_dir() => {}
+            // What is not a folder goes by itself, and a link without what it leads to.
+            Ok(_) => return self.unlink(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
-        };
-        for entry in entries {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                self.remove_tree(&entry.path())?;
-            } else {
-                self.unlink(&entry.path())?;
-            }
+        }
+        for entry in std::fs::read_dir(path)? {
+            self.remove_tree(&entry?.path())?;
         }
         self.change(Op::Unlink { path }, &self.counters.unlinks, || std::fs::remove_dir(path))
     }

@@ -49,8 +49,19 @@ pub(crate) fn encode(out: &mut Vec<u8>, head: &Head<'_>, body: &impl Serialize) 
     } else {
         out.truncate(joint);
     }
+    join_lines(&mut out[joint..]);
     seal(out, start);
     Ok(())
+}
+
+/// JSON that is passed on as it came may be spread over lines. In a string a line break is escaped, so one that stands
+/// bare is space between values, and a space says the same.
+fn join_lines(json: &mut [u8]) {
+    let mut from = 0;
+    while let Some(at) = memchr::memchr(b'\n', &json[from..]) {
+        json[from + at] = b' ';
+        from += at + 1;
+    }
 }
 
 /// Turns the JSON object that starts at `start` into a line, by giving it its checksum and its newline.
@@ -64,6 +75,7 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize) {
 /// One whole object as a file's contents.
 pub(crate) fn encode_file(body: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut out = serde_json::to_vec(body)?;
+    join_lines(&mut out);
     seal(&mut out, 0);
     Ok(out)
 }

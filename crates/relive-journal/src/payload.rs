@@ -66,7 +66,7 @@ impl From<String> for Text {
     }
 }
 
-/// JSON exactly as it was given, here or in `blobs/`.
+/// JSON as it was given, here or in `blobs/`; here, line breaks between its values become spaces.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Json {

@@ -168,7 +168,12 @@ enum Verdict {
     Next(Record),
     PassOver,
     Bad(Problem),
-    Newer { seq: u64, problem: Problem },
+    /// A record of a newer Relive, with what its head says if that can be read.
+    Newer {
+        seq: u64,
+        epoch: Generation,
+        problem: Problem,
+    },
 }
 
 /// How far a journal is read.
@@ -197,8 +202,8 @@ fn read(file: &File, mut history: History, until: Until) -> io::Result<(History,
         let verdict = match lines.read()? {
             Line::End => break,
             Line::Unfinished => {
-                let offset = lines.offset;
-                return Ok((history, Health::Torn { offset, bytes: lines.next - offset }));
+                let torn = Health::Torn { offset: lines.offset, bytes: lines.next - lines.offset };
+                return Ok((history, newer.map_or(torn, Health::ReadOnly)));
             }
             Line::TooLong => Verdict::Bad(Problem::TooLong),
             Line::Whole(line) => judge(line, &history),
@@ -210,13 +215,15 @@ fn read(file: &File, mut history: History, until: Until) -> io::Result<(History,
             Verdict::Next(record) if until == Until::EndOfStep(0) && begins_a_step(&record) => break,
             Verdict::Next(record) => history.apply(&record, Place { seq: record.seq, offset, len }),
             Verdict::PassOver => {}
-            Verdict::Newer { seq, problem } => {
+            Verdict::Newer { seq, epoch, problem } => {
                 newer.get_or_insert(Hole { line: number, offset, problem });
-                history.seq = seq;
+                (history.seq, history.epoch) = (seq, epoch);
             }
+            // Whatever else is wrong, nothing is cut from what a newer Relive wrote.
+            Verdict::Bad(_) if newer.is_some() => break,
             Verdict::Bad(problem) => {
                 let intact_itself = matches!(problem, Problem::Gap { .. } | Problem::Unopened(_));
-                if intact_itself || lines.any_intact_follows()? {
+                if intact_itself || ends_in_a_record(&lines.buffer) || lines.any_intact_follows()? {
                     return Ok((history, Health::Damaged(Hole { line: number, offset, problem })));
                 }
                 let bytes = file.metadata()?.len().saturating_sub(offset);
@@ -236,6 +243,12 @@ fn is_over(history: &History, until: Until) -> bool {
     }
 }
 
+/// Whether a bad line ends in a record that is intact: its newline is there, only the one before it is not.
+fn ends_in_a_record(line: &[u8]) -> bool {
+    let Some(line) = line.strip_suffix(b"\n") else { return false };
+    memchr::memmem::find_iter(line, b"{\"v\":").any(|start| start > 0 && line::is_intact(&line[start..]))
+}
+
 fn begins_a_step(record: &Record) -> bool {
     matches!(record.body, Body::ModelStarted(_))
 }
@@ -244,13 +257,17 @@ fn judge(line: &[u8], history: &History) -> Verdict {
     if !line::is_intact(line) {
         return Verdict::Bad(Problem::Checksum);
     }
-    let expected = history.seq + 1;
+    let expected = history.seq.saturating_add(1);
     let head = match line::head(line) {
         Ok(head) => head,
-        Err(error) => return Verdict::Newer { seq: expected, problem: Problem::Fields(error.to_string()) },
+        Err(error) => {
+            let problem = Problem::Fields(error.to_string());
+            return Verdict::Newer { seq: expected, epoch: history.epoch, problem };
+        }
     };
+    let newer = |problem| Verdict::Newer { seq: head.seq, epoch: head.epoch, problem };
     if head.v != VERSION {
-        return Verdict::Newer { seq: head.seq, problem: Problem::Version(head.v) };
+        return newer(Problem::Version(head.v));
     }
     if head.epoch < history.epoch || (head.epoch == history.epoch && head.seq <= history.seq) {
         return Verdict::PassOver;
@@ -263,8 +280,8 @@ fn judge(line: &[u8], history: &History) -> Verdict {
     }
     match Body::decode(&head.kind, line) {
         Some(Ok(body)) => Verdict::Next(record(&head, body)),
-        Some(Err(error)) => Verdict::Newer { seq: head.seq, problem: Problem::Fields(error.to_string()) },
-        None => Verdict::Newer { seq: head.seq, problem: Problem::Kind(head.kind.into_owned()) },
+        Some(Err(error)) => newer(Problem::Fields(error.to_string())),
+        None => newer(Problem::Kind(head.kind.to_string())),
     }
 }
 
