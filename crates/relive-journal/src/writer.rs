@@ -86,6 +86,11 @@ impl Io {
     pub fn new(disk: Disk, pool: Option<Pool>) -> Self {
         Self { disk, pool, poisoned: Poisoned::default() }
     }
+
+    /// Nobody opens this folder's journal any more.
+    pub(crate) fn poison(&self, folder: &Path) {
+        self.poisoned.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned());
+    }
 }
 
 /// What a new writer says of itself.
@@ -123,6 +128,8 @@ pub struct Writer {
     epoch: Generation,
     events: EventLog,
     buffer: Vec<u8>,
+    /// How much of the journal was synced last; absent before this writer's first sync.
+    synced: Option<u64>,
     poisoned: bool,
     all_poisoned: Poisoned,
 }
@@ -168,6 +175,7 @@ impl Writer {
             epoch,
             history,
             buffer: Vec::new(),
+            synced: None,
             poisoned: false,
             all_poisoned: Arc::clone(&io.poisoned),
         }
@@ -270,8 +278,14 @@ impl Writer {
     fn sync(&mut self) -> Result<(), WriteError> {
         if let Err(error) = self.disk.sync(&self.file) {
             self.poison();
+            if let Some(synced) = self.synced {
+                // The cache now holds what the disk may never get, and no later sync would say so. None of it was
+                // acknowledged; cut off, it cannot be built on by a writer of another life.
+                let _ = self.disk.truncate(&self.file, synced);
+            }
             return Err(self.failed(error));
         }
+        self.synced = Some(self.history.end);
         Ok(())
     }
 
