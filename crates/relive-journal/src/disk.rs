@@ -311,7 +311,7 @@ impl Disk {
 /// The ending of a file that is not finished; whoever finds one after a crash may remove it.
 pub(crate) const TEMPORARY: &str = ".tmp";
 
-fn temporary_beside(path: &Path) -> PathBuf {
+pub(crate) fn temporary_beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(TEMPORARY);
     path.with_file_name(name)

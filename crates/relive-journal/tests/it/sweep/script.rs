@@ -37,18 +37,30 @@ pub(crate) struct Script {
     writers: BTreeMap<&'static str, Writer>,
     oracle: Oracle,
     violations: Vec<String>,
+    /// Whether the call in which something failed has returned.
+    returned: bool,
+}
+
+/// What became of a script.
+pub(crate) struct Outcome {
+    pub(crate) oracle: Oracle,
+    /// What went wrong on the way.
+    pub(crate) violations: Vec<String>,
+    /// Whether it was stopped inside the very call in which something had failed.
+    pub(crate) stopped_inside: bool,
 }
 
 impl Script {
-    /// Lives it to its end or until it is stopped. Returns what was acknowledged, and what went wrong on the way.
-    pub(crate) fn run(root: &Path, faults: &Arc<Faults>) -> (Oracle, Vec<String>) {
+    /// Lives it to its end or until it is stopped.
+    pub(crate) fn run(root: &Path, faults: &Arc<Faults>) -> Outcome {
         let disk = Disk::with_faults(Arc::clone(faults));
         let (oracle, violations) = (Oracle::default(), Vec::new());
         let (root, faults) = (root.to_owned(), Arc::clone(faults));
-        let mut script =
-            Self { root, faults, disk, ticks: 0, data: None, writers: BTreeMap::new(), oracle, violations };
+        let (data, writers, returned) = (None, BTreeMap::new(), false);
+        let mut script = Self { root, faults, disk, ticks: 0, data, writers, oracle, violations, returned };
         script.live();
-        (script.oracle, script.violations)
+        let stopped_inside = script.over() && !script.returned;
+        Outcome { oracle: script.oracle, violations: script.violations, stopped_inside }
     }
 
     fn live(&mut self) {
@@ -83,7 +95,9 @@ impl Script {
         self.written_with_snapshot("a");
     }
 
+    /// The time of the next call: the one before has returned.
     fn now(&mut self) -> Timestamp {
+        self.returned |= self.faults.injected().is_some() && !self.over();
         self.ticks += 1;
         Timestamp::from_millisecond(1_700_000_000_000 + self.ticks).unwrap()
     }
@@ -106,6 +120,7 @@ impl Script {
     fn start(&mut self) {
         for _ in 0..2 {
             if self.data.is_none() && !self.over() {
+                self.now();
                 let io = Io::new(self.disk.clone(), None);
                 self.data = DataFolder::open(&self.root, io, SPACE).ok();
             }
