@@ -8,18 +8,19 @@ mod check;
 mod oracle;
 mod script;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use relive_journal::data::{OpenError, SpaceRules};
+use relive_journal::data::OpenError;
 use relive_journal::faults::{Faults, Injection, PowerCut, Switches};
 use relive_journal::record::OpenedBy;
 use relive_journal::{DataFolder, Disk, Io, WriteError};
 
-use check::{Resume, check};
+use check::{Bare, Resume, check};
 use oracle::Oracle;
 use script::{Outcome, Script};
 
@@ -28,7 +29,9 @@ use crate::support::{NO_SPACE_RULES, open, opening, spawn_request, uuid};
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 const THREADS: u64 = 3;
-const SHOWN_MAX: usize = 200000;
+const SHOWN_MAX: usize = 20;
+/// How many changes after a failed sync the process is killed.
+const LATER: [u64; 3] = [1, 4, 19];
 
 /// In memory if possible: the checker's own syncs are not what is measured.
 fn temporary() -> tempfile::TempDir {
@@ -47,30 +50,27 @@ struct Report {
 
 /// One run of the script, with one thing going wrong, and every world that can follow.
 struct Point<'a> {
-    temp: tempfile::TempDir,
     injection: Injection,
     switches: Switches,
     faults: Arc<Faults>,
-    bare: &'a DataFolder,
+    bare: &'a Bare,
     report: &'a Report,
 }
 
 impl<'a> Point<'a> {
     /// Returns the change at which things went wrong; `None` if the script was over before.
-    fn run(injection: Injection, switches: Switches, bare: &'a DataFolder, report: &'a Report) -> Option<String> {
+    fn run(injection: Injection, switches: Switches, bare: &'a Bare, report: &'a Report) -> Option<String> {
         let temp = temporary();
         let root = temp.path().join("data");
         Disk::new().mkdir(&root).unwrap();
         let faults = Arc::new(Faults::new(&root, injection, switches).unwrap());
         let Outcome { mut oracle, violations, stopped_inside } = Script::run(&root, &faults);
-        let point = Self { temp, injection, switches, faults, bare, report };
+        let point = Self { injection, switches, faults, bare, report };
         point.note("while it ran", violations);
         report.points.fetch_add(1, Ordering::Relaxed);
-        let seed = point.seed();
-        for (number, cut) in
-            [PowerCut::Strict, PowerCut::Mixed(seed), PowerCut::Mixed(seed + 1)].into_iter().enumerate()
-        {
-            point.cut(&format!("cut{number}"), cut, "after", &oracle);
+        let seed = seed(injection);
+        for cut in [PowerCut::Strict, PowerCut::Mixed(seed), PowerCut::Mixed(seed + 1)] {
+            point.cut(cut, "after", &oracle);
         }
         point.faults.revive();
         let disk = Disk::with_faults(Arc::clone(&point.faults));
@@ -82,22 +82,23 @@ impl<'a> Point<'a> {
         // reboot helps, and that is the power cut above.
         let lying = matches!(injection, Injection::FailThenStop { .. }) && stopped_inside;
         if whole && !lying {
-            for (number, cut) in [PowerCut::Strict, PowerCut::Mixed(seed + 2)].into_iter().enumerate() {
-                point.cut(&format!("later{number}"), cut, "after kill, start and", &oracle);
+            for cut in [PowerCut::Strict, PowerCut::Mixed(seed + 2)] {
+                point.cut(cut, "after kill, start and", &oracle);
             }
         }
         point.faults.injected()
     }
 
-    fn seed(&self) -> u64 {
-        self.faults.count().wrapping_mul(1000)
-    }
-
-    fn cut(&self, name: &str, cut: PowerCut, when: &str, oracle: &Oracle) {
-        let root = self.temp.path().join(name);
+    fn cut(&self, cut: PowerCut, when: &str, oracle: &Oracle) {
+        let temp = temporary();
+        let root = temp.path().join("data");
         self.faults.power_cut(&root, cut).unwrap();
-        let faults = Arc::new(Faults::new(&root, Injection::None, self.switches).unwrap());
-        let violations = check(&root, Disk::with_faults(faults), &mut oracle.clone(), Resume::All, self.bare);
+        let disk = if is_default(self.switches) {
+            Disk::new()
+        } else {
+            Disk::with_faults(Arc::new(Faults::new(&root, Injection::None, self.switches).unwrap()))
+        };
+        let violations = check(&root, disk, &mut oracle.clone(), Resume::All, self.bare);
         self.report.worlds.fetch_add(1, Ordering::Relaxed);
         self.note(&format!("{when} power cut {cut:?}"), violations);
     }
@@ -112,13 +113,20 @@ impl<'a> Point<'a> {
     }
 }
 
+/// The same luck in every sweep, and another at every point.
+fn seed(injection: Injection) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    format!("{injection:?}").hash(&mut hasher);
+    hasher.finish() >> 32
+}
+
 fn is_default(switches: Switches) -> bool {
     let Switches { no_sync, no_dir_sync, no_repair, no_lock } = switches;
     !(no_sync || no_dir_sync || no_repair || no_lock)
 }
 
 /// Every way the n-th change can go wrong.
-fn try_point(n: u64, switches: Switches, bare: &DataFolder, report: &Report) {
+fn try_point(n: u64, switches: Switches, bare: &Bare, report: &Report) {
     let run = |injection| Point::run(injection, switches, bare, report);
     let change = run(Injection::Stop(n)).unwrap_or_default();
     let is_write = change.starts_with("write");
@@ -132,7 +140,7 @@ fn try_point(n: u64, switches: Switches, bare: &DataFolder, report: &Report) {
         }
     }
     if change.starts_with("sync") {
-        for later in [1, 2, 3, 5, 8, 13, 21, 34] {
+        for later in LATER {
             run(Injection::FailThenStop { fail: n, errno: EIO, stop: n + later });
         }
     }
@@ -155,8 +163,7 @@ fn sweep(switches: Switches) -> Report {
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                let temp = temporary();
-                let bare = open(temp.path(), Io::default());
+                let bare = Bare::new(temporary());
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     if n > count || report.enough.load(Ordering::Relaxed) {
