@@ -2,6 +2,8 @@
 //!
 //! As unkind as POSIX allows: an entry is not safe because its file was synced; what a failed sync gave up is not saved
 //! by a later one, only by being changed again; what was not synced may be there, or not, or in part.
+//!
+//! Kinder than a disk in one point: of what was appended a beginning survives, never a later page without an earlier.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
