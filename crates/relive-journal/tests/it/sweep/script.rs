@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -157,20 +158,23 @@ impl Script {
     /// Takes a journal; a sensible caller tries twice.
     fn open(&mut self, name: &'static str, by: OpenedBy) {
         let uuid = uuid_of(name);
+        let mut poisoned = false;
         for _ in 0..2 {
             let Some(opening) = self.opening(by) else { return };
+            let wrong_before = self.faults.injected().is_some();
             let Some(data) = &self.data else { return };
             match data.open_writer(uuid, &opening) {
+                Ok(_) if poisoned => break,
                 Ok(writer) => {
                     self.oracle.reopen(uuid, journal(&writer));
                     self.writers.insert(name, writer);
                     return;
                 }
-                Err(WriteError::Poisoned { .. }) if self.journal_sync_failed(uuid) => return,
-                Err(_) => {}
+                Err(WriteError::Poisoned { .. }) if poisoned => return,
+                Err(_) => poisoned = !wrong_before && self.journal_sync_failed(uuid),
             }
         }
-        self.violation(format!("{name} cannot be opened again"));
+        self.violation(format!("{name} cannot be opened again, or is in spite of a failed sync ({poisoned})"));
     }
 
     fn begun(&mut self, name: &'static str, writer: Result<Writer, String>) -> bool {
@@ -259,6 +263,9 @@ impl Script {
                 return;
             }
             full = matches!(error, WriteError::DiskFull { .. });
+            if matches!(&error, WriteError::Io { source, .. } if source.kind() == ErrorKind::StorageFull) {
+                self.violation(format!("{name}: a full disk is not said to be one: {error}"));
+            }
             if let (true, Some(data)) = (full, &self.data) {
                 // If the reserve cannot be given back there may still be room by now.
                 let _ = data.release_reserve();
