@@ -198,9 +198,8 @@ impl Disk {
     }
 
     fn copy_by_hand(&self, from: &File, mut offset: u64, len: u64, to: &DiskFile) -> io::Result<()> {
-        let mut buffer = Vec::new();
+        let mut buffer = vec![0; usize::try_from(len - offset).unwrap_or(usize::MAX).min(256 * 1024)];
         while offset < len {
-            buffer.resize(256 * 1024, 0);
             let want = usize::try_from(len - offset).unwrap_or(usize::MAX).min(buffer.len());
             let taken = from.read_at(&mut buffer[..want], offset)?;
             if taken == 0 {
@@ -308,7 +307,7 @@ impl Disk {
 /// The ending of a file that is not finished; whoever finds one after a crash may remove it.
 pub(crate) const TEMPORARY: &str = ".tmp";
 
-fn temporary_beside(path: &Path) -> PathBuf {
+pub(crate) fn temporary_beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(TEMPORARY);
     path.with_file_name(name)

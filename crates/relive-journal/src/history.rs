@@ -8,6 +8,7 @@ use relive_core::{End, Generation, Limits, Pid, Timestamp, Usd};
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hash;
+use crate::line;
 use crate::record::{
     Body, CallStarted, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed, Spawned, Usage,
 };
@@ -174,6 +175,8 @@ pub struct History {
     pub(crate) end: u64,
     /// The checksum of all of them.
     pub(crate) crc: u32,
+    /// The checksum the last one names.
+    pub(crate) last_crc: u32,
 }
 
 impl Default for History {
@@ -202,6 +205,7 @@ impl Default for History {
             lines: 0,
             end: 0,
             crc: 0,
+            last_crc: 0,
         }
     }
 }
@@ -323,6 +327,7 @@ impl History {
         self.lines += 1;
         self.end += line_with_newline.len() as u64;
         self.crc = crc32c::crc32c_append(self.crc, line_with_newline);
+        self.last_crc = line::named_crc(line_with_newline).unwrap_or(0);
     }
 
     fn apply_body(&mut self, record: &Record, place: Place) {

@@ -17,6 +17,8 @@ pub const LINE_MAX: usize = 1 << 20;
 
 const CRC_FIELD: &[u8] = br#","crc":""#;
 const CRC_TAIL: usize = CRC_FIELD.len() + 8 + 2;
+/// From the checksum's digits to the newline.
+pub(crate) const CRC_END: usize = 8 + 3;
 
 /// What every record begins with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +97,13 @@ pub(crate) fn is_intact(line: &[u8]) -> bool {
     let (covered, tail) = line.split_at(cut);
     let crc = crc32c::crc32c_append(crc32c::crc32c(covered), b"}");
     tail.starts_with(CRC_FIELD) && tail[CRC_FIELD.len()..] == *format!("{crc:08x}\"}}").as_bytes()
+}
+
+/// The checksum that the last line of `bytes`, which end with its newline, names.
+pub(crate) fn named_crc(bytes: &[u8]) -> Option<u32> {
+    let (_, tail) = bytes.split_at_checked(bytes.len().checked_sub(CRC_END)?)?;
+    let digits = tail.strip_suffix(b"\"}\n")?;
+    u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// The head of an intact line.

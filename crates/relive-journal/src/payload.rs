@@ -144,6 +144,8 @@ pub struct Blobs {
     folder: PathBuf,
     /// Blobs this writer knows to be on the disk.
     known: HashSet<Hash>,
+    /// Whether it knows that of the folder itself.
+    folder_known: bool,
 }
 
 /// A blob is missing, or is not what its name says.
@@ -169,7 +171,7 @@ impl Blobs {
     /// The blobs of the process whose folder this is.
     #[must_use]
     pub fn new(disk: Disk, process_folder: &Path) -> Self {
-        Self { disk, folder: process_folder.join("blobs"), known: HashSet::new() }
+        Self { disk, folder: process_folder.join("blobs"), known: HashSet::new(), folder_known: false }
     }
 
     /// Stores bytes under their hash; on return they are on the disk.
@@ -178,13 +180,28 @@ impl Blobs {
         if self.known.contains(&hash) {
             return Ok(hash);
         }
-        if !self.folder.is_dir() {
-            self.disk.mkdir(&self.folder)?;
-            self.disk.sync_dir(self.folder.parent().unwrap_or(Path::new(".")))?;
-        }
+        self.make_folder()?;
         self.disk.replace(&self.folder.join(hash.to_string()), bytes)?;
         self.known.insert(hash);
         Ok(hash)
+    }
+
+    /// An earlier writer may have made it, and been killed before it was synced.
+    fn make_folder(&mut self) -> io::Result<()> {
+        if self.folder_known {
+            return Ok(());
+        }
+        let is_new = !self.folder.is_dir();
+        if is_new {
+            self.disk.mkdir(&self.folder)?;
+        }
+        self.disk.sync_dir(self.folder.parent().unwrap_or(Path::new("."))).inspect_err(|_| {
+            if is_new {
+                let _ = self.disk.remove_tree(&self.folder);
+            }
+        })?;
+        self.folder_known = true;
+        Ok(())
     }
 
     fn put(&mut self, text: &str) -> io::Result<BlobRef> {
