@@ -100,7 +100,7 @@ impl EventLog {
         let id = Cursor { epoch: self.epoch, seq: self.seq + 1 };
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        let head = Head { v: VERSION, seq: id.seq, epoch: id.epoch, at, kind: kind.into(), step };
+        let head = Head { v: VERSION, seq: id.seq, epoch: id.epoch, synced: None, at, kind: kind.into(), step };
         line::encode(&mut buffer, &head, body)?;
         let written = self.write(&buffer, at);
         self.buffer = buffer;
@@ -176,7 +176,7 @@ impl EventLog {
         let mut bytes = Vec::new();
         if let Some(gap) = dropped(old, keep_from)? {
             let Cursor { epoch, seq } = gap.last;
-            let head = Head { v: VERSION, seq, epoch, at, kind: GAP.into(), step: 0 };
+            let head = Head { v: VERSION, seq, epoch, synced: None, at, kind: GAP.into(), step: 0 };
             line::encode(&mut bytes, &head, &gap)?;
         }
         let gap_len = bytes.len();

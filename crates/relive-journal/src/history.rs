@@ -171,6 +171,8 @@ pub struct History {
     pub(crate) blobs: Vec<(u64, Hash)>,
     /// Lines taken in or passed over so far.
     pub(crate) lines: u64,
+    /// The last record that one of them says is on the disk.
+    pub(crate) claimed: u64,
     /// Where they end.
     pub(crate) end: u64,
     /// The checksum of all of them.
@@ -203,6 +205,7 @@ impl Default for History {
             unheard: Vec::new(),
             blobs: Vec::new(),
             lines: 0,
+            claimed: 0,
             end: 0,
             crc: 0,
             last_crc: 0,
@@ -323,8 +326,9 @@ impl History {
     }
 
     /// Moves past a line, whether or not it counted.
-    pub(crate) fn cover(&mut self, line_with_newline: &[u8]) {
+    pub(crate) fn cover(&mut self, line_with_newline: &[u8], claimed: u64) {
         self.lines += 1;
+        self.claimed = self.claimed.max(claimed);
         self.end += line_with_newline.len() as u64;
         self.crc = crc32c::crc32c_append(self.crc, line_with_newline);
         self.last_crc = line::named_crc(line_with_newline).unwrap_or(0);

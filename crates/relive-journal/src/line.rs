@@ -29,6 +29,9 @@ pub(crate) struct Head<'a> {
     pub seq: u64,
     /// Which writer.
     pub epoch: Generation,
+    /// The last record that was known to be on the disk when this one was written; events say nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synced: Option<u64>,
     /// When, by the writer's wall clock. Order is by `seq`, never by this.
     pub at: Timestamp,
     /// What it records.
@@ -120,6 +123,7 @@ mod tests {
             v: VERSION,
             seq: 7,
             epoch: Generation(2),
+            synced: Some(6),
             at: Timestamp::from_millisecond(1_700_000_000_123).unwrap(),
             kind: Cow::Borrowed("input"),
             step: 3,
@@ -133,7 +137,7 @@ mod tests {
     fn a_line_looks_as_documented() {
         let text = String::from_utf8(line(&serde_json::json!({"text": "a\u{2028}b"}))).unwrap();
         assert!(text.starts_with(
-            "{\"v\":1,\"seq\":7,\"epoch\":2,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"input\",\"step\":3,\"text\":\"a\u{2028}b\",\"crc\":\""
+            "{\"v\":1,\"seq\":7,\"epoch\":2,\"synced\":6,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"input\",\"step\":3,\"text\":\"a\u{2028}b\",\"crc\":\""
         ));
         assert!(text.ends_with("\"}\n"));
         let without = format!("{}}}", &text[..text.len() - 1 - CRC_TAIL]);

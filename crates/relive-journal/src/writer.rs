@@ -130,6 +130,8 @@ pub struct Writer {
     buffer: Vec<u8>,
     /// How much of the journal was synced last; absent where earlier writers may have left more than that.
     synced: Option<u64>,
+    /// The last record known to be on the disk.
+    synced_seq: u64,
     poisoned: bool,
     all_poisoned: Poisoned,
 }
@@ -168,7 +170,7 @@ impl Writer {
 
     /// A writer of a file that nobody else can know of yet, locked, with `history` being all it holds.
     pub(crate) fn with(io: &Io, folder: Folder, file: DiskFile, history: History) -> Self {
-        let epoch = history.epoch.next();
+        let (epoch, synced_seq) = (history.epoch.next(), history.claimed);
         Self {
             blobs: Blobs::new(io.disk.clone(), folder.path()),
             events: EventLog::new(io.disk.clone(), folder.events(), epoch, io.pool.clone()),
@@ -179,6 +181,7 @@ impl Writer {
             history,
             buffer: Vec::new(),
             synced: Some(0),
+            synced_seq,
             poisoned: false,
             all_poisoned: Arc::clone(&io.poisoned),
         }
@@ -249,7 +252,8 @@ impl Writer {
         let step = self.history.step_of(&body);
         let (seq, epoch) = (self.history.seq + 1, self.epoch);
         let start = buffer.len();
-        let head = Head { v: VERSION, seq, epoch, at, kind: kind.into(), step };
+        let claimed = self.synced_seq;
+        let head = Head { v: VERSION, seq, epoch, synced: Some(claimed), at, kind: kind.into(), step };
         for inline_max in [INLINE_MAX, SMALL_INLINE_MAX] {
             body.for_each_payload(&mut |payload| payload.spill(inline_max, &mut self.blobs))
                 .map_err(|source| self.failed(source))?;
@@ -266,7 +270,7 @@ impl Writer {
         };
         let place = Place { seq, offset: self.history.end, len };
         self.history.apply(&Record { seq, epoch, at, step, body }, place);
-        self.history.cover(&buffer[start..]);
+        self.history.cover(&buffer[start..], claimed);
         Ok(())
     }
 
@@ -293,6 +297,7 @@ impl Writer {
             return Err(self.failed(error));
         }
         self.synced = Some(self.history.end);
+        self.synced_seq = self.history.seq;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Garbage collection: what goes, what never does, and what stays of it.
 
-use relive_core::{Pid, End, ProcessStatus, SuspendReason, Uuid};
+use relive_core::{End, Pid, ProcessStatus, SuspendReason, Uuid};
 use relive_journal::data::{ClockReading, CollectError, Collected, GcReason, GcRules, Known};
 use relive_journal::record::OpenedBy;
 use relive_journal::{Health, Writer};

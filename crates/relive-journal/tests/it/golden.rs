@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use relive_core::{Limits, Pid, End, ProcessStatus, Timestamp, Uuid};
+use relive_core::{End, Limits, Pid, ProcessStatus, Timestamp, Uuid};
 use relive_journal::data::{ClockReading, ForkPoint, GcReason, GcRules, Known};
 use relive_journal::events::Gap;
 use relive_journal::history::{CallState, Phase};

@@ -14,7 +14,7 @@ use relive_journal::data::{
 use relive_journal::payload::{Json, Text};
 use relive_journal::record::{
     Approval, Body, Call, CallEnded, CallStarted, Compacted, Decision, Doubt, Input, ModelEnded, ModelStarted,
-    OpenedBy, Outcome, Partial, Paused, Resolved, Resumed, ResumedBy, Spawned, Usage,
+    OnBudget, OpenedBy, Outcome, Partial, Paused, Resolved, Resumed, ResumedBy, Spawned, Usage,
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
 use relive_journal::{DataFolder, Disk, Durability, Hash, Health, History, Io, Opening, ProcessMeta, Writer};
