@@ -3,8 +3,8 @@
 use std::fmt;
 
 pub(crate) const HEADER: &str = "\
-name                                  | ours         | raw limit or peer         |  ratio | to reach
---------------------------------------+--------------+---------------------------+--------+-----------------";
+name                                  | ours         | raw limit or peer        |  ratio | to reach
+--------------------------------------+--------------+--------------------------+--------+---------------";
 
 /// One figure beside another.
 #[derive(Debug)]
@@ -34,12 +34,13 @@ impl fmt::Display for Row {
             Mark::None => "-".to_owned(),
         };
         let Self { name, ours, peer, ratio, .. } = self;
-        write!(f, "{name:<37} | {ours:<12} | {peer:<25} | {ratio:>6.2} | {mark}")
+        write!(f, "{name:<37} | {ours:<12} | {peer:<24} | {ratio:>6.2} | {mark}")
     }
 }
 
 pub(crate) fn milliseconds(seconds: f64) -> String {
-    format!("{:.3} ms", seconds * 1e3)
+    let digits = if seconds < 0.001 { 3 } else { 1 };
+    format!("{:.digits$} ms", seconds * 1e3)
 }
 
 pub(crate) fn per_second(number: f64) -> String {
@@ -48,5 +49,5 @@ pub(crate) fn per_second(number: f64) -> String {
 
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
 pub(crate) fn kilobytes(bytes: u64) -> String {
-    format!("{:.1} KB", bytes as f64 / 1e3)
+    format!("{:.0} KB", bytes as f64 / 1e3)
 }

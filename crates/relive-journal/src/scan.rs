@@ -182,15 +182,11 @@ pub(crate) enum Until {
 
 /// Reads a journal, going on from `history`, which covers the file up to its own end.
 pub(crate) fn scan(file: &File, history: History) -> io::Result<(History, Health)> {
-    read(file, history, Until::End)
+    scan_until(file, history, Until::End)
 }
 
-/// Reads a journal from its beginning, as if it ended there. What comes after is not looked at.
-pub(crate) fn scan_until(file: &File, until: Until) -> io::Result<(History, Health)> {
-    read(file, History::default(), until)
-}
-
-fn read(file: &File, mut history: History, until: Until) -> io::Result<(History, Health)> {
+/// Reads a journal as if it ended there. What comes after is not looked at.
+pub(crate) fn scan_until(file: &File, mut history: History, until: Until) -> io::Result<(History, Health)> {
     let mut lines = Lines::new(file, history.end, history.lines)?;
     let mut newer: Option<Hole> = None;
     while !is_over(&history, until) {

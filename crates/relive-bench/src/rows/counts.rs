@@ -12,7 +12,7 @@ use crate::rounds::wait_until_still;
 use crate::sample::{self, Agent, StepData, data_folder, opening, uuid};
 
 const HEADER: &str = "\
-exact counts (1 KB in each of text and result; opens: files opened or made for change; files: held open)
+exact counts, 2 KB a step (opens: files opened or made for change; files: held open afterwards)
 what                            | syncs | writes |  bytes | opens | renames | unlinks | files
 --------------------------------+-------+--------+--------+-------+---------+---------+------";
 
@@ -44,9 +44,9 @@ pub(crate) fn counts(place: &Place) -> Result<Vec<String>> {
     Agent::spawn(&folder, &data)?;
     let mut counter = Counter { folder: &folder, place, lines: vec![HEADER.to_owned()] };
 
-    let mut agent = counter.count("spawn, and the first model_started", |folder| Agent::spawn(folder, &data))?;
-    for calls in [0, 1, 5] {
-        counter.count(&format!("step with {calls} calls"), |_| step(&mut agent, calls, &data))?;
+    let mut agent = counter.count("spawn, and model_started", |folder| Agent::spawn(folder, &data))?;
+    for (what, calls) in [("step with no call", 0), ("step with 1 call", 1), ("step with 5 calls", 5)] {
+        counter.count(what, |_| step(&mut agent, calls, &data))?;
     }
     agent.event()?;
     agent.step(Durability::Synced)?;

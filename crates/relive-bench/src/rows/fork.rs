@@ -17,34 +17,39 @@ use crate::sample::{Agent, Checkpoint, data_folder, opening, uuid};
 use crate::table::{Mark, Row, milliseconds};
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
-    eprintln!("fork: making a history of {} MB", options.history_bytes >> 20);
+    eprintln!("fork: making two histories of {} MB", options.history_bytes >> 20);
     let root = place.folder("fork")?;
     let folder = data_folder(&root)?;
+    let bare = Agent::with_history(&folder, options.history_bytes, Checkpoint::None)?.uuid()?;
     let agent = Agent::with_history(&folder, options.history_bytes, Checkpoint::Recent)?;
-    let (source, last) = (agent.uuid()?, agent.writer.history().completed_step);
-    let journal = folder.folder(source).steps();
+    let (checkpointed, last) = (agent.uuid()?, agent.writer.history().completed_step);
+    let journal = folder.folder(checkpointed).steps();
     drop(agent);
 
-    let (mut at_end, mut at_step) = (Rounds::default(), Rounds::default());
+    let size = format!("{} MB", options.history_bytes >> 20);
+    let mut rows = [
+        (format!("fork {size} at its end"), checkpointed, ForkPoint::End, Rounds::default()),
+        (format!("fork {size} from its last step"), checkpointed, ForkPoint::Step(last), Rounds::default()),
+        ("  without a checkpoint".to_owned(), bare, ForkPoint::Step(last), Rounds::default()),
+    ];
     for round in 0..=options.rounds {
-        let copied = copy(&journal, &root.join("copy"))?;
-        let end = fork(&folder, source, ForkPoint::End)?;
-        let step = fork(&folder, source, ForkPoint::Step(last))?;
-        // The first round warms up.
-        if round > 0 {
-            at_end.add(end, copied);
-            at_step.add(step, copied);
+        for (_, source, point, rounds) in &mut rows {
+            let copied = copy(&journal, &root.join("copy"))?;
+            let forked = fork(&folder, *source, *point)?;
+            // The first round warms up.
+            if round > 0 {
+                rounds.add(forked, copied);
+            }
         }
     }
-    let row = |name: String, rounds: &Rounds| Row {
+    let row = |(name, _, _, rounds): (String, _, _, Rounds)| Row {
         name,
         ours: milliseconds(rounds.ours()),
         peer: format!("{}  copy+fsync", milliseconds(rounds.peer())),
         ratio: rounds.ratio(),
         mark: Mark::AtMost(3.0),
     };
-    let size = format!("{} MB", options.history_bytes >> 20);
-    Ok(vec![row(format!("fork {size} at its end"), &at_end), row(format!("fork {size} from its last step"), &at_step)])
+    Ok(rows.into_iter().map(row).collect())
 }
 
 /// How long a copy takes; it is removed again.

@@ -14,7 +14,7 @@ use crate::folder::Folder;
 use crate::history::{History, Phase};
 use crate::payload::Blobs;
 use crate::record::{Body, Input, Origin};
-use crate::scan::{Health, Hole, Until, scan_until};
+use crate::scan::{Health, Hole, Until};
 use crate::writer::{Durability, Opening, WriteError, Writer};
 
 /// Where a fork leaves its original.
@@ -160,7 +160,8 @@ fn prefix(original: &Folder, journal: &File, request: &ForkRequest) -> Result<Hi
     let damaged = |hole, last| ForkError::Damaged { source_uuid, hole, last };
     match request.point {
         ForkPoint::Step(asked) => {
-            let (history, health) = scan_until(journal, Until::EndOfStep(asked)).map_err(unreadable)?;
+            let (history, health) =
+                checkpoint::load_until(original, journal, Until::EndOfStep(asked)).map_err(unreadable)?;
             let last = history.completed_step;
             let reached = history.completed_step == asked && history.identity.is_some();
             match health {
@@ -181,7 +182,7 @@ fn prefix(original: &Folder, journal: &File, request: &ForkRequest) -> Result<Hi
                 return Ok(history);
             }
             let before = Until::Offset(history.step_start);
-            Ok(scan_until(journal, before).map_err(unreadable)?.0)
+            Ok(checkpoint::load_until(original, journal, before).map_err(unreadable)?.0)
         }
     }
 }
