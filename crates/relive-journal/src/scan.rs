@@ -12,6 +12,7 @@ use relive_core::Generation;
 
 use crate::history::{History, Place};
 use crate::line::{self, Head, LINE_MAX, VERSION};
+use crate::outline;
 use crate::record::{Body, Record};
 
 /// What is wrong with a journal, if anything.
@@ -257,7 +258,7 @@ fn judge(line: &[u8], history: &History) -> Verdict {
     if head.epoch > history.epoch && head.kind != "opened" {
         return Verdict::Bad(Problem::Unopened(head.epoch));
     }
-    match Body::decode(&head.kind, line) {
+    match outline::decode(&head.kind, line) {
         Some(Ok(body)) => Verdict::Next(record(&head, body)),
         Some(Err(error)) => Verdict::Newer { seq: head.seq, problem: Problem::Fields(error.to_string()) },
         None => Verdict::Newer { seq: head.seq, problem: Problem::Kind(head.kind.into_owned()) },
