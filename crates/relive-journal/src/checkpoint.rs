@@ -38,15 +38,20 @@ pub(crate) fn load(folder: &Folder, journal: &File) -> io::Result<(History, Heal
 
 /// Reads a journal as if it ended there, from its newest checkpoint before that or from its beginning.
 pub(crate) fn load_until(folder: &Folder, journal: &File, until: Until) -> io::Result<(History, Health)> {
+    scan_until(journal, newest_before(folder, journal, until), until)
+}
+
+/// What the newest checkpoint says that a reader on its way there would come past; nothing where there is none.
+pub(crate) fn newest_before(folder: &Folder, journal: &File, until: Until) -> History {
     let fitting = [folder.checkpoint(), folder.previous_checkpoint()]
         .iter()
         .filter_map(|path| read(path))
         .find(|history| is_before(history, until) && covers(journal, history).unwrap_or(false));
-    scan_until(journal, fitting.unwrap_or_default(), until)
+    fitting.unwrap_or_default()
 }
 
 /// Whether a reader that stops there would have come past this.
-fn is_before(history: &History, until: Until) -> bool {
+pub(crate) fn is_before(history: &History, until: Until) -> bool {
     match until {
         Until::End => true,
         // With the step itself, more than the step may be in it.
