@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use relive_core::{Limits, ProcessStatus, Timestamp, Uuid, uuid_v7};
+use relive_core::{End, Limits, ProcessStatus, Timestamp, Uuid, uuid_v7};
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::payload::Json;
 use relive_journal::record::{
-    Body, Call, CallEnded, CallStarted, Ended, Input, ModelEnded, ModelStarted, OpenedBy, Spawned, Usage,
+    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OpenedBy, Spawned, Usage,
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
 use relive_journal::{DataFolder, Disk, Durability, Io, Opening, Pool, ProcessMeta, Writer};
@@ -137,8 +137,8 @@ impl Agent {
     }
 
     pub(crate) fn end(&mut self) -> Result<()> {
-        let ended = Ended { status: ProcessStatus::Exited { code: 0 }, why: None, by: None, root: None };
-        Ok(self.writer.append(now(), vec![Body::Ended(ended)], Durability::Synced)?)
+        let end = End::of(ProcessStatus::Exited { code: 0 });
+        Ok(self.writer.append(now(), vec![Body::Ended(end)], Durability::Synced)?)
     }
 
     /// The bytes of a step's two batches, as they are in the file.

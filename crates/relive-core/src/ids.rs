@@ -44,6 +44,21 @@ impl fmt::Display for Generation {
     }
 }
 
+/// One incarnation: a PID and the generation that writes its journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Incarnation {
+    /// Its PID.
+    pub pid: Pid,
+    /// Which writer of the journal it is.
+    pub generation: Generation,
+}
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.pid, self.generation)
+    }
+}
+
 /// A version 7 UUID from a moment and ten random bytes.
 #[must_use]
 pub fn uuid_v7(at: Timestamp, random: [u8; 10]) -> Uuid {

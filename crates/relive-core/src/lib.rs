@@ -3,17 +3,33 @@
 //! Owns what a process *is*: its names, its four states, its tree, its signals, how it ends. Every operation is a
 //! function of state and event that returns effects for a driver to carry out, or a typed refusal that changed
 //! nothing. There is no I/O here, no clock and no randomness: time, ids and random bytes are arguments.
+//!
+//! [`Table`] is the machine; each verb is one of its methods. The states and what every event does in each of them
+//! are in `docs/states.md`, which a test writes by walking the machine.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod arena;
+pub mod effect;
 pub mod ids;
 pub mod limits;
+pub mod process;
+pub mod refusal;
 pub mod signal;
 pub mod status;
+pub mod table;
 
-pub use ids::{Generation, Pid, Uuid, uuid_v7};
+pub use effect::{Effect, Effects, Reached};
+pub use ids::{Generation, Incarnation, Pid, Uuid, uuid_v7};
 pub use jiff::Timestamp;
 pub use limits::{Limits, Usd};
-pub use signal::Signal;
-pub use status::{ProcessStatus, SuspendReason, Why};
+pub use process::{Body, Origin, Outcome, Spec, State, Suspension, Urgency, Usage};
+pub use refusal::{ErrorCode, Refusal, Transition};
+pub use signal::{Disposition, KillSignal, Signal, SignalSet, disposition};
+pub use status::{Cause, End, Exit, ProcessStatus, SuspendReason, Why};
+pub use table::authority::{Caller, HandleId, Rights};
+pub use table::completion::{Past, Wait};
+pub use table::release::ReleaseEvent;
+pub use table::view::{Display, View};
+pub use table::{Settings, Table};

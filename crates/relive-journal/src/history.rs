@@ -4,12 +4,12 @@
 //! the running view and the recovered view are the same code. It holds no payloads: the conversation is a list of
 //! places in the file. It never looks at the world; what a crash left open is listed, not settled.
 
-use relive_core::{Generation, Limits, Pid, Timestamp, Usd};
+use relive_core::{End, Generation, Limits, Pid, Timestamp, Usd};
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hash;
 use crate::record::{
-    Body, CallStarted, Ended, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed, Spawned, Usage,
+    Body, CallStarted, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed, Spawned, Usage,
 };
 use crate::recovery::{OnInDoubt, Recovery};
 
@@ -58,7 +58,7 @@ pub struct Incarnation {
     /// The boot it lived in.
     pub boot_id: String,
     /// How it ended; absent while it lives, and where it was interrupted.
-    pub ended: Option<(Timestamp, Ended)>,
+    pub ended: Option<(Timestamp, End)>,
 }
 
 /// An intent without an outcome.
@@ -200,7 +200,7 @@ impl History {
 
     /// How the current incarnation ended, if it has.
     #[must_use]
-    pub fn ended(&self) -> Option<&(Timestamp, Ended)> {
+    pub fn ended(&self) -> Option<&(Timestamp, End)> {
         self.incarnation().and_then(|incarnation| incarnation.ended.as_ref())
     }
 

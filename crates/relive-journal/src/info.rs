@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::io;
 
-use relive_core::{Generation, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, Why};
+use relive_core::{Generation, Limits, Origin, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, Why};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint;
@@ -14,7 +14,6 @@ use crate::disk::Disk;
 use crate::folder::Folder;
 use crate::history::{History, Spent};
 use crate::line::{self, VERSION};
-use crate::record::Origin;
 
 /// How much of an intent the snapshot shows.
 const INTENT_MAX: usize = 200;
@@ -89,7 +88,7 @@ impl ProcInfo {
             paused_at: paused.map(|paused| paused.asked_at),
             paused_total_ms: history.paused_total_ms,
             status: ended.map(|(_, ended)| ended.status.clone()),
-            why: ended.and_then(|(_, ended)| ended.why),
+            why: ended.and_then(|(_, ended)| ended.why()),
             step: history.completed_step,
             limits: history.limits,
             spent: history.spent,

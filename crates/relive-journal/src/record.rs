@@ -2,7 +2,7 @@
 //!
 //! Fields may be added to a kind and old readers pass over them; a new kind, or a changed meaning, is a new version.
 
-use relive_core::{Generation, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Usd, Uuid, Why};
+use relive_core::{End, Generation, Limits, Origin, Pid, SuspendReason, Timestamp, Usd, Uuid};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::hash::Hash;
@@ -79,7 +79,7 @@ kinds! {
     "paused" => Paused(Paused), "The process is suspended.";
     "resumed" => Resumed(Resumed), "The process goes on.";
     "limits" => Limits(Limits), "What it may spend from now on.";
-    "ended" => Ended(Ended), "The incarnation ended.";
+    "ended" => Ended(End), "The incarnation ended; synced before any waiter is answered.";
     "repair" => Repair(Repair), "A torn end was cut off.";
 }
 
@@ -133,17 +133,6 @@ pub struct Spawned {
     /// What to do with a call whose outcome nobody can know.
     #[serde(default)]
     pub on_in_doubt: OnInDoubt,
-}
-
-/// Where a fork comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
-    /// The original.
-    #[serde(rename = "origin_uuid")]
-    pub uuid: Uuid,
-    /// Its last step that the fork shares.
-    #[serde(rename = "origin_step")]
-    pub step: u32,
 }
 
 /// A message.
@@ -339,22 +328,6 @@ pub enum ResumedBy {
     DaemonStart,
     /// Its time came.
     Timer,
-}
-
-/// A typed end. Synced before any waiter is answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
-    /// How.
-    pub status: ProcessStatus,
-    /// Why we ended it, if we did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<Why>,
-    /// Which process ended it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<Pid>,
-    /// From which root of a tree the kill came.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub root: Option<Pid>,
 }
 
 /// A torn end that was cut off. What was cut is kept in `blobs/`.

@@ -6,14 +6,14 @@
 use std::fs::File;
 use std::io;
 
-use relive_core::{Limits, Uuid};
+use relive_core::{Limits, Origin, Uuid};
 
 use super::{DataFolder, SpawnError};
 use crate::checkpoint;
 use crate::folder::Folder;
 use crate::history::{History, Phase};
 use crate::payload::Blobs;
-use crate::record::{Body, Input, Origin};
+use crate::record::{Body, Input};
 use crate::scan::{Health, Hole, Until, scan, scan_until};
 use crate::writer::{Durability, Opening, WriteError, Writer};
 

@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 use std::io;
 
-use relive_core::Uuid;
+use relive_core::{Origin, Uuid};
 
 use super::{DataFolder, Known};
 use crate::info::ProcInfo;
-use crate::record::Origin;
 
 /// How far back a lineage is followed.
 pub const LINEAGE_MAX: usize = 1000;

@@ -3,14 +3,13 @@
 use std::fs;
 use std::io;
 
-use relive_core::{Pid, ProcessStatus, Timestamp, Uuid, Why};
+use relive_core::{Origin, Pid, ProcessStatus, Timestamp, Uuid, Why};
 use serde::{Deserialize, Serialize};
 
 use super::DataFolder;
 use crate::events::whole_lines;
 use crate::info::ProcInfo;
 use crate::line;
-use crate::record::Origin;
 
 /// What stays of a history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use relive_core::{Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, uuid_v7};
+use relive_core::{End, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, uuid_v7};
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::payload::Json;
 use relive_journal::record::{
-    Body, Call, CallEnded, CallStarted, Ended, Input, ModelEnded, ModelStarted, OpenedBy, Paused, Resumed, ResumedBy,
-    Spawned, Usage,
+    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OpenedBy, Paused, Resumed, ResumedBy, Spawned,
+    Usage,
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
 use relive_journal::{DataFolder, Disk, Durability, History, Io, Opening, ProcessMeta, Writer};
@@ -138,7 +138,7 @@ pub(crate) fn resumed() -> Body {
 }
 
 pub(crate) fn completed() -> Body {
-    Body::Ended(Ended { status: ProcessStatus::Exited { code: 0 }, why: None, by: None, root: None })
+    Body::Ended(End::of(ProcessStatus::Exited { code: 0 }))
 }
 
 pub(crate) fn append(writer: &mut Writer, batch: Vec<Body>) {

@@ -1,0 +1,33 @@
+# The verbs of this repository. CI calls `check` and `test`, nothing else.
+.PHONY: check test fix bench demo soak
+
+check:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p relive-journal --features faults --all-targets -- -D warnings
+	scripts/check-sizes
+	scripts/check-layers
+	scripts/check-cases
+
+test:
+	scripts/install-missing
+	cargo test --workspace
+	cargo test -p relive-journal --features faults sweep
+	scripts/fuzz-short
+
+fix:
+	cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+	cargo fmt --all
+
+bench:
+	cargo bench -p relive-core
+	cargo run --release -p relive-bench
+
+demo:
+	cargo run --release -- demo
+
+soak:
+	PROPTEST_CASES=20000 cargo test --release -p relive-core
+	PROPTEST_CASES=5000 cargo test --release -p relive-journal
+	RELIVE_SWEEP_SEEDS=64 cargo test --release -p relive-journal --features faults sweep
+	FUZZ_SECONDS=1800 scripts/fuzz-short

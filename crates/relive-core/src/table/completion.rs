@@ -1,0 +1,127 @@
+//! Completion records: what stays of a process that has left the table.
+//!
+//! A record answers for its own PID and no other; where the history went on under a new PID, it names it. It is kept
+//! as long as somebody has a handle to it, or the retention time runs; the journal remembers longer.
+
+use jiff::Timestamp;
+
+use crate::arena::Slot;
+use crate::ids::Pid;
+use crate::process::{Facts, Life, Spec};
+use crate::refusal::Refusal;
+use crate::status::End;
+use crate::table::{Found, Table, after};
+
+/// A process that has left the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) facts: Facts,
+    /// The parent at the end.
+    pub(crate) parent: Pid,
+    pub(crate) started_at: Timestamp,
+    pub(crate) ended_at: Timestamp,
+    pub(crate) end: End,
+    pub(crate) successor: Option<Pid>,
+    pub(crate) keep_until: Timestamp,
+}
+
+/// What the journal knows of an incarnation that ended, or was interrupted, under an earlier daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Past {
+    /// Names, parent and so on, as they were.
+    pub spec: Spec,
+    /// When it was started.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// How it ended.
+    pub end: End,
+    /// All its pauses together.
+    pub paused_total_ms: u64,
+}
+
+/// The answer to a wait. It is the same for everybody, each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait<'a> {
+    /// Not yet: `Effect::Ended` will say when.
+    NotEnded,
+    /// It has ended.
+    Ended {
+        /// How.
+        end: &'a End,
+        /// The PID under which its history went on.
+        successor: Option<Pid>,
+    },
+}
+
+impl Table {
+    /// Has it ended, and how? Asking changes nothing, and one that ended at once is not missed.
+    pub fn wait(&self, pid: Pid) -> Result<Wait<'_>, Refusal> {
+        Ok(match self.find(pid)? {
+            Found::Ended(record) => Wait::Ended { end: &record.end, successor: record.successor },
+            Found::Living(slot) => match &self.arena[slot].life {
+                Life::Created | Life::Running(_) => Wait::NotEnded,
+                Life::Zombie(zombie) => Wait::Ended { end: &zombie.end, successor: None },
+            },
+        })
+    }
+
+    /// Let a PID of an earlier daemon answer for its own end. Recall it before its successor is spawned.
+    pub fn recall(&mut self, past: Past, now: Timestamp) -> Result<(), Refusal> {
+        let Past { spec, started_at, ended_at, end, paused_total_ms } = past;
+        let (pid, parent, parent_uuid) = (spec.pid, spec.parent, spec.parent_uuid);
+        if pid > self.last_pid || self.find(pid).is_ok() {
+            return Err(Refusal::PidUsed { pid, last: self.last_pid });
+        }
+        let mut facts = Facts::new(spec, parent_uuid);
+        facts.paused_total_ms = paused_total_ms;
+        self.by_uuid.insert((facts.uuid, pid));
+        if let Some(name) = &facts.name {
+            self.by_name.insert((name.clone(), pid));
+        }
+        self.remember(Record { facts, parent, started_at, ended_at, end, successor: None, keep_until: now });
+        Ok(())
+    }
+
+    /// Drop the records that nobody has a handle to and whose time is over. Returns their PIDs.
+    pub fn sweep(&mut self, now: Timestamp) -> Vec<Pid> {
+        let mut swept = Vec::new();
+        while let Some((_, pid)) = self.expiring.first().copied().filter(|(keep_until, _)| *keep_until <= now) {
+            self.expiring.pop_first();
+            let Some(record) = self.records.remove(&pid) else { continue };
+            self.by_uuid.remove(&(record.facts.uuid, pid));
+            if let Some(name) = record.facts.name {
+                self.by_name.remove(&(name, pid));
+            }
+            swept.push(pid);
+        }
+        swept
+    }
+
+    /// The last step of a release.
+    pub(super) fn leave(&mut self, slot: Slot, now: Timestamp) {
+        let parent = self.arena.parent(slot).map_or(Pid::KERNEL, |parent| self.arena[parent].pid());
+        let entry = self.arena.remove(slot);
+        self.by_pid.remove(&entry.pid());
+        let Life::Zombie(zombie) = entry.life else { return };
+        self.remember(Record {
+            facts: entry.facts,
+            parent,
+            started_at: zombie.started_at,
+            ended_at: zombie.ended_at,
+            end: zombie.end,
+            successor: None,
+            keep_until: now,
+        });
+    }
+
+    /// The retention time runs from `keep_until`, which becomes its end.
+    fn remember(&mut self, mut record: Record) {
+        let pid = record.facts.incarnation.pid;
+        record.keep_until = after(record.keep_until, self.settings.retention_ms);
+        if !self.handles.has_target(pid) {
+            self.expiring.insert((record.keep_until, pid));
+        }
+        self.records.insert(pid, Box::new(record));
+    }
+}

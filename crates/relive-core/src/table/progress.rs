@@ -1,0 +1,49 @@
+//! Progress, limits, and who has stalled.
+
+use jiff::Timestamp;
+
+use crate::effect::{Effect, Effects};
+use crate::ids::{Incarnation, Pid};
+use crate::limits::Limits;
+use crate::process::{Life, Usage, millis_between};
+use crate::refusal::Refusal;
+use crate::table::{Found, Table};
+
+impl Table {
+    /// It got on, and has used this much so far. Stale reports change nothing.
+    pub fn progress(&mut self, of: Incarnation, usage: Usage, now: Timestamp) -> Result<(), Refusal> {
+        let Some(slot) = self.reporting(of)? else { return Ok(()) };
+        let entry = &mut self.arena[slot];
+        if let Life::Running(running) = &mut entry.life {
+            running.last_progress = now;
+            running.stalled = false;
+            entry.facts.usage = usage;
+        }
+        Ok(())
+    }
+
+    /// It may spend this much from now on. The ended stay as they are.
+    pub fn set_limits(&mut self, pid: Pid, limits: Limits) -> Result<(), Refusal> {
+        if let Found::Living(slot) = self.find(pid)? {
+            self.arena[slot].facts.about.limits = limits;
+        }
+        Ok(())
+    }
+
+    /// The heartbeat monitor: each running process without progress for this long is stalled, and said so once. The
+    /// paused are skipped.
+    pub fn check_stalled(&mut self, no_progress_ms: u64, now: Timestamp) -> Effects {
+        let mut effects = Effects::new();
+        for slot in self.by_pid.values() {
+            let entry = &mut self.arena[*slot];
+            let of = entry.facts.incarnation;
+            let Some(running) = entry.running_mut() else { continue };
+            let is_late = millis_between(running.last_progress, now) >= no_progress_ms;
+            if is_late && !running.stalled && running.pause.asked().is_none() {
+                running.stalled = true;
+                effects.push(Effect::Stalled { of });
+            }
+        }
+        effects
+    }
+}

@@ -1,0 +1,237 @@
+//! One process as `ps` and `info` show it.
+//!
+//! A view borrows: listing a hundred thousand processes copies no text. What only a body knows (its session, a command
+//! line agent's activity) is added by whoever has it.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::arena::Slot;
+use crate::ids::{Generation, Pid, Uuid};
+use crate::limits::Usd;
+use crate::process::{Body, Entry, Facts, Life, Pause, Running, State, millis_between};
+use crate::signal::Signal;
+use crate::status::{End, Exit, ProcessStatus, SuspendReason, Why};
+use crate::table::completion::Record;
+use crate::table::{Found, Table};
+
+/// The word a table shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each name says it")]
+pub enum Display {
+    Loading,
+    Running,
+    Pausing,
+    Suspended,
+    InDoubt,
+    Approval,
+    Stalled,
+    Zombie,
+    Dead,
+}
+
+impl Display {
+    /// `running` and so on, as in JSON.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Loading => "loading",
+            Self::Running => "running",
+            Self::Pausing => "pausing",
+            Self::Suspended => "suspended",
+            Self::InDoubt => "in_doubt",
+            Self::Approval => "approval",
+            Self::Stalled => "stalled",
+            Self::Zombie => "zombie",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// A snapshot of one process. Its JSON has the published fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "the published names of the fields, described with the interface")]
+pub struct View<'a> {
+    pub pid: Pid,
+    pub ppid: Pid,
+    pub uuid: Uuid,
+    pub parent_uuid: Option<Uuid>,
+    pub origin_uuid: Option<Uuid>,
+    pub origin_step: Option<u32>,
+    pub generation: Generation,
+    pub successor_pid: Option<Pid>,
+    pub name: Option<&'a str>,
+    pub body: Body,
+    pub intent: &'a str,
+    pub cwd: &'a str,
+    pub state: State,
+    pub paused: bool,
+    pub paused_at: Option<Timestamp>,
+    pub display: Display,
+    pub suspend_reason: Option<SuspendReason>,
+    /// The signal by which it was told to end, while it has not.
+    pub ending: Option<Signal>,
+    pub status: Option<&'a ProcessStatus>,
+    pub why: Option<Why>,
+    /// Which process ended it, 0 for the kernel.
+    pub killed_by: Option<Pid>,
+    /// The root of the tree that was signalled.
+    pub killed_from: Option<Pid>,
+    pub exit: Option<Exit<'a>>,
+    pub step: u32,
+    pub max_steps: Option<u32>,
+    pub tokens_in: u64,
+    pub tokens_out: u64,
+    pub max_tokens: Option<u64>,
+    pub cost_usd: Usd,
+    pub model: Option<&'a str>,
+    pub suspended_below: u32,
+    pub resumable: bool,
+    pub stalled: bool,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub dead_at: Option<Timestamp>,
+    pub elapsed_ms: u64,
+}
+
+/// Where in its life it is, with the data of that state and nothing else.
+enum Phase<'a> {
+    Created,
+    Running(&'a Running),
+    Zombie { started_at: Timestamp, ended_at: Timestamp, end: &'a End },
+    Dead { started_at: Timestamp, ended_at: Timestamp, end: &'a End, successor: Option<Pid> },
+}
+
+impl Phase<'_> {
+    fn display(&self) -> Display {
+        match *self {
+            Self::Created => Display::Loading,
+            Self::Running(Running { pause: Pause::None, stalled: true, .. }) => Display::Stalled,
+            Self::Running(Running { pause: Pause::None, stalled: false, .. }) => Display::Running,
+            Self::Running(Running { pause: Pause::Pausing { .. }, .. }) => Display::Pausing,
+            Self::Running(Running { pause: Pause::Suspended { reason, .. }, .. }) => match reason {
+                SuspendReason::InDoubt => Display::InDoubt,
+                SuspendReason::Approval => Display::Approval,
+                SuspendReason::User
+                | SuspendReason::BudgetExceeded
+                | SuspendReason::DiskFull
+                | SuspendReason::IoError
+                | SuspendReason::CrashLoop
+                | SuspendReason::Quota
+                | SuspendReason::NeedsCredentials
+                | SuspendReason::DaemonStop => Display::Suspended,
+            },
+            Self::Zombie { .. } => Display::Zombie,
+            Self::Dead { .. } => Display::Dead,
+        }
+    }
+
+    fn state(&self) -> State {
+        match self {
+            Self::Created => State::Created,
+            Self::Running(_) => State::Running,
+            Self::Zombie { .. } => State::Zombie,
+            Self::Dead { .. } => State::Dead,
+        }
+    }
+}
+
+impl Table {
+    /// One process, in the table or ended.
+    #[must_use]
+    pub fn view(&self, pid: Pid, now: Timestamp) -> Option<View<'_>> {
+        match self.find(pid).ok()? {
+            Found::Living(slot) => Some(self.view_of(slot, now)),
+            Found::Ended(record) => Some(view_of_record(record, now)),
+        }
+    }
+
+    /// Every process in the table, by PID.
+    pub fn processes(&self, now: Timestamp) -> impl Iterator<Item = View<'_>> {
+        self.by_pid.values().map(move |slot| self.view_of(*slot, now))
+    }
+
+    /// Every process that has left the table and is remembered, by PID.
+    pub fn ended(&self, now: Timestamp) -> impl Iterator<Item = View<'_>> {
+        self.records.values().map(move |record| view_of_record(record, now))
+    }
+
+    fn view_of(&self, slot: Slot, now: Timestamp) -> View<'_> {
+        let Entry { facts, life, suspended_below, .. } = &self.arena[slot];
+        let ppid = self.arena.parent(slot).map_or(Pid::KERNEL, |parent| self.arena[parent].pid());
+        let phase = match life {
+            Life::Created => Phase::Created,
+            Life::Running(running) => Phase::Running(running),
+            Life::Zombie(zombie) => {
+                Phase::Zombie { started_at: zombie.started_at, ended_at: zombie.ended_at, end: &zombie.end }
+            }
+        };
+        view(facts, ppid, *suspended_below, &phase, now)
+    }
+}
+
+fn view_of_record(record: &Record, now: Timestamp) -> View<'_> {
+    let Record { facts, parent, started_at, ended_at, end, successor, keep_until: _ } = record;
+    let phase = Phase::Dead { started_at: *started_at, ended_at: *ended_at, end, successor: *successor };
+    view(facts, *parent, 0, &phase, now)
+}
+
+fn view<'a>(facts: &'a Facts, ppid: Pid, suspended_below: u32, phase: &Phase<'a>, now: Timestamp) -> View<'a> {
+    let (started_at, dead_at, end, successor_pid) = match *phase {
+        Phase::Created => (None, None, None, None),
+        Phase::Running(running) => (Some(running.started_at), None, None, None),
+        Phase::Zombie { started_at, ended_at, end } => (Some(started_at), Some(ended_at), Some(end), None),
+        Phase::Dead { started_at, ended_at, end, successor } => {
+            (Some(started_at), Some(ended_at), Some(end), successor)
+        }
+    };
+    let (paused, ending) = match *phase {
+        Phase::Running(running) => (running.pause.asked(), running.ending.map(|ending| ending.signal)),
+        Phase::Created | Phase::Zombie { .. } | Phase::Dead { .. } => (None, None),
+    };
+    let (paused_at, suspend_reason) = paused.unzip();
+    let display = phase.display();
+    let until = paused_at.or(dead_at).unwrap_or(now);
+    let cause = end.and_then(|end| end.cause);
+    let about = &facts.about;
+    View {
+        pid: facts.incarnation.pid,
+        ppid,
+        uuid: facts.uuid,
+        parent_uuid: about.parent_uuid,
+        origin_uuid: about.origin.map(|origin| origin.uuid),
+        origin_step: about.origin.map(|origin| origin.step),
+        generation: facts.incarnation.generation,
+        successor_pid,
+        name: facts.name.as_deref(),
+        body: facts.body,
+        intent: &about.intent,
+        cwd: &about.cwd,
+        state: phase.state(),
+        paused: paused.is_some(),
+        paused_at,
+        display,
+        suspend_reason,
+        ending,
+        status: end.map(|end| &end.status),
+        why: cause.map(|cause| cause.why),
+        killed_by: cause.map(|cause| cause.by),
+        killed_from: cause.and_then(|cause| cause.root),
+        exit: end.map(End::exit),
+        step: facts.usage.step,
+        max_steps: about.limits.max_steps,
+        tokens_in: facts.usage.tokens_in,
+        tokens_out: facts.usage.tokens_out,
+        max_tokens: about.limits.max_tokens,
+        cost_usd: facts.usage.cost_usd,
+        model: about.model.as_deref(),
+        suspended_below,
+        resumable: paused.is_some() || end.is_some() && successor_pid.is_none(),
+        stalled: display == Display::Stalled,
+        created_at: facts.created_at,
+        started_at,
+        dead_at,
+        elapsed_ms: millis_between(facts.created_at, until).saturating_sub(facts.paused_total_ms),
+    }
+}

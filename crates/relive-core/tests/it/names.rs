@@ -1,0 +1,174 @@
+//! Who can name whom, and by what.
+
+use relive_core::{Caller, ErrorCode, Pid, Refusal, Rights, Spec, Table};
+
+use crate::support::{World, uuid};
+
+fn check(world: &World, text: &str, expect: Result<Pid, ErrorCode>) {
+    let resolved = world.table.resolve(Caller::Person, text).map_err(|refusal| refusal.code());
+    assert_eq!(resolved, expect, "{text}");
+}
+
+#[test]
+fn digits_are_a_pid_and_the_rest_is_a_name_or_a_uuid() {
+    let mut world = World::new();
+    let coder = world.run_named(Pid::KERNEL, "coder");
+    let trap = world.run_named(Pid::KERNEL, "1");
+    let hex = world.run_named(Pid::KERNEL, "0198f3c1");
+    check(&world, "1", Ok(coder));
+    check(&world, "2", Ok(trap));
+    check(&world, "007", Err(ErrorCode::NotFound));
+    check(&world, "99999999999999999999", Err(ErrorCode::NotFound));
+    check(&world, "coder", Ok(coder));
+    check(&world, &uuid(coder.0).to_string(), Ok(coder));
+    check(&world, &uuid(coder.0).to_string().to_uppercase(), Ok(coder));
+    check(&world, "0198f3c1", Ok(hex));
+    check(&world, "0198f3c1-", Err(ErrorCode::Invalid));
+    check(&world, &uuid(trap.0).to_string()[..35], Err(ErrorCode::Invalid));
+    for nothing in ["", "Coder2x", "019", "-1", "../1", "0198f3c1-1"] {
+        check(&world, nothing, Err(ErrorCode::NotFound));
+    }
+}
+
+#[test]
+fn an_ambiguous_name_lists_its_candidates() {
+    let mut world = World::new();
+    let first = world.run_named(Pid::KERNEL, "worker");
+    let second = world.run_named(Pid::KERNEL, "worker");
+    let refusal = world.table.resolve(Caller::Person, "worker").unwrap_err();
+    assert_eq!(refusal.to_string(), "`worker` could be any of: PID 1, PID 2");
+    world.finish(first);
+    check(&world, "worker", Ok(second));
+    world.finish(second);
+    check(&world, "worker", Ok(second));
+    world.release(second);
+    check(&world, "worker", Ok(second));
+
+    for _ in 0..10 {
+        world.run(Pid::KERNEL);
+    }
+    let Refusal::Ambiguous { candidates, .. } = world.table.resolve(Caller::Person, "0198f3c1-").unwrap_err() else {
+        panic!("many begin like this")
+    };
+    assert_eq!((candidates.len(), candidates.last().unwrap().as_str()), (6, "..."));
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_closest_one() {
+    let mut world = World::new();
+    world.run_named(Pid::KERNEL, "reviewer");
+    let refusal = world.table.resolve(Caller::Person, "reviwer").unwrap_err();
+    assert_eq!(refusal.hint().unwrap(), "did you mean `reviewer`?");
+    let refusal = world.table.resolve(Caller::Person, "zzz").unwrap_err();
+    assert_eq!(refusal.hint().unwrap(), "relive ps -a");
+}
+
+#[test]
+fn a_uuid_is_its_current_incarnation() {
+    let mut world = World::new();
+    let first = world.run(Pid::KERNEL);
+    world.finish(first);
+    world.release(first);
+    let mut spec = world.spec(Pid::KERNEL);
+    (spec.uuid, spec.generation) = (uuid(first.0), world.of(first).generation.next());
+    let second = world.spawn_as(spec);
+    check(&world, &uuid(first.0).to_string(), Ok(second));
+    check(&world, &first.to_string(), Ok(first));
+}
+
+/// A process that asks, one below it, one beside it, and one that was handed to it.
+fn neighbours() -> (World, [Pid; 4]) {
+    let mut world = World::new();
+    let asking = world.run_named(Pid::KERNEL, "asking");
+    let below = world.run_named(asking, "below");
+    let beside = world.run_named(Pid::KERNEL, "beside");
+    let handed = world.run_named(beside, "handed");
+    world.table.hand(Caller::Person, asking, handed, Rights::Observer).unwrap();
+    (world, [asking, below, beside, handed])
+}
+
+#[test]
+fn a_process_may_name_itself_what_is_below_it_and_what_it_was_handed() {
+    let (world, [asking, below, beside, handed]) = neighbours();
+    let rights = |caller: Pid, target: Pid| world.table.rights(Caller::Process(caller), target);
+    assert_eq!(rights(asking, asking), Some(Rights::Owner));
+    assert_eq!(rights(asking, below), Some(Rights::Owner));
+    assert_eq!(rights(asking, handed), Some(Rights::Observer));
+    assert_eq!((rights(asking, beside), rights(below, asking), rights(handed, beside)), (None, None, None));
+    assert_eq!(rights(asking, Pid::KERNEL), None);
+    assert_eq!(world.table.rights(Caller::Person, beside), Some(Rights::Owner));
+
+    let code = |target, needed| world.table.authorize(Caller::Process(asking), target, needed).map_err(|r| r.code());
+    assert_eq!(code(below, Rights::Owner), Ok(()));
+    assert_eq!(code(handed, Rights::Observer), Ok(()));
+    assert_eq!(code(handed, Rights::Controller), Err(ErrorCode::Permission));
+}
+
+#[test]
+fn unknown_and_forbidden_look_alike() {
+    let (mut world, [asking, _, beside, handed]) = neighbours();
+    let caller = Caller::Process(asking);
+    let check = |table: &Table, text: &str| {
+        let refusal = table.resolve(caller, text).unwrap_err();
+        assert_eq!(refusal, Refusal::NotFound { what: text.into(), suggestion: None });
+    };
+    for text in ["3", "99", "beside", "nobody", &uuid(beside.0).to_string(), &uuid(99).to_string(), "besidd"] {
+        check(&world.table, text);
+    }
+    let forbidden = world.table.authorize(caller, beside, Rights::Observer).unwrap_err();
+    let unknown = world.table.authorize(caller, Pid(99), Rights::Observer).unwrap_err();
+    assert_eq!(forbidden.to_string().replace('3', "99"), unknown.to_string());
+    assert_eq!((forbidden.code(), forbidden.hint()), (unknown.code(), unknown.hint()));
+
+    world.run_named(Pid::KERNEL, "handed");
+    assert_eq!(world.table.resolve(caller, "handed"), Ok(handed), "a namesake that it may not see is no rival");
+    assert_eq!(world.table.resolve(caller, "handde").unwrap_err().hint().unwrap(), "did you mean `handed`?");
+}
+
+#[test]
+fn authority_ends_with_the_process_and_with_the_handle() {
+    let (mut world, [asking, below, _, handed]) = neighbours();
+    let caller = Caller::Process(asking);
+    let controller = world.table.hand(Caller::Person, asking, handed, Rights::Controller).unwrap();
+    assert_eq!(world.table.rights(caller, handed), Some(Rights::Controller), "the stronger of two handles");
+    world.table.close(controller);
+    assert_eq!(world.table.rights(caller, handed), Some(Rights::Observer));
+    world.finish(asking);
+    for target in [asking, below, handed] {
+        assert_eq!(world.table.rights(caller, target), None);
+    }
+}
+
+#[test]
+fn only_an_owner_hands_on_and_only_to_the_running() {
+    let (mut world, [asking, below, beside, handed]) = neighbours();
+    let queued = world.spawn(asking);
+    let caller = Caller::Process(asking);
+    let before = world.table.clone();
+    let mut check = |to: Pid, target: Pid, expect: ErrorCode| {
+        assert_eq!(world.table.hand(caller, to, target, Rights::Observer).unwrap_err().code(), expect);
+        assert!(world.table == before);
+    };
+    check(below, handed, ErrorCode::Permission);
+    check(below, beside, ErrorCode::NotFound);
+    check(beside, below, ErrorCode::NotFound);
+    check(queued, below, ErrorCode::Conflict);
+    assert!(world.table.open(caller, handed, Rights::Controller).is_err());
+    world.table.hand(caller, handed, below, Rights::Controller).unwrap();
+    assert_eq!(world.table.rights(Caller::Process(handed), below), Some(Rights::Controller));
+}
+
+#[test]
+fn what_ended_below_a_process_is_still_its_to_name() {
+    let mut world = World::new();
+    let top = world.run(Pid::KERNEL);
+    let middle = world.run(top);
+    let bottom = world.spawn_as(Spec { name: Some("bottom".into()), ..world.spec(middle) });
+    world.table.start(bottom, world.now()).unwrap();
+    for pid in [bottom, middle] {
+        world.finish(pid);
+        world.release(pid);
+    }
+    assert_eq!(world.table.resolve(Caller::Process(top), "bottom"), Ok(bottom));
+    assert_eq!(world.table.resolve(Caller::Process(top), "bottmo").unwrap_err().code(), ErrorCode::NotFound);
+}

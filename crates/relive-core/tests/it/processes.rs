@@ -1,0 +1,316 @@
+//! Trees, signals, attribution.
+
+use relive_core::{
+    Cause, Effect, End, ErrorCode, KillSignal, Outcome, Pid, ProcessStatus, Signal, SignalSet, Spec, State, Urgency,
+    Wait, Why,
+};
+
+use crate::support::{USER, World, names, uuid};
+
+#[test]
+fn case_06_a_parent_that_ends_leaves_its_children_to_the_kernel() {
+    let mut world = World::new();
+    let grandparent = world.run(Pid::KERNEL);
+    let parent = world.run(grandparent);
+    let (running, paused, queued, zombie) =
+        (world.run(parent), world.run(parent), world.spawn(parent), world.run(parent));
+    let below = world.run(paused);
+    world.suspend(paused);
+    world.finish(zombie);
+    assert_eq!(world.table.suspended_below(grandparent), 1);
+
+    world.finish(parent);
+    let effects = world.release(parent);
+
+    for orphan in [running, paused, queued] {
+        assert_eq!(world.view(orphan).ppid, Pid::KERNEL);
+        assert!(effects.contains(&Effect::Reparented { of: world.of(orphan), from: parent }));
+    }
+    assert_eq!((world.view(paused).display.word(), world.view(running).display.word()), ("suspended", "running"));
+    assert_eq!(world.view(running).parent_uuid, Some(uuid(parent.0)), "history keeps the first parent");
+    assert_eq!(world.view(below).ppid, paused);
+    assert_eq!(world.table.suspended_below(grandparent), 0);
+    assert_eq!(effects.iter().filter(|effect| **effect == Effect::Reap { of: world.of(zombie) }).count(), 1);
+    world.release(zombie);
+    assert_eq!(world.children(Pid::KERNEL), [grandparent, running, paused, queued]);
+    assert_eq!(world.children(grandparent), []);
+}
+
+#[test]
+fn case_07_every_kill_is_attributed() {
+    let mut world = World::new();
+    let root = world.run(Pid::KERNEL);
+    let parent = world.run(root);
+    let (child, sibling) = (world.run(parent), world.run(root));
+    let check = |world: &mut World, pid: Pid, expect: (Why, Pid, Option<Pid>)| {
+        world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap();
+        let view = world.view(pid);
+        assert_eq!((view.why.unwrap(), view.killed_by.unwrap(), view.killed_from), expect, "{pid}");
+    };
+
+    world.table.signal(sibling, Signal::Term, Cause::kernel(Why::Timeout), world.now()).unwrap();
+    let by_root = Cause::process(Why::Parent, root);
+    let reached = world.table.signal_tree(parent, Signal::Term, by_root, world.now()).unwrap();
+    assert_eq!(reached.pids, [parent, child]);
+    world.signal(root, Signal::Kill);
+
+    check(&mut world, sibling, (Why::Timeout, Pid::KERNEL, None));
+    check(&mut world, parent, (Why::Parent, root, Some(parent)));
+    check(&mut world, child, (Why::Parent, root, Some(parent)));
+    check(&mut world, root, (Why::User, Pid::KERNEL, None));
+}
+
+#[test]
+fn the_strongest_signal_names_the_cause_and_the_body_may_know_better() {
+    let mut world = World::new();
+    let (escalated, segfaulted, oom) = (world.run(Pid(0)), world.run(Pid(0)), world.run(Pid(0)));
+    world.table.signal(escalated, Signal::Int, USER, world.now()).unwrap();
+    world.table.signal(escalated, Signal::Term, Cause::kernel(Why::Idle), world.now()).unwrap();
+    world.table.signal(escalated, Signal::Int, Cause::kernel(Why::Budget), world.now()).unwrap();
+    world.table.terminate(escalated, Outcome::Cancelled, world.now()).unwrap();
+    assert_eq!(world.view(escalated).why, Some(Why::Idle));
+    assert_eq!(world.view(escalated).status, Some(&ProcessStatus::Killed { signal: Signal::Term.into() }));
+
+    let os = |number| End::of(ProcessStatus::Killed { signal: KillSignal::Os(number) });
+    world.table.terminate(segfaulted, Outcome::Ended(os(11)), world.now()).unwrap();
+    assert_eq!((world.view(segfaulted).why, world.view(segfaulted).killed_by), (None, None));
+
+    world.signal(oom, Signal::Term);
+    let end = End { cause: Some(Cause::kernel(Why::Oom)), ..os(9) };
+    world.table.terminate(oom, Outcome::Ended(end), world.now()).unwrap();
+    assert_eq!(world.view(oom).exit.unwrap().reason, "out of memory");
+}
+
+fn all() -> SignalSet {
+    Signal::ALL.into_iter().collect()
+}
+
+#[test]
+fn case_08_a_blocked_signal_is_pending_once_and_lands_in_order() {
+    let mut world = World::new();
+    let pid = world.run(Pid::KERNEL);
+    world.table.set_handlers(pid, all()).unwrap();
+    world.table.set_mask(pid, all(), world.now()).unwrap();
+    for signal in [Signal::Resume, Signal::Int, Signal::Term] {
+        assert_eq!(world.signal(pid, signal).pids, [pid]);
+        for _ in 0..3 {
+            assert_eq!(world.signal(pid, signal).pids, [], "pending once");
+        }
+    }
+    let landed = world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
+    let of = world.of(pid);
+    let handled = [Signal::Term, Signal::Int, Signal::Resume].map(|signal| Effect::Handle { of, signal });
+    let came: Vec<_> = landed.into_iter().filter(|effect| matches!(effect, Effect::Handle { .. })).collect();
+    assert_eq!(came, handled);
+    assert!(world.table.pending(pid).is_empty());
+}
+
+#[test]
+fn case_07_a_pending_signal_keeps_the_cause_of_the_first_who_sent_it() {
+    let mut world = World::new();
+    let pid = world.run(Pid::KERNEL);
+    world.table.set_mask(pid, all(), world.now()).unwrap();
+    for why in [Why::Idle, Why::User] {
+        world.table.signal(pid, Signal::Term, Cause::kernel(why), world.now()).unwrap();
+    }
+    world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
+    world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap();
+    assert_eq!(world.view(pid).why, Some(Why::Idle));
+}
+
+#[test]
+fn case_08_pause_and_resume_cancel_each_other_while_pending() {
+    for (first, second) in [(Signal::Pause, Signal::Resume), (Signal::Resume, Signal::Pause)] {
+        let mut world = World::new();
+        let pid = world.run(Pid::KERNEL);
+        world.table.set_mask(pid, all(), world.now()).unwrap();
+        world.signal(pid, first);
+        assert!(world.table.pending(pid).contains(first));
+        assert_eq!(world.signal(pid, second).pids, [pid]);
+        assert!(world.table.pending(pid).is_empty());
+        assert_eq!(world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap(), []);
+        assert!(!world.view(pid).paused);
+    }
+}
+
+#[test]
+fn case_08_the_last_word_counts_also_where_only_one_of_the_two_is_blocked() {
+    let mut world = World::new();
+    let pid = world.run(Pid::KERNEL);
+    let pause_only = SignalSet::EMPTY.with(Signal::Pause);
+    world.table.set_mask(pid, pause_only, world.now()).unwrap();
+    world.pause(pid);
+    assert_eq!(world.resume(pid).pids, [pid]);
+    world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
+    assert!(!world.view(pid).paused, "it was resumed after it was paused");
+}
+
+#[test]
+fn case_08_kill_ignores_mask_and_handlers() {
+    let mut world = World::new();
+    let pid = world.run(Pid::KERNEL);
+    world.table.set_mask(pid, all(), world.now()).unwrap();
+    world.table.set_handlers(pid, all()).unwrap();
+    let reached = world.signal(pid, Signal::Kill);
+    assert_eq!(reached.effects, [Effect::Kill { of: world.of(pid) }]);
+    assert_eq!(world.signal(pid, Signal::Kill).pids, [], "killing again changes nothing");
+}
+
+#[test]
+fn term_is_followed_by_kill_when_its_grace_is_over() {
+    let mut world = World::new();
+    let (pid, other) = (world.run(Pid::KERNEL), world.run(Pid::KERNEL));
+    let of = world.of(pid);
+    world.table.set_mask(pid, all(), world.now()).unwrap();
+    world.table.signal(pid, Signal::Term, Cause::kernel(Why::Timeout), world.now()).unwrap();
+    world.ms += 60_000;
+    let landed = world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
+    let deadline = world.now() + std::time::Duration::from_secs(10);
+    assert_eq!(
+        landed,
+        [Effect::AskToEnd { of, signal: Signal::Term }, Effect::ArmGrace { of, deadline }],
+        "from delivery, not from when it was sent"
+    );
+    assert_eq!(world.table.grace_expired(world.of(other), world.now()).unwrap(), [], "nobody told that one to end");
+    assert_eq!(world.table.grace_expired(of, world.now()).unwrap(), [Effect::Kill { of }]);
+    assert_eq!(world.table.grace_expired(of, world.now()).unwrap(), [], "a second timer is harmless");
+    world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap();
+    assert_eq!(world.view(pid).status, Some(&ProcessStatus::Killed { signal: Signal::Kill.into() }));
+    assert_eq!(world.view(pid).why, Some(Why::Timeout), "the cause is that of the TERM");
+}
+
+#[test]
+fn a_stale_timer_or_report_is_harmless_and_an_unknown_one_is_refused() {
+    let mut world = World::new();
+    let pid = world.run(Pid::KERNEL);
+    world.signal(pid, Signal::Term);
+    let mut stale = world.of(pid);
+    stale.generation = stale.generation.next();
+    let before = world.table.clone();
+    assert_eq!(world.table.grace_expired(stale, world.now()).unwrap(), []);
+    assert_eq!(world.table.boundary_reached(stale).unwrap(), []);
+    world.table.progress(stale, relive_core::Usage::default(), world.now()).unwrap();
+    assert!(world.table == before);
+    stale.pid = Pid(99);
+    assert_eq!(world.table.grace_expired(stale, world.now()).unwrap_err().code(), ErrorCode::NotFound);
+}
+
+#[test]
+fn a_handled_term_still_has_its_grace() {
+    let mut world = World::new();
+    let pid = world.run(Pid::KERNEL);
+    world.table.set_handlers(pid, all()).unwrap();
+    assert_eq!(names(&world.signal(pid, Signal::Term).effects), ["Handle", "ArmGrace"]);
+    assert_eq!(names(&world.table.grace_expired(world.of(pid), world.now()).unwrap()), ["Kill"]);
+}
+
+#[test]
+fn a_tree_is_reached_without_the_zombies_and_the_counts_are_of_what_changed() {
+    let mut world = World::new();
+    let root = world.run(Pid::KERNEL);
+    let (left, right) = (world.run(root), world.run(root));
+    let (deep, queued) = (world.run(left), world.spawn(left));
+    let outside = world.run(Pid::KERNEL);
+    world.finish(right);
+    world.signal(deep, Signal::Kill);
+    let reached = world.table.signal_tree(root, Signal::Kill, USER, world.now()).unwrap();
+    assert_eq!(reached.pids, [root, left, queued], "deep had been killed, right was a zombie");
+    assert_eq!(world.view(queued).state, State::Zombie, "a queued process has nobody to ask");
+    assert_eq!(world.view(outside).ending, None);
+    let again = world.table.signal_tree(root, Signal::Kill, USER, world.now()).unwrap();
+    assert_eq!(again, relive_core::Reached::default());
+}
+
+#[test]
+fn a_zombie_root_still_passes_the_signal_on_to_those_below() {
+    let mut world = World::new();
+    let root = world.run(Pid::KERNEL);
+    let child = world.run(root);
+    world.finish(root);
+    assert_eq!(world.signal(root, Signal::Kill).pids, []);
+    assert_eq!(world.table.signal_tree(root, Signal::Kill, USER, world.now()).unwrap().pids, [child]);
+}
+
+#[test]
+fn case_11_a_process_that_ends_at_once_is_not_missed() {
+    let mut world = World::new();
+    let parent = world.run(Pid::KERNEL);
+    let pid = world.run(parent);
+    assert_eq!(world.table.wait(pid).unwrap(), Wait::NotEnded);
+    world.finish(pid);
+    let end = End::of(ProcessStatus::Exited { code: 0 });
+    let ended = Wait::Ended { end: &end, successor: None };
+    assert_eq!(world.table.wait(pid).unwrap(), ended, "while it is a zombie");
+    world.release(pid);
+    assert_eq!(world.table.wait(pid).unwrap(), ended, "after it has left the table");
+    assert_eq!(world.table.wait(pid).unwrap(), ended, "and again");
+}
+
+#[test]
+fn a_process_killed_in_the_queue_or_not_launched_passes_through_running() {
+    let mut world = World::new();
+    let (queued, broken) = (world.spawn(Pid::KERNEL), world.spawn(Pid::KERNEL));
+    world.ms += 5;
+    let reached = world.signal(queued, Signal::Term);
+    assert_eq!(names(&reached.effects), ["Ended", "Reap"], "no body was launched, so none is asked");
+    assert_eq!((world.view(queued).state, world.view(queued).started_at), (State::Zombie, Some(world.now())));
+
+    world.table.start(broken, world.now()).unwrap();
+    let status = ProcessStatus::StartupFailed { stage: "execve".into(), errno: "ENOENT".into(), code: 2 };
+    world.table.terminate(broken, Outcome::Ended(End::of(status)), world.now()).unwrap();
+    let Wait::Ended { end, .. } = world.table.wait(broken).unwrap() else { panic!("it has ended") };
+    assert_eq!(end.exit_code(), 127);
+}
+
+#[test]
+fn a_body_that_was_cancelled_by_nobody_is_refused() {
+    let mut world = World::new();
+    let pid = world.run(Pid::KERNEL);
+    let before = world.table.clone();
+    let refusal = world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap_err();
+    assert_eq!(refusal.code(), ErrorCode::Internal);
+    assert!(world.table == before);
+}
+
+#[test]
+fn a_spawn_that_cannot_be_changes_nothing() {
+    let mut world = World::new();
+    let (running, queued, zombie, dead) =
+        (world.run(Pid(0)), world.spawn(Pid(0)), world.run(Pid(0)), world.run(Pid(0)));
+    world.finish(zombie);
+    world.finish(dead);
+    world.release(dead);
+    let before = world.table.clone();
+    let mut check = |spec: Spec, expect: ErrorCode| {
+        assert_eq!(world.table.spawn(spec).unwrap_err().code(), expect);
+        assert!(world.table == before);
+    };
+    let spec = World { table: before.clone(), ms: 0 }.spec(running);
+    for parent in [queued, zombie, dead] {
+        check(Spec { parent, ..spec.clone() }, ErrorCode::Conflict);
+    }
+    check(Spec { parent: Pid(77), ..spec.clone() }, ErrorCode::NotFound);
+    for used in [Pid(0), queued, dead] {
+        check(Spec { pid: used, ..spec.clone() }, ErrorCode::Internal);
+    }
+    check(Spec { uuid: uuid(running.0), ..spec.clone() }, ErrorCode::Conflict);
+    check(Spec { uuid: uuid(dead.0), ..spec.clone() }, ErrorCode::Internal);
+}
+
+#[test]
+fn a_chain_of_ten_thousand_does_not_overflow_and_keeps_its_counts() {
+    const DEPTH: u32 = 10_000;
+    let mut world = World::new();
+    let root = world.run(Pid::KERNEL);
+    let mut last = root;
+    for _ in 1..DEPTH {
+        last = world.run(last);
+    }
+    let paused = world.table.pause_subtree(root, Urgency::Boundary, world.now()).unwrap();
+    assert_eq!(paused.pids.len(), DEPTH as usize);
+    assert_eq!(world.table.suspended_below(root), DEPTH - 1);
+    assert_eq!(world.resume(last).pids.len(), DEPTH as usize, "every ancestor was paused by the user");
+    assert_eq!(world.table.suspended_below(root), 0);
+    let killed = world.table.signal_tree(root, Signal::Kill, USER, world.now()).unwrap();
+    assert_eq!(killed.pids.len(), DEPTH as usize);
+}

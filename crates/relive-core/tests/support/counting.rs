@@ -1,0 +1,57 @@
+//! An allocator that counts the bytes in use, and the table whose bytes are counted.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use relive_core::{Pid, Settings, Spec, SuspendReason, Suspension, Table, Timestamp, Usage, uuid_v7};
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+/// The system's allocator, counted.
+pub(crate) struct Counting;
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory it hands out.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps to the contract of `alloc`, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps to the contract of `dealloc`, which is the same.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+/// Bytes in use now.
+pub(crate) fn bytes_in_use() -> usize {
+    IN_USE.load(Ordering::Relaxed)
+}
+
+/// A moment.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::UNIX_EPOCH
+}
+
+/// So many suspended processes with names, folders and intents of ordinary length, ten below each.
+pub(crate) fn suspended(count: u32) -> Table {
+    let mut table = Table::new(Settings::default(), Pid(0));
+    for number in 1..=count {
+        let mut random = [0; 10];
+        random[6..].copy_from_slice(&number.to_be_bytes());
+        let usage = Usage { step: 12, tokens_in: 34_567, tokens_out: 8_901, ..Usage::default() };
+        let spec = Spec {
+            name: Some(format!("reviewer-{number}")),
+            intent: "Read the change, run its tests, and write down what a careful reviewer would ask about it".into(),
+            cwd: format!("/home/somebody/projects/service-{number}"),
+            model: Some("anthropic/claude-sonnet-4-5".into()),
+            usage,
+            ..Spec::new(Pid(number), uuid_v7(now(), random), Pid((number - 1) / 10), now())
+        };
+        let suspension = Suspension { asked_at: now(), reason: SuspendReason::User, paused_total_ms: 0 };
+        assert_eq!(table.restore(spec, suspension, now()), Ok(()));
+    }
+    table
+}
