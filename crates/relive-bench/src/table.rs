@@ -3,8 +3,8 @@
 use std::fmt;
 
 pub(crate) const HEADER: &str = "\
-name                                  | ours         | raw limit or peer        |  ratio | to reach
---------------------------------------+--------------+--------------------------+--------+---------------";
+name                                | ours       | raw limit or peer      |  ratio | to reach
+------------------------------------+------------+------------------------+--------+---------------";
 
 /// One figure beside another.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl fmt::Display for Row {
             Mark::None => "-".to_owned(),
         };
         let Self { name, ours, peer, ratio, .. } = self;
-        write!(f, "{name:<37} | {ours:<12} | {peer:<24} | {ratio:>6.2} | {mark}")
+        write!(f, "{name:<35} | {ours:<10} | {peer:<22} | {ratio:>6.2} | {mark}")
     }
 }
 

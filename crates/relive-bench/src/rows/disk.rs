@@ -32,7 +32,7 @@ pub(super) fn measure(_options: &Options, place: &Place) -> Result<Vec<Row>> {
         let (held, used) = (data.bytes() as u64 * STEPS, bytes_in(agent.writer.folder().path())?);
         #[expect(clippy::cast_precision_loss, reason = "a ratio is not exact")]
         let ratio = used as f64 / held as f64;
-        let (ours, peer) = (kilobytes(used), format!("{}  held by steps", kilobytes(held)));
+        let (ours, peer) = (kilobytes(used), format!("{}  in the steps", kilobytes(held)));
         rows.push(Row { name: format!("disk: {STEPS} steps of {kilobyte} KB"), ours, peer, ratio, mark });
     }
     Ok(rows)
