@@ -74,7 +74,8 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize) {
     let crc = crc32c::crc32c(&out[start..]);
     out.pop();
     out.extend_from_slice(CRC_FIELD);
-    out.extend_from_slice(format!("{crc:08x}\"}}\n").as_bytes());
+    out.extend_from_slice(&hexadecimal(crc));
+    out.extend_from_slice(b"\"}\n");
 }
 
 /// One whole object as a file's contents.
@@ -99,7 +100,12 @@ pub(crate) fn is_intact(line: &[u8]) -> bool {
     let Some(cut) = line.len().checked_sub(CRC_TAIL) else { return false };
     let (covered, tail) = line.split_at(cut);
     let crc = crc32c::crc32c_append(crc32c::crc32c(covered), b"}");
-    tail.starts_with(CRC_FIELD) && tail[CRC_FIELD.len()..] == *format!("{crc:08x}\"}}").as_bytes()
+    let (field, value) = tail.split_at(CRC_FIELD.len());
+    field == CRC_FIELD && value.strip_suffix(b"\"}") == Some(&hexadecimal(crc))
+}
+
+fn hexadecimal(crc: u32) -> [u8; 8] {
+    std::array::from_fn(|place| b"0123456789abcdef"[(crc >> (28 - 4 * place)) as usize & 0xf])
 }
 
 /// The checksum that the last line of `bytes`, which end with its newline, names.
@@ -111,7 +117,54 @@ pub(crate) fn named_crc(bytes: &[u8]) -> Option<u32> {
 
 /// The head of an intact line.
 pub(crate) fn head(line: &[u8]) -> serde_json::Result<Head<'_>> {
-    serde_json::from_slice(line)
+    match head_as_written(line) {
+        Some(head) => Ok(head),
+        None => serde_json::from_slice(line),
+    }
+}
+
+/// The head, if it stands exactly as [`encode`] writes it. What comes after it is not looked at: parsing a line whole
+/// for its head would cost as much as parsing it for its body.
+fn head_as_written(line: &[u8]) -> Option<Head<'_>> {
+    let (v, rest) = number(line.strip_prefix(br#"{"v":"#)?)?;
+    let (seq, rest) = number(rest.strip_prefix(br#","seq":"#)?)?;
+    let (epoch, rest) = number(rest.strip_prefix(br#","epoch":"#)?)?;
+    let (synced, rest) = match rest.strip_prefix(br#","synced":"#) {
+        Some(rest) => number(rest).map(|(synced, rest)| (Some(synced), rest))?,
+        None => (None, rest),
+    };
+    let (at, rest) = string(rest.strip_prefix(br#","at":"#)?)?;
+    let (kind, rest) = string(rest.strip_prefix(br#","kind":"#)?)?;
+    let (step, rest) = number(rest.strip_prefix(br#","step":"#)?)?;
+    rest.starts_with(b",").then_some(Head {
+        v: u32::try_from(v).ok()?,
+        seq,
+        epoch: Generation(u32::try_from(epoch).ok()?),
+        synced,
+        at: at.parse().ok()?,
+        kind: Cow::Borrowed(kind),
+        step: u32::try_from(step).ok()?,
+    })
+}
+
+/// A number without a sign, and what follows it.
+fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.iter().position(|byte| !byte.is_ascii_digit())?;
+    let (number, rest) = text.split_at(digits);
+    if number.len() > 1 && number[0] == b'0' {
+        return None;
+    }
+    let value =
+        number.iter().try_fold(0_u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
+    if digits == 0 { None } else { Some((value?, rest)) }
+}
+
+/// A string of plain characters, and what follows it.
+fn string(text: &[u8]) -> Option<(&str, &[u8])> {
+    let text = text.strip_prefix(b"\"")?;
+    let end = text.iter().position(|byte| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\'))?;
+    let (string, rest) = text.split_at(end);
+    Some((std::str::from_utf8(string).ok()?, rest.strip_prefix(b"\"")?))
 }
 
 #[cfg(test)]
@@ -150,6 +203,33 @@ mod tests {
         let bytes = line(&serde_json::json!({}));
         assert!(is_intact(&bytes[..bytes.len() - 1]));
         assert_eq!(head(&bytes).unwrap().seq, 7);
+    }
+
+    #[test]
+    fn a_head_is_read_the_same_by_hand_and_by_the_book() {
+        let written = line(&serde_json::json!({"text": "hello"}));
+        assert_eq!(head_as_written(&written).unwrap(), serde_json::from_slice(&written).unwrap());
+        let text = std::str::from_utf8(&written).unwrap();
+        for (old, new) in [
+            ("\"seq\":7", "\"seq\":18446744073709551615"),
+            ("\"seq\":7", "\"seq\":18446744073709551616"),
+            ("\"seq\":7", "\"seq\":07"),
+            ("\"seq\":7", "\"seq\":7.0"),
+            ("\"seq\":7", "\"seq\":"),
+            ("\"seq\":7", "\"seq\": 7"),
+            ("\"epoch\":2", "\"epoch\":4294967296"),
+            ("\"epoch\":2", "\"epoch\":2,\"new\":1"),
+            ("input", "inp\\u0075t"),
+            ("input", "ïnput"),
+            ("input", "in\tput"),
+            ("2023-11", "2023-13"),
+            (",\"step\":3", ""),
+        ] {
+            let changed = text.replace(old, new);
+            assert_ne!(changed, text);
+            let by_the_book = serde_json::from_str::<Head<'_>>(&changed).ok();
+            assert_eq!(head(changed.as_bytes()).ok(), by_the_book, "{changed}");
+        }
     }
 
     #[test]

@@ -4,10 +4,13 @@
 //! its hash, and the whole is in `blobs/<hash>`, written and synced before the record that names it.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -33,7 +36,7 @@ pub struct BlobRef {
 }
 
 /// Text, here or in `blobs/`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Text {
     /// Here.
@@ -51,6 +54,31 @@ impl Text {
             Self::Blob(blob) => &blob.head,
         };
         &text[..text.floor_char_boundary(max)]
+    }
+}
+
+/// By hand, because serde's untagged copies a string twice on its way here.
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, or a reference to a blob")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Text, E> {
+        Ok(Text::from(text))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Text, A::Error> {
+        BlobRef::deserialize(MapAccessDeserializer::new(map)).map(Text::Blob)
     }
 }
 

@@ -12,6 +12,7 @@ use relive_core::Generation;
 
 use crate::history::{History, Place};
 use crate::line::{self, Head, LINE_MAX, VERSION};
+use crate::outline;
 use crate::record::{Body, Record};
 
 /// What is wrong with a journal, if anything.
@@ -196,15 +197,11 @@ pub(crate) enum Until {
 
 /// Reads a journal, going on from `history`, which covers the file up to its own end.
 pub(crate) fn scan(file: &File, history: History) -> io::Result<(History, Health)> {
-    read(file, history, Until::End)
+    scan_until(file, history, Until::End)
 }
 
-/// Reads a journal from its beginning, as if it ended there. What comes after is not looked at.
-pub(crate) fn scan_until(file: &File, until: Until) -> io::Result<(History, Health)> {
-    read(file, History::default(), until)
-}
-
-fn read(file: &File, mut history: History, until: Until) -> io::Result<(History, Health)> {
+/// Reads a journal as if it ended there. What comes after is not looked at.
+pub(crate) fn scan_until(file: &File, mut history: History, until: Until) -> io::Result<(History, Health)> {
     let mut lines = Lines::new(file, history.end, history.lines)?;
     let mut newer: Option<Hole> = None;
     while !is_over(&history, until) {
@@ -292,7 +289,7 @@ fn judge(line: &[u8], history: &History) -> Verdict {
     if head.epoch > history.epoch && head.kind != "opened" {
         return Verdict::Bad(Problem::Unopened(head.epoch));
     }
-    match Body::decode(&head.kind, line) {
+    match outline::decode(&head.kind, line) {
         Some(Ok(body)) => Verdict::Next(record(&head, body), head.synced.unwrap_or(0)),
         Some(Err(error)) => newer(Problem::Fields(error.to_string())),
         None => newer(Problem::Kind(head.kind.to_string())),

@@ -98,6 +98,12 @@ impl Content {
         }
         bytes.truncate(kept);
         bytes.extend_from_slice(part);
+        if dice.roll(3) == 0 {
+            // A later page got there and an earlier one did not.
+            let from = kept + dice.roll(part.len() + 1);
+            let to = (from + PAGE).min(bytes.len());
+            bytes[from..to].fill(0);
+        }
         if dice.roll(2) == 1 {
             // The length got there and the bytes did not.
             let zeros = dice.roll(appended.len() - part.len() + 1);
@@ -286,6 +292,9 @@ impl Model {
         }
     }
 }
+
+/// What a disk writes at a time; smaller than any real one, so that a small script has many.
+const PAGE: usize = 64;
 
 /// Numbers from a seed (splitmix64).
 #[derive(Debug)]

@@ -17,7 +17,7 @@ pub(crate) fn open_and_repair(data: &DataFolder, uuid: Uuid, bytes: &[u8]) {
     write(&folder.steps(), bytes);
 
     let (before, health) = data.history(uuid).unwrap();
-    let entries = read_all(&folder.steps());
+    read_all(&folder.steps());
     let _ = (before.plan().next == Next::Input, ProcInfo::of(&before));
     before.conversation(&fs::File::open(folder.steps()).unwrap()).unwrap();
 
@@ -38,6 +38,9 @@ pub(crate) fn open_and_repair(data: &DataFolder, uuid: Uuid, bytes: &[u8]) {
             return;
         }
     };
+    let prefix = folder.path().join("prefix");
+    write(&prefix, &bytes[..sound]);
+    let entries = read_all(&prefix);
     let mut writer = opened.unwrap();
     check_repair(&writer, &bytes[sound..]);
     let input = Input { id: "after".to_owned(), from: None, text: "go on".into() };
@@ -48,7 +51,7 @@ pub(crate) fn open_and_repair(data: &DataFolder, uuid: Uuid, bytes: &[u8]) {
     assert!(fs::read(folder.steps()).unwrap().starts_with(&bytes[..sound]), "what was good is as it was");
     assert_eq!(data.history(uuid).unwrap(), (left, Health::Good));
     let now = read_all(&folder.steps());
-    assert!(now.starts_with(&entries), "every whole record is still there");
+    assert!(now.starts_with(&entries), "every whole record before the torn end is still there");
     let added: Vec<&str> = now[entries.len()..].iter().map(|entry| entry.kind.as_str()).collect();
     let expected: &[&str] = if sound < bytes.len() { &["opened", "repair", "input"] } else { &["opened", "input"] };
     assert_eq!(added, expected);
