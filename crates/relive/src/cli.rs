@@ -53,8 +53,6 @@ pub(crate) enum Command {
     Config(config::Args),
     Paths(paths::Args),
     Demo(demo::Args),
-    #[command(hide = true)]
-    DemoWriter(demo::WriterArgs),
 }
 
 pub(crate) fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
