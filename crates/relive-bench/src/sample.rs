@@ -94,6 +94,7 @@ impl Agent {
                 cwd: "/home/user/project".to_owned(),
                 limits: Limits::default(),
                 on_in_doubt: OnInDoubt::TellModel,
+                on_budget: relive_journal::record::OnBudget::End,
             },
             meta: ProcessMeta::new("anthropic/claude-opus-4".to_owned(), "You are a test.".to_owned(), tools),
             input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),

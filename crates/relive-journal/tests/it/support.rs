@@ -333,3 +333,9 @@ pub(crate) fn varied(fixture: &Fixture) -> Uuid {
     append(&mut writer, vec![completed()]);
     uuid
 }
+
+/// So many cases, or as many as a soak asks for.
+pub(crate) fn cases(usual: u32) -> proptest::test_runner::Config {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|number| number.parse().ok());
+    proptest::test_runner::Config::with_cases(asked.unwrap_or(usual))
+}
