@@ -193,8 +193,8 @@ impl Loop {
     async fn go(&mut self) -> Step<std::convert::Infallible> {
         self.messages = self.agent.journal.conversation().await?;
         self.settle().await?;
+        self.progressed();
         loop {
-            self.progressed();
             match self.next()? {
                 Next::Calls { call, .. } => self.run_calls(call).await?,
                 Next::Input => return Err(Exit::Completed),
@@ -254,7 +254,9 @@ impl Loop {
         let mut all = std::mem::take(&mut self.carry);
         all.extend(batch);
         let at = self.agent.context.host.now();
-        self.agent.journal.append(at, all, durability).await
+        self.agent.journal.append(at, all, durability).await?;
+        self.progressed();
+        Ok(())
     }
 
     async fn flush(&mut self) -> Result<(), JournalError> {

@@ -27,6 +27,8 @@ use crate::error::{CommandError, Outcome};
 /// How long a daemon that went away is looked for.
 const RETRY_FOR: Duration = Duration::from_secs(30);
 const RETRY_EVERY: Duration = Duration::from_millis(50);
+/// A daemon that held a connection this long was well.
+const WELL_AFTER: Duration = Duration::from_millis(250);
 /// How long a plain request may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
@@ -211,7 +213,7 @@ impl Patience {
     fn spend(&mut self, begun: Instant) -> Result<(), ()> {
         let now = Instant::now();
         let since = match self.failing_since {
-            Some(since) if now - begun < RETRY_FOR => since,
+            Some(since) if now - begun < WELL_AFTER => since,
             Some(_) | None => now,
         };
         self.failing_since = Some(since);

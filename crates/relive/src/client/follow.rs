@@ -122,16 +122,14 @@ impl Client<'_> {
                             *last = Some(event.id.clone());
                             sink(event).await?;
                         }
-                        Ok(None) | Err(Failure::Lost(_)) => break None,
+                        Ok(None) => break None,
+                        Err(failure) if failure.passes() => break None,
                         Err(failure) => return Err(self.explain(failure)),
                     }
                 },
                 // The wait looks for the daemon, and starts it if it has to.
-                Err(Failure::Absent(_) | Failure::Lost(_)) => None,
-                Err(failure) => match super::verbs::as_lost(failure) {
-                    Failure::Lost(_) => None,
-                    failure => return Err(self.explain(failure)),
-                },
+                Err(failure) if failure.passes() => None,
+                Err(failure) => return Err(self.explain(failure)),
             };
             if let Some(answer) = left {
                 break answer;

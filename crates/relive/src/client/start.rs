@@ -114,6 +114,10 @@ fn tail(log: &Path, from: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| line.strip_prefix("error: ").unwrap_or(line))
+        .collect();
     Ok(lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
 }

@@ -227,7 +227,7 @@ mod tests {
         ]);
         assert_eq!(
             shown,
-            "> fix the test\nhm\nI look.\n  shell {\"command\":\"ls\"}\n  shell: ok\n    a\n    \u{fffd}[2Jb\n\
+            "> fix the test\nhm\nI look.\n  shell {\"command\":\"ls\"}\n  shell: ok\n    a\n    ?[2Jb\n\
              -- paused (user)\n-- recovered by a new daemon as PID 7\n-- resumed by the user\n> and the docs\n> please\n\
              Wel\n-- the model was cut off here: partial\n-- ended: interrupted (1)\n"
         );

@@ -1,10 +1,13 @@
-//! The behaviour cases, with the real binary and a daemon of its own for each test.
+//! The command line from outside: what is typed, what comes out, what it exits with.
 //!
-//! A case is told through the command line alone; a test looks into files only where the case is about files.
+//! Where a daemon is needed, a stand-in answers on the socket: what is tested is what the command makes of its answers.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
-#![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-mod cases;
-mod daemon;
-mod world;
+mod danger;
+mod fake;
+mod offline;
+mod running;
+mod support;
+mod talking;
+mod terminal;

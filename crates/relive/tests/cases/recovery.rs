@@ -156,8 +156,8 @@ fn case_22_pids_after_a_restart_are_above_every_pid_ever_used() {
     let first = world.run_hanging(&[]);
     let highest = world.run("turns: [{text: done}]");
     world.relive(&["wait", "2"]).ok();
-    world.relive(&["kill", "1"]).ok();
-    world.relive(&["wait", "1"]).exits(1);
+    world.await_retired(&highest.uuid);
+    world.end(&first);
     let removed = world.relive(&["gc", "--json"]).ok().json();
     assert_eq!(removed["uuids"], json!([highest.uuid]), "the one with the highest PID");
     for _ in 0..2 {
