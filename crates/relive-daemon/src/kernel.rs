@@ -43,6 +43,8 @@ pub(crate) struct Kernel {
     state: Mutex<State>,
     /// A spawn and its repetition with the same UUID take turns.
     spawning: Vec<tokio::sync::Mutex<()>>,
+    /// Collections take turns.
+    collecting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,7 @@ impl Kernel {
             bodies_changed: Notify::new(),
             state: Mutex::new(state),
             spawning: std::iter::repeat_with(tokio::sync::Mutex::default).take(64).collect(),
+            collecting: tokio::sync::Mutex::default(),
         })
     }
 

@@ -59,6 +59,7 @@ impl Kernel {
 
     /// Collects, or says what would be.
     pub(crate) async fn gc(self: &Arc<Self>, request: GcRequest) -> Answer<GcAnswer> {
+        let _turn = self.collecting.lock().await;
         let (rules, reading, now): (GcRules, _, _) = (self.settings.gc, self.clock.reading(), self.now());
         let survey = self.on_disk(move |data| data.survey(rules, &reading)).await??;
         let warnings = survey.warnings.iter().map(|(uuid, text)| format!("{uuid}: {text}")).collect();

@@ -1,12 +1,13 @@
 //! Going on: what is suspended, what is dead, and forks of either.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use relive_api::{Affected, InputRequest, ResumeRequest, Resumed as Answered};
-use relive_core::{ErrorCode, Limits, Pid, SuspendReason, Uuid};
+use relive_core::{ErrorCode, Limits, Pid, ProcessStatus, SuspendReason, Uuid};
 use relive_journal::data::{ForkPoint, ForkRequest};
 use relive_journal::record::{Body, Input, OpenedBy};
-use relive_journal::{DataFolder, Durability, Opening, ProcessMeta, Writer};
+use relive_journal::{DataFolder, Durability, Opening, ProcessMeta, WriteError, Writer};
 
 use super::Kernel;
 use super::query::Target;
@@ -15,6 +16,9 @@ use crate::error::{Answer, ApiError};
 
 /// What a completed agent is told when nobody says anything.
 const CONTINUE: &str = "Continue.";
+/// How long a collection that is under way is waited for.
+const BUSY_TRIES: u32 = 100;
+const BUSY_EVERY: Duration = Duration::from_millis(20);
 
 impl Kernel {
     /// Goes on with a process, or with a fork of it.
@@ -113,24 +117,41 @@ impl Kernel {
                 return self.answer(pid, uuid, None, Affected::default());
             }
         }
-        let (boot_id, at, ask) = (self.clock.boot_id(), self.now(), request);
+        let at = self.now();
+        let (pid, mut writer) = self.open_dead(uuid).await?;
         let opened = self.on_disk(move |data| {
-            let pid = data.next_pid()?;
-            data.note_pid(pid, uuid);
-            let opening = Opening { pid, by: OpenedBy::Resume, boot_id, at };
-            let mut writer = data.open_writer(uuid, &opening)?;
             let answered = writer.history().plan().next == relive_journal::Next::Input;
-            let done = writer.history().phase == relive_journal::history::Phase::Boundary && ask.input.is_none();
-            let say = (answered || done).then_some(CONTINUE);
-            let batch = changes(Some(writer.history().limits), &ask, say, at);
+            let say = (answered || was_completed(writer.history())).then_some(CONTINUE);
+            let batch = changes(Some(writer.history().limits), &request, say, at);
             if !batch.is_empty() {
                 writer.append(at, batch, Durability::Synced)?;
             }
-            Ok::<_, ApiError>((pid, model_of(data, uuid), writer))
+            Ok::<_, ApiError>((model_of(data, uuid), writer))
         });
-        let (pid, model, writer) = opened.await??;
+        let (model, writer) = opened.await??;
         self.insert_revived(pid, model, writer)?;
         self.answer(pid, uuid, None, Affected { affected: 1, pids: vec![pid], note: None })
+    }
+
+    /// Takes the journal of a process that is dead, under a new PID. The collector may have it for a moment.
+    async fn open_dead(&self, uuid: Uuid) -> Answer<(Pid, Writer)> {
+        let pid = self.on_disk(move |data| data.next_pid().inspect(|pid| data.note_pid(*pid, uuid))).await??;
+        let mut tries = 0;
+        loop {
+            let opening = Opening { pid, by: OpenedBy::Resume, boot_id: self.clock.boot_id(), at: self.now() };
+            match self.on_disk(move |data| data.open_writer(uuid, &opening)).await? {
+                Ok(writer) => return Ok((pid, writer)),
+                Err(WriteError::Busy { .. }) if tries < BUSY_TRIES => {
+                    tries += 1;
+                    tokio::time::sleep(BUSY_EVERY).await;
+                }
+                Err(WriteError::Absent { .. }) => {
+                    self.resolve(&uuid.to_string()).await?;
+                    return Err(ApiError::new(ErrorCode::NotFound, format!("process {uuid} is gone")));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
@@ -187,6 +208,13 @@ impl Kernel {
             pids: affected.pids,
         })
     }
+}
+
+/// Whether the incarnation before the last one came to its end by itself, having done what it was to do.
+fn was_completed(history: &relive_journal::History) -> bool {
+    let before = history.incarnations.iter().rev().nth(1);
+    let ended = before.and_then(|incarnation| incarnation.ended.as_ref());
+    ended.is_some_and(|(_, end)| matches!(end.status, ProcessStatus::Exited { .. }))
 }
 
 /// What a resume adds to the journal.
