@@ -27,6 +27,7 @@ fn case_18_a_dead_process_resumes_from_its_journals_end_with_or_without_a_checkp
         assert_eq!(world.records(&process.uuid, "model_started").last().unwrap()["step"], steps + 1);
         assert_eq!(world.records(&process.uuid, "call_ended").len(), steps as usize, "no step twice");
         assert_eq!(world.info(&process.uuid)["step"], steps);
+        assert_eq!(world.records(&process.uuid, "input").len(), 1, "nothing is put into its mouth");
     };
     check(1000, 10, false);
     check(5, 12, false);

@@ -331,7 +331,8 @@ impl Drop for World {
 pub(crate) fn http(socket: &Path, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(socket).unwrap();
     let length = body.len();
-    write!(stream, "{method} {path} HTTP/1.0\r\n{headers}content-length: {length}\r\n\r\n{body}").unwrap();
+    let request = format!("{method} {path} HTTP/1.0\r\n{headers}content-length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
