@@ -93,7 +93,11 @@ impl Kernel {
                 let view = state.table.view(pid, self.now());
                 view.map(|view| of_view(&view)).ok_or_else(|| ApiError::new(ErrorCode::NotFound, "it is gone"))
             }
-            Target::OnDisk(found) => Ok(of_disk(*found)),
+            Target::OnDisk(found) => {
+                let uuid = found.info.uuid;
+                let model = self.on_disk(move |data| super::resume::model_of(data, uuid)).await?;
+                Ok(Process { model, ..of_disk(*found) })
+            }
         }
     }
 
@@ -255,25 +259,35 @@ fn search(data: &DataFolder, id: &str) -> std::io::Result<Search> {
     if let Ok(uuid) = Uuid::try_parse(id) {
         return incarnation(data, uuid, None);
     }
-    // The last that had the name: those that have not ended are in the table.
-    let named = histories(data, |_| true)?.into_iter().filter(|info| info.name.as_deref() == Some(id));
-    if let Some(last) = named.max_by_key(|info| info.pids.last().copied()) {
-        return incarnation(data, last.uuid, None);
-    }
-    let hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
-    if id.len() < PREFIX_MIN || !id.bytes().all(hex) {
-        return Ok(Search::Nothing);
-    }
-    let prefix = id.to_ascii_lowercase();
-    let mut matching = data.uuids()?;
-    matching.retain(|uuid| uuid.to_string().starts_with(&prefix));
+    let mut matching = begin_with(data, id)?;
     match matching[..] {
-        [] => Ok(Search::Nothing),
+        [] => named(data, id),
         [uuid] => incarnation(data, uuid, None),
         [..] => {
             matching.truncate(5);
             Ok(Search::Ambiguous(matching))
         }
+    }
+}
+
+/// The histories whose UUID begins so.
+fn begin_with(data: &DataFolder, id: &str) -> std::io::Result<Vec<Uuid>> {
+    let hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+    if id.len() < PREFIX_MIN || !id.bytes().all(hex) {
+        return Ok(Vec::new());
+    }
+    let prefix = id.to_ascii_lowercase();
+    let mut matching = data.uuids()?;
+    matching.retain(|uuid| uuid.to_string().starts_with(&prefix));
+    Ok(matching)
+}
+
+/// The last that had the name. Those that have not ended are in the table. Every history is looked at, so this is last.
+fn named(data: &DataFolder, name: &str) -> std::io::Result<Search> {
+    let namesakes = histories(data, |_| true)?.into_iter().filter(|info| info.name.as_deref() == Some(name));
+    match namesakes.max_by_key(|info| info.pids.last().copied()) {
+        Some(last) => incarnation(data, last.uuid, None),
+        None => Ok(Search::Nothing),
     }
 }
 

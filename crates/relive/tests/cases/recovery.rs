@@ -165,7 +165,9 @@ fn case_22_pids_after_a_restart_are_above_every_pid_ever_used() {
         let next = world.run("turns: [{text: done}]");
         assert!(next.pid > 2, "{next:?}");
     }
-    assert_eq!(world.info(1)["uuid"], first.uuid.as_str());
+    let info = world.info(1);
+    assert_eq!(info["uuid"], first.uuid.as_str());
+    assert!(info["model"].as_str().unwrap().starts_with("script/"), "{info}");
     fs::remove_file(world.data().join("pids")).unwrap();
     let known: Vec<u64> = world.relive(&["ps", "-aq"]).ok().stdout.lines().map(|pid| pid.parse().unwrap()).collect();
     world.kill_daemon();
