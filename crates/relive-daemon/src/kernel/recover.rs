@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use relive_config::Recovery;
-use relive_core::{Cause, End, Past, Pid, ProcessStatus, Signal, SuspendReason, Suspension, Uuid, Why};
+use relive_core::{Cause, Effects, End, Past, Pid, ProcessStatus, Signal, SuspendReason, Suspension, Uuid, Why};
 use relive_journal::data::Live;
 use relive_journal::record::{Body, OpenedBy, Paused};
 use relive_journal::{Durability, Health, Opening, Writer};
@@ -25,22 +25,30 @@ enum Fate {
 }
 
 impl Kernel {
-    /// Takes up everything that has not ended. Parents come before their children.
+    /// Takes up everything that has not ended. Parents come before their children, and nobody runs before all are there:
+    /// a parent that waits for its child has to find it.
     pub(crate) async fn recover(self: &Arc<Self>) -> Answer<()> {
         let live = self.on_disk(|data| data.live()).await??;
         let mut pids: HashMap<Uuid, Pid> = HashMap::new();
+        let mut launches = Effects::new();
         for found in parents_first(live) {
             let uuid = found.uuid;
-            match self.recover_one(found, &pids).await {
+            match self.recover_one(found, &pids, &mut launches).await {
                 Ok(Some(pid)) => drop(pids.insert(uuid, pid)),
                 Ok(None) => {}
                 Err(error) => self.warn(format!("{uuid} cannot be taken up: {}", error.message)),
             }
         }
+        self.carry_out(&mut self.lock(), launches);
         Ok(())
     }
 
-    async fn recover_one(self: &Arc<Self>, found: Live, pids: &HashMap<Uuid, Pid>) -> Answer<Option<Pid>> {
+    async fn recover_one(
+        self: &Arc<Self>,
+        found: Live,
+        pids: &HashMap<Uuid, Pid>,
+        launches: &mut Effects,
+    ) -> Answer<Option<Pid>> {
         let Live { uuid, history, health } = found;
         let (pid, model) = self
             .on_disk(move |data| {
@@ -57,12 +65,15 @@ impl Kernel {
         match fate {
             Fate::Dead => return Ok(None),
             Fate::Continue(writer) => {
-                self.insert(next_generation(spec), *writer)?;
+                launches.extend(self.seat(&mut self.lock(), next_generation(spec), *writer)?);
             }
             Fate::Suspended(suspension) => {
                 let mut state = self.lock();
                 state.table.restore(next_generation(spec), suspension, self.now())?;
-                state.placeholders.insert(pid);
+                // That one's journal has been opened under its PID, to say so.
+                if suspension.reason != SuspendReason::CrashLoop || history.paused.is_some() {
+                    state.placeholders.insert(pid);
+                }
             }
         }
         Ok(Some(pid))

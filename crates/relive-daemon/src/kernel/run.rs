@@ -7,12 +7,12 @@ use relive_agent::model::{Model, ModelError};
 use relive_agent::script::Script;
 use relive_agent::tool::ChildRequest;
 use relive_api::{Created, RunRequest};
-use relive_core::{ErrorCode, Generation, Pid, Spec, Uuid};
+use relive_core::{Effects, ErrorCode, Generation, Pid, Spec, Uuid};
 use relive_journal::data::{Known, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::{History, Opening, ProcessMeta, Writer};
 
-use super::{Kernel, Who};
+use super::{Kernel, State, Who};
 use crate::error::{Answer, ApiError};
 
 /// What an agent is told if nobody says anything else.
@@ -119,9 +119,16 @@ impl Kernel {
 
     /// Puts a process into the table with a writer in its hand, and starts it.
     pub(super) fn insert(self: &Arc<Self>, spec: Spec, writer: Writer) -> Answer<()> {
+        let mut state = self.lock();
+        let effects = self.seat(&mut state, spec, writer)?;
+        self.carry_out(&mut state, effects);
+        Ok(())
+    }
+
+    /// The same, but its body is launched only when the effects are carried out.
+    pub(super) fn seat(&self, state: &mut State, spec: Spec, writer: Writer) -> Answer<Effects> {
         let pid = spec.pid;
         let now = self.now();
-        let mut state = self.lock();
         let adopted = if spec.parent == Pid::KERNEL
             || state.table.view(spec.parent, now).is_some_and(|view| view.dead_at.is_none())
         {
@@ -131,9 +138,7 @@ impl Kernel {
         };
         state.table.spawn(adopted)?;
         state.ready.insert(pid, writer);
-        let effects = state.table.start(pid, now)?;
-        self.carry_out(&mut state, effects);
-        Ok(())
+        Ok(state.table.start(pid, now)?)
     }
 
     async fn begun_before(&self, uuid: Uuid) -> Answer<Option<Created>> {

@@ -134,6 +134,42 @@ fn case_17_three_resumes_without_a_record_are_a_crash_loop() {
 }
 
 #[test]
+fn case_17_a_crash_loop_can_be_resumed_and_paused_again() {
+    let world = World::new();
+    let process = world.run("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]");
+    world.await_records(&process, "call_started", 1);
+    for _ in 0..4 {
+        world.kill_daemon();
+        world.relive(&["ps"]).ok();
+    }
+    world.await_field(&process.uuid, "suspend_reason", "crash_loop");
+    for _ in 0..2 {
+        world.relive(&["resume", &process.uuid]).ok();
+        world.await_display(&process.uuid, "running");
+        world.relive(&["pause", &process.uuid]).ok();
+        world.await_field(&process.uuid, "suspend_reason", "user");
+        world.await_display(&process.uuid, "suspended");
+    }
+}
+
+#[test]
+fn case_17_a_parent_that_waits_finds_its_child_again() {
+    let world = World::new();
+    let child = world.script("turns: [{calls: [{name: sleep, args: {duration: 1s}}]}, {text: done}]");
+    let spawn = json!({"name": "spawn_agent", "args": {"intent": "help", "name": "child", "model": child}});
+    let wait = json!({"name": "wait_agent", "args": {"uuid": "{{child}}"}});
+    let parent =
+        world.run(&json!({"turns": [{"calls": [spawn]}, {"calls": [wait]}, {"text": "{{result}}"}]}).to_string());
+    world.await_records(&parent, "call_started", 2);
+    world.kill_daemon();
+    world.relive(&["wait", &parent.uuid]).ok();
+    let results = world.records(&parent.uuid, "call_ended");
+    let answer: Value = serde_json::from_str(results[1]["result"].as_str().unwrap()).unwrap();
+    assert_eq!((&answer["code"], &answer["text"]), (&json!(0), &json!("done")));
+    assert_eq!(fs::read_dir(world.data().join("steps")).unwrap().count(), 2, "one child");
+}
+
+#[test]
 fn case_17_a_graceful_stop_is_no_crash() {
     let world = World::new();
     let process = world.run("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]");
