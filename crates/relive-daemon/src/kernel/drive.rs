@@ -44,6 +44,9 @@ impl Kernel {
             Ok(writer) => self.run_body(who, writer, lines).await,
             Err(error) => {
                 self.warn(format!("{} cannot go on: {error}", who.uuid));
+                if is_placeholder {
+                    self.lock().placeholders.insert(who.of.pid);
+                }
                 self.suspend_unrecorded(who, SuspendReason::IoError);
             }
         }
@@ -60,6 +63,14 @@ impl Kernel {
             }
         });
         Ok(opened.await??)
+    }
+
+    /// The same, for whoever does not know whether the PID has been recorded. It stays so if that fails.
+    pub(super) async fn writer_of_suspended(&self, who: Who) -> Result<Writer, JournalError> {
+        let is_placeholder = self.lock().placeholders.contains(&who.of.pid);
+        let writer = self.writer(who, is_placeholder).await?;
+        self.lock().placeholders.remove(&who.of.pid);
+        Ok(writer)
     }
 
     pub(super) fn journal(&self, uuid: relive_core::Uuid, writer: Writer) -> Journal {
@@ -85,10 +96,19 @@ impl Kernel {
                 return self.panicked(who).await;
             };
             let Returned { exit, journal: its_journal, orders, inbox } = returned;
-            if !matches!(exit, Exit::Stopped) {
-                return self.conclude(who, exit, its_journal).await;
-            }
-            match self.stop_at_boundary(who, its_journal, None).await {
+            let own_reason = match exit {
+                Exit::Stopped => None,
+                Exit::SuspendedBudget => Some(SuspendReason::BudgetExceeded),
+                Exit::InDoubt => Some(SuspendReason::InDoubt),
+                Exit::Completed
+                | Exit::Faulted(_)
+                | Exit::MaxSteps
+                | Exit::Cancelled
+                | Exit::TimedOut
+                | Exit::OverBudget
+                | Exit::Unrecorded(_) => return self.conclude(who, exit, its_journal).await,
+            };
+            match self.stop_at_boundary(who, its_journal, own_reason).await {
                 None => return,
                 // The pause was over before it was recorded: the body goes on.
                 Some(again) => (journal, lines) = (again, Lines { orders, inbox }),
@@ -161,18 +181,8 @@ impl Kernel {
             Exit::Cancelled => Outcome::Cancelled,
             Exit::TimedOut => killed(Signal::Term, Why::Timeout),
             Exit::OverBudget => killed(Signal::Term, Why::Budget),
-            Exit::SuspendedBudget => {
-                self.stop_at_boundary(who, journal, Some(SuspendReason::BudgetExceeded)).await;
-                return;
-            }
-            Exit::InDoubt => {
-                self.stop_at_boundary(who, journal, Some(SuspendReason::InDoubt)).await;
-                return;
-            }
-            Exit::Stopped => {
-                self.stop_at_boundary(who, journal, None).await;
-                return;
-            }
+            // Handled where the body can go on.
+            Exit::SuspendedBudget | Exit::InDoubt | Exit::Stopped => Outcome::Cancelled,
             Exit::Unrecorded(error) => return self.unrecorded(who, error, journal).await,
         };
         self.end(who, journal, outcome).await;
@@ -181,6 +191,7 @@ impl Kernel {
     /// Records the end, then makes it known.
     pub(super) async fn end(self: &Arc<Self>, who: Who, mut journal: Journal, outcome: Outcome) {
         let pid = who.of.pid;
+        // Not matched on directly: the lock would be held while the refusal is told.
         let end = self.lock().table.end_of(pid, outcome);
         let end = match end {
             Ok(end) => end,
@@ -198,6 +209,9 @@ impl Kernel {
         drop(journal);
         {
             let mut state = self.lock();
+            if let Some(history) = &history {
+                let _ = state.table.progress(who.of, usage(history), now);
+            }
             match state.table.terminate(pid, Outcome::Recorded(end), now) {
                 Ok(effects) => self.carry_out(&mut state, effects),
                 Err(refusal) => eprintln!("the end of {} was refused: {refusal}", who.uuid),
@@ -250,6 +264,10 @@ impl Kernel {
             let _ = self.pool.run(move || info.write(&disk, &folder)).await;
         }
         let mut state = self.lock();
+        if let Some(history) = journal.history() {
+            // The last result of a step may have been recorded with the pause.
+            let _ = state.table.progress(who.of, usage(history), now);
+        }
         let effects = state.table.boundary_reached(who.of).unwrap_or_default();
         self.carry_out(&mut state, effects);
         let still = state.table.view(pid, now).is_some_and(|view| view.paused && view.ending.is_none());
@@ -322,8 +340,7 @@ impl Kernel {
 
     /// Ends a process that has no body: one that is suspended.
     pub(super) async fn finish(self: Arc<Self>, who: Who) {
-        let is_placeholder = self.lock().placeholders.remove(&who.of.pid);
-        match self.writer(who, is_placeholder).await {
+        match self.writer_of_suspended(who).await {
             Ok(writer) => {
                 let journal = self.journal(who.uuid, writer);
                 self.end(who, journal, Outcome::Cancelled).await;

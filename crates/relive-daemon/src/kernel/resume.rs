@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relive_api::{Affected, ResumeRequest, Resumed as Answered};
+use relive_api::{Affected, InputRequest, ResumeRequest, Resumed as Answered};
 use relive_core::{ErrorCode, Limits, Pid, SuspendReason, Uuid};
 use relive_journal::data::{ForkPoint, ForkRequest};
 use relive_journal::record::{Body, Input, OpenedBy};
@@ -60,6 +60,11 @@ impl Kernel {
             return Err(ApiError::new(ErrorCode::Conflict, message)
                 .hint(format!("relive resolve {pid} --done | --not-done | --retry")));
         }
+        if !bodiless && request.limits != Limits::default() {
+            let message = format!("process {pid} is running: its limits are changed when it is resumed");
+            return Err(ApiError::new(ErrorCode::Conflict, message).hint(format!("relive pause {pid}, then resume it")));
+        }
+        let say = request.input.clone().filter(|_| !bodiless);
         if bodiless && reason.is_some() {
             // Opened before anything changes, so that a journal that cannot be opened is said to whoever asks.
             let writer = self.writer(who, is_placeholder).await?;
@@ -89,6 +94,10 @@ impl Kernel {
             state.ready.remove(&pid);
             affected
         };
+        if let Some(text) = say {
+            let input = said(&text, self.now());
+            self.send(&who.uuid.to_string(), InputRequest { id: input.id, text }).await?;
+        }
         self.answer(pid, who.uuid, None, reached)
     }
 

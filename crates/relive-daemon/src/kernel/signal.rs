@@ -106,8 +106,7 @@ impl Kernel {
     /// Writes a message into the journal of a process that has no body.
     async fn send_to_suspended(self: &Arc<Self>, pid: Pid, request: InputRequest) -> Answer<Accepted> {
         let who = self.who(pid)?;
-        let is_placeholder = self.lock().placeholders.remove(&pid);
-        let writer = self.writer(who, is_placeholder).await?;
+        let writer = self.writer_of_suspended(who).await?;
         let mut journal = self.journal(who.uuid, writer);
         let input = Input { id: request.id, from: None, text: request.text.into() };
         journal.append(self.now(), vec![Body::Input(input)], Durability::Synced).await?;
@@ -129,8 +128,7 @@ impl Kernel {
                 return Err(not_parked());
             }
         }
-        let is_placeholder = self.lock().placeholders.remove(&pid);
-        let writer = self.writer(who, is_placeholder).await?;
+        let writer = self.writer_of_suspended(who).await?;
         let open: Vec<u32> = writer.history().open_calls().map(|open| open.call).collect();
         let outcome = match request.outcome {
             Resolution::Done => Outcome::Done,

@@ -1,7 +1,6 @@
 //! What needs no daemon.
 
 use std::os::unix::net::UnixListener;
-use std::path::Path;
 
 use serde_json::json;
 
