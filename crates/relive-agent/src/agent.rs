@@ -9,6 +9,7 @@ mod ask;
 mod calls;
 mod settle;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,8 +39,8 @@ pub enum Letter {
     Input {
         /// The message.
         input: Input,
-        /// Answered when it is on the disk.
-        recorded: oneshot::Sender<Result<(), String>>,
+        /// Answered when it is on the disk; `false` if it was there before.
+        recorded: oneshot::Sender<Result<bool, String>>,
     },
     /// Something the kernel wants among its events.
     Event {
@@ -193,6 +194,7 @@ impl Loop {
     async fn go(&mut self) -> Step<std::convert::Infallible> {
         self.messages = self.agent.journal.conversation().await?;
         self.settle().await?;
+        self.done |= self.said_done();
         loop {
             self.progressed();
             match self.next()? {
@@ -235,6 +237,22 @@ impl Loop {
             }
         }
         (0, 0)
+    }
+
+    /// Whether the last answer's calls ended the work. The end itself may not have been recorded before a crash.
+    fn said_done(&self) -> bool {
+        let mut done = HashSet::new();
+        for message in self.messages.iter().rev() {
+            match message {
+                Message::Tool { id, ok: true, .. } => drop(done.insert(id)),
+                Message::Tool { .. } => {}
+                Message::Model { calls, .. } => {
+                    return calls.iter().any(|call| call.name == "done" && done.contains(&call.id));
+                }
+                Message::User { .. } | Message::Summary { .. } => return false,
+            }
+        }
+        false
     }
 
     fn history(&self) -> Step<&History> {
@@ -322,13 +340,18 @@ impl Loop {
                 return Ok(());
             }
         };
+        if self.history()?.has_heard(&input.id) {
+            // Sent again because the answer was lost, as a rule with an earlier daemon.
+            let _ = recorded.send(Ok(false));
+            return Ok(());
+        }
         let text = match &input.text {
             relive_journal::payload::Text::Inline(text) => text.clone(),
             relive_journal::payload::Text::Blob(blob) => blob.head.clone(),
         };
         let (asked, answered) = self.calls_of_last_answer();
         let outcome = self.record(vec![Body::Input(input)], Durability::Synced).await;
-        let answer = outcome.as_ref().copied().map_err(ToString::to_string);
+        let answer = outcome.as_ref().map(|()| true).map_err(ToString::to_string);
         // Whoever sent it may have gone.
         let _ = recorded.send(answer);
         outcome?;

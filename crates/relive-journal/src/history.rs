@@ -4,6 +4,8 @@
 //! the running view and the recovered view are the same code. It holds no payloads: the conversation is a list of
 //! places in the file. It never looks at the world; what a crash left open is listed, not settled.
 
+use std::collections::VecDeque;
+
 use relive_core::{End, Generation, Limits, Pid, Timestamp, Usd};
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +14,9 @@ use crate::record::{
     Body, CallStarted, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed, Spawned, Usage,
 };
 use crate::recovery::{OnInDoubt, Recovery};
+
+/// How many message ids are remembered: those of a client that asks again are among the last.
+const HEARD_MAX: usize = 64;
 
 /// Where a line is in `steps.jsonl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,6 +154,9 @@ pub struct History {
     pub recoveries: u32,
     /// Torn ends cut off so far.
     pub repairs: Vec<Repair>,
+    /// The ids of the last messages, so that one that is sent again is known.
+    #[serde(default)]
+    pub(crate) heard: VecDeque<String>,
     /// Offset before the model call of the step under way.
     pub(crate) step_start: u64,
     /// The records the conversation is made of.
@@ -181,6 +189,7 @@ impl Default for History {
             answered: false,
             recoveries: 0,
             repairs: Vec::new(),
+            heard: VecDeque::new(),
             step_start: 0,
             conversation: Vec::new(),
             blobs: Vec::new(),
@@ -307,7 +316,8 @@ impl History {
         match &record.body {
             Body::Opened(opened) => self.open(record, opened),
             Body::Spawned(spawned) => self.spawn(record, spawned),
-            Body::Input(_) => {
+            Body::Input(input) => {
+                self.hear(&input.id);
                 self.answered = false;
                 self.conversation.push(place);
             }
@@ -343,6 +353,19 @@ impl History {
         }
     }
 
+    /// Whether one of the last messages had this id.
+    #[must_use]
+    pub fn has_heard(&self, id: &str) -> bool {
+        self.heard.iter().any(|heard| heard == id)
+    }
+
+    fn hear(&mut self, id: &str) {
+        if self.heard.len() == HEARD_MAX {
+            self.heard.pop_front();
+        }
+        self.heard.push_back(id.to_owned());
+    }
+
     fn open(&mut self, record: &Record, opened: &Opened) {
         if opened.by == OpenedBy::Recovery {
             self.recoveries += 1;
@@ -366,6 +389,7 @@ impl History {
         self.paused = None;
         self.paused_total_ms = 0;
         self.repairs.clear();
+        self.heard.clear();
     }
 
     fn begin_step(&mut self, record: &Record, place: Place) {

@@ -62,9 +62,12 @@ impl Host for KernelHost {
         let (kernel, who) = (self.kernel.upgrade(), self.who);
         async move {
             let kernel = kernel.ok_or(GONE)?;
-            if let Ok(pid) = kernel.lock().table.resolve(Caller::Person, &uuid.to_string()) {
-                let allowed = kernel.lock().table.authorize(Caller::Process(who.of.pid), pid, Rights::Observer);
-                allowed.map_err(|refusal| refusal.to_string())?;
+            {
+                let state = kernel.lock();
+                if let Ok(pid) = state.table.resolve(Caller::Person, &uuid.to_string()) {
+                    let allowed = state.table.authorize(Caller::Process(who.of.pid), pid, Rights::Observer);
+                    allowed.map_err(|refusal| refusal.to_string())?;
+                }
             }
             let answer = kernel.wait(&uuid.to_string(), None).await.map_err(|error| error.message)?;
             let last_text = kernel.on_disk(move |data| last_text(data, uuid)).await.ok().flatten();

@@ -122,7 +122,11 @@ impl Kernel {
         let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
         let mut pid = match self.resolve(id).await? {
             Target::Listed(pid) => pid,
-            Target::OnDisk(found) => return Ok(answer_of_disk(&found)),
+            Target::OnDisk(found) => match self.listed(&found.info.uuid.to_string()) {
+                // Interrupted with an earlier daemon, and taken up again since.
+                Ok(pid) if found.end.is_none() => pid,
+                Ok(_) | Err(_) => return Ok(answer_of_disk(&found)),
+            },
         };
         loop {
             let bell = {

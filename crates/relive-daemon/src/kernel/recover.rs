@@ -18,10 +18,18 @@ use crate::error::{Answer, ApiError};
 enum Fate {
     /// It goes on.
     Continue(Box<Writer>),
-    /// It stays suspended.
+    /// It stays suspended, and its journal as it is.
     Suspended(Suspension),
+    /// It is suspended now; its journal says so under its new PID.
+    Paused(Suspension),
     /// It is left dead, for a person to resume.
     Dead,
+}
+
+/// A process that is in the table again.
+struct Recovered {
+    pid: Pid,
+    goes_on: bool,
 }
 
 impl Kernel {
@@ -29,18 +37,26 @@ impl Kernel {
     pub(crate) async fn recover(self: &Arc<Self>) -> Answer<()> {
         let live = self.on_disk(|data| data.live()).await??;
         let mut pids: HashMap<Uuid, Pid> = HashMap::new();
+        let mut ready = Vec::new();
         for found in parents_first(live) {
             let uuid = found.uuid;
             match self.recover_one(found, &pids).await {
-                Ok(Some(pid)) => drop(pids.insert(uuid, pid)),
+                Ok(Some(Recovered { pid, goes_on })) => {
+                    pids.insert(uuid, pid);
+                    ready.extend(goes_on.then_some(pid));
+                }
                 Ok(None) => {}
                 Err(error) => self.warn(format!("{uuid} cannot be taken up: {}", error.message)),
             }
         }
+        // Not before all are in the table: who waits for a child must find it.
+        for pid in ready {
+            self.start(pid)?;
+        }
         Ok(())
     }
 
-    async fn recover_one(self: &Arc<Self>, found: Live, pids: &HashMap<Uuid, Pid>) -> Answer<Option<Pid>> {
+    async fn recover_one(self: &Arc<Self>, found: Live, pids: &HashMap<Uuid, Pid>) -> Answer<Option<Recovered>> {
         let Live { uuid, history, health } = found;
         let (pid, model) = self
             .on_disk(move |data| {
@@ -54,18 +70,22 @@ impl Kernel {
         self.recall(&history, model.clone());
         let fate = self.fate(uuid, pid, &history, &health).await?;
         let spec = spec(&history, pid, parent, model)?;
+        let goes_on = matches!(fate, Fate::Continue(_));
         match fate {
             Fate::Dead => return Ok(None),
             Fate::Continue(writer) => {
-                self.insert(next_generation(spec), *writer)?;
+                self.admit(next_generation(spec), *writer)?;
             }
             Fate::Suspended(suspension) => {
                 let mut state = self.lock();
                 state.table.restore(next_generation(spec), suspension, self.now())?;
                 state.placeholders.insert(pid);
             }
+            Fate::Paused(suspension) => {
+                self.lock().table.restore(next_generation(spec), suspension, self.now())?;
+            }
         }
-        Ok(Some(pid))
+        Ok(Some(Recovered { pid, goes_on }))
     }
 
     async fn fate(
@@ -94,7 +114,8 @@ impl Kernel {
         let interrupted = history.paused.is_none();
         if interrupted && history.plan().crash_loop {
             self.pause_on_disk(uuid, pid, SuspendReason::CrashLoop).await?;
-            return Ok(suspended(SuspendReason::CrashLoop, now));
+            let paused_total_ms = history.paused_total_ms;
+            return Ok(Fate::Paused(Suspension { asked_at: now, reason: SuspendReason::CrashLoop, paused_total_ms }));
         }
         if interrupted && self.settings.recovery == Recovery::Manual {
             self.end_interrupted(uuid, pid).await?;

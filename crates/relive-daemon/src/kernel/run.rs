@@ -84,8 +84,7 @@ impl Kernel {
     async fn begin(self: &Arc<Self>, begin: Begin) -> Answer<Created> {
         let Begin { spawned, model, system_prompt, intent, parent } = begin;
         let uuid = spawned.uuid;
-        let turn = &self.spawning[usize::from(uuid.as_bytes()[15]) % self.spawning.len()];
-        let _turn = turn.lock().await;
+        let _turn = self.turn(uuid).lock().await;
         if let Some(created) = self.begun_before(uuid).await? {
             return Ok(created);
         }
@@ -120,6 +119,13 @@ impl Kernel {
     /// Puts a process into the table with a writer in its hand, and starts it.
     pub(super) fn insert(self: &Arc<Self>, spec: Spec, writer: Writer) -> Answer<()> {
         let pid = spec.pid;
+        self.admit(spec, writer)?;
+        self.start(pid)
+    }
+
+    /// Puts a process into the table with a writer in its hand.
+    pub(super) fn admit(&self, spec: Spec, writer: Writer) -> Answer<()> {
+        let pid = spec.pid;
         let now = self.now();
         let mut state = self.lock();
         let adopted = if spec.parent == Pid::KERNEL
@@ -131,12 +137,18 @@ impl Kernel {
         };
         state.table.spawn(adopted)?;
         state.ready.insert(pid, writer);
-        let effects = state.table.start(pid, now)?;
+        Ok(())
+    }
+
+    /// Starts a process that was admitted.
+    pub(super) fn start(self: &Arc<Self>, pid: Pid) -> Answer<()> {
+        let mut state = self.lock();
+        let effects = state.table.start(pid, self.now())?;
         self.carry_out(&mut state, effects);
         Ok(())
     }
 
-    async fn begun_before(&self, uuid: Uuid) -> Answer<Option<Created>> {
+    pub(super) async fn begun_before(&self, uuid: Uuid) -> Answer<Option<Created>> {
         let known = self.on_disk(move |data| data.known(uuid)).await??;
         match known {
             Known::Never => Ok(None),

@@ -3,8 +3,8 @@
 use relive_core::{End, SuspendReason};
 use relive_journal::payload::{Json, Text};
 use relive_journal::record::{
-    Approval, Call, CallEnded, Compacted, Decision, Doubt, Input, ModelEnded, Opened, OpenedBy, Outcome,
-    Partial, Paused, Repair, Resolved, Resumed, ResumedBy, Spawned,
+    Approval, Call, CallEnded, Compacted, Decision, Doubt, Input, ModelEnded, Opened, OpenedBy, Outcome, Partial,
+    Paused, Repair, Resolved, Resumed, ResumedBy, Spawned,
 };
 use serde::de::DeserializeOwned;
 
