@@ -9,7 +9,6 @@ mod ask;
 mod calls;
 mod settle;
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -194,7 +193,8 @@ impl Loop {
     async fn go(&mut self) -> Step<std::convert::Infallible> {
         self.messages = self.agent.journal.conversation().await?;
         self.settle().await?;
-        self.done |= self.said_done();
+        // It may have said so, and been cut off before its end was recorded.
+        self.done |= self.carry.is_empty() && self.history()?.plan().next == Next::Input;
         loop {
             self.progressed();
             match self.next()? {
@@ -237,22 +237,6 @@ impl Loop {
             }
         }
         (0, 0)
-    }
-
-    /// Whether the last answer's calls ended the work. The end itself may not have been recorded before a crash.
-    fn said_done(&self) -> bool {
-        let mut done = HashSet::new();
-        for message in self.messages.iter().rev() {
-            match message {
-                Message::Tool { id, ok: true, .. } => drop(done.insert(id)),
-                Message::Tool { .. } => {}
-                Message::Model { calls, .. } => {
-                    return calls.iter().any(|call| call.name == "done" && done.contains(&call.id));
-                }
-                Message::User { .. } | Message::Summary { .. } => return false,
-            }
-        }
-        false
     }
 
     fn history(&self) -> Step<&History> {

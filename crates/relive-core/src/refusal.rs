@@ -131,8 +131,8 @@ pub enum Refusal {
         /// Which process.
         pid: Pid,
     },
-    /// A PID that is not above every PID used so far.
-    #[error("PID {pid} is not above {last}, the last one used")]
+    /// A PID that was used, or that is below its process's last one.
+    #[error("PID {pid} was used before: the last one is {last}")]
     PidUsed {
         /// The PID that was asked for.
         pid: Pid,

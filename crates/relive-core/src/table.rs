@@ -56,6 +56,8 @@ pub struct Table {
     expiring: BTreeSet<(Timestamp, Pid)>,
     handles: Handles,
     last_pid: Pid,
+    /// PIDs below the last one that were not used: first to last of each gap. Whoever got a PID earlier may come later.
+    unused: BTreeMap<Pid, Pid>,
 }
 
 /// What a PID names.
@@ -78,6 +80,7 @@ impl Table {
             expiring: BTreeSet::new(),
             handles: Handles::default(),
             last_pid,
+            unused: BTreeMap::new(),
         }
     }
 

@@ -148,7 +148,7 @@ pub struct History {
     pub completed_step: u32,
     /// Where in a step it is.
     pub phase: Phase,
-    /// Whether the model's last word asked for nothing, and nobody has said anything since.
+    /// Whether the model's last word asked for nothing, or said that all is done, and nobody has said anything since.
     pub answered: bool,
     /// Resumes by the daemon since the last record that was progress.
     pub recoveries: u32,
@@ -329,7 +329,10 @@ impl History {
                 self.phase = Phase::Boundary;
             }
             Body::CallStarted(started) => self.start_call(record.seq, started),
-            Body::CallEnded(ended) => self.settle(ended.call, place),
+            Body::CallEnded(ended) => {
+                self.answered |= ended.done;
+                self.settle(ended.call, place);
+            }
             Body::Doubt(doubt) => self.settle(doubt.call, place),
             Body::Resolved(resolved) => match resolved.outcome {
                 Outcome::Done | Outcome::NotDone => self.settle(resolved.call, place),

@@ -144,7 +144,7 @@ fn act(world: &Path, step: u32) -> Outcome {
 }
 
 fn done(writer: &mut Writer) -> Outcome {
-    let result = CallEnded { call: 0, ok: true, result: "appended".into(), settled: None };
+    let result = CallEnded { call: 0, ok: true, result: "appended".into(), done: false, settled: None };
     Ok(writer.append(now(), vec![Body::CallEnded(result)], Durability::Synced)?)
 }
 

@@ -49,10 +49,14 @@ impl Table {
 
     /// The parent's slot, if nothing speaks against the process.
     fn check(&self, spec: &Spec) -> Result<Slot, Refusal> {
-        if spec.pid <= self.last_pid {
-            return Err(Refusal::PidUsed { pid: spec.pid, last: self.last_pid });
+        let used = Refusal::PidUsed { pid: spec.pid, last: self.last_pid };
+        if self.is_used(spec.pid) {
+            return Err(used);
         }
         if let Some((pid, last)) = self.latest(spec.uuid) {
+            if spec.pid <= pid {
+                return Err(used);
+            }
             if self.by_pid.contains_key(&pid) {
                 return Err(Refusal::UuidInUse { uuid: spec.uuid, pid });
             }
@@ -82,11 +86,36 @@ impl Table {
         let slot = self.arena.insert(Entry::new(facts, life), parent);
         self.by_pid.insert(pid, slot);
         self.by_uuid.insert((uuid, pid));
-        self.last_pid = pid;
+        self.use_pid(pid);
         if let Some(record) = before.and_then(|(pid, _)| self.records.get_mut(&pid)) {
             record.successor = Some(pid);
         }
         slot
+    }
+
+    /// The gap a PID is in.
+    fn gap(&self, pid: Pid) -> Option<(Pid, Pid)> {
+        let (first, last) = self.unused.range(..=pid).next_back()?;
+        (pid <= *last).then_some((*first, *last))
+    }
+
+    fn is_used(&self, pid: Pid) -> bool {
+        pid <= self.last_pid && self.gap(pid).is_none()
+    }
+
+    fn use_pid(&mut self, pid: Pid) {
+        let (first, last) = match self.gap(pid) {
+            Some(gap) => gap,
+            None => (Pid(self.last_pid.0 + 1), pid),
+        };
+        self.unused.remove(&first);
+        if first < pid {
+            self.unused.insert(first, Pid(pid.0 - 1));
+        }
+        if pid < last {
+            self.unused.insert(Pid(pid.0 + 1), last);
+        }
+        self.last_pid = self.last_pid.max(pid);
     }
 
     /// The current incarnation of a UUID.

@@ -46,11 +46,12 @@ impl Kernel {
             Search::Found(found) => {
                 // The PID of an earlier daemon whose process is in the table under a new one.
                 let uuid = found.info.uuid;
-                if found.successor.is_none()
-                    && found.end.is_none()
-                    && let Ok(pid) = self.listed(&uuid.to_string())
-                {
-                    return Ok(Target::Listed(pid));
+                if found.successor.is_none() && found.end.is_none() {
+                    // Or it is being taken up just now: on the disk already, and in the table when the turn is over.
+                    let _turn = self.turn(uuid).lock().await;
+                    if let Ok(pid) = self.listed(&uuid.to_string()) {
+                        return Ok(Target::Listed(pid));
+                    }
                 }
                 Ok(Target::OnDisk(found))
             }
@@ -120,13 +121,16 @@ impl Kernel {
     /// Waits for an end. Any number may, and all get the same answer.
     pub(crate) async fn wait(&self, id: &str, timeout: Option<Duration>) -> Answer<WaitAnswer> {
         let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
-        let mut pid = match self.resolve(id).await? {
-            Target::Listed(pid) => pid,
-            Target::OnDisk(found) => match self.listed(&found.info.uuid.to_string()) {
-                // Interrupted with an earlier daemon, and taken up again since.
-                Ok(pid) if found.end.is_none() => pid,
-                Ok(_) | Err(_) => return Ok(answer_of_disk(&found)),
-            },
+        let mut target = self.resolve(id).await?;
+        let mut pid = loop {
+            target = match target {
+                Target::Listed(pid) => break pid,
+                Target::OnDisk(found) => match found.successor {
+                    // Interrupted with its daemon, as below.
+                    Some(successor) if found.end.is_none() => self.resolve(&successor.to_string()).await?,
+                    Some(_) | None => return Ok(answer_of_disk(&found)),
+                },
+            }
         };
         loop {
             let bell = {

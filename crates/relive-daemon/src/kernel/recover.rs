@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use relive_config::Recovery;
-use relive_core::{Cause, End, Past, Pid, ProcessStatus, Signal, SuspendReason, Suspension, Uuid, Why};
+use relive_core::{Cause, Effects, End, Past, Pid, ProcessStatus, Signal, SuspendReason, Suspension, Uuid, Why};
 use relive_journal::data::Live;
 use relive_journal::record::{Body, OpenedBy, Paused};
 use relive_journal::{Durability, Health, Opening, Writer};
@@ -26,37 +26,29 @@ enum Fate {
     Dead,
 }
 
-/// A process that is in the table again.
-struct Recovered {
-    pid: Pid,
-    goes_on: bool,
-}
-
 impl Kernel {
     /// Takes up everything that has not ended. Parents come before their children.
     pub(crate) async fn recover(self: &Arc<Self>) -> Answer<()> {
         let live = self.on_disk(|data| data.live()).await??;
         let mut pids: HashMap<Uuid, Pid> = HashMap::new();
-        let mut ready = Vec::new();
+        let mut launches = Effects::new();
         for found in parents_first(live) {
             let uuid = found.uuid;
             match self.recover_one(found, &pids).await {
-                Ok(Some(Recovered { pid, goes_on })) => {
+                Ok(Some((pid, effects))) => {
                     pids.insert(uuid, pid);
-                    ready.extend(goes_on.then_some(pid));
+                    launches.extend(effects);
                 }
                 Ok(None) => {}
                 Err(error) => self.warn(format!("{uuid} cannot be taken up: {}", error.message)),
             }
         }
         // Not before all are in the table: who waits for a child must find it.
-        for pid in ready {
-            self.start(pid)?;
-        }
+        self.carry_out(&mut self.lock(), launches);
         Ok(())
     }
 
-    async fn recover_one(self: &Arc<Self>, found: Live, pids: &HashMap<Uuid, Pid>) -> Answer<Option<Recovered>> {
+    async fn recover_one(self: &Arc<Self>, found: Live, pids: &HashMap<Uuid, Pid>) -> Answer<Option<(Pid, Effects)>> {
         let Live { uuid, history, health } = found;
         let (pid, model) = self
             .on_disk(move |data| {
@@ -70,11 +62,11 @@ impl Kernel {
         self.recall(&history, model.clone());
         let fate = self.fate(uuid, pid, &history, &health).await?;
         let spec = spec(&history, pid, parent, model)?;
-        let goes_on = matches!(fate, Fate::Continue(_));
         match fate {
             Fate::Dead => return Ok(None),
             Fate::Continue(writer) => {
-                self.admit(next_generation(spec), *writer)?;
+                let effects = self.admit(&mut self.lock(), next_generation(spec), *writer)?;
+                return Ok(Some((pid, effects)));
             }
             Fate::Suspended(suspension) => {
                 let mut state = self.lock();
@@ -85,7 +77,7 @@ impl Kernel {
                 self.lock().table.restore(next_generation(spec), suspension, self.now())?;
             }
         }
-        Ok(Some(Recovered { pid, goes_on }))
+        Ok(Some((pid, Effects::new())))
     }
 
     async fn fate(

@@ -7,12 +7,12 @@ use relive_agent::model::{Model, ModelError};
 use relive_agent::script::Script;
 use relive_agent::tool::ChildRequest;
 use relive_api::{Created, RunRequest};
-use relive_core::{ErrorCode, Generation, Pid, Spec, Uuid};
+use relive_core::{Effects, ErrorCode, Generation, Pid, Spec, Uuid};
 use relive_journal::data::{Known, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::{History, Opening, ProcessMeta, Writer};
 
-use super::{Kernel, Who};
+use super::{Kernel, State, Who};
 use crate::error::{Answer, ApiError};
 
 /// What an agent is told if nobody says anything else.
@@ -118,16 +118,16 @@ impl Kernel {
 
     /// Puts a process into the table with a writer in its hand, and starts it.
     pub(super) fn insert(self: &Arc<Self>, spec: Spec, writer: Writer) -> Answer<()> {
-        let pid = spec.pid;
-        self.admit(spec, writer)?;
-        self.start(pid)
+        let mut state = self.lock();
+        let effects = self.admit(&mut state, spec, writer)?;
+        self.carry_out(&mut state, effects);
+        Ok(())
     }
 
-    /// Puts a process into the table with a writer in its hand.
-    pub(super) fn admit(&self, spec: Spec, writer: Writer) -> Answer<()> {
+    /// Puts a process into the table, running, with a writer in its hand. It is launched by the effects.
+    pub(super) fn admit(&self, state: &mut State, spec: Spec, writer: Writer) -> Answer<Effects> {
         let pid = spec.pid;
         let now = self.now();
-        let mut state = self.lock();
         let adopted = if spec.parent == Pid::KERNEL
             || state.table.view(spec.parent, now).is_some_and(|view| view.dead_at.is_none())
         {
@@ -137,15 +137,7 @@ impl Kernel {
         };
         state.table.spawn(adopted)?;
         state.ready.insert(pid, writer);
-        Ok(())
-    }
-
-    /// Starts a process that was admitted.
-    pub(super) fn start(self: &Arc<Self>, pid: Pid) -> Answer<()> {
-        let mut state = self.lock();
-        let effects = state.table.start(pid, self.now())?;
-        self.carry_out(&mut state, effects);
-        Ok(())
+        Ok(state.table.start(pid, now)?)
     }
 
     pub(super) async fn begun_before(&self, uuid: Uuid) -> Answer<Option<Created>> {

@@ -14,13 +14,13 @@ pub(crate) fn write(places: &Places) {
     let put = |name: &str, text: String| fs::write(places.work.join(format!("{name}.yaml")), text).unwrap();
     put(
         "steps",
-        format!("turns:\n  - delay: 5ms\n    calls: [{}]\n    repeat: 25\n  - text: over\n", effect("s{{turn}}")),
+        format!("turns:\n  - delay: 5ms\n    calls: [{}]\n    repeat: 60\n  - text: over\n", effect("s{{turn}}")),
     );
     let several = [effect("p{{turn}}a"), effect("p{{turn}}b"), effect("p{{turn}}c"), effect("p{{turn}}d")].join(", ");
     put(
         "parallel",
         format!(
-            "turns:\n  - delay: 5ms\n    calls: [{several}]\n    repeat: 6\n  \
+            "turns:\n  - delay: 5ms\n    calls: [{several}]\n    repeat: 20\n  \
              - calls: [{{name: done, args: {{summary: enough}}}}]\n  - calls: [{}]\n",
             effect("after done")
         ),
@@ -28,7 +28,7 @@ pub(crate) fn write(places: &Places) {
     put(
         "files",
         "turns:\n  - calls: [{name: write, args: {path: 'count-{{uuid}}.txt', content: 'n=1 '}}]\n".to_owned()
-            + &(1..=12).map(count).collect::<String>()
+            + &(1..=40).map(count).collect::<String>()
             + "  - calls: [{name: read, args: {path: 'count-{{uuid}}.txt'}}]\n  - text: over\n",
     );
     put(
@@ -45,7 +45,7 @@ pub(crate) fn write(places: &Places) {
     );
     put(
         "child",
-        format!("turns:\n  - delay: 30ms\n    calls: [{}]\n    repeat: 4\n  - text: over\n", effect("c{{turn}}")),
+        format!("turns:\n  - delay: 30ms\n    calls: [{}]\n    repeat: 12\n  - text: over\n", effect("c{{turn}}")),
     );
     put(
         "sleeper",

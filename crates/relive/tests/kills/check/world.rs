@@ -5,7 +5,7 @@ use std::fs;
 
 use relive_core::Uuid;
 
-use super::{Record, Remains};
+use super::{Journal, Record, Remains};
 use crate::daemon::Places;
 
 /// Checks B and C on the file outside; returns how many effects there were.
@@ -25,9 +25,6 @@ pub(super) fn effects(places: &Places, remains: &Remains, wrong: &mut Vec<String
         if !texts.insert((uuid, text)) {
             wrong.push(format!("B: {uuid}: the effect `{text}` happened twice"));
         }
-        if text == "after done" {
-            wrong.push(format!("B: {uuid} went on after it had said that it was done"));
-        }
         let Some(journal) = uuid.parse::<Uuid>().ok().and_then(|uuid| remains.journals.get(&uuid)) else { continue };
         let seq = key.strip_prefix(uuid).and_then(|rest| rest.strip_prefix(':')?.parse::<u64>().ok());
         let intended = |record: &Record| {
@@ -38,9 +35,19 @@ pub(super) fn effects(places: &Places, remains: &Remains, wrong: &mut Vec<String
         if !journal.records[journal.own..].iter().any(intended) {
             wrong.push(format!("C: the effect {key} ({text}) has no intent"));
         }
+        if text == "after done" && !was_told_to_go_on(journal, seq) {
+            wrong.push(format!("B: {uuid} went on after it had said that it was done"));
+        }
     }
     results_without_effect(remains, &keys, wrong);
     keys.len()
+}
+
+/// Whether somebody said something to it between its `done` and this record.
+fn was_told_to_go_on(journal: &Journal, seq: Option<u64>) -> bool {
+    let before = journal.records.iter().take_while(|record| Some(record.number("seq")) != seq);
+    let last = before.filter(|record| record.kind() == "input" || record.fields["done"] == true).last();
+    last.is_some_and(|record| record.kind() == "input")
 }
 
 /// A result that says that it happened, and it did not.
