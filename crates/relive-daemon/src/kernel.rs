@@ -43,6 +43,8 @@ pub(crate) struct Kernel {
     state: Mutex<State>,
     /// Those who open the journal of a process that has no body, or begin one, take turns.
     turns: Vec<tokio::sync::Mutex<()>>,
+    /// One collection at a time.
+    collecting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -93,6 +95,7 @@ impl Kernel {
             changes: Changes::default(),
             bodies_changed: Notify::new(),
             state: Mutex::new(state),
+            collecting: tokio::sync::Mutex::default(),
             turns: std::iter::repeat_with(tokio::sync::Mutex::default).take(64).collect(),
         })
     }

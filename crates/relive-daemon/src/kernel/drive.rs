@@ -257,6 +257,8 @@ impl Kernel {
         self.carry_out(&mut state, effects);
         let still = state.table.view(pid, now).is_some_and(|view| view.paused && view.ending.is_none());
         if still {
+            // Before anybody can find it without a body: whoever resumes it wants the journal.
+            drop(journal);
             state.bodies.remove(&pid);
             self.bodies_changed.notify_waiters();
             return None;
