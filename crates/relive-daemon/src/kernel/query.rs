@@ -50,11 +50,12 @@ impl Kernel {
             Search::Found(found) => {
                 // The PID of an earlier daemon whose process is in the table under a new one.
                 let uuid = found.info.uuid;
-                if found.successor.is_none()
-                    && found.end.is_none()
-                    && let Ok(pid) = self.listed(&uuid.to_string())
-                {
-                    return Ok(Target::Listed(pid));
+                if found.successor.is_none() && found.end.is_none() {
+                    // Or it is being taken up just now: on the disk already, and in the table when the turn is over.
+                    let _turn = self.turn(uuid).lock().await;
+                    if let Ok(pid) = self.listed(&uuid.to_string()) {
+                        return Ok(Target::Listed(pid));
+                    }
                 }
                 Ok(Target::OnDisk(found))
             }

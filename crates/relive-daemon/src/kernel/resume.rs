@@ -50,6 +50,7 @@ impl Kernel {
     /// Goes on with a process that is in the table.
     async fn wake(self: &Arc<Self>, pid: Pid, request: ResumeRequest) -> Answer<Answered> {
         let who = self.who(pid)?;
+        let _turn = self.turn(who.uuid).lock().await;
         let (bodiless, is_placeholder, reason) = {
             let state = self.lock();
             let reason = state.table.view(pid, self.now()).and_then(|view| view.suspend_reason);
@@ -104,8 +105,7 @@ impl Kernel {
     /// Goes on with a process that is dead: a new incarnation.
     async fn revive(self: &Arc<Self>, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
         self.admit_one_more()?;
-        let turn = &self.spawning[usize::from(uuid.as_bytes()[15]) % self.spawning.len()];
-        let _turn = turn.lock().await;
+        let _turn = self.turn(uuid).lock().await;
         // Somebody else may have done it while this waited.
         if let Ok(pid) = self.listed(&uuid.to_string()) {
             let alive = self.lock().table.view(pid, self.now()).is_some_and(|view| view.dead_at.is_none());
@@ -136,6 +136,10 @@ impl Kernel {
     async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
         self.admit_one_more()?;
         super::run::check_name(request.name.as_deref())?;
+        let _turn = self.turn(uuid).lock().await;
+        if let Some(created) = self.begun_before(uuid).await? {
+            return self.answer(created.pid, uuid, Some(source), Affected::default());
+        }
         let (boot_id, at) = (self.clock.boot_id(), self.now());
         let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
         let forked = self.on_disk(move |data| {
