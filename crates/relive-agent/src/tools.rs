@@ -73,16 +73,6 @@ fn rerun<T>(args: Result<T, ToolResult>) -> BoxFuture<'static, Result<Recovery, 
     ready(args.map(|_| Recovery::Rerun))
 }
 
-/// A tool that is run again after a crash has nothing to look for.
-fn nothing_to_look_for() -> BoxFuture<'static, Finding> {
-    ready(Finding::Absent)
-}
-
-/// The result of a tool for which looking never finds that it is done.
-fn never_found_done() -> ToolResult {
-    ToolResult::failed("the call was interrupted and left nothing behind; run it again")
-}
-
 /// The result of a call whose journal entry belongs to another tool.
 fn foreign_recovery(name: &str) -> ToolResult {
     ToolResult::failed(format!("{name}: the journal's entry for this call is not one of this tool"))
