@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_journal::recovery::{Finding, Recovery};
+use relive_journal::recovery::Recovery;
 
 use self::beneath::{Folder, Refused};
 use crate::tool::{Context, Tool, ToolResult};
