@@ -5,6 +5,7 @@ check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p relive-journal --features faults --all-targets -- -D warnings
+	cargo clippy -p relive --features faults --all-targets -- -D warnings
 	scripts/check-sizes
 	scripts/check-layers
 	scripts/check-cases
@@ -13,6 +14,7 @@ test:
 	scripts/install-missing
 	cargo test --workspace
 	cargo test -p relive-journal --features faults sweep
+	cargo test -p relive --features faults --test kills -- --nocapture --test-threads 1
 	scripts/fuzz-short
 
 fix:
@@ -29,5 +31,6 @@ demo:
 soak:
 	PROPTEST_CASES=20000 cargo test --release -p relive-core
 	PROPTEST_CASES=5000 cargo test --release -p relive-journal
+	RELIVE_KILLS=5000 cargo test --release -p relive --features faults --test kills -- --nocapture --test-threads 1
 	RELIVE_SWEEP_SEEDS=64 cargo test --release -p relive-journal --features faults sweep
 	FUZZ_SECONDS=1800 scripts/fuzz-short
