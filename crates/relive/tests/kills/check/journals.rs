@@ -33,7 +33,8 @@ pub(super) fn outcomes(journal: &Journal, wrong: &mut Vec<String>) {
         let is_retry = record.kind() == "resolved" && record.fields["outcome"] == "retry";
         match record.kind() {
             "call_started" => {
-                if open.insert(call, record).is_some() || settled.contains_key(&call) {
+                let again = open.insert(call, record).is_some() || settled.contains_key(&call);
+                if again {
                     wrong.push(format!("D: {uuid}: record {seq} intends call {call:?} again"));
                 }
             }
