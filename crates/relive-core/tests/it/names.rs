@@ -1,6 +1,6 @@
 //! Who can name whom, and by what.
 
-use relive_core::{Caller, ErrorCode, Pid, Refusal, Rights, Spec, Table};
+use relive_core::{Caller, ErrorCode, Pid, Refusal, Rights, Spec, Table, Timestamp};
 
 use crate::support::{World, uuid};
 
