@@ -195,8 +195,8 @@ impl Loop {
         self.settle().await?;
         // It may have said so, and been cut off before its end was recorded.
         self.done |= self.carry.is_empty() && self.history()?.plan().next == Next::Input;
+        self.progressed();
         loop {
-            self.progressed();
             match self.next()? {
                 Next::Calls { call, .. } => self.run_calls(call).await?,
                 Next::Input => return Err(Exit::Completed),
@@ -256,7 +256,9 @@ impl Loop {
         let mut all = std::mem::take(&mut self.carry);
         all.extend(batch);
         let at = self.agent.context.host.now();
-        self.agent.journal.append(at, all, durability).await
+        self.agent.journal.append(at, all, durability).await?;
+        self.progressed();
+        Ok(())
     }
 
     async fn flush(&mut self) -> Result<(), JournalError> {

@@ -84,7 +84,7 @@ impl Checker<'_> {
         let entries = match &found.value {
             Node::Map(entries) => entries,
             Node::Nothing => return,
-            other => {
+            other @ (Node::Truth | Node::Number(_) | Node::Fraction | Node::Text(_) | Node::List) => {
                 let name = if section.is_empty() { "the file" } else { section };
                 let message = format!("{name} is a list of `key: value`, not {}", other.name());
                 return self.wrong(&found.referenced, message);

@@ -131,8 +131,8 @@ pub enum Refusal {
         /// Which process.
         pid: Pid,
     },
-    /// A PID that was used, or that is below its process's last one.
-    #[error("PID {pid} was used before: the last one is {last}")]
+    /// A PID that was used before, or may have been.
+    #[error("PID {pid} may have been used before: {last} is the last one used")]
     PidUsed {
         /// The PID that was asked for.
         pid: Pid,

@@ -56,8 +56,8 @@ pub struct Table {
     expiring: BTreeSet<(Timestamp, Pid)>,
     handles: Handles,
     last_pid: Pid,
-    /// PIDs below the last one that were not used: first to last of each gap. Whoever got a PID earlier may come later.
-    unused: BTreeMap<Pid, Pid>,
+    /// PIDs below the last one that nobody has had yet: two that are begun at once may arrive in either order.
+    passed_over: BTreeSet<Pid>,
 }
 
 /// What a PID names.
@@ -80,7 +80,7 @@ impl Table {
             expiring: BTreeSet::new(),
             handles: Handles::default(),
             last_pid,
-            unused: BTreeMap::new(),
+            passed_over: BTreeSet::new(),
         }
     }
 

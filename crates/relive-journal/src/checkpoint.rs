@@ -13,7 +13,7 @@ use crate::disk::Disk;
 use crate::folder::Folder;
 use crate::history::History;
 use crate::line::{self, VERSION};
-use crate::scan::{Health, scan};
+use crate::scan::{Health, Until, scan_until};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Checkpoint<H> {
@@ -33,11 +33,31 @@ pub(crate) fn write(disk: &Disk, folder: &Folder, history: &History) -> io::Resu
 
 /// Reads a journal, from its newest checkpoint that fits or from its beginning.
 pub(crate) fn load(folder: &Folder, journal: &File) -> io::Result<(History, Health)> {
+    load_until(folder, journal, Until::End)
+}
+
+/// Reads a journal as if it ended there, from its newest checkpoint before that or from its beginning.
+pub(crate) fn load_until(folder: &Folder, journal: &File, until: Until) -> io::Result<(History, Health)> {
+    scan_until(journal, newest_before(folder, journal, until), until)
+}
+
+/// What the newest checkpoint says that a reader on its way there would come past; nothing where there is none.
+pub(crate) fn newest_before(folder: &Folder, journal: &File, until: Until) -> History {
     let fitting = [folder.checkpoint(), folder.previous_checkpoint()]
         .iter()
         .filter_map(|path| read(path))
-        .find(|history| covers(journal, history).unwrap_or(false));
-    scan(journal, fitting.unwrap_or_default())
+        .find(|history| is_before(history, until) && covers(journal, history).unwrap_or(false));
+    fitting.unwrap_or_default()
+}
+
+/// Whether a reader that stops there would have come past this.
+pub(crate) fn is_before(history: &History, until: Until) -> bool {
+    match until {
+        Until::End => true,
+        // With the step itself, more than the step may be in it.
+        Until::EndOfStep(step) => history.completed_step < step,
+        Until::Offset(offset) => history.end <= offset,
+    }
 }
 
 fn read(path: &Path) -> Option<History> {

@@ -68,7 +68,7 @@ impl History {
     pub fn conversation(&self, journal: &File) -> io::Result<Vec<Message>> {
         let mut conversation = Builder::default();
         let mut buffer = Vec::new();
-        for place in &self.conversation {
+        for place in self.conversation.iter().chain(&self.unheard) {
             let (step, body) = read(journal, *place, &mut buffer)?;
             conversation.take(step, body);
         }

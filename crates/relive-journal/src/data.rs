@@ -40,7 +40,7 @@ use pids::Pids;
 use relive_core::{Generation, Pid, Uuid};
 
 use crate::checkpoint;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::DiskFile;
 use crate::folder::{Folder, uuid_of_name};
 use crate::history::History;
 use crate::info::ProcInfo;
@@ -79,6 +79,8 @@ pub struct DataFolder {
     io: Io,
     _lock: DiskFile,
     pids: Mutex<Pids>,
+    /// Held while tombstones are added; whether this daemon has made sure that their file has its name.
+    tombstones_named: Mutex<bool>,
     space: SpaceRules,
 }
 
@@ -108,14 +110,15 @@ impl DataFolder {
     /// Opens the folder, making it if need be, for as long as the returned value lives.
     pub fn open(root: &Path, io: Io, space: SpaceRules) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Io { path: root.to_owned(), source };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed)?;
+        make_root(&io, root).map_err(failed)?;
         let lock = io.disk.open_or_create(&root.join("lock")).map_err(failed)?;
         if !io.disk.try_lock(&lock).map_err(failed)? {
             return Err(OpenError::Held { path: root.to_owned(), holder: read_holder(&lock) });
         }
         Self::prepare(root, &io, &lock).map_err(failed)?;
         let pids = Pids::read(root).map_err(failed)?;
-        let data = Self { root: root.to_owned(), io, _lock: lock, pids: Mutex::new(pids), space };
+        let (pids, tombstones_named) = (Mutex::new(pids), Mutex::default());
+        let data = Self { root: root.to_owned(), io, _lock: lock, pids, tombstones_named, space };
         data.rebuild_what_is_missing().map_err(failed)?;
         data.restore_reserve().map_err(failed)?;
         Ok(data)
@@ -125,27 +128,51 @@ impl DataFolder {
         let disk = &io.disk;
         disk.truncate(lock, 0)?;
         disk.append(lock, format!("{}\n", std::process::id()).as_bytes())?;
-        let mut made = false;
-        for name in ["steps", "tmp"] {
-            made |= make_folder(disk, &root.join(name))?;
+        let mut made = Vec::new();
+        for path in [root.join("steps"), root.join("tmp")] {
+            if !path.is_dir() {
+                disk.mkdir(&path)?;
+                made.push(path);
+            }
         }
+        if !made.is_empty() {
+            disk.sync_dir(root).inspect_err(|_| {
+                // Whoever tries next makes them anew: a sync that failed is not made good by another.
+                for path in &made {
+                    let _ = disk.remove_tree(path);
+                }
+            })?;
+        }
+        // One who was killed may have renamed and not synced: nothing is built on that, and nothing removed because of
+        // it, before it is on the disk.
+        disk.sync_dir(&root.join("steps"))?;
         for entry in fs::read_dir(root.join("tmp"))? {
             disk.remove_tree(&entry?.path())?;
         }
-        if made { disk.sync_dir(root) } else { Ok(()) }
+        Ok(())
     }
 
     /// Makes `live/` and the PID high-water anew, from the histories, if either is gone.
     fn rebuild_what_is_missing(&self) -> io::Result<()> {
         let live = self.root.join("live");
         let pids_missing = self.lock_pids().is_missing();
-        if live.is_dir() && !pids_missing {
-            return Ok(());
+        if live.is_dir() {
+            // A marker that is here is taken as being on the disk from now on.
+            self.io.disk.sync_dir(&live)?;
+            if !pids_missing {
+                return Ok(());
+            }
         }
         let mut highest = Pid::KERNEL;
         let mut unfinished = Vec::new();
         for uuid in self.uuids()? {
-            let Some(info) = ProcInfo::read(&self.folder(uuid))? else { continue };
+            let info = match ProcInfo::read(&self.folder(uuid)) {
+                Ok(Some(info)) => info,
+                Ok(None) => continue,
+                // A folder without a journal is no history, and no reason not to start.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
             highest = info.pids.into_iter().fold(highest, Pid::max);
             if info.dead_at.is_none() {
                 unfinished.push(uuid);
@@ -223,7 +250,12 @@ impl DataFolder {
         let mut found = Vec::new();
         for uuid in uuids_in(&self.root.join("live"))? {
             match self.history(uuid) {
-                Ok((history, _)) if history.ended().is_some() => self.retire(uuid, &history)?,
+                Ok((history, _)) if history.ended().is_some() => {
+                    // Its writer may have been killed before its last sync.
+                    let disk = &self.io.disk;
+                    disk.sync(&disk.open_append(&self.folder(uuid).steps())?)?;
+                    self.retire(uuid, &history)?;
+                }
                 Ok((history, health)) => found.push(Live { uuid, history, health }),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => self.io.disk.unlink(&self.marker(uuid))?,
                 Err(error) => return Err(error),
@@ -240,9 +272,15 @@ impl DataFolder {
         if !folder.steps().is_file() {
             return Err(WriteError::Absent { path: folder.steps() });
         }
-        self.mark(uuid).map_err(failed)?;
+        let marked = self.mark(uuid).map_err(failed)?;
         let writer = Writer::open(&self.io, folder.clone(), opening);
-        if matches!(writer, Err(WriteError::Absent { .. })) {
+        let unmark = match &writer {
+            Err(WriteError::Absent { .. }) => true,
+            // It was dead before, and still is: nothing was written.
+            Err(WriteError::Damaged { .. } | WriteError::ReadOnly { .. }) => marked,
+            Ok(_) | Err(_) => false,
+        };
+        if unmark {
             self.io.disk.unlink(&self.marker(uuid)).map_err(failed)?;
         }
         writer
@@ -253,10 +291,16 @@ impl DataFolder {
         Writer::take_up(&self.io, self.folder(uuid), generation)
     }
 
-    fn mark(&self, uuid: Uuid) -> io::Result<()> {
-        match self.io.disk.create(&self.marker(uuid)) {
-            Ok(_) => self.io.disk.sync_dir(&self.root.join("live")),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+    /// `true` if it was not marked before.
+    fn mark(&self, uuid: Uuid) -> io::Result<bool> {
+        let disk = &self.io.disk;
+        let marker = self.marker(uuid);
+        match disk.create(&marker) {
+            Ok(_) => disk.sync_dir(&self.root.join("live")).map(|()| true).inspect_err(|_| {
+                // So that whoever tries next makes it anew, and syncs it.
+                let _ = disk.unlink(&marker);
+            }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -271,6 +315,16 @@ impl DataFolder {
     }
 }
 
+/// Makes the folder and those above it, each on the disk in the one above.
+fn make_root(io: &Io, root: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = root.ancestors().take_while(|folder| !folder.exists()).collect();
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+    missing.into_iter().filter_map(Path::parent).try_for_each(|above| {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        io.disk.sync_dir(above)
+    })
+}
+
 fn uuids_in(folder: &Path) -> io::Result<Vec<Uuid>> {
     let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name()));
     let uuids = names.filter_map(|name: io::Result<_>| match name {
@@ -278,10 +332,6 @@ fn uuids_in(folder: &Path) -> io::Result<Vec<Uuid>> {
         Err(error) => Some(Err(error)),
     });
     uuids.collect()
-}
-
-fn make_folder(disk: &Disk, path: &Path) -> io::Result<bool> {
-    if path.is_dir() { Ok(false) } else { disk.mkdir(path).map(|()| true) }
 }
 
 fn read_holder(lock: &DiskFile) -> Option<u32> {

@@ -198,9 +198,8 @@ impl Disk {
     }
 
     fn copy_by_hand(&self, from: &File, mut offset: u64, len: u64, to: &DiskFile) -> io::Result<()> {
-        let mut buffer = Vec::new();
+        let mut buffer = vec![0; usize::try_from(len - offset).unwrap_or(usize::MAX).min(256 * 1024)];
         while offset < len {
-            buffer.resize(256 * 1024, 0);
             let want = usize::try_from(len - offset).unwrap_or(usize::MAX).min(buffer.len());
             let taken = from.read_at(&mut buffer[..want], offset)?;
             if taken == 0 {
@@ -257,18 +256,15 @@ impl Disk {
 
     /// Removes a folder and all below it, one entry at a time. That it is not there is no error.
     pub fn remove_tree(&self, path: &Path) -> io::Result<()> {
-        let entries = match std::fs::read_dir(path) {
-            Ok(entries) => entries,
+        match std::fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.is_dir() => {}
+            // What is not a folder goes by itself, and a link without what it leads to.
+            Ok(_) => return self.unlink(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
-        };
-        for entry in entries {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                self.remove_tree(&entry.path())?;
-            } else {
-                self.unlink(&entry.path())?;
-            }
+        }
+        for entry in std::fs::read_dir(path)? {
+            self.remove_tree(&entry?.path())?;
         }
         self.change(Op::Unlink { path }, &self.counters.unlinks, || std::fs::remove_dir(path))
     }
@@ -311,7 +307,7 @@ impl Disk {
 /// The ending of a file that is not finished; whoever finds one after a crash may remove it.
 pub(crate) const TEMPORARY: &str = ".tmp";
 
-fn temporary_beside(path: &Path) -> PathBuf {
+pub(crate) fn temporary_beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(TEMPORARY);
     path.with_file_name(name)

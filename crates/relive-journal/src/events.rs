@@ -19,6 +19,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::line::{self, Head, LINE_MAX, VERSION};
 use crate::pool::Pool;
 use crate::reader::Cursor;
+use crate::scan::{Line, Lines};
 
 /// The size at which the older part of the file is dropped.
 pub const EVENTS_MAX: u64 = 16 << 20;
@@ -99,7 +100,7 @@ impl EventLog {
         let id = Cursor { epoch: self.epoch, seq: self.seq + 1 };
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        let head = Head { v: VERSION, seq: id.seq, epoch: id.epoch, at, kind: kind.into(), step };
+        let head = Head { v: VERSION, seq: id.seq, epoch: id.epoch, synced: None, at, kind: kind.into(), step };
         line::encode(&mut buffer, &head, body)?;
         let written = self.write(&buffer, at);
         self.buffer = buffer;
@@ -175,7 +176,7 @@ impl EventLog {
         let mut bytes = Vec::new();
         if let Some(gap) = dropped(old, keep_from)? {
             let Cursor { epoch, seq } = gap.last;
-            let head = Head { v: VERSION, seq, epoch, at, kind: GAP.into(), step: 0 };
+            let head = Head { v: VERSION, seq, epoch, synced: None, at, kind: GAP.into(), step: 0 };
             line::encode(&mut bytes, &head, &gap)?;
         }
         let gap_len = bytes.len();
@@ -199,10 +200,17 @@ fn last_of(file: &File, len: u64, epoch: Generation) -> io::Result<u64> {
 
 /// How much of a file is whole lines.
 pub(crate) fn whole_lines(file: &File, len: u64) -> io::Result<u64> {
-    let from = len.saturating_sub(LINE_MAX as u64);
-    let mut tail = vec![0; usize::try_from(len - from).unwrap_or(0)];
-    file.read_exact_at(&mut tail, from)?;
-    Ok(memchr::memrchr(b'\n', &tail).map_or(from, |at| from + at as u64 + 1))
+    let (mut end, mut part) = (len, Vec::new());
+    while end > 0 {
+        let from = end.saturating_sub(LINE_MAX as u64);
+        part.resize(usize::try_from(end - from).unwrap_or(0), 0);
+        file.read_exact_at(&mut part, from)?;
+        if let Some(at) = memchr::memrchr(b'\n', &part) {
+            return Ok(from + at as u64 + 1);
+        }
+        end = from;
+    }
+    Ok(0)
 }
 
 /// Where the first line at or after `from` begins; `len` where there is none.
@@ -218,10 +226,14 @@ fn line_after(file: &File, from: u64, len: u64) -> io::Result<u64> {
 
 /// What a file loses with its first `len` bytes.
 fn dropped(file: &File, len: u64) -> io::Result<Option<Gap>> {
-    let mut lines = crate::scan::Lines::new(file, 0, 0)?;
+    let mut lines = Lines::new(file, 0, 0)?;
     let mut gap: Option<Gap> = None;
     while lines.next < len {
-        let crate::scan::Line::Whole(line) = lines.read()? else { continue };
+        let line = match lines.read()? {
+            Line::Whole(line) => line,
+            Line::TooLong => continue,
+            Line::Unfinished | Line::End => break,
+        };
         let Ok(head) = line::head(line) else { continue };
         let id = Cursor { epoch: head.epoch, seq: head.seq };
         let earlier = (head.kind == GAP).then(|| serde_json::from_slice::<Gap>(line).ok()).flatten();

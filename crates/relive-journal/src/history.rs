@@ -10,6 +10,7 @@ use relive_core::{End, Generation, Limits, Pid, Timestamp, Usd};
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hash;
+use crate::line;
 use crate::record::{
     Body, CallStarted, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed, Spawned, Usage,
 };
@@ -121,6 +122,15 @@ pub struct Spent {
     pub estimated: bool,
 }
 
+/// A compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    /// Of its record.
+    pub(crate) seq: u64,
+    /// Of the last record it stands for.
+    pub(crate) through: u64,
+}
+
 /// What a journal amounts to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct History {
@@ -161,14 +171,22 @@ pub struct History {
     pub(crate) step_start: u64,
     /// The records the conversation is made of.
     pub(crate) conversation: Vec<Place>,
+    /// What the conversation begins with, if it was compacted.
+    pub(crate) summary: Option<Summary>,
+    /// Inputs that came while a model was being asked: it has not seen them.
+    pub(crate) unheard: Vec<Place>,
     /// Blobs, each with the offset of the record that names it.
     pub(crate) blobs: Vec<(u64, Hash)>,
     /// Lines taken in or passed over so far.
     pub(crate) lines: u64,
+    /// The last record that one of them says is on the disk.
+    pub(crate) claimed: u64,
     /// Where they end.
     pub(crate) end: u64,
     /// The checksum of all of them.
     pub(crate) crc: u32,
+    /// The checksum the last one names.
+    pub(crate) last_crc: u32,
 }
 
 impl Default for History {
@@ -192,10 +210,14 @@ impl Default for History {
             heard: VecDeque::new(),
             step_start: 0,
             conversation: Vec::new(),
+            summary: None,
+            unheard: Vec::new(),
             blobs: Vec::new(),
             lines: 0,
+            claimed: 0,
             end: 0,
             crc: 0,
+            last_crc: 0,
         }
     }
 }
@@ -231,9 +253,14 @@ impl History {
         })
     }
 
+    /// The step after the last that was carried out to its end.
+    pub(crate) fn next_step(&self) -> u32 {
+        self.completed_step.saturating_add(1)
+    }
+
     /// The step a record of this body belongs to if it comes next.
     pub(crate) fn step_of(&self, body: &Body) -> u32 {
-        if matches!(body, Body::ModelStarted(_)) { self.completed_step + 1 } else { self.step }
+        if matches!(body, Body::ModelStarted(_)) { self.next_step() } else { self.step }
     }
 
     /// Whether a record may come next; if not, why.
@@ -259,8 +286,10 @@ impl History {
             Body::Doubt(body) => require(self.call(body.call, is_open), "no such call is open"),
             Body::Resolved(body) => require(self.call(body.call, is_open), "no such call is open"),
             Body::Compacted(body) => require(
-                self.phase == Phase::Boundary && body.through <= self.seq,
-                "only whole steps that are over can be compacted",
+                self.phase == Phase::Boundary
+                    && body.through <= self.seq
+                    && self.summary.is_none_or(|earlier| earlier.through <= body.through),
+                "only whole steps that are over, and all that is summed up already, can be compacted",
             ),
             Body::Resumed(_) => require(self.paused.is_some(), "it is not suspended"),
         }
@@ -306,10 +335,12 @@ impl History {
     }
 
     /// Moves past a line, whether or not it counted.
-    pub(crate) fn cover(&mut self, line_with_newline: &[u8]) {
+    pub(crate) fn cover(&mut self, line_with_newline: &[u8], claimed: u64) {
         self.lines += 1;
+        self.claimed = self.claimed.max(claimed);
         self.end += line_with_newline.len() as u64;
         self.crc = crc32c::crc32c_append(self.crc, line_with_newline);
+        self.last_crc = line::named_crc(line_with_newline).unwrap_or(0);
     }
 
     fn apply_body(&mut self, record: &Record, place: Place) {
@@ -319,7 +350,10 @@ impl History {
             Body::Input(input) => {
                 self.hear(&input.id);
                 self.answered = false;
-                self.conversation.push(place);
+                match self.phase {
+                    Phase::Asking { .. } => self.unheard.push(place),
+                    Phase::Boundary | Phase::Calling { .. } => self.conversation.push(place),
+                }
             }
             // Done before the counters moved.
             Body::ModelStarted(_) => {}
@@ -327,6 +361,7 @@ impl History {
             Body::Partial(partial) => {
                 self.spend(partial.usage);
                 self.phase = Phase::Boundary;
+                self.conversation.append(&mut self.unheard);
             }
             Body::CallStarted(started) => self.start_call(record.seq, started),
             Body::CallEnded(ended) => {
@@ -340,10 +375,17 @@ impl History {
             },
             Body::Approval(_) => {}
             Body::Compacted(compacted) => {
-                self.conversation.retain(|kept| kept.seq > compacted.through);
+                // An earlier summary stands for what this one stands for too, however late it was written.
+                let earlier = self.summary.replace(Summary { seq: record.seq, through: compacted.through });
+                let stale = earlier.map(|summary| summary.seq);
+                self.conversation.retain(|kept| kept.seq > compacted.through && Some(kept.seq) != stale);
                 self.conversation.insert(0, place);
             }
-            Body::Paused(paused) => self.paused = Some(paused.clone()),
+            Body::Paused(paused) => {
+                // One that follows another, for a reason of its own, takes over from it.
+                self.unpause(paused.asked_at);
+                self.paused = Some(paused.clone());
+            }
             Body::Resumed(Resumed { by: _ }) => self.unpause(record.at),
             Body::Limits(limits) => self.limits = *limits,
             Body::Ended(ended) => {
@@ -393,6 +435,9 @@ impl History {
         self.paused_total_ms = 0;
         self.repairs.clear();
         self.heard.clear();
+        // A model call of the original that was lost is not the fork's to pay.
+        self.phase = Phase::Boundary;
+        self.conversation.append(&mut self.unheard);
     }
 
     fn begin_step(&mut self, record: &Record, place: Place) {
@@ -401,6 +446,7 @@ impl History {
             self.spend(Usage { tokens_in: reserved_tokens, estimated: true, ..Usage::default() });
         }
         if let Body::ModelStarted(started) = &record.body {
+            self.conversation.append(&mut self.unheard);
             self.step_start = place.offset;
             self.phase = Phase::Asking { reserved_tokens: started.reserved_tokens };
         }
@@ -408,8 +454,9 @@ impl History {
 
     fn answer(&mut self, answer: &ModelEnded, place: Place) {
         self.spend(answer.usage);
-        self.answered = answer.calls.is_empty();
+        self.answered = answer.calls.is_empty() && self.unheard.is_empty();
         self.conversation.push(place);
+        self.conversation.append(&mut self.unheard);
         self.phase = Phase::Calling { calls: vec![CallState::Waiting; answer.calls.len()] };
         self.complete_if_settled();
     }

@@ -1,10 +1,12 @@
 //! `proc-info.json`: what a process is and how it stands, for a quick look. Derived; the journal is the truth.
 //!
-//! A snapshot names the length of the journal it was made from. If the journal is longer, the snapshot is stale and
-//! what it says is derived anew.
+//! A snapshot names the length of the journal it was made from, and the checksum of its last line. If the journal has
+//! another, the snapshot is stale and what it says is derived anew. The length alone would not do: after a power cut a
+//! file may have it and not the bytes, or others.
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt as _;
 
 use relive_core::{End, Generation, Limits, Origin, Pid, SuspendReason, Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,8 @@ pub struct ProcInfo {
     v: u32,
     /// Length of the journal this was made from.
     journal_bytes: u64,
+    /// The checksum its last line names.
+    journal_crc: u32,
     pub uuid: Uuid,
     pub name: Option<String>,
     pub parent_uuid: Option<Uuid>,
@@ -77,6 +81,7 @@ impl ProcInfo {
         Some(Self {
             v: VERSION,
             journal_bytes: history.end,
+            journal_crc: history.last_crc,
             uuid: spawned.uuid,
             name: spawned.name.clone(),
             parent_uuid: spawned.parent_uuid,
@@ -113,10 +118,18 @@ impl ProcInfo {
         let snapshot: Option<Self> = fs::read(folder.proc_info()).ok().and_then(|bytes| line::decode_file(&bytes));
         if let Some(snapshot) = snapshot
             && snapshot.journal_bytes == length
+            && last_crc(&journal, length)? == Some(snapshot.journal_crc)
         {
             return Ok(Some(snapshot));
         }
         let (history, _) = checkpoint::load(folder, &journal)?;
         Ok(Self::of(&history))
     }
+}
+
+fn last_crc(journal: &File, length: u64) -> io::Result<Option<u32>> {
+    let mut end = [0; line::CRC_END];
+    let Some(from) = length.checked_sub(end.len() as u64) else { return Ok(None) };
+    journal.read_exact_at(&mut end, from)?;
+    Ok(line::named_crc(&end))
 }

@@ -25,6 +25,7 @@ mod hook;
 mod info;
 mod line;
 mod meta;
+mod outline;
 pub mod payload;
 mod plan;
 mod pool;

@@ -17,6 +17,8 @@ pub const LINE_MAX: usize = 1 << 20;
 
 const CRC_FIELD: &[u8] = br#","crc":""#;
 const CRC_TAIL: usize = CRC_FIELD.len() + 8 + 2;
+/// From the checksum's digits to the newline.
+pub(crate) const CRC_END: usize = 8 + 3;
 
 /// What every record begins with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +29,9 @@ pub(crate) struct Head<'a> {
     pub seq: u64,
     /// Which writer.
     pub epoch: Generation,
+    /// The last record that was known to be on the disk when this one was written; events say nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synced: Option<u64>,
     /// When, by the writer's wall clock. Order is by `seq`, never by this.
     pub at: Timestamp,
     /// What it records.
@@ -49,8 +54,19 @@ pub(crate) fn encode(out: &mut Vec<u8>, head: &Head<'_>, body: &impl Serialize) 
     } else {
         out.truncate(joint);
     }
+    join_lines(&mut out[joint..]);
     seal(out, start);
     Ok(())
+}
+
+/// JSON that is passed on as it came may be spread over lines. In a string a line break is escaped, so one that stands
+/// bare is space between values, and a space says the same.
+fn join_lines(json: &mut [u8]) {
+    let mut from = 0;
+    while let Some(at) = memchr::memchr(b'\n', &json[from..]) {
+        json[from + at] = b' ';
+        from += at + 1;
+    }
 }
 
 /// Turns the JSON object that starts at `start` into a line, by giving it its checksum and its newline.
@@ -58,12 +74,14 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize) {
     let crc = crc32c::crc32c(&out[start..]);
     out.pop();
     out.extend_from_slice(CRC_FIELD);
-    out.extend_from_slice(format!("{crc:08x}\"}}\n").as_bytes());
+    out.extend_from_slice(&hexadecimal(crc));
+    out.extend_from_slice(b"\"}\n");
 }
 
 /// One whole object as a file's contents.
 pub(crate) fn encode_file(body: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut out = serde_json::to_vec(body)?;
+    join_lines(&mut out);
     seal(&mut out, 0);
     Ok(out)
 }
@@ -82,12 +100,71 @@ pub(crate) fn is_intact(line: &[u8]) -> bool {
     let Some(cut) = line.len().checked_sub(CRC_TAIL) else { return false };
     let (covered, tail) = line.split_at(cut);
     let crc = crc32c::crc32c_append(crc32c::crc32c(covered), b"}");
-    tail.starts_with(CRC_FIELD) && tail[CRC_FIELD.len()..] == *format!("{crc:08x}\"}}").as_bytes()
+    let (field, value) = tail.split_at(CRC_FIELD.len());
+    field == CRC_FIELD && value.strip_suffix(b"\"}") == Some(&hexadecimal(crc))
+}
+
+fn hexadecimal(crc: u32) -> [u8; 8] {
+    std::array::from_fn(|place| b"0123456789abcdef"[(crc >> (28 - 4 * place)) as usize & 0xf])
+}
+
+/// The checksum that the last line of `bytes`, which end with its newline, names.
+pub(crate) fn named_crc(bytes: &[u8]) -> Option<u32> {
+    let (_, tail) = bytes.split_at_checked(bytes.len().checked_sub(CRC_END)?)?;
+    let digits = tail.strip_suffix(b"\"}\n")?;
+    u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// The head of an intact line.
 pub(crate) fn head(line: &[u8]) -> serde_json::Result<Head<'_>> {
-    serde_json::from_slice(line)
+    match head_as_written(line) {
+        Some(head) => Ok(head),
+        None => serde_json::from_slice(line),
+    }
+}
+
+/// The head, if it stands exactly as [`encode`] writes it. What comes after it is not looked at: parsing a line whole
+/// for its head would cost as much as parsing it for its body.
+fn head_as_written(line: &[u8]) -> Option<Head<'_>> {
+    let (v, rest) = number(line.strip_prefix(br#"{"v":"#)?)?;
+    let (seq, rest) = number(rest.strip_prefix(br#","seq":"#)?)?;
+    let (epoch, rest) = number(rest.strip_prefix(br#","epoch":"#)?)?;
+    let (synced, rest) = match rest.strip_prefix(br#","synced":"#) {
+        Some(rest) => number(rest).map(|(synced, rest)| (Some(synced), rest))?,
+        None => (None, rest),
+    };
+    let (at, rest) = string(rest.strip_prefix(br#","at":"#)?)?;
+    let (kind, rest) = string(rest.strip_prefix(br#","kind":"#)?)?;
+    let (step, rest) = number(rest.strip_prefix(br#","step":"#)?)?;
+    rest.starts_with(b",").then_some(Head {
+        v: u32::try_from(v).ok()?,
+        seq,
+        epoch: Generation(u32::try_from(epoch).ok()?),
+        synced,
+        at: at.parse().ok()?,
+        kind: Cow::Borrowed(kind),
+        step: u32::try_from(step).ok()?,
+    })
+}
+
+/// A number without a sign, and what follows it.
+fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.iter().position(|byte| !byte.is_ascii_digit())?;
+    let (number, rest) = text.split_at(digits);
+    if number.len() > 1 && number[0] == b'0' {
+        return None;
+    }
+    let value =
+        number.iter().try_fold(0_u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
+    if digits == 0 { None } else { Some((value?, rest)) }
+}
+
+/// A string of plain characters, and what follows it.
+fn string(text: &[u8]) -> Option<(&str, &[u8])> {
+    let text = text.strip_prefix(b"\"")?;
+    let end = text.iter().position(|byte| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\'))?;
+    let (string, rest) = text.split_at(end);
+    Some((std::str::from_utf8(string).ok()?, rest.strip_prefix(b"\"")?))
 }
 
 #[cfg(test)]
@@ -99,6 +176,7 @@ mod tests {
             v: VERSION,
             seq: 7,
             epoch: Generation(2),
+            synced: Some(6),
             at: Timestamp::from_millisecond(1_700_000_000_123).unwrap(),
             kind: Cow::Borrowed("input"),
             step: 3,
@@ -112,7 +190,7 @@ mod tests {
     fn a_line_looks_as_documented() {
         let text = String::from_utf8(line(&serde_json::json!({"text": "a\u{2028}b"}))).unwrap();
         assert!(text.starts_with(
-            "{\"v\":1,\"seq\":7,\"epoch\":2,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"input\",\"step\":3,\"text\":\"a\u{2028}b\",\"crc\":\""
+            "{\"v\":1,\"seq\":7,\"epoch\":2,\"synced\":6,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"input\",\"step\":3,\"text\":\"a\u{2028}b\",\"crc\":\""
         ));
         assert!(text.ends_with("\"}\n"));
         let without = format!("{}}}", &text[..text.len() - 1 - CRC_TAIL]);
@@ -125,6 +203,33 @@ mod tests {
         let bytes = line(&serde_json::json!({}));
         assert!(is_intact(&bytes[..bytes.len() - 1]));
         assert_eq!(head(&bytes).unwrap().seq, 7);
+    }
+
+    #[test]
+    fn a_head_is_read_the_same_by_hand_and_by_the_book() {
+        let written = line(&serde_json::json!({"text": "hello"}));
+        assert_eq!(head_as_written(&written).unwrap(), serde_json::from_slice(&written).unwrap());
+        let text = std::str::from_utf8(&written).unwrap();
+        for (old, new) in [
+            ("\"seq\":7", "\"seq\":18446744073709551615"),
+            ("\"seq\":7", "\"seq\":18446744073709551616"),
+            ("\"seq\":7", "\"seq\":07"),
+            ("\"seq\":7", "\"seq\":7.0"),
+            ("\"seq\":7", "\"seq\":"),
+            ("\"seq\":7", "\"seq\": 7"),
+            ("\"epoch\":2", "\"epoch\":4294967296"),
+            ("\"epoch\":2", "\"epoch\":2,\"new\":1"),
+            ("input", "inp\\u0075t"),
+            ("input", "ïnput"),
+            ("input", "in\tput"),
+            ("2023-11", "2023-13"),
+            (",\"step\":3", ""),
+        ] {
+            let changed = text.replace(old, new);
+            assert_ne!(changed, text);
+            let by_the_book = serde_json::from_str::<Head<'_>>(&changed).ok();
+            assert_eq!(head(changed.as_bytes()).ok(), by_the_book, "{changed}");
+        }
     }
 
     #[test]

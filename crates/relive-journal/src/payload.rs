@@ -4,10 +4,13 @@
 //! its hash, and the whole is in `blobs/<hash>`, written and synced before the record that names it.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -33,7 +36,7 @@ pub struct BlobRef {
 }
 
 /// Text, here or in `blobs/`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Text {
     /// Here.
@@ -54,6 +57,31 @@ impl Text {
     }
 }
 
+/// By hand, because serde's untagged copies a string twice on its way here.
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, or a reference to a blob")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Text, E> {
+        Ok(Text::from(text))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Text, A::Error> {
+        BlobRef::deserialize(MapAccessDeserializer::new(map)).map(Text::Blob)
+    }
+}
+
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
         Self::Inline(text.to_owned())
@@ -66,7 +94,7 @@ impl From<String> for Text {
     }
 }
 
-/// JSON exactly as it was given, here or in `blobs/`.
+/// JSON as it was given, here or in `blobs/`; here, line breaks between its values become spaces.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Json {
@@ -144,6 +172,8 @@ pub struct Blobs {
     folder: PathBuf,
     /// Blobs this writer knows to be on the disk.
     known: HashSet<Hash>,
+    /// Whether it knows that of the folder itself.
+    folder_known: bool,
 }
 
 /// A blob is missing, or is not what its name says.
@@ -169,7 +199,7 @@ impl Blobs {
     /// The blobs of the process whose folder this is.
     #[must_use]
     pub fn new(disk: Disk, process_folder: &Path) -> Self {
-        Self { disk, folder: process_folder.join("blobs"), known: HashSet::new() }
+        Self { disk, folder: process_folder.join("blobs"), known: HashSet::new(), folder_known: false }
     }
 
     /// Stores bytes under their hash; on return they are on the disk.
@@ -178,13 +208,28 @@ impl Blobs {
         if self.known.contains(&hash) {
             return Ok(hash);
         }
-        if !self.folder.is_dir() {
-            self.disk.mkdir(&self.folder)?;
-            self.disk.sync_dir(self.folder.parent().unwrap_or(Path::new(".")))?;
-        }
+        self.make_folder()?;
         self.disk.replace(&self.folder.join(hash.to_string()), bytes)?;
         self.known.insert(hash);
         Ok(hash)
+    }
+
+    /// An earlier writer may have made it, and been killed before it was synced.
+    fn make_folder(&mut self) -> io::Result<()> {
+        if self.folder_known {
+            return Ok(());
+        }
+        let is_new = !self.folder.is_dir();
+        if is_new {
+            self.disk.mkdir(&self.folder)?;
+        }
+        self.disk.sync_dir(self.folder.parent().unwrap_or(Path::new("."))).inspect_err(|_| {
+            if is_new {
+                let _ = self.disk.remove_tree(&self.folder);
+            }
+        })?;
+        self.folder_known = true;
+        Ok(())
     }
 
     fn put(&mut self, text: &str) -> io::Result<BlobRef> {

@@ -48,8 +48,8 @@ impl History {
     pub fn plan(&self) -> Plan {
         let next = match &self.phase {
             Phase::Boundary if self.answered || self.conversation.is_empty() => Next::Input,
-            Phase::Boundary => Next::Ask { step: self.completed_step + 1, again: false },
-            Phase::Asking { .. } => Next::Ask { step: self.completed_step + 1, again: true },
+            Phase::Boundary => Next::Ask { step: self.next_step(), again: false },
+            Phase::Asking { .. } => Next::Ask { step: self.next_step(), again: true },
             Phase::Calling { calls } => {
                 let unsettled = calls.iter().position(|state| *state != CallState::Settled).unwrap_or(0);
                 Next::Calls { step: self.step, call: u32::try_from(unsettled).unwrap_or(u32::MAX) }

@@ -94,8 +94,12 @@ pub struct Reader {
     /// Of the first byte in `buffer`.
     offset: u64,
     buffer: Vec<u8>,
-    /// How much of `buffer` was handed out.
+    /// How much of `buffer` was looked at.
     used: usize,
+    /// Where the last record ends. What is after it may yet be cut off, and other bytes written in its place.
+    sound: u64,
+    /// Up to where damage was told of.
+    told: u64,
 }
 
 const CHUNK: usize = 64 * 1024;
@@ -104,7 +108,7 @@ impl Reader {
     /// Reads what comes after `after`; from the beginning if that is the default.
     #[must_use]
     pub fn new(path: PathBuf, after: Cursor) -> Self {
-        Self { path, last: after, file: None, offset: 0, buffer: Vec::new(), used: 0 }
+        Self { path, last: after, file: None, offset: 0, buffer: Vec::new(), used: 0, sound: 0, told: 0 }
     }
 
     /// The id of the last record handed out.
@@ -133,11 +137,15 @@ impl Reader {
     /// What the line is to this reader: nothing, if it was seen or is of an older writer than the last one.
     fn judge(&mut self, start: usize, end: usize) -> Option<Item> {
         let line = &self.buffer[start..end];
-        let damaged = Some(Item::Damaged { offset: self.offset + start as u64 });
-        if !line::is_intact(line) {
-            return damaged;
-        }
-        let (Ok(head), Ok(text)) = (line::head(line), std::str::from_utf8(line)) else { return damaged };
+        let (offset, next) = (self.offset + start as u64, self.offset + end as u64 + 1);
+        let intact =
+            if line::is_intact(line) { line::head(line).ok().zip(std::str::from_utf8(line).ok()) } else { None };
+        let Some((head, text)) = intact else {
+            let is_news = offset >= self.told;
+            self.told = self.told.max(next);
+            return is_news.then_some(Item::Damaged { offset });
+        };
+        self.sound = next;
         let id = Cursor { epoch: head.epoch, seq: head.seq };
         if id <= self.last {
             return None;
@@ -151,33 +159,38 @@ impl Reader {
     fn skip_rubbish(&mut self) -> Item {
         let offset = self.offset + self.used as u64;
         self.used = self.buffer.len();
+        self.sound = self.offset + self.used as u64;
         Item::Damaged { offset }
     }
 
-    /// Gets more bytes; `false` when there are none for now.
+    /// Gets other bytes than there were; `false` when there are none for now.
     fn fill(&mut self) -> io::Result<bool> {
         if self.file.is_none() && !self.reopen()? {
             return Ok(false);
         }
         let Some(file) = &self.file else { return Ok(false) };
-        self.buffer.drain(..self.used);
-        self.offset += self.used as u64;
-        self.used = 0;
-        let have = self.buffer.len();
-        self.buffer.resize(have + CHUNK, 0);
-        let taken = file.read_at(&mut self.buffer[have..], self.offset + have as u64);
-        self.buffer.truncate(have + *taken.as_ref().unwrap_or(&0));
-        if taken? > 0 {
-            return Ok(true);
-        }
         let known = file.metadata()?;
-        let cut = known.len() < self.offset + have as u64;
+        if known.len() >= self.sound {
+            // From the last record on, for a repair may have put others where the rest of a torn one was.
+            let seen = self.buffer.split_off(usize::try_from(self.sound - self.offset).unwrap_or(usize::MAX));
+            self.offset = self.sound;
+            self.used = 0;
+            let there = usize::try_from(known.len() - self.sound).unwrap_or(usize::MAX);
+            self.buffer.clear();
+            self.buffer.resize(there.min(seen.len() + CHUNK.max(seen.len())), 0);
+            let taken = file.read_at(&mut self.buffer, self.offset)?;
+            self.buffer.truncate(taken);
+            if self.buffer != seen {
+                return Ok(true);
+            }
+            self.used = self.buffer.len();
+        }
         let replaced = match std::fs::metadata(&self.path) {
             Ok(now) => (now.dev(), now.ino()) != (known.dev(), known.ino()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(error),
         };
-        if cut || replaced { self.reopen() } else { Ok(false) }
+        if replaced || known.len() < self.sound { self.reopen() } else { Ok(false) }
     }
 
     /// Begins the file anew; what was handed out is passed over by its id.
@@ -187,8 +200,7 @@ impl Reader {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        self.offset = 0;
-        self.used = 0;
+        (self.offset, self.used, self.sound, self.told) = (0, 0, 0, 0);
         self.buffer.clear();
         Ok(self.file.is_some())
     }

@@ -12,6 +12,7 @@ use relive_core::Generation;
 
 use crate::history::{History, Place};
 use crate::line::{self, Head, LINE_MAX, VERSION};
+use crate::outline;
 use crate::record::{Body, Record};
 
 /// What is wrong with a journal, if anything.
@@ -19,14 +20,16 @@ use crate::record::{Body, Record};
 pub enum Health {
     /// Nothing.
     Good,
-    /// It ends in bytes that are no record, as a write that was cut short leaves them. The next writer repairs it.
+    /// It ends in bytes that are no record, as a write that was cut short leaves them, and nothing after them says that
+    /// they were ever on the disk. The next writer repairs it.
     Torn {
         /// Where they begin.
         offset: u64,
         /// How many there are.
         bytes: u64,
     },
-    /// There are good records after bad ones. Nothing is cut; what is before the hole can be forked.
+    /// There are good records after bad ones that were on the disk. Nothing is cut; what is before the hole can be
+    /// forked.
     Damaged(Hole),
     /// It holds something from a newer Relive. It can be read, and forked before that.
     ReadOnly(Hole),
@@ -151,11 +154,11 @@ impl<'f> Lines<'f> {
         }
     }
 
-    /// Whether any line from here on has the checksum it names.
-    fn any_intact_follows(&mut self) -> io::Result<bool> {
+    /// Whether any line from here on says that record `seq` is on the disk.
+    fn any_claims(&mut self, seq: u64) -> io::Result<bool> {
         loop {
             match self.read()? {
-                Line::Whole(line) if line::is_intact(line) => return Ok(true),
+                Line::Whole(line) if claims(line, seq) => return Ok(true),
                 Line::Whole(_) | Line::TooLong => {}
                 Line::Unfinished | Line::End => return Ok(false),
             }
@@ -163,12 +166,24 @@ impl<'f> Lines<'f> {
     }
 }
 
+/// Whether a line is intact and says that record `seq` is on the disk. One that says nothing may have been written by
+/// anybody: nothing is cut before it.
+fn claims(line: &[u8], seq: u64) -> bool {
+    line::is_intact(line) && line::head(line).map_or(true, |head| head.synced.is_none_or(|synced| synced >= seq))
+}
+
 /// What one line is to the fold.
 enum Verdict {
-    Next(Record),
+    /// The next record, and the last one it says is on the disk.
+    Next(Record, u64),
     PassOver,
     Bad(Problem),
-    Newer { seq: u64, problem: Problem },
+    /// A record of a newer Relive, with what its head says if that can be read.
+    Newer {
+        seq: u64,
+        epoch: Generation,
+        problem: Problem,
+    },
 }
 
 /// How far a journal is read.
@@ -182,23 +197,19 @@ pub(crate) enum Until {
 
 /// Reads a journal, going on from `history`, which covers the file up to its own end.
 pub(crate) fn scan(file: &File, history: History) -> io::Result<(History, Health)> {
-    read(file, history, Until::End)
+    scan_until(file, history, Until::End)
 }
 
-/// Reads a journal from its beginning, as if it ended there. What comes after is not looked at.
-pub(crate) fn scan_until(file: &File, until: Until) -> io::Result<(History, Health)> {
-    read(file, History::default(), until)
-}
-
-fn read(file: &File, mut history: History, until: Until) -> io::Result<(History, Health)> {
+/// Reads a journal as if it ended there. What comes after is not looked at.
+pub(crate) fn scan_until(file: &File, mut history: History, until: Until) -> io::Result<(History, Health)> {
     let mut lines = Lines::new(file, history.end, history.lines)?;
     let mut newer: Option<Hole> = None;
     while !is_over(&history, until) {
         let verdict = match lines.read()? {
             Line::End => break,
             Line::Unfinished => {
-                let offset = lines.offset;
-                return Ok((history, Health::Torn { offset, bytes: lines.next - offset }));
+                let torn = Health::Torn { offset: lines.offset, bytes: lines.next - lines.offset };
+                return Ok((history, newer.map_or(torn, Health::ReadOnly)));
             }
             Line::TooLong => Verdict::Bad(Problem::TooLong),
             Line::Whole(line) => judge(line, &history),
@@ -206,24 +217,31 @@ fn read(file: &File, mut history: History, until: Until) -> io::Result<(History,
         let (offset, number) = (lines.offset, lines.number);
         #[expect(clippy::cast_possible_truncation, reason = "a line is at most LINE_MAX long")]
         let len = (lines.next - offset) as u32;
+        let mut claimed = 0;
         match verdict {
-            Verdict::Next(record) if until == Until::EndOfStep(0) && begins_a_step(&record) => break,
-            Verdict::Next(record) => history.apply(&record, Place { seq: record.seq, offset, len }),
-            Verdict::PassOver => {}
-            Verdict::Newer { seq, problem } => {
-                newer.get_or_insert(Hole { line: number, offset, problem });
-                history.seq = seq;
+            Verdict::Next(record, _) if until == Until::EndOfStep(0) && begins_a_step(&record) => break,
+            Verdict::Next(record, says) => {
+                history.apply(&record, Place { seq: record.seq, offset, len });
+                claimed = says;
             }
+            Verdict::PassOver => {}
+            Verdict::Newer { seq, epoch, problem } => {
+                newer.get_or_insert(Hole { line: number, offset, problem });
+                (history.seq, history.epoch) = (seq, epoch);
+            }
+            // Whatever else is wrong, nothing is cut from what a newer Relive wrote.
+            Verdict::Bad(_) if newer.is_some() => break,
             Verdict::Bad(problem) => {
                 let intact_itself = matches!(problem, Problem::Gap { .. } | Problem::Unopened(_));
-                if intact_itself || lines.any_intact_follows()? {
+                let seq = history.seq.saturating_add(1);
+                if intact_itself || ends_in_a_claim(&lines.buffer, seq) || lines.any_claims(seq)? {
                     return Ok((history, Health::Damaged(Hole { line: number, offset, problem })));
                 }
                 let bytes = file.metadata()?.len().saturating_sub(offset);
                 return Ok((history, Health::Torn { offset, bytes }));
             }
         }
-        history.cover(&lines.buffer);
+        history.cover(&lines.buffer, claimed);
     }
     Ok((history, newer.map_or(Health::Good, Health::ReadOnly)))
 }
@@ -236,6 +254,12 @@ fn is_over(history: &History, until: Until) -> bool {
     }
 }
 
+/// Whether a bad line ends in an intact record that says so: its newline is there, only the one before it is not.
+fn ends_in_a_claim(line: &[u8], seq: u64) -> bool {
+    let Some(line) = line.strip_suffix(b"\n") else { return false };
+    memchr::memmem::find_iter(line, b"{\"v\":").any(|start| start > 0 && claims(&line[start..], seq))
+}
+
 fn begins_a_step(record: &Record) -> bool {
     matches!(record.body, Body::ModelStarted(_))
 }
@@ -244,13 +268,17 @@ fn judge(line: &[u8], history: &History) -> Verdict {
     if !line::is_intact(line) {
         return Verdict::Bad(Problem::Checksum);
     }
-    let expected = history.seq + 1;
+    let expected = history.seq.saturating_add(1);
     let head = match line::head(line) {
         Ok(head) => head,
-        Err(error) => return Verdict::Newer { seq: expected, problem: Problem::Fields(error.to_string()) },
+        Err(error) => {
+            let problem = Problem::Fields(error.to_string());
+            return Verdict::Newer { seq: expected, epoch: history.epoch, problem };
+        }
     };
+    let newer = |problem| Verdict::Newer { seq: head.seq, epoch: head.epoch, problem };
     if head.v != VERSION {
-        return Verdict::Newer { seq: head.seq, problem: Problem::Version(head.v) };
+        return newer(Problem::Version(head.v));
     }
     if head.epoch < history.epoch || (head.epoch == history.epoch && head.seq <= history.seq) {
         return Verdict::PassOver;
@@ -261,10 +289,10 @@ fn judge(line: &[u8], history: &History) -> Verdict {
     if head.epoch > history.epoch && head.kind != "opened" {
         return Verdict::Bad(Problem::Unopened(head.epoch));
     }
-    match Body::decode(&head.kind, line) {
-        Some(Ok(body)) => Verdict::Next(record(&head, body)),
-        Some(Err(error)) => Verdict::Newer { seq: head.seq, problem: Problem::Fields(error.to_string()) },
-        None => Verdict::Newer { seq: head.seq, problem: Problem::Kind(head.kind.into_owned()) },
+    match outline::decode(&head.kind, line) {
+        Some(Ok(body)) => Verdict::Next(record(&head, body), head.synced.unwrap_or(0)),
+        Some(Err(error)) => newer(Problem::Fields(error.to_string())),
+        None => newer(Problem::Kind(head.kind.to_string())),
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use relive_core::{Generation, Pid, Timestamp};
 
 use crate::checkpoint;
-use crate::disk::{Disk, DiskFile, TEMPORARY};
+use crate::disk::{Disk, DiskFile, TEMPORARY, temporary_beside};
 use crate::events::EventLog;
 use crate::folder::Folder;
 use crate::history::{History, Place};
@@ -86,6 +86,11 @@ impl Io {
     pub fn new(disk: Disk, pool: Option<Pool>) -> Self {
         Self { disk, pool, poisoned: Poisoned::default() }
     }
+
+    /// Nobody opens this folder's journal any more.
+    pub(crate) fn poison(&self, folder: &Path) {
+        self.poisoned.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned());
+    }
 }
 
 /// What a new writer says of itself.
@@ -123,6 +128,10 @@ pub struct Writer {
     epoch: Generation,
     events: EventLog,
     buffer: Vec<u8>,
+    /// How much of the journal was synced last; absent where earlier writers may have left more than that.
+    synced: Option<u64>,
+    /// The last record known to be on the disk.
+    synced_seq: u64,
     poisoned: bool,
     all_poisoned: Poisoned,
 }
@@ -133,6 +142,7 @@ impl Writer {
         let (file, history, torn) = acquire(io, &folder)?;
         let disk = &io.disk;
         let mut writer = Self::with(io, folder, file, history);
+        writer.synced = None;
         let mut batch = vec![opening.body()];
         if let Some((offset, bytes)) = torn
             && disk.repairs()
@@ -160,7 +170,7 @@ impl Writer {
 
     /// A writer of a file that nobody else can know of yet, locked, with `history` being all it holds.
     pub(crate) fn with(io: &Io, folder: Folder, file: DiskFile, history: History) -> Self {
-        let epoch = history.epoch.next();
+        let (epoch, synced_seq) = (history.epoch.next(), history.claimed);
         Self {
             blobs: Blobs::new(io.disk.clone(), folder.path()),
             events: EventLog::new(io.disk.clone(), folder.events(), epoch, io.pool.clone()),
@@ -170,6 +180,8 @@ impl Writer {
             epoch,
             history,
             buffer: Vec::new(),
+            synced: Some(0),
+            synced_seq,
             poisoned: false,
             all_poisoned: Arc::clone(&io.poisoned),
         }
@@ -226,7 +238,7 @@ impl Writer {
         }
         match durability {
             Durability::Written => {}
-            Durability::Synced => self.sync()?,
+            Durability::Synced => self.sync(end)?,
         }
         if boundary {
             self.events.sync_soon();
@@ -240,7 +252,8 @@ impl Writer {
         let step = self.history.step_of(&body);
         let (seq, epoch) = (self.history.seq + 1, self.epoch);
         let start = buffer.len();
-        let head = Head { v: VERSION, seq, epoch, at, kind: kind.into(), step };
+        let claimed = self.synced_seq;
+        let head = Head { v: VERSION, seq, epoch, synced: Some(claimed), at, kind: kind.into(), step };
         for inline_max in [INLINE_MAX, SMALL_INLINE_MAX] {
             body.for_each_payload(&mut |payload| payload.spill(inline_max, &mut self.blobs))
                 .map_err(|source| self.failed(source))?;
@@ -257,7 +270,7 @@ impl Writer {
         };
         let place = Place { seq, offset: self.history.end, len };
         self.history.apply(&Record { seq, epoch, at, step, body }, place);
-        self.history.cover(&buffer[start..]);
+        self.history.cover(&buffer[start..], claimed);
         Ok(())
     }
 
@@ -269,12 +282,33 @@ impl Writer {
         Err(self.failed(error))
     }
 
-    fn sync(&mut self) -> Result<(), WriteError> {
+    /// Syncs the journal, whose last batch began at `end`.
+    ///
+    /// If that fails, the cache holds what the disk may never get, and no later sync would say so. None of it was
+    /// acknowledged: it is cut off, so that no writer of another life builds on it. Where nobody knows how far back it
+    /// goes, the journal becomes a new file, of which nothing was given up.
+    fn sync(&mut self, end: u64) -> Result<(), WriteError> {
         if let Err(error) = self.disk.sync(&self.file) {
             self.poison();
+            let _ = match self.synced {
+                Some(synced) => self.disk.truncate(&self.file, synced),
+                None => self.copy_anew(end),
+            };
             return Err(self.failed(error));
         }
+        self.synced = Some(self.history.end);
+        self.synced_seq = self.history.seq;
         Ok(())
+    }
+
+    fn copy_anew(&self, len: u64) -> io::Result<()> {
+        let path = self.folder.steps();
+        let temporary = temporary_beside(&path);
+        let copy = self.disk.create(&temporary)?;
+        self.disk.append_copy(self.file.file(), len, &copy)?;
+        self.disk.sync(&copy)?;
+        self.disk.rename(&temporary, &path)?;
+        self.disk.sync_dir(self.folder.path())
     }
 
     fn poison(&mut self) {

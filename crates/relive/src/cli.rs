@@ -12,9 +12,9 @@ use crate::terminal::ColorChoice;
 
 const EXAMPLES: &str = "\
 Examples:
-  relive run \"fix the failing test\"       run an agent here and watch it
-  relive ps                                 what runs, and what waits for you
-  relive resume --fork --from-step 5 3      go back to step 5 of process 3, as another one";
+  relive run \"fix the failing test\"     run an agent here and watch it
+  relive ps                             what runs, and what waits for you
+  relive resume --fork --from-step 5 3  go back to step 5 of process 3, as another one";
 
 /// Makes an AI agent a process: a PID, signals, a typed end, and a journal it can be recovered from
 #[derive(Debug, Parser)]
@@ -22,10 +22,11 @@ Examples:
 #[command(subcommand_required = true, arg_required_else_help = false)]
 pub(crate) struct Cli {
     /// Answer in JSON: one document, or one object a line for streams
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Options of every command")]
     pub json: bool,
     /// When to colour
-    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t, hide_possible_values = true)]
+    #[arg(long, global = true, help_heading = "Options of every command")]
+    #[arg(value_name = "auto|always|never", value_enum, default_value_t, hide_possible_values = true)]
     pub color: ColorChoice,
     #[command(subcommand)]
     pub command: Command,
@@ -52,8 +53,6 @@ pub(crate) enum Command {
     Config(config::Args),
     Paths(paths::Args),
     Demo(demo::Args),
-    #[command(hide = true)]
-    DemoWriter(demo::WriterArgs),
 }
 
 pub(crate) fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {

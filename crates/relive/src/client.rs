@@ -27,6 +27,8 @@ use crate::error::{CommandError, Outcome};
 /// How long a daemon that went away is looked for.
 const RETRY_FOR: Duration = Duration::from_secs(30);
 const RETRY_EVERY: Duration = Duration::from_millis(50);
+/// A daemon that held a connection this long was well.
+const WELL_AFTER: Duration = Duration::from_millis(250);
 /// How long a plain request may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
@@ -37,6 +39,8 @@ pub(crate) enum Start {
     Always,
     /// Only if there are histories it could tell about.
     IfHistories,
+    /// Only if there are histories, or were.
+    IfRemembered,
     /// Never.
     Never,
 }
@@ -61,6 +65,9 @@ impl<'a> Client<'a> {
                 let worth_it = match start {
                     Start::Always => true,
                     Start::IfHistories => start::has_histories(&context.paths.data),
+                    Start::IfRemembered => {
+                        start::has_histories(&context.paths.data) || start::has_tombstones(&context.paths.data)
+                    }
                     Start::Never => false,
                 };
                 if !worth_it {
@@ -78,7 +85,7 @@ impl<'a> Client<'a> {
         if id.is_empty() {
             return Err(CommandError::invalid("the id of a process is not empty").with_hint("relive ps -a"));
         }
-        Self::open(context, Start::IfHistories).await?.ok_or_else(|| CommandError::not_found(id))
+        Self::open(context, Start::IfRemembered).await?.ok_or_else(|| CommandError::not_found(id))
     }
 
     pub(crate) fn context(&self) -> &'a Context {
@@ -206,7 +213,7 @@ impl Patience {
     fn spend(&mut self, begun: Instant) -> Result<(), ()> {
         let now = Instant::now();
         let since = match self.failing_since {
-            Some(since) if now - begun < RETRY_FOR => since,
+            Some(since) if now - begun < WELL_AFTER => since,
             Some(_) | None => now,
         };
         self.failing_since = Some(since);

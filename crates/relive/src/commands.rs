@@ -59,8 +59,7 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
         Command::Daemon(args) => daemon::run(context, &args),
         Command::Config(args) => config::run(context, &args),
         Command::Paths(_) => paths::run(context),
-        Command::Demo(_) => demo::run(),
-        Command::DemoWriter(args) => demo::write(&args),
+        Command::Demo(_) => block_on(demo::run()),
     }
 }
 

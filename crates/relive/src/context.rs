@@ -42,6 +42,11 @@ impl Context {
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 
+    /// Talk without an end of line.
+    pub(crate) fn say_on(&self, text: &str) {
+        let _ = write!(io::stderr().lock(), "{text}");
+    }
+
     /// Whether there is somebody who could answer a question.
     pub(crate) fn can_ask(&self) -> bool {
         io::stdin().is_terminal() && self.err.is_terminal

@@ -7,7 +7,6 @@ mod cli;
 mod client;
 mod commands;
 mod context;
-mod demo;
 mod error;
 mod render;
 mod report;

@@ -120,7 +120,7 @@ pub(crate) fn one_line(text: &str) -> String {
 /// A text of somebody else's, its lines kept, without anything a terminal would act on.
 pub(crate) fn without_controls(text: &str) -> Cow<'_, str> {
     let acts = |c: char| c.is_control() && c != '\n' && c != '\t';
-    if text.contains(acts) { Cow::Owned(text.replace(acts, "\u{fffd}")) } else { Cow::Borrowed(text) }
+    if text.contains(acts) { Cow::Owned(text.replace(acts, "?")) } else { Cow::Borrowed(text) }
 }
 
 #[cfg(test)]
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_an_agent_says_cannot_drive_the_terminal() {
-        assert_eq!(without_controls("a\x1b]0;x\x07\tb\nc"), "a\u{fffd}]0;x\u{fffd}\tb\nc");
-        assert_eq!(one_line(" two\n  lines\tand\u{2028}more\x1b"), "two lines and more\u{fffd}");
+        assert_eq!(without_controls("a\x1b]0;x\x07\tb\nc"), "a?]0;x?\tb\nc");
+        assert_eq!(one_line(" two\n  lines\tand\u{2028}more\x1b"), "two lines and more?");
     }
 }

@@ -9,6 +9,10 @@ use crate::process::{Entry, Facts, Life, Pause, Running, Spec, State, Suspension
 use crate::refusal::{Refusal, Transition};
 use crate::table::{Found, Table};
 
+/// How many PIDs that were passed over may still be used. Those that never are, because their process could not be
+/// begun, are forgotten in time.
+const PASSED_OVER_MAX: u32 = 1024;
+
 impl Table {
     /// A new process, in state Created.
     pub fn spawn(&mut self, spec: Spec) -> Result<(), Refusal> {
@@ -49,14 +53,10 @@ impl Table {
 
     /// The parent's slot, if nothing speaks against the process.
     fn check(&self, spec: &Spec) -> Result<Slot, Refusal> {
-        let used = Refusal::PidUsed { pid: spec.pid, last: self.last_pid };
-        if self.is_used(spec.pid) {
-            return Err(used);
+        if spec.pid <= self.last_pid && !self.passed_over.contains(&spec.pid) {
+            return Err(Refusal::PidUsed { pid: spec.pid, last: self.last_pid });
         }
         if let Some((pid, last)) = self.latest(spec.uuid) {
-            if spec.pid <= pid {
-                return Err(used);
-            }
             if self.by_pid.contains_key(&pid) {
                 return Err(Refusal::UuidInUse { uuid: spec.uuid, pid });
             }
@@ -93,29 +93,15 @@ impl Table {
         slot
     }
 
-    /// The gap a PID is in.
-    fn gap(&self, pid: Pid) -> Option<(Pid, Pid)> {
-        let (first, last) = self.unused.range(..=pid).next_back()?;
-        (pid <= *last).then_some((*first, *last))
-    }
-
-    fn is_used(&self, pid: Pid) -> bool {
-        pid <= self.last_pid && self.gap(pid).is_none()
-    }
-
     fn use_pid(&mut self, pid: Pid) {
-        let (first, last) = match self.gap(pid) {
-            Some(gap) => gap,
-            None => (Pid(self.last_pid.0 + 1), pid),
-        };
-        self.unused.remove(&first);
-        if first < pid {
-            self.unused.insert(first, Pid(pid.0 - 1));
+        if !self.passed_over.remove(&pid) {
+            let first = self.last_pid.0.saturating_add(1).max(pid.0.saturating_sub(PASSED_OVER_MAX));
+            self.passed_over.extend((first..pid.0).map(Pid));
+            self.last_pid = pid;
         }
-        if pid < last {
-            self.unused.insert(Pid(pid.0 + 1), last);
+        while self.passed_over.len() > PASSED_OVER_MAX as usize {
+            self.passed_over.pop_first();
         }
-        self.last_pid = self.last_pid.max(pid);
     }
 
     /// The current incarnation of a UUID.

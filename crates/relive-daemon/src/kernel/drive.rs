@@ -47,6 +47,9 @@ impl Kernel {
             Ok(writer) => self.run_body(who, writer, lines).await,
             Err(error) => {
                 self.warn(format!("{} cannot go on: {error}", who.uuid));
+                if is_placeholder {
+                    self.lock().placeholders.insert(who.of.pid);
+                }
                 self.suspend_unrecorded(who, SuspendReason::IoError);
             }
         }
@@ -65,6 +68,14 @@ impl Kernel {
         Ok(opened.await??)
     }
 
+    /// The same, for whoever does not know whether the PID has been recorded. It stays so if that fails.
+    pub(super) async fn writer_of_suspended(&self, who: Who) -> Result<Writer, JournalError> {
+        let is_placeholder = self.lock().placeholders.contains(&who.of.pid);
+        let writer = self.writer(who, is_placeholder).await?;
+        self.lock().placeholders.remove(&who.of.pid);
+        Ok(writer)
+    }
+
     pub(super) fn journal(&self, uuid: relive_core::Uuid, writer: Writer) -> Journal {
         let changes = self.changes.clone();
         Journal::new(writer, self.pool.clone(), Arc::new(move || changes.ring(uuid)))
@@ -75,20 +86,32 @@ impl Kernel {
         loop {
             let resumed = journal.history().and_then(|history| history.paused.as_ref()).is_some();
             if resumed && let Err(error) = self.record_resumed(&mut journal).await {
-                return self.unrecorded(who, error, journal).await;
+                return self.conclude(who, Exit::Unrecorded(error), journal).await;
             }
             let agent = match self.agent(who, journal, lines) {
                 Ok(agent) => agent,
                 Err(failed) => {
-                    let (fault, journal) = *failed;
-                    return self.end(who, journal, Outcome::Ended(End::of(ProcessStatus::Faulted { fault }))).await;
+                    let (text, journal) = *failed;
+                    return self.conclude(who, Exit::Faulted(text), journal).await;
                 }
             };
             let Ok(returned) = AssertUnwindSafe(agent.run()).catch_unwind().await else {
                 return self.panicked(who).await;
             };
             let Returned { exit, journal: its_journal, orders, inbox } = returned;
-            match self.conclude(who, exit, its_journal).await {
+            let own_reason = match exit {
+                Exit::Stopped => None,
+                Exit::SuspendedBudget => Some(SuspendReason::BudgetExceeded),
+                Exit::InDoubt => Some(SuspendReason::InDoubt),
+                Exit::Completed
+                | Exit::Faulted(_)
+                | Exit::MaxSteps
+                | Exit::Cancelled
+                | Exit::TimedOut
+                | Exit::OverBudget
+                | Exit::Unrecorded(_) => return self.conclude(who, exit, its_journal).await,
+            };
+            match self.stop_at_boundary(who, its_journal, own_reason).await {
                 None => return,
                 // Told to end while it was being suspended.
                 Some(again) if self.is_ending(who) => return self.end(who, again, Outcome::Cancelled).await,
@@ -151,8 +174,8 @@ impl Kernel {
         self.lock().table.view(who.of.pid, self.now()).is_some_and(|view| view.ending.is_some())
     }
 
-    /// The loop has come to its end: says so, on the disk first. `Some` if it was only to stop, and need not any more.
-    async fn conclude(self: &Arc<Self>, who: Who, exit: Exit, journal: Journal) -> Option<Journal> {
+    /// The loop has come to its end: says so, on the disk first.
+    async fn conclude(self: &Arc<Self>, who: Who, exit: Exit, journal: Journal) {
         let ended = |status| Outcome::Ended(End::of(status));
         let killed = |signal: Signal, why| {
             Outcome::Ended(End {
@@ -167,24 +190,19 @@ impl Kernel {
             Exit::Cancelled => Outcome::Cancelled,
             Exit::TimedOut => killed(Signal::Term, Why::Timeout),
             Exit::OverBudget => killed(Signal::Term, Why::Budget),
-            Exit::SuspendedBudget => {
-                return self.stop_at_boundary(who, journal, Some(SuspendReason::BudgetExceeded)).await;
-            }
-            Exit::InDoubt => return self.stop_at_boundary(who, journal, Some(SuspendReason::InDoubt)).await,
-            Exit::Stopped => return self.stop_at_boundary(who, journal, None).await,
-            Exit::Unrecorded(error) => {
-                self.unrecorded(who, error, journal).await;
-                return None;
-            }
+            // Handled where the body can go on.
+            Exit::SuspendedBudget | Exit::InDoubt | Exit::Stopped => Outcome::Cancelled,
+            Exit::Unrecorded(error) => return self.unrecorded(who, error, journal).await,
         };
         self.end(who, journal, outcome).await;
-        None
     }
 
     /// Records the end, then makes it known.
     pub(super) async fn end(self: &Arc<Self>, who: Who, mut journal: Journal, outcome: Outcome) {
         let pid = who.of.pid;
-        let end = match self.lock().table.end_of(pid, outcome) {
+        // Not matched on directly: the lock would be held while the refusal is told.
+        let end = self.lock().table.end_of(pid, outcome);
+        let end = match end {
             Ok(end) => end,
             Err(refusal) => return self.warn(format!("the end of {} was refused: {refusal}", who.uuid)),
         };
@@ -198,10 +216,14 @@ impl Kernel {
         journal.event(now, "ended", event).await;
         // While the journal is still held: once the end is known the process may be resumed, and its marker is the next
         // incarnation's.
-        self.retire(who, journal.history().cloned()).await;
+        let history = journal.history().cloned();
+        self.retire(who, history.clone()).await;
         drop(journal);
         {
             let mut state = self.lock();
+            if let Some(history) = &history {
+                let _ = state.table.progress(who.of, usage(history), now);
+            }
             match state.table.terminate(pid, Outcome::Recorded(end), now) {
                 Ok(effects) => self.carry_out(&mut state, effects),
                 Err(refusal) => eprintln!("the end of {} was refused: {refusal}", who.uuid),
@@ -253,6 +275,10 @@ impl Kernel {
             let _ = self.pool.run(move || info.write(&disk, &folder)).await;
         }
         let mut state = self.lock();
+        if let Some(history) = journal.history() {
+            // The last result of a step may have been recorded with the pause.
+            let _ = state.table.progress(who.of, usage(history), now);
+        }
         let effects = state.table.boundary_reached(who.of).unwrap_or_default();
         self.carry_out(&mut state, effects);
         let still = state.table.view(pid, now).is_some_and(|view| view.paused && view.ending.is_none());
@@ -328,8 +354,7 @@ impl Kernel {
     /// Ends a process that has no body: one that is suspended.
     pub(super) async fn finish(self: Arc<Self>, who: Who) {
         let _turn = self.turn(who.uuid).lock().await;
-        let is_placeholder = self.lock().placeholders.remove(&who.of.pid);
-        match self.writer(who, is_placeholder).await {
+        match self.writer_of_suspended(who).await {
             Ok(writer) => {
                 let journal = self.journal(who.uuid, writer);
                 self.end(who, journal, Outcome::Cancelled).await;

@@ -167,7 +167,7 @@ impl Kernel {
     }
 }
 
-fn interrupted() -> End {
+pub(super) fn interrupted() -> End {
     let status = ProcessStatus::Killed { signal: Signal::Kill.into() };
     End { cause: Some(Cause::kernel(Why::HostLost)), ..End::of(status) }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relive_api::{Affected, ResumeRequest, Resumed as Answered};
+use relive_api::{Affected, InputRequest, ResumeRequest, Resumed as Answered};
 use relive_core::{ErrorCode, Limits, Pid, SuspendReason, Uuid};
 use relive_journal::data::{ForkPoint, ForkRequest};
 use relive_journal::record::{Body, Input, OpenedBy};
@@ -50,7 +50,7 @@ impl Kernel {
     /// Goes on with a process that is in the table.
     async fn wake(self: &Arc<Self>, pid: Pid, request: ResumeRequest) -> Answer<Answered> {
         let who = self.who(pid)?;
-        let _turn = self.turn(who.uuid).lock().await;
+        let turn = self.turn(who.uuid).lock().await;
         let (bodiless, is_placeholder, reason) = {
             let state = self.lock();
             let reason = state.table.view(pid, self.now()).and_then(|view| view.suspend_reason);
@@ -61,6 +61,11 @@ impl Kernel {
             return Err(ApiError::new(ErrorCode::Conflict, message)
                 .hint(format!("relive resolve {pid} --done | --not-done | --retry")));
         }
+        if !bodiless && request.limits != Limits::default() {
+            let message = format!("process {pid} is running: its limits are changed when it is resumed");
+            return Err(ApiError::new(ErrorCode::Conflict, message).hint(format!("relive pause {pid}, then resume it")));
+        }
+        let say = request.input.clone().filter(|_| !bodiless);
         if bodiless && reason.is_some() {
             // Opened before anything changes, so that a journal that cannot be opened is said to whoever asks.
             let writer = self.writer(who, is_placeholder).await?;
@@ -90,6 +95,11 @@ impl Kernel {
             state.ready.remove(&pid);
             affected
         };
+        drop(turn);
+        if let Some(text) = say {
+            let id = format!("resume-{}", self.clock.new_uuid());
+            self.send(&who.uuid.to_string(), InputRequest { id, text }).await?;
+        }
         self.answer(pid, who.uuid, None, reached)
     }
 

@@ -111,15 +111,14 @@ impl Kernel {
     async fn send_to_suspended(self: &Arc<Self>, pid: Pid, request: &InputRequest) -> Answer<Option<Accepted>> {
         let who = self.who(pid)?;
         let _turn = self.turn(who.uuid).lock().await;
-        let is_placeholder = {
-            let mut state = self.lock();
+        {
+            let state = self.lock();
             let ended = state.table.view(pid, self.now()).is_none_or(|view| view.dead_at.is_some());
             if ended || state.bodies.contains_key(&pid) {
                 return Ok(None);
             }
-            state.placeholders.remove(&pid)
-        };
-        let writer = self.writer(who, is_placeholder).await?;
+        }
+        let writer = self.writer_of_suspended(who).await?;
         if writer.history().has_heard(&request.id) {
             return Ok(Some(Accepted { accepted: false }));
         }
@@ -145,8 +144,7 @@ impl Kernel {
                 return Err(not_parked());
             }
         }
-        let is_placeholder = self.lock().placeholders.remove(&pid);
-        let writer = self.writer(who, is_placeholder).await?;
+        let writer = self.writer_of_suspended(who).await?;
         let open: Vec<u32> = writer.history().open_calls().map(|open| open.call).collect();
         let outcome = match request.outcome {
             Resolution::Done => Outcome::Done,

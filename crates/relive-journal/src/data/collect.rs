@@ -157,9 +157,13 @@ impl DataFolder {
         }
         self.add_tombstones(&[Tombstone::of(info, candidate.dead_at, now)])?;
         let aside = self.root.join("tmp").join(uuid.to_string());
-        self.io.disk.rename(folder.path(), &aside)?;
-        self.io.disk.sync_dir(&self.root.join("steps"))?;
-        self.io.disk.remove_tree(&aside)?;
+        let disk = &self.io.disk;
+        disk.rename(folder.path(), &aside)?;
+        disk.sync_dir(&self.root.join("steps")).inspect_err(|_| {
+            // Nobody knows where it is on the disk, so it stays whole.
+            let _ = disk.rename(&aside, folder.path());
+        })?;
+        disk.remove_tree(&aside)?;
         Ok(Collected::Gone)
     }
 

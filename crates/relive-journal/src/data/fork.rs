@@ -14,7 +14,7 @@ use crate::folder::Folder;
 use crate::history::{History, Phase};
 use crate::payload::Blobs;
 use crate::record::{Body, Input};
-use crate::scan::{Health, Hole, Until, scan_until};
+use crate::scan::{Health, Hole, Until, scan, scan_until};
 use crate::writer::{Durability, Opening, WriteError, Writer};
 
 /// Where a fork leaves its original.
@@ -160,7 +160,8 @@ fn prefix(original: &Folder, journal: &File, request: &ForkRequest) -> Result<Hi
     let damaged = |hole, last| ForkError::Damaged { source_uuid, hole, last };
     match request.point {
         ForkPoint::Step(asked) => {
-            let (history, health) = scan_until(journal, Until::EndOfStep(asked)).map_err(unreadable)?;
+            let (history, health) =
+                checkpoint::load_until(original, journal, Until::EndOfStep(asked)).map_err(unreadable)?;
             let last = history.completed_step;
             let reached = history.completed_step == asked && history.identity.is_some();
             match health {
@@ -171,7 +172,8 @@ fn prefix(original: &Folder, journal: &File, request: &ForkRequest) -> Result<Hi
             }
         }
         ForkPoint::End => {
-            let (history, health) = checkpoint::load(original, journal).map_err(unreadable)?;
+            let start = checkpoint::newest_before(original, journal, Until::End);
+            let (history, health) = scan(journal, start.clone()).map_err(unreadable)?;
             match health {
                 Health::ReadOnly(hole) => return Err(ForkError::ReadOnly { source_uuid, hole }),
                 Health::Damaged(hole) => return Err(damaged(hole, history.completed_step)),
@@ -181,7 +183,12 @@ fn prefix(original: &Folder, journal: &File, request: &ForkRequest) -> Result<Hi
                 return Ok(history);
             }
             let before = Until::Offset(history.step_start);
-            Ok(scan_until(journal, before).map_err(unreadable)?.0)
+            let read = if checkpoint::is_before(&start, before) {
+                scan_until(journal, start, before)
+            } else {
+                checkpoint::load_until(original, journal, before)
+            };
+            Ok(read.map_err(unreadable)?.0)
         }
     }
 }

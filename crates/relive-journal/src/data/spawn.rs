@@ -110,6 +110,18 @@ impl DataFolder {
         disk.sync_dir(aside.path())?;
         self.mark(uuid)?;
         disk.rename(aside.path(), folder.path())?;
-        disk.sync_dir(&self.root.join("steps"))
+        disk.sync_dir(&self.root.join("steps")).inspect_err(|_| self.unpublish(aside, folder))
+    }
+
+    /// Takes the name back. The files go once that is on the disk, now or at the next start, so that half of them is
+    /// never seen.
+    fn unpublish(&self, aside: &Folder, folder: &Folder) {
+        let disk = &self.io.disk;
+        let undone = aside.path().with_extension("undone");
+        if disk.rename(folder.path(), &undone).is_err() {
+            self.io.poison(folder.path());
+        } else if disk.sync_dir(&self.root.join("steps")).is_ok() {
+            let _ = disk.remove_tree(&undone);
+        }
     }
 }

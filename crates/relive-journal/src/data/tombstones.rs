@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::sync::PoisonError;
 
 use relive_core::{End, Origin, Pid, Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,7 @@ impl DataFolder {
     pub(super) fn add_tombstones(&self, tombstones: &[Tombstone]) -> io::Result<()> {
         let disk = &self.io.disk;
         let path = self.root.join("tombstones.jsonl");
+        let mut named = self.tombstones_named.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = !path.exists();
         let file = disk.open_or_create(&path)?;
         let length = file.file().metadata()?.len();
@@ -73,9 +75,13 @@ impl DataFolder {
             serde_json::to_writer(&mut bytes, tombstone)?;
             line::seal(&mut bytes, start);
         }
-        disk.append(&file, &bytes)?;
-        disk.sync(&file)?;
-        if is_new { disk.sync_dir(&self.root) } else { Ok(()) }
+        let added = disk.append(&file, &bytes).and_then(|()| disk.sync(&file));
+        let added = if *named { added } else { added.and_then(|()| disk.sync_dir(&self.root)) };
+        *named |= added.is_ok();
+        added.inspect_err(|_| {
+            // What a failed sync gave up would be a hole before the next one.
+            let _ = if is_new { disk.unlink(&path) } else { disk.truncate(&file, whole) };
+        })
     }
 }
 

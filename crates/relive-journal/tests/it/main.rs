@@ -1,8 +1,21 @@
 //! The journal, used as the daemon uses it.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod cases;
+mod collect;
+mod conversations;
+mod data;
+mod derived;
+mod events;
+mod forks;
+mod golden;
+mod model;
+mod open_and_repair;
+mod properties;
 mod protocol;
+mod random;
+mod readers;
 mod support;
 #[cfg(feature = "faults")]
 mod sweep;

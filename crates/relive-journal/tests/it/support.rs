@@ -1,17 +1,23 @@
 //! What the tests of this crate share: a data folder of their own, a clock they set, and short names for records.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use relive_core::{End, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, uuid_v7};
-use relive_journal::data::{SpaceRules, SpawnRequest};
-use relive_journal::payload::Json;
+use relive_journal::conversation::Message;
+use relive_journal::data::{
+    ClockReading, Collected, ForkError, ForkPoint, ForkRequest, GcRules, SpaceRules, SpawnRequest,
+};
+use relive_journal::payload::{Json, Text};
 use relive_journal::record::{
-    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OnBudget, OpenedBy, Paused, Resumed,
-    ResumedBy, Spawned, Usage,
+    Approval, Body, Call, CallEnded, CallStarted, Compacted, Decision, Doubt, Input, ModelEnded, ModelStarted,
+    OnBudget, OpenedBy, Outcome, Partial, Paused, Resolved, Resumed, ResumedBy, Spawned, Usage,
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
-use relive_journal::{DataFolder, Disk, Durability, History, Io, Opening, ProcessMeta, Writer};
+use relive_journal::{DataFolder, Disk, Durability, Hash, Health, History, Io, Opening, ProcessMeta, Writer};
 
 /// A data folder that goes with the test.
 pub(crate) struct Fixture {
@@ -24,7 +30,7 @@ pub(crate) const NO_SPACE_RULES: SpaceRules = SpaceRules { reserve_bytes: 0, flo
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        let temp = tempfile::tempdir().unwrap();
+        let temp = temp();
         let data = open(temp.path(), Io::default());
         Self { temp, data }
     }
@@ -54,6 +60,92 @@ impl Fixture {
     pub(crate) fn history(&self, uuid: Uuid) -> History {
         self.data.history(uuid).unwrap().0
     }
+
+    pub(crate) fn health(&self, uuid: Uuid) -> Health {
+        self.data.history(uuid).unwrap().1
+    }
+
+    pub(crate) fn fork(&self, source: Uuid, point: ForkPoint) -> Result<Writer, ForkError> {
+        let opening = opening(self.data.next_pid().unwrap(), OpenedBy::Spawn);
+        let (name, parent_uuid, limits, input) = (None, None, None, None);
+        self.data.fork(ForkRequest { uuid: uuid(), opening, source, point, name, parent_uuid, limits, input })
+    }
+
+    /// The conversation of a process, one short text a message.
+    pub(crate) fn said(&self, uuid: Uuid) -> Vec<String> {
+        said(&self.data, uuid, &self.history(uuid))
+    }
+}
+
+/// In memory where there is such a place: what is tested here is what we ask of the disk, not the disk.
+pub(crate) fn temp() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
+}
+
+/// A conversation, one short text a message.
+pub(crate) fn said(data: &DataFolder, uuid: Uuid, history: &History) -> Vec<String> {
+    let journal = std::fs::File::open(data.folder(uuid).steps()).unwrap();
+    let head = |text: &Text| text.head(40).to_owned();
+    let short = |message: &Message| match message {
+        Message::User { id, .. } => format!("user {id}"),
+        Message::Summary { text } => format!("summary {}", head(text)),
+        Message::Model { step, calls, .. } => format!("model {step} {}", calls.len()),
+        Message::Tool { step, call, ok, result, .. } => format!("tool {step} {call} {ok} {}", head(result)),
+    };
+    history.conversation(&journal).unwrap().iter().map(short).collect()
+}
+
+/// Waits for something that another thread brings about.
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+/// Makes a file hold these bytes, behind everybody's back.
+pub(crate) fn put(path: &Path, bytes: &[u8]) {
+    let mut file = std::fs::OpenOptions::new().create(true).write(true).truncate(true).open(path).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+/// Adds bytes to a file, behind everybody's back.
+pub(crate) fn put_after(path: &Path, bytes: &[u8]) {
+    std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
+}
+
+pub(crate) fn remove(path: &Path) {
+    Disk::new().remove_tree(path).unwrap();
+}
+
+/// Every file below a folder, with what it holds.
+pub(crate) fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            found.insert(path, bytes);
+        }
+    }
+    found
+}
+
+pub(crate) fn copy_tree(from: &Path, to: &Path) {
+    for (path, bytes) in files(from) {
+        let target = to.join(path.strip_prefix(from).unwrap());
+        std::fs::DirBuilder::new().recursive(true).create(target.parent().unwrap()).unwrap();
+        put(&target, &bytes);
+    }
+}
+
+/// The lines of a file, each with its newline.
+pub(crate) fn lines(bytes: &[u8]) -> Vec<&[u8]> {
+    bytes.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
 pub(crate) fn open(root: &Path, io: Io) -> DataFolder {
@@ -153,6 +245,97 @@ pub(crate) fn step(writer: &mut Writer, text: &str, result: &str) {
     append(writer, vec![call_ended(0, result)]);
 }
 
+/// Ends a process as the daemon does.
+pub(crate) fn end(fixture: &Fixture, mut writer: Writer) -> Uuid {
+    append(&mut writer, vec![completed()]);
+    fixture.data.retire(uuid_of(&writer), writer.history()).unwrap();
+    uuid_of(&writer)
+}
+
+/// The clocks, so many days after the first moment there is here.
+pub(crate) fn clock(days: i64) -> ClockReading {
+    let ms = days * 24 * 60 * 60 * 1000;
+    let wall = Timestamp::from_millisecond(1_700_000_000_000 + ms).unwrap();
+    ClockReading { wall, since_boot_ms: u64::try_from(ms).unwrap(), boot_id: "boot".to_owned() }
+}
+
+pub(crate) const EVERY_ENDED: GcRules = GcRules { retention_days: None, max_entries: Some(0) };
+
+/// Collects every history that has ended.
+pub(crate) fn collect_all(fixture: &Fixture) -> Vec<Uuid> {
+    let candidates = fixture.data.survey(EVERY_ENDED, &clock(0)).unwrap().candidates;
+    for candidate in &candidates {
+        assert_eq!(fixture.data.collect(candidate, now()).unwrap(), Collected::Gone);
+    }
+    candidates.into_iter().map(|candidate| candidate.uuid).collect()
+}
+
 pub(crate) fn uuid_of(writer: &Writer) -> Uuid {
     writer.folder().uuid().unwrap()
+}
+
+pub(crate) fn partial(text: &str) -> Body {
+    let usage = Usage { tokens_in: 10, tokens_out: 1, cost_usd: None, estimated: true };
+    Body::Partial(Partial { thinking: None, text: Some(text.into()), usage })
+}
+
+pub(crate) fn doubt(call: u32) -> Body {
+    Body::Doubt(Doubt { call, reason: "the shim is lost".to_owned() })
+}
+
+pub(crate) fn resolved(call: u32, outcome: Outcome) -> Body {
+    Body::Resolved(Resolved { call, outcome, by_policy: false })
+}
+
+pub(crate) fn approval(call: u32, decision: Decision) -> Body {
+    Body::Approval(Approval { call, decision, always: false })
+}
+
+pub(crate) fn compacted(through: u64, summary: &str) -> Body {
+    Body::Compacted(Compacted { through, summary: summary.into() })
+}
+
+pub(crate) fn max_steps(max_steps: u32) -> Body {
+    Body::Limits(Limits { max_steps: Some(max_steps), ..Limits::default() })
+}
+
+/// Steps 1 to 4, with a record of every kind that a writer appends after its first.
+pub(crate) fn every_kind(writer: &mut Writer) {
+    append(writer, vec![max_steps(20), model_started()]);
+    let check = Recovery::Check { path: "/f".into(), before: None, after: Some(Hash::of(b"x")) };
+    let asked = vec![model_ended("one", 3), approval(0, Decision::Asked), approval(0, Decision::Allowed)];
+    append(writer, asked.into_iter().chain([call_started(0, Recovery::Rerun)]).collect());
+    append(writer, vec![call_ended(0, "a\u{2028}b"), call_started(1, check)]);
+    append(writer, vec![doubt(1), call_started(2, Recovery::Join)]);
+    append(writer, vec![resolved(2, Outcome::NotDone), model_started()]);
+    append(writer, vec![partial("tw"), paused(SuspendReason::User)]);
+    append(writer, vec![resumed(), input("second", "go on")]);
+    step(writer, "two", &"large ".repeat(12_000));
+    let through = writer.history().seq;
+    step(writer, "three", "3");
+    append(writer, vec![compacted(through, "what happened"), model_started()]);
+    append(writer, vec![model_ended("four", 0)]);
+}
+
+/// A process with every kind of record, three incarnations, a blob, and an end; its writer is gone.
+pub(crate) fn varied(fixture: &Fixture) -> Uuid {
+    let mut writer = fixture.spawn();
+    let uuid = uuid_of(&writer);
+    every_kind(&mut writer);
+    append(&mut writer, vec![completed()]);
+    drop(writer);
+    put_after(&fixture.data.folder(uuid).steps(), b"{\"v\":1,\"se");
+    let mut writer = fixture.resume(uuid);
+    append(&mut writer, vec![input("third", "more"), model_started()]);
+    drop(writer);
+    let mut writer = fixture.resume(uuid);
+    step(&mut writer, "five", "5");
+    append(&mut writer, vec![completed()]);
+    uuid
+}
+
+/// So many cases, or as many as a soak asks for.
+pub(crate) fn cases(usual: u32) -> proptest::test_runner::Config {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|number| number.parse().ok());
+    proptest::test_runner::Config::with_cases(asked.unwrap_or(usual))
 }

@@ -38,7 +38,7 @@ impl Stream {
     async fn next(&mut self) -> Result<Option<Event>, Failure> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return Ok(Some(event));
+                return Ok(Some(event).filter(|event| event.name != "end"));
             }
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             let frame = frame.map_err(|error| http::judge(&error))?;
@@ -122,16 +122,14 @@ impl Client<'_> {
                             *last = Some(event.id.clone());
                             sink(event).await?;
                         }
-                        Ok(None) | Err(Failure::Lost(_)) => break None,
+                        Ok(None) => break None,
+                        Err(failure) if failure.passes() => break None,
                         Err(failure) => return Err(self.explain(failure)),
                     }
                 },
                 // The wait looks for the daemon, and starts it if it has to.
-                Err(Failure::Absent(_) | Failure::Lost(_)) => None,
-                Err(failure) => match super::verbs::as_lost(failure) {
-                    Failure::Lost(_) => None,
-                    failure => return Err(self.explain(failure)),
-                },
+                Err(failure) if failure.passes() => None,
+                Err(failure) => return Err(self.explain(failure)),
             };
             if let Some(answer) = left {
                 break answer;

@@ -11,6 +11,7 @@ use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use relive_api::{ErrorBody, ErrorDetail, REQUEST_ID_HEADER, VERSION_HEADER};
+use relive_core::ErrorCode;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
@@ -46,6 +47,17 @@ pub(crate) enum Failure {
     Refused(ErrorDetail),
 }
 
+impl Failure {
+    /// Whether a daemon that comes back, or comes up, makes it pass.
+    pub(crate) fn passes(&self) -> bool {
+        match self {
+            Self::Absent(_) | Self::Lost(_) => true,
+            Self::Refused(detail) => detail.code == ErrorCode::Unavailable,
+            Self::Unusable(_) | Self::Silent(_) | Self::Foreign(_) => false,
+        }
+    }
+}
+
 /// An answer that has begun.
 pub(crate) struct Answer {
     pub version: String,
@@ -53,11 +65,16 @@ pub(crate) struct Answer {
 }
 
 pub(crate) async fn connect(socket: &Path) -> Result<UnixStream, Failure> {
-    UnixStream::connect(socket).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::Absent(error),
-        // A daemon that has more callers than it has taken yet.
-        io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionReset => Failure::Lost(error.to_string()),
-        _ => Failure::Unusable(error),
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
+    UnixStream::connect(socket).await.map_err(|error| {
+        if matches!(error.kind(), NotFound | ConnectionRefused) {
+            Failure::Absent(error)
+        } else if matches!(error.kind(), WouldBlock | ConnectionReset) {
+            // A daemon that has more callers than it has taken yet.
+            Failure::Lost(error.to_string())
+        } else {
+            Failure::Unusable(error)
+        }
     })
 }
 

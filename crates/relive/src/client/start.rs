@@ -29,8 +29,15 @@ pub(crate) fn has_histories(data: &Path) -> bool {
     fs::read_dir(data.join("steps")).is_ok_and(|mut entries| entries.next().is_some())
 }
 
+/// Whether histories were collected, so that a daemon can tell what is gone from what never was.
+pub(crate) fn has_tombstones(data: &Path) -> bool {
+    data.join("tombstones.jsonl").exists()
+}
+
 /// Starts the daemon and returns when it answers.
 pub(crate) async fn start(context: &Context) -> Outcome<()> {
+    // The daemon would say the same, but only to its log.
+    crate::commands::config::load(context)?;
     let mut log = open_log(context).map_err(|error| {
         let message = format!("{}: cannot be written to", context.paths.data.display());
         CommandError::unavailable("the daemon cannot be started")
@@ -107,6 +114,10 @@ fn tail(log: &Path, from: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| line.strip_prefix("error: ").unwrap_or(line))
+        .collect();
     Ok(lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
 }

@@ -19,6 +19,9 @@ use crate::render::time::as_millis;
 /// How much longer than asked a wait may take before we answer for the daemon.
 const WAIT_SLACK: Duration = Duration::from_secs(2);
 
+/// A daemon that was stopped and then held a wait this long is back.
+const BACK_AFTER: Duration = Duration::from_secs(5);
+
 /// A wait came to its end, or the process did not.
 #[derive(Debug)]
 pub(crate) enum Waited {
@@ -107,10 +110,19 @@ impl Client<'_> {
             let within = left.and_then(|left| left.checked_add(WAIT_SLACK));
             let request = WaitRequest { timeout_ms: left.map(as_millis) };
             let ask = post(format!("/v1/processes/{}/wait", segment(id)), &request, within)?;
+            let was_stopped = self.stopped.get();
             match self.try_ask(&ask).await {
                 Ok(answer) => return Ok(Waited::Answer(Box::new(answer))),
                 Err(Failure::Silent(_)) => return Ok(Waited::TimedOut),
-                Err(failure) => self.recover(as_lost(failure), begun, &mut patience).await?,
+                Err(failure) => {
+                    // A daemon that says it is going away was told to: it is waited for, not started.
+                    if matches!(&failure, Failure::Refused(detail) if detail.code == ErrorCode::Unavailable) {
+                        self.stopped.set(true);
+                    } else if was_stopped && begun.elapsed() > BACK_AFTER {
+                        self.stopped.set(false);
+                    }
+                    self.recover(as_lost(failure), begun, &mut patience).await?;
+                }
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(Waited::TimedOut);
@@ -147,16 +159,13 @@ impl Client<'_> {
 }
 
 /// A daemon that is going away or coming up is waited for.
-pub(super) fn as_lost(failure: Failure) -> Failure {
-    match failure {
-        Failure::Refused(detail) if detail.code == ErrorCode::Unavailable => Failure::Lost(detail.message),
-        Failure::Refused(_)
-        | Failure::Absent(_)
-        | Failure::Unusable(_)
-        | Failure::Lost(_)
-        | Failure::Silent(_)
-        | Failure::Foreign(_) => failure,
+fn as_lost(failure: Failure) -> Failure {
+    if failure.passes()
+        && let Failure::Refused(detail) = failure
+    {
+        return Failure::Lost(detail.message);
     }
+    failure
 }
 
 impl Waited {

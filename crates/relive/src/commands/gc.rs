@@ -83,6 +83,9 @@ fn tell(context: &Context, args: &Args, answer: &GcAnswer) -> Outcome<()> {
         let (removed, freed_bytes) = (answer.removed.len(), answer.freed_bytes);
         return context.print_json(&json!({ "removed": removed, "freed_bytes": freed_bytes, "uuids": answer.removed }));
     }
+    if answer.removed.is_empty() {
+        return context.print_line("nothing to collect");
+    }
     context.print_line(&format!("removed {} histories, {} freed", answer.removed.len(), size(answer.freed_bytes)))
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Args {
     #[arg(long)]
     tree: bool,
     /// PIDs only, one a line, ascending
-    #[arg(short, long, conflicts_with = "json")]
+    #[arg(short, long)]
     quiet: bool,
 }
 

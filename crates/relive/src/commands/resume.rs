@@ -12,7 +12,7 @@ use crate::error::{CommandError, Outcome};
 #[command(before_long_help = "\
 Examples:
   relive resume 5                            go on where it stopped
-  relive resume 5 --input \"now the docs\"     go on with this
+  relive resume 5 --input \"now the docs\"   go on with this
   relive resume --fork --from-step 5 fixer   another one that shares its first five steps")]
 pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning

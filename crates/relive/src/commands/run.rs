@@ -21,8 +21,8 @@ const INTERRUPTED: u8 = 130;
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive run \"fix the failing test\"              Ctrl-C asks it to stop, a second one kills it
-  relive run -d --name fixer \"fix the test\"      prints its PID and goes on in the background
+  relive run \"fix the failing test\"           Ctrl-C asks it to stop, a second one kills it
+  relive run -d --name fixer \"fix the test\"  prints its PID and goes on in the background
   relive run --max-steps 20 --timeout 10m --system @prompt.md \"review the last commit\"")]
 pub(crate) struct Args {
     /// What it is to do

@@ -40,6 +40,6 @@ mod tests {
         let plain = line("1.7", &parsed, &Look::plain());
         assert_eq!(plain, r#"12:03:04.500Z 1.7    call         name=shell args={"command":"ls -l\n"}"#);
         let narrow = Look { width: Some(50), ascii: true, ..Look::plain() };
-        assert_eq!(line("1.7", &parsed, &narrow), r#"12:03:04.500Z 1.7    call         name=shell a..."#);
+        assert_eq!(line("1.7", &parsed, &narrow), "12:03:04.500Z 1.7    call         name=shell ar...");
     }
 }

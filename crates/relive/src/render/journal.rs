@@ -61,6 +61,10 @@ impl Journal {
             "limits" => limits(line, look),
             "ended" => ended(&read(text)?, look),
             "repair" => note(&format!("repaired: {} torn bytes were cut off", read::<Repair>(text)?.cut_bytes), look),
+            "damaged" => {
+                let offset: u64 = line.field("offset").unwrap_or(0);
+                note(&format!("damaged: the line at byte {offset} does not match its checksum"), look)
+            }
             _ => return None,
         })
     }
@@ -223,7 +227,7 @@ mod tests {
         ]);
         assert_eq!(
             shown,
-            "> fix the test\nhm\nI look.\n  shell {\"command\":\"ls\"}\n  shell: ok\n    a\n    \u{fffd}[2Jb\n\
+            "> fix the test\nhm\nI look.\n  shell {\"command\":\"ls\"}\n  shell: ok\n    a\n    ?[2Jb\n\
              -- paused (user)\n-- recovered by a new daemon as PID 7\n-- resumed by the user\n> and the docs\n> please\n\
              Wel\n-- the model was cut off here: partial\n-- ended: interrupted (1)\n"
         );

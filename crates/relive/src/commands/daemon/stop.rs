@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use relive_core::ErrorCode;
-use rustix::process::{Pid, test_kill_process};
 use serde_json::json;
 
 use crate::client::{Client, Start};
@@ -52,7 +51,26 @@ pub(super) async fn stopped(context: &Context) -> Outcome<Option<u32>> {
     Ok(Some(stopping.os_pid))
 }
 
+/// One that has ended and was not yet waited for by whoever started it is gone as well.
 fn is_alive(os_pid: u32) -> bool {
-    let pid = i32::try_from(os_pid).ok().and_then(Pid::from_raw);
-    pid.is_some_and(|pid| test_kill_process(pid).is_ok())
+    std::fs::read_to_string(format!("/proc/{os_pid}/stat")).is_ok_and(|stat| !has_ended(&stat))
+}
+
+fn has_ended(stat: &str) -> bool {
+    // The name before it is in parentheses and may hold anything.
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start().as_bytes().first().copied());
+    matches!(state.flatten(), None | Some(b'Z' | b'X'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zombie_is_gone() {
+        assert!(is_alive(std::process::id()));
+        assert!(has_ended("7 (relive) Z 1 7"));
+        assert!(!has_ended("7 (a) Z) S 1 7"));
+        assert!(has_ended(""));
+    }
 }

@@ -20,6 +20,8 @@ pub(super) struct Show<'a> {
     incarnations: Incarnations,
     /// The last thing on stdout was no newline.
     mid_line: bool,
+    /// Nor on stderr, in the middle of a thought.
+    mid_thought: bool,
 }
 
 /// The last line of `run --json`.
@@ -33,7 +35,7 @@ struct ExitLine<'a> {
 impl<'a> Show<'a> {
     pub(super) fn new(client: &'a Client<'a>, created: Created) -> Self {
         let incarnations = Incarnations::new(created.uuid.to_string(), 1, created.pid);
-        Self { client, context: client.context(), created, incarnations, mid_line: false }
+        Self { client, context: client.context(), created, incarnations, mid_line: false, mid_thought: false }
     }
 
     pub(super) fn begun(&mut self) {
@@ -55,7 +57,7 @@ impl<'a> Show<'a> {
         }
         match line.kind.as_str() {
             "text" => self.text(&line)?,
-            "thinking" if self.context.err.is_terminal => self.aside(&payload(&line, "text"), Paint::Dim),
+            "thinking" if self.context.err.is_terminal => self.thought(&payload(&line, "text")),
             "call" => self.aside(&format!("-> {} {}", word(&line, "name"), args(&line)), Paint::Dim),
             "call_result" => self.aside(&result(&line), Paint::Dim),
             "paused" => {
@@ -76,6 +78,7 @@ impl<'a> Show<'a> {
         if self.context.json {
             return self.context.print_json(&ExitLine { kind: "exit", answer });
         }
+        self.end_thought();
         if std::mem::take(&mut self.mid_line) {
             self.context.print("\n")?;
         }
@@ -98,6 +101,7 @@ impl<'a> Show<'a> {
             None => return Ok(()),
         };
         let Some(end) = chunk.chars().last() else { return Ok(()) };
+        self.end_thought();
         self.mid_line = end != '\n';
         // A pipe gets every byte; a terminal nothing it would act on.
         if self.context.out.is_terminal {
@@ -107,14 +111,37 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// One line on stderr; on a terminal it does not begin in the middle of the agent's line.
-    fn aside(&mut self, text: &str, paint: Paint) {
-        let (out, err) = (&self.context.out, &self.context.err);
-        if self.mid_line && out.is_terminal && err.is_terminal {
+    /// A piece of a thought, as it comes.
+    fn thought(&mut self, chunk: &str) {
+        self.end_line();
+        if let Some(end) = chunk.chars().last() {
+            self.context.say_on(&self.context.err.paint(Paint::Dim, &without_controls(chunk)));
+            self.mid_thought = end != '\n';
+        }
+    }
+
+    fn end_thought(&mut self) {
+        if std::mem::take(&mut self.mid_thought) {
+            self.context.say("");
+        }
+    }
+
+    /// On a terminal nothing of ours begins in the middle of the agent's line.
+    fn end_line(&mut self) {
+        if self.mid_line && self.context.out.is_terminal && self.context.err.is_terminal {
             self.mid_line = self.context.print("\n").is_err();
         }
-        let line = one_line(text);
-        let line = err.width.map_or_else(|| line.clone(), |width| fit(&line, width, err));
+    }
+
+    /// One line on stderr; what is only in passing fits the width.
+    fn aside(&mut self, text: &str, paint: Paint) {
+        self.end_line();
+        self.end_thought();
+        let err = &self.context.err;
+        let line = match err.width {
+            Some(width) if paint == Paint::Dim => fit(&one_line(text), width, err),
+            Some(_) | None => one_line(text),
+        };
         self.context.say(&err.paint(paint, &line));
     }
 }

@@ -35,37 +35,40 @@ fn sample() -> Vec<Process> {
 
 #[test]
 fn piped_nothing_is_cut_or_coloured() {
-    let ascii = Look { ascii: true, ..Look::plain() };
+    let mut list = sample();
+    list[4].intent = "rewrite all\nof the \u{1b}[31mdocs".into();
     let expected = "\
-PID  STATE          NAME                                                                                BODY   STEP  TOKENS     COST  ELAPSED
-  1  running        p1                                                                                  agent  3/20    1234  $0.0123    1m05s
-  2  [P] suspended  p2                                                                                  agent  3/20    1234  $0.0123    1m05s
-  3  running        p3                                                                                  agent  3/20    1234  $0.0123    1m05s
-  4  running        p4                                                                                  agent  3/20    1234  $0.0123    1m05s
- 15  running        rewrite the whole of the documentation and make it \u{fffd}[31mshorter than it is today  agent     3    1234        -    1m05s
+PID  STATE          NAME                          BODY   STEP  TOKENS     COST  ELAPSED
+  1  running        p1                            agent  3/20    1234  $0.0123    1m05s
+  2  [P] suspended  p2                            agent  3/20    1234  $0.0123    1m05s
+  3  running        p3                            agent  3/20    1234  $0.0123    1m05s
+  4  running        p4                            agent  3/20    1234  $0.0123    1m05s
+ 15  running        rewrite all of the ?[31mdocs  agent     3    1234        -    1m05s
 ";
-    assert_eq!(table(&sample(), Order::Pid, &ascii), expected);
+    assert_eq!(table(&list, Order::Pid, &Look { ascii: true, ..Look::plain() }), expected);
 }
 
 #[test]
 fn on_a_terminal_it_fits_80_columns() {
     let look = Look { is_terminal: true, width: Some(80), ..Look::plain() };
-    let drawn = table(&sample(), Order::Tree, &look);
     let expected = "\
-PID  STATE        NAME                         BODY   STEP  TOKENS     COST  ELAPSED
+PID  STATE        NAME                     BODY   STEP  TOKENS     COST  ELAPSED
+  1  running      p1                       agent  3/20    1234  $0.0123    1m05s
+  2  ⏸ suspended  ├─ p2                    agent  3/20    1234  $0.0123    1m05s
+  3  running      │  └─ p3                 agent  3/20    1234  $0.0123    1m05s
+  4  running      └─ p4                    agent  3/20    1234  $0.0123    1m05s
+ 15  running      rewrite the whole of t…  agent     3    1234        -    1m05s
 ";
-    assert_eq!(drawn.lines().map(unicode_width::UnicodeWidthStr::width).max(), Some(80), "{drawn}");
-    assert_eq!(drawn.lines().next().unwrap().split_whitespace().count(), expected.split_whitespace().count());
-    let names: Vec<&str> = drawn
-        .lines()
-        .skip(1)
-        .map(|line| line.split("  ").find(|part| part.contains('p') && !part.contains("pended")).unwrap())
-        .collect();
-    assert_eq!(names[..4], ["p1", "├─ p2", "│  └─ p3", "└─ p4"], "{drawn}");
-    assert!(drawn.contains("\u{23f8} suspended") && drawn.contains('\u{2026}'), "{drawn}");
-    let ascii = table(&sample(), Order::Tree, &Look { ascii: true, ..look });
-    assert!(ascii.contains("|- p2") && ascii.contains("|  `- p3") && ascii.contains("`- p4"), "{ascii}");
-    assert!(ascii.replace('\u{fffd}', "?").is_ascii(), "{ascii}");
+    assert_eq!(table(&sample(), Order::Tree, &look), expected);
+    let ascii = "\
+PID  STATE          NAME                   BODY   STEP  TOKENS     COST  ELAPSED
+  1  running        p1                     agent  3/20    1234  $0.0123    1m05s
+  2  [P] suspended  |- p2                  agent  3/20    1234  $0.0123    1m05s
+  3  running        |  `- p3               agent  3/20    1234  $0.0123    1m05s
+  4  running        `- p4                  agent  3/20    1234  $0.0123    1m05s
+ 15  running        rewrite the whole ...  agent     3    1234        -    1m05s
+";
+    assert_eq!(table(&sample(), Order::Tree, &Look { ascii: true, ..look }), ascii);
 }
 
 #[test]

@@ -1,0 +1,64 @@
+//! The command line.
+
+use crate::{Result, rows};
+
+pub(crate) const USAGE: &str = "\
+usage: relive-bench [--quick] [--only NAME] [--histories N]
+
+  --quick         small sizes, for a smoke run
+  --only NAME     one of: step writers resume fork start disk counts
+  --histories N   how many histories a start has to pass over (100000)
+
+The files are made under target/, or under $RELIVE_BENCH_DIR, and removed at the end.";
+
+/// How much is measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) only: Option<String>,
+    pub(crate) rounds: usize,
+    /// Steps measured in each round.
+    pub(crate) steps: usize,
+    /// How long 64 writers write in each round.
+    pub(crate) writers_ms: u64,
+    /// How long a long history is.
+    pub(crate) history_bytes: u64,
+    /// How many histories a start has to pass over.
+    pub(crate) histories: usize,
+}
+
+impl Options {
+    fn full() -> Self {
+        Self { only: None, rounds: 9, steps: 200, writers_ms: 700, history_bytes: 50 << 20, histories: 100_000 }
+    }
+
+    fn quick() -> Self {
+        Self { only: None, rounds: 3, steps: 50, writers_ms: 200, history_bytes: 5 << 20, histories: 2_000 }
+    }
+
+    /// Reads the command line; `None` where only the usage is asked for.
+    pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Self>> {
+        let arguments: Vec<String> = arguments.collect();
+        let quick = arguments.iter().any(|argument| argument == "--quick");
+        let mut options = if quick { Self::quick() } else { Self::full() };
+        let mut rest = arguments.into_iter();
+        while let Some(argument) = rest.next() {
+            match argument.as_str() {
+                "--quick" => {}
+                "--help" | "-h" => return Ok(None),
+                "--only" => {
+                    let name = rest.next().ok_or("--only needs a name")?;
+                    if name != rows::COUNTS && !rows::ALL.iter().any(|(known, _)| *known == name) {
+                        return Err(format!("there is no row `{name}`").into());
+                    }
+                    options.only = Some(name);
+                }
+                "--histories" => {
+                    let number = rest.next().ok_or("--histories needs a number")?;
+                    options.histories = number.parse().map_err(|_| format!("`{number}` is not a number"))?;
+                }
+                other => return Err(format!("unknown argument `{other}`").into()),
+            }
+        }
+        Ok(Some(options))
+    }
+}

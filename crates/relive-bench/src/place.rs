@@ -1,0 +1,83 @@
+//! Where the files are made: a folder of this run's own, on a real disk, gone at the end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Result;
+
+const PREFIX: &str = "relive-bench-";
+
+/// The run's folder. Dropping it removes it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    root: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.root) {
+            eprintln!("{}: not removed: {error}", self.root.display());
+        }
+    }
+}
+
+impl Place {
+    pub(crate) fn new() -> Result<Self> {
+        let above = match std::env::var_os("RELIVE_BENCH_DIR") {
+            Some(folder) => PathBuf::from(folder),
+            // target/<profile>/relive-bench
+            None => std::env::current_exe()?.ancestors().nth(2).ok_or("the program has no folder")?.to_owned(),
+        };
+        remove_leftovers(&above)?;
+        let root = above.join(format!("{PREFIX}{}", std::process::id()));
+        fs::create_dir_all(&root)?;
+        Ok(Self { root: root.canonicalize()? })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A new folder for one row.
+    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.root.join(name);
+        fs::create_dir(&path)?;
+        Ok(path)
+    }
+
+    /// What the folder is on, for people.
+    pub(crate) fn file_system(&self) -> Result<String> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        let mount = mounts.lines().filter_map(parse_mount).filter(|(point, ..)| self.root.starts_with(point));
+        // The last of the longest: later mounts hide earlier ones.
+        let Some((_, kind, device)) = mount.max_by_key(|(point, ..)| point.len()) else {
+            return Ok("unknown".to_owned());
+        };
+        Ok(match kind {
+            "tmpfs" | "ramfs" => format!("{kind}: NOT A DISK, syncs cost nothing; set RELIVE_BENCH_DIR to one that is"),
+            _ => format!("{kind} on {device}"),
+        })
+    }
+}
+
+/// Mount point, file system and device of a line of `mountinfo`.
+fn parse_mount(line: &str) -> Option<(&str, &str, &str)> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut after = after.split(' ');
+    Some((before.split(' ').nth(4)?, after.next()?, after.next()?))
+}
+
+/// Removes the folders of runs that were interrupted.
+fn remove_leftovers(above: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(above) else { return Ok(()) };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        let gone = pid.parse::<u32>().is_ok_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        if gone {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! What is measured, one file for each group of rows.
+
+mod counts;
+mod disk;
+mod fork;
+mod resume;
+mod start;
+mod step;
+mod writers;
+
+pub(crate) use counts::counts;
+
+use crate::Result;
+use crate::options::Options;
+use crate::place::Place;
+use crate::table::Row;
+
+type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
+
+/// By the name `--only` knows them by.
+pub(crate) const ALL: [(&str, Measure); 6] = [
+    ("step", step::measure),
+    ("writers", writers::measure),
+    ("resume", resume::measure),
+    ("fork", fork::measure),
+    ("start", start::measure),
+    ("disk", disk::measure),
+];
+
+/// The counts have a table of their own.
+pub(crate) const COUNTS: &str = "counts";

@@ -1,0 +1,127 @@
+//! A start with many histories, beside a start with only those that are live.
+
+use std::fs;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+
+use relive_journal::{DataFolder, Durability};
+
+use crate::Result;
+use crate::options::Options;
+use crate::place::Place;
+use crate::rounds::{Rounds, seconds};
+use crate::sample::{Agent, StepData, data_folder, uuid};
+use crate::table::{Mark, Row, milliseconds};
+
+const LIVE: usize = 100;
+
+/// Histories that share their files: a file can have 65,000 names on ext4.
+const LINKS_MAX: usize = 30_000;
+
+const REMOVERS: usize = 32;
+
+pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
+    let (few, many) = (place.folder("start-few")?, place.folder("start-many")?);
+    for root in [&few, &many] {
+        fill_live(root)?;
+    }
+    fill_ended(&many, options.histories)?;
+    let (mut pair, mut last) = (Rounds::default(), 0);
+    for round in 0..=options.rounds {
+        let (alone, _) = seconds(|| start(&few))?;
+        let (among, found) = seconds(|| start(&many))?;
+        last = found;
+        // The first round warms up.
+        if round > 0 {
+            pair.add(among, alone);
+        }
+    }
+    if last != LIVE {
+        return Err(format!("a start found {last} live processes where {LIVE} are").into());
+    }
+    fs::remove_dir_all(many.join("live"))?;
+    let (rebuilt, _) = seconds(|| start(&many))?;
+    eprintln!("start: removing {} histories", options.histories);
+    remove_entries(&many.join("steps"))?;
+    let histories = options.histories;
+    Ok(vec![
+        Row {
+            name: format!("start: {histories} ended, {LIVE} live"),
+            ours: milliseconds(pair.ours()),
+            peer: format!("{}  only the {LIVE}", milliseconds(pair.peer())),
+            ratio: pair.ratio(),
+            mark: Mark::AtMost(1.2),
+        },
+        Row {
+            name: "  once, after live/ was lost".to_owned(),
+            ours: milliseconds(rebuilt),
+            peer: format!("{}  with live/", milliseconds(pair.ours())),
+            ratio: rebuilt / pair.ours(),
+            mark: Mark::None,
+        },
+    ])
+}
+
+/// Removes all in a folder, many at once: a file system that discards what is freed keeps a single thread waiting.
+fn remove_entries(folder: &Path) -> Result<()> {
+    let paths: Vec<PathBuf> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    std::thread::scope(|scope| {
+        let remove = |paths: &[PathBuf]| paths.iter().try_for_each(fs::remove_dir_all);
+        let share = paths.len().div_ceil(REMOVERS).max(1);
+        let started: Vec<_> = paths.chunks(share).map(|paths| scope.spawn(move || remove(paths))).collect();
+        for thread in started {
+            thread.join().map_err(|_| "a thread panicked")??;
+        }
+        Ok(())
+    })
+}
+
+fn start(root: &Path) -> Result<usize> {
+    let folder = data_folder(root)?;
+    Ok(black_box(folder.live()?).len())
+}
+
+fn fill_live(root: &Path) -> Result<()> {
+    let folder = data_folder(root)?;
+    let data = StepData::of_bytes(1024)?;
+    for _ in 0..LIVE {
+        let mut agent = Agent::spawn(&folder, &data)?;
+        for _ in 0..20 {
+            agent.step(Durability::Written)?;
+        }
+        agent.writer.checkpoint()?;
+    }
+    Ok(())
+}
+
+/// Ended histories under names of their own, sharing their files: a start must not look into them at all.
+fn fill_ended(root: &Path, histories: usize) -> Result<()> {
+    let folder = data_folder(root)?;
+    let mut originals: Vec<(PathBuf, std::ffi::OsString)> = Vec::new();
+    for number in 0..histories {
+        if number % LINKS_MAX == 0 {
+            originals = ended(&folder)?;
+        }
+        if number % 10_000 == 0 {
+            eprintln!("start: making histories, {number} of {histories}");
+        }
+        let path = folder.folder(uuid()).path().to_owned();
+        fs::create_dir(&path)?;
+        for (original, name) in &originals {
+            fs::hard_link(original, path.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// The files of a new history that has ended.
+fn ended(folder: &DataFolder) -> Result<Vec<(PathBuf, std::ffi::OsString)>> {
+    let mut agent = Agent::spawn(folder, &StepData::of_bytes(1024)?)?;
+    for _ in 0..20 {
+        agent.step(Durability::Written)?;
+    }
+    agent.end()?;
+    folder.retire(agent.uuid()?, agent.writer.history())?;
+    let entries = fs::read_dir(agent.writer.folder().path())?;
+    entries.map(|entry| entry.map(|entry| (entry.path(), entry.file_name())).map_err(Into::into)).collect()
+}

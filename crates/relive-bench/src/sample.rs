@@ -1,0 +1,211 @@
+//! An agent whose every step is one model call and one tool call of a given size.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use relive_core::{End, Limits, ProcessStatus, Timestamp, Uuid, uuid_v7};
+use relive_journal::data::{SpaceRules, SpawnRequest};
+use relive_journal::payload::Json;
+use relive_journal::record::{
+    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OpenedBy, Spawned, Usage,
+};
+use relive_journal::recovery::{OnInDoubt, Recovery};
+use relive_journal::{DataFolder, Disk, Durability, Io, Opening, Pool, ProcessMeta, Writer};
+
+use crate::Result;
+
+/// What a step of an agent that works on files looks like: short lines, with quotes here and there.
+const TEXT: &str = "pub fn load(path: &Path) -> io::Result<Config> {\n    let text = fs::read_to_string(path)?;\n    \
+    // The file may come from an older version: missing fields take their defaults.\n    \
+    serde_yaml::from_str(&text).map_err(|error| invalid(\"config\", error))\n}\n";
+
+/// A moment, a millisecond after the one before: of one length in every record, so that bytes can be counted.
+pub(crate) fn now() -> Timestamp {
+    static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_001);
+    let mut tick = TICKS.fetch_add(1, Ordering::Relaxed);
+    while tick % 10 == 0 {
+        tick = TICKS.fetch_add(1, Ordering::Relaxed);
+    }
+    Timestamp::from_millisecond(tick).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+pub(crate) fn uuid() -> Uuid {
+    let mut random = [0; 10];
+    let at = now();
+    random[2..].copy_from_slice(&at.as_millisecond().to_be_bytes());
+    uuid_v7(at, random)
+}
+
+/// A data folder as a daemon opens it, with threads of its own.
+pub(crate) fn data_folder(root: &Path) -> Result<DataFolder> {
+    let io = Io::new(Disk::new(), Some(Pool::default()));
+    Ok(DataFolder::open(root, io, SpaceRules::default())?)
+}
+
+pub(crate) fn opening(data: &DataFolder, by: OpenedBy) -> Result<Opening> {
+    Ok(Opening { pid: data.next_pid()?, by, boot_id: "3f7c1c2e-5d0a-4b8e-9a53-6a2f0c9d1e77".to_owned(), at: now() })
+}
+
+/// What a step holds, apart from what Relive says about it.
+#[derive(Debug, Clone)]
+pub(crate) struct StepData {
+    text: String,
+    args: String,
+    result: String,
+}
+
+impl StepData {
+    /// About so many: a quarter the model's text, a quarter the call's arguments (as JSON, a little more), half its
+    /// result.
+    pub(crate) fn of_bytes(bytes: usize) -> Result<Self> {
+        let text = |bytes: usize| TEXT.chars().cycle().take(bytes).collect::<String>();
+        let args = serde_json::to_string(&serde_json::json!({ "command": text(bytes / 4) }))?;
+        Ok(Self { text: text(bytes / 4), args, result: text(bytes / 2) })
+    }
+
+    /// How many exactly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len() + self.args.len() + self.result.len()
+    }
+}
+
+/// A process, and the one that writes its journal.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) writer: Writer,
+    data: StepData,
+    /// Which of a step's two batches is next.
+    second: bool,
+}
+
+impl Agent {
+    /// A new process, whose first model call is under way.
+    pub(crate) fn spawn(folder: &DataFolder, data: &StepData) -> Result<Self> {
+        let tools = serde_json::value::to_raw_value(&serde_json::json!([{ "name": "shell" }]))?;
+        let request = SpawnRequest {
+            opening: opening(folder, OpenedBy::Spawn)?,
+            spawned: Spawned {
+                uuid: uuid(),
+                name: None,
+                parent_uuid: None,
+                origin: None,
+                body: "agent".to_owned(),
+                intent: "do the work".into(),
+                cwd: "/home/user/project".to_owned(),
+                limits: Limits::default(),
+                on_in_doubt: OnInDoubt::TellModel,
+                on_budget: relive_journal::record::OnBudget::End,
+            },
+            meta: ProcessMeta::new("anthropic/claude-opus-4".to_owned(), "You are a test.".to_owned(), tools),
+            input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),
+        };
+        let mut writer = folder.spawn(request)?;
+        writer.append(now(), vec![model_started()], Durability::Written)?;
+        Ok(Self { writer, data: data.clone(), second: false })
+    }
+
+    pub(crate) fn uuid(&self) -> Result<Uuid> {
+        Ok(self.writer.folder().uuid().ok_or("a folder without a UUID")?)
+    }
+
+    /// The next of a step's two batches: the answer and the intent, or the result and the next model call.
+    fn batch(&mut self) -> Vec<Body> {
+        self.second = !self.second;
+        if self.second {
+            vec![model_ended(1, &self.data), call_started(0)]
+        } else {
+            vec![call_ended(0, &self.data), model_started()]
+        }
+    }
+
+    pub(crate) fn append(&mut self, durability: Durability) -> Result<()> {
+        let batch = self.batch();
+        Ok(self.writer.append(now(), batch, durability)?)
+    }
+
+    /// One step with one call.
+    pub(crate) fn step(&mut self, durability: Durability) -> Result<()> {
+        self.append(durability)?;
+        self.append(durability)
+    }
+
+    /// One event, as a tool call leaves it.
+    pub(crate) fn event(&mut self) -> Result<()> {
+        let step = self.writer.history().step;
+        let body = serde_json::json!({ "call": 0, "name": "shell", "state": "started" });
+        self.writer.events().append(now(), step, "syscall", &body)?;
+        Ok(())
+    }
+
+    pub(crate) fn end(&mut self) -> Result<()> {
+        let end = End::of(ProcessStatus::Exited { code: 0 });
+        Ok(self.writer.append(now(), vec![Body::Ended(end)], Durability::Synced)?)
+    }
+
+    /// The bytes of a step's two batches, as they are in the file.
+    pub(crate) fn batches_on_disk(folder: &DataFolder, data: &StepData) -> Result<[Vec<u8>; 2]> {
+        let mut agent = Self::spawn(folder, data)?;
+        let path = agent.writer.folder().steps();
+        let before = std::fs::metadata(&path)?.len();
+        agent.append(Durability::Written)?;
+        let between = std::fs::metadata(&path)?.len();
+        agent.append(Durability::Synced)?;
+        let bytes = std::fs::read(&path)?;
+        let (before, between) = (usize::try_from(before)?, usize::try_from(between)?);
+        Ok([bytes[before..between].to_vec(), bytes[between..].to_vec()])
+    }
+
+    /// A history of about so many bytes, made without syncs.
+    pub(crate) fn with_history(folder: &DataFolder, bytes: u64, checkpoint: Checkpoint) -> Result<Self> {
+        let mut agent = Self::spawn(folder, &StepData::of_bytes(4096)?)?;
+        let steps = agent.writer.folder().steps();
+        let mut length = 0;
+        while length < bytes {
+            for _ in 0..64 {
+                agent.step(Durability::Written)?;
+            }
+            length = std::fs::metadata(&steps)?.len();
+        }
+        match checkpoint {
+            Checkpoint::None => {}
+            Checkpoint::Recent => agent.writer.checkpoint()?,
+        }
+        for _ in 0..4 {
+            agent.step(Durability::Synced)?;
+        }
+        Ok(agent)
+    }
+}
+
+/// Whether a long history has a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Checkpoint {
+    None,
+    /// Four steps before its end.
+    Recent,
+}
+
+pub(crate) fn model_started() -> Body {
+    Body::ModelStarted(ModelStarted { model: "anthropic/claude-opus-4".to_owned(), reserved_tokens: 8192 })
+}
+
+pub(crate) fn model_ended(calls: u32, data: &StepData) -> Body {
+    let call = |number| {
+        let id = format!("toolu_01A09q90qw90lq9178{number:02}");
+        Some(Call { id, name: "shell".to_owned(), args: Json::parse(&data.args).ok()? })
+    };
+    Body::ModelEnded(ModelEnded {
+        thinking: None,
+        text: Some(data.text.as_str().into()),
+        calls: (0..calls).filter_map(call).collect(),
+        usage: Usage { tokens_in: 12_345, tokens_out: 678, cost_usd: None, estimated: false },
+    })
+}
+
+pub(crate) fn call_started(call: u32) -> Body {
+    Body::CallStarted(CallStarted { call, name: "shell".to_owned(), recovery: Recovery::Join })
+}
+
+pub(crate) fn call_ended(call: u32, data: &StepData) -> Body {
+    Body::CallEnded(CallEnded { call, ok: true, result: data.result.as_str().into(), done: false, settled: None })
+}

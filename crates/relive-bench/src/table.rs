@@ -1,0 +1,53 @@
+//! The rows as they are printed: plain text, at most 100 columns.
+
+use std::fmt;
+
+pub(crate) const HEADER: &str = "\
+name                                | ours       | raw limit or peer      |  ratio | to reach
+------------------------------------+------------+------------------------+--------+---------------";
+
+/// One figure beside another.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) ours: String,
+    pub(crate) peer: String,
+    pub(crate) ratio: f64,
+    pub(crate) mark: Mark,
+}
+
+/// What a ratio should come to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mark {
+    AtMost(f64),
+    AtLeast(f64),
+    /// Shown for comparison.
+    None,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = |met| if met { "met" } else { "MISSED" };
+        let mark = match self.mark {
+            Mark::AtMost(most) => format!("<= {most:<4} {}", verdict(self.ratio <= most)),
+            Mark::AtLeast(least) => format!(">= {least:<4} {}", verdict(self.ratio >= least)),
+            Mark::None => "-".to_owned(),
+        };
+        let Self { name, ours, peer, ratio, .. } = self;
+        write!(f, "{name:<35} | {ours:<10} | {peer:<22} | {ratio:>6.2} | {mark}")
+    }
+}
+
+pub(crate) fn milliseconds(seconds: f64) -> String {
+    let digits = if seconds < 0.001 { 3 } else { 1 };
+    format!("{:.digits$} ms", seconds * 1e3)
+}
+
+pub(crate) fn per_second(number: f64) -> String {
+    format!("{number:.0}/s")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+pub(crate) fn kilobytes(bytes: u64) -> String {
+    format!("{:.0} KB", bytes as f64 / 1e3)
+}

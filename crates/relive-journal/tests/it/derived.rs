@@ -1,0 +1,198 @@
+//! Everything but journals, what an agent was told, and blobs can be deleted or wrong: every answer stays the same.
+
+use relive_core::{Pid, SuspendReason, Uuid};
+use relive_journal::data::{Ancestor, ForkPoint, Known};
+use relive_journal::recovery::Recovery;
+use relive_journal::{Health, History, Io, Plan, ProcInfo};
+
+use crate::support::{
+    Fixture, append, call_started, collect_all, copy_tree, end, files, model_ended, model_started, now, open, paused,
+    put, remove, step, temp, uuid, uuid_of, varied,
+};
+
+/// Everything that can be asked about a data folder.
+#[derive(Debug, PartialEq)]
+struct Answers {
+    live: Vec<(Uuid, History, Health)>,
+    each: Vec<(Uuid, Known, Option<Details>)>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Details {
+    history: History,
+    health: Health,
+    plan: Plan,
+    info: Option<ProcInfo>,
+    said: Vec<String>,
+    lineage: Vec<Ancestor>,
+}
+
+fn answers(fixture: &Fixture, uuids: &[Uuid]) -> Answers {
+    let live = fixture.data.live().unwrap().into_iter();
+    let details = |uuid: Uuid| {
+        let (history, health) = fixture.data.history(uuid).ok()?;
+        let info = ProcInfo::read(&fixture.data.folder(uuid)).unwrap();
+        let lineage = fixture.data.lineage(uuid).unwrap();
+        Some(Details { plan: history.plan(), said: fixture.said(uuid), history, health, info, lineage })
+    };
+    // A folder's path is its data folder's, not an answer.
+    let known = |uuid| match fixture.data.known(uuid).unwrap() {
+        Known::Here(_) => Known::Here(relive_journal::Folder::new(uuid.to_string().into())),
+        other @ (Known::Collected(_) | Known::Never) => other,
+    };
+    Answers {
+        live: live.map(|live| (live.uuid, live.history, live.health)).collect(),
+        each: uuids.iter().map(|uuid| (*uuid, known(*uuid), details(*uuid))).collect(),
+    }
+}
+
+/// Processes in every condition there is.
+fn populate(fixture: &Fixture) -> Vec<Uuid> {
+    let gone = end(fixture, fixture.spawn());
+    collect_all(fixture);
+    let varied = varied(fixture);
+    fixture.data.retire(varied, &fixture.history(varied)).unwrap();
+    let mut uuids = vec![gone, varied, uuid()];
+    for leave in 0..4 {
+        let mut writer = fixture.spawn();
+        step(&mut writer, "one", "1");
+        writer.checkpoint().unwrap();
+        step(&mut writer, "two", "2");
+        writer.checkpoint().unwrap();
+        writer.events().append(now(), 1, "open", &serde_json::json!({})).unwrap();
+        uuids.push(uuid_of(&writer));
+        match leave {
+            0 => append(&mut writer, vec![paused(SuspendReason::User)]),
+            1 => append(&mut writer, vec![model_started(), model_ended("three", 2), call_started(0, Recovery::Join)]),
+            2 => append(&mut writer, vec![model_started()]),
+            _ => drop(end(fixture, writer)),
+        }
+    }
+    let fork = fixture.fork(varied, ForkPoint::Step(2)).unwrap();
+    let second = fixture.fork(uuid_of(&fork), ForkPoint::End).unwrap();
+    for writer in [fork, second] {
+        ProcInfo::of(writer.history()).unwrap().write(fixture.disk(), writer.folder()).unwrap();
+        uuids.push(uuid_of(&writer));
+    }
+    uuids
+}
+
+fn remove_all_that_is_derived(fixture: &Fixture) {
+    for (path, _) in files(&fixture.temp.path().join("steps")) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let is_blob = path.parent().unwrap().ends_with("blobs");
+        if !is_blob && !["steps.jsonl", "process-meta.json"].contains(&name) {
+            remove(&path);
+        }
+    }
+}
+
+#[test]
+fn with_all_that_is_derived_deleted_every_answer_is_the_same() {
+    let fixture = Fixture::new();
+    let uuids = populate(&fixture);
+    let used = fixture.data.next_pid().unwrap();
+    let before = answers(&fixture, &uuids);
+    remove_all_that_is_derived(&fixture);
+    assert_eq!(answers(&fixture, &uuids), before, "without restart");
+    for parts in [&["live"][..], &["pids"], &["clock", "reserve", "lock"], &["live", "pids", "clock", "tmp"]] {
+        for part in parts {
+            remove(&fixture.temp.path().join(part));
+        }
+        remove_all_that_is_derived(&fixture);
+        let copy = temp();
+        copy_tree(fixture.temp.path(), copy.path());
+        let data = open(copy.path(), Io::default());
+        let restarted = Fixture { temp: copy, data };
+        assert_eq!(answers(&restarted, &uuids), before, "without {parts:?}");
+        let next = restarted.data.next_pid().unwrap();
+        // The last one was given to nobody: only the file knew of it.
+        assert!(next >= used, "{next} without {parts:?}, and {used} was the next");
+    }
+}
+
+#[test]
+fn a_folder_that_is_no_history_does_not_stop_a_start() {
+    let fixture = Fixture::new();
+    let known = uuid_of(&fixture.spawn());
+    let empty = fixture.data.folder(uuid());
+    relive_journal::Disk::new().mkdir(empty.path()).unwrap();
+    put(&fixture.data.folder(known).path().join("notes.txt"), b"mine");
+    remove(&fixture.temp.path().join("live"));
+    remove(&fixture.temp.path().join("pids"));
+    let fixture = fixture.reopen();
+    assert_eq!(fixture.data.live().unwrap()[0].uuid, known);
+    assert!(fixture.data.next_pid().unwrap() > Pid(1));
+}
+
+#[test]
+fn a_checkpoint_that_does_not_fit_is_passed_over() {
+    let fixture = Fixture::new();
+    let mut other = fixture.spawn();
+    step(&mut other, "of another", "process");
+    other.checkpoint().unwrap();
+    let foreign = std::fs::read(other.folder().checkpoint()).unwrap();
+    let mut writer = fixture.spawn();
+    let uuid = uuid_of(&writer);
+    let folder = writer.folder().clone();
+    step(&mut writer, "one", "1");
+    writer.checkpoint().unwrap();
+    let first = std::fs::read(folder.checkpoint()).unwrap();
+    step(&mut writer, "two", "2");
+    writer.checkpoint().unwrap();
+    let second = std::fs::read(folder.checkpoint()).unwrap();
+    assert_eq!(std::fs::read(folder.previous_checkpoint()).unwrap(), first);
+    step(&mut writer, "three", "3");
+    let expected = (writer.history().clone(), Health::Good);
+    let mut ahead_writer = writer;
+    let journal = std::fs::read(folder.steps()).unwrap();
+    step(&mut ahead_writer, "four", "4");
+    ahead_writer.checkpoint().unwrap();
+    let ahead = std::fs::read(folder.checkpoint()).unwrap();
+    drop(ahead_writer);
+    put(&folder.steps(), &journal);
+
+    let flipped = |at: usize| {
+        let mut bytes = second.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    // A change of the past that a checkpoint tells of, in place of the journal.
+    let told = |bytes: &[u8]| {
+        let text = String::from_utf8(bytes.to_vec()).unwrap().replacen("\"tokens_out\":", "\"tokens_out\":1000", 1);
+        crate::open_and_repair::reseal(text.as_bytes())
+    };
+    let newer = told(String::from_utf8(second.clone()).unwrap().replacen("\"v\":1", "\"v\":2", 1).as_bytes());
+    let bad = [ahead, foreign, Vec::new(), second[..second.len() / 2].to_vec(), second[..second.len() - 1].to_vec()];
+    let bad = bad.into_iter().chain((0..second.len()).step_by(97).map(flipped)).chain([newer, b"{}".to_vec()]);
+    for bytes in bad {
+        for previous in [&first, &bytes] {
+            put(&folder.checkpoint(), &bytes);
+            put(&folder.previous_checkpoint(), previous);
+            assert_eq!(fixture.data.history(uuid).unwrap(), expected, "{}", String::from_utf8_lossy(&bytes));
+        }
+    }
+    // And the ones that fit are used: what they say of the past is believed.
+    for (current, previous) in [(told(&second), first.clone()), (b"rubbish".to_vec(), told(&first))] {
+        put(&folder.checkpoint(), &current);
+        put(&folder.previous_checkpoint(), &previous);
+        assert!(fixture.history(uuid).spent.tokens_out > 1000, "a checkpoint is read where there is one");
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_stale_or_wrong_is_derived_anew() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let folder = writer.folder().clone();
+    let write = |history: &History| ProcInfo::of(history).unwrap().write(fixture.disk(), &folder).unwrap();
+    write(writer.history());
+    step(&mut writer, "one", "1");
+    assert_eq!(ProcInfo::read(&folder).unwrap(), ProcInfo::of(writer.history()));
+    write(writer.history());
+    let snapshot = std::fs::read(folder.proc_info()).unwrap();
+    for bytes in [&snapshot[..snapshot.len() - 2], b"", b"{}\n"] {
+        put(&folder.proc_info(), bytes);
+        assert_eq!(ProcInfo::read(&folder).unwrap(), ProcInfo::of(writer.history()));
+    }
+}

@@ -1,0 +1,191 @@
+//! Events: written at once, synced with the step, dropped with a visible gap.
+
+use relive_core::SuspendReason;
+use relive_journal::events::Gap;
+use relive_journal::reader::{Cursor, Item, Reader};
+use relive_journal::record::Body;
+use relive_journal::recovery::Recovery;
+use relive_journal::{Disk, Io, Pool, Writer};
+
+use crate::readers::drain;
+use crate::support::{
+    Fixture, append, call_ended, call_started, completed, lines, model_ended, model_started, now, open, paused, put,
+    put_after, spawn_request, temp, uuid, uuid_of, wait_until,
+};
+
+fn event(writer: &mut Writer) -> Cursor {
+    writer.events().append(now(), 1, "open", &serde_json::json!({"path": "/some/file"})).unwrap()
+}
+
+#[test]
+fn an_event_is_one_write_and_no_sync_and_the_step_syncs_it() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    event(&mut writer);
+    let count = |before| {
+        let counts = fixture.disk().counts().since(before);
+        (counts.writes, counts.syncs, counts.opens)
+    };
+    let before = fixture.disk().counts();
+    event(&mut writer);
+    event(&mut writer);
+    assert_eq!(count(before), (2, 0, 0));
+    let path = writer.folder().events();
+    assert_eq!(lines(&std::fs::read(path).unwrap()).len(), 3, "in the file at once");
+
+    // Each batch, and what it costs where there are events to sync and where there are none.
+    let check = |writer: &mut Writer, batch: Vec<Body>, syncs: u64| {
+        let kind = batch[0].kind();
+        let before = fixture.disk().counts();
+        append(writer, batch);
+        assert_eq!(count(before), (1, syncs, 0), "{kind}");
+    };
+    check(&mut writer, vec![model_started()], 2);
+    event(&mut writer);
+    check(&mut writer, vec![model_ended("x", 1), call_started(0, Recovery::Rerun)], 1);
+    check(&mut writer, vec![call_ended(0, "x"), model_started()], 2);
+    check(&mut writer, vec![crate::support::partial("x")], 1);
+    event(&mut writer);
+    check(&mut writer, vec![paused(SuspendReason::User)], 2);
+    check(&mut writer, vec![crate::support::resumed()], 1);
+    check(&mut writer, vec![paused(SuspendReason::User)], 1);
+    event(&mut writer);
+    check(&mut writer, vec![completed()], 2);
+}
+
+#[test]
+fn with_threads_events_are_synced_within_a_second_and_beside_the_step() {
+    let disk = Disk::new();
+    let place = temp();
+    let data = open(place.path(), Io::new(disk.clone(), Some(Pool::default())));
+    let mut writer = data.spawn(spawn_request(uuid(), data.next_pid().unwrap())).unwrap();
+    let before = disk.counts().syncs;
+    event(&mut writer);
+    event(&mut writer);
+    wait_until("the events are synced by themselves", || disk.counts().syncs == before + 1);
+    event(&mut writer);
+    append(&mut writer, vec![model_started()]);
+    wait_until("the step's sync and that of its events", || disk.counts().syncs == before + 3);
+}
+
+/// Appends events until the older ones are dropped; the number of the last event.
+fn until_dropped(writer: &mut Writer) -> Cursor {
+    let path = writer.folder().events();
+    event(writer);
+    let mut length = path.metadata().unwrap().len();
+    loop {
+        let last = event(writer);
+        let now = path.metadata().unwrap().len();
+        if now < length {
+            return last;
+        }
+        length = now;
+    }
+}
+
+fn gaps(path: &std::path::Path) -> Vec<Gap> {
+    let mut reader = Reader::new(path.to_owned(), Cursor::default());
+    let items = std::iter::from_fn(|| reader.next_item().unwrap());
+    let gap = |item| match item {
+        Item::Record(entry) if entry.kind == "gap" => serde_json::from_str(&entry.line).ok(),
+        Item::Record(_) | Item::Damaged { .. } => None,
+    };
+    items.filter_map(gap).collect()
+}
+
+#[test]
+fn what_is_dropped_leaves_a_gap_that_says_so() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let (uuid, path) = (uuid_of(&writer), writer.folder().events());
+    writer.events().set_max(4000);
+    let (mut eager, mut ahead) =
+        (Reader::new(path.clone(), Cursor::default()), Reader::new(path.clone(), Cursor::default()));
+    let mut seen = Vec::new();
+    let first = event(&mut writer);
+    seen.extend(drain(&mut eager));
+    assert_eq!(drain(&mut ahead).len(), 1);
+    for round in 1..=3 {
+        let last = until_dropped(&mut writer);
+        assert!(path.metadata().unwrap().len() <= 4000);
+        let [gap] = gaps(&path).try_into().unwrap();
+        assert_eq!(gap.first, first, "round {round}: one gap stands for all before it");
+        assert_eq!(gap.dropped, gap.last.seq);
+        let fresh = drain(&mut Reader::new(path.clone(), Cursor::default()));
+        assert_eq!(fresh[0], format!("{} gap", gap.last));
+        assert_eq!(fresh.len() as u64, 1 + last.seq - gap.last.seq, "and every later one is there");
+        seen.extend(drain(&mut eager));
+    }
+    // One had each old file open, and read on in it before it went to the next.
+    let all: Vec<String> = (1..=seen.len()).map(|number| format!("1.{number} open")).collect();
+    assert_eq!(seen, all);
+    let behind = drain(&mut ahead);
+    assert!(behind.iter().any(|item| item.ends_with("gap")), "one that was behind sees the gap");
+    assert_eq!(seen.last(), behind.last());
+
+    // A gap spans writers.
+    drop(writer);
+    let mut writer = fixture.resume(uuid);
+    writer.events().set_max(4000);
+    until_dropped(&mut writer);
+    let last = until_dropped(&mut writer);
+    let [gap] = gaps(&path).try_into().unwrap();
+    assert_eq!((gap.first, gap.last.epoch.0), (first, 2));
+    let epoch_1: Cursor = seen.last().unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert_eq!(gap.dropped, epoch_1.seq + gap.last.seq, "up to {last}");
+}
+
+#[test]
+fn a_reader_that_keeps_up_misses_nothing_when_events_are_dropped() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    writer.events().set_max(2000);
+    let mut reader = Reader::new(writer.folder().events(), Cursor::default());
+    for number in 1..=200 {
+        event(&mut writer);
+        assert_eq!(drain(&mut reader), [format!("1.{number} open")]);
+    }
+}
+
+#[test]
+fn a_torn_event_is_cut_off_before_the_next_is_written() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let (uuid, path) = (uuid_of(&writer), writer.folder().events());
+    event(&mut writer);
+    event(&mut writer);
+    drop(writer);
+    let whole = std::fs::read(&path).unwrap();
+    let cuts = [whole[..whole.len() - 1].to_vec(), [&whole[..], &[b'x'; 3 << 20]].concat(), b"x".to_vec()];
+    for (cut, kept) in cuts.into_iter().zip([1, 2, 0]) {
+        put(&path, &cut);
+        let mut reader = Reader::new(path.clone(), Cursor::default());
+        drain(&mut reader);
+        let mut writer = fixture.resume(uuid);
+        let id = event(&mut writer);
+        assert_eq!(drain(&mut Reader::new(path.clone(), Cursor::default())).len(), kept + 1);
+        assert_eq!(drain(&mut reader), [format!("{id} open")], "also one that had read the torn one");
+    }
+    put_after(&path, b"{\"v\":1,");
+    let mut writer = fixture.resume(uuid);
+    append(&mut writer, vec![model_started()]);
+    assert!(std::fs::read(&path).unwrap().ends_with(b"{\"v\":1,"), "a writer without events leaves them alone");
+}
+
+#[test]
+fn an_event_over_several_lines_or_too_long_does_no_harm() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let raw = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
+    writer.events().append(now(), 1, "open", &serde_json::json!({"args": raw("{\n  \"a\": 1\n}")})).unwrap();
+    #[derive(serde::Serialize)]
+    struct Args {
+        args: Box<serde_json::value::RawValue>,
+    }
+    writer.events().append(now(), 1, "open", &Args { args: raw("{\n  \"a\": \"\\n\"\n}") }).unwrap();
+    let refused = writer.events().append(now(), 1, "open", &serde_json::json!({"a": "x".repeat(1 << 20)})).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+    event(&mut writer);
+    let mut reader = Reader::new(writer.folder().events(), Cursor::default());
+    assert_eq!(drain(&mut reader), ["1.1 open", "1.2 open", "1.3 open"]);
+}

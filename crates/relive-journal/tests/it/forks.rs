@@ -1,0 +1,192 @@
+//! A fork is its original, read up to there, and the original never notices.
+
+use relive_core::Uuid;
+use relive_journal::conversation::TOLD_PENDING;
+use relive_journal::data::{ForkError, ForkPoint};
+use relive_journal::history::Phase;
+use relive_journal::recovery::Recovery;
+use relive_journal::{Health, Next};
+
+use crate::support::{
+    Fixture, append, call_ended, call_started, collect_all, completed, end, files, input, lines, model_ended,
+    model_started, put, put_after, remove, step, uuid_of, varied,
+};
+
+/// Forks at a point, and compares the fork with a journal that simply ends there. Returns the fork.
+fn check(fixture: &Fixture, source: Uuid, point: ForkPoint) -> Uuid {
+    let folder = fixture.data.folder(source);
+    let before = files(folder.path());
+    let fork = fixture.fork(source, point).unwrap();
+    let uuid = uuid_of(&fork);
+    let left = fork.history().clone();
+    drop(fork);
+    assert!(files(folder.path()) == before, "{point:?}: the original's files are as they were");
+
+    let (journal, forked) = (&before[&folder.steps()], std::fs::read(fixture.data.folder(uuid).steps()).unwrap());
+    let shared = forked.len() - lines(&forked).iter().rev().take(2).map(|line| line.len()).sum::<usize>();
+    assert!(forked[..shared] == journal[..shared], "{point:?}: the prefix is the original's, byte for byte");
+
+    let here = fixture.fork_free_copy(source, &journal[..shared]);
+    let prefix = fixture.history(here);
+    let (mine, its) = (fixture.history(uuid), &prefix);
+    assert_eq!(mine, left, "{point:?}");
+    assert_eq!((mine.completed_step, &mine.phase), (its.completed_step, &Phase::Boundary), "{point:?}");
+    assert_eq!(mine.answered, its.answered, "{point:?}");
+    assert_eq!(fixture.said(uuid), fixture.said(here), "{point:?}");
+    assert!(mine.spent.tokens_in == 0 && mine.incarnations.len() == 1 && mine.ended().is_none(), "a life of its own");
+    let blobs = |uuid: Uuid| fixture.data.folder(uuid).path().join("blobs");
+    if blobs(uuid).exists() {
+        for (path, bytes) in files(&blobs(uuid)) {
+            assert_eq!(before[&blobs(source).join(path.file_name().unwrap())], bytes);
+        }
+    }
+    uuid
+}
+
+impl Fixture {
+    /// A process with these bytes as its journal, and nothing else of its own.
+    fn fork_free_copy(&self, source: Uuid, journal: &[u8]) -> Uuid {
+        let uuid = crate::support::uuid();
+        let folder = self.data.folder(uuid);
+        crate::support::copy_tree(self.data.folder(source).path(), folder.path());
+        for derived in [folder.checkpoint(), folder.previous_checkpoint(), folder.proc_info()] {
+            remove(&derived);
+        }
+        put(&folder.steps(), journal);
+        uuid
+    }
+}
+
+#[test]
+fn a_fork_at_any_step_is_its_original_up_to_there() {
+    let fixture = Fixture::new();
+    let uuid = varied(&fixture);
+    let last = fixture.history(uuid).completed_step;
+    for point in (0..=last).map(ForkPoint::Step).chain([ForkPoint::End]) {
+        check(&fixture, uuid, point);
+    }
+    // Also a fork of a fork, from before and after the place where it left.
+    let fork = check(&fixture, uuid, ForkPoint::Step(3));
+    let mut writer = fixture.resume(fork);
+    step(&mut writer, "another way", "x");
+    drop(writer);
+    for point in [ForkPoint::Step(2), ForkPoint::Step(4), ForkPoint::End] {
+        let second = check(&fixture, fork, point);
+        let lineage: Vec<Uuid> = fixture.data.lineage(second).unwrap().iter().map(|one| one.uuid).collect();
+        assert_eq!(lineage, [fork, uuid]);
+    }
+}
+
+#[test]
+fn a_fork_of_a_live_process_leaves_its_open_step_out() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let source = uuid_of(&writer);
+    step(&mut writer, "one", &"large ".repeat(12_000));
+    writer.checkpoint().unwrap();
+    check(&fixture, source, ForkPoint::End);
+    append(&mut writer, vec![input("said", "between steps")]);
+    append(&mut writer, vec![model_started()]);
+    writer.checkpoint().unwrap();
+    check(&fixture, source, ForkPoint::End);
+    append(&mut writer, vec![model_ended("two", 2), call_started(0, Recovery::Join)]);
+    let fork = check(&fixture, source, ForkPoint::End);
+    assert_eq!(fixture.history(fork).plan().next, Next::Ask { step: 2, again: false });
+    assert_eq!(fixture.said(fork).last().unwrap(), "user said");
+    assert_eq!(
+        fixture.said(source).last().unwrap(),
+        &format!("tool 2 1 false {}", &TOLD_PENDING[..TOLD_PENDING.len()])
+    );
+    append(&mut writer, vec![call_ended(0, "x"), call_ended(1, "y")]);
+    assert_eq!(fixture.history(check(&fixture, source, ForkPoint::End)).completed_step, 2);
+}
+
+#[test]
+fn a_model_call_the_original_lost_is_not_the_forks_to_pay() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let source = uuid_of(&writer);
+    append(&mut writer, vec![model_started()]);
+    drop(writer);
+    let mut writer = fixture.resume(source);
+    append(&mut writer, vec![input("said", "after the crash"), model_started()]);
+    append(&mut writer, vec![model_ended("one", 1)]);
+    assert_eq!(writer.history().spent.tokens_in, 110, "the original pays for the call it lost");
+    let mut fork = fixture.fork(source, ForkPoint::End).unwrap();
+    assert_eq!(fork.history().plan().next, Next::Ask { step: 1, again: false });
+    append(&mut fork, vec![model_started(), model_ended("one", 0)]);
+    assert_eq!((fork.history().spent.tokens_in, fork.history().spent.estimated), (10, false));
+    assert_eq!(fixture.said(uuid_of(&fork)), ["user first", "user said", "model 1 0"]);
+}
+
+#[test]
+fn a_fork_before_the_damage_works_and_one_after_it_names_the_line() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    for _ in 0..4 {
+        step(&mut writer, "text", "result");
+    }
+    let source = end(&fixture, writer);
+    let path = fixture.data.folder(source).steps();
+    let good = std::fs::read(&path).unwrap();
+    let newer = |text: &str, instead: &str| {
+        let bytes = String::from_utf8(good.clone()).unwrap();
+        let split: Vec<&str> = bytes.split_inclusive('\n').collect();
+        let changed = split[12].replacen(text, instead, 1);
+        crate::open_and_repair::reseal(
+            [&split[..12].concat(), changed.as_str(), &split[13..].concat()].concat().as_bytes(),
+        )
+    };
+    let mut flipped = good.clone();
+    flipped[lines(&good)[..12].concat().len() + 40] ^= 1;
+    let versions = [
+        flipped,
+        newer("\"v\":1", "\"v\":2"),
+        newer("\"kind\":\"", "\"kind\":\"un"),
+        newer("\"text\":", "\"text\":7,\"x\":"),
+    ];
+    for bytes in versions {
+        put(&path, &bytes);
+        let refused = fixture.fork(source, ForkPoint::End).unwrap_err();
+        assert!(
+            matches!(&refused, ForkError::Damaged { hole, .. } | ForkError::ReadOnly { hole, .. } if hole.line == 13),
+            "{refused}"
+        );
+        for last in 0..=2 {
+            assert_eq!(fixture.fork(source, ForkPoint::Step(last)).unwrap().history().completed_step, last);
+        }
+        assert!(fixture.fork(source, ForkPoint::Step(3)).is_err());
+        assert!(std::fs::read(&path).unwrap() == bytes);
+    }
+    put(&path, &good[..good.len() - 5]);
+    assert!(matches!(fixture.health(source), Health::Torn { .. }));
+    assert_eq!(fixture.fork(source, ForkPoint::End).unwrap().history().completed_step, 4, "torn is no hindrance");
+}
+
+#[test]
+fn a_fork_outlives_its_original_and_remembers_its_name() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    step(&mut writer, "one", &"large ".repeat(12_000));
+    let source = end(&fixture, writer);
+    let mut fork = fixture.fork(source, ForkPoint::Step(1)).unwrap();
+    assert_eq!(collect_all(&fixture), [source]);
+    step(&mut fork, "two", "2");
+    let uuid = uuid_of(&fork);
+    drop(fork);
+    let fixture = fixture.reopen();
+    let lineage = fixture.data.lineage(uuid).unwrap();
+    assert_eq!((lineage[0].uuid, lineage[0].step, lineage[0].gone), (source, 1, true));
+    let fork = fixture.resume(uuid);
+    let blob = files(&fork.folder().path().join("blobs"));
+    assert_eq!(blob.len(), 1);
+    assert_eq!(fixture.said(uuid).len(), 5);
+    drop(fork);
+    let refused = fixture.fork(source, ForkPoint::End).unwrap_err();
+    assert!(matches!(refused, ForkError::Io { .. }), "{refused}");
+    put_after(&fixture.data.folder(uuid).steps(), b"torn");
+    check(&fixture, uuid, ForkPoint::Step(2));
+    assert!(matches!(fixture.health(uuid), Health::Torn { bytes: 4, .. }), "a fork repairs nothing");
+    let mut writer = fixture.resume(uuid);
+    append(&mut writer, vec![completed()]);
+}

@@ -1,0 +1,199 @@
+//! A simple model of a process, written without looking at how the crate does it. See `random.rs`.
+
+use relive_core::{Limits, Pid, SuspendReason, Uuid};
+use relive_journal::conversation::{TOLD_DONE, TOLD_IN_DOUBT, TOLD_NOT_DONE, TOLD_PENDING};
+use relive_journal::record::Outcome;
+use relive_journal::{History, Next};
+
+/// What became of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Slot {
+    Waiting,
+    Open,
+    Told(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) enum Doing {
+    #[default]
+    Nothing,
+    Asking,
+    Calling(Vec<Slot>),
+}
+
+/// A message: the record it comes from, and its text as `support::said` gives it.
+type Said = (u64, String);
+
+/// What a fork takes with it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Past {
+    pub(crate) step: u32,
+    pub(crate) seq: u64,
+    pub(crate) said: Vec<Said>,
+    pub(crate) answered: bool,
+    pub(crate) ever_asked: bool,
+    pub(crate) limits: Limits,
+    pub(crate) summed_up: u64,
+    pub(crate) summary: Option<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Model {
+    pub(crate) origin: Option<(Uuid, u32)>,
+    pub(crate) pids: Vec<Pid>,
+    pub(crate) past: Past,
+    /// As of the end of each step; as of the first model call for 0.
+    pub(crate) steps: Vec<Past>,
+    /// As of the last model call.
+    pub(crate) asked: Past,
+    pub(crate) doing: Doing,
+    /// Said since the model was asked, or since it answered and its calls are not settled.
+    pub(crate) later: Vec<Said>,
+    pub(crate) tokens: (u64, u64),
+    pub(crate) paused: Option<SuspendReason>,
+    pub(crate) ended: bool,
+}
+
+impl Model {
+    pub(crate) fn input(&mut self, seq: u64, id: &str) {
+        self.past.answered = false;
+        let said = (seq, format!("user {id}"));
+        if self.doing == Doing::Nothing { self.past.said.push(said) } else { self.later.push(said) }
+    }
+
+    pub(crate) fn ask(&mut self) {
+        if self.doing == Doing::Asking {
+            self.tokens.0 += 100;
+        }
+        self.past.said.append(&mut self.later);
+        if self.steps.is_empty() {
+            self.steps.push(self.past.clone());
+        }
+        self.asked = self.past.clone();
+        self.past.ever_asked = true;
+        self.doing = Doing::Asking;
+    }
+
+    pub(crate) fn cut_off(&mut self) {
+        self.tokens = (self.tokens.0 + 10, self.tokens.1 + 1);
+        self.past.said.append(&mut self.later);
+        self.doing = Doing::Nothing;
+    }
+
+    pub(crate) fn answer(&mut self, seq: u64, calls: usize) {
+        self.tokens = (self.tokens.0 + 10, self.tokens.1 + 5);
+        self.past.said.push((seq, format!("model {} {calls}", self.past.step + 1)));
+        self.past.answered = calls == 0 && self.later.is_empty();
+        self.doing = Doing::Calling(vec![Slot::Waiting; calls]);
+        self.finish_if_settled(seq);
+    }
+
+    pub(crate) fn start(&mut self, call: usize) {
+        if let Doing::Calling(calls) = &mut self.doing {
+            calls[call] = Slot::Open;
+        }
+    }
+
+    pub(crate) fn settle(&mut self, seq: u64, call: usize, ok: bool, told: &str) {
+        let head: String = told.chars().take(40).collect();
+        let told = format!("tool {} {call} {ok} {head}", self.past.step + 1);
+        if let Doing::Calling(calls) = &mut self.doing {
+            calls[call] = Slot::Told(told);
+        }
+        self.finish_if_settled(seq);
+    }
+
+    pub(crate) fn doubt(&mut self, seq: u64, call: usize) {
+        self.settle(seq, call, false, TOLD_IN_DOUBT);
+    }
+
+    pub(crate) fn resolve(&mut self, seq: u64, call: usize, outcome: Outcome) {
+        match outcome {
+            Outcome::Done => self.settle(seq, call, true, TOLD_DONE),
+            Outcome::NotDone => self.settle(seq, call, false, TOLD_NOT_DONE),
+            Outcome::Retry => {
+                if let Doing::Calling(calls) = &mut self.doing {
+                    calls[call] = Slot::Waiting;
+                }
+            }
+        }
+    }
+
+    fn finish_if_settled(&mut self, seq: u64) {
+        let Doing::Calling(calls) = &self.doing else { return };
+        if !calls.iter().all(|slot| matches!(slot, Slot::Told(_))) {
+            return;
+        }
+        let told = results(calls, self.past.step + 1);
+        self.past.said.extend(told.into_iter().map(|told| (seq, told)));
+        self.past.said.append(&mut self.later);
+        self.past.step += 1;
+        self.past.seq = seq;
+        self.doing = Doing::Nothing;
+        if self.steps.is_empty() {
+            self.steps.push(Past::default());
+        }
+        self.steps.truncate(self.past.step as usize);
+        self.steps.push(self.past.clone());
+    }
+
+    pub(crate) fn sum_up(&mut self, through: u64, summary: &str) {
+        self.past.said.retain(|(seq, _)| *seq > through);
+        self.past.summed_up = through;
+        self.past.summary = Some(format!("summary {summary}"));
+    }
+
+    /// The process as it begins again, as another, from `past`.
+    pub(crate) fn fork(origin: Uuid, past: &Past, steps: &[Past], pid: Pid) -> Self {
+        let shared = if past.ever_asked { past.step as usize + 1 } else { 0 };
+        let steps = steps.iter().take(shared).cloned().collect();
+        let origin = Some((origin, past.step));
+        Self { origin, pids: vec![pid], past: past.clone(), steps, ..Self::default() }
+    }
+
+    /// What it is asked to compare with, from what the crate says.
+    pub(crate) fn check(&self, history: &History, said: &[String]) {
+        let calls: Vec<&Slot> = match &self.doing {
+            Doing::Calling(calls) => calls.iter().collect(),
+            Doing::Nothing | Doing::Asking => Vec::new(),
+        };
+        let mut expected: Vec<String> = self.past.summary.iter().cloned().collect();
+        expected.extend(self.past.said.iter().map(|(_, text)| text.clone()));
+        if let Doing::Calling(calls) = &self.doing {
+            expected.extend(results(calls, self.past.step + 1));
+        }
+        expected.extend(self.later.iter().map(|(_, text)| text.clone()));
+        assert_eq!(said, expected);
+        assert_eq!(history.completed_step, self.past.step);
+        assert_eq!((history.spent.tokens_in, history.spent.tokens_out), self.tokens);
+        assert_eq!(history.paused.as_ref().map(|paused| paused.reason), self.paused);
+        assert_eq!(history.ended().is_some(), self.ended);
+        assert_eq!(history.limits, self.past.limits);
+        assert_eq!(history.incarnations.iter().map(|one| one.pid).collect::<Vec<_>>(), self.pids);
+        let open: Vec<usize> = (0..calls.len()).filter(|call| *calls[*call] == Slot::Open).collect();
+        let found: Vec<usize> = history.open_calls().map(|open| open.call as usize).collect();
+        assert_eq!(found, open);
+        let origin = history.identity.as_ref().unwrap().spawned.origin.map(|origin| (origin.uuid, origin.step));
+        assert_eq!(origin, self.origin);
+        let step = self.past.step + 1;
+        let next = match &self.doing {
+            Doing::Nothing if self.past.answered => Next::Input,
+            Doing::Nothing => Next::Ask { step, again: false },
+            Doing::Asking => Next::Ask { step, again: true },
+            Doing::Calling(calls) => {
+                let call = calls.iter().position(|slot| !matches!(slot, Slot::Told(_))).unwrap();
+                Next::Calls { step, call: u32::try_from(call).unwrap() }
+            }
+        };
+        assert_eq!(history.plan().next, next);
+    }
+}
+
+/// Each call's result, or what stands for it.
+fn results(calls: &[Slot], step: u32) -> Vec<String> {
+    let each = |(call, slot): (usize, &Slot)| match slot {
+        Slot::Told(told) => told.clone(),
+        Slot::Waiting | Slot::Open => format!("tool {step} {call} false {TOLD_PENDING}"),
+    };
+    calls.iter().enumerate().map(each).collect()
+}

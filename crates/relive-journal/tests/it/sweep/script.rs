@@ -1,0 +1,396 @@
+//! A life of a data folder that touches everything, lived as a sensible caller would: an error is no acknowledgement,
+//! a full disk is relieved and tried again, a poisoned writer is dropped.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use relive_core::{Pid, SuspendReason, Timestamp, Uuid, uuid_v7};
+use relive_journal::data::{ClockReading, Collected, ForkPoint, ForkRequest, GcRules, Known, SpaceRules, SpawnRequest};
+use relive_journal::faults::Faults;
+use relive_journal::record::{Body, OpenedBy, Paused};
+use relive_journal::recovery::Recovery;
+use relive_journal::{DataFolder, Disk, Durability, Io, Opening, ProcInfo, WriteError, Writer};
+
+use super::oracle::{Fact, Oracle};
+use crate::support::{call_ended, call_started, completed, input, model_ended, model_started, resumed, spawn_request};
+
+pub(crate) const SPACE: SpaceRules = SpaceRules { reserve_bytes: 4096, floor_bytes: 0 };
+
+/// More than fits into a line.
+const BIG: usize = 66_000;
+
+/// The same name is the same UUID in every run, so that every run makes the same changes.
+pub(crate) fn uuid_of(name: &str) -> Uuid {
+    let mut random = [0; 10];
+    random[..name.len()].copy_from_slice(name.as_bytes());
+    uuid_v7(Timestamp::from_millisecond(1_700_000_000_000).unwrap(), random)
+}
+
+pub(crate) struct Script {
+    root: PathBuf,
+    faults: Arc<Faults>,
+    disk: Disk,
+    ticks: i64,
+    data: Option<DataFolder>,
+    writers: BTreeMap<&'static str, Writer>,
+    oracle: Oracle,
+    violations: Vec<String>,
+    /// Whether the call in which something failed has returned.
+    returned: bool,
+}
+
+/// What became of a script.
+pub(crate) struct Outcome {
+    pub(crate) oracle: Oracle,
+    /// What went wrong on the way.
+    pub(crate) violations: Vec<String>,
+    /// Whether it was stopped inside the very call in which something had failed.
+    pub(crate) stopped_inside: bool,
+}
+
+impl Script {
+    /// Lives it to its end or until it is stopped.
+    pub(crate) fn run(root: &Path, faults: &Arc<Faults>) -> Outcome {
+        let disk = Disk::with_faults(Arc::clone(faults));
+        let (oracle, violations) = (Oracle::default(), Vec::new());
+        let (root, faults) = (root.to_owned(), Arc::clone(faults));
+        let (data, writers, returned) = (None, BTreeMap::new(), false);
+        let mut script = Self { root, faults, disk, ticks: 0, data, writers, oracle, violations, returned };
+        script.live();
+        let stopped_inside = script.over() && !script.returned;
+        Outcome { oracle: script.oracle, violations: script.violations, stopped_inside }
+    }
+
+    fn live(&mut self) {
+        self.start();
+        self.spawn("a");
+        self.spawn("b");
+        self.two_calls("a", &"x".repeat(BIG));
+        self.events("a", 12);
+        self.checkpoint("a");
+        self.append("a", vec![model_ended("done", 0)]);
+        self.step("b", "small");
+        self.pause("a");
+        self.end("b");
+        self.fork("c", "a", ForkPoint::Step(1));
+        self.fork("d", "a", ForkPoint::End);
+        self.step("c", &"y".repeat(BIG));
+        self.end("d");
+        self.reopen("a");
+        self.step("a", "again");
+        self.checkpoint("a");
+        self.collect("b");
+        self.written_with_snapshot("c");
+        self.restart();
+        self.step("a", &"z".repeat(BIG));
+        self.spawn("e");
+        self.events("e", 2);
+        self.end("c");
+        self.collect("d");
+        self.restart();
+        self.two_calls("e", "last");
+        self.reopen_ended("c");
+        self.written_with_snapshot("a");
+    }
+
+    /// The time of the next call: the one before has returned.
+    fn now(&mut self) -> Timestamp {
+        self.returned |= self.faults.injected().is_some() && !self.over();
+        self.ticks += 1;
+        Timestamp::from_millisecond(1_700_000_000_000 + self.ticks).unwrap()
+    }
+
+    fn over(&self) -> bool {
+        self.faults.stopped()
+    }
+
+    fn violation(&mut self, text: String) {
+        if !self.over() {
+            self.violations.push(text);
+        }
+    }
+
+    /// Whether the one change that failed was the sync of this process's journal.
+    fn journal_sync_failed(&self, uuid: Uuid) -> bool {
+        self.faults.injected().is_some_and(|change| change == format!("sync steps/{uuid}/steps.jsonl"))
+    }
+
+    fn start(&mut self) {
+        for _ in 0..2 {
+            if self.data.is_none() && !self.over() {
+                self.now();
+                let io = Io::new(self.disk.clone(), None);
+                self.data = DataFolder::open(&self.root, io, SPACE).ok();
+            }
+        }
+        if self.data.is_none() {
+            self.violation("the data folder cannot be opened".to_owned());
+        }
+    }
+
+    fn restart(&mut self) {
+        self.writers.clear();
+        self.data = None;
+        self.start();
+        let Some(data) = &self.data else { return };
+        let Ok(live) = data.live().or_else(|_| data.live()) else {
+            return self.violation("what is live cannot be told".to_owned());
+        };
+        for live in live {
+            let Some(name) = self.oracle.processes.get(&live.uuid).map(|process| process.name) else { continue };
+            self.open(name, OpenedBy::Recovery);
+        }
+    }
+
+    fn opening(&mut self, by: OpenedBy) -> Option<Opening> {
+        let data = self.data.as_ref()?;
+        let pid: Pid = data.next_pid().or_else(|_| data.next_pid()).ok()?;
+        if self.oracle.pids.contains(&pid) {
+            self.violations.push(format!("PID {pid} was given out twice"));
+        }
+        self.oracle.pids.push(pid);
+        Some(Opening { pid, by, boot_id: "boot".to_owned(), at: self.now() })
+    }
+
+    /// Takes a journal; a sensible caller tries twice.
+    fn open(&mut self, name: &'static str, by: OpenedBy) {
+        let uuid = uuid_of(name);
+        let mut poisoned = false;
+        for _ in 0..2 {
+            let Some(opening) = self.opening(by) else { return };
+            let wrong_before = self.faults.injected().is_some();
+            let Some(data) = &self.data else { return };
+            match data.open_writer(uuid, &opening) {
+                Ok(_) if poisoned => break,
+                Ok(writer) => {
+                    self.oracle.reopen(uuid, journal(&writer));
+                    self.writers.insert(name, writer);
+                    return;
+                }
+                Err(WriteError::Poisoned { .. }) if poisoned => return,
+                Err(_) => poisoned = !wrong_before && self.journal_sync_failed(uuid),
+            }
+        }
+        self.violation(format!("{name} cannot be opened again, or is in spite of a failed sync ({poisoned})"));
+    }
+
+    fn begun(&mut self, name: &'static str, writer: Result<Writer, String>) -> bool {
+        match writer {
+            Ok(mut writer) => {
+                writer.events().set_max(1200);
+                self.oracle.acknowledge(uuid_of(name), journal(&writer));
+                self.writers.insert(name, writer);
+                true
+            }
+            Err(error) => {
+                let known = self.data.as_ref().map(|data| data.known(uuid_of(name)));
+                if !matches!(known, Some(Ok(Known::Never))) {
+                    self.violation(format!("{name} was refused ({error}), and is there"));
+                }
+                false
+            }
+        }
+    }
+
+    fn spawn(&mut self, name: &'static str) {
+        let uuid = uuid_of(name);
+        for _ in 0..2 {
+            let Some(opening) = self.opening(OpenedBy::Spawn) else { return };
+            let Some(data) = &self.data else { return };
+            self.oracle.begin(uuid, name, None);
+            let request = SpawnRequest { opening, ..spawn_request(uuid, Pid(0)) };
+            let writer = data.spawn(request).map_err(|error| error.to_string());
+            if self.begun(name, writer) || self.over() {
+                return;
+            }
+        }
+        self.violation(format!("{name} cannot be begun"));
+    }
+
+    fn fork(&mut self, name: &'static str, source: &'static str, point: ForkPoint) {
+        let uuid = uuid_of(name);
+        for _ in 0..2 {
+            let Some(opening) = self.opening(OpenedBy::Spawn) else { return };
+            let Some(data) = &self.data else { return };
+            let Ok(original) = fs::read(data.folder(uuid_of(source)).steps()) else { return };
+            let source = uuid_of(source);
+            self.oracle.begin(uuid, name, Some(original));
+            let request =
+                ForkRequest { uuid, opening, source, point, name: None, parent_uuid: None, limits: None, input: None };
+            match data.fork(request).map_err(|error| error.to_string()) {
+                // A poisoned original has lost the step.
+                Err(_) if self.journal_sync_failed(source) => return,
+                writer => {
+                    if self.begun(name, writer) || self.over() {
+                        return;
+                    }
+                }
+            }
+        }
+        self.violation(format!("{name} cannot be forked"));
+    }
+
+    fn append(&mut self, name: &'static str, batch: Vec<Body>) {
+        self.append_as(name, &batch, Durability::Synced);
+    }
+
+    fn append_as(&mut self, name: &'static str, batch: &[Body], durability: Durability) {
+        let uuid = uuid_of(name);
+        let Some(mut writer) = self.writers.remove(name) else { return };
+        let mut full = false;
+        for _ in 0..2 {
+            let at = self.now();
+            let wrong_before = self.faults.injected().is_some();
+            let error = match writer.append(at, batch.to_vec(), durability) {
+                Ok(()) => {
+                    if durability == Durability::Synced {
+                        self.oracle.acknowledge(uuid, journal(&writer));
+                    }
+                    self.writers.insert(name, writer);
+                    return;
+                }
+                Err(error) => error,
+            };
+            if !wrong_before && self.journal_sync_failed(uuid) {
+                return self.check_poisoned(name, writer);
+            }
+            if wrong_before && matches!(error, WriteError::Misplaced { .. }) {
+                // The record before it was refused.
+                self.writers.insert(name, writer);
+                return;
+            }
+            full = matches!(error, WriteError::DiskFull { .. });
+            if matches!(&error, WriteError::Io { source, .. } if source.kind() == ErrorKind::StorageFull) {
+                self.violation(format!("{name}: a full disk is not said to be one: {error}"));
+            }
+            if let (true, Some(data)) = (full, &self.data) {
+                // If the reserve cannot be given back there may still be room by now.
+                let _ = data.release_reserve();
+            } else if matches!(error, WriteError::Poisoned { .. } | WriteError::Misplaced { .. }) {
+                self.violation(format!("{name}: {error}"));
+            }
+        }
+        self.violation(format!("{name} takes nothing more after an error that is no poison (full: {full})"));
+    }
+
+    fn check_poisoned(&mut self, name: &'static str, mut writer: Writer) {
+        let at = self.now();
+        let again = writer.append(at, vec![input("more", "more")], Durability::Synced);
+        if !matches!(again, Err(WriteError::Poisoned { .. })) {
+            self.violation(format!("{name}: a sync failed and the writer goes on: {again:?}"));
+        }
+        drop(writer);
+        let Some(opening) = self.opening(OpenedBy::Resume) else { return };
+        let Some(data) = &self.data else { return };
+        let opened = data.open_writer(uuid_of(name), &opening);
+        if !matches!(opened, Err(WriteError::Poisoned { .. })) {
+            self.violation(format!("{name}: a sync failed and the journal is opened again: {opened:?}"));
+        }
+    }
+
+    /// One step with one call.
+    fn step(&mut self, name: &'static str, result: &str) {
+        self.append_as(name, &[model_started()], Durability::Written);
+        self.append(name, vec![model_ended("text", 1), call_started(0, Recovery::Rerun)]);
+        self.append(name, vec![call_ended(0, result)]);
+    }
+
+    /// One step with two calls, and the beginning of the next.
+    fn two_calls(&mut self, name: &'static str, result: &str) {
+        self.append_as(name, &[model_started()], Durability::Written);
+        self.append(name, vec![model_ended("text", 2), call_started(0, Recovery::Join)]);
+        self.append(name, vec![call_ended(0, "one"), call_started(1, Recovery::Doubt)]);
+        self.append(name, vec![call_ended(1, result), model_started()]);
+    }
+
+    fn events(&mut self, name: &'static str, count: usize) {
+        for number in 0..count {
+            let at = self.now();
+            if let Some(writer) = self.writers.get_mut(name) {
+                // Events are never acknowledged.
+                let _ = writer.events().append(at, 1, "open", &serde_json::json!({"number": number}));
+            }
+        }
+    }
+
+    fn checkpoint(&mut self, name: &'static str) {
+        if let Some(writer) = self.writers.get(name) {
+            let _ = writer.checkpoint();
+        }
+    }
+
+    fn snapshot(&mut self, name: &'static str) {
+        if let Some(writer) = self.writers.get(name)
+            && let Some(info) = ProcInfo::of(writer.history())
+        {
+            let _ = info.write(&self.disk, writer.folder());
+        }
+    }
+
+    /// Derived files that know more than the disk does.
+    fn written_with_snapshot(&mut self, name: &'static str) {
+        self.append_as(name, &[model_started()], Durability::Written);
+        self.snapshot(name);
+        self.checkpoint(name);
+    }
+
+    fn pause(&mut self, name: &'static str) {
+        let asked_at = self.now();
+        let paused = Paused { reason: SuspendReason::User, asked_at, resume_at: None };
+        self.append(name, vec![Body::Paused(paused)]);
+        self.snapshot(name);
+        self.append(name, vec![resumed()]);
+    }
+
+    fn end(&mut self, name: &'static str) {
+        let uuid = uuid_of(name);
+        if !self.writers.contains_key(name) {
+            return;
+        }
+        self.oracle.set_ended(uuid, Fact::Asked);
+        self.append(name, vec![completed()]);
+        if let (Some(writer), Some(data)) = (self.writers.remove(name), &self.data) {
+            self.oracle.set_ended(uuid, Fact::Acknowledged);
+            // What is cut short here the next start does.
+            let _ = data.retire(uuid, writer.history());
+        }
+    }
+
+    fn reopen(&mut self, name: &'static str) {
+        if self.writers.remove(name).is_some() {
+            self.open(name, OpenedBy::Resume);
+        }
+    }
+
+    fn reopen_ended(&mut self, name: &'static str) {
+        let process = self.oracle.processes.get(&uuid_of(name));
+        if !self.over() && process.is_some_and(|process| process.ended == Fact::Acknowledged) {
+            // From here on nobody can tell whether it counts as ended, until the new writer is acknowledged.
+            self.oracle.set_ended(uuid_of(name), Fact::Asked);
+            self.open(name, OpenedBy::Resume);
+        }
+    }
+
+    fn collect(&mut self, name: &'static str) {
+        let uuid = uuid_of(name);
+        for _ in 0..2 {
+            let wall = self.now();
+            let Some(data) = &self.data else { return };
+            let clock = ClockReading { wall, since_boot_ms: 1000, boot_id: "boot".to_owned() };
+            let rules = GcRules { retention_days: None, max_entries: Some(0) };
+            let Ok(survey) = data.survey(rules, &clock) else { continue };
+            let Some(candidate) = survey.candidates.iter().find(|candidate| candidate.uuid == uuid) else { return };
+            self.oracle.set_collected(uuid, Fact::Asked);
+            if let Ok(Collected::Gone) = data.collect(candidate, wall) {
+                return self.oracle.set_collected(uuid, Fact::Acknowledged);
+            }
+        }
+    }
+}
+
+fn journal(writer: &Writer) -> Vec<u8> {
+    fs::read(writer.folder().steps()).unwrap()
+}

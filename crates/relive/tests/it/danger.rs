@@ -1,0 +1,88 @@
+//! What is not done without being asked about.
+
+use serde_json::{Value, json};
+
+use crate::fake::Fake;
+use crate::support::{Place, process};
+use crate::terminal::on_a_terminal;
+
+/// A daemon with so many histories to collect.
+fn collector(place: &Place, count: usize) -> Fake {
+    place.daemon(move |request, reply| {
+        let uuid = |n: usize| format!("0198f3c1-0000-7000-8000-{n:012}");
+        let candidate = |n| {
+            json!({ "uuid": uuid(n), "dead_at": "2026-01-01T00:00:00Z", "bytes": 1000, "reason": "older than 30 days" })
+        };
+        let candidates: Vec<Value> = (0..count).map(candidate).collect();
+        let too_many = request.body["at_most"].as_u64().is_some_and(|most| count as u64 > most);
+        let collected = request.body["dry_run"] == false && !too_many;
+        let removed: Vec<String> = if collected { (0..count).map(uuid).collect() } else { Vec::new() };
+        let freed = removed.len() * 1000;
+        reply.json(&json!({ "collected": collected, "candidates": candidates, "removed": removed,
+            "freed_bytes": freed, "warnings": [] }));
+    })
+}
+
+#[test]
+fn case_29_a_hundred_are_collected_unasked_and_a_hundred_and_one_are_not() {
+    let place = Place::new();
+    let _daemon = collector(&place, 100);
+    assert_eq!(place.relive(&["gc"]).exits(0).stdout, "removed 100 histories, 100.0 kB freed\n");
+
+    let place = Place::new();
+    let daemon = collector(&place, 101);
+    place.relive(&["gc"]).exits(2).says("101 histories (101.0 kB) would go").says("hint: relive gc --force");
+    assert_eq!(daemon.asked("gc").len(), 1, "it was one call");
+    assert_eq!(place.relive(&["gc", "--force"]).exits(0).stdout, "removed 101 histories, 101.0 kB freed\n");
+    let json = place.relive(&["gc", "--json"]).exits(0).json();
+    assert_eq!((&json["removed"], &json["freed_bytes"]), (&json!(101), &json!(101_000)));
+    let dry = place.relive(&["gc", "--dry-run", "--json"]).exits(0).json();
+    assert_eq!(dry["candidates"].as_array().unwrap().len(), 101);
+    assert_eq!(daemon.asked("gc").last().unwrap().body["dry_run"], true);
+}
+
+#[test]
+fn case_29_on_a_terminal_it_asks_and_no_or_the_end_of_input_is_no() {
+    let place = Place::new();
+    let daemon = collector(&place, 101);
+    let yes = on_a_terminal(place.command(&["gc"]), "[y/N] ", "y\n");
+    assert_eq!((yes.code, yes.stdout.as_str()), (Some(0), "removed 101 histories, 101.0 kB freed\n"), "{yes:?}");
+    assert_eq!(daemon.asked("gc").len(), 2);
+    for no in ["n\n", "\n", "\u{4}"] {
+        let answered = on_a_terminal(place.command(&["gc"]), "[y/N] ", no);
+        assert_eq!((answered.code, answered.stdout.as_str()), (Some(0), ""), "{answered:?}");
+        assert!(answered.stderr.contains("nothing was removed"), "{answered:?}");
+    }
+    assert_eq!(daemon.asked("gc").len(), 5);
+}
+
+/// A daemon with a parent, its child, and another one.
+fn family(place: &Place) -> Fake {
+    place.daemon(|request, reply| {
+        if request.names("/signal") {
+            reply.json(&json!({ "affected": 2, "pids": [1, 2] }));
+        } else if request.names("processes?all") {
+            reply.json(&json!({ "processes": [process(1, 0), process(2, 1), process(3, 0)] }));
+        } else {
+            let pid = if request.names("processes/3") { 3 } else { 1 };
+            reply.json(&process(pid, 0));
+        }
+    })
+}
+
+#[test]
+fn killing_a_tree_of_more_than_one_is_asked_about() {
+    let place = Place::new();
+    let daemon = family(&place);
+    let refused = place.relive(&["kill", "--subtree", "1"]).exits(2);
+    refused.says("would send SIGTERM to 2 processes").says("hint: relive kill --subtree -y 1");
+    assert_eq!(daemon.asked("/signal").len(), 0);
+    place.relive(&["kill", "--subtree", "-y", "1"]).exits(0);
+    place.relive(&["kill", "--subtree", "3"]).exits(0);
+    place.relive(&["kill", "1"]).exits(0);
+    assert_eq!(daemon.asked("/signal").len(), 3);
+    let no = on_a_terminal(place.command(&["kill", "--subtree", "1"]), "[y/N] ", "n\n");
+    assert_eq!(no.code, Some(0));
+    assert!(no.stderr.contains("PID 2 running fixer2") && !no.stderr.contains("fixer3"), "{no:?}");
+    assert_eq!(daemon.asked("/signal").len(), 3);
+}

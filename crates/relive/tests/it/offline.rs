@@ -1,0 +1,157 @@
+//! What needs no daemon.
+
+use std::os::unix::net::UnixListener;
+
+use serde_json::json;
+
+use crate::support::Place;
+
+#[test]
+fn case_01_ps_with_no_daemon_is_an_empty_list() {
+    let place = Place::new();
+    let table = place.relive(&["ps"]).exits(0);
+    assert_eq!(table.stdout, "PID  STATE  NAME  BODY  STEP  TOKENS  COST  ELAPSED\n");
+    assert_eq!(place.relive(&["ps", "--json"]).exits(0).json(), json!({ "processes": [] }));
+    assert_eq!(place.relive(&["ps", "-q"]).exits(0).stdout, "");
+    assert_eq!(place.relive(&["list-resumable", "--json"]).exits(0).json(), json!({ "processes": [] }));
+    let nothing = json!({ "removed": 0, "freed_bytes": 0, "uuids": [] });
+    assert_eq!(place.relive(&["gc", "--json"]).exits(0).json(), nothing);
+    assert!(!place.data().exists(), "nothing was created for it");
+    // What a dead daemon left behind is no daemon.
+    drop(UnixListener::bind(place.socket()).unwrap());
+    assert_eq!(place.relive(&["ps", "--json"]).exits(0).json(), json!({ "processes": [] }));
+}
+
+#[test]
+fn case_02_without_histories_there_is_no_such_process() {
+    let place = Place::new();
+    for args in [
+        &["info", "5"][..],
+        &["wait", "5"],
+        &["logs", "abc"],
+        &["strace", "5"],
+        &["steps", "5"],
+        &["lineage", "5"],
+        &["kill", "abc"],
+        &["kill", "999"],
+        &["pause", "5"],
+        &["resume", "../../etc/passwd"],
+        &["send", "5", "hello"],
+        &["resolve", "5", "--done"],
+    ] {
+        place.relive(args).exits(4).says("no such process").says("hint: relive ps -a");
+    }
+    let error = place.relive(&["info", "x", "--json"]).exits(4).json();
+    assert_eq!(error["error"]["code"], "NOT_FOUND");
+}
+
+#[test]
+fn case_20_what_only_a_fork_can_do_is_refused_without_one() {
+    let place = Place::new();
+    let hint = "hint: relive resume --fork --from-step 3 fixer";
+    place.relive(&["resume", "--from-step", "3", "fixer"]).exits(2).says("--from-step only with --fork").says(hint);
+    let both = place.relive(&["resume", "--from-step", "3", "--name", "n", "fixer"]).exits(2);
+    both.says("--from-step and --name only with --fork");
+    let error = place.relive(&["resume", "--from-step", "3", "fixer", "--json"]).exits(2).json();
+    assert_eq!(error["error"]["code"], "INVALID");
+    place.relive(&["resume", "--fork", "--from-step", "-1", "fixer"]).exits(2).says("invalid value '-1'");
+    place.relive(&["resume", "--fork", "--from-step=-1", "fixer"]).exits(2).says("invalid value '-1'");
+}
+
+#[test]
+fn what_is_typed_wrong_is_named_and_exits_with_2() {
+    let place = Place::new();
+    place.relive(&["pss"]).exits(2).says("hint: a similar subcommand exists: 'ps'");
+    place.relive(&["ps", "--tre"]).exits(2).says("hint: a similar argument exists: '--tree'");
+    place.relive(&["wait", "5", "--timeout", "10"]).exits(2).says("a duration needs a unit");
+    place.relive(&["kill", "-s", "9", "5"]).exits(2).says("signals go by name");
+    place.relive(&["resolve", "5"]).exits(2).says("--done|--not-done|--retry");
+    place.relive(&["run", "--max-steps", "0", "x"]).exits(2).says("invalid value '0'");
+    place.relive(&["run", " "]).exits(2).says("say what the agent is to do");
+    place.relive(&["run", "--system", "@nowhere.md", "x"]).exits(2).says("nowhere.md: the system prompt");
+    place.relive(&["gc", "--dry-run", "--force"]).exits(2);
+    place.relive(&[]).exits(2).says("Usage: relive");
+    let error = place.relive(&["pss", "--json"]).exits(2).json();
+    let message = "unrecognized subcommand 'pss'";
+    let expected = json!({ "code": "INVALID", "message": message, "hint": "a similar subcommand exists: 'ps'" });
+    assert_eq!(error["error"], expected);
+}
+
+#[test]
+fn help_is_short_or_long_and_goes_to_stdout() {
+    let place = Place::new();
+    let short = place.relive(&["run", "-h"]).exits(0).stdout;
+    let long = place.relive(&["run", "--help"]).exits(0).stdout;
+    assert!(short.starts_with("Run an agent\n\nUsage: relive run [OPTIONS] <INTENT>\n"), "{short}");
+    assert!(long.starts_with("Examples:\n  relive run \"fix the failing test\""), "{long}");
+    assert!(!place.relive(&["--help"]).exits(0).stdout.contains("demo-writer"));
+    let version = format!("relive {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(place.relive(&["--version"]).exits(0).stdout, version);
+}
+
+#[test]
+fn paths_follow_the_environment() {
+    let place = Place::new();
+    let json = place.relive(&["paths", "--json"]).exits(0).json();
+    assert_eq!(json["data"], place.data().to_str().unwrap());
+    assert_eq!(json["config"], place.config().to_str().unwrap());
+    assert_eq!(json["socket"], place.socket().to_str().unwrap());
+    let mut homeless = place.command(&["ps"]);
+    homeless.env_remove("HOME").env_remove("XDG_CONFIG_HOME").env_remove("RELIVE_DATA_DIR");
+    let output = homeless.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("neither RELIVE_DATA_DIR nor HOME is set"));
+}
+
+#[test]
+fn a_config_is_shown_whole_or_refused_with_all_its_mistakes() {
+    let place = Place::new();
+    let shown = place.relive(&["config", "show"]).exits(0).stdout;
+    assert!(
+        shown.contains("(no such file: all defaults)\n") && shown.contains("\n  interval_seconds: 3600\n"),
+        "{shown}"
+    );
+
+    place.write(&place.config(), "gc:\n  retention_days: 7\n");
+    let json = place.relive(&["config", "show", "--json"]).exits(0).json();
+    assert_eq!(json["config"]["gc"], json!({ "retention_days": 7, "max_entries": 500, "interval_seconds": 3600 }));
+    assert_eq!(json["exists"], true);
+
+    place.write(&place.config(), "gc:\n  interval_secs: 90\nrecovery: automatic\n");
+    let refused = place.relive(&["config", "show"]).exits(2);
+    let refused = refused.says("config.yaml:2:3: no such key under `gc`: `interval_secs`");
+    let refused = refused.says("2 |   interval_secs: 90").says("|   ^");
+    refused.says("config.yaml:3:11: `recovery` is one of auto, manual, not `automatic`");
+}
+
+#[test]
+fn a_daemon_that_is_not_running_is_said_to_be() {
+    let place = Place::new();
+    assert_eq!(place.relive(&["daemon", "status"]).exits(3).stdout, "the daemon is not running\n");
+    assert_eq!(place.relive(&["daemon", "status", "--json"]).exits(3).json(), json!({ "running": false }));
+    assert_eq!(place.relive(&["daemon", "stop"]).exits(0).stdout, "the daemon is not running\n");
+}
+
+#[test]
+fn a_daemon_that_cannot_start_says_why() {
+    let place = Place::new();
+    place.write(&place.dir.path().join("file"), "");
+    let mut command = place.command(&["run", "-d", "x"]);
+    let output = command.env("RELIVE_DATA_DIR", place.dir.path().join("file/data")).output().unwrap();
+    assert_eq!(output.status.code(), Some(6));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains("the daemon cannot be started") && stderr.contains("file/data: cannot be written to"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn the_demo_works() {
+    let place = Place::new();
+    let demo = place.relive(&["demo"]).exits(0);
+    for shown in ["suspended", "kill -9", "written in step 8", "forked at step 4", "Finished."] {
+        assert!(demo.stdout.contains(shown), "{shown}: {demo:?}");
+    }
+    assert!(demo.stderr.is_empty(), "{demo:?}");
+}
