@@ -50,7 +50,7 @@ impl Kernel {
     /// Goes on with a process that is in the table.
     async fn wake(self: &Arc<Self>, pid: Pid, request: ResumeRequest) -> Answer<Answered> {
         let who = self.who(pid)?;
-        let _turn = self.turn(who.uuid).lock().await;
+        let turn = self.turn(who.uuid).lock().await;
         let (bodiless, is_placeholder, reason) = {
             let state = self.lock();
             let reason = state.table.view(pid, self.now()).and_then(|view| view.suspend_reason);
@@ -95,9 +95,10 @@ impl Kernel {
             state.ready.remove(&pid);
             affected
         };
+        drop(turn);
         if let Some(text) = say {
-            let input = said(&text, self.now());
-            self.send(&who.uuid.to_string(), InputRequest { id: input.id, text }).await?;
+            let id = format!("resume-{}", self.clock.new_uuid());
+            self.send(&who.uuid.to_string(), InputRequest { id, text }).await?;
         }
         self.answer(pid, who.uuid, None, reached)
     }
