@@ -296,13 +296,10 @@ impl DataFolder {
         let disk = &self.io.disk;
         let marker = self.marker(uuid);
         match disk.create(&marker) {
-            Ok(_) => {
-                let synced = disk.sync_dir(&self.root.join("live")).inspect_err(|_| {
-                    // So that whoever tries next makes it anew, and syncs it.
-                    let _ = disk.unlink(&marker);
-                });
-                synced.map(|()| true)
-            }
+            Ok(_) => disk.sync_dir(&self.root.join("live")).map(|()| true).inspect_err(|_| {
+                // So that whoever tries next makes it anew, and syncs it.
+                let _ = disk.unlink(&marker);
+            }),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(error) => Err(error),
         }

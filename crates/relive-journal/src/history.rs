@@ -4,6 +4,10 @@
 //! the running view and the recovered view are the same code. It holds no payloads: the conversation is a list of
 //! places in the file. It never looks at the world; what a crash left open is listed, not settled.
 
+mod rules;
+
+use std::collections::VecDeque;
+
 use relive_core::{End, Generation, Limits, Pid, Timestamp, Usd};
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +17,9 @@ use crate::record::{
     Body, CallStarted, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed, Spawned, Usage,
 };
 use crate::recovery::{OnInDoubt, Recovery};
+
+/// How many message ids are remembered: those of a client that asks again are among the last.
+const HEARD_MAX: usize = 64;
 
 /// Where a line is in `steps.jsonl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +133,8 @@ pub(crate) struct Summary {
     pub(crate) through: u64,
 }
 
-/// What a journal amounts to.
+/// What a journal amounts to. A checkpoint holds it whole, so no field has a default: one that is new makes older
+/// checkpoints unreadable, which costs a scan, instead of wrong.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct History {
     /// Of the last record.
@@ -153,12 +161,14 @@ pub struct History {
     pub completed_step: u32,
     /// Where in a step it is.
     pub phase: Phase,
-    /// Whether the model's last word asked for nothing, and nobody has said anything since.
+    /// Whether the model's last word asked for nothing, or said that all is done, and nobody has said anything since.
     pub answered: bool,
     /// Resumes by the daemon since the last record that was progress.
     pub recoveries: u32,
     /// Torn ends cut off so far.
     pub repairs: Vec<Repair>,
+    /// The ids of the last messages, so that one that is sent again is known.
+    pub(crate) heard: VecDeque<String>,
     /// Offset before the model call of the step under way.
     pub(crate) step_start: u64,
     /// The records the conversation is made of.
@@ -199,6 +209,7 @@ impl Default for History {
             answered: false,
             recoveries: 0,
             repairs: Vec::new(),
+            heard: VecDeque::new(),
             step_start: 0,
             conversation: Vec::new(),
             summary: None,
@@ -249,50 +260,6 @@ impl History {
         self.completed_step.saturating_add(1)
     }
 
-    /// The step a record of this body belongs to if it comes next.
-    pub(crate) fn step_of(&self, body: &Body) -> u32 {
-        if matches!(body, Body::ModelStarted(_)) { self.next_step() } else { self.step }
-    }
-
-    /// Whether a record may come next; if not, why.
-    pub(crate) fn admits(&self, body: &Body) -> Result<(), &'static str> {
-        let require = |holds: bool, why| if holds { Ok(()) } else { Err(why) };
-        if self.ended().is_some() {
-            return require(matches!(body, Body::Opened(_)), "this incarnation has ended");
-        }
-        let asking = matches!(self.phase, Phase::Asking { .. });
-        match body {
-            Body::Opened(_) | Body::Spawned(_) | Body::Input(_) | Body::Paused(_) => Ok(()),
-            Body::Limits(_) | Body::Ended(_) | Body::Repair(_) => Ok(()),
-            Body::ModelStarted(_) => {
-                require(!matches!(self.phase, Phase::Calling { .. }), "calls of the step before are not settled")
-            }
-            Body::ModelEnded(_) | Body::Partial(_) => require(asking, "no model was asked"),
-            Body::CallStarted(body) => require(self.call(body.call, is_waiting), "no such call waits to be started"),
-            Body::Approval(body) => require(self.call(body.call, is_waiting), "no such call waits to be started"),
-            // A call that was refused before it began has a result and no intent.
-            Body::CallEnded(body) => {
-                require(self.call(body.call, |state| *state != CallState::Settled), "no such call is open")
-            }
-            Body::Doubt(body) => require(self.call(body.call, is_open), "no such call is open"),
-            Body::Resolved(body) => require(self.call(body.call, is_open), "no such call is open"),
-            Body::Compacted(body) => require(
-                self.phase == Phase::Boundary
-                    && body.through <= self.seq
-                    && self.summary.is_none_or(|earlier| earlier.through <= body.through),
-                "only whole steps that are over, and all that is summed up already, can be compacted",
-            ),
-            Body::Resumed(_) => require(self.paused.is_some(), "it is not suspended"),
-        }
-    }
-
-    fn call(&self, call: u32, test: impl Fn(&CallState) -> bool) -> bool {
-        match &self.phase {
-            Phase::Calling { calls } => calls.get(call as usize).is_some_and(test),
-            Phase::Boundary | Phase::Asking { .. } => false,
-        }
-    }
-
     /// Takes in the next record, which is at `place`. A record that does not follow from those before it (which no
     /// writer of ours appends, see [`Self::admits`]) changes only the counters.
     pub(crate) fn apply(&mut self, record: &Record, place: Place) {
@@ -338,7 +305,8 @@ impl History {
         match &record.body {
             Body::Opened(opened) => self.open(record, opened),
             Body::Spawned(spawned) => self.spawn(record, spawned),
-            Body::Input(_) => {
+            Body::Input(input) => {
+                self.hear(&input.id);
                 self.answered = false;
                 match self.phase {
                     Phase::Asking { .. } => self.unheard.push(place),
@@ -354,7 +322,10 @@ impl History {
                 self.conversation.append(&mut self.unheard);
             }
             Body::CallStarted(started) => self.start_call(record.seq, started),
-            Body::CallEnded(ended) => self.settle(ended.call, place),
+            Body::CallEnded(ended) => {
+                self.answered |= ended.done;
+                self.settle(ended.call, place);
+            }
             Body::Doubt(doubt) => self.settle(doubt.call, place),
             Body::Resolved(resolved) => match resolved.outcome {
                 Outcome::Done | Outcome::NotDone => self.settle(resolved.call, place),
@@ -385,6 +356,19 @@ impl History {
         }
     }
 
+    /// Whether one of the last messages had this id.
+    #[must_use]
+    pub fn has_heard(&self, id: &str) -> bool {
+        self.heard.iter().any(|heard| heard == id)
+    }
+
+    fn hear(&mut self, id: &str) {
+        if self.heard.len() == HEARD_MAX {
+            self.heard.pop_front();
+        }
+        self.heard.push_back(id.to_owned());
+    }
+
     fn open(&mut self, record: &Record, opened: &Opened) {
         if opened.by == OpenedBy::Recovery {
             self.recoveries += 1;
@@ -411,6 +395,7 @@ impl History {
         // A model call of the original that was lost is not the fork's to pay.
         self.phase = Phase::Boundary;
         self.conversation.append(&mut self.unheard);
+        self.heard.clear();
     }
 
     fn begin_step(&mut self, record: &Record, place: Place) {
@@ -475,12 +460,4 @@ impl History {
             self.paused_total_ms = self.paused_total_ms.saturating_add(u64::try_from(asleep).unwrap_or(0));
         }
     }
-}
-
-fn is_waiting(state: &CallState) -> bool {
-    *state == CallState::Waiting
-}
-
-fn is_open(state: &CallState) -> bool {
-    matches!(state, CallState::Open(_))
 }

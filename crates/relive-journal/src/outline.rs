@@ -47,13 +47,15 @@ struct Answered {
     ok: bool,
     result: Hollow,
     #[serde(default)]
+    done: bool,
+    #[serde(default)]
     settled: Option<RecoveryName>,
 }
 
 impl Answered {
     fn body(self) -> Body {
-        let Self { call, ok, result: Hollow(result), settled } = self;
-        Body::CallEnded(CallEnded { call, ok, result, settled })
+        let Self { call, ok, result: Hollow(result), done, settled } = self;
+        Body::CallEnded(CallEnded { call, ok, result, done, settled })
     }
 }
 
@@ -103,6 +105,7 @@ mod tests {
         check("model_ended", &format!(r#""thinking":{blob},"text":{blob},{calls}"#));
         check("call_ended", r#""call":1,"ok":false,"result":"x","settled":"join""#);
         check("call_ended", &format!(r#""call":0,"ok":true,"result":{blob}"#));
+        check("call_ended", r#""call":0,"ok":true,"result":"over","done":true"#);
         for result in ["1", "null", "{}", "[]", "\"unfinished", "\"\\x\""] {
             check("call_ended", &format!(r#""call":0,"ok":true,"result":{result}"#));
             check("model_ended", &format!(r#""text":{result}"#));

@@ -38,7 +38,10 @@ impl Kernel {
     async fn drive(self: Arc<Self>, who: Who, ready: Option<Writer>, is_placeholder: bool, lines: Lines) {
         let writer = match ready {
             Some(writer) => Ok(writer),
-            None => self.writer(who, is_placeholder).await,
+            None => {
+                let _turn = self.turn(who.uuid).lock().await;
+                self.writer(who, is_placeholder).await
+            }
         };
         match writer {
             Ok(writer) => self.run_body(who, writer, lines).await,
@@ -83,33 +86,23 @@ impl Kernel {
         loop {
             let resumed = journal.history().and_then(|history| history.paused.as_ref()).is_some();
             if resumed && let Err(error) = self.record_resumed(&mut journal).await {
-                return self.conclude(who, Exit::Unrecorded(error), journal).await;
+                return self.unrecorded(who, error, journal).await;
             }
             let agent = match self.agent(who, journal, lines) {
                 Ok(agent) => agent,
                 Err(failed) => {
-                    let (text, journal) = *failed;
-                    return self.conclude(who, Exit::Faulted(text), journal).await;
+                    let (fault, journal) = *failed;
+                    return self.end(who, journal, Outcome::Ended(End::of(ProcessStatus::Faulted { fault }))).await;
                 }
             };
             let Ok(returned) = AssertUnwindSafe(agent.run()).catch_unwind().await else {
                 return self.panicked(who).await;
             };
             let Returned { exit, journal: its_journal, orders, inbox } = returned;
-            let own_reason = match exit {
-                Exit::Stopped => None,
-                Exit::SuspendedBudget => Some(SuspendReason::BudgetExceeded),
-                Exit::InDoubt => Some(SuspendReason::InDoubt),
-                Exit::Completed
-                | Exit::Faulted(_)
-                | Exit::MaxSteps
-                | Exit::Cancelled
-                | Exit::TimedOut
-                | Exit::OverBudget
-                | Exit::Unrecorded(_) => return self.conclude(who, exit, its_journal).await,
-            };
-            match self.stop_at_boundary(who, its_journal, own_reason).await {
+            match self.conclude(who, exit, its_journal).await {
                 None => return,
+                // Told to end while it was being suspended.
+                Some(again) if self.is_ending(who) => return self.end(who, again, Outcome::Cancelled).await,
                 // The pause was over before it was recorded: the body goes on.
                 Some(again) => (journal, lines) = (again, Lines { orders, inbox }),
             }
@@ -165,8 +158,12 @@ impl Kernel {
         })
     }
 
-    /// The loop has come to its end: says so, on the disk first.
-    async fn conclude(self: &Arc<Self>, who: Who, exit: Exit, journal: Journal) {
+    fn is_ending(&self, who: Who) -> bool {
+        self.lock().table.view(who.of.pid, self.now()).is_some_and(|view| view.ending.is_some())
+    }
+
+    /// The loop has come to its end: says so, on the disk first. `Some` if it was only to stop, and need not any more.
+    async fn conclude(self: &Arc<Self>, who: Who, exit: Exit, journal: Journal) -> Option<Journal> {
         let ended = |status| Outcome::Ended(End::of(status));
         let killed = |signal: Signal, why| {
             Outcome::Ended(End {
@@ -181,11 +178,18 @@ impl Kernel {
             Exit::Cancelled => Outcome::Cancelled,
             Exit::TimedOut => killed(Signal::Term, Why::Timeout),
             Exit::OverBudget => killed(Signal::Term, Why::Budget),
-            // Handled where the body can go on.
-            Exit::SuspendedBudget | Exit::InDoubt | Exit::Stopped => Outcome::Cancelled,
-            Exit::Unrecorded(error) => return self.unrecorded(who, error, journal).await,
+            Exit::SuspendedBudget => {
+                return self.stop_at_boundary(who, journal, Some(SuspendReason::BudgetExceeded)).await;
+            }
+            Exit::InDoubt => return self.stop_at_boundary(who, journal, Some(SuspendReason::InDoubt)).await,
+            Exit::Stopped => return self.stop_at_boundary(who, journal, None).await,
+            Exit::Unrecorded(error) => {
+                self.unrecorded(who, error, journal).await;
+                return None;
+            }
         };
         self.end(who, journal, outcome).await;
+        None
     }
 
     /// Records the end, then makes it known.
@@ -205,7 +209,10 @@ impl Kernel {
             return self.unrecorded(who, error, journal).await;
         }
         journal.event(now, "ended", event).await;
+        // While the journal is still held: once the end is known the process may be resumed, and its marker is the next
+        // incarnation's.
         let history = journal.history().cloned();
+        self.retire(who, history.clone()).await;
         drop(journal);
         {
             let mut state = self.lock();
@@ -217,7 +224,6 @@ impl Kernel {
                 Err(refusal) => eprintln!("the end of {} was refused: {refusal}", who.uuid),
             }
         }
-        self.retire(who, history).await;
         self.changes.ring(who.uuid);
     }
 
@@ -272,6 +278,8 @@ impl Kernel {
         self.carry_out(&mut state, effects);
         let still = state.table.view(pid, now).is_some_and(|view| view.paused && view.ending.is_none());
         if still {
+            // Before anybody can find it without a body: whoever resumes it wants the journal.
+            drop(journal);
             state.bodies.remove(&pid);
             self.bodies_changed.notify_waiters();
             return None;
@@ -340,6 +348,7 @@ impl Kernel {
 
     /// Ends a process that has no body: one that is suspended.
     pub(super) async fn finish(self: Arc<Self>, who: Who) {
+        let _turn = self.turn(who.uuid).lock().await;
         match self.writer_of_suspended(who).await {
             Ok(writer) => {
                 let journal = self.journal(who.uuid, writer);

@@ -50,11 +50,12 @@ impl Kernel {
             Search::Found(found) => {
                 // The PID of an earlier daemon whose process is in the table under a new one.
                 let uuid = found.info.uuid;
-                if found.successor.is_none()
-                    && found.end.is_none()
-                    && let Ok(pid) = self.listed(&uuid.to_string())
-                {
-                    return Ok(Target::Listed(pid));
+                if found.successor.is_none() && found.end.is_none() {
+                    // Or it is being taken up just now: on the disk already, and in the table when the turn is over.
+                    let _turn = self.turn(uuid).lock().await;
+                    if let Ok(pid) = self.listed(&uuid.to_string()) {
+                        return Ok(Target::Listed(pid));
+                    }
                 }
                 Ok(Target::OnDisk(found))
             }
@@ -146,16 +147,20 @@ impl Kernel {
     /// Waits for an end. Any number may, and all get the same answer.
     pub(crate) async fn wait(&self, id: &str, timeout: Option<Duration>) -> Answer<WaitAnswer> {
         let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
-        let mut pid = match self.resolve(id).await? {
-            Target::Listed(pid) => pid,
-            Target::OnDisk(found) => {
-                // Interrupted by an earlier crash, or a PID that only stood for the process: what became of it counts.
-                let interrupted = found.end.as_ref().is_none_or(|end| end.why() == Some(Why::HostLost));
-                match self.resolve(&found.info.uuid.to_string()).await? {
-                    Target::Listed(pid) if interrupted => pid,
-                    Target::OnDisk(last) if interrupted && last.end.is_some() => return Ok(answer_of_disk(&last)),
-                    Target::Listed(_) | Target::OnDisk(_) => return Ok(answer_of_disk(&found)),
+        let mut target = self.resolve(id).await?;
+        let mut pid = loop {
+            let found = match target {
+                Target::Listed(pid) => break pid,
+                Target::OnDisk(found) => found,
+            };
+            // Interrupted with its daemon, as below; or a PID that only stood for the process while it was suspended.
+            let interrupted = found.end.as_ref().is_none_or(|end| end.why() == Some(Why::HostLost));
+            target = match (found.successor, found.info.pids.last()) {
+                (Some(successor), _) if interrupted => self.resolve(&successor.to_string()).await?,
+                (None, Some(last)) if found.end.is_none() && *last != found.pid => {
+                    self.resolve(&last.to_string()).await?
                 }
+                (Some(_) | None, _) => return Ok(answer_of_disk(&found)),
             }
         };
         loop {

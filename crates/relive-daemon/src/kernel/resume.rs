@@ -1,7 +1,6 @@
 //! Going on: what is suspended, what is dead, and forks of either.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use relive_api::{Affected, InputRequest, ResumeRequest, Resumed as Answered};
 use relive_core::{ErrorCode, Limits, Pid, ProcessStatus, SuspendReason, Uuid};
@@ -16,9 +15,6 @@ use crate::error::{Answer, ApiError};
 
 /// What a completed agent is told when nobody says anything.
 const CONTINUE: &str = "Continue.";
-/// How long a collection that is under way is waited for.
-const BUSY_TRIES: u32 = 100;
-const BUSY_EVERY: Duration = Duration::from_millis(20);
 
 impl Kernel {
     /// Goes on with a process, or with a fork of it.
@@ -54,6 +50,7 @@ impl Kernel {
     /// Goes on with a process that is in the table.
     async fn wake(self: &Arc<Self>, pid: Pid, request: ResumeRequest) -> Answer<Answered> {
         let who = self.who(pid)?;
+        let turn = self.turn(who.uuid).lock().await;
         let (bodiless, is_placeholder, reason) = {
             let state = self.lock();
             let reason = state.table.view(pid, self.now()).and_then(|view| view.suspend_reason);
@@ -98,9 +95,10 @@ impl Kernel {
             state.ready.remove(&pid);
             affected
         };
+        drop(turn);
         if let Some(text) = say {
-            let input = said(&text, self.now());
-            self.send(&who.uuid.to_string(), InputRequest { id: input.id, text }).await?;
+            let id = format!("resume-{}", self.clock.new_uuid());
+            self.send(&who.uuid.to_string(), InputRequest { id, text }).await?;
         }
         self.answer(pid, who.uuid, None, reached)
     }
@@ -108,8 +106,7 @@ impl Kernel {
     /// Goes on with a process that is dead: a new incarnation.
     async fn revive(self: &Arc<Self>, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
         self.admit_one_more()?;
-        let turn = &self.spawning[usize::from(uuid.as_bytes()[15]) % self.spawning.len()];
-        let _turn = turn.lock().await;
+        let _turn = self.turn(uuid).lock().await;
         // Somebody else may have done it while this waited.
         if let Ok(pid) = self.listed(&uuid.to_string()) {
             let alive = self.lock().table.view(pid, self.now()).is_some_and(|view| view.dead_at.is_none());
@@ -133,30 +130,28 @@ impl Kernel {
         self.answer(pid, uuid, None, Affected { affected: 1, pids: vec![pid], note: None })
     }
 
-    /// Takes the journal of a process that is dead, under a new PID. The collector may have it for a moment.
+    /// Takes the journal of a process that is dead, under a new PID.
     async fn open_dead(&self, uuid: Uuid) -> Answer<(Pid, Writer)> {
         let pid = self.on_disk(move |data| data.next_pid().inspect(|pid| data.note_pid(*pid, uuid))).await??;
-        let mut tries = 0;
-        loop {
-            let opening = Opening { pid, by: OpenedBy::Resume, boot_id: self.clock.boot_id(), at: self.now() };
-            match self.on_disk(move |data| data.open_writer(uuid, &opening)).await? {
-                Ok(writer) => return Ok((pid, writer)),
-                Err(WriteError::Busy { .. }) if tries < BUSY_TRIES => {
-                    tries += 1;
-                    tokio::time::sleep(BUSY_EVERY).await;
-                }
-                Err(WriteError::Absent { .. }) => {
-                    self.resolve(&uuid.to_string()).await?;
-                    return Err(ApiError::new(ErrorCode::NotFound, format!("process {uuid} is gone")));
-                }
-                Err(error) => return Err(error.into()),
+        let opening = Opening { pid, by: OpenedBy::Resume, boot_id: self.clock.boot_id(), at: self.now() };
+        match self.on_disk(move |data| data.open_writer(uuid, &opening)).await? {
+            Ok(writer) => Ok((pid, writer)),
+            Err(WriteError::Absent { .. }) => {
+                // Collected since it was looked up, as a rule: then that is what is said.
+                self.resolve(&uuid.to_string()).await?;
+                Err(ApiError::new(ErrorCode::NotFound, format!("process {uuid} is gone")))
             }
+            Err(error) => Err(error.into()),
         }
     }
 
     async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
         self.admit_one_more()?;
         super::run::check_name(request.name.as_deref())?;
+        let _turn = self.turn(uuid).lock().await;
+        if let Some(created) = self.begun_before(uuid).await? {
+            return self.answer(created.pid, uuid, Some(source), Affected::default());
+        }
         let (boot_id, at) = (self.clock.boot_id(), self.now());
         let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
         let forked = self.on_disk(move |data| {

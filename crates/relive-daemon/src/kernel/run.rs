@@ -84,8 +84,7 @@ impl Kernel {
     async fn begin(self: &Arc<Self>, begin: Begin) -> Answer<Created> {
         let Begin { spawned, model, system_prompt, intent, parent } = begin;
         let uuid = spawned.uuid;
-        let turn = &self.spawning[usize::from(uuid.as_bytes()[15]) % self.spawning.len()];
-        let _turn = turn.lock().await;
+        let _turn = self.turn(uuid).lock().await;
         if let Some(created) = self.begun_before(uuid).await? {
             return Ok(created);
         }
@@ -120,13 +119,13 @@ impl Kernel {
     /// Puts a process into the table with a writer in its hand, and starts it.
     pub(super) fn insert(self: &Arc<Self>, spec: Spec, writer: Writer) -> Answer<()> {
         let mut state = self.lock();
-        let effects = self.seat(&mut state, spec, writer)?;
+        let effects = self.admit(&mut state, spec, writer)?;
         self.carry_out(&mut state, effects);
         Ok(())
     }
 
-    /// The same, but its body is launched only when the effects are carried out.
-    pub(super) fn seat(&self, state: &mut State, spec: Spec, writer: Writer) -> Answer<Effects> {
+    /// Puts a process into the table, running, with a writer in its hand. It is launched by the effects.
+    pub(super) fn admit(&self, state: &mut State, spec: Spec, writer: Writer) -> Answer<Effects> {
         let pid = spec.pid;
         let now = self.now();
         let adopted = if spec.parent == Pid::KERNEL
@@ -141,7 +140,7 @@ impl Kernel {
         Ok(state.table.start(pid, now)?)
     }
 
-    async fn begun_before(&self, uuid: Uuid) -> Answer<Option<Created>> {
+    pub(super) async fn begun_before(&self, uuid: Uuid) -> Answer<Option<Created>> {
         let known = self.on_disk(move |data| data.known(uuid)).await??;
         match known {
             Known::Never => Ok(None),
