@@ -79,7 +79,14 @@ impl Kernel {
             let view = state.table.view(pid, self.now());
             view.filter(|view| view.dead_at.is_some()).map(|view| view.uuid)
         };
-        let Some(uuid) = ended else { return Ok(()) };
+        match ended {
+            Some(uuid) => self.is_here(uuid).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what was collected.
+    pub(super) async fn is_here(&self, uuid: Uuid) -> Answer<()> {
         match self.on_disk(move |data| data.known(uuid)).await?? {
             Known::Here(_) | Known::Never => Ok(()),
             Known::Collected(_) => Err(collected(uuid)),

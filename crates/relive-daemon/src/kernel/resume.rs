@@ -107,7 +107,8 @@ impl Kernel {
     async fn revive(self: &Arc<Self>, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
         self.admit_one_more()?;
         let _turn = self.turn(uuid).lock().await;
-        // Somebody else may have done it while this waited.
+        // It may have been collected while this waited, or somebody else may have done it.
+        self.is_here(uuid).await?;
         if let Ok(pid) = self.listed(&uuid.to_string()) {
             let alive = self.lock().table.view(pid, self.now()).is_some_and(|view| view.dead_at.is_none());
             if alive {

@@ -59,6 +59,15 @@ pub(super) async fn answer_once(State(server): State<Server>, request: Request, 
     if id.is_some_and(|id| id.len() > ID_MAX) {
         return ApiError::new(ErrorCode::Invalid, format!("a request id has at most {ID_MAX} bytes")).into_response();
     }
+    // Read whole, also by a repetition that needs nothing of it: who still writes when we hang up may never read the answer.
+    let (head, body) = request.into_parts();
+    let request = match to_bytes(body, BODY_MAX).await {
+        Ok(bytes) => Request::from_parts(head, Body::from(bytes)),
+        Err(error) => {
+            let message = format!("the body: {error}, at most {BODY_MAX} bytes");
+            return ApiError::new(ErrorCode::Invalid, message).into_response();
+        }
+    };
     let remembered = server.repeats.of(&key);
     let mut unserved = Some((next, request));
     let (status, bytes) = remembered.get_or_init(|| whole(unserved.take())).await.clone();
