@@ -4,7 +4,7 @@
 check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p relive-journal --features faults --all-targets -- -D warnings
+	cargo clippy -p relive -p relive-journal --features relive/faults,relive-journal/faults --all-targets -- -D warnings
 	scripts/check-sizes
 	scripts/check-layers
 	scripts/check-cases
@@ -13,6 +13,7 @@ test:
 	scripts/install-missing
 	cargo test --workspace
 	cargo test -p relive-journal --features faults sweep
+	cargo test -p relive --features faults --test kills
 	scripts/fuzz-short
 
 fix:
@@ -31,4 +32,5 @@ soak:
 	PROPTEST_CASES=20000 cargo test --release -p relive-core
 	PROPTEST_CASES=5000 cargo test --release -p relive-journal
 	RELIVE_SWEEP_SEEDS=64 cargo test --release -p relive-journal --features faults sweep
+	RELIVE_KILLS=2000 cargo test --release -p relive --features faults --test kills
 	FUZZ_SECONDS=1800 scripts/fuzz-short

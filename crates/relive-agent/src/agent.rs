@@ -38,8 +38,8 @@ pub enum Letter {
     Input {
         /// The message.
         input: Input,
-        /// Answered when it is on the disk.
-        recorded: oneshot::Sender<Result<(), String>>,
+        /// Answered when it is on the disk; `false` if it was there before.
+        recorded: oneshot::Sender<Result<bool, String>>,
     },
     /// Something the kernel wants among its events.
     Event {
@@ -193,6 +193,8 @@ impl Loop {
     async fn go(&mut self) -> Step<std::convert::Infallible> {
         self.messages = self.agent.journal.conversation().await?;
         self.settle().await?;
+        // It may have said so, and been cut off before its end was recorded.
+        self.done |= self.carry.is_empty() && self.history()?.plan().next == Next::Input;
         self.progressed();
         loop {
             match self.next()? {
@@ -324,13 +326,18 @@ impl Loop {
                 return Ok(());
             }
         };
+        if self.history()?.has_heard(&input.id) {
+            // Sent again because the answer was lost, as a rule with an earlier daemon.
+            let _ = recorded.send(Ok(false));
+            return Ok(());
+        }
         let text = match &input.text {
             relive_journal::payload::Text::Inline(text) => text.clone(),
             relive_journal::payload::Text::Blob(blob) => blob.head.clone(),
         };
         let (asked, answered) = self.calls_of_last_answer();
         let outcome = self.record(vec![Body::Input(input)], Durability::Synced).await;
-        let answer = outcome.as_ref().copied().map_err(ToString::to_string);
+        let answer = outcome.as_ref().map(|()| true).map_err(ToString::to_string);
         // Whoever sent it may have gone.
         let _ = recorded.send(answer);
         outcome?;

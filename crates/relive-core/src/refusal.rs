@@ -131,8 +131,8 @@ pub enum Refusal {
         /// Which process.
         pid: Pid,
     },
-    /// A PID that is not above every PID used so far.
-    #[error("PID {pid} is not above {last}, the last one used")]
+    /// A PID that was used before, or may have been.
+    #[error("PID {pid} may have been used before: {last} is the last one used")]
     PidUsed {
         /// The PID that was asked for.
         pid: Pid,

@@ -56,6 +56,8 @@ pub struct Table {
     expiring: BTreeSet<(Timestamp, Pid)>,
     handles: Handles,
     last_pid: Pid,
+    /// PIDs below the last one that nobody has had yet: two that are begun at once may arrive in either order.
+    passed_over: BTreeSet<Pid>,
 }
 
 /// What a PID names.
@@ -78,6 +80,7 @@ impl Table {
             expiring: BTreeSet::new(),
             handles: Handles::default(),
             last_pid,
+            passed_over: BTreeSet::new(),
         }
     }
 

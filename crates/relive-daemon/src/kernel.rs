@@ -41,8 +41,10 @@ pub(crate) struct Kernel {
     /// Told when a body has gone, and when the last one has.
     bodies_changed: Notify,
     state: Mutex<State>,
-    /// A spawn and its repetition with the same UUID take turns.
-    spawning: Vec<tokio::sync::Mutex<()>>,
+    /// Those who open the journal of a process that has no body, or begin one, take turns.
+    turns: Vec<tokio::sync::Mutex<()>>,
+    /// One collection at a time.
+    collecting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -93,12 +95,18 @@ impl Kernel {
             changes: Changes::default(),
             bodies_changed: Notify::new(),
             state: Mutex::new(state),
-            spawning: std::iter::repeat_with(tokio::sync::Mutex::default).take(64).collect(),
+            collecting: tokio::sync::Mutex::default(),
+            turns: std::iter::repeat_with(tokio::sync::Mutex::default).take(64).collect(),
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn of a process. Whoever has one asks for no other.
+    fn turn(&self, uuid: Uuid) -> &tokio::sync::Mutex<()> {
+        &self.turns[usize::from(uuid.as_bytes()[15]) % self.turns.len()]
     }
 
     pub(crate) fn now(&self) -> Timestamp {

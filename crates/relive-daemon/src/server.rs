@@ -181,7 +181,14 @@ async fn process(State(server): Asks, Path(id): Path<String>) -> Told<Process> {
 }
 
 async fn wait(State(server): Asks, Path(id): Path<String>, Asked(request): Asked<WaitRequest>) -> Told<WaitAnswer> {
-    server.kernel.wait(&id, request.timeout_ms.map(Duration::from_millis)).await.map(Json)
+    let mut stop = server.stop.subscribe();
+    tokio::select! {
+        answer = server.kernel.wait(&id, request.timeout_ms.map(Duration::from_millis)) => answer.map(Json),
+        // The daemon goes, and does not wait for those who wait.
+        _ = stop.wait_for(|stopping| *stopping) => {
+            Err(ApiError::new(ErrorCode::Unavailable, "the daemon is stopping").hint("ask again in a moment"))
+        }
+    }
 }
 
 async fn pause(State(server): Asks, Path(id): Path<String>, Asked(request): Asked<PauseRequest>) -> Told<Affected> {

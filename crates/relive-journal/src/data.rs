@@ -272,9 +272,15 @@ impl DataFolder {
         if !folder.steps().is_file() {
             return Err(WriteError::Absent { path: folder.steps() });
         }
-        self.mark(uuid).map_err(failed)?;
+        let marked = self.mark(uuid).map_err(failed)?;
         let writer = Writer::open(&self.io, folder.clone(), opening);
-        if matches!(writer, Err(WriteError::Absent { .. })) {
+        let unmark = match &writer {
+            Err(WriteError::Absent { .. }) => true,
+            // It was dead before, and still is: nothing was written.
+            Err(WriteError::Damaged { .. } | WriteError::ReadOnly { .. }) => marked,
+            Ok(_) | Err(_) => false,
+        };
+        if unmark {
             self.io.disk.unlink(&self.marker(uuid)).map_err(failed)?;
         }
         writer
@@ -285,15 +291,16 @@ impl DataFolder {
         Writer::take_up(&self.io, self.folder(uuid), generation)
     }
 
-    fn mark(&self, uuid: Uuid) -> io::Result<()> {
+    /// `true` if it was not marked before.
+    fn mark(&self, uuid: Uuid) -> io::Result<bool> {
         let disk = &self.io.disk;
         let marker = self.marker(uuid);
         match disk.create(&marker) {
-            Ok(_) => disk.sync_dir(&self.root.join("live")).inspect_err(|_| {
+            Ok(_) => disk.sync_dir(&self.root.join("live")).map(|()| true).inspect_err(|_| {
                 // So that whoever tries next makes it anew, and syncs it.
                 let _ = disk.unlink(&marker);
             }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(error) => Err(error),
         }
     }

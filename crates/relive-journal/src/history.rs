@@ -4,6 +4,8 @@
 //! the running view and the recovered view are the same code. It holds no payloads: the conversation is a list of
 //! places in the file. It never looks at the world; what a crash left open is listed, not settled.
 
+use std::collections::VecDeque;
+
 use relive_core::{End, Generation, Limits, Pid, Timestamp, Usd};
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +15,9 @@ use crate::record::{
     Body, CallStarted, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed, Spawned, Usage,
 };
 use crate::recovery::{OnInDoubt, Recovery};
+
+/// How many message ids are remembered: those of a client that asks again are among the last.
+const HEARD_MAX: usize = 64;
 
 /// Where a line is in `steps.jsonl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +131,8 @@ pub(crate) struct Summary {
     pub(crate) through: u64,
 }
 
-/// What a journal amounts to.
+/// What a journal amounts to. A checkpoint holds it whole, so no field has a default: one that is new makes older
+/// checkpoints unreadable, which costs a scan, instead of wrong.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct History {
     /// Of the last record.
@@ -153,12 +159,14 @@ pub struct History {
     pub completed_step: u32,
     /// Where in a step it is.
     pub phase: Phase,
-    /// Whether the model's last word asked for nothing, and nobody has said anything since.
+    /// Whether the model's last word asked for nothing, or said that all is done, and nobody has said anything since.
     pub answered: bool,
     /// Resumes by the daemon since the last record that was progress.
     pub recoveries: u32,
     /// Torn ends cut off so far.
     pub repairs: Vec<Repair>,
+    /// The ids of the last messages, so that one that is sent again is known.
+    pub(crate) heard: VecDeque<String>,
     /// Offset before the model call of the step under way.
     pub(crate) step_start: u64,
     /// The records the conversation is made of.
@@ -199,6 +207,7 @@ impl Default for History {
             answered: false,
             recoveries: 0,
             repairs: Vec::new(),
+            heard: VecDeque::new(),
             step_start: 0,
             conversation: Vec::new(),
             summary: None,
@@ -338,7 +347,8 @@ impl History {
         match &record.body {
             Body::Opened(opened) => self.open(record, opened),
             Body::Spawned(spawned) => self.spawn(record, spawned),
-            Body::Input(_) => {
+            Body::Input(input) => {
+                self.hear(&input.id);
                 self.answered = false;
                 match self.phase {
                     Phase::Asking { .. } => self.unheard.push(place),
@@ -354,7 +364,10 @@ impl History {
                 self.conversation.append(&mut self.unheard);
             }
             Body::CallStarted(started) => self.start_call(record.seq, started),
-            Body::CallEnded(ended) => self.settle(ended.call, place),
+            Body::CallEnded(ended) => {
+                self.answered |= ended.done;
+                self.settle(ended.call, place);
+            }
             Body::Doubt(doubt) => self.settle(doubt.call, place),
             Body::Resolved(resolved) => match resolved.outcome {
                 Outcome::Done | Outcome::NotDone => self.settle(resolved.call, place),
@@ -385,6 +398,19 @@ impl History {
         }
     }
 
+    /// Whether one of the last messages had this id.
+    #[must_use]
+    pub fn has_heard(&self, id: &str) -> bool {
+        self.heard.iter().any(|heard| heard == id)
+    }
+
+    fn hear(&mut self, id: &str) {
+        if self.heard.len() == HEARD_MAX {
+            self.heard.pop_front();
+        }
+        self.heard.push_back(id.to_owned());
+    }
+
     fn open(&mut self, record: &Record, opened: &Opened) {
         if opened.by == OpenedBy::Recovery {
             self.recoveries += 1;
@@ -411,6 +437,7 @@ impl History {
         // A model call of the original that was lost is not the fork's to pay.
         self.phase = Phase::Boundary;
         self.conversation.append(&mut self.unheard);
+        self.heard.clear();
     }
 
     fn begin_step(&mut self, record: &Record, place: Place) {

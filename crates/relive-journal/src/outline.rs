@@ -47,13 +47,15 @@ struct Answered {
     ok: bool,
     result: Hollow,
     #[serde(default)]
+    done: bool,
+    #[serde(default)]
     settled: Option<RecoveryName>,
 }
 
 impl Answered {
     fn body(self) -> Body {
-        let Self { call, ok, result: Hollow(result), settled } = self;
-        Body::CallEnded(CallEnded { call, ok, result, settled })
+        let Self { call, ok, result: Hollow(result), done, settled } = self;
+        Body::CallEnded(CallEnded { call, ok, result, done, settled })
     }
 }
 

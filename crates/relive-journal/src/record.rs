@@ -243,6 +243,9 @@ pub struct CallEnded {
     pub ok: bool,
     /// What the model is told.
     pub result: Text,
+    /// Whether the agent said with it that its work is done.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub done: bool,
     /// Present where the result was found by looking, after a crash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<RecoveryName>,

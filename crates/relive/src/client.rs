@@ -39,6 +39,8 @@ pub(crate) enum Start {
     Always,
     /// Only if there are histories it could tell about.
     IfHistories,
+    /// Only if there are histories, or were.
+    IfRemembered,
     /// Never.
     Never,
 }
@@ -63,6 +65,9 @@ impl<'a> Client<'a> {
                 let worth_it = match start {
                     Start::Always => true,
                     Start::IfHistories => start::has_histories(&context.paths.data),
+                    Start::IfRemembered => {
+                        start::has_histories(&context.paths.data) || start::has_tombstones(&context.paths.data)
+                    }
                     Start::Never => false,
                 };
                 if !worth_it {
@@ -80,7 +85,7 @@ impl<'a> Client<'a> {
         if id.is_empty() {
             return Err(CommandError::invalid("the id of a process is not empty").with_hint("relive ps -a"));
         }
-        Self::open(context, Start::IfHistories).await?.ok_or_else(|| CommandError::not_found(id))
+        Self::open(context, Start::IfRemembered).await?.ok_or_else(|| CommandError::not_found(id))
     }
 
     pub(crate) fn context(&self) -> &'a Context {

@@ -9,6 +9,9 @@ use serde_json::json;
 use super::{Exit, Loop, Step, Wait};
 use crate::model::{Answer, Delta, Message, ModelError, Question, ToolCall};
 
+/// The most that one event says: also escaped, it is well within the longest line.
+const EVENT_TEXT_MAX: usize = 128 * 1024;
+
 /// What came of an answer so far.
 #[derive(Debug, Default)]
 struct Heard {
@@ -23,6 +26,8 @@ impl Loop {
         let started =
             ModelStarted { model: self.agent.meta.model.clone(), reserved_tokens: self.agent.model.reserved_tokens() };
         self.record(vec![Body::ModelStarted(started)], Durability::Written).await?;
+        // The last result of the step before went with this record, so that step is complete only now.
+        self.progressed();
         self.event("model", json!({"model": self.agent.meta.model})).await;
         let question = Question {
             step,
@@ -57,17 +62,26 @@ impl Loop {
                 Err(error) => return Err(fault(&error)),
                 Ok(Delta::Thinking(piece)) => {
                     heard.thinking.push_str(&piece);
-                    self.event("thinking", json!({"text": piece})).await;
+                    self.show("thinking", &piece).await;
                 }
                 Ok(Delta::Text(piece)) => {
                     heard.text.push_str(&piece);
-                    self.event("text", json!({"text": piece})).await;
+                    self.show("text", &piece).await;
                 }
                 Ok(Delta::Call(call)) => heard.calls.push(call),
                 Ok(Delta::Usage(usage)) => heard.usage = usage,
             }
         }
         Ok(())
+    }
+
+    /// What the model says, for those who watch. A model may say more at once than an event can hold.
+    async fn show(&mut self, kind: &'static str, mut said: &str) {
+        while !said.is_empty() {
+            let (piece, rest) = said.split_at(said.floor_char_boundary(EVENT_TEXT_MAX));
+            self.event(kind, json!({"text": piece})).await;
+            said = rest;
+        }
     }
 
     /// The answer is whole. It is recorded with the first intent, or, without calls, by itself.

@@ -95,8 +95,8 @@ impl Loop {
             json!({"call": call, "name": asked.name, "ok": result.ok, "text": head(&result.text)}),
         )
         .await;
-        let ToolResult { ok, text, done: _ } = result;
-        let ended = CallEnded { call, ok, result: text.clone().into(), settled };
+        let ToolResult { ok, text, done } = result;
+        let ended = CallEnded { call, ok, result: text.clone().into(), done, settled };
         self.outcome(asked, ok, text, Body::CallEnded(ended));
     }
 

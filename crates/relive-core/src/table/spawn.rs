@@ -9,6 +9,10 @@ use crate::process::{Entry, Facts, Life, Pause, Running, Spec, State, Suspension
 use crate::refusal::{Refusal, Transition};
 use crate::table::{Found, Table};
 
+/// How many PIDs that were passed over may still be used. Those that never are, because their process could not be
+/// begun, are forgotten in time.
+const PASSED_OVER_MAX: u32 = 1024;
+
 impl Table {
     /// A new process, in state Created.
     pub fn spawn(&mut self, spec: Spec) -> Result<(), Refusal> {
@@ -49,7 +53,7 @@ impl Table {
 
     /// The parent's slot, if nothing speaks against the process.
     fn check(&self, spec: &Spec) -> Result<Slot, Refusal> {
-        if spec.pid <= self.last_pid {
+        if spec.pid <= self.last_pid && !self.passed_over.contains(&spec.pid) {
             return Err(Refusal::PidUsed { pid: spec.pid, last: self.last_pid });
         }
         if let Some((pid, last)) = self.latest(spec.uuid) {
@@ -82,11 +86,22 @@ impl Table {
         let slot = self.arena.insert(Entry::new(facts, life), parent);
         self.by_pid.insert(pid, slot);
         self.by_uuid.insert((uuid, pid));
-        self.last_pid = pid;
+        self.use_pid(pid);
         if let Some(record) = before.and_then(|(pid, _)| self.records.get_mut(&pid)) {
             record.successor = Some(pid);
         }
         slot
+    }
+
+    fn use_pid(&mut self, pid: Pid) {
+        if !self.passed_over.remove(&pid) {
+            let first = self.last_pid.0.saturating_add(1).max(pid.0.saturating_sub(PASSED_OVER_MAX));
+            self.passed_over.extend((first..pid.0).map(Pid));
+            self.last_pid = pid;
+        }
+        while self.passed_over.len() > PASSED_OVER_MAX as usize {
+            self.passed_over.pop_first();
+        }
     }
 
     /// The current incarnation of a UUID.

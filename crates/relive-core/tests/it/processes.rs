@@ -314,3 +314,19 @@ fn a_chain_of_ten_thousand_does_not_overflow_and_keeps_its_counts() {
     let killed = world.table.signal_tree(root, Signal::Kill, USER, world.now()).unwrap();
     assert_eq!(killed.pids.len(), DEPTH as usize);
 }
+
+#[test]
+fn two_that_begin_at_once_may_arrive_in_either_order_and_no_pid_is_used_twice() {
+    let mut world = World::new();
+    let now = world.now();
+    let spec = |pid: u32| relive_core::Spec::new(Pid(pid), crate::support::uuid(100 + pid), Pid::KERNEL, now);
+    world.table.spawn(spec(3)).unwrap();
+    world.table.spawn(spec(2)).unwrap();
+    assert_eq!(world.table.last_pid(), Pid(3));
+    let again = |pid: u32| relive_core::Spec { uuid: crate::support::uuid(200 + pid), ..spec(pid) };
+    for used in [2, 3] {
+        assert!(world.table.spawn(again(used)).is_err(), "{used}");
+    }
+    world.table.spawn(spec(1)).unwrap();
+    assert!(world.table.spawn(again(1)).is_err());
+}

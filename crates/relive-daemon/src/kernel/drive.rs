@@ -38,12 +38,18 @@ impl Kernel {
     async fn drive(self: Arc<Self>, who: Who, ready: Option<Writer>, is_placeholder: bool, lines: Lines) {
         let writer = match ready {
             Some(writer) => Ok(writer),
-            None => self.writer(who, is_placeholder).await,
+            None => {
+                let _turn = self.turn(who.uuid).lock().await;
+                self.writer(who, is_placeholder).await
+            }
         };
         match writer {
             Ok(writer) => self.run_body(who, writer, lines).await,
             Err(error) => {
                 self.warn(format!("{} cannot go on: {error}", who.uuid));
+                if is_placeholder {
+                    self.lock().placeholders.insert(who.of.pid);
+                }
                 self.suspend_unrecorded(who, SuspendReason::IoError);
             }
         }
@@ -62,6 +68,14 @@ impl Kernel {
         Ok(opened.await??)
     }
 
+    /// The same, for whoever does not know whether the PID has been recorded. It stays so if that fails.
+    pub(super) async fn writer_of_suspended(&self, who: Who) -> Result<Writer, JournalError> {
+        let is_placeholder = self.lock().placeholders.contains(&who.of.pid);
+        let writer = self.writer(who, is_placeholder).await?;
+        self.lock().placeholders.remove(&who.of.pid);
+        Ok(writer)
+    }
+
     pub(super) fn journal(&self, uuid: relive_core::Uuid, writer: Writer) -> Journal {
         let changes = self.changes.clone();
         Journal::new(writer, self.pool.clone(), Arc::new(move || changes.ring(uuid)))
@@ -72,24 +86,23 @@ impl Kernel {
         loop {
             let resumed = journal.history().and_then(|history| history.paused.as_ref()).is_some();
             if resumed && let Err(error) = self.record_resumed(&mut journal).await {
-                return self.conclude(who, Exit::Unrecorded(error), journal).await;
+                return self.unrecorded(who, error, journal).await;
             }
             let agent = match self.agent(who, journal, lines) {
                 Ok(agent) => agent,
                 Err(failed) => {
-                    let (text, journal) = *failed;
-                    return self.conclude(who, Exit::Faulted(text), journal).await;
+                    let (fault, journal) = *failed;
+                    return self.end(who, journal, Outcome::Ended(End::of(ProcessStatus::Faulted { fault }))).await;
                 }
             };
             let Ok(returned) = AssertUnwindSafe(agent.run()).catch_unwind().await else {
                 return self.panicked(who).await;
             };
             let Returned { exit, journal: its_journal, orders, inbox } = returned;
-            if !matches!(exit, Exit::Stopped) {
-                return self.conclude(who, exit, its_journal).await;
-            }
-            match self.stop_at_boundary(who, its_journal, None).await {
+            match self.conclude(who, exit, its_journal).await {
                 None => return,
+                // Told to end while it was being suspended.
+                Some(again) if self.is_ending(who) => return self.end(who, again, Outcome::Cancelled).await,
                 // The pause was over before it was recorded: the body goes on.
                 Some(again) => (journal, lines) = (again, Lines { orders, inbox }),
             }
@@ -145,8 +158,12 @@ impl Kernel {
         })
     }
 
-    /// The loop has come to its end: says so, on the disk first.
-    async fn conclude(self: &Arc<Self>, who: Who, exit: Exit, journal: Journal) {
+    fn is_ending(&self, who: Who) -> bool {
+        self.lock().table.view(who.of.pid, self.now()).is_some_and(|view| view.ending.is_some())
+    }
+
+    /// The loop has come to its end: says so, on the disk first. `Some` if it was only to stop, and need not any more.
+    async fn conclude(self: &Arc<Self>, who: Who, exit: Exit, journal: Journal) -> Option<Journal> {
         let ended = |status| Outcome::Ended(End::of(status));
         let killed = |signal: Signal, why| {
             Outcome::Ended(End {
@@ -162,25 +179,23 @@ impl Kernel {
             Exit::TimedOut => killed(Signal::Term, Why::Timeout),
             Exit::OverBudget => killed(Signal::Term, Why::Budget),
             Exit::SuspendedBudget => {
-                self.stop_at_boundary(who, journal, Some(SuspendReason::BudgetExceeded)).await;
-                return;
+                return self.stop_at_boundary(who, journal, Some(SuspendReason::BudgetExceeded)).await;
             }
-            Exit::InDoubt => {
-                self.stop_at_boundary(who, journal, Some(SuspendReason::InDoubt)).await;
-                return;
+            Exit::InDoubt => return self.stop_at_boundary(who, journal, Some(SuspendReason::InDoubt)).await,
+            Exit::Stopped => return self.stop_at_boundary(who, journal, None).await,
+            Exit::Unrecorded(error) => {
+                self.unrecorded(who, error, journal).await;
+                return None;
             }
-            Exit::Stopped => {
-                self.stop_at_boundary(who, journal, None).await;
-                return;
-            }
-            Exit::Unrecorded(error) => return self.unrecorded(who, error, journal).await,
         };
         self.end(who, journal, outcome).await;
+        None
     }
 
     /// Records the end, then makes it known.
     pub(super) async fn end(self: &Arc<Self>, who: Who, mut journal: Journal, outcome: Outcome) {
         let pid = who.of.pid;
+        // Not matched on directly: the lock would be held while the refusal is told.
         let end = self.lock().table.end_of(pid, outcome);
         let end = match end {
             Ok(end) => end,
@@ -194,16 +209,21 @@ impl Kernel {
             return self.unrecorded(who, error, journal).await;
         }
         journal.event(now, "ended", event).await;
+        // While the journal is still held: once the end is known the process may be resumed, and its marker is the next
+        // incarnation's.
         let history = journal.history().cloned();
+        self.retire(who, history.clone()).await;
         drop(journal);
         {
             let mut state = self.lock();
+            if let Some(history) = &history {
+                let _ = state.table.progress(who.of, usage(history), now);
+            }
             match state.table.terminate(pid, Outcome::Recorded(end), now) {
                 Ok(effects) => self.carry_out(&mut state, effects),
                 Err(refusal) => eprintln!("the end of {} was refused: {refusal}", who.uuid),
             }
         }
-        self.retire(who, history).await;
         self.changes.ring(who.uuid);
     }
 
@@ -250,10 +270,16 @@ impl Kernel {
             let _ = self.pool.run(move || info.write(&disk, &folder)).await;
         }
         let mut state = self.lock();
+        if let Some(history) = journal.history() {
+            // The last result of a step may have been recorded with the pause.
+            let _ = state.table.progress(who.of, usage(history), now);
+        }
         let effects = state.table.boundary_reached(who.of).unwrap_or_default();
         self.carry_out(&mut state, effects);
         let still = state.table.view(pid, now).is_some_and(|view| view.paused && view.ending.is_none());
         if still {
+            // Before anybody can find it without a body: whoever resumes it wants the journal.
+            drop(journal);
             state.bodies.remove(&pid);
             self.bodies_changed.notify_waiters();
             return None;
@@ -322,8 +348,8 @@ impl Kernel {
 
     /// Ends a process that has no body: one that is suspended.
     pub(super) async fn finish(self: Arc<Self>, who: Who) {
-        let is_placeholder = self.lock().placeholders.remove(&who.of.pid);
-        match self.writer(who, is_placeholder).await {
+        let _turn = self.turn(who.uuid).lock().await;
+        match self.writer_of_suspended(who).await {
             Ok(writer) => {
                 let journal = self.journal(who.uuid, writer);
                 self.end(who, journal, Outcome::Cancelled).await;

@@ -59,6 +59,7 @@ impl Kernel {
 
     /// Collects, or says what would be.
     pub(crate) async fn gc(self: &Arc<Self>, request: GcRequest) -> Answer<GcAnswer> {
+        let _alone = self.collecting.lock().await;
         let (rules, reading, now): (GcRules, _, _) = (self.settings.gc, self.clock.reading(), self.now());
         let survey = self.on_disk(move |data| data.survey(rules, &reading)).await??;
         let warnings = survey.warnings.iter().map(|(uuid, text)| format!("{uuid}: {text}")).collect();
@@ -75,6 +76,8 @@ impl Kernel {
         }
         for candidate in survey.candidates {
             let (uuid, bytes) = (candidate.uuid, candidate.bytes);
+            // Not while somebody resumes it, and not the other way round.
+            let _turn = self.turn(uuid).lock().await;
             let collected = self.on_disk(move |data| data.collect(&candidate, now)).await?;
             match collected {
                 Ok(Collected::Gone) => {

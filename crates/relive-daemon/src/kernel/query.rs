@@ -1,5 +1,6 @@
 //! Questions: which process is meant, what it is, how it ended.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,10 @@ impl Kernel {
     /// The process a client means.
     pub(super) async fn resolve(&self, id: &str) -> Answer<Target> {
         let refusal = match self.listed(id) {
-            Ok(pid) => return Ok(Target::Listed(pid)),
+            Ok(pid) => {
+                self.not_collected(pid).await?;
+                return Ok(Target::Listed(pid));
+            }
             Err(refusal @ Refusal::NotFound { .. }) => refusal,
             Err(refusal) => return Err(refusal.into()),
         };
@@ -46,17 +50,16 @@ impl Kernel {
             Search::Found(found) => {
                 // The PID of an earlier daemon whose process is in the table under a new one.
                 let uuid = found.info.uuid;
-                if found.successor.is_none()
-                    && found.end.is_none()
-                    && let Ok(pid) = self.listed(&uuid.to_string())
-                {
-                    return Ok(Target::Listed(pid));
+                if found.successor.is_none() && found.end.is_none() {
+                    // Or it is being taken up just now: on the disk already, and in the table when the turn is over.
+                    let _turn = self.turn(uuid).lock().await;
+                    if let Ok(pid) = self.listed(&uuid.to_string()) {
+                        return Ok(Target::Listed(pid));
+                    }
                 }
                 Ok(Target::OnDisk(found))
             }
-            Search::Collected(uuid) => {
-                Err(ApiError::new(ErrorCode::NotFound, format!("process {uuid} was garbage collected")))
-            }
+            Search::Collected(uuid) => Err(collected(uuid)),
             Search::Ambiguous(found) => {
                 let list: Vec<String> = found.iter().map(Uuid::to_string).collect();
                 Err(ApiError::new(ErrorCode::Invalid, format!("`{id}` could be any of: {}", list.join(", "))))
@@ -66,6 +69,20 @@ impl Kernel {
                     .hint("relive ps -a lists them"))
             }
             Search::Nothing => Err(refusal.into()),
+        }
+    }
+
+    /// The table remembers an end for a while; whether its history is still there is the disk's to say.
+    async fn not_collected(&self, pid: Pid) -> Answer<()> {
+        let ended = {
+            let state = self.lock();
+            let view = state.table.view(pid, self.now());
+            view.filter(|view| view.dead_at.is_some()).map(|view| view.uuid)
+        };
+        let Some(uuid) = ended else { return Ok(()) };
+        match self.on_disk(move |data| data.known(uuid)).await?? {
+            Known::Here(_) | Known::Never => Ok(()),
+            Known::Collected(_) => Err(collected(uuid)),
         }
     }
 
@@ -90,8 +107,14 @@ impl Kernel {
             state.table.processes(now).chain(ended).map(|view| of_view(&view)).collect()
         };
         if all {
-            let listed: std::collections::HashSet<Uuid> = processes.iter().map(|process| process.uuid).collect();
-            let found = self.on_disk(move |data| histories(data, |uuid| !listed.contains(uuid))).await??;
+            let listed: HashSet<Uuid> = processes.iter().map(|process| process.uuid).collect();
+            let on_disk = self.on_disk(move |data| {
+                let here: HashSet<Uuid> = data.uuids()?.into_iter().collect();
+                Ok::<_, std::io::Error>((histories(data, |uuid| !listed.contains(uuid))?, here))
+            });
+            let (found, here) = on_disk.await??;
+            // What was collected is remembered for a while and listed no more.
+            processes.retain(|process| process.dead_at.is_none() || here.contains(&process.uuid));
             processes.extend(found.into_iter().filter_map(last_incarnation).map(of_disk));
         }
         processes.sort_by_key(|process| process.pid);
@@ -122,7 +145,15 @@ impl Kernel {
         let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
         let mut pid = match self.resolve(id).await? {
             Target::Listed(pid) => pid,
-            Target::OnDisk(found) => return Ok(answer_of_disk(&found)),
+            Target::OnDisk(found) => {
+                // Interrupted by an earlier crash, or a PID that only stood for the process: what became of it counts.
+                let interrupted = found.end.as_ref().is_none_or(|end| end.why() == Some(Why::HostLost));
+                match self.resolve(&found.info.uuid.to_string()).await? {
+                    Target::Listed(pid) if interrupted => pid,
+                    Target::OnDisk(last) if interrupted && last.end.is_some() => return Ok(answer_of_disk(&last)),
+                    Target::Listed(_) | Target::OnDisk(_) => return Ok(answer_of_disk(&found)),
+                }
+            }
         };
         loop {
             let bell = {
@@ -203,6 +234,10 @@ impl Kernel {
     }
 }
 
+fn collected(uuid: Uuid) -> ApiError {
+    ApiError::new(ErrorCode::NotFound, format!("process {uuid} was garbage collected")).hint("relive ps -a")
+}
+
 enum Search {
     Found(Box<OnDisk>),
     Collected(Uuid),
@@ -220,6 +255,11 @@ fn search(data: &DataFolder, id: &str) -> std::io::Result<Search> {
     }
     if let Ok(uuid) = Uuid::try_parse(id) {
         return incarnation(data, uuid, None);
+    }
+    // The last that had the name: those that have not ended are in the table.
+    let named = histories(data, |_| true)?.into_iter().filter(|info| info.name.as_deref() == Some(id));
+    if let Some(last) = named.max_by_key(|info| info.pids.last().copied()) {
+        return incarnation(data, last.uuid, None);
     }
     let hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
     if id.len() < PREFIX_MIN || !id.bytes().all(hex) {
@@ -258,8 +298,12 @@ fn incarnation(data: &DataFolder, uuid: Uuid, pid: Option<Pid>) -> std::io::Resu
         return Ok(Search::Found(Box::new(OnDisk { info, pid, end: None, successor: None })));
     };
     let found = &incarnations[place];
-    let end = found.ended.as_ref().map(|(_, end)| end.clone());
     let successor = incarnations.get(place + 1).map(|next| next.pid);
+    // One that has a successor and no end of its own was interrupted with its daemon.
+    let end = match &found.ended {
+        Some((_, end)) => Some(end.clone()),
+        None => successor.map(|_| super::recover::interrupted()),
+    };
     Ok(Search::Found(Box::new(OnDisk { info, pid: found.pid, end, successor })))
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use relive_config::Recovery;
-use relive_core::{Cause, End, Past, Pid, ProcessStatus, Signal, SuspendReason, Suspension, Uuid, Why};
+use relive_core::{Cause, Effects, End, Past, Pid, ProcessStatus, Signal, SuspendReason, Suspension, Uuid, Why};
 use relive_journal::data::Live;
 use relive_journal::record::{Body, OpenedBy, Paused};
 use relive_journal::{Durability, Health, Opening, Writer};
@@ -18,8 +18,10 @@ use crate::error::{Answer, ApiError};
 enum Fate {
     /// It goes on.
     Continue(Box<Writer>),
-    /// It stays suspended.
+    /// It stays suspended, and its journal as it is.
     Suspended(Suspension),
+    /// It is suspended now; its journal says so under its new PID.
+    Paused(Suspension),
     /// It is left dead, for a person to resume.
     Dead,
 }
@@ -29,18 +31,24 @@ impl Kernel {
     pub(crate) async fn recover(self: &Arc<Self>) -> Answer<()> {
         let live = self.on_disk(|data| data.live()).await??;
         let mut pids: HashMap<Uuid, Pid> = HashMap::new();
+        let mut launches = Effects::new();
         for found in parents_first(live) {
             let uuid = found.uuid;
             match self.recover_one(found, &pids).await {
-                Ok(Some(pid)) => drop(pids.insert(uuid, pid)),
+                Ok(Some((pid, effects))) => {
+                    pids.insert(uuid, pid);
+                    launches.extend(effects);
+                }
                 Ok(None) => {}
                 Err(error) => self.warn(format!("{uuid} cannot be taken up: {}", error.message)),
             }
         }
+        // Not before all are in the table: who waits for a child must find it.
+        self.carry_out(&mut self.lock(), launches);
         Ok(())
     }
 
-    async fn recover_one(self: &Arc<Self>, found: Live, pids: &HashMap<Uuid, Pid>) -> Answer<Option<Pid>> {
+    async fn recover_one(self: &Arc<Self>, found: Live, pids: &HashMap<Uuid, Pid>) -> Answer<Option<(Pid, Effects)>> {
         let Live { uuid, history, health } = found;
         let (pid, model) = self
             .on_disk(move |data| {
@@ -57,15 +65,19 @@ impl Kernel {
         match fate {
             Fate::Dead => return Ok(None),
             Fate::Continue(writer) => {
-                self.insert(next_generation(spec), *writer)?;
+                let effects = self.admit(&mut self.lock(), next_generation(spec), *writer)?;
+                return Ok(Some((pid, effects)));
             }
             Fate::Suspended(suspension) => {
                 let mut state = self.lock();
                 state.table.restore(next_generation(spec), suspension, self.now())?;
                 state.placeholders.insert(pid);
             }
+            Fate::Paused(suspension) => {
+                self.lock().table.restore(next_generation(spec), suspension, self.now())?;
+            }
         }
-        Ok(Some(pid))
+        Ok(Some((pid, Effects::new())))
     }
 
     async fn fate(
@@ -94,7 +106,8 @@ impl Kernel {
         let interrupted = history.paused.is_none();
         if interrupted && history.plan().crash_loop {
             self.pause_on_disk(uuid, pid, SuspendReason::CrashLoop).await?;
-            return Ok(suspended(SuspendReason::CrashLoop, now));
+            let paused_total_ms = history.paused_total_ms;
+            return Ok(Fate::Paused(Suspension { asked_at: now, reason: SuspendReason::CrashLoop, paused_total_ms }));
         }
         if interrupted && self.settings.recovery == Recovery::Manual {
             self.end_interrupted(uuid, pid).await?;
@@ -154,7 +167,7 @@ impl Kernel {
     }
 }
 
-fn interrupted() -> End {
+pub(super) fn interrupted() -> End {
     let status = ProcessStatus::Killed { signal: Signal::Kill.into() };
     End { cause: Some(Cause::kernel(Why::HostLost)), ..End::of(status) }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relive_api::{Affected, ResumeRequest, Resumed as Answered};
+use relive_api::{Affected, InputRequest, ResumeRequest, Resumed as Answered};
 use relive_core::{ErrorCode, Limits, Pid, SuspendReason, Uuid};
 use relive_journal::data::{ForkPoint, ForkRequest};
 use relive_journal::record::{Body, Input, OpenedBy};
@@ -50,6 +50,7 @@ impl Kernel {
     /// Goes on with a process that is in the table.
     async fn wake(self: &Arc<Self>, pid: Pid, request: ResumeRequest) -> Answer<Answered> {
         let who = self.who(pid)?;
+        let _turn = self.turn(who.uuid).lock().await;
         let (bodiless, is_placeholder, reason) = {
             let state = self.lock();
             let reason = state.table.view(pid, self.now()).and_then(|view| view.suspend_reason);
@@ -60,6 +61,11 @@ impl Kernel {
             return Err(ApiError::new(ErrorCode::Conflict, message)
                 .hint(format!("relive resolve {pid} --done | --not-done | --retry")));
         }
+        if !bodiless && request.limits != Limits::default() {
+            let message = format!("process {pid} is running: its limits are changed when it is resumed");
+            return Err(ApiError::new(ErrorCode::Conflict, message).hint(format!("relive pause {pid}, then resume it")));
+        }
+        let say = request.input.clone().filter(|_| !bodiless);
         if bodiless && reason.is_some() {
             // Opened before anything changes, so that a journal that cannot be opened is said to whoever asks.
             let writer = self.writer(who, is_placeholder).await?;
@@ -89,14 +95,17 @@ impl Kernel {
             state.ready.remove(&pid);
             affected
         };
+        if let Some(text) = say {
+            let input = said(&text, self.now());
+            self.send(&who.uuid.to_string(), InputRequest { id: input.id, text }).await?;
+        }
         self.answer(pid, who.uuid, None, reached)
     }
 
     /// Goes on with a process that is dead: a new incarnation.
     async fn revive(self: &Arc<Self>, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
         self.admit_one_more()?;
-        let turn = &self.spawning[usize::from(uuid.as_bytes()[15]) % self.spawning.len()];
-        let _turn = turn.lock().await;
+        let _turn = self.turn(uuid).lock().await;
         // Somebody else may have done it while this waited.
         if let Ok(pid) = self.listed(&uuid.to_string()) {
             let alive = self.lock().table.view(pid, self.now()).is_some_and(|view| view.dead_at.is_none());
@@ -127,6 +136,10 @@ impl Kernel {
     async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
         self.admit_one_more()?;
         super::run::check_name(request.name.as_deref())?;
+        let _turn = self.turn(uuid).lock().await;
+        if let Some(created) = self.begun_before(uuid).await? {
+            return self.answer(created.pid, uuid, Some(source), Affected::default());
+        }
         let (boot_id, at) = (self.clock.boot_id(), self.now());
         let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
         let forked = self.on_disk(move |data| {

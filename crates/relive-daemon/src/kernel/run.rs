@@ -7,12 +7,12 @@ use relive_agent::model::{Model, ModelError};
 use relive_agent::script::Script;
 use relive_agent::tool::ChildRequest;
 use relive_api::{Created, RunRequest};
-use relive_core::{ErrorCode, Generation, Pid, Spec, Uuid};
+use relive_core::{Effects, ErrorCode, Generation, Pid, Spec, Uuid};
 use relive_journal::data::{Known, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::{History, Opening, ProcessMeta, Writer};
 
-use super::{Kernel, Who};
+use super::{Kernel, State, Who};
 use crate::error::{Answer, ApiError};
 
 /// What an agent is told if nobody says anything else.
@@ -84,8 +84,7 @@ impl Kernel {
     async fn begin(self: &Arc<Self>, begin: Begin) -> Answer<Created> {
         let Begin { spawned, model, system_prompt, intent, parent } = begin;
         let uuid = spawned.uuid;
-        let turn = &self.spawning[usize::from(uuid.as_bytes()[15]) % self.spawning.len()];
-        let _turn = turn.lock().await;
+        let _turn = self.turn(uuid).lock().await;
         if let Some(created) = self.begun_before(uuid).await? {
             return Ok(created);
         }
@@ -119,9 +118,16 @@ impl Kernel {
 
     /// Puts a process into the table with a writer in its hand, and starts it.
     pub(super) fn insert(self: &Arc<Self>, spec: Spec, writer: Writer) -> Answer<()> {
+        let mut state = self.lock();
+        let effects = self.admit(&mut state, spec, writer)?;
+        self.carry_out(&mut state, effects);
+        Ok(())
+    }
+
+    /// Puts a process into the table, running, with a writer in its hand. It is launched by the effects.
+    pub(super) fn admit(&self, state: &mut State, spec: Spec, writer: Writer) -> Answer<Effects> {
         let pid = spec.pid;
         let now = self.now();
-        let mut state = self.lock();
         let adopted = if spec.parent == Pid::KERNEL
             || state.table.view(spec.parent, now).is_some_and(|view| view.dead_at.is_none())
         {
@@ -131,12 +137,10 @@ impl Kernel {
         };
         state.table.spawn(adopted)?;
         state.ready.insert(pid, writer);
-        let effects = state.table.start(pid, now)?;
-        self.carry_out(&mut state, effects);
-        Ok(())
+        Ok(state.table.start(pid, now)?)
     }
 
-    async fn begun_before(&self, uuid: Uuid) -> Answer<Option<Created>> {
+    pub(super) async fn begun_before(&self, uuid: Uuid) -> Answer<Option<Created>> {
         let known = self.on_disk(move |data| data.known(uuid)).await??;
         match known {
             Known::Never => Ok(None),

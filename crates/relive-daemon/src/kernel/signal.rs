@@ -92,26 +92,40 @@ impl Kernel {
             };
             match handed {
                 Ok(()) => match answer.await {
-                    Ok(Ok(())) => return Ok(Accepted { accepted: true }),
+                    Ok(Ok(accepted)) => return Ok(Accepted { accepted }),
                     Ok(Err(text)) => return Err(ApiError::new(ErrorCode::Internal, text)),
                     // The body stopped with the message unread: it is there no more, so the next turn finds out.
                     Err(_) => tokio::task::yield_now().await,
                 },
                 Err(Some(error)) => return Err(error),
-                Err(None) => return self.send_to_suspended(pid, request).await,
+                Err(None) => {
+                    if let Some(answer) = self.send_to_suspended(pid, &request).await? {
+                        return Ok(answer);
+                    }
+                }
             }
         }
     }
 
-    /// Writes a message into the journal of a process that has no body.
-    async fn send_to_suspended(self: &Arc<Self>, pid: Pid, request: InputRequest) -> Answer<Accepted> {
+    /// Writes a message into the journal of a process that has no body; `None` if it has one again, or has ended.
+    async fn send_to_suspended(self: &Arc<Self>, pid: Pid, request: &InputRequest) -> Answer<Option<Accepted>> {
         let who = self.who(pid)?;
-        let is_placeholder = self.lock().placeholders.remove(&pid);
-        let writer = self.writer(who, is_placeholder).await?;
+        let _turn = self.turn(who.uuid).lock().await;
+        {
+            let state = self.lock();
+            let ended = state.table.view(pid, self.now()).is_none_or(|view| view.dead_at.is_some());
+            if ended || state.bodies.contains_key(&pid) {
+                return Ok(None);
+            }
+        }
+        let writer = self.writer_of_suspended(who).await?;
+        if writer.history().has_heard(&request.id) {
+            return Ok(Some(Accepted { accepted: false }));
+        }
         let mut journal = self.journal(who.uuid, writer);
-        let input = Input { id: request.id, from: None, text: request.text.into() };
+        let input = Input { id: request.id.clone(), from: None, text: request.text.clone().into() };
         journal.append(self.now(), vec![Body::Input(input)], Durability::Synced).await?;
-        Ok(Accepted { accepted: true })
+        Ok(Some(Accepted { accepted: true }))
     }
 
     /// Takes a person's word for what became of a call.
@@ -122,6 +136,7 @@ impl Kernel {
         };
         let pid = self.find_or_ended(id).await?.ok_or_else(not_parked)?;
         let who = self.who(pid)?;
+        let _turn = self.turn(who.uuid).lock().await;
         {
             let state = self.lock();
             let view = state.table.view(pid, self.now()).ok_or_else(not_parked)?;
@@ -129,8 +144,7 @@ impl Kernel {
                 return Err(not_parked());
             }
         }
-        let is_placeholder = self.lock().placeholders.remove(&pid);
-        let writer = self.writer(who, is_placeholder).await?;
+        let writer = self.writer_of_suspended(who).await?;
         let open: Vec<u32> = writer.history().open_calls().map(|open| open.call).collect();
         let outcome = match request.outcome {
             Resolution::Done => Outcome::Done,

@@ -1,7 +1,7 @@
 //! The unix socket: one daemon's, for one uid.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream as Probe;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ const CONNECTIONS_MAX: usize = 1024;
 pub(crate) enum BindError {
     #[error("{path}: something else answers there, and it has not this data folder", path = .0.display())]
     Foreign(std::path::PathBuf),
+    #[error("{path}: there is something that is no socket, and it is left alone", path = .0.display())]
+    NoSocket(std::path::PathBuf),
     #[error("{path}: {source}", path = path.display())]
     Io { path: std::path::PathBuf, source: io::Error },
 }
@@ -38,7 +40,10 @@ pub(crate) fn bind(path: &Path) -> Result<Gate, BindError> {
     if let Some(folder) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
     }
-    if std::fs::symlink_metadata(path).is_ok() {
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        if !found.file_type().is_socket() {
+            return Err(BindError::NoSocket(path.to_owned()));
+        }
         if Probe::connect(path).is_ok() {
             return Err(BindError::Foreign(path.to_owned()));
         }

@@ -136,7 +136,7 @@ fn event(item: Item) -> Event {
     match item {
         Item::Record(entry) => Event::default().id(entry.id.to_string()).event("record").data(entry.line),
         Item::Damaged { offset } => {
-            Event::default().event("damaged").data(serde_json::json!({"offset": offset}).to_string())
+            Event::default().event("damaged").data(serde_json::json!({"kind": "damaged", "offset": offset}).to_string())
         }
     }
 }

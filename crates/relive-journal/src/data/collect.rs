@@ -187,12 +187,22 @@ impl DataFolder {
     }
 }
 
+/// What a folder's files hold. What goes away meanwhile holds nothing.
 fn tree_bytes(path: &Path) -> io::Result<u64> {
+    let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let entries = match fs::read_dir(path) {
+        Err(error) if gone(&error) => return Ok(0),
+        other => other?,
+    };
     let mut total = 0;
-    for entry in fs::read_dir(path)? {
+    for entry in entries {
         let entry = entry?;
-        let metadata = entry.metadata()?;
-        total += if metadata.is_dir() { tree_bytes(&entry.path())? } else { metadata.len() };
+        total += match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => tree_bytes(&entry.path())?,
+            Ok(metadata) => metadata.len(),
+            Err(error) if gone(&error) => 0,
+            Err(error) => return Err(error),
+        };
     }
     Ok(total)
 }

@@ -38,7 +38,7 @@ const COLLECTED: i64 = 1_700_000_000_001;
 const FORK: i64 = 1_700_000_000_002;
 
 /// The hash of the list of hashes.
-const GOLDEN: &str = "9a04f4d1c4bdcf6ef14d069ca8a18bfcea5bede319ee85dcb453e8e69f402c1d";
+const GOLDEN: &str = "cfe9a5547ce81b758552be9dc5bfcb448cfefedacec9886efd12e8da3737edc5";
 
 #[test]
 #[ignore = "makes the golden files, once for each version of the format"]

@@ -115,7 +115,7 @@ fn a_flipped_byte_in_a_large_journal_is_found_in_its_line() {
     drop(writer);
     let bytes = journal_of(&fixture, uuid);
     let starts = starts(&bytes);
-    proptest!(ProptestConfig::with_cases(64), |(at in 0..bytes.len(), bit in 0_u32..8)| {
+    proptest!(crate::support::cases(64), |(at in 0..bytes.len(), bit in 0_u32..8)| {
         check_flip(&fixture, uuid, &bytes, &starts, (at, bit));
     });
 }
@@ -201,7 +201,7 @@ fn no_bytes_at_all_make_a_journal_panic_or_lose_a_record() {
         open_and_repair(&fixture.data, uuid, bytes);
     }
     let strategy = (0..corpus.len(), proptest::collection::vec(mutation(), 1..4), any::<bool>());
-    proptest!(ProptestConfig::with_cases(600), |((which, mutations, sealed) in strategy)| {
+    proptest!(crate::support::cases(600), |((which, mutations, sealed) in strategy)| {
         let mutated = mutations.iter().fold(corpus[which].clone(), |bytes, mutation| mutate(&bytes, mutation));
         open_and_repair(&fixture.data, uuid, &if sealed { reseal(&mutated) } else { mutated });
     });

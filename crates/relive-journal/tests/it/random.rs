@@ -273,7 +273,7 @@ impl World {
 #[test]
 fn whatever_is_done_the_journal_says_what_a_simple_model_says() {
     let acts = proptest::collection::vec((0..30_u8, any::<u8>(), any::<u8>()), 1..120);
-    proptest!(ProptestConfig::with_cases(64), |(acts in acts)| {
+    proptest!(crate::support::cases(64), |(acts in acts)| {
         let fixture = Some(Fixture::new());
         let (processes, collected) = (BTreeMap::new(), Vec::new());
         let mut world = World { fixture, processes, collected, highest: Pid(0), inputs: 0 };

@@ -219,7 +219,7 @@ pub(crate) fn call_started(call: u32, recovery: Recovery) -> Body {
 }
 
 pub(crate) fn call_ended(call: u32, result: &str) -> Body {
-    Body::CallEnded(CallEnded { call, ok: true, result: result.into(), settled: None })
+    Body::CallEnded(CallEnded { call, ok: true, result: result.into(), done: false, settled: None })
 }
 
 pub(crate) fn paused(reason: SuspendReason) -> Body {
@@ -332,4 +332,10 @@ pub(crate) fn varied(fixture: &Fixture) -> Uuid {
     step(&mut writer, "five", "5");
     append(&mut writer, vec![completed()]);
     uuid
+}
+
+/// So many cases, or as many as a soak asks for.
+pub(crate) fn cases(usual: u32) -> proptest::test_runner::Config {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|number| number.parse().ok());
+    proptest::test_runner::Config::with_cases(asked.unwrap_or(usual))
 }

@@ -72,7 +72,7 @@ impl<'a> Point<'a> {
         point.cut(PowerCut::Strict, "after", &oracle);
         point.cut(PowerCut::Mixed(seed), "after", &oracle);
         if matches!(injection, Injection::Stop(_) | Injection::StopHalfway(_)) {
-            point.cut(PowerCut::Mixed(seed + 1), "after", &oracle);
+            (1..=more_seeds()).for_each(|more| point.cut(PowerCut::Mixed(seed + more), "after", &oracle));
         }
         point.faults.revive();
         let disk = Disk::with_faults(Arc::clone(&point.faults));
@@ -84,7 +84,7 @@ impl<'a> Point<'a> {
         // reboot helps, and that is the power cut above.
         let lying = matches!(injection, Injection::FailThenStop { .. }) && stopped_inside;
         if whole && !lying {
-            for cut in [PowerCut::Strict, PowerCut::Mixed(seed + 2)] {
+            for cut in [PowerCut::Strict, PowerCut::Mixed(seed + 1_000_000)] {
                 point.cut(cut, "after kill, start and", &oracle);
             }
         }
@@ -113,6 +113,11 @@ impl<'a> Point<'a> {
             self.report.enough.store(true, Ordering::Relaxed);
         }
     }
+}
+
+/// How many more power cuts of chance follow a stop: one, or in a soak as many as it asks for.
+fn more_seeds() -> u64 {
+    std::env::var("RELIVE_SWEEP_SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(1)
 }
 
 /// The same luck in every sweep, and another at every point.

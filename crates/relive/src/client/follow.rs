@@ -38,7 +38,7 @@ impl Stream {
     async fn next(&mut self) -> Result<Option<Event>, Failure> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return Ok(Some(event));
+                return Ok(Some(event).filter(|event| event.name != "end"));
             }
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             let frame = frame.map_err(|error| http::judge(&error))?;

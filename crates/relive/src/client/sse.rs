@@ -5,6 +5,8 @@
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
+    /// What it is: `record`, or `end` when there will be no more.
+    pub name: String,
     /// `epoch.seq`.
     pub id: String,
     pub data: String,
@@ -23,6 +25,7 @@ pub(crate) struct Parser {
     line: Vec<u8>,
     /// The last byte was a CR: an LF after it is part of the same end of line.
     after_cr: bool,
+    name: String,
     id: String,
     data: Option<String>,
 }
@@ -50,8 +53,9 @@ impl Parser {
 
     fn take_line(&mut self, line: &str, out: &mut Vec<Event>) {
         if line.is_empty() {
+            let name = std::mem::take(&mut self.name);
             if let Some(data) = self.data.take() {
-                out.push(Event { id: self.id.clone(), data });
+                out.push(Event { name, id: self.id.clone(), data });
             }
             return;
         }
@@ -63,6 +67,7 @@ impl Parser {
                 None => self.data = Some(value.to_owned()),
             },
             "id" => value.clone_into(&mut self.id),
+            "event" => value.clone_into(&mut self.name),
             // Comments keep the connection alive; other fields are not ours.
             _ => {}
         }

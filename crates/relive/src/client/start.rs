@@ -29,8 +29,15 @@ pub(crate) fn has_histories(data: &Path) -> bool {
     fs::read_dir(data.join("steps")).is_ok_and(|mut entries| entries.next().is_some())
 }
 
+/// Whether histories were collected, so that a daemon can tell what is gone from what never was.
+pub(crate) fn has_tombstones(data: &Path) -> bool {
+    data.join("tombstones.jsonl").exists()
+}
+
 /// Starts the daemon and returns when it answers.
 pub(crate) async fn start(context: &Context) -> Outcome<()> {
+    // The daemon would say the same, but only to its log.
+    crate::commands::config::load(context)?;
     let mut log = open_log(context).map_err(|error| {
         let message = format!("{}: cannot be written to", context.paths.data.display());
         CommandError::unavailable("the daemon cannot be started")

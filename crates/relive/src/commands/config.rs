@@ -29,11 +29,18 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome<u8> {
     }
 }
 
+/// What holds, or all that is wrong with it.
+pub(crate) fn load(context: &Context) -> Outcome<Config> {
+    let path = &context.paths.config;
+    Config::load(path).map_err(|error| {
+        let error = CommandError::invalid("the configuration cannot be used").because(error);
+        error.with_hint(format!("${{EDITOR:-vi}} {}", path.display()))
+    })
+}
+
 fn show(context: &Context) -> Outcome<u8> {
     let path = &context.paths.config;
-    let config = Config::load(path)
-        .map_err(|error| CommandError::invalid("the configuration cannot be used").because(error))
-        .map_err(|error| error.with_hint(format!("${{EDITOR:-vi}} {}", path.display())))?;
+    let config = load(context)?;
     let exists = path.exists();
     if context.json {
         context.print_json(&json!({ "path": path.display().to_string(), "exists": exists, "config": config }))?;

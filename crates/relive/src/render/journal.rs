@@ -61,6 +61,10 @@ impl Journal {
             "limits" => limits(line, look),
             "ended" => ended(&read(text)?, look),
             "repair" => note(&format!("repaired: {} torn bytes were cut off", read::<Repair>(text)?.cut_bytes), look),
+            "damaged" => {
+                let offset: u64 = line.field("offset").unwrap_or(0);
+                note(&format!("damaged: the line at byte {offset} does not match its checksum"), look)
+            }
             _ => return None,
         })
     }

@@ -1,7 +1,6 @@
 //! What needs no daemon.
 
 use std::os::unix::net::UnixListener;
-use std::path::Path;
 
 use serde_json::json;
 
@@ -151,6 +150,8 @@ fn a_daemon_that_cannot_start_says_why() {
 fn the_demo_works() {
     let place = Place::new();
     let demo = place.relive(&["demo"]).exits(0);
-    assert!(demo.stdout.contains("Killed with -9"), "{demo:?}");
-    assert!(Path::new(env!("CARGO_BIN_EXE_relive")).exists());
+    for shown in ["suspended", "kill -9", "written in step 8", "forked at step 4", "Finished."] {
+        assert!(demo.stdout.contains(shown), "{shown}: {demo:?}");
+    }
+    assert!(demo.stderr.is_empty(), "{demo:?}");
 }

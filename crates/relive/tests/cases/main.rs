@@ -1,0 +1,19 @@
+//! The behaviour cases, with the real binary and a daemon of its own for each test.
+//!
+//! A case is told through the command line alone; a test looks into files only where the case is about files.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
+
+mod collecting;
+mod daemon;
+mod forks;
+mod journal;
+mod killing;
+mod pauses;
+mod recovery;
+mod requests;
+mod resuming;
+mod tracing;
+mod waiting;
+mod world;

@@ -1,0 +1,89 @@
+//! Watching a process while it runs.
+
+use std::io::{BufRead as _, BufReader};
+
+use serde_json::Value;
+
+use crate::world::{World, finish, wait_until};
+
+/// What tells one event from another.
+fn ids(events: &[Value]) -> Vec<String> {
+    events.iter().map(|event| format!("{} {}", event["id"].as_str().unwrap(), event["kind"])).collect()
+}
+
+/// The ids of the file itself.
+fn written(world: &World, uuid: &str) -> Vec<String> {
+    let id = |event: &Value| format!("{}.{} {}", event["epoch"], event["seq"], event["kind"]);
+    world.events(uuid).iter().map(id).collect()
+}
+
+#[test]
+fn case_10_two_tracers_both_see_every_event_from_where_they_joined() {
+    let world = World::new();
+    let script = "turns: [{text: [a, b], calls: [{name: list, args: {path: .}}], repeat: 3}, {text: c, hang: true}]";
+    let process = world.run(script);
+    let first = world.start(&["strace", "-f", "--json", "1"]);
+    world.await_text(&process, "c");
+    let mut second = world.start(&["strace", "-f", "-n", "1", "--json", "1"]);
+    let mut lines = BufReader::new(second.stdout.take().unwrap()).lines();
+    let joined: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    for _ in 0..3 {
+        world.relive(&["pause", "--now", "1"]).ok();
+        world.await_display("1", "suspended");
+        world.relive(&["resume", "1"]).ok();
+        world.await_display("1", "running");
+    }
+    world.relive(&["kill", "1"]).ok();
+    world.relive(&["wait", "1"]).exits(1);
+    let all = written(&world, &process.uuid);
+    assert!(all.last().unwrap().contains("ended"), "{all:?}");
+    assert_eq!(ids(&finish(first).ok().json_lines()), all);
+    let mut seen = vec![joined];
+    seen.extend(lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()));
+    let seen = ids(&seen);
+    assert_eq!(seen, all[all.len() - seen.len()..]);
+    assert!(seen.len() >= 7, "{seen:?}");
+    second.wait().unwrap();
+    assert_eq!(ids(&world.relive(&["strace", "--json", "1"]).ok().json_lines()), all, "read once, no more and no less");
+}
+
+#[test]
+fn case_10_a_reader_that_comes_back_with_its_last_id_misses_none() {
+    let world = World::new();
+    let script = "turns: [{text: a, calls: [{name: list, args: {path: .}}], repeat: 4}, {text: b}]";
+    let process = world.run(script);
+    world.relive(&["wait", "1"]).ok();
+    let all = written(&world, &process.uuid);
+    for (place, last) in all.iter().enumerate() {
+        let last = last.split(' ').next().unwrap();
+        let path = format!("/v1/processes/1/events?after={last}");
+        let (status, body) = world.http("GET", &path, "", "");
+        assert_eq!(status, 200);
+        let rest: Vec<&str> = body.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+        let expected: Vec<&str> = all[place + 1..].iter().map(|id| id.split(' ').next().unwrap()).collect();
+        assert_eq!(rest, expected, "after {last}");
+    }
+}
+
+#[test]
+fn case_10_a_tracer_goes_on_across_daemons_and_sees_nothing_twice() {
+    let world = World::new();
+    let process = world.run("turns: [{text: a, calls: [{name: list, args: {path: .}}]}, {text: b, hang: true}]");
+    let tracer = world.start(&["strace", "-f", "--json", &process.uuid]);
+    let log = world.start(&["logs", "-f", "--json", &process.uuid]);
+    world.await_text(&process, "b");
+    for opened in [2, 3] {
+        world.kill_daemon();
+        world.await_records(&process, "opened", opened);
+        let count = |text: &str| world.events(&process.uuid).iter().filter(|event| event["text"] == text).count();
+        wait_until("it speaks again", || count("b") >= opened);
+    }
+    world.relive(&["kill", &process.uuid]).ok();
+    assert_eq!(ids(&finish(tracer).ok().json_lines()), written(&world, &process.uuid));
+    let journal: Vec<String> = world
+        .journal(&process.uuid)
+        .iter()
+        .map(|record| format!("{}.{} {}", record["epoch"], record["seq"], record["kind"]))
+        .collect();
+    assert_eq!(ids(&finish(log).ok().json_lines()), journal);
+}

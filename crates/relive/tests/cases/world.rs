@@ -1,0 +1,369 @@
+//! A user with folders of their own, and a daemon nobody else can reach.
+
+use std::cell::Cell;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// So long that only a test that would never end reaches it, also on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(15);
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, || is_so().then_some(()));
+}
+
+/// Waits until there is something.
+#[track_caller]
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < DEADLINE, "waited for {DEADLINE:?}: {what}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// One user.
+pub(crate) struct World {
+    root: TempDir,
+    scripts: Cell<u32>,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A process that was begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Begun {
+    pub(crate) pid: u64,
+    pub(crate) uuid: String,
+}
+
+impl Output {
+    /// It worked.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        self.exits(0)
+    }
+
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    /// It failed so, and says this on stderr.
+    #[track_caller]
+    pub(crate) fn fails(self, code: i32, said: &[&str]) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        for part in said {
+            assert!(self.stderr.contains(part), "no `{part}` in {self:?}");
+        }
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let world = Self { root: tempfile::Builder::new().prefix("rl").tempdir().unwrap(), scripts: Cell::new(0) };
+        for folder in ["work", "run", "config/relive", "home"] {
+            fs::create_dir_all(world.root.path().join(folder)).unwrap();
+        }
+        world
+    }
+
+    pub(crate) fn with_config(yaml: &str) -> Self {
+        let world = Self::new();
+        world.configure(yaml);
+        world
+    }
+
+    pub(crate) fn configure(&self, yaml: &str) {
+        fs::write(self.root.path().join("config/relive/config.yaml"), yaml).unwrap();
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.root.path().join("data")
+    }
+
+    /// Where commands are typed.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.root.path().join("work")
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_relive"));
+        command.args(args).current_dir(self.work()).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("RELIVE_ASCII", "1");
+        command.env("RELIVE_DATA_DIR", self.data());
+        for (name, folder) in [("XDG_RUNTIME_DIR", "run"), ("XDG_CONFIG_HOME", "config"), ("HOME", "home")] {
+            command.env(name, self.root.path().join(folder));
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+
+    #[track_caller]
+    pub(crate) fn relive(&self, args: &[&str]) -> Output {
+        output(self.command(args).output().unwrap())
+    }
+
+    /// In the background, what it says being kept.
+    pub(crate) fn start(&self, args: &[&str]) -> Child {
+        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// On a terminal of 80 columns, where everything it says is on stdout. Its input is at its end.
+    pub(crate) fn on_terminal(&self, line: &str) -> Output {
+        let relive = env!("CARGO_BIN_EXE_relive");
+        let typed = format!("stty cols 80 rows 24; exec {relive} --color never {line}");
+        let mut command = self.command(&[]);
+        let mut script = Command::new("script");
+        script.args(["-qec", &typed, "/dev/null"]).stdin(Stdio::null()).current_dir(self.work()).env_clear();
+        script.envs(command.env("SHELL", "/bin/sh").get_envs().filter_map(|(name, value)| Some((name, value?))));
+        output(script.output().unwrap())
+    }
+
+    /// A script; the name of its model.
+    pub(crate) fn script(&self, yaml: &str) -> String {
+        self.scripts.set(self.scripts.get() + 1);
+        let path = self.work().join(format!("script{}.yaml", self.scripts.get()));
+        fs::write(&path, yaml).unwrap();
+        format!("script/{}", path.display())
+    }
+
+    /// A model that never says anything.
+    pub(crate) fn hanging(&self) -> String {
+        self.script("turns: [{hang: true}]")
+    }
+
+    /// Runs a script in the background.
+    #[track_caller]
+    pub(crate) fn run(&self, yaml: &str) -> Begun {
+        self.run_with(yaml, &[])
+    }
+
+    #[track_caller]
+    pub(crate) fn run_with(&self, yaml: &str, flags: &[&str]) -> Begun {
+        self.run_model(&self.script(yaml), flags)
+    }
+
+    #[track_caller]
+    pub(crate) fn run_model(&self, model: &str, flags: &[&str]) -> Begun {
+        let mut args = vec!["run", "-d", "--json", "--model", model];
+        args.extend(flags);
+        args.push("do it");
+        begun(&self.relive(&args).ok().json())
+    }
+
+    /// One that runs and waits for its model for ever.
+    #[track_caller]
+    pub(crate) fn run_hanging(&self, flags: &[&str]) -> Begun {
+        let begun = self.run_model(&self.hanging(), flags);
+        self.await_records(&begun, "model_started", 1);
+        begun
+    }
+
+    #[track_caller]
+    pub(crate) fn info(&self, id: impl ToString) -> Value {
+        self.relive(&["info", "--json", &id.to_string()]).ok().json()
+    }
+
+    /// Waits until `info` shows this.
+    #[track_caller]
+    pub(crate) fn await_field(&self, id: &str, field: &str, value: impl Into<Value>) -> Value {
+        let value = value.into();
+        wait_for(&format!("{field} of {id} is {value}"), || Some(self.info(id)).filter(|info| info[field] == value))
+    }
+
+    #[track_caller]
+    pub(crate) fn await_display(&self, id: &str, word: &str) -> Value {
+        self.await_field(id, "display", word)
+    }
+
+    /// The process of that name, as soon as there is one.
+    #[track_caller]
+    pub(crate) fn named(&self, name: &str) -> Begun {
+        wait_for(&format!("a process called {name}"), || {
+            let list = self.relive(&["ps", "-a", "--json"]).ok().json();
+            list["processes"].as_array().unwrap().iter().find(|process| process["name"] == name).map(begun)
+        })
+    }
+
+    pub(crate) fn folder(&self, uuid: &str) -> PathBuf {
+        self.data().join("steps").join(uuid)
+    }
+
+    pub(crate) fn steps_file(&self, uuid: &str) -> PathBuf {
+        self.folder(uuid).join("steps.jsonl")
+    }
+
+    /// The journal's whole lines, from the disk.
+    pub(crate) fn journal(&self, uuid: &str) -> Vec<Value> {
+        records(&self.steps_file(uuid))
+    }
+
+    pub(crate) fn events(&self, uuid: &str) -> Vec<Value> {
+        records(&self.folder(uuid).join("events.jsonl"))
+    }
+
+    /// The journal's records of a kind.
+    pub(crate) fn records(&self, uuid: &str, kind: &str) -> Vec<Value> {
+        self.journal(uuid).into_iter().filter(|record| record["kind"] == kind).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn await_records(&self, of: &Begun, kind: &str, count: usize) {
+        wait_until(&format!("{count} records `{kind}`"), || self.records(&of.uuid, kind).len() >= count);
+    }
+
+    /// Waits until the model has said this.
+    #[track_caller]
+    pub(crate) fn await_text(&self, of: &Begun, text: &str) {
+        wait_until(&format!("the text `{text}`"), || {
+            self.events(&of.uuid).iter().any(|event| event["kind"] == "text" && event["text"] == text)
+        });
+    }
+
+    /// Waits until the model is being asked for this step.
+    #[track_caller]
+    pub(crate) fn await_step(&self, of: &Begun, step: u32) {
+        wait_until(&format!("step {step} has begun"), || {
+            self.records(&of.uuid, "model_started").iter().any(|record| record["step"] == step)
+        });
+    }
+
+    /// The OS pid of the daemon, if there is one.
+    pub(crate) fn daemon_pid(&self) -> Option<u32> {
+        let pid = fs::read_to_string(self.data().join("lock")).ok()?.trim().parse().ok()?;
+        self.is_daemon(pid).then_some(pid)
+    }
+
+    /// Whether this is a living daemon of ours.
+    fn is_daemon(&self, pid: u32) -> bool {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let ours = format!("RELIVE_DATA_DIR={}", self.data().display());
+        environment.split(|byte| *byte == 0).any(|variable| variable == ours.as_bytes())
+    }
+
+    /// Kills the daemon with -9 and waits until it is gone.
+    #[track_caller]
+    pub(crate) fn kill_daemon(&self) -> u32 {
+        let pid = self.daemon_pid().unwrap_or_else(|| panic!("there is no daemon"));
+        kill(pid, rustix::process::Signal::KILL);
+        wait_until("the daemon is gone", || !self.is_daemon(pid));
+        pid
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        PathBuf::from(self.relive(&["paths", "--json"]).ok().json()["socket"].as_str().unwrap())
+    }
+
+    /// A request as any program may send it; the status and the whole body.
+    #[track_caller]
+    pub(crate) fn http(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+        http(&self.socket(), method, path, headers, body)
+    }
+
+    /// Asks for a process by a request of our own.
+    pub(crate) fn run_request(&self, uuid: &str, model: &str, intent: &str) -> String {
+        json!({ "uuid": uuid, "intent": intent, "model": model, "cwd": self.work() }).to_string()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(pid) = self.daemon_pid() {
+            if std::thread::panicking() {
+                let log = fs::read_to_string(self.data().join("daemon.log")).unwrap_or_default();
+                eprintln!("the daemon's log:\n{log}");
+            }
+            kill(pid, rustix::process::Signal::KILL);
+            wait_until("the daemon is gone", || !self.is_daemon(pid));
+        }
+    }
+}
+
+pub(crate) fn http(socket: &Path, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let length = body.len();
+    write!(stream, "{method} {path} HTTP/1.0\r\n{headers}content-length: {length}\r\n\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+pub(crate) fn kill(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    // It may have gone by itself.
+    let _ = rustix::process::kill_process(pid, signal);
+}
+
+pub(crate) fn output(output: std::process::Output) -> Output {
+    Output {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// What a command in the background did.
+pub(crate) fn finish(child: Child) -> Output {
+    output(child.wait_with_output().unwrap())
+}
+
+pub(crate) fn begun(value: &Value) -> Begun {
+    Begun { pid: value["pid"].as_u64().unwrap(), uuid: value["uuid"].as_str().unwrap().to_owned() }
+}
+
+fn records(path: &Path) -> Vec<Value> {
+    let text = fs::read(path).unwrap_or_default();
+    let whole = text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    whole.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+/// Every file below a folder, with what it holds.
+pub(crate) fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(contents(&path));
+        } else {
+            found.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}

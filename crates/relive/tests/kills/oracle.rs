@@ -1,0 +1,96 @@
+//! What was acknowledged, remembered outside the daemon.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard};
+
+use relive_core::Uuid;
+use serde_json::Value;
+
+/// Everything the daemon ever said yes to.
+#[derive(Debug, Default)]
+pub(crate) struct Oracle {
+    known: Mutex<Known>,
+}
+
+/// A process we asked for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asked {
+    /// The PIDs that were answered for it.
+    pub(crate) pids: Vec<u64>,
+    /// The step it was forked at, if that was said.
+    pub(crate) from_step: Option<u64>,
+    /// Records seen, each with its id.
+    pub(crate) records: BTreeMap<(u64, u64), String>,
+    /// The ids of messages to it, and whether they were acknowledged.
+    pub(crate) messages: BTreeMap<String, bool>,
+    /// The ends that were answered: PID, status.
+    pub(crate) ends: Vec<(u64, Value)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) asked: HashMap<Uuid, Asked>,
+    pub(crate) violations: Vec<String>,
+    pub(crate) acknowledged: usize,
+}
+
+impl Oracle {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap()
+    }
+
+    pub(crate) fn violation(&self, text: String) {
+        self.lock().violations.push(text);
+    }
+
+    /// A process exists, under this PID.
+    pub(crate) fn exists(&self, uuid: Uuid, pid: u64) {
+        let mut known = self.lock();
+        known.acknowledged += 1;
+        known.asked.entry(uuid).or_default().pids.push(pid);
+    }
+
+    pub(crate) fn forked(&self, uuid: Uuid, from_step: Option<u64>) {
+        self.lock().asked.entry(uuid).or_default().from_step = from_step;
+    }
+
+    /// A record was shown with its id. The same id never has two texts.
+    pub(crate) fn record(&self, uuid: Uuid, id: &str, line: &str) {
+        let parsed = id.split_once('.').and_then(|(epoch, seq)| Some((epoch.parse().ok()?, seq.parse().ok()?)));
+        let Some(id) = parsed else { return self.violation(format!("A: {uuid}: `{id}` is no id")) };
+        let mut known = self.lock();
+        known.acknowledged += 1;
+        let seen = known.asked.entry(uuid).or_default().records.insert(id, line.to_owned());
+        if seen.is_some_and(|seen| seen != line) {
+            known.violations.push(format!("A: {uuid}: record {id:?} was shown with two texts"));
+        }
+    }
+
+    /// The id of the last record seen.
+    pub(crate) fn last_seen(&self, uuid: Uuid) -> String {
+        let known = self.lock();
+        let last = known.asked.get(&uuid).and_then(|asked| asked.records.keys().next_back().copied());
+        last.map_or_else(String::new, |(epoch, seq)| format!("{epoch}.{seq}"))
+    }
+
+    pub(crate) fn message(&self, uuid: Uuid, id: &str, acknowledged: bool) {
+        let mut known = self.lock();
+        known.acknowledged += usize::from(acknowledged);
+        *known.asked.entry(uuid).or_default().messages.entry(id.to_owned()).or_default() |= acknowledged;
+    }
+
+    /// An end was answered.
+    pub(crate) fn ended(&self, uuid: Uuid, answer: &Value) {
+        if answer["timed_out"] == true {
+            return;
+        }
+        let mut known = self.lock();
+        known.acknowledged += 1;
+        if answer["status"].is_null() {
+            known.violations.push(format!("A: {uuid}: a wait was answered with no end: {answer}"));
+            return;
+        }
+        let pid = answer["pid"].as_u64().unwrap_or(0);
+        known.asked.entry(uuid).or_default().ends.push((pid, answer["status"].clone()));
+    }
+}

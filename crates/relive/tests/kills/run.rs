@@ -1,0 +1,207 @@
+//! One run: agents, people, a daemon that is killed again and again, and the verdict.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use relive_core::Uuid;
+use serde_json::{Value, json};
+
+use crate::check;
+use crate::daemon::{Daemon, Places};
+use crate::dice::Dice;
+use crate::drive::Driver;
+use crate::oracle::Oracle;
+use crate::scripts;
+
+const DRIVERS: usize = 3;
+const WATCHERS: usize = 2;
+/// How long everything may take to finish after the last kill.
+const FINISH_WITHIN: Duration = Duration::from_secs(120);
+
+/// What a run is to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) kills: u32,
+    pub(crate) agents: usize,
+    pub(crate) faults: Option<&'static str>,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) violations: Vec<String>,
+    pub(crate) summary: String,
+    pub(crate) slowest_start: Duration,
+}
+
+pub(crate) fn run(plan: Plan) -> Verdict {
+    let begun = Instant::now();
+    let mut dice = Dice::new(plan.seed);
+    let collects = dice.chance(50);
+    let ended_max = if collects { plan.agents as u32 } else { 10_000 };
+    let places = Places::new(plan.faults, ended_max);
+    scripts::write(&places);
+    let (oracle, over, broken) = (Oracle::default(), AtomicBool::new(false), AtomicBool::new(false));
+    let driver = |dice: Dice| Driver {
+        client: places.client(),
+        dice,
+        oracle: &oracle,
+        places: &places,
+        over: &over,
+        broken: &broken,
+        processes_max: plan.agents * 3,
+        collects,
+    };
+    let mut starts = Vec::new();
+    std::thread::scope(|scope| {
+        let mut daemon = places.start();
+        if let Err(error) = places.until_it_answers(&mut daemon) {
+            return oracle.violation(error);
+        }
+        let mut first = driver(dice.split());
+        for _ in 0..plan.agents {
+            first.spawn();
+        }
+        for _ in 0..DRIVERS {
+            let mut driver = driver(dice.split());
+            scope.spawn(move || driver.drive());
+        }
+        for _ in 0..WATCHERS {
+            let mut driver = driver(dice.split());
+            scope.spawn(move || driver.watch());
+        }
+        let killed = kill_again_and_again(plan, &places, daemon, &mut dice, &mut starts);
+        // Everybody who still asks is answered by the daemon that is left.
+        over.store(true, Ordering::Relaxed);
+        match killed {
+            Ok(daemon) => {
+                finish(&mut first);
+                if let Err(error) = daemon.stop(&places.client()) {
+                    oracle.violation(error);
+                }
+            }
+            Err((daemon, error)) => {
+                oracle.violation(error);
+                broken.store(true, Ordering::Relaxed);
+                daemon.kill();
+            }
+        }
+    });
+    let mut known = std::mem::take(&mut *oracle.lock());
+    let found = check::all(&places, &mut known);
+    let slowest_start = starts.iter().max().copied().unwrap_or_default();
+    let summary = format!(
+        "seed {}: {} kills, {} acknowledged, {found}, slowest start {slowest_start:?}, {:.1} s",
+        plan.seed,
+        plan.kills,
+        known.acknowledged,
+        begun.elapsed().as_secs_f32()
+    );
+    let verdict = Verdict { violations: known.violations, summary, slowest_start };
+    if verdict.violations.is_empty() || plan.faults.is_some() {
+        places.remove();
+    } else {
+        eprintln!("the files are in {}\n{}", places.root.display(), places.log_tail());
+    }
+    verdict
+}
+
+/// Kills the daemon at random moments, many of them during its start; sometimes asks it to stop instead. Hands back
+/// the daemon that lives at the end.
+fn kill_again_and_again(
+    plan: Plan,
+    places: &Places,
+    mut daemon: Daemon,
+    dice: &mut Dice,
+    starts: &mut Vec<Duration>,
+) -> Result<Daemon, (Daemon, String)> {
+    for kill in 0..plan.kills {
+        let delay = if dice.chance(25) { dice.between(0, 60) } else { dice.between(60, 500) };
+        if kill % 20 == 10 {
+            match places.until_it_answers(&mut daemon) {
+                Ok(_) => {}
+                Err(error) => return Err((daemon, error)),
+            }
+            if let Err(error) = places.second_is_refused() {
+                return Err((daemon, error));
+            }
+            if let Err(error) = daemon.stop(&places.client()) {
+                return Err((places.start(), error));
+            }
+            daemon = places.start();
+        }
+        std::thread::sleep(Duration::from_millis(delay));
+        daemon.kill();
+        daemon = places.start();
+        if delay > 250 {
+            match places.until_it_answers(&mut daemon) {
+                Ok(took) => starts.push(took),
+                Err(error) => return Err((daemon, error)),
+            }
+        }
+    }
+    match places.until_it_answers(&mut daemon) {
+        Ok(took) => starts.push(took),
+        Err(error) => return Err((daemon, error)),
+    }
+    Ok(daemon)
+}
+
+/// Lets everything come to its end: what is paused, killed or in doubt goes on.
+fn finish(driver: &mut Driver<'_>) {
+    let begun = Instant::now();
+    let mut last = Vec::new();
+    while begun.elapsed() < FINISH_WITHIN {
+        let processes = current(driver);
+        last = processes.iter().filter(|process| !is_completed(process)).cloned().collect();
+        let Some(first) = last.first() else { break };
+        for process in &last {
+            let Some(uuid) = uuid_of(process) else { continue };
+            if process["suspend_reason"] == "in_doubt" {
+                driver.decide(uuid);
+            } else if process["paused"] == true || process["status"]["kind"] == "killed" {
+                driver.go_on(uuid, &json!({}));
+            }
+        }
+        let id = first["uuid"].as_str().unwrap_or_default();
+        driver.ask(&format!("/v1/processes/{id}/wait"), &json!({ "timeout_ms": 500 }));
+    }
+    for process in &last {
+        driver.oracle.violation(format!("a process did not complete: {process}"));
+    }
+    for process in current(driver) {
+        let Some(uuid) = uuid_of(&process) else { continue };
+        if let Some(answer) = driver.ask(&format!("/v1/processes/{uuid}/wait"), &json!({ "timeout_ms": 1000 }))
+            && answer.is_ok()
+        {
+            driver.oracle.ended(uuid, &answer.body);
+        }
+    }
+}
+
+fn is_completed(process: &Value) -> bool {
+    process["exit"]["reason"] == "completed"
+}
+
+fn uuid_of(process: &Value) -> Option<Uuid> {
+    process["uuid"].as_str()?.parse().ok()
+}
+
+/// Each process in its current incarnation.
+fn current(driver: &Driver<'_>) -> Vec<Value> {
+    let Ok(answer) = driver.client.get("/v1/processes?all=true") else {
+        driver.oracle.violation("no answer to ps -a".to_owned());
+        return Vec::new();
+    };
+    let mut latest: HashMap<Uuid, Value> = HashMap::new();
+    for process in answer.body["processes"].as_array().into_iter().flatten() {
+        if let Some(uuid) = uuid_of(process)
+            && latest.get(&uuid).is_none_or(|seen| seen["pid"].as_u64() < process["pid"].as_u64())
+        {
+            latest.insert(uuid, process.clone());
+        }
+    }
+    latest.into_values().collect()
+}
