@@ -21,6 +21,7 @@ fix:
 	cargo fmt --all
 
 bench:
+	cargo build --release -p relive
 	cargo bench -p relive-core
 	cargo run --release -p relive-bench
 

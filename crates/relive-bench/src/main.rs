@@ -1,9 +1,11 @@
-//! What the journal costs, beside the raw limit of the same disk in the same run.
+//! What Relive costs, the journal alone and the whole path, beside the raw limit of the same disk in the same run.
 //!
 //! Times on a shared machine mean little; ratios taken side by side mean more. So every row interleaves ours and the
 //! raw limit round by round, and says the median of the rounds. Counts are exact. Nothing is judged here: a missed mark
 //! is printed as missed and the program still ends well.
 
+mod daemon;
+mod interrupt;
 mod options;
 mod place;
 mod rounds;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<()> {
     let place = Place::new()?;
+    interrupt::clean_up_on_signals(place.root().to_owned())?;
     println!("folder   {}", place.root().display());
     println!("disk     {}", place.file_system()?);
     println!("rounds   {}, raw and ours in turn; medians; files are in the page cache (warm)", options.rounds);

@@ -1,14 +1,17 @@
 //! The command line.
 
+use std::time::Duration;
+
 use crate::{Result, rows};
 
 pub(crate) const USAGE: &str = "\
 usage: relive-bench [--quick] [--only NAME] [--histories N]
 
   --quick         small sizes, for a smoke run
-  --only NAME     one of: step writers resume fork start disk counts
+  --only NAME     one of: step writers resume fork start disk agents crowd call counts
   --histories N   how many histories a start has to pass over (100000)
 
+The program that is measured is `relive` beside this one, or $RELIVE_BIN.
 The files are made under target/, or under $RELIVE_BENCH_DIR, and removed at the end.";
 
 /// How much is measured.
@@ -24,15 +27,52 @@ pub(crate) struct Options {
     pub(crate) history_bytes: u64,
     /// How many histories a start has to pass over.
     pub(crate) histories: usize,
+    /// How many agents run at once.
+    pub(crate) agents: usize,
+    pub(crate) agent_rounds: usize,
+    /// How many processes are suspended.
+    pub(crate) crowd: usize,
+    pub(crate) crowd_rounds: usize,
+    /// How long a daemon is watched doing nothing.
+    pub(crate) idle: Duration,
+    /// How long after its last work it counts as doing nothing.
+    pub(crate) settle: Duration,
 }
 
 impl Options {
     fn full() -> Self {
-        Self { only: None, rounds: 9, steps: 200, writers_ms: 700, history_bytes: 50 << 20, histories: 100_000 }
+        Self {
+            only: None,
+            rounds: 9,
+            steps: 200,
+            writers_ms: 700,
+            history_bytes: 50 << 20,
+            histories: 100_000,
+            agents: 1_000,
+            agent_rounds: 3,
+            crowd: 10_000,
+            crowd_rounds: 5,
+            idle: Duration::from_secs(5),
+            // The threads for the disk end after ten seconds without work.
+            settle: Duration::from_secs(12),
+        }
     }
 
     fn quick() -> Self {
-        Self { only: None, rounds: 3, steps: 50, writers_ms: 200, history_bytes: 5 << 20, histories: 2_000 }
+        Self {
+            only: None,
+            rounds: 3,
+            steps: 50,
+            writers_ms: 200,
+            history_bytes: 5 << 20,
+            histories: 2_000,
+            agents: 100,
+            agent_rounds: 2,
+            crowd: 1_000,
+            crowd_rounds: 2,
+            idle: Duration::from_secs(2),
+            settle: Duration::from_secs(1),
+        }
     }
 
     /// Reads the command line; `None` where only the usage is asked for.

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 
 const PREFIX: &str = "relive-bench-";
+const REMOVERS: usize = 32;
+/// A folder with more entries than this is emptied by many at once.
+const MANY: usize = 1_000;
 
 /// The run's folder. Dropping it removes it.
 #[derive(Debug)]
@@ -15,7 +18,7 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.root) {
+        if let Err(error) = remove(&self.root) {
             eprintln!("{}: not removed: {error}", self.root.display());
         }
     }
@@ -43,6 +46,11 @@ impl Place {
         let path = self.root.join(name);
         fs::create_dir(&path)?;
         Ok(path)
+    }
+
+    /// Where one row leaves histories that have ended for another, because making them takes long.
+    pub(crate) fn histories(&self) -> PathBuf {
+        self.root.join("histories")
     }
 
     /// What the folder is on, for people.
@@ -76,8 +84,28 @@ fn remove_leftovers(above: &Path) -> Result<()> {
         let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
         let gone = pid.parse::<u32>().is_ok_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
         if gone {
-            fs::remove_dir_all(entry.path())?;
+            remove(&entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Removes a folder, large ones by many at once: a file system that discards what is freed keeps a single thread waiting.
+pub(crate) fn remove(folder: &Path) -> Result<()> {
+    let paths: Vec<PathBuf> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let remove_all = |paths: &[PathBuf]| paths.iter().try_for_each(|path| remove_one(path));
+    if paths.len() < MANY {
+        remove_all(&paths)?;
+    } else {
+        std::thread::scope(|scope| {
+            let share = paths.len().div_ceil(REMOVERS);
+            let started: Vec<_> = paths.chunks(share).map(|paths| scope.spawn(move || remove_all(paths))).collect();
+            started.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked")?)
+        })?;
+    }
+    Ok(fs::remove_dir(folder)?)
+}
+
+fn remove_one(path: &Path) -> Result<()> {
+    if fs::symlink_metadata(path)?.is_dir() { remove(path) } else { Ok(fs::remove_file(path)?) }
 }

@@ -1,6 +1,9 @@
 //! What is measured, one file for each group of rows.
 
+mod agents;
+mod call;
 mod counts;
+mod crowd;
 mod disk;
 mod fork;
 mod resume;
@@ -18,13 +21,16 @@ use crate::table::Row;
 type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
-pub(crate) const ALL: [(&str, Measure); 6] = [
+pub(crate) const ALL: [(&str, Measure); 9] = [
     ("step", step::measure),
     ("writers", writers::measure),
     ("resume", resume::measure),
     ("fork", fork::measure),
     ("start", start::measure),
     ("disk", disk::measure),
+    ("agents", agents::measure),
+    ("crowd", crowd::measure),
+    ("call", call::measure),
 ];
 
 /// The counts have a table of their own.

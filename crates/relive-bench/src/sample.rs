@@ -7,7 +7,7 @@ use relive_core::{End, Limits, ProcessStatus, Timestamp, Uuid, uuid_v7};
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::payload::Json;
 use relive_journal::record::{
-    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OpenedBy, Spawned, Usage,
+    Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OnBudget, OpenedBy, Spawned, Usage,
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
 use relive_journal::{DataFolder, Disk, Durability, Io, Opening, Pool, ProcessMeta, Writer};
@@ -94,7 +94,7 @@ impl Agent {
                 cwd: "/home/user/project".to_owned(),
                 limits: Limits::default(),
                 on_in_doubt: OnInDoubt::TellModel,
-                on_budget: relive_journal::record::OnBudget::End,
+                on_budget: OnBudget::End,
             },
             meta: ProcessMeta::new("anthropic/claude-opus-4".to_owned(), "You are a test.".to_owned(), tools),
             input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),
@@ -207,5 +207,5 @@ pub(crate) fn call_started(call: u32) -> Body {
 }
 
 pub(crate) fn call_ended(call: u32, data: &StepData) -> Body {
-    Body::CallEnded(CallEnded { call, ok: true, result: data.result.as_str().into(), done: false, settled: None })
+    Body::CallEnded(CallEnded { call, ok: true, result: data.result.as_str().into(), settled: None, done: false })
 }

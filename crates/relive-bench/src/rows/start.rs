@@ -18,8 +18,6 @@ const LIVE: usize = 100;
 /// Histories that share their files: a file can have 65,000 names on ext4.
 const LINKS_MAX: usize = 30_000;
 
-const REMOVERS: usize = 32;
-
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let (few, many) = (place.folder("start-few")?, place.folder("start-many")?);
     for root in [&few, &many] {
@@ -41,8 +39,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     }
     fs::remove_dir_all(many.join("live"))?;
     let (rebuilt, _) = seconds(|| start(&many))?;
-    eprintln!("start: removing {} histories", options.histories);
-    remove_entries(&many.join("steps"))?;
+    leave_histories(&many, place)?;
     let histories = options.histories;
     Ok(vec![
         Row {
@@ -62,23 +59,30 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     ])
 }
 
-/// Removes all in a folder, many at once: a file system that discards what is freed keeps a single thread waiting.
-fn remove_entries(folder: &Path) -> Result<()> {
-    let paths: Vec<PathBuf> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    std::thread::scope(|scope| {
-        let remove = |paths: &[PathBuf]| paths.iter().try_for_each(fs::remove_dir_all);
-        let share = paths.len().div_ceil(REMOVERS).max(1);
-        let started: Vec<_> = paths.chunks(share).map(|paths| scope.spawn(move || remove(paths))).collect();
-        for thread in started {
-            thread.join().map_err(|_| "a thread panicked")??;
-        }
-        Ok(())
-    })
-}
-
 fn start(root: &Path) -> Result<usize> {
     let folder = data_folder(root)?;
     Ok(black_box(folder.live()?).len())
+}
+
+/// Leaves those that have ended to whoever needs them next.
+fn leave_histories(root: &Path, place: &Place) -> Result<()> {
+    let folder = data_folder(root)?;
+    for live in folder.live()? {
+        crate::place::remove(folder.folder(live.uuid).path())?;
+    }
+    Ok(fs::rename(root.join("steps"), place.histories())?)
+}
+
+/// Gives a data folder that does not exist yet its histories: those an earlier row has left, or new ones.
+pub(super) fn with_histories(root: &Path, histories: usize, place: &Place) -> Result<()> {
+    if place.histories().exists() {
+        fs::create_dir(root)?;
+        fs::rename(place.histories(), root.join("steps"))?;
+    } else {
+        fill_ended(root, histories)?;
+    }
+    // What is missing beside them is made here, not in the daemon that is measured.
+    data_folder(root).map(drop)
 }
 
 fn fill_live(root: &Path) -> Result<()> {

@@ -1,0 +1,172 @@
+//! A daemon of the benchmark's own: on a folder of its own, found by nobody else, gone with the value that stands for it.
+//!
+//! Every daemon and every command is started under one lock, and the one who cleans up after Ctrl-C keeps it: so nothing
+//! is started that nobody would end.
+
+mod client;
+mod usage;
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use relive_api::DaemonStatus;
+
+pub(crate) use client::{Client, at_once};
+pub(crate) use usage::{descriptors, memory, switches};
+
+use crate::{Error, Result};
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_micros(500);
+
+/// Nothing is collected behind the benchmark's back.
+const CONFIG: &str = "gc:\n  retention_days: 0\n  max_entries: 0\n";
+
+static RUNNING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+fn running() -> MutexGuard<'static, Vec<Child>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills every daemon. As long as the answer is kept none is started, and no command either.
+pub(crate) fn kill_all() -> impl Drop {
+    let mut running = running();
+    for child in running.iter_mut() {
+        end(child);
+    }
+    running.clear();
+    running
+}
+
+fn end(child: &mut Child) {
+    // One that is gone already is what is wanted.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// The folders of a daemon.
+#[derive(Debug, Clone)]
+pub(crate) struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    pub(crate) fn new(root: PathBuf) -> Result<Self> {
+        fs::create_dir_all(root.join("config/relive"))?;
+        fs::write(root.join("config/relive/config.yaml"), CONFIG)?;
+        Ok(Self { root })
+    }
+
+    /// The data folder. It need not exist.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.root.join("socket")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.root.join("log")
+    }
+
+    fn command(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        command.env("RELIVE_DATA_DIR", self.data()).env("RELIVE_SOCKET", self.socket());
+        command.env("XDG_CONFIG_HOME", self.root.join("config"));
+        command
+    }
+}
+
+/// A daemon that runs. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    home: Home,
+    program: PathBuf,
+    os_pid: u32,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let mut running = running();
+        if let Some(place) = running.iter().position(|child| child.id() == self.os_pid) {
+            end(&mut running.swap_remove(place));
+        }
+    }
+}
+
+impl Daemon {
+    /// Starts one, and says how many seconds it took to its first answer.
+    pub(crate) fn start(home: &Home) -> Result<(f64, Self)> {
+        let program = program()?;
+        let log = File::options().append(true).create(true).open(home.log())?;
+        let mut command = home.command(&program, &["daemon", "serve"]);
+        command.current_dir("/").process_group(0).stderr(log);
+        let begun = Instant::now();
+        let os_pid = {
+            let mut running = running();
+            let child = command.spawn()?;
+            let os_pid = child.id();
+            running.push(child);
+            os_pid
+        };
+        let daemon = Self { home: home.clone(), program, os_pid };
+        let mut client = daemon.first_connection(begun)?;
+        let _: DaemonStatus = client.get("/v1/daemon")?;
+        Ok((begun.elapsed().as_secs_f64(), daemon))
+    }
+
+    fn first_connection(&self, begun: Instant) -> Result<Client> {
+        loop {
+            if let Ok(client) = self.client() {
+                return Ok(client);
+            }
+            let ended = running()
+                .iter_mut()
+                .any(|child| child.id() == self.os_pid && child.try_wait().is_ok_and(|status| status.is_some()));
+            if ended || begun.elapsed() > ANSWER_WITHIN {
+                let said = fs::read_to_string(self.home.log()).unwrap_or_default();
+                return Err(format!("the daemon does not answer: {}", said.trim()).into());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    pub(crate) fn client(&self) -> Result<Client> {
+        Client::connect(&self.home.socket())
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.home.socket()
+    }
+
+    pub(crate) fn os_pid(&self) -> u32 {
+        self.os_pid
+    }
+
+    /// Runs a command of the command line to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<()> {
+        let _started_by_nobody_else = running();
+        let status = self.home.command(&self.program, arguments).status()?;
+        if status.success() { Ok(()) } else { Err(format!("relive {}: {status}", arguments.join(" ")).into()) }
+    }
+}
+
+/// The program that is measured: beside this one, or where `RELIVE_BIN` says.
+fn program() -> Result<PathBuf> {
+    let program = match std::env::var_os("RELIVE_BIN") {
+        Some(program) => PathBuf::from(program),
+        None => std::env::current_exe()?.with_file_name("relive"),
+    };
+    if program.is_file() {
+        return Ok(program.canonicalize()?);
+    }
+    let message =
+        format!("{}: not there; build it (cargo build --release -p relive) or set RELIVE_BIN", program.display());
+    Err(Error::from(message))
+}

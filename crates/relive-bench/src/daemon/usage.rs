@@ -1,0 +1,47 @@
+//! What a process takes, by `/proc`.
+
+use std::collections::HashMap;
+use std::fs;
+
+use crate::Result;
+
+/// Memory that is resident, and the part of it that is nobody else's, in bytes.
+pub(crate) fn memory(os_pid: u32) -> Result<(u64, u64)> {
+    let status = fs::read_to_string(format!("/proc/{os_pid}/status"))?;
+    let rollup = fs::read_to_string(format!("/proc/{os_pid}/smaps_rollup"))?;
+    let kilobytes = |text: &str, field: &str| number(text, field).ok_or_else(|| format!("/proc does not say {field}"));
+    let private = kilobytes(&rollup, "Private_Clean:")? + kilobytes(&rollup, "Private_Dirty:")?;
+    Ok((kilobytes(&status, "VmRSS:")? << 10, private << 10))
+}
+
+fn number(text: &str, field: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(field)?.split_whitespace().next()?.parse().ok())
+}
+
+/// How many descriptors it holds.
+pub(crate) fn descriptors(os_pid: u32) -> Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{os_pid}/fd"))?.count())
+}
+
+/// How often each of its threads has gone to sleep by itself.
+#[derive(Debug)]
+pub(crate) struct Switches(HashMap<String, u64>);
+
+impl Switches {
+    /// How many since `earlier`. What a thread did that has ended meanwhile is lost, and it did little.
+    pub(crate) fn since(&self, earlier: &Self) -> u64 {
+        self.0.iter().map(|(thread, count)| count - earlier.0.get(thread).copied().unwrap_or(0)).sum()
+    }
+}
+
+pub(crate) fn switches(os_pid: u32) -> Result<Switches> {
+    let mut threads = HashMap::new();
+    for entry in fs::read_dir(format!("/proc/{os_pid}/task"))? {
+        let entry = entry?;
+        // A thread may end while it is looked at.
+        let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
+        let count = number(&status, "voluntary_ctxt_switches:").unwrap_or(0);
+        threads.insert(entry.file_name().to_string_lossy().into_owned(), count);
+    }
+    Ok(Switches(threads))
+}

@@ -1,0 +1,40 @@
+//! Ctrl-C: what runs is killed and what was made is removed, then the program ends.
+
+use std::path::PathBuf;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{Result, daemon, place};
+
+const TRIES: usize = 5;
+/// 128 and the number of SIGINT.
+const INTERRUPTED: i32 = 130;
+
+/// Cleans up after SIGINT, SIGTERM and SIGHUP from now on.
+pub(crate) fn clean_up_on_signals(root: PathBuf) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let guard = runtime.enter();
+    let mut int = signal(SignalKind::interrupt())?;
+    let mut term = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    drop(guard);
+    std::thread::Builder::new().name("interrupt".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = int.recv() => {}
+                _ = term.recv() => {}
+                _ = hangup.recv() => {}
+            }
+        });
+        eprintln!("interrupted: removing {}", root.display());
+        let _nothing_starts = daemon::kill_all();
+        // The main thread may still be making files.
+        for _ in 0..TRIES {
+            if place::remove(&root).is_ok() {
+                break;
+            }
+        }
+        std::process::exit(INTERRUPTED);
+    })?;
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Many agents at once through the daemon, beside the same records written by the journal alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use relive_api::{Created, DaemonStatus, RunRequest, WaitAnswer, WaitRequest};
+use relive_core::{Limits, Uuid};
+use relive_journal::data::SpawnRequest;
+use relive_journal::reader::{Cursor, Item, Reader};
+use relive_journal::record::{Body, Input, OpenedBy, Spawned};
+use relive_journal::{DataFolder, Durability, Folder, Pool, ProcessMeta, Writer};
+use tokio::runtime::Runtime;
+
+use crate::daemon::{Client, Daemon, Home, at_once};
+use crate::options::Options;
+use crate::place::Place;
+use crate::rounds::{Rounds, seconds};
+use crate::sample::{data_folder, now, opening, uuid};
+use crate::table::{Mark, Row, milliseconds, per_second};
+use crate::{Error, Result};
+
+const STEPS: usize = 20;
+const CONNECTIONS: usize = 64;
+const WAIT: Duration = Duration::from_secs(120);
+
+const NOTE: &str = "The configuration is read once, at the start. A file with a mistake is refused as a whole.\n";
+
+pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
+    let count = options.agents;
+    eprintln!("agents: {count} at once, {STEPS} steps each, {} rounds", options.agent_rounds);
+    let root = place.folder("agents")?;
+    let work = work_folder(&root)?;
+    let home = Home::new(root.join("home"))?;
+    let (_, daemon) = Daemon::start(&home)?;
+    let sample = Recorded::read(&home, &daemon, &work)?;
+    let folder = Arc::new(data_folder(&root.join("alone"))?);
+    let (pool, runtime) = (Pool::default(), tokio::runtime::Builder::new_multi_thread().build()?);
+    let mut times = Rounds::default();
+    for round in 0..=options.agent_rounds {
+        let (alone, ()) = seconds(|| write_alone(&runtime, &pool, &folder, &sample, count))?;
+        let (whole, ()) = seconds(|| run_all(&daemon, &work, count))?;
+        // The first round warms up.
+        if round > 0 {
+            times.add(whole, alone);
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
+    let steps = (count * STEPS) as f64;
+    Ok(vec![
+        Row {
+            name: format!("{count} agents, {STEPS} steps: time"),
+            ours: milliseconds(times.ours()),
+            peer: format!("{}  journal", milliseconds(times.peer())),
+            ratio: times.ratio(),
+            mark: Mark::None,
+        },
+        Row {
+            name: "  steps".to_owned(),
+            ours: per_second(steps / times.ours()),
+            peer: format!("{}  journal", per_second(steps / times.peer())),
+            ratio: 1.0 / times.ratio(),
+            mark: Mark::None,
+        },
+    ])
+}
+
+/// A folder with something to read and a script that reads it.
+fn work_folder(root: &Path) -> Result<PathBuf> {
+    let work = root.join("work");
+    fs::create_dir(&work)?;
+    fs::write(work.join("note.txt"), NOTE)?;
+    let turn = "  - text: The note may say more than it did.\n    calls: [{name: read, args: {path: note.txt}}]\n";
+    fs::write(work.join("script.yaml"), format!("turns:\n{turn}    repeat: {STEPS}\n"))?;
+    Ok(work)
+}
+
+fn begin(client: &mut Client, work: &Path) -> Result<Uuid> {
+    let request = RunRequest {
+        uuid: uuid(),
+        name: None,
+        intent: "read the note".to_owned(),
+        model: Some("script/script.yaml".to_owned()),
+        system_prompt: None,
+        cwd: work.display().to_string(),
+        limits: Limits::default(),
+        on_in_doubt: None,
+        on_budget: None,
+    };
+    Ok(client.post::<Created>("/v1/processes", &request)?.uuid)
+}
+
+fn wait_for(client: &mut Client, uuid: Uuid) -> Result<()> {
+    let timeout_ms = u64::try_from(WAIT.as_millis()).ok();
+    let answer: WaitAnswer = client.post(&format!("/v1/processes/{uuid}/wait"), &WaitRequest { timeout_ms })?;
+    match answer.exit_code {
+        0 => Ok(()),
+        code => Err(format!("agent {uuid} ended with {code}: {:?}", answer.exit).into()),
+    }
+}
+
+/// Begins all agents, and waits for all of them.
+fn run_all(daemon: &Daemon, work: &Path, count: usize) -> Result<()> {
+    let socket = daemon.socket();
+    let uuids = at_once(&socket, CONNECTIONS, &vec![(); count], |client, ()| begin(client, work))?;
+    let status: DaemonStatus = daemon.client()?.get("/v1/daemon")?;
+    eprintln!("agents: {} of {count} run when the last one was begun", status.running);
+    at_once(&socket, CONNECTIONS, &uuids, |client, uuid| wait_for(client, *uuid)).map(drop)
+}
+
+/// What the daemon recorded of one agent.
+#[derive(Debug)]
+struct Recorded {
+    meta: ProcessMeta,
+    spawned: Spawned,
+    input: Input,
+    /// The rest, as it was written: each batch at once.
+    batches: Vec<Vec<Body>>,
+}
+
+impl Recorded {
+    fn read(home: &Home, daemon: &Daemon, work: &Path) -> Result<Self> {
+        let mut client = daemon.client()?;
+        let uuid = begin(&mut client, work)?;
+        wait_for(&mut client, uuid)?;
+        let folder = Folder::new(home.data().join("steps").join(uuid.to_string()));
+        let mut reader = Reader::new(folder.steps(), Cursor::default());
+        let (mut spawned, mut input, mut batches, mut batch) = (None, None, Vec::new(), Vec::new());
+        while let Some(Item::Record(record)) = reader.next_item()? {
+            let line = record.line.as_str();
+            let ends_batch = match record.kind.as_str() {
+                "opened" => continue,
+                "spawned" => {
+                    spawned = Some(serde_json::from_str(line)?);
+                    continue;
+                }
+                "input" => {
+                    input = Some(serde_json::from_str(line)?);
+                    continue;
+                }
+                "model_started" => push(&mut batch, Body::ModelStarted(serde_json::from_str(line)?), true),
+                "model_ended" => {
+                    let ended: relive_journal::record::ModelEnded = serde_json::from_str(line)?;
+                    let is_last_word = ended.calls.is_empty();
+                    push(&mut batch, Body::ModelEnded(ended), is_last_word)
+                }
+                "call_started" => push(&mut batch, Body::CallStarted(serde_json::from_str(line)?), true),
+                "call_ended" => push(&mut batch, Body::CallEnded(serde_json::from_str(line)?), false),
+                "ended" => push(&mut batch, Body::Ended(serde_json::from_str(line)?), true),
+                kind => return Err(format!("an agent that reads a note recorded `{kind}`").into()),
+            };
+            if ends_batch {
+                batches.push(std::mem::take(&mut batch));
+            }
+        }
+        // Before the first step, two for each, the last word and the end.
+        if batches.len() != 2 * STEPS + 3 {
+            return Err(format!("an agent of {STEPS} steps recorded {} batches", batches.len()).into());
+        }
+        let missing = || "the journal does not say what it is";
+        let (spawned, input) = (spawned.ok_or_else(missing)?, input.ok_or_else(missing)?);
+        Ok(Self { meta: ProcessMeta::read(&folder)?, spawned, input, batches })
+    }
+
+    fn spawn(&self, folder: &DataFolder) -> Result<Writer> {
+        let spawned = Spawned { uuid: uuid(), ..self.spawned.clone() };
+        let (meta, input) = (self.meta.clone(), Some(self.input.clone()));
+        Ok(folder.spawn(SpawnRequest { opening: opening(folder, OpenedBy::Spawn)?, spawned, meta, input })?)
+    }
+}
+
+fn push(batch: &mut Vec<Body>, body: Body, ends_batch: bool) -> bool {
+    batch.push(body);
+    ends_batch
+}
+
+/// The same records with nothing around them: a task for each agent, and each batch a job of the pool.
+fn write_alone(
+    runtime: &Runtime,
+    pool: &Pool,
+    folder: &Arc<DataFolder>,
+    sample: &Recorded,
+    count: usize,
+) -> Result<()> {
+    let task = |_| {
+        let (pool, folder, batches) = (pool.clone(), folder.clone(), sample.batches.clone());
+        let fresh = Recorded {
+            batches: Vec::new(),
+            meta: sample.meta.clone(),
+            spawned: sample.spawned.clone(),
+            input: sample.input.clone(),
+        };
+        runtime.spawn(async move {
+            let begin_in = folder.clone();
+            let mut writer = pool.run(move || fresh.spawn(&begin_in)).await??;
+            for batch in batches {
+                let durability = match batch[..] {
+                    [Body::ModelStarted(_)] => Durability::Written,
+                    [..] => Durability::Synced,
+                };
+                let appended;
+                (writer, appended) = pool
+                    .run(move || {
+                        let appended = writer.append(now(), batch, durability);
+                        (writer, appended)
+                    })
+                    .await?;
+                appended?;
+            }
+            let uuid = writer.folder().uuid().ok_or("a folder without a UUID")?;
+            pool.run(move || folder.retire(uuid, writer.history())).await??;
+            Ok::<(), Error>(())
+        })
+    };
+    let running: Vec<_> = (0..count).map(task).collect();
+    runtime.block_on(async {
+        for task in running {
+            task.await??;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,51 @@
+//! One call of the API, beside one byte there and back on a unix socket.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use crate::Result;
+use crate::daemon::{Client, Daemon, Home};
+use crate::options::Options;
+use crate::place::Place;
+use crate::rounds::{Rounds, median_seconds};
+use crate::table::{Mark, Row, milliseconds};
+
+const PATH: &str = "/v1/daemon";
+
+pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
+    let (_, daemon) = Daemon::start(&Home::new(place.folder("call")?)?)?;
+    let (mut echo, mut client) = (echo()?, daemon.client()?);
+    let (mut kept, mut anew) = (Rounds::default(), Rounds::default());
+    for round in 0..=options.rounds {
+        let raw = median_seconds(options.steps, || {
+            echo.write_all(b"x")?;
+            Ok(echo.read_exact(&mut [0])?)
+        })?;
+        let call = median_seconds(options.steps, || client.get_bytes(PATH).map(drop))?;
+        let connected = median_seconds(options.steps, || Client::connect(&daemon.socket())?.get_bytes(PATH).map(drop))?;
+        // The first round warms up.
+        if round > 0 {
+            kept.add(call, raw);
+            anew.add(connected, raw);
+        }
+    }
+    let row = |name: &str, rounds: &Rounds| Row {
+        name: name.to_owned(),
+        ours: milliseconds(rounds.ours()),
+        peer: format!("{}  echo of a byte", milliseconds(rounds.peer())),
+        ratio: rounds.ratio(),
+        mark: Mark::None,
+    };
+    Ok(vec![row("call: GET /v1/daemon", &kept), row("  on a new connection", &anew)])
+}
+
+/// The near end of a socket whose far end, on a thread of its own, sends back what it gets.
+fn echo() -> Result<UnixStream> {
+    let (near, mut far) = UnixStream::pair()?;
+    std::thread::spawn(move || {
+        let mut byte = [0];
+        // Until the near end is gone.
+        while far.read_exact(&mut byte).and_then(|()| far.write_all(&byte)).is_ok() {}
+    });
+    Ok(near)
+}
