@@ -164,8 +164,7 @@ pub struct History {
     pub recoveries: u32,
     /// Torn ends cut off so far.
     pub repairs: Vec<Repair>,
-    /// The ids of the last messages, so that one that is sent again is known.
-    #[serde(default)]
+    /// The ids of the last messages, so that one that is sent again is known. A checkpoint without them does not count.
     pub(crate) heard: VecDeque<String>,
     /// Offset before the model call of the step under way.
     pub(crate) step_start: u64,
