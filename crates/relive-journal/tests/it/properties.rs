@@ -183,8 +183,11 @@ fn mutate(bytes: &[u8], mutation: &Mutation) -> Vec<u8> {
         }
         Mutation::Rename(line) => {
             let line = &mut lines[place(*line, count)];
-            if let Some(at) = memchr::memmem::find(line, br#""kind":""#) {
-                line[at + 8] ^= 1;
+            // A line may have been cut right there.
+            if let Some(at) = memchr::memmem::find(line, br#""kind":""#)
+                && let Some(letter) = line.get_mut(at + 8)
+            {
+                *letter ^= 1;
             }
             bytes = lines.concat();
         }

@@ -142,7 +142,9 @@ impl<'w> Mount<'w> {
     }
 
     fn remount(&self, options: &str) {
-        assert!(mount(&["-o", &format!("remount,{options}"), "tmpfs"], &self.0.data()));
+        // The last thread of a daemon that was killed may still hold a file.
+        let remounted = || mount(&["-o", &format!("remount,{options}"), "tmpfs"], &self.0.data());
+        crate::world::wait_until("it is remounted", remounted);
     }
 }
 

@@ -170,6 +170,12 @@ fn acknowledged(uuid: Uuid, asked: &Asked, remains: &Remains, wrong: &mut Vec<St
             (times, _) => wrong.push(format!("B: {uuid}: message {id} was recorded {times} times")),
         }
     }
+    let origin = journal.history.identity.as_ref().and_then(|identity| identity.spawned.origin);
+    if let Some(asked) = asked.from_step
+        && origin.is_none_or(|origin| u64::from(origin.step) != asked)
+    {
+        wrong.push(format!("H: {uuid} was to be forked at step {asked} and is a fork of {origin:?}"));
+    }
     let incarnations = &journal.history.incarnations;
     for pid in &asked.pids {
         if !incarnations.iter().any(|incarnation| u64::from(incarnation.pid.0) == *pid) {

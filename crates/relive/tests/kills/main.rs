@@ -56,13 +56,15 @@ fn nothing_acknowledged_is_lost_and_no_write_is_repeated() {
 /// A checker that cannot fail proves nothing: each switch that breaks the protocol turns it red.
 #[test]
 fn the_checker_can_fail() {
-    for (faults, checks) in [("no-intent", ["C:", "B:"].as_slice()), ("retry-all", &["B:"])] {
+    for (faults, expected) in [("no-intent", "has no intent"), ("retry-all", "happened twice")] {
         let mut seed = fresh_seed();
         let red = (0..6).any(|_| {
             seed += 1;
             let verdict = run(Plan { seed, kills: 5, agents: 12, faults: Some(faults) });
             println!("{faults}: {}", verdict.summary);
-            verdict.violations.iter().any(|text| checks.iter().any(|check| text.starts_with(check)))
+            let found = verdict.violations.iter().find(|text| text.contains(expected));
+            println!("{faults}: {found:?}");
+            found.is_some()
         });
         assert!(red, "{faults} was not noticed in 30 kills");
     }
