@@ -13,7 +13,7 @@ test:
 	scripts/install-missing
 	cargo test --workspace
 	cargo test -p relive-journal --features faults sweep
-	cargo test -p relive --features faults --test kills
+	cargo test -p relive --features faults --test kills -- --nocapture --test-threads 1
 	scripts/fuzz-short
 
 fix:
@@ -32,5 +32,5 @@ soak:
 	PROPTEST_CASES=20000 cargo test --release -p relive-core
 	PROPTEST_CASES=5000 cargo test --release -p relive-journal
 	RELIVE_SWEEP_SEEDS=64 cargo test --release -p relive-journal --features faults sweep
-	RELIVE_KILLS=2000 cargo test --release -p relive --features faults --test kills
+	RELIVE_KILLS=2000 cargo test --release -p relive --features faults --test kills -- --nocapture --test-threads 1
 	FUZZ_SECONDS=1800 scripts/fuzz-short

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_core::{Timestamp, Uuid};
 use relive_journal::Pool;
@@ -83,11 +84,15 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     /// Does it. `recovery` is what `prepare` said, this time or before a crash; `key` names the call and no other.
     fn run(&self, context: Context, args: String, recovery: Recovery, key: String) -> BoxFuture<'static, ToolResult>;
 
-    /// After a crash: looks what became of the call. For tools that are settled by `check` or `lookup`.
-    fn look(&self, context: Context, recovery: Recovery) -> BoxFuture<'static, Finding>;
+    /// After a crash: looks what became of the call. Only tools that are settled by `check` or `lookup` are asked.
+    fn look(&self, _context: Context, _recovery: Recovery) -> BoxFuture<'static, Finding> {
+        std::future::ready(Finding::Lost).boxed()
+    }
 
     /// After a crash: the result of a call that looking found to be done.
-    fn found_done(&self, args: String, recovery: Recovery) -> ToolResult;
+    fn found_done(&self, _args: String, _recovery: Recovery) -> ToolResult {
+        ToolResult::failed("the call was interrupted")
+    }
 }
 
 /// A child agent to be run.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_journal::recovery::{Finding, Recovery};
+use relive_journal::recovery::Recovery;
 
 use self::beneath::{Folder, Refused};
 use crate::tool::{Context, Tool, ToolResult};
@@ -71,16 +71,6 @@ fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, T> {
 /// What a tool that only reads says before it runs.
 fn rerun<T>(args: Result<T, ToolResult>) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
     ready(args.map(|_| Recovery::Rerun))
-}
-
-/// A tool that is run again after a crash has nothing to look for.
-fn nothing_to_look_for() -> BoxFuture<'static, Finding> {
-    ready(Finding::Absent)
-}
-
-/// The result of a tool for which looking never finds that it is done.
-fn never_found_done() -> ToolResult {
-    ToolResult::failed("the call was interrupted and left nothing behind; run it again")
 }
 
 /// The result of a call whose journal entry belongs to another tool.

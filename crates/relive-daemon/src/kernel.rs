@@ -43,7 +43,7 @@ pub(crate) struct Kernel {
     state: Mutex<State>,
     /// Those who open the journal of a process that has no body, or begin one, take turns.
     turns: Vec<tokio::sync::Mutex<()>>,
-    /// One collection at a time.
+    /// One survey, and one collection, at a time: they share the files `clock` and `tombstones.jsonl`.
     collecting: tokio::sync::Mutex<()>,
 }
 

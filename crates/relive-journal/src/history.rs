@@ -4,6 +4,8 @@
 //! the running view and the recovered view are the same code. It holds no payloads: the conversation is a list of
 //! places in the file. It never looks at the world; what a crash left open is listed, not settled.
 
+mod rules;
+
 use std::collections::VecDeque;
 
 use relive_core::{End, Generation, Limits, Pid, Timestamp, Usd};
@@ -258,50 +260,6 @@ impl History {
         self.completed_step.saturating_add(1)
     }
 
-    /// The step a record of this body belongs to if it comes next.
-    pub(crate) fn step_of(&self, body: &Body) -> u32 {
-        if matches!(body, Body::ModelStarted(_)) { self.next_step() } else { self.step }
-    }
-
-    /// Whether a record may come next; if not, why.
-    pub(crate) fn admits(&self, body: &Body) -> Result<(), &'static str> {
-        let require = |holds: bool, why| if holds { Ok(()) } else { Err(why) };
-        if self.ended().is_some() {
-            return require(matches!(body, Body::Opened(_)), "this incarnation has ended");
-        }
-        let asking = matches!(self.phase, Phase::Asking { .. });
-        match body {
-            Body::Opened(_) | Body::Spawned(_) | Body::Input(_) | Body::Paused(_) => Ok(()),
-            Body::Limits(_) | Body::Ended(_) | Body::Repair(_) => Ok(()),
-            Body::ModelStarted(_) => {
-                require(!matches!(self.phase, Phase::Calling { .. }), "calls of the step before are not settled")
-            }
-            Body::ModelEnded(_) | Body::Partial(_) => require(asking, "no model was asked"),
-            Body::CallStarted(body) => require(self.call(body.call, is_waiting), "no such call waits to be started"),
-            Body::Approval(body) => require(self.call(body.call, is_waiting), "no such call waits to be started"),
-            // A call that was refused before it began has a result and no intent.
-            Body::CallEnded(body) => {
-                require(self.call(body.call, |state| *state != CallState::Settled), "no such call is open")
-            }
-            Body::Doubt(body) => require(self.call(body.call, is_open), "no such call is open"),
-            Body::Resolved(body) => require(self.call(body.call, is_open), "no such call is open"),
-            Body::Compacted(body) => require(
-                self.phase == Phase::Boundary
-                    && body.through <= self.seq
-                    && self.summary.is_none_or(|earlier| earlier.through <= body.through),
-                "only whole steps that are over, and all that is summed up already, can be compacted",
-            ),
-            Body::Resumed(_) => require(self.paused.is_some(), "it is not suspended"),
-        }
-    }
-
-    fn call(&self, call: u32, test: impl Fn(&CallState) -> bool) -> bool {
-        match &self.phase {
-            Phase::Calling { calls } => calls.get(call as usize).is_some_and(test),
-            Phase::Boundary | Phase::Asking { .. } => false,
-        }
-    }
-
     /// Takes in the next record, which is at `place`. A record that does not follow from those before it (which no
     /// writer of ours appends, see [`Self::admits`]) changes only the counters.
     pub(crate) fn apply(&mut self, record: &Record, place: Place) {
@@ -502,12 +460,4 @@ impl History {
             self.paused_total_ms = self.paused_total_ms.saturating_add(u64::try_from(asleep).unwrap_or(0));
         }
     }
-}
-
-fn is_waiting(state: &CallState) -> bool {
-    *state == CallState::Waiting
-}
-
-fn is_open(state: &CallState) -> bool {
-    matches!(state, CallState::Open(_))
 }

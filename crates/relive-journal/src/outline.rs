@@ -105,6 +105,7 @@ mod tests {
         check("model_ended", &format!(r#""thinking":{blob},"text":{blob},{calls}"#));
         check("call_ended", r#""call":1,"ok":false,"result":"x","settled":"join""#);
         check("call_ended", &format!(r#""call":0,"ok":true,"result":{blob}"#));
+        check("call_ended", r#""call":0,"ok":true,"result":"over","done":true"#);
         for result in ["1", "null", "{}", "[]", "\"unfinished", "\"\\x\""] {
             check("call_ended", &format!(r#""call":0,"ok":true,"result":{result}"#));
             check("model_ended", &format!(r#""text":{result}"#));

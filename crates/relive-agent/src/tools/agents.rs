@@ -174,8 +174,4 @@ impl Tool for WaitAgent {
     fn look(&self, _: Context, _: Recovery) -> BoxFuture<'static, Finding> {
         super::ready(Finding::Running)
     }
-
-    fn found_done(&self, _: String, _: Recovery) -> ToolResult {
-        super::never_found_done()
-    }
 }

@@ -1,7 +1,7 @@
 //! `done`: the agent says that its work is done.
 
 use futures_util::future::BoxFuture;
-use relive_journal::recovery::{Finding, Recovery};
+use relive_journal::recovery::Recovery;
 use serde_json::{Value, json};
 
 use super::args::Args;
@@ -42,13 +42,5 @@ impl Tool for Done {
             Ok(summary) => ToolResult { ok: true, text: summary.unwrap_or_else(|| "done".to_owned()), done: true },
             Err(failed) => failed,
         })
-    }
-
-    fn look(&self, _: Context, _: Recovery) -> BoxFuture<'static, Finding> {
-        super::nothing_to_look_for()
-    }
-
-    fn found_done(&self, _: String, _: Recovery) -> ToolResult {
-        super::never_found_done()
     }
 }

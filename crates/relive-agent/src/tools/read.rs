@@ -6,7 +6,7 @@ use std::path::Path;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_journal::recovery::{Finding, Recovery};
+use relive_journal::recovery::Recovery;
 use serde_json::{Value, json};
 
 use super::args::Args;
@@ -74,14 +74,6 @@ impl Tool for Read {
             }
         }
         .boxed()
-    }
-
-    fn look(&self, _: Context, _: Recovery) -> BoxFuture<'static, Finding> {
-        super::nothing_to_look_for()
-    }
-
-    fn found_done(&self, _: String, _: Recovery) -> ToolResult {
-        super::never_found_done()
     }
 }
 

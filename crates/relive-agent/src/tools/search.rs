@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_journal::recovery::{Finding, Recovery};
+use relive_journal::recovery::Recovery;
 use serde_json::{Value, json};
 
 use super::args::Args;
@@ -79,14 +79,6 @@ impl Tool for Search {
             }
         }
         .boxed()
-    }
-
-    fn look(&self, _: Context, _: Recovery) -> BoxFuture<'static, Finding> {
-        super::nothing_to_look_for()
-    }
-
-    fn found_done(&self, _: String, _: Recovery) -> ToolResult {
-        super::never_found_done()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who can name whom, and by what.
 
-use relive_core::{Caller, ErrorCode, Pid, Refusal, Rights, Spec, Table};
+use relive_core::{Caller, ErrorCode, Pid, Refusal, Rights, Spec, Table, Timestamp};
 
 use crate::support::{World, uuid};
 
@@ -77,6 +77,19 @@ fn a_uuid_is_its_current_incarnation() {
 }
 
 /// A process that asks, one below it, one beside it, and one that was handed to it.
+#[test]
+fn pids_come_in_any_order_and_never_twice() {
+    let mut world = World::new();
+    let spec = |pid, name| Spec::new(Pid(pid), uuid(name), Pid::KERNEL, Timestamp::UNIX_EPOCH);
+    for pid in [5, 2, 4, 9, 1, 3] {
+        world.table.spawn(spec(pid, pid)).unwrap();
+        assert!(matches!(world.table.spawn(spec(pid, 100)), Err(Refusal::PidUsed { .. })), "{pid} again");
+    }
+    assert_eq!(world.table.last_pid(), Pid(9));
+    let used: Vec<u32> = (1..=9).filter(|pid| world.table.clone().spawn(spec(*pid, 100)).is_err()).collect();
+    assert_eq!(used, [1, 2, 3, 4, 5, 9]);
+}
+
 fn neighbours() -> (World, [Pid; 4]) {
     let mut world = World::new();
     let asking = world.run_named(Pid::KERNEL, "asking");

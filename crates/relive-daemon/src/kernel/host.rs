@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_agent::Watcher;
 use relive_agent::tool::{ChildEnd, ChildRequest, Host};
-use relive_core::{Caller, Rights, Signal, SignalSet, Timestamp, Uuid};
+use relive_core::{Caller, Refusal, Rights, Signal, SignalSet, Timestamp, Uuid};
 use relive_journal::History;
 use relive_journal::conversation::Message;
 
@@ -62,23 +62,18 @@ impl Host for KernelHost {
         let (kernel, who) = (self.kernel.upgrade(), self.who);
         async move {
             let kernel = kernel.ok_or(GONE)?;
-            kernel.may_observe(who, uuid)?;
+            let refused = kernel.may_not_observe(who, uuid);
+            if let Some((refusal, parent)) = refused
+                && !kernel.began(who.uuid, parent).await
+            {
+                return Err(refusal.to_string());
+            }
             let answer = kernel.wait(&uuid.to_string(), None).await.map_err(|error| error.message)?;
             let last_text = kernel.on_disk(move |data| last_text(data, uuid)).await.ok().flatten();
             let reason = answer.exit.map(|exit| exit.reason).unwrap_or_default();
             Ok(ChildEnd { code: answer.exit_code, reason, last_text })
         }
         .boxed()
-    }
-}
-
-impl Kernel {
-    /// Whether a process may look at another; what the table does not know is looked for on the disk.
-    fn may_observe(&self, who: Who, uuid: Uuid) -> Result<(), String> {
-        let state = self.lock();
-        let Ok(pid) = state.table.resolve(Caller::Person, &uuid.to_string()) else { return Ok(()) };
-        let allowed = state.table.authorize(Caller::Process(who.of.pid), pid, Rights::Observer);
-        allowed.map_err(|refusal| refusal.to_string())
     }
 }
 
@@ -98,6 +93,27 @@ impl Watcher for KernelHost {
         if let Ok(effects) = state.table.set_mask(self.who.of.pid, mask, kernel.now()) {
             kernel.carry_out(&mut state, effects);
         }
+    }
+}
+
+impl Kernel {
+    /// Why the table does not let one process observe another, and whose child that other one is.
+    fn may_not_observe(&self, who: Who, uuid: Uuid) -> Option<(Refusal, Option<Uuid>)> {
+        let state = self.lock();
+        let pid = state.table.resolve(Caller::Person, &uuid.to_string()).ok()?;
+        let refusal = state.table.authorize(Caller::Process(who.of.pid), pid, Rights::Observer).err()?;
+        Some((refusal, state.table.view(pid, self.now()).and_then(|view| view.parent_uuid)))
+    }
+
+    /// Whether a child of `parent` is one that this history began: as an earlier incarnation, whose children went to
+    /// the kernel, or as the original of a fork.
+    async fn began(&self, uuid: Uuid, parent: Option<Uuid>) -> bool {
+        let Some(parent) = parent else { return false };
+        if parent == uuid {
+            return true;
+        }
+        let lineage = self.on_disk(move |data| data.lineage(uuid)).await;
+        matches!(lineage, Ok(Ok(ancestors)) if ancestors.iter().any(|ancestor| ancestor.uuid == parent))
     }
 }
 

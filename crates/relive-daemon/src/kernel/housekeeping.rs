@@ -59,9 +59,11 @@ impl Kernel {
 
     /// Collects, or says what would be.
     pub(crate) async fn gc(self: &Arc<Self>, request: GcRequest) -> Answer<GcAnswer> {
-        let _alone = self.collecting.lock().await;
         let (rules, reading, now): (GcRules, _, _) = (self.settings.gc, self.clock.reading(), self.now());
-        let survey = self.on_disk(move |data| data.survey(rules, &reading)).await??;
+        let survey = {
+            let _alone = self.collecting.lock().await;
+            self.on_disk(move |data| data.survey(rules, &reading)).await??
+        };
         let warnings = survey.warnings.iter().map(|(uuid, text)| format!("{uuid}: {text}")).collect();
         let too_many = request.at_most.is_some_and(|max| survey.candidates.len() > max);
         let mut answer = GcAnswer {
@@ -74,6 +76,7 @@ impl Kernel {
         if !answer.collected {
             return Ok(answer);
         }
+        let _alone = self.collecting.lock().await;
         for candidate in survey.candidates {
             let (uuid, bytes) = (candidate.uuid, candidate.bytes);
             // Not while somebody resumes it, and not the other way round.

@@ -79,7 +79,14 @@ impl Kernel {
             let view = state.table.view(pid, self.now());
             view.filter(|view| view.dead_at.is_some()).map(|view| view.uuid)
         };
-        let Some(uuid) = ended else { return Ok(()) };
+        match ended {
+            Some(uuid) => self.is_here(uuid).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what was collected.
+    pub(super) async fn is_here(&self, uuid: Uuid) -> Answer<()> {
         match self.on_disk(move |data| data.known(uuid)).await?? {
             Known::Here(_) | Known::Never => Ok(()),
             Known::Collected(_) => Err(collected(uuid)),
@@ -94,7 +101,11 @@ impl Kernel {
                 let view = state.table.view(pid, self.now());
                 view.map(|view| of_view(&view)).ok_or_else(|| ApiError::new(ErrorCode::NotFound, "it is gone"))
             }
-            Target::OnDisk(found) => Ok(of_disk(*found)),
+            Target::OnDisk(found) => {
+                let uuid = found.info.uuid;
+                let model = self.on_disk(move |data| super::resume::model_of(data, uuid)).await?;
+                Ok(Process { model, ..of_disk(*found) })
+            }
         }
     }
 
@@ -143,16 +154,20 @@ impl Kernel {
     /// Waits for an end. Any number may, and all get the same answer.
     pub(crate) async fn wait(&self, id: &str, timeout: Option<Duration>) -> Answer<WaitAnswer> {
         let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
-        let mut pid = match self.resolve(id).await? {
-            Target::Listed(pid) => pid,
-            Target::OnDisk(found) => {
-                // Interrupted by an earlier crash, or a PID that only stood for the process: what became of it counts.
-                let interrupted = found.end.as_ref().is_none_or(|end| end.why() == Some(Why::HostLost));
-                match self.resolve(&found.info.uuid.to_string()).await? {
-                    Target::Listed(pid) if interrupted => pid,
-                    Target::OnDisk(last) if interrupted && last.end.is_some() => return Ok(answer_of_disk(&last)),
-                    Target::Listed(_) | Target::OnDisk(_) => return Ok(answer_of_disk(&found)),
+        let mut target = self.resolve(id).await?;
+        let mut pid = loop {
+            let found = match target {
+                Target::Listed(pid) => break pid,
+                Target::OnDisk(found) => found,
+            };
+            // Interrupted with its daemon, as below; or a PID that only stood for the process while it was suspended.
+            let interrupted = found.end.as_ref().is_none_or(|end| end.why() == Some(Why::HostLost));
+            target = match (found.successor, found.info.pids.last()) {
+                (Some(successor), _) if interrupted => self.resolve(&successor.to_string()).await?,
+                (None, Some(last)) if found.end.is_none() && *last != found.pid => {
+                    self.resolve(&last.to_string()).await?
                 }
+                (Some(_) | None, _) => return Ok(answer_of_disk(&found)),
             }
         };
         loop {
@@ -256,25 +271,35 @@ fn search(data: &DataFolder, id: &str) -> std::io::Result<Search> {
     if let Ok(uuid) = Uuid::try_parse(id) {
         return incarnation(data, uuid, None);
     }
-    // The last that had the name: those that have not ended are in the table.
-    let named = histories(data, |_| true)?.into_iter().filter(|info| info.name.as_deref() == Some(id));
-    if let Some(last) = named.max_by_key(|info| info.pids.last().copied()) {
-        return incarnation(data, last.uuid, None);
-    }
-    let hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
-    if id.len() < PREFIX_MIN || !id.bytes().all(hex) {
-        return Ok(Search::Nothing);
-    }
-    let prefix = id.to_ascii_lowercase();
-    let mut matching = data.uuids()?;
-    matching.retain(|uuid| uuid.to_string().starts_with(&prefix));
+    let mut matching = begin_with(data, id)?;
     match matching[..] {
-        [] => Ok(Search::Nothing),
+        [] => named(data, id),
         [uuid] => incarnation(data, uuid, None),
         [..] => {
             matching.truncate(5);
             Ok(Search::Ambiguous(matching))
         }
+    }
+}
+
+/// The histories whose UUID begins so.
+fn begin_with(data: &DataFolder, id: &str) -> std::io::Result<Vec<Uuid>> {
+    let hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+    if id.len() < PREFIX_MIN || !id.bytes().all(hex) {
+        return Ok(Vec::new());
+    }
+    let prefix = id.to_ascii_lowercase();
+    let mut matching = data.uuids()?;
+    matching.retain(|uuid| uuid.to_string().starts_with(&prefix));
+    Ok(matching)
+}
+
+/// The last that had the name. Those that have not ended are in the table. Every history is looked at, so this is last.
+fn named(data: &DataFolder, name: &str) -> std::io::Result<Search> {
+    let namesakes = histories(data, |_| true)?.into_iter().filter(|info| info.name.as_deref() == Some(name));
+    match namesakes.max_by_key(|info| info.pids.last().copied()) {
+        Some(last) => incarnation(data, last.uuid, None),
+        None => Ok(Search::Nothing),
     }
 }
 

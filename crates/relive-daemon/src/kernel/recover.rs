@@ -27,7 +27,8 @@ enum Fate {
 }
 
 impl Kernel {
-    /// Takes up everything that has not ended. Parents come before their children.
+    /// Takes up everything that has not ended. Parents come before their children, and nobody runs before all are there:
+    /// a parent that waits for its child has to find it.
     pub(crate) async fn recover(self: &Arc<Self>) -> Answer<()> {
         let live = self.on_disk(|data| data.live()).await??;
         let mut pids: HashMap<Uuid, Pid> = HashMap::new();

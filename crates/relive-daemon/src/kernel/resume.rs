@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use relive_api::{Affected, InputRequest, ResumeRequest, Resumed as Answered};
-use relive_core::{ErrorCode, Limits, Pid, SuspendReason, Uuid};
+use relive_core::{ErrorCode, Limits, Pid, ProcessStatus, SuspendReason, Uuid};
 use relive_journal::data::{ForkPoint, ForkRequest};
 use relive_journal::record::{Body, Input, OpenedBy};
-use relive_journal::{DataFolder, Durability, Opening, ProcessMeta, Writer};
+use relive_journal::{DataFolder, Durability, Opening, ProcessMeta, WriteError, Writer};
 
 use super::Kernel;
 use super::query::Target;
@@ -50,7 +50,7 @@ impl Kernel {
     /// Goes on with a process that is in the table.
     async fn wake(self: &Arc<Self>, pid: Pid, request: ResumeRequest) -> Answer<Answered> {
         let who = self.who(pid)?;
-        let _turn = self.turn(who.uuid).lock().await;
+        let turn = self.turn(who.uuid).lock().await;
         let (bodiless, is_placeholder, reason) = {
             let state = self.lock();
             let reason = state.table.view(pid, self.now()).and_then(|view| view.suspend_reason);
@@ -95,9 +95,10 @@ impl Kernel {
             state.ready.remove(&pid);
             affected
         };
+        drop(turn);
         if let Some(text) = say {
-            let input = said(&text, self.now());
-            self.send(&who.uuid.to_string(), InputRequest { id: input.id, text }).await?;
+            let id = format!("resume-{}", self.clock.new_uuid());
+            self.send(&who.uuid.to_string(), InputRequest { id, text }).await?;
         }
         self.answer(pid, who.uuid, None, reached)
     }
@@ -106,31 +107,43 @@ impl Kernel {
     async fn revive(self: &Arc<Self>, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
         self.admit_one_more()?;
         let _turn = self.turn(uuid).lock().await;
-        // Somebody else may have done it while this waited.
+        // It may have been collected while this waited, or somebody else may have done it.
+        self.is_here(uuid).await?;
         if let Ok(pid) = self.listed(&uuid.to_string()) {
             let alive = self.lock().table.view(pid, self.now()).is_some_and(|view| view.dead_at.is_none());
             if alive {
                 return self.answer(pid, uuid, None, Affected::default());
             }
         }
-        let (boot_id, at, ask) = (self.clock.boot_id(), self.now(), request);
+        let at = self.now();
+        let (pid, mut writer) = self.open_dead(uuid).await?;
         let opened = self.on_disk(move |data| {
-            let pid = data.next_pid()?;
-            data.note_pid(pid, uuid);
-            let opening = Opening { pid, by: OpenedBy::Resume, boot_id, at };
-            let mut writer = data.open_writer(uuid, &opening)?;
             let answered = writer.history().plan().next == relive_journal::Next::Input;
-            let done = writer.history().phase == relive_journal::history::Phase::Boundary && ask.input.is_none();
-            let say = (answered || done).then_some(CONTINUE);
-            let batch = changes(Some(writer.history().limits), &ask, say, at);
+            let say = (answered || was_completed(writer.history())).then_some(CONTINUE);
+            let batch = changes(Some(writer.history().limits), &request, say, at);
             if !batch.is_empty() {
                 writer.append(at, batch, Durability::Synced)?;
             }
-            Ok::<_, ApiError>((pid, model_of(data, uuid), writer))
+            Ok::<_, ApiError>((model_of(data, uuid), writer))
         });
-        let (pid, model, writer) = opened.await??;
+        let (model, writer) = opened.await??;
         self.insert_revived(pid, model, writer)?;
         self.answer(pid, uuid, None, Affected { affected: 1, pids: vec![pid], note: None })
+    }
+
+    /// Takes the journal of a process that is dead, under a new PID.
+    async fn open_dead(&self, uuid: Uuid) -> Answer<(Pid, Writer)> {
+        let pid = self.on_disk(move |data| data.next_pid().inspect(|pid| data.note_pid(*pid, uuid))).await??;
+        let opening = Opening { pid, by: OpenedBy::Resume, boot_id: self.clock.boot_id(), at: self.now() };
+        match self.on_disk(move |data| data.open_writer(uuid, &opening)).await? {
+            Ok(writer) => Ok((pid, writer)),
+            Err(WriteError::Absent { .. }) => {
+                // Collected since it was looked up, as a rule: then that is what is said.
+                self.resolve(&uuid.to_string()).await?;
+                Err(ApiError::new(ErrorCode::NotFound, format!("process {uuid} is gone")))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
@@ -191,6 +204,13 @@ impl Kernel {
             pids: affected.pids,
         })
     }
+}
+
+/// Whether the incarnation before the last one came to its end by itself, having done what it was to do.
+fn was_completed(history: &relive_journal::History) -> bool {
+    let before = history.incarnations.iter().rev().nth(1);
+    let ended = before.and_then(|incarnation| incarnation.ended.as_ref());
+    ended.is_some_and(|(_, end)| matches!(end.status, ProcessStatus::Exited { .. }))
 }
 
 /// What a resume adds to the journal.

@@ -59,12 +59,27 @@ pub(super) async fn answer_once(State(server): State<Server>, request: Request, 
     if id.is_some_and(|id| id.len() > ID_MAX) {
         return ApiError::new(ErrorCode::Invalid, format!("a request id has at most {ID_MAX} bytes")).into_response();
     }
+    // Read whole, also by a repetition that needs nothing of it: who still writes when we hang up may never read the answer.
+    let (head, body) = request.into_parts();
+    let request = match to_bytes(body, BODY_MAX).await {
+        Ok(bytes) => Request::from_parts(head, Body::from(bytes)),
+        Err(error) => {
+            let message = format!("the body: {error}, at most {BODY_MAX} bytes");
+            return ApiError::new(ErrorCode::Invalid, message).into_response();
+        }
+    };
     let remembered = server.repeats.of(&key);
-    let (status, bytes) = remembered.get_or_init(|| whole(next, request)).await.clone();
+    let mut unserved = Some((next, request));
+    let (status, bytes) = remembered.get_or_init(|| whole(unserved.take())).await.clone();
+    if let Some((_, request)) = unserved {
+        // Whoever is still sending would find the connection closed, and not the answer.
+        let _ = to_bytes(request.into_body(), BODY_MAX).await;
+    }
     (status, [("content-type", "application/json")], Body::from(bytes)).into_response()
 }
 
-async fn whole(next: Next, request: Request) -> (StatusCode, Bytes) {
+async fn whole(unserved: Option<(Next, Request)>) -> (StatusCode, Bytes) {
+    let Some((next, request)) = unserved else { return (StatusCode::INTERNAL_SERVER_ERROR, Bytes::new()) };
     let response = next.run(request).await;
     let status = response.status();
     let bytes = to_bytes(response.into_body(), BODY_MAX).await.unwrap_or_default();

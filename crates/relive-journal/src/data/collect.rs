@@ -132,7 +132,12 @@ impl DataFolder {
                 (false, true) => GcReason::MaxEntries,
                 (false, false) => continue,
             };
-            let bytes = tree_bytes(self.folder(uuid).path())?;
+            let bytes = match tree_bytes(self.folder(uuid).path()) {
+                Ok(bytes) => bytes,
+                // Another collection was quicker.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error.into()),
+            };
             survey.candidates.push(Candidate { uuid, dead_at, bytes, reason });
         }
         Ok(survey)

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// In the background: print its PID and return
     #[arg(short, long)]
     detach: bool,
-    /// Provider and model, such as anthropic/NAME
+    /// Provider and model: script/FILE.yaml, or script/demo
     #[arg(long, value_name = "P/M")]
     model: Option<String>,
     /// A name to call it by
@@ -129,8 +129,8 @@ fn explain(context: &Context, request: &RunRequest, error: CommandError) -> Comm
         return error;
     }
     error.with_hint(format!(
-        "export ANTHROPIC_API_KEY=... and `relive run --model anthropic/NAME ...` (or openai, gemini, ollama, deepseek); \
-         or put `default_model: anthropic/NAME` into {}; or try `relive demo`, which needs neither",
+        "relive run --model script/FILE.yaml ..., or script/demo, which is built in; or put `default_model: script/demo` \
+         into {}; or try `relive demo`, which needs none",
         context.paths.config.display()
     ))
 }

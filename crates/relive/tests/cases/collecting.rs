@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::world::{World, finish, wait_until};
+use crate::world::{World, finish};
 
 fn histories(world: &World) -> usize {
     fs::read_dir(world.data().join("steps")).unwrap().count()
@@ -20,7 +20,7 @@ fn dead(world: &World, count: usize) -> Vec<String> {
         let body = world.run_request(uuid, &model, "x");
         assert_eq!(crate::world::http(&socket, "POST", "/v1/processes", "", &body).0, 200);
     }
-    wait_until("all have ended", || uuids.iter().all(|uuid| !world.data().join("live").join(uuid).exists()));
+    uuids.iter().for_each(|uuid| world.await_retired(uuid));
     uuids
 }
 
@@ -54,6 +54,7 @@ fn case_29_a_hundred_go_unasked_and_more_are_asked_about() {
     // One that was resumed a moment ago is none any more, so a hundred are left, which go unasked.
     world.relive(&["resume", &uuids[0]]).ok();
     world.relive(&["wait", &uuids[0]]).ok();
+    world.await_retired(&uuids[0]);
     let first = world.relive(&["gc", "--dry-run", "--json"]).ok().json()["candidates"][0]["uuid"].clone();
     assert_ne!(first, uuids[0].as_str(), "it ended last now");
     let next = world.run_hanging(&[]);

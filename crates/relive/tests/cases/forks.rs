@@ -5,15 +5,14 @@ use std::fs;
 use serde_json::json;
 
 use super::recovery::steps_then_hang;
-use crate::world::{Begun, World, begun, contents};
+use crate::world::{Begun, World, assert_untouched, begun, contents};
 
 /// A dead process of 50 steps.
 fn fifty_steps() -> (World, Begun) {
     let world = World::new();
     let process = world.run(&steps_then_hang(50));
     world.await_step(&process, 51);
-    world.relive(&["kill", "1"]).ok();
-    world.relive(&["wait", "1"]).exits(1);
+    world.end(&process);
     (world, process)
 }
 
@@ -28,7 +27,7 @@ fn case_19_a_fork_is_another_process_and_the_original_is_untouched() {
     world.await_step(&fork, 51);
     let info = world.info("twin");
     assert_eq!((&info["origin_uuid"], &info["origin_step"]), (&json!(original.uuid), &json!(50)));
-    assert_eq!(contents(&world.folder(&original.uuid)), before);
+    assert_untouched(&world.folder(&original.uuid), &before);
     let lineage = world.relive(&["lineage", "--json", "twin"]).ok().json();
     assert_eq!(lineage["ancestors"][0]["uuid"], original.uuid.as_str());
     assert_eq!(world.info(&original.uuid)["resumable"], true);
@@ -50,7 +49,7 @@ fn case_19_a_fork_from_a_step_goes_on_at_the_next_with_or_without_a_checkpoint()
         let mut own = world.records(&fork.uuid, "model_started");
         own.retain(|record| record["epoch"].as_u64() > Some(1));
         assert_eq!(own[0]["step"], from + 1);
-        assert_eq!(contents(&world.folder(&original.uuid)), before);
+        assert_untouched(&world.folder(&original.uuid), &before);
         world.relive(&["kill", &fork.uuid]).ok();
     };
     check("1", 30);
@@ -95,6 +94,6 @@ fn case_20_a_step_that_is_not_there_is_refused_by_name() {
     // As another client may ask.
     let (status, body) = world.http("POST", "/v1/processes/1/resume", "", "{\"from_step\": 3}");
     assert!(status == 400 && body.contains("--fork"), "{status} {body}");
-    assert_eq!(contents(&world.folder(&original.uuid)), before);
+    assert_untouched(&world.folder(&original.uuid), &before);
     assert_eq!(world.relive(&["ps", "-q"]).ok().stdout, "", "nothing was begun");
 }

@@ -45,8 +45,7 @@ fn case_26_a_torn_last_line_is_repaired_and_the_process_resumes() {
         let process = world.run(&steps_then_hang(3));
         world.await_step(&process, 4);
         if !alive {
-            world.relive(&["kill", "1"]).ok();
-            world.relive(&["wait", "1"]).exits(1);
+            world.end(&process);
         }
         world.kill_daemon();
         let before = fs::read(world.steps_file(&process.uuid)).unwrap();
@@ -73,8 +72,7 @@ fn case_26_a_flipped_byte_in_the_middle_is_reported_with_its_line() {
     let world = World::new();
     let process = world.run(&steps_then_hang(6));
     world.await_step(&process, 7);
-    world.relive(&["kill", "1"]).ok();
-    world.relive(&["wait", "1"]).exits(1);
+    world.end(&process);
     world.kill_daemon();
     let line = format!("line {}", flip(&world, &process, 4));
     let damaged = fs::read(world.steps_file(&process.uuid)).unwrap();
@@ -123,8 +121,7 @@ fn case_27_what_is_recorded_twice_out_of_order_or_by_an_older_writer_is_never_re
     world.kill_daemon();
     world.relive(&["ps"]).ok();
     world.await_records(&process, "model_started", 5);
-    world.relive(&["kill", &process.uuid]).ok();
-    world.relive(&["wait", &process.uuid]).exits(1);
+    world.end(&process);
     world.kill_daemon();
     let journal = fs::read(world.steps_file(&process.uuid)).unwrap();
     let lines: Vec<&[u8]> = journal.split_inclusive(|byte| *byte == b'\n').collect();

@@ -134,6 +134,42 @@ fn case_17_three_resumes_without_a_record_are_a_crash_loop() {
 }
 
 #[test]
+fn case_17_a_crash_loop_can_be_resumed_and_paused_again() {
+    let world = World::new();
+    let process = world.run("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]");
+    world.await_records(&process, "call_started", 1);
+    for _ in 0..4 {
+        world.kill_daemon();
+        world.relive(&["ps"]).ok();
+    }
+    world.await_field(&process.uuid, "suspend_reason", "crash_loop");
+    for _ in 0..2 {
+        world.relive(&["resume", &process.uuid]).ok();
+        world.await_display(&process.uuid, "running");
+        world.relive(&["pause", &process.uuid]).ok();
+        world.await_field(&process.uuid, "suspend_reason", "user");
+        world.await_display(&process.uuid, "suspended");
+    }
+}
+
+#[test]
+fn case_17_a_parent_that_waits_finds_its_child_again() {
+    let world = World::new();
+    let child = world.script("turns: [{calls: [{name: sleep, args: {duration: 1s}}]}, {text: done}]");
+    let spawn = json!({"name": "spawn_agent", "args": {"intent": "help", "name": "child", "model": child}});
+    let wait = json!({"name": "wait_agent", "args": {"uuid": "{{child}}"}});
+    let parent =
+        world.run(&json!({"turns": [{"calls": [spawn]}, {"calls": [wait]}, {"text": "{{result}}"}]}).to_string());
+    world.await_records(&parent, "call_started", 2);
+    world.kill_daemon();
+    world.relive(&["wait", &parent.uuid]).ok();
+    let results = world.records(&parent.uuid, "call_ended");
+    let answer: Value = serde_json::from_str(results[1]["result"].as_str().unwrap()).unwrap();
+    assert_eq!((&answer["code"], &answer["text"]), (&json!(0), &json!("done")));
+    assert_eq!(fs::read_dir(world.data().join("steps")).unwrap().count(), 2, "one child");
+}
+
+#[test]
 fn case_17_a_graceful_stop_is_no_crash() {
     let world = World::new();
     let process = world.run("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]");
@@ -156,8 +192,8 @@ fn case_22_pids_after_a_restart_are_above_every_pid_ever_used() {
     let first = world.run_hanging(&[]);
     let highest = world.run("turns: [{text: done}]");
     world.relive(&["wait", "2"]).ok();
-    world.relive(&["kill", "1"]).ok();
-    world.relive(&["wait", "1"]).exits(1);
+    world.await_retired(&highest.uuid);
+    world.end(&first);
     let removed = world.relive(&["gc", "--json"]).ok().json();
     assert_eq!(removed["uuids"], json!([highest.uuid]), "the one with the highest PID");
     for _ in 0..2 {
@@ -165,7 +201,9 @@ fn case_22_pids_after_a_restart_are_above_every_pid_ever_used() {
         let next = world.run("turns: [{text: done}]");
         assert!(next.pid > 2, "{next:?}");
     }
-    assert_eq!(world.info(1)["uuid"], first.uuid.as_str());
+    let info = world.info(1);
+    assert_eq!(info["uuid"], first.uuid.as_str());
+    assert!(info["model"].as_str().unwrap().starts_with("script/"), "{info}");
     fs::remove_file(world.data().join("pids")).unwrap();
     let known: Vec<u64> = world.relive(&["ps", "-aq"]).ok().stdout.lines().map(|pid| pid.parse().unwrap()).collect();
     world.kill_daemon();

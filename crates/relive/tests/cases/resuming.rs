@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::recovery::steps_then_hang;
-use crate::world::{World, contents};
+use crate::world::{World, assert_untouched, contents};
 
 #[test]
 fn case_18_a_dead_process_resumes_from_its_journals_end_with_or_without_a_checkpoint() {
@@ -13,8 +13,7 @@ fn case_18_a_dead_process_resumes_from_its_journals_end_with_or_without_a_checkp
         let world = World::with_config(&format!("checkpoint: {{every_steps: {every}, every_seconds: 3600}}"));
         let process = world.run(&steps_then_hang(steps));
         world.await_step(&process, steps + 1);
-        world.relive(&["kill", "1"]).ok();
-        world.relive(&["wait", "1"]).exits(1);
+        world.end(&process);
         let checkpoint = world.folder(&process.uuid).join("checkpoint.json");
         assert_eq!(checkpoint.exists(), every <= steps);
         world.kill_daemon();
@@ -28,6 +27,7 @@ fn case_18_a_dead_process_resumes_from_its_journals_end_with_or_without_a_checkp
         assert_eq!(world.records(&process.uuid, "model_started").last().unwrap()["step"], steps + 1);
         assert_eq!(world.records(&process.uuid, "call_ended").len(), steps as usize, "no step twice");
         assert_eq!(world.info(&process.uuid)["step"], steps);
+        assert_eq!(world.records(&process.uuid, "input").len(), 1, "nothing is put into its mouth");
     };
     check(1000, 10, false);
     check(5, 12, false);
@@ -64,6 +64,7 @@ fn case_21_never_existed_and_garbage_collected_are_two_things() {
     let [gone, kept] = [(); 2].map(|()| {
         let process = world.run_model(&model, &[]);
         world.relive(&["wait", &process.uuid]).ok();
+        world.await_retired(&process.uuid);
         process
     });
     for verb in ["resume", "info", "wait", "logs", "kill"] {
@@ -106,11 +107,11 @@ fn case_21_a_uuid_with_a_slash_never_reaches_the_file_system() {
         world.relive(&["resume", "--fork", id]).exits(4);
     }
     world.relive(&["info", ""]).exits(2);
-    assert_eq!(contents(&bait), before);
+    assert_untouched(&bait, &before);
     assert_eq!(world.info(1)["display"], "running");
     let body = world.run_request("../../bait", &world.hanging(), "x");
     assert_eq!(world.http("POST", "/v1/processes", "", &body).0, 400);
-    assert_eq!(contents(&bait), before);
+    assert_untouched(&bait, &before);
 }
 
 #[test]

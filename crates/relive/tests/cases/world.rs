@@ -220,6 +220,20 @@ impl World {
         })
     }
 
+    /// Ends a process and waits until all that is written about its end is.
+    #[track_caller]
+    pub(crate) fn end(&self, process: &Begun) {
+        self.relive(&["kill", &process.uuid]).ok();
+        self.relive(&["wait", &process.uuid]).exits(1);
+        self.await_retired(&process.uuid);
+    }
+
+    /// Waits until all that is written about an end is: whoever waits for the process is answered before that.
+    #[track_caller]
+    pub(crate) fn await_retired(&self, uuid: &str) {
+        wait_until("its end is on the disk", || !self.data().join("live").join(uuid).exists());
+    }
+
     pub(crate) fn folder(&self, uuid: &str) -> PathBuf {
         self.data().join("steps").join(uuid)
     }
@@ -317,7 +331,8 @@ impl Drop for World {
 pub(crate) fn http(socket: &Path, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(socket).unwrap();
     let length = body.len();
-    write!(stream, "{method} {path} HTTP/1.0\r\n{headers}content-length: {length}\r\n\r\n{body}").unwrap();
+    let request = format!("{method} {path} HTTP/1.0\r\n{headers}content-length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -351,6 +366,17 @@ fn records(path: &Path) -> Vec<Value> {
     let text = fs::read(path).unwrap_or_default();
     let whole = text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
     whole.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+/// That nothing below a folder has changed.
+#[track_caller]
+pub(crate) fn assert_untouched(folder: &Path, before: &[(PathBuf, Vec<u8>)]) {
+    let after = contents(folder);
+    let changed = |from: &[(PathBuf, Vec<u8>)], to: &[(PathBuf, Vec<u8>)]| -> Vec<PathBuf> {
+        from.iter().filter(|file| !to.contains(file)).map(|(path, _)| path.clone()).collect()
+    };
+    assert_eq!(changed(before, &after), Vec::<PathBuf>::new(), "changed or gone");
+    assert_eq!(changed(&after, before), Vec::<PathBuf>::new(), "new");
 }
 
 /// Every file below a folder, with what it holds.

@@ -156,7 +156,7 @@ fn no_model_says_what_to_set_and_offers_the_demo() {
     let place = Place::new();
     let _daemon = place.daemon(|_, reply| reply.error(400, "INVALID", "no model is configured"));
     let told = place.relive(&["run", "x"]).exits(2).says("error: no model is configured");
-    told.says("ANTHROPIC_API_KEY").says("default_model: anthropic/NAME").says("relive demo");
+    told.says("script/demo").says("default_model: script/demo").says("relive demo");
 }
 
 #[test]

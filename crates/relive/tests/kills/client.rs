@@ -34,10 +34,8 @@ pub(crate) enum NoAnswer {
 
 impl From<io::Error> for NoAnswer {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Hangs,
-            _ => Self::Gone,
-        }
+        let hangs = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+        if hangs { Self::Hangs } else { Self::Gone }
     }
 }
 
@@ -169,11 +167,10 @@ impl io::Read for Body {
             let bytes = u64::from_str_radix(size.trim(), 16).map_err(|_| cut_off())?;
             self.left = if bytes == 0 { Left::Nothing } else { Left::Chunk { bytes, first: false } };
         }
-        let (Left::Bytes(max) | Left::Chunk { bytes: max, .. }) = self.left else {
-            return match self.left {
-                Left::ToTheEnd => self.reader.read(buffer),
-                _ => Ok(0),
-            };
+        let max = match self.left {
+            Left::Bytes(max) | Left::Chunk { bytes: max, .. } => max,
+            Left::ToTheEnd => return self.reader.read(buffer),
+            Left::Nothing => return Ok(0),
         };
         if max == 0 {
             return Ok(0);
@@ -182,11 +179,9 @@ impl io::Read for Body {
         if taken == 0 && !buffer.is_empty() {
             return Err(cut_off());
         }
-        let rest = max - taken as u64;
-        self.left = match self.left {
-            Left::Bytes(_) => Left::Bytes(rest),
-            _ => Left::Chunk { bytes: rest, first: false },
-        };
+        if let Left::Bytes(left) | Left::Chunk { bytes: left, .. } = &mut self.left {
+            *left -= taken as u64;
+        }
         Ok(taken)
     }
 }

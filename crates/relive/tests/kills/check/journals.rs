@@ -1,6 +1,6 @@
 //! Each journal by itself, and beside the others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use relive_core::Uuid;
 use relive_journal::History;
@@ -33,7 +33,8 @@ pub(super) fn outcomes(journal: &Journal, wrong: &mut Vec<String>) {
         let is_retry = record.kind() == "resolved" && record.fields["outcome"] == "retry";
         match record.kind() {
             "call_started" => {
-                if open.insert(call, record).is_some() || settled.contains_key(&call) {
+                let again = open.insert(call, record).is_some() || settled.contains_key(&call);
+                if again {
                     wrong.push(format!("D: {uuid}: record {seq} intends call {call:?} again"));
                 }
             }
@@ -87,8 +88,19 @@ pub(super) fn is_child(journal: &Journal, remains: &Remains) -> bool {
 
 /// What a parent was told of its child's end is how an incarnation of the child ended; and every child is there.
 pub(super) fn waits(journal: &Journal, remains: &Remains, wrong: &mut Vec<String>) {
-    for record in journal.records.iter().filter(|record| record.kind() == "call_ended") {
+    let mut waits = HashSet::new();
+    for record in &journal.records {
+        if record.kind() == "call_started" && record.fields["name"] == "wait_agent" {
+            waits.insert(record.call());
+        }
+        if record.kind() != "call_ended" {
+            continue;
+        }
         if record.fields["ok"] != true {
+            let text = record.fields["result"].as_str().unwrap_or_default();
+            if waits.contains(&record.call()) && !text.contains("collected") {
+                wrong.push(format!("A: {} could not wait for its child: {text}", journal.uuid));
+            }
             continue;
         }
         let Some(result) = record.fields["result"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok())
