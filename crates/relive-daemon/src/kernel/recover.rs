@@ -7,12 +7,19 @@ use relive_config::Recovery;
 use relive_core::{Cause, Effects, End, Past, Pid, ProcessStatus, Signal, SuspendReason, Suspension, Uuid, Why};
 use relive_journal::data::Live;
 use relive_journal::record::{Body, OpenedBy, Paused};
-use relive_journal::{Durability, Health, Opening, Writer};
+use relive_journal::{DataFolder, Durability, Health, Opening, Writer};
 
 use super::Kernel;
 use super::resume::model_of;
 use super::run::{next_generation, spec};
 use crate::error::{Answer, ApiError};
+
+/// A process that has not ended, and the PID it is to have.
+struct Found {
+    live: Live,
+    pid: std::io::Result<Pid>,
+    model: Option<String>,
+}
 
 /// What becomes of a process that an earlier daemon left.
 enum Fate {
@@ -30,11 +37,11 @@ impl Kernel {
     /// Takes up everything that has not ended. Parents come before their children, and nobody runs before all are there:
     /// a parent that waits for its child has to find it.
     pub(crate) async fn recover(self: &Arc<Self>) -> Answer<()> {
-        let live = self.on_disk(|data| data.live()).await??;
+        let live = self.on_disk(survey).await??;
         let mut pids: HashMap<Uuid, Pid> = HashMap::new();
         let mut launches = Effects::new();
-        for found in parents_first(live) {
-            let uuid = found.uuid;
+        for found in live {
+            let uuid = found.live.uuid;
             match self.recover_one(found, &pids).await {
                 Ok(Some((pid, effects))) => {
                     pids.insert(uuid, pid);
@@ -49,15 +56,9 @@ impl Kernel {
         Ok(())
     }
 
-    async fn recover_one(self: &Arc<Self>, found: Live, pids: &HashMap<Uuid, Pid>) -> Answer<Option<(Pid, Effects)>> {
-        let Live { uuid, history, health } = found;
-        let (pid, model) = self
-            .on_disk(move |data| {
-                let pid = data.next_pid()?;
-                data.note_pid(pid, uuid);
-                Ok::<_, ApiError>((pid, model_of(data, uuid)))
-            })
-            .await??;
+    async fn recover_one(self: &Arc<Self>, found: Found, pids: &HashMap<Uuid, Pid>) -> Answer<Option<(Pid, Effects)>> {
+        let Found { live: Live { uuid, history, health }, pid, model } = found;
+        let pid = pid?;
         let parent_uuid = history.identity.as_ref().and_then(|identity| identity.spawned.parent_uuid);
         let parent = parent_uuid.and_then(|uuid| pids.get(&uuid).copied()).unwrap_or(Pid::KERNEL);
         self.recall(&history, model.clone());
@@ -171,6 +172,20 @@ impl Kernel {
 pub(super) fn interrupted() -> End {
     let status = ProcessStatus::Killed { signal: Signal::Kill.into() };
     End { cause: Some(Cause::kernel(Why::HostLost)), ..End::of(status) }
+}
+
+/// Reads all that has not ended, each after its parent, in one go: a job for each would take longer than its reading.
+fn survey(data: &DataFolder) -> std::io::Result<Vec<Found>> {
+    let live = parents_first(data.live()?);
+    // Where there is no room for that, each is told so below.
+    let _ = data.reserve_pids(live.len());
+    let found = live.into_iter().map(|live| {
+        let (pid, model) = (data.next_pid(), model_of(data, live.uuid));
+        Found { live, pid, model }
+    });
+    let found: Vec<Found> = found.collect();
+    data.note_pids(found.iter().filter_map(|found| Some((*found.pid.as_ref().ok()?, found.live.uuid))));
+    Ok(found)
 }
 
 /// Each after its parent, if that is among them.
