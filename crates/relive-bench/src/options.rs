@@ -49,7 +49,7 @@ impl Options {
             history_bytes: 50 << 20,
             histories: 100_000,
             agents: 1_000,
-            agent_rounds: 3,
+            agent_rounds: 2,
             crowd: 10_000,
             crowd_rounds: 5,
             idle: Duration::from_secs(5),

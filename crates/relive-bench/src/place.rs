@@ -8,7 +8,7 @@ use crate::Result;
 const PREFIX: &str = "relive-bench-";
 const REMOVERS: usize = 32;
 /// A folder with more entries than this is emptied by many at once.
-const MANY: usize = 1_000;
+const MANY: usize = 64;
 
 /// The run's folder. Dropping it removes it.
 #[derive(Debug)]

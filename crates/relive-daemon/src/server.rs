@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
 use axum::http::HeaderValue;
 use axum::middleware::{self, Next};
@@ -78,6 +78,8 @@ impl Server {
 /// Refuses what is too much, and names the version in every answer.
 async fn bounded(State(server): State<Server>, request: Request, next: Next) -> Response {
     let before = server.serving.fetch_add(1, Ordering::Relaxed);
+    // From here on, so that one who hangs up meanwhile is not counted for ever.
+    let guard = Serving(server.serving);
     let mut response = if before >= REQUESTS_MAX {
         ApiError::new(ErrorCode::Unavailable, format!("{REQUESTS_MAX} requests are being served, the limit"))
             .hint("ask again in a moment")
@@ -85,8 +87,10 @@ async fn bounded(State(server): State<Server>, request: Request, next: Next) -> 
     } else {
         next.run(request).await
     };
-    let guard = Serving(server.serving);
     response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
     // A stream counts until its last byte.
     response.map(|body| {
         let frames = http_body_stream(body, guard);

@@ -70,7 +70,7 @@ fn read(path: &Path) -> Option<History> {
 fn covers(mut journal: &File, history: &History) -> io::Result<bool> {
     use std::io::Seek as _;
     journal.rewind()?;
-    let mut buffer = vec![0; 256 * 1024];
+    let mut buffer = vec![0; usize::try_from(history.end).unwrap_or(usize::MAX).min(256 * 1024)];
     let (mut left, mut crc) = (history.end, 0);
     while left > 0 {
         let want = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());

@@ -244,10 +244,17 @@ impl DataFolder {
         checkpoint::load(&folder, &fs::File::open(folder.steps())?)
     }
 
-    /// The processes that have not ended. Markers of those that have, or never began, are removed. What it reads is
-    /// bounded by the number of markers.
+    /// The processes that have not ended, in the order of their UUIDs.
     pub fn live(&self) -> io::Result<Vec<Live>> {
         let mut found = Vec::new();
+        self.for_each_live(|live| found.push(live))?;
+        found.sort_unstable_by_key(|live| live.uuid);
+        Ok(found)
+    }
+
+    /// Hands over each process that has not ended, so that nobody need hold all histories at once. Markers of those that
+    /// have ended, or never began, are removed. What it reads is bounded by the number of markers.
+    pub fn for_each_live(&self, mut each: impl FnMut(Live)) -> io::Result<()> {
         for uuid in uuids_in(&self.root.join("live"))? {
             match self.history(uuid) {
                 Ok((history, _)) if history.ended().is_some() => {
@@ -256,13 +263,12 @@ impl DataFolder {
                     disk.sync(&disk.open_append(&self.folder(uuid).steps())?)?;
                     self.retire(uuid, &history)?;
                 }
-                Ok((history, health)) => found.push(Live { uuid, history, health }),
+                Ok((history, health)) => each(Live { uuid, history, health }),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => self.io.disk.unlink(&self.marker(uuid))?,
                 Err(error) => return Err(error),
             }
         }
-        found.sort_unstable_by_key(|live| live.uuid);
-        Ok(found)
+        Ok(())
     }
 
     /// Takes a journal: a new incarnation of the process begins. Its marker is on the disk before its epoch is.

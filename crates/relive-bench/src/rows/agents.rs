@@ -38,13 +38,10 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let folder = Arc::new(data_folder(&root.join("alone"))?);
     let (pool, runtime) = (Pool::default(), tokio::runtime::Builder::new_multi_thread().build()?);
     let mut times = Rounds::default();
-    for round in 0..=options.agent_rounds {
+    for _ in 0..options.agent_rounds {
         let (alone, ()) = seconds(|| write_alone(&runtime, &pool, &folder, &sample, count))?;
         let (whole, ()) = seconds(|| run_all(&daemon, &work, count))?;
-        // The first round warms up.
-        if round > 0 {
-            times.add(whole, alone);
-        }
+        times.add(whole, alone);
     }
     #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
     let steps = (count * STEPS) as f64;

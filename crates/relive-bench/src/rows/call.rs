@@ -32,7 +32,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let row = |name: &str, rounds: &Rounds| Row {
         name: name.to_owned(),
         ours: milliseconds(rounds.ours()),
-        peer: format!("{}  echo of a byte", milliseconds(rounds.peer())),
+        peer: format!("{}  1-byte echo", milliseconds(rounds.peer())),
         ratio: rounds.ratio(),
         mark: Mark::None,
     };

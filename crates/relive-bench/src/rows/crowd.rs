@@ -140,8 +140,8 @@ fn idle(options: &Options, nothing: &Daemon, many: &Daemon, fresh: (u64, u64)) -
         let bytes = private.saturating_sub(resting.1) as f64 / crowd as f64;
         Row {
             name: name.to_owned(),
-            ours: format!("{bytes:.0} bytes"),
-            peer: format!("{BYTES_EACH_MAX} bytes  the limit"),
+            ours: format!("{bytes:.0} B"),
+            peer: format!("{BYTES_EACH_MAX} B  the limit"),
             ratio: bytes / BYTES_EACH_MAX,
             mark: Mark::AtMost(1.0),
         }

@@ -1,17 +1,18 @@
 //! The start: what an earlier daemon left is found, and goes on.
 
+mod survey;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use relive_config::Recovery;
-use relive_core::{Cause, Effects, End, Past, Pid, ProcessStatus, Signal, SuspendReason, Suspension, Uuid, Why};
-use relive_journal::data::Live;
+use relive_core::{Cause, Effects, End, Past, Pid, ProcessStatus, Signal, Spec, SuspendReason, Suspension, Uuid, Why};
 use relive_journal::record::{Body, OpenedBy, Paused};
-use relive_journal::{Durability, Health, Opening, Writer};
+use relive_journal::{Durability, Opening, Writer};
+use survey::{Found, Left, Survey, survey};
 
 use super::Kernel;
-use super::resume::model_of;
-use super::run::{next_generation, spec};
+use super::run::next_generation;
 use crate::error::{Answer, ApiError};
 
 /// What becomes of a process that an earlier daemon left.
@@ -30,11 +31,14 @@ impl Kernel {
     /// Takes up everything that has not ended. Parents come before their children, and nobody runs before all are there:
     /// a parent that waits for its child has to find it.
     pub(crate) async fn recover(self: &Arc<Self>) -> Answer<()> {
-        let live = self.on_disk(|data| data.live()).await??;
+        let Survey { found, unknown } = self.on_disk(survey).await??;
+        for (uuid, error) in unknown {
+            self.warn(format!("{uuid} cannot be taken up: {error}"));
+        }
         let mut pids: HashMap<Uuid, Pid> = HashMap::new();
         let mut launches = Effects::new();
-        for found in parents_first(live) {
-            let uuid = found.uuid;
+        for found in found {
+            let uuid = found.spec.uuid;
             match self.recover_one(found, &pids).await {
                 Ok(Some((pid, effects))) => {
                     pids.insert(uuid, pid);
@@ -49,20 +53,15 @@ impl Kernel {
         Ok(())
     }
 
-    async fn recover_one(self: &Arc<Self>, found: Live, pids: &HashMap<Uuid, Pid>) -> Answer<Option<(Pid, Effects)>> {
-        let Live { uuid, history, health } = found;
-        let (pid, model) = self
-            .on_disk(move |data| {
-                let pid = data.next_pid()?;
-                data.note_pid(pid, uuid);
-                Ok::<_, ApiError>((pid, model_of(data, uuid)))
-            })
-            .await??;
-        let parent_uuid = history.identity.as_ref().and_then(|identity| identity.spawned.parent_uuid);
-        let parent = parent_uuid.and_then(|uuid| pids.get(&uuid).copied()).unwrap_or(Pid::KERNEL);
-        self.recall(&history, model.clone());
-        let fate = self.fate(uuid, pid, &history, &health).await?;
-        let spec = spec(&history, pid, parent, model)?;
+    async fn recover_one(self: &Arc<Self>, found: Found, pids: &HashMap<Uuid, Pid>) -> Answer<Option<(Pid, Effects)>> {
+        let Found { spec, pid, past, left, paused_total_ms } = found;
+        let (uuid, pid) = (spec.uuid, pid?);
+        let parent = spec.parent_uuid.and_then(|uuid| pids.get(&uuid).copied()).unwrap_or(Pid::KERNEL);
+        if let Some(past) = past {
+            self.recall(past);
+        }
+        let fate = self.fate(uuid, pid, left, paused_total_ms).await?;
+        let spec = Spec { pid, parent, ..spec };
         match fate {
             Fate::Dead => return Ok(None),
             Fate::Continue(writer) => {
@@ -81,38 +80,24 @@ impl Kernel {
         Ok(Some((pid, Effects::new())))
     }
 
-    async fn fate(
-        self: &Arc<Self>,
-        uuid: Uuid,
-        pid: Pid,
-        history: &relive_journal::History,
-        health: &Health,
-    ) -> Answer<Fate> {
+    async fn fate(self: &Arc<Self>, uuid: Uuid, pid: Pid, left: Left, paused_total_ms: u64) -> Answer<Fate> {
         let now = self.now();
-        let suspended = |reason, asked_at| {
-            Fate::Suspended(Suspension { asked_at, reason, paused_total_ms: history.paused_total_ms })
-        };
-        match health {
-            Health::Good | Health::Torn { .. } => {}
-            Health::Damaged(hole) | Health::ReadOnly(hole) => {
+        let suspension = |reason, asked_at| Suspension { asked_at, reason, paused_total_ms };
+        match left {
+            Left::Unwritable(hole) => {
                 self.warn(format!("{uuid} is suspended: its journal cannot be written, {hole}"));
-                return Ok(suspended(SuspendReason::IoError, now));
+                return Ok(Fate::Suspended(suspension(SuspendReason::IoError, now)));
             }
-        }
-        if let Some(Paused { reason, asked_at, .. }) = history.paused
-            && reason != SuspendReason::DaemonStop
-        {
-            return Ok(suspended(reason, asked_at));
-        }
-        let interrupted = history.paused.is_none();
-        if interrupted && history.plan().crash_loop {
-            self.pause_on_disk(uuid, pid, SuspendReason::CrashLoop).await?;
-            let paused_total_ms = history.paused_total_ms;
-            return Ok(Fate::Paused(Suspension { asked_at: now, reason: SuspendReason::CrashLoop, paused_total_ms }));
-        }
-        if interrupted && self.settings.recovery == Recovery::Manual {
-            self.end_interrupted(uuid, pid).await?;
-            return Ok(Fate::Dead);
+            Left::Suspended { reason, asked_at } => return Ok(Fate::Suspended(suspension(reason, asked_at))),
+            Left::Interrupted { crash_loop: true } => {
+                self.pause_on_disk(uuid, pid, SuspendReason::CrashLoop).await?;
+                return Ok(Fate::Paused(suspension(SuspendReason::CrashLoop, now)));
+            }
+            Left::Interrupted { crash_loop: false } if self.settings.recovery == Recovery::Manual => {
+                self.end_interrupted(uuid, pid).await?;
+                return Ok(Fate::Dead);
+            }
+            Left::Interrupted { crash_loop: false } | Left::Stopped => {}
         }
         let writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
         Ok(Fate::Continue(Box::new(writer)))
@@ -146,51 +131,19 @@ impl Kernel {
         ended.await?
     }
 
-    fn opening(&self, pid: Pid) -> Opening {
-        Opening { pid, by: OpenedBy::Recovery, boot_id: self.clock.boot_id(), at: self.now() }
+    fn recall(&self, past: Past) {
+        let pid = past.spec.pid;
+        if let Err(refusal) = self.lock().table.recall(past, self.now()) {
+            eprintln!("PID {pid} cannot be remembered: {refusal}");
+        }
     }
 
-    /// The PID it had answers for its own end: interrupted, and followed by another.
-    fn recall(&self, history: &relive_journal::History, model: Option<String>) {
-        let Some(last) = history.incarnation() else { return };
-        let Ok(mut spec) = spec(history, last.pid, Pid::KERNEL, model) else { return };
-        spec.generation = last.generation;
-        let past = Past {
-            spec,
-            started_at: last.at,
-            ended_at: history.last_at.unwrap_or(last.at),
-            end: interrupted(),
-            paused_total_ms: history.paused_total_ms,
-        };
-        if let Err(refusal) = self.lock().table.recall(past, self.now()) {
-            eprintln!("PID {} cannot be remembered: {refusal}", last.pid);
-        }
+    fn opening(&self, pid: Pid) -> Opening {
+        Opening { pid, by: OpenedBy::Recovery, boot_id: self.clock.boot_id(), at: self.now() }
     }
 }
 
 pub(super) fn interrupted() -> End {
     let status = ProcessStatus::Killed { signal: Signal::Kill.into() };
     End { cause: Some(Cause::kernel(Why::HostLost)), ..End::of(status) }
-}
-
-/// Each after its parent, if that is among them.
-fn parents_first(live: Vec<Live>) -> Vec<Live> {
-    let parent_of = |found: &Live| found.history.identity.as_ref().and_then(|identity| identity.spawned.parent_uuid);
-    let mut waiting: HashMap<Uuid, Vec<Live>> = HashMap::new();
-    let all: std::collections::HashSet<Uuid> = live.iter().map(|found| found.uuid).collect();
-    let mut ready = std::collections::VecDeque::new();
-    for found in live {
-        match parent_of(&found).filter(|parent| all.contains(parent) && *parent != found.uuid) {
-            Some(parent) => waiting.entry(parent).or_default().push(found),
-            None => ready.push_back(found),
-        }
-    }
-    let mut ordered = Vec::new();
-    while let Some(found) = ready.pop_front() {
-        ready.extend(waiting.remove(&found.uuid).unwrap_or_default());
-        ordered.push(found);
-    }
-    // What is left claims to be its own ancestor; it is taken up all the same.
-    ordered.extend(waiting.into_values().flatten());
-    ordered
 }

@@ -51,6 +51,12 @@ impl Pids {
         Ok(Pid(next))
     }
 
+    /// Makes room for so many at once.
+    fn reserve_next(&mut self, disk: &Disk, root: &Path, count: usize) -> io::Result<()> {
+        let wanted = self.last.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        if self.reserved.is_some_and(|reserved| wanted <= reserved) { Ok(()) } else { self.reserve(disk, root, wanted) }
+    }
+
     /// Makes sure that no PID up to `highest` is given out.
     pub(super) fn raise(&mut self, disk: &Disk, root: &Path, highest: Pid) -> io::Result<()> {
         self.last = self.last.max(highest.0);
@@ -71,11 +77,22 @@ impl DataFolder {
         self.lock_pids().last()
     }
 
+    /// Makes the next so many PIDs cost one sync together, for whoever is about to need them.
+    pub fn reserve_pids(&self, count: usize) -> io::Result<()> {
+        self.lock_pids().reserve_next(&self.io.disk, &self.root, count)
+    }
+
     /// Remembers whose a PID is. Losing it costs a search.
     pub fn note_pid(&self, pid: Pid, uuid: Uuid) {
+        self.note_pids([(pid, uuid)]);
+    }
+
+    /// Remembers whose each PID is.
+    pub fn note_pids(&self, pids: impl IntoIterator<Item = (Pid, Uuid)>) {
         let disk = &self.io.disk;
         let noted = disk.open_or_create(&self.root.join("pids.log"));
-        let _ = noted.and_then(|file| disk.append(&file, format!("{pid} {uuid}\n").as_bytes()));
+        let lines: String = pids.into_iter().map(|(pid, uuid)| format!("{pid} {uuid}\n")).collect();
+        let _ = noted.and_then(|file| disk.append(&file, lines.as_bytes()));
     }
 
     /// Whose a PID is, or was.

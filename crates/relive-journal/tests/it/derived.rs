@@ -112,6 +112,18 @@ fn with_all_that_is_derived_deleted_every_answer_is_the_same() {
 }
 
 #[test]
+fn pids_that_were_reserved_together_cost_no_more_syncs_and_are_given_out_once() {
+    let fixture = Fixture::new();
+    fixture.data.reserve_pids(100).unwrap();
+    let before = fixture.data.io().disk.counts();
+    let given: Vec<Pid> = (0..100).map(|_| fixture.data.next_pid().unwrap()).collect();
+    assert_eq!(fixture.data.io().disk.counts(), before);
+    assert!(given.is_sorted_by(|one, next| one < next));
+    fixture.data.reserve_pids(1).unwrap();
+    assert!(fixture.data.next_pid().unwrap() > given[99]);
+}
+
+#[test]
 fn a_folder_that_is_no_history_does_not_stop_a_start() {
     let fixture = Fixture::new();
     let known = uuid_of(&fixture.spawn());

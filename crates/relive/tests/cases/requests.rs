@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 
 use serde_json::{Value, json};
 
-use crate::world::{World, finish, http};
+use crate::world::{World, finish, http, wait_until};
 
 const UUID: &str = "01900000-0000-7000-8000-00000000000a";
 
@@ -54,6 +56,32 @@ fn case_50_the_same_request_at_the_same_moment_starts_one_process() {
         assert_eq!(answers.len(), 1, "{answers:?}");
     }
     assert_eq!(processes(&world), 1);
+}
+
+#[test]
+fn case_50_clients_that_hang_up_do_not_use_the_daemon_up() {
+    let world = World::new();
+    let process = world.run_hanging(&[]);
+    let (socket, daemon) = (world.socket(), world.daemon_pid().unwrap());
+    let descriptors = || fs::read_dir(format!("/proc/{daemon}/fd")).unwrap().count();
+    let before = descriptors();
+    let wait =
+        format!("POST /v1/processes/{}/wait HTTP/1.1\r\nhost: relive\r\ncontent-length: 2\r\n\r\n{{}}", process.pid);
+    // More, in all, than are served at once.
+    for _ in 0..6 {
+        let waiting: Vec<UnixStream> = (0..200)
+            .map(|_| {
+                let mut stream = UnixStream::connect(&socket).unwrap();
+                stream.write_all(wait.as_bytes()).unwrap();
+                stream
+            })
+            .collect();
+        wait_until("all are connected", || descriptors() >= before + waiting.len());
+        drop(waiting);
+        wait_until("all have gone", || descriptors() < before + 10);
+    }
+    let (status, answer) = world.http("GET", "/v1/daemon", "", "");
+    assert_eq!(status, 200, "{answer}");
 }
 
 #[test]
