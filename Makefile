@@ -1,19 +1,20 @@
 # The verbs of this repository. CI calls `check` and `test`, nothing else.
 .PHONY: check test fix bench demo soak
 
+# Test-only tools and injected faults: the tests need them, and with the same features everything is built once.
+FAULTS = --features relive/faults,relive-journal/faults
+
 check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p relive -p relive-journal --features relive/faults,relive-journal/faults --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets $(FAULTS) -- -D warnings
 	scripts/check-sizes
 	scripts/check-layers
 	scripts/check-cases
 
 test:
 	scripts/install-missing
-	cargo test --workspace
-	cargo test -p relive-journal --features faults sweep
-	cargo test -p relive --features faults --test kills -- --nocapture --test-threads 1
+	cargo test --workspace $(FAULTS)
 	scripts/fuzz-short
 
 fix:

@@ -171,7 +171,7 @@ impl Disk {
     /// Appends the first `len` bytes of `from`: by reference where the file system can, else inside the kernel, else
     /// by hand.
     pub fn append_copy(&self, from: &File, len: u64, to: &DiskFile) -> io::Result<()> {
-        let done = if Hook::WATCHES { 0 } else { self.copy_in_kernel(from, len, to)? };
+        let done = if self.hook.watches() { 0 } else { self.copy_in_kernel(from, len, to)? };
         self.copy_by_hand(from, done, len, to)
     }
 

@@ -39,7 +39,9 @@ pub(crate) struct Hook;
 #[cfg(not(feature = "faults"))]
 #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the shape of the faults build")]
 impl Hook {
-    pub(crate) const WATCHES: bool = false;
+    pub(crate) fn watches(&self) -> bool {
+        false
+    }
 
     pub(crate) fn before(&self, _op: &Op<'_>) -> io::Result<Verdict> {
         Ok(Verdict::Proceed)
@@ -66,7 +68,10 @@ pub(crate) struct Hook(Option<Arc<Faults>>);
 
 #[cfg(feature = "faults")]
 impl Hook {
-    pub(crate) const WATCHES: bool = true;
+    /// Whether every byte must pass here.
+    pub(crate) fn watches(&self) -> bool {
+        self.0.is_some()
+    }
 
     pub(crate) fn new(faults: Arc<Faults>) -> Self {
         Self(Some(faults))
