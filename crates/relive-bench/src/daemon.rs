@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use relive_api::DaemonStatus;
 
 pub(crate) use client::{Client, at_once};
-pub(crate) use usage::{descriptors, memory, switches};
+pub(crate) use usage::{Switches, descriptors, memory, switches};
 
 use crate::{Error, Result};
 

@@ -27,7 +27,7 @@ pub(crate) struct Options {
     pub(crate) history_bytes: u64,
     /// How many histories a start has to pass over.
     pub(crate) histories: usize,
-    /// How many agents run at once.
+    /// How many agents run at once. Rounds are odd in number: of an even one the middle is not in the middle.
     pub(crate) agents: usize,
     pub(crate) agent_rounds: usize,
     /// How many processes are suspended.
@@ -49,7 +49,7 @@ impl Options {
             history_bytes: 50 << 20,
             histories: 100_000,
             agents: 1_000,
-            agent_rounds: 2,
+            agent_rounds: 3,
             crowd: 10_000,
             crowd_rounds: 5,
             idle: Duration::from_secs(5),
@@ -67,9 +67,9 @@ impl Options {
             history_bytes: 5 << 20,
             histories: 2_000,
             agents: 100,
-            agent_rounds: 2,
+            agent_rounds: 3,
             crowd: 1_000,
-            crowd_rounds: 2,
+            crowd_rounds: 3,
             idle: Duration::from_secs(2),
             settle: Duration::from_secs(1),
         }

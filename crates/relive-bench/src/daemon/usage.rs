@@ -40,7 +40,7 @@ pub(crate) fn switches(os_pid: u32) -> Result<Switches> {
         let entry = entry?;
         // A thread may end while it is looked at.
         let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
-        let count = number(&status, "voluntary_ctxt_switches:").unwrap_or(0);
+        let count = number(&status, "voluntary_ctxt_switches:").ok_or("/proc does not count switches")?;
         threads.insert(entry.file_name().to_string_lossy().into_owned(), count);
     }
     Ok(Switches(threads))

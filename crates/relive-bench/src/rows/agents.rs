@@ -38,10 +38,14 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let folder = Arc::new(data_folder(&root.join("alone"))?);
     let (pool, runtime) = (Pool::default(), tokio::runtime::Builder::new_multi_thread().build()?);
     let mut times = Rounds::default();
-    for _ in 0..options.agent_rounds {
+    for round in 0..=options.agent_rounds {
         let (alone, ()) = seconds(|| write_alone(&runtime, &pool, &folder, &sample, count))?;
         let (whole, ()) = seconds(|| run_all(&daemon, &work, count))?;
-        times.add(whole, alone);
+        eprintln!("agents: round {round}, {whole:.2} s, the journal alone {alone:.2} s");
+        // The first round warms up.
+        if round > 0 {
+            times.add(whole, alone);
+        }
     }
     #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
     let steps = (count * STEPS) as f64;

@@ -9,7 +9,7 @@ use relive_core::Limits;
 
 use super::start::with_histories;
 use crate::Result;
-use crate::daemon::{Client, Daemon, Home, at_once, descriptors, memory, switches};
+use crate::daemon::{Client, Daemon, Home, Switches, at_once, descriptors, memory, switches};
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, seconds};
@@ -125,8 +125,10 @@ fn idle(options: &Options, nothing: &Daemon, many: &Daemon, fresh: (u64, u64)) -
     let [before, before_many] = pids.map(switches);
     std::thread::sleep(options.idle);
     let [after, after_many] = pids.map(switches);
+    let (after, after_many) = (after?, after_many?);
+    counts_work(nothing, &after)?;
     let rate = |count: u64| count as f64 / options.idle.as_secs_f64();
-    let (quiet, quiet_many) = (rate(after?.since(&before?)), rate(after_many?.since(&before_many?)));
+    let (quiet, quiet_many) = (rate(after.since(&before?)), rate(after_many.since(&before_many?)));
 
     let crowd = options.crowd;
     let against = |name: String, ours: u64, peer: u64| Row {
@@ -161,6 +163,15 @@ fn idle(options: &Options, nothing: &Daemon, many: &Daemon, fresh: (u64, u64)) -
         wakes("idle: switches, nothing", quiet),
         wakes(&format!("  {crowd} suspended"), quiet_many),
     ])
+}
+
+/// A count that cannot move proves nothing by standing still: a call has to be seen in it.
+fn counts_work(daemon: &Daemon, idle: &Switches) -> Result<()> {
+    daemon.client()?.get_bytes("/v1/daemon")?;
+    match switches(daemon.os_pid())?.since(idle) {
+        0 => Err("a daemon that answered is said not to have woken up".into()),
+        _ => Ok(()),
+    }
 }
 
 fn lists(options: &Options, few: &Daemon, many: &Daemon) -> Result<Vec<Row>> {
