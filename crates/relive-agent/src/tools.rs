@@ -12,6 +12,8 @@ mod beneath;
 mod done;
 mod edit;
 mod list;
+#[cfg(feature = "faults")]
+mod panic;
 mod read;
 mod replace;
 mod search;
@@ -42,6 +44,8 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(done::Done),
         #[cfg(feature = "faults")]
         Arc::new(append_outside::AppendOutside),
+        #[cfg(feature = "faults")]
+        Arc::new(panic::Panic),
     ]
 }
 

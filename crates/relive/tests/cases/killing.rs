@@ -148,3 +148,18 @@ fn case_07_every_kill_is_attributed() {
     assert_eq!(ended(alone.pid), by_user, "the journal remembers it");
     assert_eq!(ended(child.pid)[2], json!(parent.pid));
 }
+
+#[cfg(feature = "faults")]
+#[test]
+fn a_panic_in_one_agent_ends_that_agent_and_nothing_else() {
+    let world = World::new();
+    let other = world.run_model(&world.hanging(), &[]);
+    let daemon = world.daemon_pid();
+    let broken = world.run("turns: [{calls: [{name: panic, args: {}}]}]");
+    let answer = world.relive(&["wait", "--json", &broken.uuid]).exits(1).json();
+    assert_eq!(answer["status"], json!({"kind": "faulted", "fault": "the agent panicked"}));
+    assert_eq!(world.info(&other.uuid)["display"], "running");
+    assert_eq!(world.daemon_pid(), daemon, "the same daemon");
+    world.kill_daemon();
+    assert_eq!(world.info(&broken.uuid)["state"], "dead", "its end is on the disk");
+}
