@@ -1,0 +1,53 @@
+//! How a session ended: the record its shim leaves on the disk.
+
+use serde::{Deserialize, Serialize};
+
+use crate::stage::SessionResult;
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExitRecord {
+    /// The version of this record.
+    pub version: u32,
+    /// How.
+    pub result: SessionResult,
+    /// What ended it, where it was not the program itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<EndedBy>,
+    /// The pid it had on the host; absent where it never had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_pid: Option<i32>,
+    /// The pid it had in its own namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_pid: Option<i32>,
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// How far the log reaches.
+    pub log_end: u64,
+    /// What it used.
+    pub used: Used,
+}
+
+/// What ended a session, as far as its shim knows. Who asked the shim is the owner's to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndedBy {
+    /// The kernel, for memory.
+    Oom,
+    /// `abort` at the gate.
+    Abort,
+    /// `kill` of the whole tree.
+    Kill,
+    /// A signal the owner sent.
+    Signal,
+}
+
+/// What a tree used, as far as the machine counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct Used {
+    pub user_ms: u64,
+    pub system_ms: u64,
+    /// Of its largest process.
+    pub max_rss_kb: u64,
+}

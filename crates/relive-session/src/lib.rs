@@ -1,0 +1,26 @@
+//! OS sessions: any program as a process of ours that does not notice when the daemon dies.
+//!
+//! One **shim** per session is the program's parent. It is this program executed again under the name [`SHIM`], single
+//! threaded, and it holds what the program needs: its terminal or pipes, its tree, its log, and at the end its exit
+//! record. The daemon only talks to it. The session's [`Folder`] is its whole outside: whoever finds the folder can find
+//! out what became of the session, and whoever can connect to it owns it.
+//!
+//! What always holds:
+//! - the lock of a folder is held from before the shim exists until it has gone, so a free lock means no shim, and no
+//!   shim that is still to come;
+//! - a program runs only after the folder says so, so a folder that does not say it means that nothing ran;
+//! - the exit record is on the disk before the shim goes; the last output is in the log before the exit record is there;
+//! - whoever reads the log slowly loses nothing and holds up nobody.
+//!
+//! What is not here: processes, journals, signals by Relive's names. A session knows OS signals and OS pids only.
+
+#![warn(missing_docs)]
+
+pub mod exit;
+pub mod protocol;
+pub mod spec;
+pub mod stage;
+pub mod tree;
+
+/// The name under which the program becomes a shim.
+pub const SHIM: &str = "relive-shim";

@@ -1,0 +1,96 @@
+//! What a session runs, and how. The shim reads it from a descriptor it is born with: never from a command line, and
+//! never from the disk, because the environment may hold secrets.
+
+use serde::{Deserialize, Serialize};
+
+use crate::tree::Plan;
+
+/// What a session runs.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The program and its arguments. A program without a `/` is looked for in the `PATH` of `env`.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: Vec<(String, String)>,
+    /// The folder it begins in.
+    pub cwd: String,
+    /// What its descriptors 0, 1 and 2 are.
+    pub stdio: Stdio,
+    /// Whether it waits for somebody to open the gate.
+    pub gate: Gate,
+    /// Whether it gets a PID namespace of its own.
+    pub namespace: Namespace,
+    /// Where its tree is made.
+    pub tree: Plan,
+    /// What its tree may use.
+    pub limits: Limits,
+    /// How much of its output is kept; the oldest goes first.
+    pub log_max_bytes: u64,
+}
+
+impl std::fmt::Debug for Spec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The environment may hold secrets.
+        f.debug_struct("Spec").field("argv", &self.argv).field("cwd", &self.cwd).finish_non_exhaustive()
+    }
+}
+
+/// What descriptors 0, 1 and 2 are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stdio {
+    /// Nothing to read; output by pipes.
+    Null,
+    /// Pipes for all three.
+    Pipes,
+    /// A terminal of its own, of this size.
+    Pty(Size),
+}
+
+/// The size of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct Size {
+    pub rows: u16,
+    pub columns: u16,
+}
+
+/// Whether the program waits before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// It runs as soon as it is ready.
+    Open,
+    /// It waits for `proceed` or `abort`.
+    Closed,
+}
+
+/// Whether the program sees the host's processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Namespace {
+    /// As the tree's plan has it: the host's, unless a PID namespace is what holds the tree together.
+    AsPlanned,
+    /// A PID namespace of its own, with a stub init as PID 1 that forwards signals and reaps.
+    Pid,
+    /// A PID namespace of its own in which the program itself is PID 1.
+    PidWithoutInit,
+}
+
+/// What a tree may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of memory. An error where it cannot be held.
+    pub memory: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<PidsLimit>,
+}
+
+/// How many processes and threads a tree may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PidsLimit {
+    /// So many.
+    pub max: u32,
+    /// Whether a launch fails where it cannot be held; else the session is said to be degraded.
+    pub required: bool,
+}

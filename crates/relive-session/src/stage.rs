@@ -1,0 +1,114 @@
+//! The stages of a session: computed from facts, never stored. Pure.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Where a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Nothing has been cloned yet.
+    Starting,
+    /// There is a child, and it prepares itself.
+    Spawned,
+    /// It waits at the gate.
+    Ready,
+    /// The program runs.
+    Running,
+    /// The program ended with a code.
+    Exited,
+    /// A signal ended the program.
+    Signaled,
+    /// It was aborted at the gate; the program never ran.
+    Aborted,
+    /// It could not be started, or nobody knows how it ended.
+    Errored,
+}
+
+/// How a session was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Launched.
+    Spawn,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionResult {
+    /// With this code.
+    Exited(i32),
+    /// By this OS signal.
+    Signaled(i32),
+    /// At the gate.
+    Aborted,
+    /// It could not be started, or nobody knows how it ended.
+    Error(Failure),
+}
+
+/// What failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The system call, or the step of the launch: `execve`, `chdir`, `shim`, `boot`, `hello`.
+    pub stage: String,
+    /// The error's name, such as `ENOENT`.
+    pub errno: String,
+    /// The error's number.
+    pub code: i32,
+}
+
+/// One cheap look at a session: what `info` shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// How it was made.
+    pub mode: Mode,
+    /// Where it stands.
+    pub stage: Stage,
+    /// Its pid on the host; absent before it was spawned, kept after the end.
+    pub host_pid: Option<i32>,
+    /// Its pid in its own namespace; absent before it was ready. The same without a PID namespace, 1 with one.
+    pub child_pid: Option<i32>,
+    /// Whether it has a terminal.
+    pub pty: bool,
+    /// How it ended.
+    pub result: Option<SessionResult>,
+}
+
+/// Compact: `<spawn running host=12345 pty>`, `<spawn exited(0) host=12345>`, `<spawn errored(execve/2) host=12345>`.
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.mode {
+            Mode::Spawn => f.write_str("<spawn ")?,
+        }
+        match (&self.result, self.stage) {
+            (Some(SessionResult::Exited(code)), _) => write!(f, "exited({code})")?,
+            (Some(SessionResult::Signaled(number)), _) => write!(f, "signaled({number})")?,
+            (Some(SessionResult::Aborted), _) => f.write_str("aborted")?,
+            (Some(SessionResult::Error(failure)), _) => write!(f, "errored({}/{})", failure.stage, failure.code)?,
+            (None, stage) => f.write_str(stage.name())?,
+        }
+        if let Some(pid) = self.host_pid {
+            write!(f, " host={pid}")?;
+        }
+        f.write_str(if self.pty { " pty>" } else { ">" })
+    }
+}
+
+impl Stage {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Spawned => "spawned",
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Exited => "exited",
+            Self::Signaled => "signaled",
+            Self::Aborted => "aborted",
+            Self::Errored => "errored",
+        }
+    }
+}
