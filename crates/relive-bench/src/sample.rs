@@ -90,13 +90,14 @@ impl Agent {
                 parent_uuid: None,
                 origin: None,
                 body: "agent".to_owned(),
+                program: None,
                 intent: "do the work".into(),
                 cwd: "/home/user/project".to_owned(),
                 limits: Limits::default(),
                 on_in_doubt: OnInDoubt::TellModel,
                 on_budget: OnBudget::End,
             },
-            meta: ProcessMeta::new("anthropic/claude-opus-4".to_owned(), "You are a test.".to_owned(), tools),
+            meta: Some(ProcessMeta::new("anthropic/claude-opus-4".to_owned(), "You are a test.".to_owned(), tools)),
             input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),
         };
         let mut writer = folder.spawn(request)?;

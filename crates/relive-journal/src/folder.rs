@@ -53,6 +53,12 @@ impl Folder {
         self.path.join("process-meta.json")
     }
 
+    /// The sessions of its programs, a folder each.
+    #[must_use]
+    pub fn sessions(&self) -> PathBuf {
+        self.path.join("sessions")
+    }
+
     #[must_use]
     pub fn proc_info(&self) -> PathBuf {
         self.path.join("proc-info.json")

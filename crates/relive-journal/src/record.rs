@@ -2,7 +2,7 @@
 //!
 //! Fields may be added to a kind and old readers pass over them; a new kind, or a changed meaning, is a new version.
 
-use relive_core::{End, Generation, Limits, Origin, Pid, SuspendReason, Timestamp, Usd, Uuid};
+use relive_core::{End, Generation, Limits, Origin, Pid, Program, SuspendReason, Timestamp, Usd, Uuid};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::hash::Hash;
@@ -125,6 +125,9 @@ pub struct Spawned {
     pub body: String,
     /// What it was asked to do.
     pub intent: Text,
+    /// The program, where that is what it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Program>,
     /// The folder it works in.
     pub cwd: String,
     /// What it may spend.

@@ -166,7 +166,7 @@ impl Recorded {
 
     fn spawn(&self, folder: &DataFolder) -> Result<Writer> {
         let spawned = Spawned { uuid: uuid(), ..self.spawned.clone() };
-        let (meta, input) = (self.meta.clone(), Some(self.input.clone()));
+        let (meta, input) = (Some(self.meta.clone()), Some(self.input.clone()));
         Ok(folder.spawn(SpawnRequest { opening: opening(folder, OpenedBy::Spawn)?, spawned, meta, input })?)
     }
 }

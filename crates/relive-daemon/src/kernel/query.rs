@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process, ProcessList, Resumable, ResumableList, WaitAnswer};
-use relive_core::{Body, End, ErrorCode, Pid, Refusal, State as Life, Uuid, View, Wait, Why};
+use relive_core::{End, ErrorCode, Pid, Refusal, State as Life, Uuid, View, Wait, Why};
 use relive_journal::data::Known;
 use relive_journal::{DataFolder, JournalState, ProcInfo};
 
@@ -446,7 +446,7 @@ fn of_disk(found: OnDisk) -> Process {
         generation: info.generation,
         successor_pid: successor,
         name: info.name,
-        body: Body::Agent,
+        body: super::run::body_of(&info.body).unwrap_or_default(),
         intent: info.intent,
         cwd: info.cwd,
         state: Life::Dead,

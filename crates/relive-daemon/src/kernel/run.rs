@@ -41,6 +41,7 @@ impl Kernel {
                 parent_uuid: None,
                 origin: None,
                 body: "agent".to_owned(),
+                program: None,
                 intent: request.intent.clone().into(),
                 cwd: request.cwd,
                 limits: request.limits,
@@ -106,7 +107,7 @@ impl Kernel {
                 let pid = data.next_pid()?;
                 data.note_pid(pid, uuid);
                 let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, at };
-                let writer = data.spawn(SpawnRequest { opening, spawned, meta, input: Some(input) });
+                let writer = data.spawn(SpawnRequest { opening, spawned, meta: Some(meta), input: Some(input) });
                 Ok::<_, ApiError>((pid, writer?))
             })
             .await?;
@@ -183,6 +184,8 @@ pub(super) fn spec(history: &History, pid: Pid, parent: Pid, model: Option<Strin
         return Err(ApiError::new(ErrorCode::Internal, "the journal does not say what it is"));
     };
     let spawned = &identity.spawned;
+    let unknown = || ApiError::new(ErrorCode::Internal, format!("it runs `{}`, which is not known here", spawned.body));
+    let body = body_of(&spawned.body).ok_or_else(unknown)?;
     Ok(Spec {
         pid,
         uuid: spawned.uuid,
@@ -190,7 +193,7 @@ pub(super) fn spec(history: &History, pid: Pid, parent: Pid, model: Option<Strin
         parent,
         parent_uuid: spawned.parent_uuid,
         origin: spawned.origin,
-        body: relive_core::Body::Agent,
+        body,
         name: spawned.name.clone(),
         intent: spawned.intent.head(200).to_owned(),
         cwd: spawned.cwd.clone(),
@@ -199,6 +202,11 @@ pub(super) fn spec(history: &History, pid: Pid, parent: Pid, model: Option<Strin
         usage: super::drive::usage(history),
         created_at: identity.created_at,
     })
+}
+
+/// What a journal says a process runs; absent where only a later Relive knows it.
+pub(super) fn body_of(word: &str) -> Option<relive_core::Body> {
+    serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
 }
 
 /// The same process in its next incarnation, which has not been recorded yet.

@@ -134,7 +134,12 @@ impl DataFolder {
             disk.append_copy(from, from.metadata()?.len(), &file)?;
             disk.sync(&file)
         };
-        copy(&File::open(original.process_meta())?, &folder.process_meta())?;
+        match File::open(original.process_meta()) {
+            Ok(meta) => copy(&meta, &folder.process_meta())?,
+            // A program has none.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
         if !prefix.blobs.is_empty() {
             disk.mkdir(&folder.path().join("blobs"))?;
             let (from, to) = (Blobs::new(disk.clone(), original.path()), Blobs::new(disk.clone(), folder.path()));

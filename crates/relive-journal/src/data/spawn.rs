@@ -18,8 +18,8 @@ pub struct SpawnRequest {
     pub opening: Opening,
     /// What it is. Its UUID is chosen by whoever asks.
     pub spawned: Spawned,
-    /// What it is told and given.
-    pub meta: ProcessMeta,
+    /// What it is told and given, where it is an agent.
+    pub meta: Option<ProcessMeta>,
     /// Its first message, if it has one.
     pub input: Option<Input>,
 }
@@ -58,7 +58,9 @@ impl DataFolder {
         self.make(spawned.uuid, |folder| {
             let disk = &self.io.disk;
             let failed = |source| WriteError::Io { path: folder.path().to_owned(), source };
-            meta.write(disk, folder).map_err(failed)?;
+            if let Some(meta) = meta {
+                meta.write(disk, folder).map_err(failed)?;
+            }
             let file = disk.create(&folder.steps()).map_err(failed)?;
             disk.try_lock(&file).map_err(failed)?;
             let mut writer = Writer::with(&self.io, folder.clone(), file, History::default());

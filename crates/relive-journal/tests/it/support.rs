@@ -180,13 +180,14 @@ pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
             parent_uuid: None,
             origin: None,
             body: "agent".to_owned(),
+            program: None,
             intent: "do the work".into(),
             cwd: "/".to_owned(),
             limits: Limits::default(),
             on_in_doubt: OnInDoubt::TellModel,
             on_budget: OnBudget::End,
         },
-        meta: ProcessMeta::new("script/test".to_owned(), "You are a test.".to_owned(), tools),
+        meta: Some(ProcessMeta::new("script/test".to_owned(), "You are a test.".to_owned(), tools)),
         input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),
     }
 }
