@@ -29,14 +29,16 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod environment;
 mod paths;
 mod process;
 
 use relive_core::{ErrorCode, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, Why};
 use serde::{Deserialize, Serialize};
 
+pub use environment::Environment;
 pub use paths::{Paths, PathsError};
-pub use process::{Exit, Process};
+pub use process::{Exit, Instructions, Process};
 
 /// The version of the wire. A daemon and a client with different ones do not talk.
 pub const API_VERSION: u32 = 1;
@@ -92,11 +94,17 @@ pub struct RunRequest {
     /// Provider and model; the daemon's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The system prompt; the daemon's default if absent.
+    /// The name of a file in `agents/`, which says what is not said here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The system prompt; the agent file's, else the daemon's default, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
     /// The folder of the one who asks.
     pub cwd: String,
+    /// The environment of the one who asks.
+    #[serde(default, skip_serializing_if = "Environment::is_empty")]
+    pub env: Environment,
     /// What it may spend.
     #[serde(default)]
     pub limits: Limits,
@@ -182,6 +190,9 @@ pub struct ResumeRequest {
     /// New limits; those absent stay as they are.
     #[serde(default)]
     pub limits: Limits,
+    /// The environment of the one who asks. A process that has one keeps it, unless it lacks credentials.
+    #[serde(default, skip_serializing_if = "Environment::is_empty")]
+    pub env: Environment,
 }
 
 /// `resume --json`, and what a person is told.

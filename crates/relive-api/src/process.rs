@@ -48,6 +48,23 @@ pub struct Process {
     pub session: Option<serde_json::Value>,
     /// The activity of a command line agent; none yet.
     pub agent: Option<serde_json::Value>,
+    /// What it waits for, and the way out, where a person has to do something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Where its instructions come from; only in the answer about one process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<Instructions>,
+}
+
+/// A file that was read into the instructions of an agent at its start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct Instructions {
+    pub path: String,
+    pub bytes: u64,
+    /// Whether only its beginning was taken.
+    #[serde(default)]
+    pub cut: bool,
 }
 
 /// The plain view of an end.

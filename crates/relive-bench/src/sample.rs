@@ -96,6 +96,7 @@ impl Agent {
                 limits: Limits::default(),
                 on_in_doubt: OnInDoubt::TellModel,
                 on_budget: OnBudget::End,
+                env_names: Vec::new(),
             },
             meta: Some(ProcessMeta::new("anthropic/claude-opus-4".to_owned(), "You are a test.".to_owned(), tools)),
             input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),

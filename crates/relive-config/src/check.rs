@@ -1,15 +1,16 @@
 //! All the mistakes of a file at once, each with its place.
 //!
-//! The file is read without types, with the place of every key and value, and held against the list of keys. What has
+//! A file is read without types, with the place of every key and value, and held against the list of keys. What has
 //! no mistake by this list is then read by the types, so the two have to agree; a test sees to that.
 
 use std::fmt;
 use std::path::Path;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
 use crate::GC_INTERVAL_MIN_SECONDS;
+use crate::duration::parse_duration;
 use crate::suggest::closest;
 
 /// One mistake.
@@ -33,13 +34,24 @@ pub(crate) enum Expected {
     Word(&'static [&'static str]),
     /// Any text, or nothing.
     Text,
+    /// How long, with its unit.
+    Duration,
+    /// Dollars: a number, zero or more.
+    Amount,
+    /// A list of the names that whoever checks knows.
+    Names,
+    /// A section for each provider.
+    Providers,
 }
+
+/// A key with its section, and what is expected of its value.
+pub(crate) type Key = (&'static str, &'static str, Expected);
 
 const U32: u64 = u32::MAX as u64;
 const SECONDS_MAX: u64 = 100 * 365 * 86_400;
 
-/// Every key, with its section.
-pub(crate) const KEYS: &[(&str, &str, Expected)] = &[
+/// Every key of `config.yaml`.
+pub(crate) const KEYS: &[Key] = &[
     ("", "default_model", Expected::Text),
     ("", "on_in_doubt", Expected::Word(&["tell_model", "park", "retry"])),
     ("", "recovery", Expected::Word(&["auto", "manual"])),
@@ -52,10 +64,11 @@ pub(crate) const KEYS: &[(&str, &str, Expected)] = &[
     ("heartbeat", "policy", Expected::Word(&["warn", "pause", "kill"])),
     ("limits", "max_processes", Expected::Number(1, U32)),
     ("limits", "floor_mb", Expected::Number(0, 1 << 30)),
+    ("", "providers", Expected::Providers),
 ];
 
-/// All that is wrong with the text of a file.
-pub(crate) fn check(text: &str) -> Vec<Problem> {
+/// All that is wrong with the text of a file that may have these keys, and these names where it lists some.
+pub(crate) fn check(text: &str, keys: &[Key], names: &[&str]) -> Vec<Problem> {
     let root: Spanned<Node> = match serde_saphyr::from_str(text) {
         Ok(root) => root,
         // Nothing but comments is a file that says nothing.
@@ -64,40 +77,31 @@ pub(crate) fn check(text: &str) -> Vec<Problem> {
         }
         Err(error) => return vec![problem_of(&error, text)],
     };
-    let mut checker = Checker { text, problems: Vec::new() };
+    let mut checker = Checker { text, keys, names, problems: Vec::new() };
     checker.section("", &root);
     checker.problems.sort_by_key(|problem| (problem.line, problem.column));
     checker.problems
 }
 
-struct Checker<'a> {
+pub(crate) struct Checker<'a> {
     text: &'a str,
-    problems: Vec<Problem>,
+    keys: &'a [Key],
+    names: &'a [&'a str],
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl Checker<'_> {
-    fn wrong(&mut self, at: &Location, message: String) {
+    pub(crate) fn wrong(&mut self, at: &Location, message: String) {
         self.problems.push(place(at, self.text, message));
     }
 
     fn section(&mut self, section: &str, found: &Spanned<Node>) {
-        let entries = match &found.value {
-            Node::Map(entries) => entries,
-            Node::Nothing => return,
-            other @ (Node::Truth | Node::Number(_) | Node::Fraction | Node::Text(_) | Node::List) => {
-                let name = if section.is_empty() { "the file" } else { section };
-                let message = format!("{name} is a list of `key: value`, not {}", other.name());
-                return self.wrong(&found.referenced, message);
-            }
-        };
-        for (place, (key, value)) in entries.iter().enumerate() {
-            if entries[..place].iter().any(|(earlier, _)| earlier.value == key.value) {
-                self.wrong(&key.referenced, format!("`{}` is said twice", key.value));
-            }
-            let known = KEYS.iter().find(|(of, name, _)| *of == section && *name == key.value);
+        let keys = self.keys;
+        for (key, value) in self.entries(if section.is_empty() { "the file" } else { section }, found) {
+            let known = keys.iter().find(|(of, name, _)| *of == section && *name == key.value);
             match known {
                 Some((_, _, expected)) => self.value(*expected, &key.value, value),
-                None if section.is_empty() && KEYS.iter().any(|(of, ..)| *of == key.value) => {
+                None if section.is_empty() && keys.iter().any(|(of, ..)| *of == key.value) => {
                     self.section(&key.value, value);
                 }
                 None => self.unknown(section, key),
@@ -105,13 +109,33 @@ impl Checker<'_> {
         }
     }
 
+    /// The entries of a section that may be left empty; none, and a complaint, where it is something else.
+    pub(crate) fn entries<'b>(&mut self, section: &str, found: &'b Spanned<Node>) -> &'b [Entry] {
+        let entries = match &found.value {
+            Node::Map(entries) => entries,
+            Node::Nothing => return &[],
+            other @ (Node::Truth | Node::Number(_) | Node::Fraction(_) | Node::Text(_) | Node::List(_)) => {
+                let message = format!("{section} is a list of `key: value`, not {}", other.name());
+                self.wrong(&found.referenced, message);
+                return &[];
+            }
+        };
+        for (place, (key, _)) in entries.iter().enumerate() {
+            if entries[..place].iter().any(|(earlier, _)| earlier.value == key.value) {
+                self.wrong(&key.referenced, format!("`{}` is said twice", key.value));
+            }
+        }
+        entries
+    }
+
     fn unknown(&mut self, section: &str, key: &Spanned<String>) {
-        let mut names: Vec<&str> = KEYS.iter().filter(|(of, ..)| *of == section).map(|(_, name, _)| *name).collect();
+        let keys = self.keys;
+        let mut names: Vec<&str> = keys.iter().filter(|(of, ..)| *of == section).map(|(_, name, _)| *name).collect();
         if section.is_empty() {
-            names.extend(KEYS.iter().map(|(of, ..)| *of).filter(|of| !of.is_empty()));
+            names.extend(keys.iter().map(|(of, ..)| *of).filter(|of| !of.is_empty()));
             names.dedup();
         }
-        let elsewhere = KEYS.iter().find(|(_, name, _)| *name == key.value).filter(|(of, ..)| !of.is_empty());
+        let elsewhere = keys.iter().find(|(_, name, _)| *name == key.value).filter(|(of, ..)| !of.is_empty());
         let advice = match (closest(&key.value, names.iter().copied()), elsewhere) {
             (Some(meant), _) => format!("did you mean `{meant}`?"),
             (None, Some((of, name, _))) => format!("`{name}` belongs under `{of}`"),
@@ -121,7 +145,7 @@ impl Checker<'_> {
         self.wrong(&key.referenced, format!("no such key{within}: `{}` ({advice})", key.value));
     }
 
-    fn value(&mut self, expected: Expected, key: &str, found: &Spanned<Node>) {
+    pub(crate) fn value(&mut self, expected: Expected, key: &str, found: &Spanned<Node>) {
         let message = match (expected, &found.value) {
             (Expected::Number(least, most), Node::Number(number))
                 if (i128::from(least)..=i128::from(most)).contains(number) =>
@@ -142,8 +166,35 @@ impl Checker<'_> {
             (Expected::Word(words), other) => format!("`{key}` is one of {}, not {}", words.join(", "), other.name()),
             (Expected::Text, Node::Text(_) | Node::Nothing) => return,
             (Expected::Text, other) => format!("`{key}` is a text, not {}", other.name()),
+            (Expected::Duration, Node::Text(text)) => match parse_duration(text) {
+                Ok(_) => return,
+                Err(problem) => format!("`{key}`: {problem}"),
+            },
+            (Expected::Duration, other) => format!("`{key}` is a duration like 30s or 10m, not {}", other.name()),
+            (Expected::Amount, Node::Number(0..)) => return,
+            (Expected::Amount, Node::Fraction(amount)) if *amount >= 0.0 && amount.is_finite() => return,
+            (Expected::Amount, Node::Number(_) | Node::Fraction(_)) => format!("`{key}` is zero or more"),
+            (Expected::Amount, other) => format!("`{key}` is a number of dollars, not {}", other.name()),
+            (Expected::Names, Node::List(names)) => return names.iter().for_each(|name| self.name(key, name)),
+            (Expected::Names, other) => format!("`{key}` is a list of names, not {}", other.name()),
+            (Expected::Providers, _) => return self.providers(found),
         };
         self.wrong(&found.referenced, message);
+    }
+
+    /// One of a list of names.
+    fn name(&mut self, key: &str, found: &Spanned<Node>) {
+        let Node::Text(name) = &found.value else {
+            let message = format!("`{key}` lists names, not {}", found.value.name());
+            return self.wrong(&found.referenced, message);
+        };
+        if !self.names.contains(&name.as_str()) {
+            let advice = match closest(name, self.names.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("there are {}", self.names.join(", ")),
+            };
+            self.wrong(&found.referenced, format!("no such name under `{key}`: `{name}` ({advice})"));
+        }
     }
 }
 
@@ -173,27 +224,30 @@ pub(crate) fn report(path: &Path, problems: &[Problem]) -> String {
     problems.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
+/// A key and its value.
+pub(crate) type Entry = (Spanned<String>, Spanned<Node>);
+
 /// YAML without types.
 #[derive(Debug)]
-enum Node {
+pub(crate) enum Node {
     Nothing,
     Truth,
     Number(i128),
-    Fraction,
+    Fraction(f64),
     Text(String),
-    List,
-    Map(Vec<(Spanned<String>, Spanned<Node>)>),
+    List(Vec<Spanned<Node>>),
+    Map(Vec<Entry>),
 }
 
 impl Node {
-    fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
             Self::Truth => "true or false",
             Self::Number(_) => "a number",
-            Self::Fraction => "a fraction",
+            Self::Fraction(_) => "a fraction",
             Self::Text(_) => "a text",
-            Self::List => "a list",
+            Self::List(_) => "a list",
             Self::Map(_) => "a section",
         }
     }
@@ -242,8 +296,8 @@ impl<'de> Visitor<'de> for NodeVisitor {
         Ok(Node::Number(number))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
-        Ok(Node::Fraction)
+    fn visit_f64<E>(self, number: f64) -> Result<Node, E> {
+        Ok(Node::Fraction(number))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Node, E> {
@@ -251,8 +305,11 @@ impl<'de> Visitor<'de> for NodeVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Node::List)
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            items.push(item);
+        }
+        Ok(Node::List(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {

@@ -1,4 +1,4 @@
-//! `config.yaml`: what it may say, and what is wrong with it.
+//! `config.yaml` and the files of `agents/`: what they may say, and what is wrong with them.
 //!
 //! Every key has a default and a missing file is all defaults. A file with a mistake is refused as a whole, with all
 //! of its mistakes at once, each with its line: half a configuration is nobody's intention.
@@ -6,7 +6,10 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod agent;
 mod check;
+mod duration;
+mod providers;
 mod suggest;
 
 use std::io;
@@ -14,7 +17,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use agent::{AgentFile, AgentLimits};
 pub use check::Problem;
+pub use duration::parse_duration;
+pub use providers::{PROVIDERS, Provider, Providers};
 pub use suggest::closest;
 
 /// The shortest time between two collections.
@@ -38,6 +44,8 @@ pub struct Config {
     pub heartbeat: Heartbeat,
     /// What the daemon takes on.
     pub limits: Limits,
+    /// Where the keys of model providers are, and their servers.
+    pub providers: Providers,
 }
 
 /// What becomes of a call whose outcome nobody can know.
@@ -176,7 +184,7 @@ impl Config {
 
     /// From the text of a file; all that is wrong with it otherwise.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        let problems = check::check(text);
+        let problems = check::check(text, check::KEYS, &[]);
         if !problems.is_empty() {
             return Err(problems);
         }

@@ -23,6 +23,13 @@ impl Usd {
         self.nanos
     }
 
+    /// From dollars; `None` for what is no amount: negative, or not finite.
+    #[must_use]
+    pub fn from_dollars(dollars: f64) -> Option<Self> {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked; `as` saturates")]
+        (dollars >= 0.0 && dollars.is_finite()).then(|| Self { nanos: (dollars * 1e9).round() as u64 })
+    }
+
     /// The sum, at most the largest amount there is.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
@@ -46,11 +53,7 @@ impl Serialize for Usd {
 impl<'de> Deserialize<'de> for Usd {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let dollars = f64::deserialize(deserializer)?;
-        if !(dollars >= 0.0 && dollars.is_finite()) {
-            return Err(serde::de::Error::custom("an amount of dollars is zero or more"));
-        }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above; `as` saturates")]
-        Ok(Self { nanos: (dollars * 1e9).round() as u64 })
+        Self::from_dollars(dollars).ok_or_else(|| serde::de::Error::custom("an amount of dollars is zero or more"))
     }
 }
 

@@ -3,10 +3,12 @@
 //! One lock guards the table and the bodies. It is held for moments, never across an await, and nothing is read or
 //! written under it: an effect that takes time becomes a task. What a client is told happened is on the disk first.
 
+mod credentials;
 mod drive;
 mod effects;
 mod host;
 mod housekeeping;
+mod instructions;
 mod query;
 mod recover;
 mod resume;
@@ -16,14 +18,18 @@ mod stop;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use relive_agent::{Letter, Orders};
+use relive_api::{Environment, Paths};
 use relive_core::{Incarnation, Pid, Timestamp, Uuid};
 use relive_journal::{DataFolder, Pool, Writer};
-use tokio::sync::{Notify, mpsc, watch as channel};
+use tokio::sync::{Notify, Semaphore, mpsc, watch as channel};
 
 use crate::clock::Clock;
+use crate::environment::Environments;
+use crate::error::Answer;
 use crate::settings::Settings;
 pub(crate) use watch::Changes;
 
@@ -38,6 +44,12 @@ pub(crate) struct Kernel {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) changes: Changes,
+    /// Where `config.yaml` is, and beside it agents that can be run by name.
+    config: PathBuf,
+    /// What each process has of the one who typed its command.
+    environments: Arc<Environments>,
+    /// How many commands for keys may run.
+    key_commands: Semaphore,
     /// Told when a body has gone, and when the last one has.
     bodies_changed: Notify,
     state: Mutex<State>,
@@ -76,7 +88,14 @@ struct Who {
 }
 
 impl Kernel {
-    pub(crate) fn new(data: Arc<DataFolder>, pool: Pool, settings: Settings, clock: Clock, last_pid: Pid) -> Arc<Self> {
+    pub(crate) fn new(
+        data: Arc<DataFolder>,
+        pool: Pool,
+        settings: Settings,
+        clock: Clock,
+        last_pid: Pid,
+        paths: &Paths,
+    ) -> Arc<Self> {
         let table = relive_core::Table::new(settings.table, last_pid);
         let state = State {
             table,
@@ -93,6 +112,9 @@ impl Kernel {
             settings,
             clock,
             changes: Changes::default(),
+            config: paths.config.clone(),
+            environments: Arc::new(Environments::next_to(&paths.socket)),
+            key_commands: Semaphore::new(credentials::COMMANDS_MAX),
             bodies_changed: Notify::new(),
             state: Mutex::new(state),
             collecting: tokio::sync::Mutex::default(),
@@ -121,6 +143,20 @@ impl Kernel {
         if state.warnings.len() < WARNINGS_MAX {
             state.warnings.push(text);
         }
+    }
+
+    /// The same, for what would be said again and again.
+    fn warn_once(&self, text: String) {
+        let is_known = self.lock().warnings.contains(&text);
+        if !is_known {
+            self.warn(text);
+        }
+    }
+
+    /// The environment of a process; an empty one if it is gone.
+    async fn environment_of(&self, uuid: Uuid) -> Answer<Environment> {
+        let environments = Arc::clone(&self.environments);
+        Ok(self.pool.run(move || environments.get(uuid)).await??.unwrap_or_default())
     }
 
     /// Does something with the data folder on a thread that may block.

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 mod clock;
+mod environment;
 mod error;
 mod kernel;
 mod server;
@@ -72,7 +73,7 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let data = Arc::new(DataFolder::open(&paths.data, io, settings.space)?);
     let gate = server::bind(&paths.socket).map_err(|error| DaemonError::Socket(error.to_string()))?;
     let last_pid = data.last_pid();
-    let kernel = Kernel::new(Arc::clone(&data), pool, settings, clock, last_pid);
+    let kernel = Kernel::new(Arc::clone(&data), pool, settings, clock, last_pid, paths);
     kernel.recover().await.map_err(|error| DaemonError::Recovery(error.message))?;
     kernel.keep_house();
     let about = Arc::new(About { data: paths.data.clone(), socket: paths.socket.clone(), started_at: kernel.now() });

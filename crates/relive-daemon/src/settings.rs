@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use relive_agent::Cadence;
-use relive_config::{Config, Recovery, StallPolicy};
+use relive_config::{Config, Providers, Recovery, StallPolicy};
 use relive_journal::data::{GcRules, SpaceRules};
 use relive_journal::recovery::OnInDoubt;
 
@@ -22,11 +22,12 @@ pub(crate) struct Settings {
     pub(crate) space: SpaceRules,
     pub(crate) default_model: Option<String>,
     pub(crate) on_in_doubt: OnInDoubt,
+    pub(crate) providers: Providers,
 }
 
 impl From<&Config> for Settings {
     fn from(config: &Config) -> Self {
-        let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits } = config;
+        let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits, providers } = config;
         let gc_rules = GcRules {
             retention_days: (gc.retention_days > 0).then_some(gc.retention_days),
             max_entries: (gc.max_entries > 0).then_some(gc.max_entries as usize),
@@ -48,6 +49,7 @@ impl From<&Config> for Settings {
                 relive_config::OnInDoubt::Park => OnInDoubt::Park,
                 relive_config::OnInDoubt::Retry => OnInDoubt::Retry,
             },
+            providers: providers.clone(),
         }
     }
 }

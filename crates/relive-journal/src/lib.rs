@@ -43,7 +43,7 @@ pub use hash::{Hash, NotAHash};
 pub use history::History;
 pub use info::{JournalState, ProcInfo};
 pub use line::{LINE_MAX, VERSION};
-pub use meta::ProcessMeta;
+pub use meta::{Instructions, ProcessMeta};
 pub use plan::{CRASH_LOOP_MAX, Next, Plan};
 pub use pool::{JOBS_MAX, JobLost, Pool, THREADS_MAX};
 pub use scan::{Health, Hole, Problem};

@@ -21,13 +21,28 @@ pub struct ProcessMeta {
     pub system_prompt: String,
     /// The tools' definitions, exactly as the model gets them.
     pub tools: Box<RawValue>,
+    /// The files its instructions were read from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<Instructions>,
+}
+
+/// A file that was read into the instructions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instructions {
+    /// Where it was.
+    pub path: String,
+    /// How long it was.
+    pub bytes: u64,
+    /// Whether only its beginning was taken.
+    #[serde(default)]
+    pub cut: bool,
 }
 
 impl ProcessMeta {
     /// For a new process.
     #[must_use]
     pub fn new(model: String, system_prompt: String, tools: Box<RawValue>) -> Self {
-        Self { v: VERSION, model, system_prompt, tools }
+        Self { v: VERSION, model, system_prompt, tools, instructions: Vec::new() }
     }
 
     /// Writes it; the caller syncs the folder.

@@ -139,6 +139,9 @@ pub struct Spawned {
     /// What to do when it has spent what it may.
     #[serde(default)]
     pub on_budget: OnBudget,
+    /// The names of the variables of its environment, in their order. Their values are in no journal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_names: Vec<String>,
 }
 
 /// What becomes of a process that has spent what it may.

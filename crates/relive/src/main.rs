@@ -7,6 +7,7 @@ mod cli;
 mod client;
 mod commands;
 mod context;
+mod environment;
 mod error;
 mod render;
 mod report;

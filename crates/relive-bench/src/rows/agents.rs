@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_api::{Created, DaemonStatus, RunRequest, WaitAnswer, WaitRequest};
+use relive_api::{Created, DaemonStatus, Environment, RunRequest, WaitAnswer, WaitRequest};
 use relive_core::{Limits, Uuid};
 use relive_journal::data::SpawnRequest;
 use relive_journal::reader::{Cursor, Item, Reader};
@@ -83,8 +83,10 @@ fn begin(client: &mut Client, work: &Path) -> Result<Uuid> {
         name: None,
         intent: "read the note".to_owned(),
         model: Some("script/script.yaml".to_owned()),
+        agent: None,
         system_prompt: None,
         cwd: work.display().to_string(),
+        env: Environment::default(),
         limits: Limits::default(),
         on_in_doubt: None,
         on_budget: None,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use relive_api::{Affected, Created, DaemonStatus, PauseRequest, RunRequest};
+use relive_api::{Affected, Created, DaemonStatus, Environment, PauseRequest, RunRequest};
 use relive_core::Limits;
 
 use super::start::with_histories;
@@ -85,8 +85,10 @@ fn suspend_one(client: &mut Client, work: &Path) -> Result<()> {
         name: None,
         intent: "think about it".to_owned(),
         model: Some("script/script.yaml".to_owned()),
+        agent: None,
         system_prompt: None,
         cwd: work.display().to_string(),
+        env: Environment::default(),
         limits: Limits::default(),
         on_in_doubt: None,
         on_budget: None,

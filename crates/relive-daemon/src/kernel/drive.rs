@@ -5,21 +5,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use relive_agent::model::Model;
 use relive_agent::tool::Context;
 use relive_agent::{Agent, Exit, Journal, JournalError, Letter, Orders, Returned};
+use relive_api::Environment;
 use relive_core::status::MAX_STEPS_EXCEEDED;
-use relive_core::{Cause, End, Incarnation, Outcome, ProcessStatus, Signal, SuspendReason, Urgency, Usage, Why};
-use relive_journal::record::{Body, OpenedBy, Paused, Resumed, ResumedBy};
+use relive_core::{
+    Cause, End, Incarnation, Limits, Outcome, ProcessStatus, Signal, SuspendReason, Urgency, Usage, Why,
+};
+use relive_journal::record::{Body, OnBudget, OpenedBy, Paused, Resumed, ResumedBy};
 use relive_journal::{Durability, History, Opening, ProcInfo, ProcessMeta, WriteError, Writer};
 use tokio::sync::{mpsc, watch};
 
+use super::credentials::{NoModel, variables};
 use super::host::KernelHost;
+use super::instructions::tool_names;
 use super::{BodyHandle, INBOX_MAX, Kernel, State, Who};
 
 /// What a body is driven with.
 struct Lines {
     orders: watch::Receiver<Orders>,
     inbox: mpsc::Receiver<Letter>,
+}
+
+/// What an agent is made of.
+struct Facts {
+    cwd: String,
+    on_budget: OnBudget,
+    limits: Limits,
+    info: ProcInfo,
+    meta: ProcessMeta,
+    model: Arc<dyn Model>,
 }
 
 impl Kernel {
@@ -88,13 +104,23 @@ impl Kernel {
             if resumed && let Err(error) = self.record_resumed(&mut journal).await {
                 return self.unrecorded(who, error, journal).await;
             }
-            let agent = match self.agent(who, journal, lines) {
-                Ok(agent) => agent,
-                Err(failed) => {
-                    let (fault, journal) = *failed;
+            let facts = match self.facts(who, &journal).await {
+                Ok(facts) => facts,
+                Err(NoModel::Wrong(fault)) => {
                     return self.end(who, journal, Outcome::Ended(End::of(ProcessStatus::Faulted { fault }))).await;
                 }
+                Err(NoModel::NeedsKey { message, hint: _ }) => {
+                    self.warn_once(format!("{} waits for credentials: {message}", who.uuid));
+                    let reason = Some(SuspendReason::NeedsCredentials);
+                    match self.stop_at_boundary(who, journal, reason).await {
+                        None => return,
+                        Some(again) if self.is_ending(who) => return self.end(who, again, Outcome::Cancelled).await,
+                        Some(again) => journal = again,
+                    }
+                    continue;
+                }
             };
+            let agent = self.agent(who, facts, journal, lines);
             let Ok(returned) = AssertUnwindSafe(agent.run()).catch_unwind().await else {
                 return self.panicked(who).await;
             };
@@ -120,42 +146,50 @@ impl Kernel {
         Ok(())
     }
 
-    fn agent(self: &Arc<Self>, who: Who, journal: Journal, lines: Lines) -> Result<Agent, Box<(String, Journal)>> {
-        let folder = self.data.folder(who.uuid);
-        let facts = journal.history().and_then(|history| {
+    /// What an agent is made of, its journal apart.
+    async fn facts(&self, who: Who, journal: &Journal) -> Result<Facts, NoModel> {
+        let known = journal.history().and_then(|history| {
             let spawned = &history.identity.as_ref()?.spawned;
-            let info = ProcInfo::of(history)?;
-            Some((spawned.cwd.clone(), spawned.on_budget, history.limits, info))
+            Some((spawned.cwd.clone(), spawned.on_budget, history.limits, ProcInfo::of(history)?))
         });
-        let Some((cwd, on_budget, limits, info)) = facts else {
-            return Err(Box::new(("the journal does not say what it is".to_owned(), journal)));
+        let unknown = || NoModel::Wrong("the journal does not say what it is".to_owned());
+        let (cwd, on_budget, limits, info) = known.ok_or_else(unknown)?;
+        let wrong = |error: &dyn std::fmt::Display| NoModel::Wrong(error.to_string());
+        let folder = self.data.folder(who.uuid);
+        let meta = self.pool.run(move || ProcessMeta::read(&folder)).await.map_err(|error| wrong(&error))?;
+        let meta = meta.map_err(|error| wrong(&error))?;
+        let environment = match variables(&meta.model) {
+            Some(_) => self.environment_of(who.uuid).await.map_err(|error| NoModel::Wrong(error.message))?,
+            None => Environment::default(),
         };
-        let meta = match ProcessMeta::read(&folder) {
-            Ok(meta) => meta,
-            Err(error) => return Err(Box::new((error.to_string(), journal))),
-        };
-        let model = match super::run::build_model(&meta.model, cwd.as_ref(), who.uuid) {
-            Ok(model) => model,
-            Err(error) => return Err(Box::new((error.to_string(), journal))),
-        };
+        let model = self.model(&meta.model, cwd.as_ref(), who.uuid, &environment).await?;
+        Ok(Facts { cwd, on_budget, limits, info, meta, model })
+    }
+
+    fn agent(self: &Arc<Self>, who: Who, facts: Facts, journal: Journal, lines: Lines) -> Agent {
+        let Facts { cwd, on_budget, limits, info, meta, model } = facts;
         let spent_ms = elapsed_ms(&info, self.now());
         let deadline = limits
             .timeout_ms
             .map(|timeout| tokio::time::Instant::now() + Duration::from_millis(timeout.saturating_sub(spent_ms)));
         let host = Arc::new(KernelHost::new(self, who));
-        Ok(Agent {
+        // Those it was given at its start, whatever there is now.
+        let given = tool_names(&meta.tools);
+        let mut tools = relive_agent::tools::all();
+        tools.retain(|tool| given.iter().any(|name| name == tool.name()));
+        Agent {
             journal,
             meta,
             model,
-            tools: relive_agent::tools::all(),
+            tools,
             context: Context { uuid: who.uuid, cwd: cwd.into(), host: host.clone(), pool: self.pool.clone() },
             orders: lines.orders,
             inbox: lines.inbox,
             watcher: host,
             cadence: self.settings.cadence,
             deadline,
-            suspend_on_budget: on_budget == relive_journal::record::OnBudget::Suspend,
-        })
+            suspend_on_budget: on_budget == OnBudget::Suspend,
+        }
     }
 
     fn is_ending(&self, who: Who) -> bool {

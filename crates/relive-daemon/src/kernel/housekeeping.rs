@@ -81,8 +81,16 @@ impl Kernel {
             let (uuid, bytes) = (candidate.uuid, candidate.bytes);
             // Not while somebody resumes it, and not the other way round.
             let _turn = self.turn(uuid).lock().await;
-            let collected = self.on_disk(move |data| data.collect(&candidate, now)).await?;
-            match collected {
+            let environments = Arc::clone(&self.environments);
+            let collected = self.on_disk(move |data| {
+                let collected = data.collect(&candidate, now);
+                if let Ok(Collected::Gone) = collected {
+                    // What cannot be removed goes with the machine's boot.
+                    let _ = environments.remove(uuid);
+                }
+                collected
+            });
+            match collected.await? {
                 Ok(Collected::Gone) => {
                     answer.removed.push(uuid);
                     answer.freed_bytes += bytes;

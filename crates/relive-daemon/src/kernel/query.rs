@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process, ProcessList, Resumable, ResumableList, WaitAnswer};
-use relive_core::{End, ErrorCode, Pid, Refusal, State as Life, Uuid, View, Wait, Why};
+use relive_core::{End, ErrorCode, Pid, Refusal, State as Life, SuspendReason, Uuid, View, Wait, Why};
 use relive_journal::data::Known;
-use relive_journal::{DataFolder, JournalState, ProcInfo};
+use relive_journal::{DataFolder, JournalState, ProcInfo, ProcessMeta};
 
 use super::Kernel;
 use crate::error::{Answer, ApiError};
@@ -95,18 +95,21 @@ impl Kernel {
 
     /// One process.
     pub(crate) async fn process(&self, id: &str) -> Answer<Process> {
-        match self.resolve(id).await? {
+        let process = match self.resolve(id).await? {
             Target::Listed(pid) => {
-                let state = self.lock();
-                let view = state.table.view(pid, self.now());
-                view.map(|view| of_view(&view)).ok_or_else(|| ApiError::new(ErrorCode::NotFound, "it is gone"))
+                let process = self.lock().table.view(pid, self.now()).map(|view| of_view(&view));
+                process.ok_or_else(|| ApiError::new(ErrorCode::NotFound, "it is gone"))?
             }
-            Target::OnDisk(found) => {
-                let uuid = found.info.uuid;
-                let model = self.on_disk(move |data| super::resume::model_of(data, uuid)).await?;
-                Ok(Process { model, ..of_disk(*found) })
-            }
-        }
+            Target::OnDisk(found) => of_disk(*found),
+        };
+        let folder = self.data.folder(process.uuid);
+        let meta = self.pool.run(move || ProcessMeta::read(&folder)).await?.ok();
+        let (model, files) = meta.map(|meta| (meta.model, meta.instructions)).unzip();
+        let instructions = files.into_iter().flatten().map(|file| {
+            let relive_journal::Instructions { path, bytes, cut } = file;
+            relive_api::Instructions { path, bytes, cut }
+        });
+        Ok(Process { model: process.model.or(model), instructions: instructions.collect(), ..process })
     }
 
     /// Every process that lives, and with `all` every one that is remembered or on the disk.
@@ -383,6 +386,7 @@ fn answer_of_disk(found: &OnDisk) -> WaitAnswer {
 
 /// A process of the table, for a client.
 fn of_view(view: &View<'_>) -> Process {
+    let needs_key = view.suspend_reason == Some(SuspendReason::NeedsCredentials);
     Process {
         pid: view.pid,
         ppid: view.ppid,
@@ -427,6 +431,8 @@ fn of_view(view: &View<'_>) -> Process {
         elapsed_ms: view.elapsed_ms,
         session: None,
         agent: None,
+        hint: view.model.filter(|_| needs_key).and_then(|model| super::credentials::way_out(model, view.pid)),
+        instructions: Vec::new(),
     }
 }
 
@@ -476,5 +482,7 @@ fn of_disk(found: OnDisk) -> Process {
         elapsed_ms: u64::try_from(alive_ms).unwrap_or(0).saturating_sub(info.paused_total_ms),
         session: None,
         agent: None,
+        hint: None,
+        instructions: Vec::new(),
     }
 }

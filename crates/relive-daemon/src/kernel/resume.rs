@@ -26,6 +26,7 @@ impl Kernel {
             return Err(ApiError::new(ErrorCode::Invalid, message)
                 .hint(format!("relive resume --fork --from-step {step} {id}")));
         }
+        super::run::check_environment(&request.env)?;
         if request.fork.is_some() && request.subtree {
             return Err(ApiError::new(ErrorCode::Invalid, "--fork takes one process, not a subtree"));
         }
@@ -51,10 +52,12 @@ impl Kernel {
     async fn wake(self: &Arc<Self>, pid: Pid, request: ResumeRequest) -> Answer<Answered> {
         let who = self.who(pid)?;
         let turn = self.turn(who.uuid).lock().await;
-        let (bodiless, is_placeholder, reason) = {
+        let (bodiless, is_placeholder, reason, model) = {
             let state = self.lock();
-            let reason = state.table.view(pid, self.now()).and_then(|view| view.suspend_reason);
-            (!state.bodies.contains_key(&pid), state.placeholders.contains(&pid), reason)
+            let view = state.table.view(pid, self.now());
+            let (reason, model) =
+                view.map(|view| (view.suspend_reason, view.model.map(str::to_owned))).unwrap_or_default();
+            (!state.bodies.contains_key(&pid), state.placeholders.contains(&pid), reason, model)
         };
         if matches!(reason, Some(SuspendReason::InDoubt | SuspendReason::Approval)) {
             let message = format!("process {pid} waits for a decision");
@@ -67,6 +70,10 @@ impl Kernel {
         }
         let say = request.input.clone().filter(|_| !bodiless);
         if bodiless && reason.is_some() {
+            self.equip(who.uuid, who.uuid, reason, model.as_deref(), &request.env).await?;
+            if request.subtree {
+                self.equip_below(pid, &request.env).await;
+            }
             // Opened before anything changes, so that a journal that cannot be opened is said to whoever asks.
             let writer = self.writer(who, is_placeholder).await?;
             let mut journal = self.journal(who.uuid, writer);
@@ -116,18 +123,19 @@ impl Kernel {
             }
         }
         let at = self.now();
+        let model = self.on_disk(move |data| model_of(data, uuid)).await?;
+        self.equip(uuid, uuid, None, model.as_deref(), &request.env).await?;
         let (pid, mut writer) = self.open_dead(uuid).await?;
-        let opened = self.on_disk(move |data| {
+        let opened = self.pool.run(move || {
             let answered = writer.history().plan().next == relive_journal::Next::Input;
             let say = (answered || was_completed(writer.history())).then_some(CONTINUE);
             let batch = changes(Some(writer.history().limits), &request, say, at);
             if !batch.is_empty() {
                 writer.append(at, batch, Durability::Synced)?;
             }
-            Ok::<_, ApiError>((model_of(data, uuid), writer))
+            Ok::<_, ApiError>(writer)
         });
-        let (model, writer) = opened.await??;
-        self.insert_revived(pid, model, writer)?;
+        self.insert_revived(pid, model, opened.await??)?;
         self.answer(pid, uuid, None, Affected { affected: 1, pids: vec![pid], note: None })
     }
 
@@ -153,13 +161,21 @@ impl Kernel {
         if let Some(created) = self.begun_before(uuid).await? {
             return self.answer(created.pid, uuid, Some(source), Affected::default());
         }
+        let reason = {
+            let state = self.lock();
+            let original = state.table.resolve(relive_core::Caller::Person, &source.to_string()).ok();
+            original.and_then(|pid| state.table.view(pid, self.now())?.suspend_reason)
+        };
+        let model = self.on_disk(move |data| model_of(data, source)).await?;
+        self.equip(source, uuid, reason, model.as_deref(), &request.env).await?;
+        let environments = Arc::clone(&self.environments);
         let (boot_id, at) = (self.clock.boot_id(), self.now());
         let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
         let forked = self.on_disk(move |data| {
             let pid = data.next_pid()?;
             data.note_pid(pid, uuid);
             let (origin, _) = data.history(source)?;
-            let mut writer = data.fork(ForkRequest {
+            let forked = data.fork(ForkRequest {
                 uuid,
                 opening: Opening { pid, by: OpenedBy::Spawn, boot_id, at },
                 source,
@@ -168,15 +184,18 @@ impl Kernel {
                 parent_uuid: None,
                 limits: Some(raised(origin.limits, request.limits)),
                 input: None,
+            });
+            let mut writer = forked.inspect_err(|_| {
+                let _ = environments.remove(uuid);
             })?;
             let say = (writer.history().plan().next == relive_journal::Next::Input).then_some(CONTINUE);
             let input = request.input.as_deref().or(say);
             if let Some(text) = input {
                 writer.append(at, vec![Body::Input(said(text, at))], Durability::Synced)?;
             }
-            Ok::<_, ApiError>((pid, model_of(data, uuid), writer))
+            Ok::<_, ApiError>((pid, writer))
         });
-        let (pid, model, writer) = forked.await??;
+        let (pid, writer) = forked.await??;
         self.insert_revived(pid, model, writer)?;
         self.answer(pid, uuid, Some(source), Affected { affected: 1, pids: vec![pid], note: None })
     }
@@ -237,7 +256,7 @@ fn said(text: &str, at: relive_core::Timestamp) -> Input {
 }
 
 /// The limits with those that were named replaced.
-fn raised(limits: Limits, named: Limits) -> Limits {
+pub(super) fn raised(limits: Limits, named: Limits) -> Limits {
     Limits {
         max_steps: named.max_steps.or(limits.max_steps),
         max_tokens: named.max_tokens.or(limits.max_tokens),

@@ -6,18 +6,17 @@ use std::sync::Arc;
 use relive_agent::model::{Model, ModelError};
 use relive_agent::script::Script;
 use relive_agent::tool::ChildRequest;
-use relive_api::{Created, RunRequest};
+use relive_api::{Created, Environment, RunRequest};
 use relive_core::{Effects, ErrorCode, Generation, Pid, Spec, Uuid};
 use relive_journal::data::{Known, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::{History, Opening, ProcessMeta, Writer};
 
+use super::credentials::Access;
+use super::instructions::{self, Asked, Told};
+use super::resume::raised;
 use super::{Kernel, State, Who};
 use crate::error::{Answer, ApiError};
-
-/// What an agent is told if nobody says anything else.
-const SYSTEM_PROMPT: &str = "You are an agent that works on its own in the current folder. Use the tools to do what \
-                             you are asked, check your work, and call `done` when it is finished.";
 
 const NAME_MAX: usize = 64;
 const MODEL_HINT: &str = "name one: relive run --model script/FILE \"...\", or set default_model in config.yaml; \
@@ -32,8 +31,32 @@ impl Kernel {
         }
         let on_in_doubt = parse_word(request.on_in_doubt.as_deref(), "on_in_doubt")?;
         let on_budget = parse_word(request.on_budget.as_deref(), "on_budget")?;
-        let model = request.model.or_else(|| self.settings.default_model.clone());
+        check_environment(&request.env)?;
+        if !Path::new(&request.cwd).is_absolute() {
+            let message = format!("the working folder `{}` is not an absolute path", request.cwd);
+            return Err(ApiError::new(ErrorCode::Invalid, message));
+        }
+        if request.agent.is_some()
+            && let Some(created) = self.begun_before(request.uuid).await?
+        {
+            // Before its files are read again: they may have gone.
+            return Ok(created);
+        }
+        let asked = Asked {
+            cwd: request.cwd.clone().into(),
+            config: self.config.clone(),
+            agent: request.agent,
+            system_prompt: request.system_prompt,
+        };
+        let Told { model, system_prompt, tools, limits, files, warning } =
+            self.pool.run(move || instructions::gather(asked)).await??;
+        if let Some(warning) = warning {
+            self.warn_once(warning);
+        }
+        let model = request.model.or(model).or_else(|| self.settings.default_model.clone());
         let model = model.ok_or_else(|| ApiError::new(ErrorCode::Invalid, "no model is set").hint(MODEL_HINT))?;
+        let mut meta = ProcessMeta::new(model, system_prompt, tools);
+        meta.instructions = files;
         let begin = Begin {
             spawned: Spawned {
                 uuid: request.uuid,
@@ -44,23 +67,27 @@ impl Kernel {
                 program: None,
                 intent: request.intent.clone().into(),
                 cwd: request.cwd,
-                limits: request.limits,
+                limits: raised(limits, request.limits),
                 on_in_doubt: on_in_doubt.unwrap_or(self.settings.on_in_doubt),
                 on_budget: on_budget.unwrap_or(OnBudget::End),
+                env_names: request.env.names().map(str::to_owned).collect(),
             },
-            model,
-            system_prompt: request.system_prompt.unwrap_or_else(|| SYSTEM_PROMPT.to_owned()),
+            meta,
+            environment: request.env,
             intent: request.intent,
             parent: Pid::KERNEL,
         };
         self.begin(begin).await
     }
 
-    /// Begins a child of an agent, in its folder and on its model unless another is named.
+    /// Begins a child of an agent: with what that has, and on its model unless another is named.
     pub(super) async fn spawn_child(self: &Arc<Self>, parent: Who, request: ChildRequest) -> Answer<()> {
         check_name(request.name.as_deref())?;
         let folder = self.data.folder(parent.uuid);
-        let meta = self.pool.run(move || ProcessMeta::read(&folder)).await??;
+        let mut meta = self.pool.run(move || ProcessMeta::read(&folder)).await??;
+        if let Some(model) = request.model {
+            meta.model = model;
+        }
         let (history, _) = self.on_disk(move |data| data.history(parent.uuid)).await??;
         let Some(identity) = history.identity else {
             return Err(ApiError::new(ErrorCode::Internal, "the parent's journal does not say what it is"));
@@ -74,8 +101,8 @@ impl Kernel {
                 intent: request.intent.clone().into(),
                 ..identity.spawned
             },
-            model: request.model.unwrap_or(meta.model),
-            system_prompt: meta.system_prompt,
+            meta,
+            environment: self.environment_of(parent.uuid).await?,
             intent: request.intent,
             parent: parent.of.pid,
         };
@@ -83,32 +110,35 @@ impl Kernel {
     }
 
     async fn begin(self: &Arc<Self>, begin: Begin) -> Answer<Created> {
-        let Begin { spawned, model, system_prompt, intent, parent } = begin;
+        let Begin { spawned, meta, environment, intent, parent } = begin;
         let uuid = spawned.uuid;
         let _turn = self.turn(uuid).lock().await;
         if let Some(created) = self.begun_before(uuid).await? {
             return Ok(created);
         }
         self.admit_one_more()?;
-        if !Path::new(&spawned.cwd).is_absolute() {
-            let message = format!("the working folder `{}` is not an absolute path", spawned.cwd);
-            return Err(ApiError::new(ErrorCode::Invalid, message));
-        }
-        let (name, cwd) = (model.clone(), spawned.cwd.clone());
-        let built = self.pool.run(move || build_model(&name, cwd.as_ref(), uuid).map(drop)).await?;
-        built.map_err(|error| ApiError::new(ErrorCode::Invalid, error.to_string()))?;
-        let definitions: Vec<_> = relive_agent::tools::all().iter().map(|tool| tool.definition()).collect();
-        let tools = serde_json::value::to_raw_value(&definitions).map_err(std::io::Error::from)?;
-        let meta = ProcessMeta::new(model.clone(), system_prompt, tools);
+        self.model(&meta.model, spawned.cwd.as_ref(), uuid, &environment).await?;
+        let model = meta.model.clone();
         let input = Input { id: "intent".to_owned(), from: spawned.parent_uuid, text: intent.into() };
         let (boot_id, at) = (self.clock.boot_id(), self.now());
+        let environments = Arc::clone(&self.environments);
         let writer = self
             .on_disk(move |data| {
                 let pid = data.next_pid()?;
                 data.note_pid(pid, uuid);
+                // First, so that a process that is there has it.
+                environments.put(uuid, &environment)?;
                 let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, at };
-                let writer = data.spawn(SpawnRequest { opening, spawned, meta: Some(meta), input: Some(input) });
-                Ok::<_, ApiError>((pid, writer?))
+                let files = meta.instructions.clone();
+                let spawned = data.spawn(SpawnRequest { opening, spawned, meta: Some(meta), input: Some(input) });
+                let mut writer = spawned.inspect_err(|_| {
+                    let _ = environments.remove(uuid);
+                })?;
+                for file in files {
+                    // An event that is not written is missed by nobody who has the meta file.
+                    let _ = writer.events().append(at, 0, "instructions", &file);
+                }
+                Ok::<_, ApiError>((pid, writer))
             })
             .await?;
         let (pid, writer) = writer?;
@@ -172,8 +202,8 @@ impl Kernel {
 
 struct Begin {
     spawned: Spawned,
-    model: String,
-    system_prompt: String,
+    meta: ProcessMeta,
+    environment: Environment,
     intent: String,
     parent: Pid,
 }
@@ -214,13 +244,28 @@ pub(super) fn next_generation(spec: Spec) -> Spec {
     Spec { generation: Generation(spec.generation.0 + 1), ..spec }
 }
 
-/// The model of this name.
-pub(super) fn build_model(name: &str, cwd: &Path, uuid: Uuid) -> Result<Arc<dyn Model>, ModelError> {
+/// The model of this name. One of a provider comes with its access.
+pub(super) fn build_model(
+    name: &str,
+    cwd: &Path,
+    uuid: Uuid,
+    _access: Option<Access>,
+) -> Result<Arc<dyn Model>, ModelError> {
     match name.split_once('/') {
         Some(("script", file)) => Ok(Arc::new(Script::open(file, cwd)?.with_uuid(uuid))),
         Some(_) | None => {
             Err(ModelError::Failed(format!("there is no model `{name}`: only script/FILE is built in so far")))
         }
+    }
+}
+
+pub(super) fn check_environment(environment: &Environment) -> Answer<()> {
+    match environment.impossible() {
+        Some(name) => {
+            let message = format!("env: no program can be given the variable `{}`", name.escape_debug());
+            Err(ApiError::new(ErrorCode::Invalid, message))
+        }
+        None => Ok(()),
     }
 }
 

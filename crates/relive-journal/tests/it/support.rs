@@ -186,6 +186,7 @@ pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
             limits: Limits::default(),
             on_in_doubt: OnInDoubt::TellModel,
             on_budget: OnBudget::End,
+            env_names: Vec::new(),
         },
         meta: Some(ProcessMeta::new("script/test".to_owned(), "You are a test.".to_owned(), tools)),
         input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),

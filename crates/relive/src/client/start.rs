@@ -87,6 +87,8 @@ fn spawn(context: &Context, log: File) -> io::Result<Child> {
     command.args(["daemon", "serve"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     // It outlives this folder and this terminal's Ctrl-C. Relative paths were made absolute by us, who know the folder.
     command.current_dir("/").process_group(0);
+    // It outlives this shell as well, whose keys are for the processes that are begun from it.
+    command.env_clear().envs(crate::environment::for_the_daemon());
     for (name, path) in [("RELIVE_DATA_DIR", &context.paths.data), ("RELIVE_SOCKET", &context.paths.socket)] {
         if std::env::var_os(name).is_some_and(|value| !value.is_empty()) {
             command.env(name, path);

@@ -50,6 +50,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         input: args.input.clone(),
         name: args.name.clone(),
         limits: Limits { max_steps: args.max_steps, max_tokens: args.max_tokens, ..Limits::default() },
+        env: crate::environment::of_this_shell(),
     };
     let resumed = client.resume(&args.id, &request).await?;
     if context.json {

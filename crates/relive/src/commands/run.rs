@@ -6,13 +6,13 @@ mod show;
 use std::time::Duration;
 
 use relive_api::RunRequest;
-use relive_core::{ErrorCode, Limits};
+use relive_core::{ErrorCode, Limits, Usd};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
-use crate::render::time::{as_millis, parse_duration};
+use crate::render::time::as_millis;
 
 /// What a shell gives for a command that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
@@ -23,7 +23,8 @@ const INTERRUPTED: u8 = 130;
 Examples:
   relive run \"fix the failing test\"           Ctrl-C asks it to stop, a second one kills it
   relive run -d --name fixer \"fix the test\"  prints its PID and goes on in the background
-  relive run --max-steps 20 --timeout 10m --system @prompt.md \"review the last commit\"")]
+  relive run --max-steps 20 --timeout 10m --system @prompt.md \"review the last commit\"
+  relive run --agent reviewer --env-file .env \"review the last commit\"   as agents/reviewer.yaml says")]
 pub(crate) struct Args {
     /// What it is to do
     intent: String,
@@ -36,7 +37,10 @@ pub(crate) struct Args {
     /// A name to call it by
     #[arg(long)]
     name: Option<String>,
-    /// The system prompt, or @ and the file it is in
+    /// As agents/NAME.yaml says, here or beside config.yaml: model, system prompt, tools, limits; flags win
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// The system prompt, or @ and the file it is in; AGENTS.md of this folder is added
     #[arg(long, value_name = "TEXT|@FILE")]
     system: Option<String>,
     /// It fails when it would take more steps
@@ -45,15 +49,20 @@ pub(crate) struct Args {
     /// It is ended when it would use more tokens, in and out together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: Option<u64>,
+    /// It is ended when it would cost more dollars
+    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
+    max_cost: Option<Usd>,
     /// It is ended after this long, pauses not counted
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = relive_config::parse_duration)]
     timeout: Option<Duration>,
     /// What becomes of a call whose outcome a crash hid
     #[arg(long, value_name = "POLICY", value_parser = ["tell_model", "park", "retry"])]
     on_in_doubt: Option<String>,
-    /// What becomes of a process that has spent its tokens
+    /// What becomes of a process that has spent its tokens or its dollars
     #[arg(long, value_name = "POLICY", value_parser = ["end", "suspend"])]
     on_budget: Option<String>,
+    #[command(flatten)]
+    environment: crate::environment::Args,
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
@@ -102,17 +111,25 @@ fn request(args: &Args) -> Outcome<RunRequest> {
         name: args.name.clone(),
         intent: args.intent.clone(),
         model: args.model.clone(),
+        agent: args.agent.clone(),
         system_prompt: args.system.as_deref().map(system_prompt).transpose()?,
         cwd,
+        env: args.environment.environment()?,
         limits: Limits {
             max_steps: args.max_steps,
             max_tokens: args.max_tokens,
+            max_cost_usd: args.max_cost,
             timeout_ms: args.timeout.map(as_millis),
-            ..Limits::default()
         },
         on_in_doubt: args.on_in_doubt.clone(),
         on_budget: args.on_budget.clone(),
     })
+}
+
+/// An amount of dollars, more than nothing.
+pub(crate) fn parse_dollars(text: &str) -> Result<Usd, String> {
+    let amount = text.strip_prefix('$').unwrap_or(text).parse().ok().and_then(Usd::from_dollars);
+    amount.filter(|amount| amount.nanos() > 0).ok_or_else(|| "not an amount of dollars: say it like 0.50".to_owned())
 }
 
 fn system_prompt(given: &str) -> Outcome<String> {
@@ -124,7 +141,7 @@ fn system_prompt(given: &str) -> Outcome<String> {
 /// Nothing configured yet is the first thing a new user meets.
 fn explain(context: &Context, request: &RunRequest, error: CommandError) -> CommandError {
     let no_model =
-        request.model.is_none() && error.code() == Some(ErrorCode::Invalid) && error.message.contains("model");
+        request.model.is_none() && error.code() == Some(ErrorCode::Invalid) && error.message.contains("no model");
     if !no_model {
         return error;
     }

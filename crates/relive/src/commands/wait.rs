@@ -8,7 +8,7 @@ use relive_core::ErrorCode;
 use crate::client::{Client, Waited};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
-use crate::render::time::{as_millis, elapsed, parse_duration};
+use crate::render::time::{as_millis, elapsed};
 
 /// Wait for a process to end, and exit with its code
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning
     id: String,
     /// Give up after this long, with exit code 124; the process goes on
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = relive_config::parse_duration)]
     timeout: Option<Duration>,
 }
 

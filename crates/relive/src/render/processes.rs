@@ -130,10 +130,15 @@ pub(crate) fn details(process: &Process, look: &Look) -> String {
         ("STATE", state_in_words(process, look)),
     ];
     let mut add = |name, value: Option<String>| rows.extend(value.map(|value| (name, value)));
+    add("HINT", process.hint.as_deref().map(one_line));
     add("NAME", process.name.as_deref().map(one_line));
     add("INTENT", Some(one_line(&process.intent)));
     add("BODY", Some(body(process.body).into()));
     add("MODEL", process.model.as_deref().map(one_line));
+    for file in &process.instructions {
+        let cut = if file.cut { ", of which only the beginning was taken" } else { "" };
+        add("TOLD BY", Some(format!("{} ({} bytes{cut})", one_line(&file.path), file.bytes)));
+    }
     add("FOLDER", Some(one_line(&process.cwd)));
     add("PARENT", Some(parent(process)));
     add("FORK OF", process.origin_uuid.map(|uuid| format!("{uuid} at step {}", process.origin_step.unwrap_or(0))));

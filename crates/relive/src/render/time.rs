@@ -1,18 +1,8 @@
-//! Durations as people type and read them.
+//! Durations as people read them.
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-
-/// Reads `150ms`, `10s`, `5m`, `1h30m`. A bare number is refused: nobody knows its unit.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let examples = "say it like 150ms, 10s, 5m or 1h30m";
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("a duration needs a unit: {examples}"));
-    }
-    let signed: SignedDuration = text.parse().map_err(|_| format!("not a duration: {examples}"))?;
-    Duration::try_from(signed).map_err(|_| "a duration is not negative".to_owned())
-}
+use jiff::Timestamp;
 
 pub(crate) fn as_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -39,21 +29,6 @@ pub(crate) fn clock(at: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_as_typed() {
-        let check =
-            |text: &str, millis: Option<u64>| assert_eq!(parse_duration(text).ok().map(as_millis), millis, "{text}");
-        check("150ms", Some(150));
-        check("10s", Some(10_000));
-        check("5m", Some(300_000));
-        check("1h30m", Some(5_400_000));
-        check("1h 30m", Some(5_400_000));
-        check("0s", Some(0));
-        for bad in ["", "10", "-5s", "soon", "5 parsecs", "1mo"] {
-            check(bad, None);
-        }
-    }
 
     #[test]
     fn durations_as_shown() {

@@ -1,0 +1,89 @@
+//! The environment of a process: that of the one who typed its command.
+//!
+//! It may hold keys. So it is shown by its names alone, and who wants a value has to ask for it by name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Variables and their values. On the wire a plain object.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// The value of a variable; one that is empty counts as absent, as it does for most programs that want a key.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Sets a variable, replacing what was there.
+    pub fn set(&mut self, name: String, value: String) {
+        self.0.insert(name, value);
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// All of it, for a program that is started with it.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The first name that no program can be given, or whose value none can.
+    #[must_use]
+    pub fn impossible(&self) -> Option<&str> {
+        let bad =
+            |(name, value): &(&String, &String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+        self.0.iter().find(bad).map(|(name, _)| name.as_str())
+    }
+}
+
+impl FromIterator<(String, String)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
+        Self(variables.into_iter().collect())
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn it_is_shown_by_its_names_alone() {
+        let shown = format!("{:?}", environment(&[("KEY", "sk-secret"), ("A", "b")]));
+        assert_eq!(shown, r#"{"A", "KEY"}"#);
+    }
+
+    #[test]
+    fn what_no_program_can_be_given_is_named() {
+        let check = |name: &str, value: &str, impossible: bool| {
+            assert_eq!(environment(&[("OK", "x"), (name, value)]).impossible().is_some(), impossible, "{name:?}");
+        };
+        check("KEY", "a=b\n", false);
+        check("", "x", true);
+        check("A=B", "x", true);
+        check("A", "x\0y", true);
+        check("A\0", "x", true);
+    }
+}

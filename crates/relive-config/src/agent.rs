@@ -1,0 +1,116 @@
+//! `agents/NAME.yaml`: an agent that can be run by its name.
+//!
+//! Everything in it may be absent, and what is said when it is run comes before it. It is read once, when a process is
+//! begun; a later edit changes nothing about that process.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::ConfigError;
+use crate::check::{self, Expected, Key};
+
+const KEYS: &[Key] = &[
+    ("", "model", Expected::Text),
+    ("", "system_prompt", Expected::Text),
+    ("", "tools", Expected::Names),
+    ("limits", "max_steps", Expected::Number(1, u32::MAX as u64)),
+    ("limits", "max_tokens", Expected::Number(1, i64::MAX as u64)),
+    ("limits", "max_cost_usd", Expected::Amount),
+    ("limits", "timeout", Expected::Duration),
+];
+
+/// What the file of an agent says.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentFile {
+    /// Provider and model.
+    pub model: Option<String>,
+    /// The system prompt.
+    pub system_prompt: Option<String>,
+    /// The names of the tools it gets; all of them if absent.
+    pub tools: Option<Vec<String>>,
+    /// What it may spend.
+    pub limits: AgentLimits,
+}
+
+/// What an agent may spend.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentLimits {
+    /// Steps.
+    pub max_steps: Option<u32>,
+    /// Tokens, in and out together.
+    pub max_tokens: Option<u64>,
+    /// Dollars.
+    pub max_cost_usd: Option<f64>,
+    /// Elapsed time, as [`crate::parse_duration`] reads it.
+    pub timeout: Option<String>,
+}
+
+impl AgentFile {
+    /// From the text of the file at `path`. `tools` are the names there are.
+    pub fn parse(path: &Path, text: &str, tools: &[&str]) -> Result<Self, ConfigError> {
+        let wrong = |problems| ConfigError::Wrong { path: PathBuf::from(path), problems };
+        let problems = check::check(text, KEYS, tools);
+        if !problems.is_empty() {
+            return Err(wrong(problems));
+        }
+        let file: Option<Self> =
+            serde_saphyr::from_str(text).map_err(|error| wrong(vec![check::problem_of(&error, text)]))?;
+        Ok(file.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<AgentFile, ConfigError> {
+        AgentFile::parse(Path::new("agents/a.yaml"), text, &["read", "write", "search"])
+    }
+
+    #[test]
+    fn everything_may_be_said_and_nothing_has_to_be() {
+        for text in ["", "# nothing\n", "limits:\n", "model:\n"] {
+            assert_eq!(parse(text).unwrap(), AgentFile::default(), "{text:?}");
+        }
+        let text = "model: anthropic/claude\nsystem_prompt: |\n  Be brief.\ntools: [read, search]\n\
+                    limits: {max_steps: 5, max_tokens: 1000, max_cost_usd: 0.5, timeout: 10m}\n";
+        let file = parse(text).unwrap();
+        assert_eq!(file.system_prompt.as_deref(), Some("Be brief.\n"));
+        assert_eq!(file.tools.as_deref(), Some(&["read".to_owned(), "search".to_owned()][..]));
+        let limits = AgentLimits {
+            max_steps: Some(5),
+            max_tokens: Some(1000),
+            max_cost_usd: Some(0.5),
+            timeout: Some("10m".to_owned()),
+        };
+        assert_eq!(file.limits, limits);
+        assert_eq!(parse("limits: {max_cost_usd: 2}").unwrap().limits.max_cost_usd, Some(2.0));
+    }
+
+    #[test]
+    fn every_mistake_is_named_at_its_place() {
+        let text = "modle: x\ntools: [raed, shell, 7]\nlimits:\n  max_steps: 0\n  timeout: 10\n  max_cost_usd: -1\n\
+                    max_tokens: 5\n";
+        let Err(ConfigError::Wrong { problems, .. }) = parse(text) else { panic!("it was taken") };
+        let said: Vec<String> =
+            problems.iter().map(|problem| format!("{}:{} {}", problem.line, problem.column, problem.message)).collect();
+        assert_eq!(
+            said,
+            [
+                "1:1 no such key: `modle` (did you mean `model`?)",
+                "2:9 no such name under `tools`: `raed` (did you mean `read`?)",
+                "2:15 no such name under `tools`: `shell` (there are read, write, search)",
+                "2:22 `tools` lists names, not a number",
+                "4:14 `max_steps` is at least 1, not 0",
+                "5:12 `timeout` is a duration like 30s or 10m, not a number",
+                "6:17 `max_cost_usd` is zero or more",
+                "7:1 no such key: `max_tokens` (`max_tokens` belongs under `limits`)",
+            ]
+        );
+        let Err(error) = parse("tools: read") else { panic!("it was taken") };
+        assert!(error.to_string().starts_with("agents/a.yaml:1:8: `tools` is a list of names, not a text"), "{error}");
+    }
+}

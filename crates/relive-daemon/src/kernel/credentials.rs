@@ -1,0 +1,266 @@
+//! What the provider of a model is reached with: the process's own key and server, or the configuration's.
+//!
+//! The order is that of nearness: a variable of the process's environment, then `key_file`, then `key_command`. The
+//! daemon's own environment is never asked. A key is in no message: what is said names where it was looked for.
+
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use relive_agent::model::Model;
+use relive_api::Environment;
+use relive_config::Provider;
+use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
+use tokio::io::AsyncReadExt as _;
+
+use super::Kernel;
+use super::run::build_model;
+use crate::error::{Answer, ApiError};
+
+/// How long `key_command` may take.
+const COMMAND_WITHIN: Duration = Duration::from_secs(10);
+/// How many of them run at once.
+pub(super) const COMMANDS_MAX: usize = 4;
+/// How much of a key file, or of what a command prints, is looked at.
+const KEY_BYTES_MAX: u64 = 16 << 10;
+
+/// The variables that people have set for a provider.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Variables {
+    pub(super) provider: &'static str,
+    /// Absent where there is no key.
+    pub(super) key: Option<&'static str>,
+    pub(super) base_url: &'static str,
+}
+
+const VARIABLES: [Variables; 5] = [
+    Variables { provider: "anthropic", key: Some("ANTHROPIC_API_KEY"), base_url: "ANTHROPIC_BASE_URL" },
+    Variables { provider: "openai", key: Some("OPENAI_API_KEY"), base_url: "OPENAI_BASE_URL" },
+    Variables { provider: "gemini", key: Some("GEMINI_API_KEY"), base_url: "GOOGLE_GEMINI_BASE_URL" },
+    Variables { provider: "ollama", key: None, base_url: "OLLAMA_HOST" },
+    Variables { provider: "deepseek", key: Some("DEEPSEEK_API_KEY"), base_url: "DEEPSEEK_BASE_URL" },
+];
+
+/// The variables for a model; none for one that needs no provider.
+pub(super) fn variables(model: &str) -> Option<Variables> {
+    let (provider, _) = model.split_once('/')?;
+    VARIABLES.into_iter().find(|variables| variables.provider == provider)
+}
+
+/// How a provider is reached.
+#[expect(dead_code, reason = "for the adapters, which come with their own crate")]
+pub(super) struct Access {
+    pub(super) base_url: Option<String>,
+    pub(super) key: Option<String>,
+}
+
+/// Why a model cannot be asked.
+#[derive(Debug)]
+pub(super) enum NoModel {
+    /// There is no key, or none that can be used.
+    NeedsKey { message: String, hint: String },
+    /// There is no such model.
+    Wrong(String),
+}
+
+impl From<NoModel> for ApiError {
+    fn from(no_model: NoModel) -> Self {
+        match no_model {
+            NoModel::NeedsKey { message, hint } => Self::new(ErrorCode::Invalid, message).hint(hint),
+            NoModel::Wrong(message) => Self::new(ErrorCode::Invalid, message),
+        }
+    }
+}
+
+/// What to do for a process that lacks credentials.
+pub(super) fn way_out(model: &str, pid: Pid) -> Option<String> {
+    let variables = variables(model)?;
+    Some(format!("{}, then from a shell that has it: relive resume {pid}", what_to_set(variables)?))
+}
+
+fn what_to_set(variables: Variables) -> Option<String> {
+    let Variables { provider, key, .. } = variables;
+    Some(format!("set {}, or providers.{provider}.key_file in config.yaml and restart the daemon", key?))
+}
+
+impl Kernel {
+    /// Sees to it that process `to` can go on with the history of `from`, and has an environment: the one of `from`, or,
+    /// where that is gone or lacks what is needed, the one of whoever asks. Refused, nothing has changed.
+    pub(super) async fn equip(
+        &self,
+        from: Uuid,
+        to: Uuid,
+        reason: Option<SuspendReason>,
+        model: Option<&str>,
+        brought: &Environment,
+    ) -> Answer<()> {
+        let kept = self.environment_of(from).await?;
+        let wanted = kept.is_empty() || reason == Some(SuspendReason::NeedsCredentials);
+        let takes = wanted && !brought.is_empty();
+        let environment = if takes { brought.clone() } else { kept };
+        if let Some(variables) = model.and_then(variables) {
+            self.access(variables, &environment).await?;
+        }
+        if takes || from != to {
+            let environments = Arc::clone(&self.environments);
+            self.pool.run(move || environments.put(to, &environment)).await??;
+        }
+        Ok(())
+    }
+
+    /// The same for everything suspended below. What still lacks credentials will say so when it goes on.
+    pub(super) async fn equip_below(&self, root: Pid, brought: &Environment) {
+        for (uuid, reason, model) in self.suspended_below(root) {
+            let _ = self.equip(uuid, uuid, Some(reason), model.as_deref(), brought).await;
+        }
+    }
+
+    fn suspended_below(&self, root: Pid) -> Vec<(Uuid, SuspendReason, Option<String>)> {
+        let state = self.lock();
+        let now = self.now();
+        let is_below = |pid: Pid| {
+            let parents = std::iter::successors(Some(pid), |pid| Some(state.table.view(*pid, now)?.ppid));
+            parents.skip(1).take_while(|pid| *pid != Pid::KERNEL).any(|parent| parent == root)
+        };
+        let suspended = state.table.processes(now).filter(|view| is_below(view.pid));
+        suspended.filter_map(|view| Some((view.uuid, view.suspend_reason?, view.model.map(str::to_owned)))).collect()
+    }
+
+    /// The model of this name, reached with what this environment and the configuration give.
+    pub(super) async fn model(
+        &self,
+        name: &str,
+        cwd: &Path,
+        uuid: Uuid,
+        environment: &Environment,
+    ) -> Result<Arc<dyn Model>, NoModel> {
+        let access = match variables(name) {
+            Some(variables) => Some(self.access(variables, environment).await?),
+            None => None,
+        };
+        let (name, cwd) = (name.to_owned(), cwd.to_owned());
+        let built = self.pool.run(move || build_model(&name, &cwd, uuid, access)).await;
+        let built = built.map_err(|error| NoModel::Wrong(error.to_string()))?;
+        built.map_err(|error| NoModel::Wrong(error.to_string()))
+    }
+
+    async fn access(&self, variables: Variables, environment: &Environment) -> Result<Access, NoModel> {
+        let configured = self.settings.providers.get(variables.provider).cloned().unwrap_or_default();
+        let base_url = environment.get(variables.base_url).map(str::to_owned).or_else(|| configured.base_url.clone());
+        let Some(variable) = variables.key else { return Ok(Access { base_url, key: None }) };
+        let needs_key = |message| NoModel::NeedsKey { message, hint: what_to_set(variables).unwrap_or_default() };
+        let found = match environment.get(variable) {
+            Some(key) => Some((key.to_owned(), variable.to_owned())),
+            None => self.configured_key(variables.provider, &configured, environment).await.map_err(needs_key)?,
+        };
+        match found {
+            Some((key, _)) if key.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                Ok(Access { base_url, key: Some(key) })
+            }
+            Some((_, from)) => Err(needs_key(format!("what {from} holds cannot be a key"))),
+            None => Err(needs_key(format!("{} needs a key, and {variable} is not set", variables.provider))),
+        }
+    }
+
+    /// The key that the configuration leads to, and where it is from.
+    async fn configured_key(
+        &self,
+        provider: &str,
+        configured: &Provider,
+        environment: &Environment,
+    ) -> Result<Option<(String, String)>, String> {
+        let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+        if let Some(path) = configured.key_path(home.as_deref()) {
+            let shown = path.display().to_string();
+            let read = self.pool.run(move || read_key(&path)).await.map_err(|error| error.to_string())?;
+            let (key, others_can_read) = read.map_err(|error| format!("{shown}: the key cannot be read: {error}"))?;
+            if others_can_read {
+                self.warn_once(format!("{shown}: others can read this key; chmod 600 {shown}"));
+            }
+            return Ok(Some((key, shown)));
+        }
+        let Some(command) = &configured.key_command else { return Ok(None) };
+        let from = format!("providers.{provider}.key_command");
+        let key = self.ask_command(command, environment).await.map_err(|problem| format!("{from} {problem}"))?;
+        Ok(Some((key, from)))
+    }
+
+    /// The first line that a command prints. Its other output is nobody's: it may be a key as well.
+    async fn ask_command(&self, command: &str, environment: &Environment) -> Result<String, String> {
+        let _turn = self.key_commands.acquire().await;
+        let mut shell = tokio::process::Command::new("/bin/sh");
+        shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        shell.process_group(0).kill_on_drop(true);
+        if !environment.is_empty() {
+            shell.env_clear().envs(environment.variables());
+        }
+        let mut child = shell.spawn().map_err(|error| format!("cannot be run: {error}"))?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        let mut printed = Vec::new();
+        let asked = async {
+            if let Some(stdout) = child.stdout.take() {
+                stdout.take(KEY_BYTES_MAX).read_to_end(&mut printed).await?;
+            }
+            child.wait().await
+        };
+        let ended = tokio::time::timeout(COMMAND_WITHIN, asked).await;
+        if let (Err(_), Some(group)) = (&ended, group) {
+            // What it started may be what hangs.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        match ended {
+            Err(_) => Err(format!("did not end within {} s", COMMAND_WITHIN.as_secs())),
+            Ok(Err(error)) => Err(format!("cannot be run: {error}")),
+            Ok(Ok(status)) if !status.success() => Err(format!("failed: {status}")),
+            Ok(Ok(_)) => first_line(&printed).ok_or_else(|| "printed nothing".to_owned()),
+        }
+    }
+}
+
+/// The key in a file, and whether others than its owner can read it.
+fn read_key(path: &Path) -> std::io::Result<(String, bool)> {
+    let file = std::fs::File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(std::io::Error::other("not a file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(KEY_BYTES_MAX).read_to_end(&mut bytes)?;
+    let key = first_line(&bytes).ok_or_else(|| std::io::Error::other("it is empty"))?;
+    Ok((key, metadata.permissions().mode() & 0o077 != 0))
+}
+
+fn first_line(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_configured_is_what_there_is() {
+        let names: Vec<&str> = VARIABLES.iter().map(|variables| variables.provider).collect();
+        assert_eq!(names, relive_config::PROVIDERS);
+    }
+
+    #[test]
+    fn the_key_is_the_first_line_that_is_not_empty() {
+        let check = |text: &str, key: Option<&str>| assert_eq!(first_line(text.as_bytes()).as_deref(), key, "{text:?}");
+        check("sk-1\n", Some("sk-1"));
+        check("\n  sk-1  \r\nsk-2\n", Some("sk-1"));
+        check(" \n", None);
+        check("", None);
+    }
+
+    #[test]
+    fn a_process_that_lacks_a_key_is_told_what_to_set() {
+        let hint = way_out("anthropic/claude", Pid(5)).unwrap();
+        assert!(hint.contains("ANTHROPIC_API_KEY") && hint.contains("key_file") && hint.ends_with("relive resume 5"));
+        assert_eq!(way_out("script/demo", Pid(5)), None);
+    }
+}
