@@ -16,11 +16,17 @@
 
 #![warn(missing_docs)]
 
+pub mod errno;
 pub mod exit;
+pub mod folder;
+pub mod log;
+pub mod proc;
 pub mod protocol;
 pub mod spec;
 pub mod stage;
 pub mod tree;
+
+pub use folder::Folder;
 
 /// The name under which the program becomes a shim.
 pub const SHIM: &str = "relive-shim";

@@ -7,6 +7,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::proc::Identity;
+
+/// The variable by which every program of a session can be told: its value is the session's name.
+pub const MARKER: &str = "RELIVE_SESSION";
+
 /// Where a tree is made: found once by trying, sent to every shim.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Plan {
@@ -20,7 +25,8 @@ pub struct Plan {
     pub v1_pids: Option<PathBuf>,
     /// Whether a PID namespace is what holds the tree, and, where it takes one, in a user namespace.
     pub pid_namespace: Option<PidNamespace>,
-    /// The beginning of a leaf's name; the session's own name is the rest.
+    /// The name of the folder, in each of those above, in which the leaves are. Made when it is needed, removed when it is
+    /// empty.
     pub prefix: String,
 }
 
@@ -34,6 +40,31 @@ pub enum PidNamespace {
     InUserNamespace,
 }
 
+/// What a tree consists of: enough to find it again when its shim has gone.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Made {
+    /// The session's name: the leaf's in each hierarchy, and the value of [`MARKER`] in the program's environment.
+    pub name: String,
+    /// The leaf of the v2 hierarchy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v2: Option<PathBuf>,
+    /// The v1 leaf that is the list of members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v1_freezer: Option<PathBuf>,
+    /// The v1 leaf with the limit of memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v1_memory: Option<PathBuf>,
+    /// The v1 leaf with the limit of processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v1_pids: Option<PathBuf>,
+    /// Whether it has a PID namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid_namespace: Option<PidNamespace>,
+    /// The first process, as soon as it is placed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<Identity>,
+}
+
 /// Which rung of each ladder is in force, in the words that `doctor` and `info` show.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Rungs {
@@ -41,7 +72,7 @@ pub struct Rungs {
     pub tree: String,
     /// `cgroup2-freeze`, `cgroup1-freezer`, `sigstop`.
     pub pause: String,
-    /// `cgroup-kill`, `pid-namespace`, `subreaper`.
+    /// `cgroup-kill`, `cgroup-sweep` (freeze, kill each, thaw), `pid-namespace`, `subreaper`.
     pub kill: String,
     /// `cgroup2`, `cgroup1`, `pid-namespace`, `rlimit`, `none`.
     pub pids: String,

@@ -1,0 +1,163 @@
+//! The one writer of a log.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSlice, Write as _};
+use std::os::fd::AsFd as _;
+use std::time::SystemTime;
+
+use rustix::fs::{AtFlags, OFlags, SeekFrom};
+
+use super::reader::{Segment, Step, older};
+use super::{FRAME_MAX, HEAD, Head, MARK, MARK_SIZE, NAME, NEW_NAME, Stream, name_of};
+use crate::folder::Folder;
+
+const SEGMENT_MIN_BYTES: u64 = 256 * 1024;
+
+/// The one writer of a log.
+#[derive(Debug)]
+pub struct Writer {
+    folder: Folder,
+    file: File,
+    /// The first offset of the current segment.
+    first: u64,
+    end: u64,
+    /// Oldest first. There are at most about eight.
+    older: VecDeque<Older>,
+    segment_bytes: u64,
+    max_bytes: u64,
+}
+
+/// A segment that is not written any more.
+#[derive(Debug)]
+struct Older {
+    first: u64,
+    length: u64,
+    /// There until it was synced.
+    unsynced: Option<File>,
+}
+
+impl Writer {
+    /// Begins a log, or goes on with the one that is there. `max_bytes` below two segments of 256 KiB counts as two.
+    pub fn open(folder: &Folder, max_bytes: u64) -> io::Result<Self> {
+        let segment = SEGMENT_MIN_BYTES.max(max_bytes / 8);
+        Self::with_segments(folder, max_bytes, segment)
+    }
+
+    /// The same, with segments of this size.
+    pub(super) fn with_segments(folder: &Folder, max_bytes: u64, segment_bytes: u64) -> io::Result<Self> {
+        let folder = Folder::open(folder.path())?;
+        let mut rotated = VecDeque::new();
+        for first in older(folder.dir())? {
+            let file = File::from(folder.open_file(&name_of(first), OFlags::RDONLY)?);
+            rotated.push_back(Older { first, length: file.metadata()?.len(), unsynced: Some(file) });
+        }
+        let (file, first, end) = match Segment::open(&folder, NAME)? {
+            Some(segment) => take_up(&folder, segment)?,
+            None => {
+                // Without older segments: the very first one. With them: whoever wrote before died while it rotated.
+                let first = rotated.back().map_or(0, |older| older.first + older.length);
+                (begin(&folder, first)?, first, first + MARK_SIZE as u64)
+            }
+        };
+        let max_bytes = max_bytes.max(2 * segment_bytes);
+        Ok(Self { folder, file, first, end, older: rotated, segment_bytes, max_bytes })
+    }
+
+    /// Adds what was printed, now. What could not be written whole leaves nothing behind.
+    pub fn append(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        for bytes in bytes.chunks(FRAME_MAX) {
+            let size = (HEAD + bytes.len()) as u64;
+            if self.end + size > self.first + self.segment_bytes && self.end > self.first + MARK_SIZE as u64 {
+                self.rotate()?;
+            }
+            let head = Head { stream: stream.number(), length: bytes.len(), at_ms: now_ms() }.encode();
+            match write_frame(&mut self.file, &head, bytes) {
+                Ok(()) => self.end += size,
+                Err(error) => {
+                    let length = self.end - self.first;
+                    self.file.set_len(length)?;
+                    rustix::fs::seek(&self.file, SeekFrom::Start(length))?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How far the log reaches.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Waits until all of it is on the disk.
+    pub fn sync(&mut self) -> io::Result<()> {
+        for older in &mut self.older {
+            if let Some(file) = &older.unsynced {
+                file.sync_data()?;
+                older.unsynced = None;
+            }
+        }
+        self.file.sync_data()
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let file = begin_new(&self.folder, self.end)?;
+        let dir = self.folder.dir();
+        rustix::fs::renameat(dir, NAME, dir, name_of(self.first))?;
+        rustix::fs::renameat(dir, NEW_NAME, dir, NAME)?;
+        let unsynced = Some(std::mem::replace(&mut self.file, file));
+        self.older.push_back(Older { first: self.first, length: self.end - self.first, unsynced });
+        self.first = self.end;
+        self.end += MARK_SIZE as u64;
+        let mut total: u64 = self.older.iter().map(|older| older.length).sum();
+        while total + self.segment_bytes > self.max_bytes
+            && let Some(oldest) = self.older.pop_front()
+        {
+            rustix::fs::unlinkat(dir, name_of(oldest.first), AtFlags::empty())?;
+            total -= oldest.length;
+        }
+        Ok(())
+    }
+}
+
+/// Goes on with the current segment, from its last whole frame.
+fn take_up(folder: &Folder, mut segment: Segment) -> io::Result<(File, u64, u64)> {
+    while let Step::Frame(_) = segment.step()? {}
+    let length = segment.position();
+    let file = File::from(folder.open_file(NAME, OFlags::WRONLY)?);
+    file.set_len(length)?;
+    rustix::fs::seek(&file, SeekFrom::Start(length))?;
+    Ok((file, segment.first(), segment.first() + length))
+}
+
+fn begin(folder: &Folder, first: u64) -> io::Result<File> {
+    let file = begin_new(folder, first)?;
+    rustix::fs::renameat(folder.dir(), NEW_NAME, folder.dir(), NAME)?;
+    Ok(file)
+}
+
+fn begin_new(folder: &Folder, first: u64) -> io::Result<File> {
+    let mut file = File::from(folder.open_file(NEW_NAME, OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY)?);
+    let head = Head { stream: MARK, length: MARK_SIZE - HEAD, at_ms: now_ms() }.encode();
+    write_frame(&mut file, &head, &first.to_be_bytes())?;
+    Ok(file)
+}
+
+fn write_frame(file: &mut File, head: &[u8; HEAD], bytes: &[u8]) -> io::Result<()> {
+    let written = loop {
+        match rustix::io::writev(file.as_fd(), &[IoSlice::new(head), IoSlice::new(bytes)]) {
+            Err(rustix::io::Errno::INTR) => {}
+            written => break written?,
+        }
+    };
+    if written < HEAD {
+        file.write_all(&head[written..])?;
+    }
+    file.write_all(&bytes[written.saturating_sub(HEAD)..])
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

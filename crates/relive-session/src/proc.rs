@@ -1,0 +1,147 @@
+//! What `/proc` says of processes.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+/// A process that cannot be taken for another one that has its pid later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// Its pid.
+    pub pid: i32,
+    /// When it began, in clock ticks since the boot.
+    pub start_time: u64,
+}
+
+/// One line of `/proc/PID/stat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// Who it is.
+    pub identity: Identity,
+    /// Its parent.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// The letter of its state: `Z` and `X` have ended, `T` is stopped.
+    pub state: u8,
+    /// What it has used, in clock ticks.
+    pub cpu_ticks: u64,
+}
+
+impl Identity {
+    /// The process that has this pid now.
+    pub fn of(pid: i32) -> io::Result<Self> {
+        Ok(Stat::of(pid)?.identity)
+    }
+
+    /// Whether it has not ended.
+    #[must_use]
+    pub fn lives(self) -> bool {
+        Stat::of(self.pid).is_ok_and(|stat| stat.identity == self && stat.lives())
+    }
+}
+
+impl Stat {
+    /// Of one process.
+    pub fn of(pid: i32) -> io::Result<Self> {
+        let text = std::fs::read(format!("/proc/{pid}/stat"))?;
+        Self::parse(pid, &text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat")))
+    }
+
+    /// Whether it has not ended.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        !matches!(self.state, b'Z' | b'X')
+    }
+
+    fn parse(pid: i32, text: &[u8]) -> Option<Self> {
+        // The name, in brackets, may hold anything, brackets and newlines too.
+        let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
+        let fields = std::str::from_utf8(text.get(after_name..)?).ok()?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        Some(Self {
+            identity: Identity { pid, start_time: number(19)? },
+            state: *fields.first()?.as_bytes().first()?,
+            parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+            cpu_ticks: number(11)? + number(12)?,
+        })
+    }
+}
+
+/// Every process there is now, those that have ended apart.
+pub fn all() -> io::Result<Vec<Stat>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+        // Who ends while we look is not there.
+        found.extend(pid.and_then(|pid| Stat::of(pid).ok()).filter(Stat::lives));
+    }
+    Ok(found)
+}
+
+/// The living descendants of these processes, themselves apart.
+#[must_use]
+pub fn descendants(all: &[Stat], roots: &[i32]) -> Vec<Identity> {
+    let mut children: HashMap<i32, Vec<Identity>> = HashMap::new();
+    for stat in all {
+        children.entry(stat.parent).or_default().push(stat.identity);
+    }
+    let mut seen: HashSet<i32> = roots.iter().copied().collect();
+    let mut open: Vec<i32> = roots.to_vec();
+    let mut found = Vec::new();
+    while let Some(parent) = open.pop() {
+        for child in children.get(&parent).into_iter().flatten() {
+            if seen.insert(child.pid) {
+                open.push(child.pid);
+                found.push(*child);
+            }
+        }
+    }
+    found
+}
+
+/// Whether the environment a process was started with has this variable with this value.
+#[must_use]
+pub fn environment_has(pid: i32, name: &str, value: &str) -> bool {
+    let wanted = format!("{name}={value}");
+    let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
+    environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_does_not_mislead() {
+        let line = b"7 (a) Z 1) b) S 3 4 5 0 -1 0 0 0 0 0 11 22 0 0 20 0 1 0 987 0 0";
+        let stat = Stat::parse(7, line).unwrap();
+        assert_eq!(stat.identity, Identity { pid: 7, start_time: 987 });
+        assert_eq!((stat.state, stat.parent, stat.group, stat.cpu_ticks), (b'S', 3, 4, 33));
+    }
+
+    #[test]
+    fn we_are_alive_and_nobody_else_with_our_pid() {
+        let me = Identity::of(std::process::id() as i32).unwrap();
+        assert!(me.lives());
+        assert!(!Identity { start_time: me.start_time + 1, ..me }.lives());
+    }
+
+    #[test]
+    fn descendants_are_found_at_every_depth() {
+        let stat = |pid, parent| Stat {
+            identity: Identity { pid, start_time: 0 },
+            parent,
+            group: 0,
+            state: b'S',
+            cpu_ticks: 0,
+        };
+        let all = [stat(1, 0), stat(2, 1), stat(3, 2), stat(4, 3), stat(5, 1)];
+        let mut pids: Vec<i32> = descendants(&all, &[2]).iter().map(|identity| identity.pid).collect();
+        pids.sort_unstable();
+        assert_eq!(pids, [3, 4]);
+    }
+}
