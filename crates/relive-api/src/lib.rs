@@ -9,11 +9,14 @@
 //! | `POST /v1/daemon/stop` | | [`Stopping`], then the daemon is gone |
 //! | `GET /v1/processes?all=BOOL` | | [`ProcessList`] |
 //! | `POST /v1/processes` | [`RunRequest`] | [`Created`] |
+//! | `POST /v1/programs` | [`ExecRequest`] | [`ExecStarted`] |
 //! | `GET /v1/processes/ID` | | [`Process`] |
 //! | `POST /v1/processes/ID/wait` | [`WaitRequest`] | [`WaitAnswer`] |
 //! | `POST /v1/processes/ID/pause` | [`PauseRequest`] | [`Affected`] |
 //! | `POST /v1/processes/ID/resume` | [`ResumeRequest`] | [`Resumed`] |
 //! | `POST /v1/processes/ID/signal` | [`SignalRequest`] | [`Affected`] |
+//! | `POST /v1/processes/ID/proceed` | | [`Affected`] |
+//! | `POST /v1/processes/ID/abort` | | [`Affected`] |
 //! | `POST /v1/processes/ID/input` | [`InputRequest`] | [`Accepted`] |
 //! | `POST /v1/processes/ID/resolve` | [`ResolveRequest`] | [`Affected`] |
 //! | `GET /v1/processes/ID/journal?follow=BOOL&after=EPOCH.SEQ` | | server-sent events, the lines of `steps.jsonl` |
@@ -32,6 +35,7 @@
 mod environment;
 mod paths;
 mod process;
+mod program;
 
 use relive_core::{ErrorCode, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, Why};
 use serde::{Deserialize, Serialize};
@@ -39,6 +43,7 @@ use serde::{Deserialize, Serialize};
 pub use environment::Environment;
 pub use paths::{Paths, PathsError};
 pub use process::{Exit, Instructions, Process};
+pub use program::{ExecRequest, ExecStarted, Namespace, Session, Stdio};
 
 /// The version of the wire. A daemon and a client with different ones do not talk.
 pub const API_VERSION: u32 = 1;

@@ -3,6 +3,8 @@
 use relive_core::{Body, Generation, Pid, ProcessStatus, Signal, State, SuspendReason, Timestamp, Usd, Uuid, Why};
 use serde::{Deserialize, Serialize};
 
+use crate::program::Session;
+
 /// The fields other programs may rely on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the published names, described in docs/interface.md")]
@@ -44,8 +46,8 @@ pub struct Process {
     pub started_at: Option<Timestamp>,
     pub dead_at: Option<Timestamp>,
     pub elapsed_ms: u64,
-    /// The session of a program; none yet.
-    pub session: Option<serde_json::Value>,
+    /// The session of a program.
+    pub session: Option<Session>,
     /// The activity of a command line agent; none yet.
     pub agent: Option<serde_json::Value>,
     /// What it waits for, and the way out, where a person has to do something.

@@ -1,0 +1,122 @@
+//! Programs: any command as a process, and the session it runs in.
+//!
+//! Output does not pass through the daemon: whoever wants it reads the session's log in `folder` and hears of its growth
+//! from the session's own socket there.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use relive_core::program::{Namespace, Stdio};
+use relive_core::{Limits, Pid, Uuid};
+use serde::{Deserialize, Serialize};
+
+/// A program to be run.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExecRequest {
+    /// Chosen by the client, so that asking again starts nothing twice.
+    pub uuid: Uuid,
+    /// A name of the user's choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The program and its arguments; never empty.
+    pub argv: Vec<String>,
+    /// Its whole environment: that of the one who asks, and what was added to it.
+    pub env: BTreeMap<String, String>,
+    /// The folder it begins in.
+    pub cwd: String,
+    /// What its descriptors 0, 1 and 2 are.
+    pub stdio: Stdio,
+    /// Whether it waits for `proceed` before it runs.
+    #[serde(default)]
+    pub gate: bool,
+    /// Which processes it sees.
+    #[serde(default)]
+    pub namespace: Namespace,
+    /// How long it may take; the other limits do not count for a program.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Bytes of memory its tree may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// Processes and threads its tree may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
+}
+
+impl fmt::Debug for ExecRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The environment may hold secrets.
+        f.debug_struct("ExecRequest").field("uuid", &self.uuid).field("argv", &self.argv).finish_non_exhaustive()
+    }
+}
+
+/// A program that was begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecStarted {
+    /// The process.
+    pub pid: Pid,
+    /// Its history.
+    pub uuid: Uuid,
+    /// The session's folder.
+    pub folder: String,
+}
+
+/// A program's session at one glance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// How it was made: `spawn`.
+    pub mode: String,
+    /// `starting spawned ready running exited signaled aborted errored`.
+    pub stage: String,
+    /// Its pid on the host; null before it was spawned, kept after the end.
+    pub host_pid: Option<i32>,
+    /// Its pid in its own namespace; null before it was ready.
+    pub child_pid: Option<i32>,
+    /// Whether it has a terminal.
+    pub pty: bool,
+    /// Null, `{"exited":0}`, `{"signaled":9}`, `"aborted"` or `{"error":{"stage","errno","code"}}`.
+    pub result: Option<serde_json::Value>,
+    /// What keeps it from the rest of the machine: `none`.
+    pub isolation: String,
+    /// What was wanted and cannot be held, or holds only weakly.
+    pub degraded: Vec<String>,
+    /// What holds its tree together.
+    pub tree: String,
+    /// What stops its tree.
+    pub pause: String,
+    /// What ends its tree.
+    pub kill: String,
+    /// The session's folder.
+    pub folder: String,
+    /// Whether its tree stands still.
+    pub frozen: bool,
+    /// On one line: `<spawn running host=12345 pty>`.
+    pub compact: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wire_has_the_published_words() {
+        let check = |stdio: Stdio, text: &str| {
+            assert_eq!(serde_json::to_string(&stdio).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Stdio>(text).unwrap(), stdio);
+        };
+        check(Stdio::Null, r#""null""#);
+        check(Stdio::Pipes, r#""pipes""#);
+        check(Stdio::Pty { rows: 24, columns: 80 }, r#"{"pty":{"rows":24,"columns":80}}"#);
+        assert_eq!(serde_json::to_string(&Namespace::PidWithoutInit).unwrap(), r#""pid_without_init""#);
+    }
+
+    #[test]
+    fn a_request_in_a_log_does_not_tell_the_environment() {
+        let request: ExecRequest = serde_json::from_str(
+            r#"{"uuid":"0198f3c1-0000-7000-8000-000000000000","argv":["true"],"env":{"KEY":"sesame"},"cwd":"/","stdio":"null"}"#,
+        )
+        .unwrap();
+        assert!(!format!("{request:?}").contains("sesame"));
+        assert_eq!((request.gate, request.namespace), (false, Namespace::Host));
+    }
+}
