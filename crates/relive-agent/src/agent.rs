@@ -7,6 +7,7 @@
 
 mod ask;
 mod calls;
+mod session;
 mod settle;
 
 use std::future::Future;
@@ -27,6 +28,8 @@ use crate::tool::{Context, Patience, Tool};
 pub struct Orders {
     /// Stop at the next boundary, or now.
     pub stop: Option<Urgency>,
+    /// Sessions are left as they are when it stops: the daemon goes, and they go on.
+    pub leave_sessions: bool,
     /// End.
     pub end: Option<Signal>,
 }
@@ -153,6 +156,16 @@ enum Wait {
     Model,
     /// A tool.
     Tool(Patience),
+}
+
+impl Wait {
+    /// Whether what is waited for can be left at any moment.
+    fn can_be_left(self) -> bool {
+        match self {
+            Self::Model | Self::Tool(Patience::Leave) => true,
+            Self::Tool(Patience::Finish | Patience::Session) => false,
+        }
+    }
 }
 
 /// The loop while it runs.
@@ -311,7 +324,7 @@ impl Loop {
                     let Some(letter) = letter else { return Err(Exit::Cancelled) };
                     self.take_in(letter).await?;
                 }
-                () = tokio::time::sleep_until(deadline), if wait != Wait::Tool(Patience::Finish) => {
+                () = tokio::time::sleep_until(deadline), if wait.can_be_left() => {
                     return Err(Exit::TimedOut);
                 }
             }
@@ -381,7 +394,7 @@ impl Loop {
 fn interrupts(orders: Orders, wait: Wait) -> Option<Exit> {
     match (wait, orders.end, orders.stop) {
         // What is under way would go on without us, and change the world after somebody has looked at it.
-        (Wait::Tool(Patience::Finish), _, _) => None,
+        (Wait::Tool(Patience::Finish | Patience::Session), _, _) => None,
         (Wait::Model | Wait::Tool(Patience::Leave), Some(_), _) => Some(Exit::Cancelled),
         (Wait::Tool(Patience::Leave), None, Some(_)) | (Wait::Model, None, Some(Urgency::Now)) => Some(Exit::Stopped),
         (Wait::Tool(Patience::Leave), None, None) | (Wait::Model, None, Some(Urgency::Boundary) | None) => None,

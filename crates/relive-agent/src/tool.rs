@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_core::{Timestamp, Uuid};
+use relive_core::{Signal, Timestamp, Uuid};
 use relive_journal::Pool;
 use relive_journal::recovery::{Finding, Recovery};
+use relive_session::sessions::Sessions;
 
 /// What a call may use.
 #[derive(Debug, Clone)]
@@ -24,6 +25,10 @@ pub struct Context {
     pub host: Arc<dyn Host>,
     /// Threads for blocking I/O.
     pub pool: Pool,
+    /// Programs run in these.
+    pub sessions: Arc<Sessions>,
+    /// Where the sessions of this process have their folders.
+    pub folder: PathBuf,
 }
 
 /// What a tool answers.
@@ -58,6 +63,17 @@ pub enum Patience {
     Finish,
     /// It only waits: a pause leaves it open, and a resume takes it up again.
     Leave,
+    /// It runs in a session: a pause freezes that and leaves it open, and a resume joins it again.
+    Session,
+}
+
+/// What a tool that runs in a session is told meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Everything of it shall stand still.
+    StandStill,
+    /// It shall end; with KILL, all of it and now.
+    End(Signal),
 }
 
 /// A tool.
@@ -84,9 +100,15 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     /// Does it. `recovery` is what `prepare` said, this time or before a crash; `key` names the call and no other.
     fn run(&self, context: Context, args: String, recovery: Recovery, key: String) -> BoxFuture<'static, ToolResult>;
 
-    /// After a crash: looks what became of the call. Only tools that are settled by `check` or `lookup` are asked.
-    fn look(&self, _context: Context, _recovery: Recovery) -> BoxFuture<'static, Finding> {
+    /// After a crash: looks what became of the call. Only tools that are settled by `check`, `lookup` or `join` are
+    /// asked.
+    fn look(&self, _context: Context, _recovery: Recovery, _key: String) -> BoxFuture<'static, Finding> {
         std::future::ready(Finding::Lost).boxed()
+    }
+
+    /// While it runs: passes an order on to its session. Only tools that run in one are asked.
+    fn order(&self, _context: Context, _key: String, _order: Order) -> BoxFuture<'static, ()> {
+        std::future::ready(()).boxed()
     }
 
     /// After a crash: the result of a call that looking found to be done.
@@ -125,6 +147,9 @@ pub trait Host: Send + Sync + std::fmt::Debug {
 
     /// A new UUID.
     fn new_uuid(&self) -> Uuid;
+
+    /// The environment of the programs that tools run: what is harmless of the process's own.
+    fn environment(&self) -> BoxFuture<'static, Result<Vec<(String, String)>, String>>;
 
     /// Begins a child; one with this UUID that is there already is that child.
     fn spawn_agent(&self, request: ChildRequest) -> BoxFuture<'static, Result<(), String>>;

@@ -17,6 +17,7 @@ mod panic;
 mod read;
 mod replace;
 mod search;
+mod shell;
 mod sleep;
 mod write;
 
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(search::Search),
         Arc::new(write::Write),
         Arc::new(edit::Edit),
+        Arc::new(shell::Shell),
         Arc::new(sleep::Sleep),
         Arc::new(agents::SpawnAgent),
         Arc::new(agents::WaitAgent),

@@ -82,6 +82,14 @@ impl Paths {
     }
 }
 
+impl Paths {
+    /// A short name that no other data folder has.
+    #[must_use]
+    pub fn short_name(&self) -> String {
+        short_name(&self.data)
+    }
+}
+
 /// A short name that no other data folder has.
 fn short_name(data: &Path) -> String {
     let hash = Sha256::digest(data.as_os_str().as_bytes());

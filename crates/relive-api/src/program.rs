@@ -3,12 +3,13 @@
 //! Output does not pass through the daemon: whoever wants it reads the session's log in `folder` and hears of its growth
 //! from the session's own socket there.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
-use relive_core::program::{Namespace, Stdio};
+pub use relive_core::program::{Namespace, Stdio};
 use relive_core::{Limits, Pid, Uuid};
 use serde::{Deserialize, Serialize};
+
+use crate::Environment;
 
 /// A program to be run.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -21,7 +22,8 @@ pub struct ExecRequest {
     /// The program and its arguments; never empty.
     pub argv: Vec<String>,
     /// Its whole environment: that of the one who asks, and what was added to it.
-    pub env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub env: Environment,
     /// The folder it begins in.
     pub cwd: String,
     /// What its descriptors 0, 1 and 2 are.

@@ -40,6 +40,8 @@ pub(crate) enum Expected {
     Amount,
     /// A list of the names that whoever checks knows.
     Names,
+    /// A list of names of environment variables.
+    Variables,
     /// A section for each provider.
     Providers,
 }
@@ -65,6 +67,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("limits", "max_processes", Expected::Number(1, U32)),
     ("limits", "floor_mb", Expected::Number(0, 1 << 30)),
     ("", "providers", Expected::Providers),
+    ("", "tool_env", Expected::Variables),
 ];
 
 /// All that is wrong with the text of a file that may have these keys, and these names where it lists some.
@@ -177,9 +180,18 @@ impl Checker<'_> {
             (Expected::Amount, other) => format!("`{key}` is a number of dollars, not {}", other.name()),
             (Expected::Names, Node::List(names)) => return names.iter().for_each(|name| self.name(key, name)),
             (Expected::Names, other) => format!("`{key}` is a list of names, not {}", other.name()),
+            (Expected::Variables, Node::List(names)) => return names.iter().for_each(|name| self.variable(key, name)),
+            (Expected::Variables, other) => format!("`{key}` is a list of names, not {}", other.name()),
             (Expected::Providers, _) => return self.providers(found),
         };
         self.wrong(&found.referenced, message);
+    }
+
+    fn variable(&mut self, key: &str, found: &Spanned<Node>) {
+        let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+        if !matches!(&found.value, Node::Text(name) if is_name(name)) {
+            self.wrong(&found.referenced, format!("`{key}` lists names of variables, not {}", found.value.name()));
+        }
     }
 
     /// One of a list of names.

@@ -46,6 +46,8 @@ pub struct Config {
     pub limits: Limits,
     /// Where the keys of model providers are, and their servers.
     pub providers: Providers,
+    /// Which variables the programs of an agent's tools get, beside those every program needs.
+    pub tool_env: Vec<String>,
 }
 
 /// What becomes of a call whose outcome nobody can know.

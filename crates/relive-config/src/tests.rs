@@ -18,13 +18,14 @@ fn nothing_said_is_all_defaults() {
 #[test]
 fn what_is_said_counts_and_the_rest_is_default() {
     let text = "gc:\n  retention_days: 7\nrecovery: manual\ndefault_model: script/demo.yaml\n\
-                heartbeat: {policy: kill}\non_in_doubt: park\n";
+                heartbeat: {policy: kill}\non_in_doubt: park\ntool_env: [CI, CARGO_HOME]\n";
     let config = Config::parse(text).unwrap();
     assert_eq!(config.gc, Gc { retention_days: 7, ..Gc::default() });
     assert_eq!(config.recovery, Recovery::Manual);
     assert_eq!(config.default_model.as_deref(), Some("script/demo.yaml"));
     assert_eq!(config.heartbeat.policy, StallPolicy::Kill);
     assert_eq!(config.on_in_doubt, OnInDoubt::Park);
+    assert_eq!(config.tool_env, ["CI", "CARGO_HOME"]);
     assert_eq!(Config::parse(&config.to_yaml().unwrap()).unwrap(), config);
 }
 
@@ -44,7 +45,15 @@ fn every_mistake_is_named_at_its_place() {
             "9:1 no such key: `retention_days` (`retention_days` belongs under `gc`)",
         ]
     );
-    for bad in ["gc: {max_entries: 4294967296}", "gc: {max_entries: -1}", "gc: {max_entries: 1.5}", "[]", "gc: [1"] {
+    for bad in [
+        "gc: {max_entries: 4294967296}",
+        "gc: {max_entries: -1}",
+        "gc: {max_entries: 1.5}",
+        "[]",
+        "gc: [1",
+        "tool_env: [A=B]",
+        "tool_env: A",
+    ] {
         assert_eq!(problems(bad).len(), 1, "{bad}");
     }
     assert_eq!(problems("recovery: auto\nrecovery: manual\n").len(), 1);

@@ -74,6 +74,34 @@ impl Environments {
     }
 }
 
+/// What the programs of an agent's tools get of its environment: what programs need to run, and what the configuration
+/// adds. A key is in neither.
+pub(crate) fn for_tools(environment: &Environment, added: &[String]) -> Vec<(String, String)> {
+    const USUAL: [&str; 11] = [
+        "HOME",
+        "LANG",
+        "LANGUAGE",
+        "LOGNAME",
+        "PATH",
+        "SHELL",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        "XDG_CACHE_HOME",
+        "XDG_RUNTIME_DIR",
+    ];
+    let passes =
+        |name: &str| USUAL.contains(&name) || name.starts_with("LC_") || added.iter().any(|added| added == name);
+    let kept = environment.variables().filter(|(name, _)| passes(name));
+    let mut variables: Vec<_> = kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    if environment.get("PATH").is_none() {
+        variables.push(("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()));
+    }
+    // There is no terminal.
+    variables.push(("TERM".to_owned(), "dumb".to_owned()));
+    variables
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,9 +6,11 @@
 mod credentials;
 mod drive;
 mod effects;
+mod exec;
 mod host;
 mod housekeeping;
 mod instructions;
+mod program;
 mod query;
 mod recover;
 mod resume;
@@ -26,6 +28,8 @@ use relive_api::{Environment, Paths};
 use relive_core::{Incarnation, Pid, Timestamp, Uuid};
 use relive_journal::{DataFolder, Pool, Writer};
 use tokio::sync::{Notify, Semaphore, mpsc, watch as channel};
+
+use relive_session::sessions::Sessions;
 
 use crate::clock::Clock;
 use crate::environment::Environments;
@@ -48,6 +52,8 @@ pub(crate) struct Kernel {
     config: PathBuf,
     /// What each process has of the one who typed its command.
     environments: Arc<Environments>,
+    /// Programs run in these.
+    sessions: Arc<Sessions>,
     /// How many commands for keys may run.
     key_commands: Semaphore,
     /// Told when a body has gone, and when the last one has.
@@ -78,6 +84,8 @@ struct State {
 struct BodyHandle {
     orders: channel::Sender<Orders>,
     inbox: mpsc::Sender<Letter>,
+    /// The session of a program, as soon as it answers.
+    session: channel::Receiver<Option<program::Live>>,
 }
 
 /// The names of an incarnation that a task needs.
@@ -106,6 +114,7 @@ impl Kernel {
             warnings: Vec::new(),
             stopping: false,
         };
+        let sessions = Sessions::new("/proc/self/exe".into(), clock.boot_id(), paths.short_name());
         Arc::new(Self {
             data,
             pool,
@@ -114,6 +123,7 @@ impl Kernel {
             changes: Changes::default(),
             config: paths.config.clone(),
             environments: Arc::new(Environments::next_to(&paths.socket)),
+            sessions: Arc::new(sessions),
             key_commands: Semaphore::new(credentials::COMMANDS_MAX),
             bodies_changed: Notify::new(),
             state: Mutex::new(state),

@@ -16,9 +16,9 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use relive_api::{
-    Accepted, Affected, BODY_MAX, Created, DaemonStatus, GcAnswer, GcRequest, InputRequest, Lineage, PauseRequest,
-    Process, ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest, SignalRequest, Stopping,
-    VERSION_HEADER, WaitAnswer, WaitRequest,
+    Accepted, Affected, BODY_MAX, Created, DaemonStatus, ExecRequest, ExecStarted, GcAnswer, GcRequest, InputRequest,
+    Lineage, PauseRequest, Process, ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest,
+    SignalRequest, Stopping, VERSION_HEADER, WaitAnswer, WaitRequest,
 };
 use relive_core::ErrorCode;
 use serde::Deserialize;
@@ -55,6 +55,7 @@ impl Server {
             .route("/v1/daemon", get(status))
             .route("/v1/daemon/stop", post(stop))
             .route("/v1/processes", get(processes).post(run))
+            .route("/v1/programs", post(exec))
             .route("/v1/processes/{id}", get(process))
             .route("/v1/processes/{id}/wait", post(wait))
             .route("/v1/processes/{id}/pause", post(pause))
@@ -62,6 +63,8 @@ impl Server {
             .route("/v1/processes/{id}/signal", post(signal))
             .route("/v1/processes/{id}/input", post(input))
             .route("/v1/processes/{id}/resolve", post(resolve))
+            .route("/v1/processes/{id}/proceed", post(proceed))
+            .route("/v1/processes/{id}/abort", post(abort))
             .route("/v1/processes/{id}/lineage", get(lineage))
             .route("/v1/processes/{id}/journal", get(streams::journal))
             .route("/v1/processes/{id}/events", get(streams::events))
@@ -178,6 +181,18 @@ async fn processes(State(server): Asks, Query(query): Query<ListQuery>) -> Told<
 
 async fn run(State(server): Asks, Needed(request): Needed<RunRequest>) -> Told<Created> {
     server.kernel.run(request).await.map(Json)
+}
+
+async fn exec(State(server): Asks, Needed(request): Needed<ExecRequest>) -> Told<ExecStarted> {
+    server.kernel.exec(request).await.map(Json)
+}
+
+async fn proceed(State(server): Asks, Path(id): Path<String>) -> Told<Affected> {
+    server.kernel.proceed(&id).await.map(Json)
+}
+
+async fn abort(State(server): Asks, Path(id): Path<String>) -> Told<Affected> {
+    server.kernel.abort(&id).await.map(Json)
 }
 
 async fn process(State(server): Asks, Path(id): Path<String>) -> Told<Process> {

@@ -23,11 +23,13 @@ pub(crate) struct Settings {
     pub(crate) default_model: Option<String>,
     pub(crate) on_in_doubt: OnInDoubt,
     pub(crate) providers: Providers,
+    pub(crate) tool_env: Vec<String>,
 }
 
 impl From<&Config> for Settings {
     fn from(config: &Config) -> Self {
-        let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits, providers } = config;
+        let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits, providers, tool_env } =
+            config;
         let gc_rules = GcRules {
             retention_days: (gc.retention_days > 0).then_some(gc.retention_days),
             max_entries: (gc.max_entries > 0).then_some(gc.max_entries as usize),
@@ -50,6 +52,7 @@ impl From<&Config> for Settings {
                 relive_config::OnInDoubt::Retry => OnInDoubt::Retry,
             },
             providers: providers.clone(),
+            tool_env: tool_env.clone(),
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Loop, Step, Wait};
 use crate::model::{Message, ToolCall};
-use crate::tool::{Tool, ToolResult};
+use crate::tool::{Patience, Tool, ToolResult};
 
 /// How much of a result the event shows.
 const EVENT_TEXT_MAX: usize = 200;
@@ -68,12 +68,15 @@ impl Loop {
         settled: Option<RecoveryName>,
     ) -> Step {
         let key = self.key(call)?;
-        let act = tool.run(self.agent.context.clone(), asked.args.clone(), recovery, key);
+        let act = tool.run(self.agent.context.clone(), asked.args.clone(), recovery, key.clone());
         let changing = tool.changes_files();
         if changing {
             self.agent.watcher.changing_files(true);
         }
-        let outcome = self.attend(Wait::Tool(tool.patience()), act).await;
+        let outcome = match tool.patience() {
+            Patience::Session => self.attend_session(tool, &key, act).await,
+            patience @ (Patience::Finish | Patience::Leave) => self.attend(Wait::Tool(patience), act).await,
+        };
         if changing {
             self.agent.watcher.changing_files(false);
         }
@@ -128,7 +131,7 @@ impl Loop {
     }
 
     /// What names a call that is open, and no other.
-    fn key(&self, call: u32) -> Step<String> {
+    pub(super) fn key(&self, call: u32) -> Step<String> {
         let history = self.history()?;
         let seq = match &history.phase {
             Phase::Calling { calls } => match calls.get(call as usize) {

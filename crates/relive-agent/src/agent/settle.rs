@@ -42,14 +42,12 @@ impl Loop {
             return self.doubt(&open, on_in_doubt, "the tool is not there any more").await;
         };
         let settlement = match &open.recovery {
-            Recovery::Check { .. } | Recovery::Lookup { .. } => {
-                let looking = tool.look(self.agent.context.clone(), open.recovery.clone());
+            Recovery::Check { .. } | Recovery::Lookup { .. } | Recovery::Join => {
+                let looking = tool.look(self.agent.context.clone(), open.recovery.clone(), self.key(open.call)?);
                 let found = self.attend(Wait::Tool(Patience::Finish), looking).await?;
                 open.recovery.settle(found)
             }
-            Recovery::Rerun | Recovery::SameKey | Recovery::Join | Recovery::Doubt => {
-                open.recovery.settle(Finding::Lost)
-            }
+            Recovery::Rerun | Recovery::SameKey | Recovery::Doubt => open.recovery.settle(Finding::Lost),
         };
         #[cfg(feature = "faults")]
         let settlement = if switched_on("retry-all") { Settlement::Run } else { settlement };
@@ -62,6 +60,10 @@ impl Loop {
             .await;
         match settlement {
             Settlement::Run | Settlement::Adopt => self.perform(open.call, &asked, &tool, open.recovery, settled).await,
+            // Its session tells how it went, so the tool is asked as if it ran.
+            Settlement::Done if open.recovery == Recovery::Join => {
+                self.perform(open.call, &asked, &tool, open.recovery, settled).await
+            }
             Settlement::Done => {
                 let result = tool.found_done(asked.args.clone(), open.recovery.clone());
                 self.end_call(open.call, &asked, result, settled).await;

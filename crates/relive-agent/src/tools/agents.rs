@@ -73,7 +73,7 @@ impl Tool for SpawnAgent {
         .boxed()
     }
 
-    fn look(&self, context: Context, recovery: Recovery) -> BoxFuture<'static, Finding> {
+    fn look(&self, context: Context, recovery: Recovery, _: String) -> BoxFuture<'static, Finding> {
         async move {
             let Recovery::Lookup { what: Lookup::Child(uuid) } = recovery else { return Finding::Lost };
             if context.host.exists(uuid).await { Finding::Finished } else { Finding::Absent }
@@ -171,7 +171,7 @@ impl Tool for WaitAgent {
         .boxed()
     }
 
-    fn look(&self, _: Context, _: Recovery) -> BoxFuture<'static, Finding> {
+    fn look(&self, _: Context, _: Recovery, _: String) -> BoxFuture<'static, Finding> {
         super::ready(Finding::Running)
     }
 }

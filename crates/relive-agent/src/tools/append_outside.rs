@@ -74,7 +74,7 @@ impl Tool for AppendOutside {
         .boxed()
     }
 
-    fn look(&self, _: Context, _: Recovery) -> BoxFuture<'static, Finding> {
+    fn look(&self, _: Context, _: Recovery, _: String) -> BoxFuture<'static, Finding> {
         super::ready(Finding::Lost)
     }
 

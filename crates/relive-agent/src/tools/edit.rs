@@ -132,7 +132,7 @@ impl Tool for Edit {
         .boxed()
     }
 
-    fn look(&self, context: Context, recovery: Recovery) -> BoxFuture<'static, Finding> {
+    fn look(&self, context: Context, recovery: Recovery, _: String) -> BoxFuture<'static, Finding> {
         replace::find(context, recovery).boxed()
     }
 

@@ -69,7 +69,7 @@ impl Tool for Sleep {
         .boxed()
     }
 
-    fn look(&self, _: Context, _: Recovery) -> BoxFuture<'static, Finding> {
+    fn look(&self, _: Context, _: Recovery, _: String) -> BoxFuture<'static, Finding> {
         super::ready(Finding::Running)
     }
 

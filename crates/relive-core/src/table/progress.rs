@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::effect::{Effect, Effects};
 use crate::ids::{Incarnation, Pid};
 use crate::limits::Limits;
-use crate::process::{Life, Usage, millis_between};
+use crate::process::{Body, Life, Usage, millis_between};
 use crate::refusal::Refusal;
 use crate::table::{Found, Table};
 
@@ -37,6 +37,10 @@ impl Table {
         for slot in self.by_pid.values() {
             let entry = &mut self.arena[*slot];
             let of = entry.facts.incarnation;
+            // Nobody knows what progress is to a program.
+            if entry.facts.body == Body::Exec {
+                continue;
+            }
             let Some(running) = entry.running_mut() else { continue };
             let is_late = millis_between(running.last_progress, now) >= no_progress_ms;
             if is_late && !running.stalled && running.pause.asked().is_none() {

@@ -20,12 +20,15 @@ use tokio::sync::{mpsc, watch};
 use super::credentials::{NoModel, variables};
 use super::host::KernelHost;
 use super::instructions::tool_names;
+use super::program::Live;
 use super::{BodyHandle, INBOX_MAX, Kernel, State, Who};
 
 /// What a body is driven with.
-struct Lines {
-    orders: watch::Receiver<Orders>,
-    inbox: mpsc::Receiver<Letter>,
+pub(super) struct Lines {
+    pub(super) orders: watch::Receiver<Orders>,
+    pub(super) inbox: mpsc::Receiver<Letter>,
+    /// Where a program's session is made known.
+    pub(super) session: watch::Sender<Option<Live>>,
 }
 
 /// What an agent is made of.
@@ -42,11 +45,15 @@ impl Kernel {
     /// Starts the body's task. Its orders can be given from now on.
     pub(super) fn launch(self: &Arc<Self>, state: &mut State, of: Incarnation) {
         let Some(uuid) = self.uuid_of(state, of.pid) else { return };
-        let (orders, orders_of) = watch::channel(Orders::default());
+        // A program that was found suspended has a body all the same.
+        let paused = state.table.view(of.pid, self.now()).is_some_and(|view| view.paused);
+        let stop = paused.then_some(Urgency::Boundary);
+        let (orders, orders_of) = watch::channel(Orders { stop, ..Orders::default() });
         let (inbox, inbox_of) = mpsc::channel(INBOX_MAX);
-        state.bodies.insert(of.pid, BodyHandle { orders, inbox });
+        let (session, session_of) = watch::channel(None);
+        state.bodies.insert(of.pid, BodyHandle { orders, inbox, session: session_of });
         let ready = state.ready.remove(&of.pid);
-        let lines = Lines { orders: orders_of, inbox: inbox_of };
+        let lines = Lines { orders: orders_of, inbox: inbox_of, session };
         let is_placeholder = state.placeholders.remove(&of.pid);
         tokio::spawn(Arc::clone(self).drive(Who { of, uuid }, ready, is_placeholder, lines));
     }
@@ -60,6 +67,12 @@ impl Kernel {
             }
         };
         match writer {
+            Ok(writer) if is_program(&writer) => {
+                let journal = self.journal(who.uuid, writer);
+                if AssertUnwindSafe(self.run_program(who, journal, lines)).catch_unwind().await.is_err() {
+                    self.panicked(who).await;
+                }
+            }
             Ok(writer) => self.run_body(who, writer, lines).await,
             Err(error) => {
                 self.warn(format!("{} cannot go on: {error}", who.uuid));
@@ -99,6 +112,7 @@ impl Kernel {
 
     async fn run_body(self: &Arc<Self>, who: Who, writer: Writer, mut lines: Lines) {
         let mut journal = self.journal(who.uuid, writer);
+        let session = lines.session.clone();
         loop {
             let resumed = journal.history().and_then(|history| history.paused.as_ref()).is_some();
             if resumed && let Err(error) = self.record_resumed(&mut journal).await {
@@ -130,7 +144,7 @@ impl Kernel {
                 // Told to end while it was being suspended.
                 Some(again) if self.is_ending(who) => return self.end(who, again, Outcome::Cancelled).await,
                 // The pause was over before it was recorded: the body goes on.
-                Some(again) => (journal, lines) = (again, Lines { orders, inbox }),
+                Some(again) => (journal, lines) = (again, Lines { orders, inbox, session: session.clone() }),
             }
         }
     }
@@ -182,7 +196,14 @@ impl Kernel {
             meta,
             model,
             tools,
-            context: Context { uuid: who.uuid, cwd: cwd.into(), host: host.clone(), pool: self.pool.clone() },
+            context: Context {
+                uuid: who.uuid,
+                cwd: cwd.into(),
+                host: host.clone(),
+                pool: self.pool.clone(),
+                sessions: Arc::clone(&self.sessions),
+                folder: self.data.folder(who.uuid).sessions(),
+            },
             orders: lines.orders,
             inbox: lines.inbox,
             watcher: host,
@@ -229,6 +250,10 @@ impl Kernel {
     /// Records the end, then makes it known.
     pub(super) async fn end(self: &Arc<Self>, who: Who, mut journal: Journal, outcome: Outcome) {
         let pid = who.of.pid;
+        // What its tools began is gone before anybody hears that it is.
+        if let Err(error) = self.sessions.end_all(&self.data.folder(who.uuid).sessions()).await {
+            self.warn(format!("a program of {} could not be ended: {error}", who.uuid));
+        }
         // Not matched on directly: the lock would be held while the refusal is told.
         let end = self.lock().table.end_of(pid, outcome);
         let end = match end {
@@ -322,7 +347,7 @@ impl Kernel {
     }
 
     /// It could not record what it does, so it stands still.
-    async fn unrecorded(self: &Arc<Self>, who: Who, error: JournalError, journal: Journal) {
+    pub(super) async fn unrecorded(self: &Arc<Self>, who: Who, error: JournalError, journal: Journal) {
         self.warn(format!("{} cannot record what it does: {error}", who.uuid));
         let full = matches!(error, JournalError::Write(WriteError::DiskFull { .. }));
         if !full {
@@ -399,8 +424,12 @@ impl Kernel {
     }
 }
 
+fn is_program(writer: &Writer) -> bool {
+    writer.history().identity.as_ref().is_some_and(|identity| identity.spawned.program.is_some())
+}
+
 /// How long it has run, pauses not counted.
-fn elapsed_ms(info: &ProcInfo, now: relive_core::Timestamp) -> u64 {
+pub(super) fn elapsed_ms(info: &ProcInfo, now: relive_core::Timestamp) -> u64 {
     let since = now.as_millisecond() - info.created_at.as_millisecond();
     u64::try_from(since).unwrap_or(0).saturating_sub(info.paused_total_ms)
 }

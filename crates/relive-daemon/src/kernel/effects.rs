@@ -28,7 +28,11 @@ impl Kernel {
             // A native agent has no handlers of its own.
             Effect::Handle { .. } => {}
             Effect::Stop { of, urgency } => {
-                order(state, of.pid, |orders| orders.stop = Some(urgency));
+                let leave_sessions = state.stopping;
+                order(state, of.pid, |orders| {
+                    orders.stop = Some(urgency);
+                    orders.leave_sessions = leave_sessions;
+                });
             }
             Effect::GoOn { of } => {
                 if !order(state, of.pid, |orders| orders.stop = None) {

@@ -12,6 +12,7 @@ use relive_journal::conversation::Message;
 
 use super::{Kernel, Who};
 use crate::clock::Clock;
+use crate::environment::for_tools;
 
 /// The kernel, as one agent sees it.
 #[derive(Debug)]
@@ -37,6 +38,16 @@ impl Host for KernelHost {
 
     fn new_uuid(&self) -> Uuid {
         self.clock.new_uuid()
+    }
+
+    fn environment(&self) -> BoxFuture<'static, Result<Vec<(String, String)>, String>> {
+        let (kernel, uuid) = (self.kernel.upgrade(), self.who.uuid);
+        async move {
+            let kernel = kernel.ok_or(GONE)?;
+            let environment = kernel.environment_of(uuid).await.map_err(|error| error.message)?;
+            Ok(for_tools(&environment, &kernel.settings.tool_env))
+        }
+        .boxed()
     }
 
     fn spawn_agent(&self, request: ChildRequest) -> BoxFuture<'static, Result<(), String>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process, ProcessList, Resumable, ResumableList, WaitAnswer};
-use relive_core::{End, ErrorCode, Pid, Refusal, State as Life, SuspendReason, Uuid, View, Wait, Why};
+use relive_core::{Body, End, ErrorCode, Pid, Refusal, State as Life, SuspendReason, Uuid, View, Wait, Why};
 use relive_journal::data::Known;
 use relive_journal::{DataFolder, JournalState, ProcInfo, ProcessMeta};
 
@@ -109,7 +109,12 @@ impl Kernel {
             let relive_journal::Instructions { path, bytes, cut } = file;
             relive_api::Instructions { path, bytes, cut }
         });
-        Ok(Process { model: process.model.or(model), instructions: instructions.collect(), ..process })
+        let instructions = instructions.collect();
+        let session = match process.body {
+            Body::Exec => self.session_view(process.pid, process.uuid).await?,
+            Body::Agent | Body::Cli | Body::Compose | Body::Supervisor => None,
+        };
+        Ok(Process { model: process.model.or(model), instructions, session, ..process })
     }
 
     /// Every process that lives, and with `all` every one that is remembered or on the disk.

@@ -19,6 +19,8 @@ use crate::error::{Answer, ApiError};
 enum Fate {
     /// It goes on.
     Continue(Box<Writer>),
+    /// It stands still, and has a body all the same: its session may end.
+    Held(Suspension, Box<Writer>),
     /// It stays suspended, and its journal as it is.
     Suspended(Suspension),
     /// It is suspended now; its journal says so under its new PID.
@@ -68,6 +70,14 @@ impl Kernel {
                 let effects = self.admit(&mut self.lock(), next_generation(spec), *writer)?;
                 return Ok(Some((pid, effects)));
             }
+            Fate::Held(suspension, writer) => {
+                let spec = next_generation(spec);
+                let of = relive_core::Incarnation { pid, generation: spec.generation };
+                let mut state = self.lock();
+                state.table.restore(spec, suspension, self.now())?;
+                state.ready.insert(pid, *writer);
+                return Ok(Some((pid, vec![relive_core::Effect::Launch { of }])));
+            }
             Fate::Suspended(suspension) => {
                 let mut state = self.lock();
                 state.table.restore(next_generation(spec), suspension, self.now())?;
@@ -89,6 +99,10 @@ impl Kernel {
                 return Ok(Fate::Suspended(suspension(SuspendReason::IoError, now)));
             }
             Left::Suspended { reason, asked_at } => return Ok(Fate::Suspended(suspension(reason, asked_at))),
+            Left::Program { suspended: Some((reason, asked_at)) } => {
+                let writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
+                return Ok(Fate::Held(suspension(reason, asked_at), Box::new(writer)));
+            }
             Left::Interrupted { crash_loop: true } => {
                 self.pause_on_disk(uuid, pid, SuspendReason::CrashLoop).await?;
                 return Ok(Fate::Paused(suspension(SuspendReason::CrashLoop, now)));
@@ -97,7 +111,7 @@ impl Kernel {
                 self.end_interrupted(uuid, pid).await?;
                 return Ok(Fate::Dead);
             }
-            Left::Interrupted { crash_loop: false } | Left::Stopped => {}
+            Left::Interrupted { crash_loop: false } | Left::Stopped | Left::Program { suspended: None } => {}
         }
         let writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
         Ok(Fate::Continue(Box::new(writer)))

@@ -72,7 +72,7 @@ impl Kernel {
                 on_budget: on_budget.unwrap_or(OnBudget::End),
                 env_names: request.env.names().map(str::to_owned).collect(),
             },
-            meta,
+            meta: Some(meta),
             environment: request.env,
             intent: request.intent,
             parent: Pid::KERNEL,
@@ -101,7 +101,7 @@ impl Kernel {
                 intent: request.intent.clone().into(),
                 ..identity.spawned
             },
-            meta,
+            meta: Some(meta),
             environment: self.environment_of(parent.uuid).await?,
             intent: request.intent,
             parent: parent.of.pid,
@@ -109,7 +109,7 @@ impl Kernel {
         self.begin(begin).await.map(|_| ())
     }
 
-    async fn begin(self: &Arc<Self>, begin: Begin) -> Answer<Created> {
+    pub(super) async fn begin(self: &Arc<Self>, begin: Begin) -> Answer<Created> {
         let Begin { spawned, meta, environment, intent, parent } = begin;
         let uuid = spawned.uuid;
         let _turn = self.turn(uuid).lock().await;
@@ -117,9 +117,13 @@ impl Kernel {
             return Ok(created);
         }
         self.admit_one_more()?;
-        self.model(&meta.model, spawned.cwd.as_ref(), uuid, &environment).await?;
-        let model = meta.model.clone();
-        let input = Input { id: "intent".to_owned(), from: spawned.parent_uuid, text: intent.into() };
+        if let Some(meta) = &meta {
+            self.model(&meta.model, spawned.cwd.as_ref(), uuid, &environment).await?;
+        }
+        let model = meta.as_ref().map(|meta| meta.model.clone());
+        // A program is told nothing.
+        let input =
+            meta.is_some().then(|| Input { id: "intent".to_owned(), from: spawned.parent_uuid, text: intent.into() });
         let (boot_id, at) = (self.clock.boot_id(), self.now());
         let environments = Arc::clone(&self.environments);
         let writer = self
@@ -129,8 +133,8 @@ impl Kernel {
                 // First, so that a process that is there has it.
                 environments.put(uuid, &environment)?;
                 let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, at };
-                let files = meta.instructions.clone();
-                let spawned = data.spawn(SpawnRequest { opening, spawned, meta: Some(meta), input: Some(input) });
+                let files = meta.as_ref().map(|meta| meta.instructions.clone()).unwrap_or_default();
+                let spawned = data.spawn(SpawnRequest { opening, spawned, meta, input });
                 let mut writer = spawned.inspect_err(|_| {
                     let _ = environments.remove(uuid);
                 })?;
@@ -142,7 +146,7 @@ impl Kernel {
             })
             .await?;
         let (pid, writer) = writer?;
-        let spec = spec(writer.history(), pid, parent, Some(model))?;
+        let spec = spec(writer.history(), pid, parent, model)?;
         self.insert(spec, writer)?;
         Ok(Created { pid, uuid })
     }
@@ -200,12 +204,12 @@ impl Kernel {
     }
 }
 
-struct Begin {
-    spawned: Spawned,
-    meta: ProcessMeta,
-    environment: Environment,
-    intent: String,
-    parent: Pid,
+pub(super) struct Begin {
+    pub(super) spawned: Spawned,
+    pub(super) meta: Option<ProcessMeta>,
+    pub(super) environment: Environment,
+    pub(super) intent: String,
+    pub(super) parent: Pid,
 }
 
 /// A process as the table wants it, from what its journal says.

@@ -17,12 +17,19 @@ impl Kernel {
         let mut state = self.lock();
         state.stopping = true;
         self.suspend_all(&mut state, Urgency::Boundary);
-        Stopping { os_pid: std::process::id(), pausing: state.bodies.len() }
+        Stopping { os_pid: std::process::id(), pausing: self.agents_with_a_body(&state).len() }
+    }
+
+    /// Programs do not stop with the daemon: they go on in their sessions, and are found again.
+    fn agents_with_a_body(&self, state: &super::State) -> Vec<relive_core::Pid> {
+        let is_agent = |pid: &relive_core::Pid| {
+            state.table.view(*pid, self.now()).is_none_or(|view| view.body != relive_core::Body::Exec)
+        };
+        state.bodies.keys().copied().filter(is_agent).collect()
     }
 
     fn suspend_all(self: &Arc<Self>, state: &mut super::State, urgency: Urgency) {
-        let running: Vec<_> = state.bodies.keys().copied().collect();
-        for pid in running {
+        for pid in self.agents_with_a_body(state) {
             if let Ok(reached) = state.table.suspend(pid, SuspendReason::DaemonStop, urgency, self.now()) {
                 self.carry_out(state, reached.effects);
             }
@@ -44,7 +51,7 @@ impl Kernel {
             let changed = self.bodies_changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self.lock().bodies.is_empty() {
+            if self.agents_with_a_body(&self.lock()).is_empty() {
                 return;
             }
             changed.await;

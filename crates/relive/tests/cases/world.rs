@@ -315,8 +315,24 @@ impl World {
     }
 }
 
+impl World {
+    /// Ends the programs that would go on without a daemon.
+    fn end_sessions(&self) {
+        let has_sessions = |entry: fs::DirEntry| entry.path().join("sessions").exists();
+        let Ok(mut entries) = fs::read_dir(self.data().join("steps")) else { return };
+        if !entries.any(|entry| entry.is_ok_and(has_sessions)) {
+            return;
+        }
+        for pid in self.relive(&["ps", "-q"]).stdout.lines() {
+            self.relive(&["kill", "-s", "KILL", pid]);
+            self.relive(&["wait", "--timeout", "20s", pid]);
+        }
+    }
+}
+
 impl Drop for World {
     fn drop(&mut self) {
+        self.end_sessions();
         if let Some(pid) = self.daemon_pid() {
             if std::thread::panicking() {
                 let log = fs::read_to_string(self.data().join("daemon.log")).unwrap_or_default();

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 
-use relive_core::{Past, Pid, Spec, SuspendReason, Timestamp, Uuid};
+use relive_core::{Body, Past, Pid, Spec, SuspendReason, Timestamp, Uuid};
 use relive_journal::data::Live;
 use relive_journal::record::Paused;
 use relive_journal::{DataFolder, Health, History, Hole};
@@ -38,6 +38,8 @@ pub(super) enum Left {
     Stopped,
     /// In the middle of something.
     Interrupted { crash_loop: bool },
+    /// It is a program: it goes on without a daemon, and is looked for.
+    Program { suspended: Option<(SuspendReason, Timestamp)> },
 }
 
 /// What there is, each after its parent, and what could not be made out.
@@ -73,6 +75,9 @@ fn read(data: &DataFolder, live: Live) -> Answer<Found> {
     let past = past(&history, &spec);
     let left = match (health, &history.paused) {
         (Health::Damaged(hole) | Health::ReadOnly(hole), _) => Left::Unwritable(hole),
+        (_, paused) if spec.body == Body::Exec => {
+            Left::Program { suspended: paused.as_ref().map(|paused| (paused.reason, paused.asked_at)) }
+        }
         (_, Some(Paused { reason: SuspendReason::DaemonStop, .. })) => Left::Stopped,
         (_, Some(Paused { reason, asked_at, .. })) => Left::Suspended { reason: *reason, asked_at: *asked_at },
         (_, None) => Left::Interrupted { crash_loop: history.plan().crash_loop },

@@ -1,0 +1,71 @@
+//! Waiting for a tool that runs in a session: orders go to the session, and the loop leaves it only frozen or ended.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use relive_core::Signal;
+
+use super::{Exit, Loop, Step};
+use crate::tool::{Order, Tool, ToolResult};
+
+impl Loop {
+    /// Waits for the session's end. An order to end is passed on, and the end waited for; an order to stop freezes the
+    /// session and leaves the call open, to be joined when the process goes on.
+    pub(super) async fn attend_session(
+        &mut self,
+        tool: &Arc<dyn Tool>,
+        key: &str,
+        act: impl Future<Output = ToolResult>,
+    ) -> Step<ToolResult> {
+        tokio::pin!(act);
+        let mut orders = self.agent.orders.clone();
+        let mut told = None;
+        let deadline = self.agent.deadline;
+        loop {
+            let now = *orders.borrow_and_update();
+            match now.end {
+                Some(signal) if told != Some(signal) => {
+                    told = Some(signal);
+                    self.pass_on(tool, key, Order::End(signal)).await;
+                }
+                Some(_) => {}
+                None if now.stop.is_some() => {
+                    // Sessions go on while there is no daemon.
+                    if !now.leave_sessions {
+                        self.pass_on(tool, key, Order::StandStill).await;
+                    }
+                    return Err(Exit::Stopped);
+                }
+                None => {}
+            }
+            let time_is_up = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                outcome = &mut act => return Ok(outcome),
+                changed = orders.changed() => {
+                    if changed.is_err() {
+                        // The kernel has gone. The session has not, and is joined by the next one.
+                        return Err(Exit::Cancelled);
+                    }
+                }
+                letter = self.agent.inbox.recv() => {
+                    let Some(letter) = letter else { return Err(Exit::Cancelled) };
+                    self.take_in(letter).await?;
+                }
+                () = time_is_up, if told != Some(Signal::Kill) => {
+                    told = Some(Signal::Kill);
+                    self.pass_on(tool, key, Order::End(Signal::Kill)).await;
+                }
+            }
+        }
+    }
+
+    async fn pass_on(&self, tool: &Arc<dyn Tool>, key: &str, order: Order) {
+        tool.order(self.agent.context.clone(), key.to_owned(), order).await;
+    }
+}

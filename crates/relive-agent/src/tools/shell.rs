@@ -1,0 +1,221 @@
+//! `shell`: a command in a session of its own, named by the call. What a crash left of it is joined, never repeated.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use relive_core::Signal;
+use relive_journal::recovery::{Finding, Recovery};
+use relive_session::connection::Connection;
+use relive_session::exit::{EndedBy, ExitRecord};
+use relive_session::log::{Ends, read_ends};
+use relive_session::protocol::Verb;
+use relive_session::sessions::Standing;
+use relive_session::spec::{Gate, Limits, Namespace, PidsLimit, Spec, Stdio};
+use relive_session::stage::SessionResult;
+use serde_json::{Value, json};
+
+use super::args::Args;
+use crate::tool::{Context, Order, Patience, Tool, ToolResult};
+
+/// How long a command may take if nobody says.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How much of the beginning, and of the end, of an output the model is shown.
+const SHOWN_HEAD: usize = 16 * 1024;
+const SHOWN_TAIL: usize = 16 * 1024;
+/// How much of an output is kept on the disk.
+const LOG_MAX_BYTES: u64 = 256 << 20;
+/// How many processes and threads a command may have.
+const PIDS_MAX: u32 = 4096;
+
+#[derive(Debug)]
+pub(super) struct Shell;
+
+struct Asked {
+    command: String,
+    timeout: Duration,
+}
+
+fn parse(args: &str) -> Result<Asked, ToolResult> {
+    let mut args = Args::parse("shell", args, &["command", "timeout"])?;
+    let command = args.text("command")?;
+    if command.contains('\0') {
+        return Err(ToolResult::failed("shell: a command cannot contain a NUL byte"));
+    }
+    let timeout = args.optional_duration("timeout")?.unwrap_or(TIMEOUT_DEFAULT);
+    if timeout.is_zero() || timeout > TIMEOUT_MAX {
+        return Err(ToolResult::failed("shell: `timeout` is more than nothing and at most 24h"));
+    }
+    Ok(Asked { command, timeout })
+}
+
+impl Tool for Shell {
+    fn name(&self) -> &'static str {
+        "shell"
+    }
+
+    fn definition(&self) -> Value {
+        json!({
+            "name": "shell",
+            "description": "Run a command with /bin/sh in the working folder. Answers with its output and exit code when it has ended. It gets no input and no terminal, and whatever it leaves running is ended with it.",
+            "input_schema": {
+                "type": "object",
+                "properties": {
+                    "command": {"type": "string", "description": "What to run."},
+                    "timeout": {"type": ["string", "number"], "description": "Like \"30s\" or \"10m\"; a number is seconds. 10m if absent."}
+                },
+                "required": ["command"],
+                "additionalProperties": false
+            }
+        })
+    }
+
+    fn patience(&self) -> Patience {
+        Patience::Session
+    }
+
+    fn prepare(&self, _: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
+        super::ready(parse(&args).map(|_| Recovery::Join))
+    }
+
+    fn run(&self, context: Context, args: String, _: Recovery, key: String) -> BoxFuture<'static, ToolResult> {
+        async move {
+            let asked = match parse(&args) {
+                Ok(asked) => asked,
+                Err(result) => return result,
+            };
+            match joined(&context, &asked, &folder(&context, &key)).await {
+                Ok(result) => result,
+                Err(error) => ToolResult::failed(format!("shell: {error}")),
+            }
+        }
+        .boxed()
+    }
+
+    fn look(&self, context: Context, _: Recovery, key: String) -> BoxFuture<'static, Finding> {
+        async move {
+            match context.sessions.find(&folder(&context, &key)).await {
+                Ok(Standing::NeverRan) => Finding::Absent,
+                Ok(Standing::Alive(_)) => Finding::Running,
+                Ok(Standing::Ended(record)) if is_lost(&record) => Finding::Lost,
+                Ok(Standing::Ended(_)) => Finding::Finished,
+                Err(_) => Finding::Lost,
+            }
+        }
+        .boxed()
+    }
+
+    fn order(&self, context: Context, key: String, order: Order) -> BoxFuture<'static, ()> {
+        async move {
+            let Ok(Standing::Alive(connection)) = context.sessions.find(&folder(&context, &key)).await else { return };
+            let verb = match order {
+                Order::StandStill => Verb::Freeze,
+                Order::End(Signal::Term) => Verb::Signal { number: rustix::process::Signal::TERM.as_raw() },
+                Order::End(Signal::Int) => Verb::Signal { number: rustix::process::Signal::INT.as_raw() },
+                Order::End(Signal::Kill | Signal::Pause | Signal::Resume) => Verb::Kill,
+            };
+            // One that has gone meanwhile needs no order.
+            let _ = connection.request(verb).await;
+        }
+        .boxed()
+    }
+}
+
+fn is_lost(record: &ExitRecord) -> bool {
+    match record.why {
+        Some(EndedBy::ShimLost | EndedBy::HostLost | EndedBy::Version) => true,
+        Some(EndedBy::Oom | EndedBy::Abort | EndedBy::Kill | EndedBy::Signal) | None => false,
+    }
+}
+
+/// The session's folder: named by the call.
+fn folder(context: &Context, key: &str) -> PathBuf {
+    let seq = key.rsplit_once(':').map_or(key, |(_, seq)| seq);
+    context.folder.join(format!("call-{seq}"))
+}
+
+/// Launches the command, or joins it where it runs already, and waits for its end.
+async fn joined(context: &Context, asked: &Asked, path: &PathBuf) -> std::io::Result<ToolResult> {
+    let record = match context.sessions.find(path).await? {
+        Standing::Ended(record) => record,
+        Standing::Alive(connection) => {
+            // A pause has left it frozen.
+            let _ = connection.request(Verb::Thaw).await;
+            waited(context, &connection, asked, path).await?
+        }
+        Standing::NeverRan => {
+            let spec = spec(context, asked).await?;
+            let connection = context.sessions.launch(path, &spec).await.map_err(std::io::Error::other)?;
+            waited(context, &connection, asked, path).await?
+        }
+    };
+    let path = path.clone();
+    let output = context.pool.run(move || read_ends(&path, SHOWN_HEAD, SHOWN_TAIL)).await;
+    let output = output.map_err(std::io::Error::other)??;
+    Ok(result(&record, &output, asked.timeout))
+}
+
+async fn spec(context: &Context, asked: &Asked) -> std::io::Result<Spec> {
+    Ok(Spec {
+        argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), asked.command.clone()],
+        env: context.host.environment().await.map_err(std::io::Error::other)?,
+        cwd: context.cwd.display().to_string(),
+        stdio: Stdio::Null,
+        gate: Gate::Open,
+        namespace: Namespace::AsPlanned,
+        tree: context.sessions.ladder().await?.plan.clone(),
+        limits: Limits { memory: None, pids: Some(PidsLimit { max: PIDS_MAX, required: false }) },
+        log_max_bytes: LOG_MAX_BYTES,
+    })
+}
+
+/// Waits for the end; when the time is up, brings it about.
+async fn waited(
+    context: &Context,
+    connection: &Connection,
+    asked: &Asked,
+    path: &PathBuf,
+) -> std::io::Result<ExitRecord> {
+    let mut seen = connection.seen();
+    let mut over = seen.wait_for(|seen| seen.ended.is_some() || seen.gone).boxed();
+    if tokio::time::timeout(asked.timeout, &mut over).await.is_err() {
+        let _ = connection.request(Verb::Kill).await;
+        let _ = over.await;
+    }
+    let ended = connection.seen().borrow().ended.clone();
+    match ended {
+        Some(record) => Ok(record),
+        // The shim has gone without a word: its folder tells.
+        None => match context.sessions.find(path).await? {
+            Standing::Ended(record) => Ok(record),
+            Standing::Alive(_) | Standing::NeverRan => Err(std::io::Error::other("its shim does not answer")),
+        },
+    }
+}
+
+fn result(record: &ExitRecord, output: &Ends, timeout: Duration) -> ToolResult {
+    let mut text = String::from_utf8_lossy(&output.head).into_owned();
+    if output.left_out > 0 {
+        text.push_str(&format!("\n[... {} bytes left out ...]\n", output.left_out));
+    }
+    text.push_str(&String::from_utf8_lossy(&output.tail));
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let how = match (&record.result, record.why) {
+        (SessionResult::Exited(0), _) => {
+            return ToolResult::ok(if text.is_empty() { "exit code 0".to_owned() } else { text });
+        }
+        (SessionResult::Exited(code), _) => format!("exit code {code}"),
+        (_, Some(EndedBy::Oom)) => "killed: out of memory".to_owned(),
+        (SessionResult::Signaled(_), Some(EndedBy::Kill)) => {
+            format!("killed: it was ended, or had not ended within {} s", timeout.as_secs())
+        }
+        (SessionResult::Signaled(number), _) => format!("ended by signal {number}"),
+        (SessionResult::Aborted, _) => "it never ran".to_owned(),
+        (SessionResult::Error(failure), _) => format!("it could not be run: {} {}", failure.stage, failure.errno),
+    };
+    ToolResult::failed(format!("{text}{how}"))
+}

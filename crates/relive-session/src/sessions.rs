@@ -1,0 +1,217 @@
+//! The owner's side: launching sessions, finding what became of them, and ending what nobody owns any more.
+//!
+//! Whatever is found is settled by looking at the folder. A session whose shim is lost, or whose machine went down, gets
+//! its exit record here, after its tree is empty: from then on it has ended like any other, and is never asked about again.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
+
+use crate::connection::{AdoptError, Connection};
+use crate::exit::{EXIT_VERSION, EndedBy, ExitRecord, Used};
+use crate::folder::{Folder, Found, State};
+use crate::protocol::Verb;
+use crate::launch::{LaunchError, Launcher};
+use crate::spec::Spec;
+use crate::stage::{Failure, SessionResult};
+use crate::tree::{Ladder, Tree};
+
+/// Between two looks at a session that is about to begin, or to end.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long a tree may take to be empty once it was killed.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Launches and finds sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    launcher: Launcher,
+    boot_id: String,
+    prefix: String,
+    ladder: OnceCell<Ladder>,
+}
+
+/// What became of a session.
+#[derive(Debug)]
+pub enum Standing {
+    /// Its program never ran, and never will.
+    NeverRan,
+    /// Its shim answers.
+    Alive(Connection),
+    /// It ended.
+    Ended(ExitRecord),
+}
+
+impl Sessions {
+    /// With this program as the shim, in this boot; the leaves of its trees have names that begin with `prefix`.
+    #[must_use]
+    pub fn new(shim: PathBuf, boot_id: String, prefix: String) -> Self {
+        Self { launcher: Launcher::new(shim), boot_id, prefix, ladder: OnceCell::new() }
+    }
+
+    /// What this machine gives, found out by the first who asks.
+    pub async fn ladder(&self) -> io::Result<&Ladder> {
+        let probe = || async {
+            let prefix = self.prefix.clone();
+            spawn_blocking(move || Ladder::probe(&prefix)).await.map_err(io::Error::other)
+        };
+        self.ladder.get_or_try_init(probe).await
+    }
+
+    /// Launches a session in a folder that must not exist yet.
+    pub async fn launch(&self, path: &Path, spec: &Spec) -> Result<Connection, LaunchError> {
+        let path = path.to_owned();
+        let created = spawn_blocking(move || create(&path)).await.map_err(io::Error::other);
+        let (folder, lock) = created.and_then(|created| created).map_err(LaunchError::Folder)?;
+        self.launcher.launch(folder, lock, spec).await
+    }
+
+    /// What became of the session in this folder; `NeverRan` where there is none.
+    pub async fn find(&self, path: &Path) -> io::Result<Standing> {
+        loop {
+            let (folder, found) = match self.look(path).await {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Standing::NeverRan),
+                looked => looked?,
+            };
+            match found {
+                Found::Ended(record) => return Ok(Standing::Ended(record)),
+                Found::NeverRan => return Ok(Standing::NeverRan),
+                Found::Starting => tokio::time::sleep(LOOK_EVERY).await,
+                Found::Alive(socket) => match Connection::adopt(socket).await {
+                    Ok(connection) => return Ok(Standing::Alive(connection)),
+                    Err(AdoptError::Version { theirs }) => {
+                        let failure = failure("hello", "EPROTONOSUPPORT", libc::EPROTONOSUPPORT);
+                        eprintln!("{}: its shim speaks protocol {theirs}", path.display());
+                        let state = self.state_of(&folder)?;
+                        return lost(folder, state, EndedBy::Version, failure).await.map(Standing::Ended);
+                    }
+                    // It went between the connection and the greeting: it is asked again.
+                    Err(AdoptError::Gone) => tokio::time::sleep(LOOK_EVERY).await,
+                },
+                Found::ShimLost(state) => {
+                    let failure = failure("shim", "ESRCH", libc::ESRCH);
+                    return lost(folder, Some(state), EndedBy::ShimLost, failure).await.map(Standing::Ended);
+                }
+                Found::OtherBoot(_) => {
+                    let failure = failure("boot", "EHOSTDOWN", libc::EHOSTDOWN);
+                    return lost(folder, None, EndedBy::HostLost, failure).await.map(Standing::Ended);
+                }
+            }
+        }
+    }
+
+    /// Ends every session in a folder of sessions. When this returns, nothing of them runs.
+    pub async fn end_all(&self, sessions: &Path) -> io::Result<()> {
+        let path = sessions.to_owned();
+        let open = spawn_blocking(move || without_exit_record(&path)).await.map_err(io::Error::other)??;
+        for path in open {
+            if let Standing::Alive(connection) = self.find(&path).await? {
+                // If it has gone meanwhile, looking again tells how.
+                let _ = connection.request(Verb::Kill).await;
+                let mut seen = connection.seen();
+                let _ = seen.wait_for(|seen| seen.ended.is_some() || seen.gone).await;
+                self.find(&path).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn look(&self, path: &Path) -> io::Result<(Folder, Found)> {
+        let (path, boot_id) = (path.to_owned(), self.boot_id.clone());
+        let looked = spawn_blocking(move || {
+            let folder = Folder::open(path)?;
+            let found = folder.look(&boot_id)?;
+            Ok((folder, found))
+        });
+        looked.await.map_err(io::Error::other)?
+    }
+
+    /// What the shim said of itself, if it was in this boot.
+    fn state_of(&self, folder: &Folder) -> io::Result<Option<State>> {
+        Ok(folder.read_state()?.filter(|state| state.boot_id == self.boot_id))
+    }
+}
+
+/// The sessions in a folder of sessions whose names are numbers.
+pub fn numbered(path: &Path) -> io::Result<Vec<u64>> {
+    let entries = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u64>().ok()));
+    }
+    Ok(numbers)
+}
+
+fn without_exit_record(sessions: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(sessions) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut open = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if Folder::open(&path)?.read_exit()?.is_none() {
+            open.push(path);
+        }
+    }
+    Ok(open)
+}
+
+/// The folder, with its name on the disk: that it is not there means that nothing was launched.
+fn create(path: &Path) -> io::Result<(Folder, std::os::fd::OwnedFd)> {
+    let created = Folder::create(path)?;
+    if let Some(parent) = path.parent() {
+        std::fs::File::open(parent)?.sync_all()?;
+    }
+    Ok(created)
+}
+
+/// Ends what a shim left behind, and says on the disk that it has ended.
+async fn lost(folder: Folder, state: Option<State>, why: EndedBy, failure: Failure) -> io::Result<ExitRecord> {
+    let (host_pid, child_pid) = match &state {
+        Some(state) => (state.snapshot.host_pid, state.snapshot.child_pid),
+        None => (None, None),
+    };
+    let ended = spawn_blocking(move || {
+        if let Some(state) = &state {
+            empty(&Tree::reopen(&state.tree));
+        }
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let record = ExitRecord {
+            version: EXIT_VERSION,
+            result: SessionResult::Error(failure),
+            why: Some(why),
+            host_pid,
+            child_pid,
+            at_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            log_end: 0,
+            output_lost: false,
+            used: Used::default(),
+        };
+        folder.write_exit(&record)?;
+        Ok(record)
+    });
+    ended.await.map_err(io::Error::other)?
+}
+
+/// Kills a tree until nothing is left of it, and removes it.
+fn empty(tree: &Tree) {
+    let deadline = std::time::Instant::now() + KILL_PATIENCE;
+    while !tree.is_empty() && std::time::Instant::now() < deadline {
+        if let Err(error) = tree.kill() {
+            eprintln!("a tree cannot be killed: {error}");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    tree.remove();
+}
+
+fn failure(stage: &str, errno: &str, code: i32) -> Failure {
+    Failure { stage: stage.to_owned(), errno: errno.to_owned(), code }
+}
