@@ -50,7 +50,6 @@ enum Left {
 struct Facts {
     program: Program,
     cwd: String,
-    timeout_ms: Option<u64>,
     /// The session of the current run, if it was launched before.
     before: Option<PathBuf>,
     /// Where a session launched now would be.
@@ -311,7 +310,6 @@ fn facts(sessions: &Path, history: Option<&History>) -> std::io::Result<Facts> {
     Ok(Facts {
         program,
         cwd: spawned.cwd.clone(),
-        timeout_ms: history.limits.timeout_ms,
         before: before.map(|number| sessions.join(number.to_string())),
         next: sessions.join(history.epoch.0.to_string()),
     })
