@@ -2,12 +2,30 @@
 //!
 //! A ladder, tried from the top at the daemon's start by [`Ladder::probe`]; the shim is handed the [`Plan`] and makes a fresh
 //! [`Tree`] from it for every launch. A limit that cannot be held is an error or a visible `degraded`, never silent.
+//!
+//! What always holds: a leaf is used for one launch only, because a child cloned into a cgroup that was killed once dies at
+//! birth. The shim is in no leaf. No call here waits longer than [`FREEZE_MAX`].
 
-use std::path::PathBuf;
+mod cgroup;
+mod child;
+mod ladder;
+mod place;
+mod sweep;
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::proc::Identity;
+pub use ladder::{Ladder, Start};
+pub(crate) use place::map_ids;
+
+use crate::proc::{self, Identity};
+use crate::spec::Limits;
+use crate::stage::Failure;
+use cgroup::Leaf;
 
 /// The variable by which every program of a session can be told: its value is the session's name.
 pub const MARKER: &str = "RELIVE_SESSION";
@@ -80,4 +98,201 @@ pub struct Rungs {
     pub memory: String,
     /// What was wanted and cannot be held, or holds only weakly; empty when all is well.
     pub degraded: Vec<String>,
+}
+
+/// The longest a freeze may take.
+pub const FREEZE_MAX: Duration = Duration::from_secs(2);
+/// The longest a removal waits for the kernel to let go of a leaf.
+const REMOVE_MAX: Duration = Duration::from_secs(1);
+
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// What holds the processes of one launch together.
+#[derive(Debug)]
+pub struct Tree {
+    made: Made,
+    rungs: Rungs,
+    /// The v2 leaf, to clone into.
+    v2: Option<OwnedFd>,
+    whose: Whose,
+    /// The limit of processes the first one is to be given for itself and those below it.
+    pids_rlimit: Option<u64>,
+}
+
+/// From where a tree is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// From the shim, below which all of it is.
+    Ours,
+    /// From elsewhere: its shim has gone.
+    Lost,
+}
+
+/// What its members are found by.
+enum Hold<'a> {
+    V2(&'a Path),
+    V1(&'a Path),
+    Namespace,
+    Group,
+}
+
+impl Tree {
+    /// Makes a fresh tree for a session of this name: one component of a path, used once.
+    pub fn make(plan: &Plan, name: &str, limits: &Limits) -> Result<Self, Failure> {
+        place::make(plan, name, limits)
+    }
+
+    /// Finds a tree again whose shim has gone.
+    #[must_use]
+    pub fn reopen(made: &Made) -> Self {
+        let rungs = place::rungs_of(made);
+        Self { made: made.clone(), rungs, v2: None, whose: Whose::Lost, pids_rlimit: None }
+    }
+
+    /// What `clone3` has to be told.
+    #[must_use]
+    pub fn clone_flags(&self) -> u64 {
+        let cgroup = if self.v2.is_some() { CLONE_INTO_CGROUP } else { 0 };
+        let namespace = (libc::CLONE_NEWPID | libc::CLONE_NEWNS) as u64;
+        cgroup
+            | match self.made.pid_namespace {
+                None => 0,
+                Some(PidNamespace::Plain) => namespace,
+                Some(PidNamespace::InUserNamespace) => namespace | libc::CLONE_NEWUSER as u64,
+            }
+    }
+
+    /// The cgroup to clone into, for the flag above.
+    #[must_use]
+    pub fn cgroup(&self) -> Option<BorrowedFd<'_>> {
+        self.v2.as_ref().map(|leaf| leaf.as_fd())
+    }
+
+    /// Puts the child that waits at the gate where it belongs: into its v1 cgroups, its ids into its user namespace, its
+    /// limit upon it. From then on it is the tree's first process.
+    pub fn place(&mut self, pid: i32) -> Result<(), Failure> {
+        place::place(self, pid)
+    }
+
+    /// Lets the whole tree stand still. Returns when it does; where that takes too long it goes on as before.
+    pub fn freeze(&self) -> io::Result<()> {
+        let frozen = match self.hold() {
+            Hold::V2(leaf) => Leaf(leaf).freeze_v2(),
+            Hold::V1(leaf) => Leaf(leaf).freeze_v1(),
+            Hold::Namespace | Hold::Group => sweep::stop(|| self.identities(), FREEZE_MAX),
+        };
+        if frozen.is_err() {
+            self.thaw()?;
+        }
+        frozen
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) -> io::Result<()> {
+        match self.hold() {
+            Hold::V2(leaf) => Leaf(leaf).thaw_v2(),
+            Hold::V1(leaf) => Leaf(leaf).thaw_v1(),
+            Hold::Namespace | Hold::Group => sweep::signal_all(&self.identities()?, rustix::process::Signal::CONT),
+        }
+    }
+
+    /// Kills all that is in it now, frozen or not. One pass: who wants it empty asks [`Tree::is_empty`], and again.
+    pub fn kill(&self) -> io::Result<()> {
+        match self.hold() {
+            Hold::V2(leaf) => Leaf(leaf).kill_v2(),
+            Hold::V1(leaf) => Leaf(leaf).kill_v1(),
+            // Its first process takes all the others with it.
+            Hold::Namespace => sweep::signal_all(self.made.root.as_slice(), rustix::process::Signal::KILL),
+            Hold::Group => sweep::kill(|| self.identities()),
+        }
+    }
+
+    /// Whether nothing of it is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match self.hold() {
+            Hold::V2(leaf) => Leaf(leaf).is_unpopulated(),
+            Hold::V1(leaf) => Leaf(leaf).members().is_ok_and(|members| members.is_empty()),
+            Hold::Namespace => !self.made.root.is_some_and(Identity::lives),
+            Hold::Group => self.identities().is_ok_and(|members| members.is_empty()),
+        }
+    }
+
+    /// The pids of all that is in it; the shim's is not.
+    #[must_use]
+    pub fn members(&self) -> Vec<i32> {
+        match self.hold() {
+            Hold::V2(leaf) | Hold::V1(leaf) => Leaf(leaf).members().unwrap_or_default(),
+            Hold::Namespace | Hold::Group => {
+                self.identities().unwrap_or_default().iter().map(|identity| identity.pid).collect()
+            }
+        }
+    }
+
+    /// Whether the kernel killed something in it for memory.
+    #[must_use]
+    pub fn oom_killed(&self) -> bool {
+        let v2 = self.made.v2.as_deref().and_then(|leaf| Leaf(leaf).count("memory.events", "oom_kill"));
+        let v1 = self.made.v1_memory.as_deref().and_then(|leaf| Leaf(leaf).count("memory.oom_control", "oom_kill"));
+        v2.unwrap_or(0) + v1.unwrap_or(0) > 0
+    }
+
+    /// Removes the leaves, which must be empty.
+    pub fn remove(&self) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for leaf in self.made.leaves() {
+            outcome = outcome.and(Leaf(leaf).remove(REMOVE_MAX));
+            if let Some(folder) = leaf.parent() {
+                // It stays while other leaves are in it.
+                let _ = rustix::fs::rmdir(folder);
+            }
+        }
+        outcome
+    }
+
+    /// What it consists of, for the session's folder.
+    #[must_use]
+    pub fn made(&self) -> &Made {
+        &self.made
+    }
+
+    /// What holds it, and what cannot be held.
+    #[must_use]
+    pub fn rungs(&self) -> &Rungs {
+        &self.rungs
+    }
+
+    fn hold(&self) -> Hold<'_> {
+        self.made.hold()
+    }
+
+    /// The members, where no cgroup lists them.
+    fn identities(&self) -> io::Result<Vec<Identity>> {
+        let all = proc::all()?;
+        let root = self.made.root.filter(|root| root.lives());
+        let mut found: Vec<Identity> = match (self.hold(), self.whose) {
+            (Hold::Group, Whose::Ours) => return Ok(proc::descendants(&all, &[std::process::id() as i32])),
+            (Hold::Group, Whose::Lost) => sweep::strays(&all, &self.made.name, root),
+            (Hold::Namespace | Hold::V1(_) | Hold::V2(_), _) => root.into_iter().collect(),
+        };
+        let pids: Vec<i32> = found.iter().map(|identity| identity.pid).collect();
+        found.extend(proc::descendants(&all, &pids));
+        Ok(found)
+    }
+}
+
+impl Made {
+    fn hold(&self) -> Hold<'_> {
+        match (&self.v2, &self.v1_freezer, self.pid_namespace) {
+            (Some(leaf), _, _) => Hold::V2(leaf),
+            (None, Some(leaf), _) => Hold::V1(leaf),
+            (None, None, Some(_)) => Hold::Namespace,
+            (None, None, None) => Hold::Group,
+        }
+    }
+
+    fn leaves(&self) -> impl Iterator<Item = &Path> {
+        let leaves = [&self.v2, &self.v1_freezer, &self.v1_memory, &self.v1_pids];
+        leaves.into_iter().filter_map(|leaf| leaf.as_deref())
+    }
 }

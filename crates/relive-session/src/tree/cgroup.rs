@@ -1,0 +1,320 @@
+//! The files of cgroups: where ours are, and what is done to a leaf.
+
+use std::collections::HashMap;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::process::{Pid, Signal};
+
+use super::FREEZE_MAX;
+
+const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
+/// How deep a program may nest cgroups of its own in its leaf before we stop following.
+const DEPTH_MAX: u32 = 32;
+/// How long a kill by a v1 freezer tries to hold all of them first.
+const HOLD_MAX: Duration = Duration::from_millis(200);
+
+/// Where this process is in the hierarchies there are.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    pub(super) v2: Option<PathBuf>,
+    /// By controller.
+    pub(super) v1: HashMap<String, PathBuf>,
+}
+
+impl Places {
+    pub(super) fn find() -> io::Result<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+        Ok(Self::parse(&mounts, &std::fs::read_to_string("/proc/self/cgroup")?))
+    }
+
+    fn parse(mounts: &str, own: &str) -> Self {
+        let mut places = Self::default();
+        for line in own.lines() {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+            for mount in mounts.lines().filter_map(Mount::parse) {
+                let Some(folder) = mount.folder_of(path) else { continue };
+                if controllers.is_empty() && mount.kind == "cgroup2" {
+                    places.v2.get_or_insert(folder);
+                } else if mount.kind == "cgroup" {
+                    for controller in controllers.split(',').filter(|name| mount.options.split(',').any(|o| o == *name))
+                    {
+                        places.v1.entry(controller.to_owned()).or_insert_with(|| folder.clone());
+                    }
+                }
+            }
+        }
+        places
+    }
+}
+
+struct Mount<'a> {
+    root: &'a str,
+    point: &'a str,
+    kind: &'a str,
+    options: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (left, right) = line.split_once(" - ")?;
+        let mut left = left.split(' ').skip(3);
+        let mut right = right.split(' ');
+        let (root, point) = (left.next()?, left.next()?);
+        Some(Self { root, point, kind: right.next()?, options: right.nth(1)? })
+    }
+
+    /// Where a cgroup is, seen through this mount; none where it does not reach it.
+    fn folder_of(&self, path: &str) -> Option<PathBuf> {
+        let below = Path::new(path).strip_prefix(self.root).ok()?;
+        let plain = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        plain.then(|| Path::new(self.point).join(below))
+    }
+}
+
+/// One cgroup of ours.
+#[derive(Clone, Copy)]
+pub(super) struct Leaf<'a>(pub(super) &'a Path);
+
+impl Leaf<'_> {
+    /// Makes it in `folder`, which is made too where it is missing, and given the controllers it can have.
+    pub(super) fn make(folder: &Path, name: &str) -> io::Result<PathBuf> {
+        const TRIES: u32 = 16;
+        let leaf = folder.join(name);
+        for _ in 0..TRIES {
+            match make_folder(folder) {
+                Ok(()) => enable_controllers(folder),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => enable_controllers(folder),
+                Err(error) => return Err(error),
+            }
+            match make_folder(&leaf) {
+                // Another session was the last in the folder, and has just removed it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                made => return made.map(|()| leaf),
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    pub(super) fn has(self, file: &str) -> bool {
+        self.0.join(file).exists()
+    }
+
+    pub(super) fn write(self, file: &str, text: &str) -> io::Result<()> {
+        write(&self.0.join(file), text)
+    }
+
+    /// The number after a word in a file of such lines.
+    pub(super) fn count(self, file: &str, word: &str) -> Option<u64> {
+        let text = std::fs::read_to_string(self.0.join(file)).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(' '))?;
+        line.trim().parse().ok()
+    }
+
+    /// The pids in it and in what is below it.
+    pub(super) fn members(self) -> io::Result<Vec<i32>> {
+        let mut found = Vec::new();
+        walk(self.0, DEPTH_MAX, &mut |folder| {
+            let text = match std::fs::read_to_string(folder.join("cgroup.procs")) {
+                Ok(text) => text,
+                Err(error) if is_gone(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            found.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    pub(super) fn freeze_v2(self) -> io::Result<()> {
+        self.write("cgroup.freeze", "1")?;
+        wait_until(FREEZE_MAX, || Ok(self.count("cgroup.events", "frozen") == Some(1)))
+    }
+
+    pub(super) fn thaw_v2(self) -> io::Result<()> {
+        self.write("cgroup.freeze", "0")
+    }
+
+    pub(super) fn freeze_v1(self) -> io::Result<()> {
+        self.hold_v1(FREEZE_MAX)
+    }
+
+    pub(super) fn thaw_v1(self) -> io::Result<()> {
+        self.write("freezer.state", "THAWED")
+    }
+
+    pub(super) fn kill_v2(self) -> io::Result<()> {
+        match self.write("cgroup.kill", "1") {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.has("cgroup.freeze") => {
+                // Before Linux 5.14. The frozen can be killed here, and cannot fork.
+                let held = self.freeze_v2();
+                self.kill_members()?;
+                self.thaw_v2()?;
+                held.or_else(|error| if error.kind() == io::ErrorKind::TimedOut { Ok(()) } else { Err(error) })
+            }
+            Err(error) if is_gone(&error) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Who is frozen here does not even die; so they are frozen, to have them all, killed, and thawed, to die.
+    pub(super) fn kill_v1(self) -> io::Result<()> {
+        let held = self.hold_v1(HOLD_MAX);
+        let killed = self.kill_members();
+        let thawed = self.thaw_v1();
+        match held.and(killed).and(thawed) {
+            Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::TimedOut => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn hold_v1(self, at_most: Duration) -> io::Result<()> {
+        let state = self.0.join("freezer.state");
+        wait_until(at_most, || {
+            // Written anew each time: a process that came in while it froze may need it.
+            write(&state, "FROZEN")?;
+            Ok(std::fs::read_to_string(&state)?.trim() == "FROZEN")
+        })
+    }
+
+    fn kill_members(self) -> io::Result<()> {
+        for pid in self.members()?.into_iter().filter_map(Pid::from_raw) {
+            match rustix::process::kill_process(pid, Signal::KILL) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing lives in it and below it. One that is gone is empty.
+    pub(super) fn is_unpopulated(self) -> bool {
+        self.count("cgroup.events", "populated") == Some(0) || !self.0.exists()
+    }
+
+    /// Removes it and what a program made below it, as soon as the kernel lets go of it.
+    pub(super) fn remove(self, at_most: Duration) -> io::Result<()> {
+        wait_until(at_most, || {
+            let removed = walk(self.0, DEPTH_MAX, &mut |folder| match rustix::fs::rmdir(folder) {
+                Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+                Err(error) => Err(error.into()),
+            });
+            match removed {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(false),
+                outcome => outcome.map(|()| true),
+            }
+        })
+    }
+}
+
+/// Gives the leaves below `folder` what it can of memory and pids, where this is the v2 hierarchy. What cannot be given is
+/// seen by the files a leaf has not got.
+fn enable_controllers(folder: &Path) {
+    for place in [folder.parent(), Some(folder)].into_iter().flatten() {
+        let there = std::fs::read_to_string(place.join("cgroup.controllers")).unwrap_or_default();
+        let enabled = Controllers::of(place);
+        for controller in there.split_ascii_whitespace().filter(|name| ["memory", "pids"].contains(name)) {
+            if !enabled.has(controller) {
+                // Refused where `place` has processes of its own and is not the root: then there is none to give.
+                let _ = write(&place.join(SUBTREE_CONTROL), &format!("+{controller}"));
+            }
+        }
+    }
+}
+
+/// What a v2 cgroup gives those below it.
+pub(super) struct Controllers {
+    place: PathBuf,
+    enabled: Vec<String>,
+}
+
+impl Controllers {
+    pub(super) fn of(place: &Path) -> Self {
+        let enabled = std::fs::read_to_string(place.join(SUBTREE_CONTROL)).unwrap_or_default();
+        let enabled = enabled.split_ascii_whitespace().map(str::to_owned).collect();
+        Self { place: place.into(), enabled }
+    }
+
+    fn has(&self, controller: &str) -> bool {
+        self.enabled.iter().any(|name| name == controller)
+    }
+
+    /// Takes back what was given since. Refused, and rightly, where somebody uses it by now.
+    pub(super) fn restore(&self) {
+        for controller in Self::of(&self.place).enabled.iter().filter(|name| !self.has(name)) {
+            let _ = write(&self.place.join(SUBTREE_CONTROL), &format!("-{controller}"));
+        }
+    }
+}
+
+/// Calls `each` for all that is below a cgroup, then for itself: children first.
+fn walk(folder: &Path, depth: u32, each: &mut impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if is_gone(&error) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if depth > 0 {
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                walk(&entry.path(), depth - 1, each)?;
+            }
+        }
+    }
+    each(folder)
+}
+
+/// A cgroup that was removed answers by one or the other.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
+}
+
+fn make_folder(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::mkdirat(CWD, path, Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)?)
+}
+
+/// Writes to a file of the kernel: in one call, because each call is a command.
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+    let file = rustix::fs::openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    std::fs::File::from(file).write_all(text.as_bytes())
+}
+
+pub(super) fn wait_until(at_most: Duration, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
+    let until = Instant::now() + at_most;
+    while !done()? {
+        if Instant::now() > until {
+            return Err(rustix::io::Errno::TIMEDOUT.into());
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_places_are_found_on_hybrid_pure_and_namespaced_machines() {
+        let hybrid = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
+            37 31 0:34 / /sys/fs/cgroup/freezer rw,relatime shared:9 - cgroup cgroup rw,freezer\n\
+            41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+        let places = Places::parse(hybrid, "6:freezer:/\n4:memory:/a/b\n0::/c\n");
+        assert_eq!(places.v2.as_deref(), Some(Path::new("/sys/fs/cgroup/unified/c")));
+        assert_eq!(places.v1["memory"], Path::new("/sys/fs/cgroup/memory/a/b"));
+        assert_eq!(places.v1["freezer"], Path::new("/sys/fs/cgroup/freezer"));
+
+        let pure = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
+        assert_eq!(Places::parse(pure, "0::/u.slice/x\n").v2.as_deref(), Some(Path::new("/sys/fs/cgroup/u.slice/x")));
+
+        let bound = "30 23 0:26 /docker/1 /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n";
+        assert_eq!(Places::parse(bound, "0::/docker/1/sub\n").v2.as_deref(), Some(Path::new("/sys/fs/cgroup/sub")));
+        assert_eq!(Places::parse(bound, "0::/elsewhere\n").v2, None);
+        assert_eq!(Places::parse(pure, "0::/../outside\n").v2, None);
+    }
+}

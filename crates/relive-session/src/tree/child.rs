@@ -1,0 +1,108 @@
+//! A child to try things with. It does nothing but wait, and, where asked, mount `/proc` in its namespaces.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use super::Tree;
+
+/// Handlers of ours must not run in the child.
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+
+/// What the child does when the gate opens, and before it waits to be killed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    Wait,
+    /// Where that fails, it ends with the error's number.
+    MountProc,
+}
+
+/// A child of ours, which is killed and reaped when this is dropped.
+pub(super) struct Child {
+    pub(super) pid: i32,
+    gate: OwnedFd,
+    answers: OwnedFd,
+    reaped: bool,
+}
+
+impl Child {
+    /// Clones one into the tree. It waits at its gate.
+    pub(super) fn clone_into(tree: &Tree, task: Task) -> io::Result<Self> {
+        let (gate, opener) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let (answers, answer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        // SAFETY: numbers only, for which zero means nothing.
+        let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+        arguments.flags = tree.clone_flags() | CLONE_CLEAR_SIGHAND;
+        arguments.cgroup = tree.cgroup().map_or(0, |leaf| leaf.as_raw_fd() as u64);
+        let (gate_number, opener_number, answer_number) = (gate.as_raw_fd(), opener.as_raw_fd(), answer.as_raw_fd());
+        // SAFETY: the arguments are whole and live through the call. No memory is shared with the child, and until it ends
+        // it makes system calls only, which is all that may be done in the copy of a process with threads.
+        let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>()) };
+        if pid == 0 {
+            // SAFETY: we are the child, on our own copy of everything.
+            unsafe { be_the_child(gate_number, opener_number, answer_number, task) }
+        }
+        if pid < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { pid: pid as i32, gate: opener, answers, reaped: false })
+    }
+
+    /// Opens the gate and waits until the task is done.
+    pub(super) fn run(&mut self) -> io::Result<()> {
+        rustix::io::write(&self.gate, b"g")?;
+        let mut answer = [0; 1];
+        match rustix::io::retry_on_intr(|| rustix::io::read(&self.answers, &mut answer))? {
+            1 if answer[0] == 0 => Ok(()),
+            1 => Err(io::Error::from_raw_os_error(i32::from(answer[0]))),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Waits for its end. It must have been killed.
+    pub(super) fn reap(&mut self) {
+        while !self.reaped {
+            // SAFETY: a child of ours that nobody else waits for; no status is asked for.
+            let reaped = unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL) };
+            self.reaped = reaped == self.pid || io::Error::last_os_error().raw_os_error() != Some(libc::EINTR);
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.reaped {
+            // SAFETY: a child of ours that was not reaped: the pid is still its own.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+            self.reap();
+        }
+    }
+}
+
+/// # Safety
+/// Only in a child that shares no memory with anybody.
+unsafe fn be_the_child(gate: i32, opener: i32, answer: i32, task: Task) -> ! {
+    // SAFETY: plain system calls on our own copies; every pointer is to a literal or to a local.
+    unsafe {
+        // With the other end of our own gate open we would not see it close.
+        libc::close(opener);
+        let mut byte = 0u8;
+        let opened = libc::read(gate, (&raw mut byte).cast(), 1) == 1;
+        let done = opened
+            && match task {
+                Task::Wait => true,
+                Task::MountProc => {
+                    let private = libc::MS_REC | libc::MS_PRIVATE;
+                    let careful = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+                    let (root, proc) = (c"/".as_ptr(), c"/proc".as_ptr());
+                    let none = std::ptr::null();
+                    libc::mount(none, root, none, private, none.cast()) == 0
+                        && libc::mount(c"proc".as_ptr(), proc, c"proc".as_ptr(), careful, none.cast()) == 0
+                }
+            };
+        byte = if done { 0 } else { *libc::__errno_location() as u8 };
+        libc::write(answer, (&raw const byte).cast(), 1);
+        // Whoever made us is gone when the gate closes.
+        while opened && libc::read(gate, (&raw mut byte).cast(), 1) != 0 {}
+        libc::_exit(0)
+    }
+}

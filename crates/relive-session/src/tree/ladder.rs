@@ -1,0 +1,179 @@
+//! Which rungs this machine gives us, found by trying each.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::cgroup::{Controllers, Places, wait_until};
+use super::child::{Child, Task};
+use super::{PidNamespace, Plan, Rungs, Tree};
+use crate::spec::{Limits, PidsLimit};
+use crate::stage::Failure;
+
+/// The variable that lets the ladder begin lower than it could, for tests.
+const VARIABLE: &str = "RELIVE_LADDER";
+const KILL_MAX: Duration = Duration::from_secs(5);
+const TRIED_MEMORY: u64 = 64 * 1024 * 1024;
+const TRIED_PIDS: PidsLimit = PidsLimit { max: 16, required: true };
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ladder {
+    /// Where trees are made.
+    pub plan: Plan,
+    /// What holds them then; of the limits, those that could be held where they are asked for.
+    pub rungs: Rungs,
+    /// Why better rungs were not taken, one line each.
+    pub notes: Vec<String>,
+}
+
+/// The rung the ladder begins at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "each name says it")]
+pub enum Start {
+    Cgroup2,
+    Cgroup1,
+    PidNamespace,
+    ProcessGroup,
+}
+
+impl Ladder {
+    /// Tries the rungs from the top, or from where `RELIVE_LADDER` says (`cgroup1`, `pid-namespace`, `process-group`).
+    /// Makes, uses and removes leaves in folders called `prefix`; nothing of them stays. Blocks, for some milliseconds.
+    #[must_use]
+    pub fn probe(prefix: &str) -> Self {
+        let wanted = std::env::var(VARIABLE).ok();
+        let (start, note) = match wanted.as_deref() {
+            None | Some("" | "cgroup2") => (Start::Cgroup2, None),
+            Some("cgroup1") => (Start::Cgroup1, None),
+            Some("pid-namespace") => (Start::PidNamespace, None),
+            Some("process-group") => (Start::ProcessGroup, None),
+            Some(other) => (Start::Cgroup2, Some(format!("{VARIABLE}={other} is no rung, and was passed over"))),
+        };
+        let mut ladder = Self::probe_from(start, prefix);
+        ladder.notes.extend(note);
+        ladder
+    }
+
+    /// The same from a rung on.
+    #[must_use]
+    pub fn probe_from(start: Start, prefix: &str) -> Self {
+        let mut notes = Vec::new();
+        let places = match Places::find() {
+            Ok(places) if start <= Start::Cgroup1 => places,
+            Ok(_) => Places::default(),
+            Err(error) => {
+                notes.push(format!("cgroups: {error}"));
+                Places::default()
+            }
+        };
+        let controllers = places.v2.as_deref().map(Controllers::of);
+        let mut plan = hold(start, &places, prefix, &mut notes);
+        let mut rungs = match attempt(&plan, &Limits::default()) {
+            Ok(rungs) => rungs,
+            Err(failure) => {
+                notes.push(said("tree", &failure));
+                Rungs::default()
+            }
+        };
+        let v1 = |controller: &str| places.v1.get(controller).cloned();
+        plan.v1_memory = v1("memory");
+        match attempt(&plan, &Limits { memory: Some(TRIED_MEMORY), pids: None }) {
+            Ok(with) => {
+                rungs.memory = with.memory;
+                rungs.degraded = with.degraded;
+            }
+            Err(failure) => {
+                plan.v1_memory = None;
+                notes.push(said("memory limit", &failure));
+            }
+        }
+        plan.v1_pids = v1("pids");
+        let limits = Limits { memory: None, pids: Some(TRIED_PIDS) };
+        let tried = attempt(&plan, &limits).or_else(|failure| {
+            notes.push(said("pids limit", &failure));
+            plan.v1_pids = None;
+            attempt(&plan, &limits)
+        });
+        if let Ok(with) = tried {
+            rungs.pids = with.pids;
+            rungs.degraded.extend(with.degraded);
+            rungs.degraded.sort();
+            rungs.degraded.dedup();
+        }
+        if let Some(before) = controllers {
+            before.restore();
+        }
+        Self { plan, rungs, notes }
+    }
+}
+
+/// The best rung that works.
+fn hold(start: Start, places: &Places, prefix: &str, notes: &mut Vec<String>) -> Plan {
+    let bottom = Plan { prefix: prefix.into(), ..Plan::default() };
+    let v2 = |folder: &PathBuf| Plan { v2: Some(folder.clone()), ..bottom.clone() };
+    let v1 = |folder: &PathBuf| Plan { v1_freezer: Some(folder.clone()), ..bottom.clone() };
+    let namespace =
+        if rustix::process::geteuid().is_root() { PidNamespace::Plain } else { PidNamespace::InUserNamespace };
+    let namespace = Plan { pid_namespace: Some(namespace), ..bottom.clone() };
+    let rungs = [
+        (Start::Cgroup2, "cgroup2", places.v2.as_ref().map(v2)),
+        (Start::Cgroup1, "cgroup1", places.v1.get("freezer").map(v1)),
+        (Start::PidNamespace, "pid-namespace", Some(namespace)),
+    ];
+    for (rung, name, plan) in rungs {
+        match plan {
+            _ if rung < start => {}
+            None => notes.push(format!("{name}: not mounted, or not where we are")),
+            Some(plan) => match attempt(&plan, &Limits::default()) {
+                Ok(_) => return plan,
+                Err(failure) => notes.push(said(name, &failure)),
+            },
+        }
+    }
+    bottom
+}
+
+/// Makes a tree, puts a child into it, freezes, thaws and kills it, and removes it.
+fn attempt(plan: &Plan, limits: &Limits) -> Result<Rungs, Failure> {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let name = format!("probe-{}-{}", std::process::id(), TRIED.fetch_add(1, Ordering::Relaxed));
+    let mut tree = Tree::make(plan, &name, limits)?;
+    let used = if plan.holds_nothing() { Ok(()) } else { exercise(&mut tree) };
+    let removed = tree.remove().map_err(|error| Failure::of("rmdir", &error));
+    used.and(removed).map(|()| tree.rungs().clone())
+}
+
+fn exercise(tree: &mut Tree) -> Result<(), Failure> {
+    let failed = |stage: &'static str| move |error: io::Error| Failure::of(stage, &error);
+    let task = if tree.made().pid_namespace.is_some() { Task::MountProc } else { Task::Wait };
+    let mut child = Child::clone_into(tree, task).map_err(failed("clone3"))?;
+    tree.place(child.pid)?;
+    child.run().map_err(failed(if task == Task::MountProc { "mount /proc" } else { "run" }))?;
+    if !tree.members().contains(&child.pid) {
+        return Err(Failure::new("members", libc::ESRCH));
+    }
+    if tree.rungs().tree == "process-group" {
+        // Only its limits were to be tried: whoever tries is no shim, and what is below it is not the tree.
+        return Ok(());
+    }
+    tree.freeze().map_err(failed("freeze"))?;
+    tree.thaw().map_err(failed("thaw"))?;
+    tree.kill().map_err(failed("kill"))?;
+    wait_until(KILL_MAX, || Ok(tree.is_empty())).map_err(failed("kill"))?;
+    child.reap();
+    Ok(())
+}
+
+impl Plan {
+    /// Whether it has nothing but what every process has, so that there is nothing to try.
+    fn holds_nothing(&self) -> bool {
+        let Self { v2, v1_freezer, v1_memory, v1_pids, pid_namespace, prefix: _ } = self;
+        v2.is_none() && v1_freezer.is_none() && v1_memory.is_none() && v1_pids.is_none() && pid_namespace.is_none()
+    }
+}
+
+fn said(what: &str, failure: &Failure) -> String {
+    format!("{what}: {} failed with {}", failure.stage, failure.errno)
+}

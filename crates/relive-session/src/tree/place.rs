@@ -1,0 +1,177 @@
+//! Making a tree, with its limits, and putting its first process into it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::process::{Pid, Resource, Rlimit};
+
+use super::cgroup::{Leaf, write};
+use super::{Hold, Made, PidNamespace, Plan, Rungs, Tree, Whose};
+use crate::proc::{self, Identity};
+use crate::spec::Limits;
+use crate::stage::Failure;
+
+/// Said wherever a process group is all there is.
+const WEAK_TREE: &str = "tree: weak, a program whose shim was killed may outlive it";
+const SHARED_COUNT: &str = "pids: weak, counted together with all other processes of the user";
+const NO_PIDS: &str = "pids: no limit can be held";
+const SWAP_UNLIMITED: &str = "memory: weak, swap is not limited";
+const NAME_MAX: usize = 200;
+
+pub(super) fn make(plan: &Plan, name: &str, limits: &Limits) -> Result<Tree, Failure> {
+    if name.is_empty() || name.len() > NAME_MAX || name.contains('/') || name.starts_with('.') {
+        return Err(Failure::new("name", libc::EINVAL));
+    }
+    let made = Made { name: name.into(), pid_namespace: plan.pid_namespace, ..Made::default() };
+    let mut tree = Tree { made, rungs: Rungs::default(), v2: None, whose: Whose::Ours, pids_rlimit: None };
+    match fill(&mut tree, plan, limits) {
+        Ok(()) => Ok(tree),
+        Err(failure) => {
+            // What was made of it is empty, and the failure is what the caller has to hear of.
+            let _ = tree.remove();
+            Err(failure)
+        }
+    }
+}
+
+fn fill(tree: &mut Tree, plan: &Plan, limits: &Limits) -> Result<(), Failure> {
+    let name = tree.made.name.clone();
+    let leaf = |folder: &Option<PathBuf>| {
+        let made = folder.as_ref().map(|folder| Leaf::make(&folder.join(&plan.prefix), &name)).transpose();
+        made.map_err(|error| Failure::of("mkdir", &error))
+    };
+    tree.made.v2 = leaf(&plan.v2)?;
+    if let Some(made) = &tree.made.v2 {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(CWD, made, flags, Mode::empty());
+        tree.v2 = Some(opened.map_err(|error| Failure::of("open", &error.into()))?);
+    } else {
+        tree.made.v1_freezer = leaf(&plan.v1_freezer)?;
+    }
+    tree.rungs = rungs_of(&tree.made);
+    if let Some(bytes) = limits.memory {
+        if !tree.made.v2_has("memory.max") {
+            tree.made.v1_memory = leaf(&plan.v1_memory)?;
+        }
+        limit_memory(tree, bytes)?;
+    }
+    if let Some(limit) = limits.pids {
+        if !tree.made.v2_has("pids.max") {
+            tree.made.v1_pids = leaf(&plan.v1_pids)?;
+        }
+        match limit_pids(tree, limit.max) {
+            Err(failure) if limit.required => return Err(failure),
+            Err(_) => tree.rungs.degraded.push(NO_PIDS.into()),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+fn limit_memory(tree: &mut Tree, bytes: u64) -> Result<(), Failure> {
+    let bytes = bytes.to_string();
+    let limited = |leaf: &Path, file: &str| Leaf(leaf).write(file, &bytes).map_err(|error| Failure::of(file, &error));
+    let swap_limited;
+    if let Some(leaf) = tree.made.v2.as_deref().filter(|leaf| Leaf(leaf).has("memory.max")) {
+        limited(leaf, "memory.max")?;
+        swap_limited = Leaf(leaf).write("memory.swap.max", "0").is_ok();
+        tree.rungs.memory = "cgroup2".into();
+    } else if let Some(leaf) = tree.made.v1_memory.as_deref() {
+        limited(leaf, "memory.limit_in_bytes")?;
+        swap_limited = limited(leaf, "memory.memsw.limit_in_bytes").is_ok();
+        tree.rungs.memory = "cgroup1".into();
+    } else {
+        return Err(Failure::new("memory.max", libc::EOPNOTSUPP));
+    }
+    let swaps = std::fs::read_to_string("/proc/swaps").map_or(0, |text| text.lines().skip(1).count());
+    if !swap_limited && swaps > 0 {
+        tree.rungs.degraded.push(SWAP_UNLIMITED.into());
+    }
+    Ok(())
+}
+
+fn limit_pids(tree: &mut Tree, max: u32) -> Result<(), Failure> {
+    let v2 = tree.made.v2.as_deref().filter(|leaf| Leaf(leaf).has("pids.max"));
+    if let Some(leaf) = v2.or(tree.made.v1_pids.as_deref()) {
+        Leaf(leaf).write("pids.max", &max.to_string()).map_err(|error| Failure::of("pids.max", &error))?;
+        tree.rungs.pids = if v2.is_some() { "cgroup2" } else { "cgroup1" }.into();
+        return Ok(());
+    }
+    if rustix::process::geteuid().is_root() {
+        // The kernel does not count root's.
+        return Err(Failure::new("pids.max", libc::EOPNOTSUPP));
+    }
+    tree.rungs.pids = "rlimit".into();
+    let shared = match tree.made.pid_namespace {
+        // A user namespace counts its own.
+        Some(PidNamespace::InUserNamespace) => 0,
+        Some(PidNamespace::Plain) | None => {
+            tree.rungs.degraded.push(SHARED_COUNT.into());
+            our_tasks().map_err(|error| Failure::of("pids.max", &error))?
+        }
+    };
+    tree.pids_rlimit = Some(shared + u64::from(max));
+    Ok(())
+}
+
+/// How many threads the user has, in all processes: what the kernel compares the limit with.
+fn our_tasks() -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    let me = rustix::process::geteuid().as_raw();
+    let mut count = 0;
+    for stat in proc::all()? {
+        let folder = format!("/proc/{}/task", stat.identity.pid);
+        // Who ends while we count is not counted.
+        if std::fs::metadata(&folder).is_ok_and(|folder| folder.uid() == me) {
+            count += std::fs::read_dir(&folder).map_or(0, |tasks| tasks.count() as u64);
+        }
+    }
+    Ok(count)
+}
+
+pub(super) fn place(tree: &mut Tree, pid: i32) -> Result<(), Failure> {
+    let failed = |stage: &'static str| move |error: io::Error| Failure::of(stage, &error);
+    tree.made.root = Some(Identity::of(pid).map_err(failed("stat"))?);
+    for leaf in [&tree.made.v1_freezer, &tree.made.v1_memory, &tree.made.v1_pids].into_iter().flatten() {
+        Leaf(leaf).write("cgroup.procs", &pid.to_string()).map_err(failed("cgroup.procs"))?;
+    }
+    if tree.made.pid_namespace == Some(PidNamespace::InUserNamespace) {
+        map_ids(pid).map_err(failed("uid_map"))?;
+    }
+    if let (Some(max), Some(pid)) = (tree.pids_rlimit, Pid::from_raw(pid)) {
+        let limit = Rlimit { current: Some(max), maximum: Some(max) };
+        rustix::process::prlimit(Some(pid), Resource::Nproc, limit).map_err(|error| failed("prlimit")(error.into()))?;
+    }
+    Ok(())
+}
+
+/// In its user namespace it has the ids it has outside.
+pub(crate) fn map_ids(pid: i32) -> io::Result<()> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let file = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
+    write(&file("setgroups"), "deny")?;
+    write(&file("uid_map"), &format!("{uid} {uid} 1"))?;
+    write(&file("gid_map"), &format!("{gid} {gid} 1"))
+}
+
+/// What holds a tree, its limits apart.
+pub(super) fn rungs_of(made: &Made) -> Rungs {
+    let (tree, pause, kill) = match made.hold() {
+        Hold::V2(leaf) if Leaf(leaf).has("cgroup.kill") => ("cgroup2", "cgroup2-freeze", "cgroup-kill"),
+        Hold::V2(_) => ("cgroup2", "cgroup2-freeze", "cgroup-sweep"),
+        Hold::V1(_) => ("cgroup1", "cgroup1-freezer", "cgroup-sweep"),
+        Hold::Namespace => ("pid-namespace", "sigstop", "pid-namespace"),
+        Hold::Group => ("process-group", "sigstop", "subreaper"),
+    };
+    let weak = if tree == "process-group" { vec![WEAK_TREE.into()] } else { Vec::new() };
+    let none = || "none".to_owned();
+    let (tree, pause, kill) = (tree.into(), pause.into(), kill.into());
+    Rungs { tree, pause, kill, pids: none(), memory: none(), degraded: weak }
+}
+
+impl Made {
+    fn v2_has(&self, file: &str) -> bool {
+        self.v2.as_deref().is_some_and(|leaf| Leaf(leaf).has(file))
+    }
+}

@@ -1,0 +1,86 @@
+//! Stopping and killing processes one by one, where no cgroup does it at once.
+
+use std::collections::HashSet;
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::MARKER;
+use crate::proc::{self, Identity, Stat};
+
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How long a kill tries to hold all of them before it kills those it found.
+const HOLD_MAX: Duration = Duration::from_millis(200);
+
+/// Stops all of them, those too that are born meanwhile: until two looks in a row find nobody new and nobody running.
+pub(super) fn stop(members: impl Fn() -> io::Result<Vec<Identity>>, at_most: Duration) -> io::Result<()> {
+    let until = Instant::now() + at_most;
+    let mut stopped = HashSet::new();
+    let mut quiet_looks = 0;
+    while quiet_looks < 2 {
+        let mut quiet = true;
+        for member in members()? {
+            if stopped.insert(member) {
+                signal(member, Signal::STOP)?;
+                quiet = false;
+            } else if Stat::of(member.pid).is_ok_and(|stat| stat.identity == member && runs(stat)) {
+                quiet = false;
+            }
+        }
+        quiet_looks = if quiet { quiet_looks + 1 } else { 0 };
+        if Instant::now() > until {
+            return Err(Errno::TIMEDOUT.into());
+        }
+        if !quiet {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+    Ok(())
+}
+
+/// Whether it may do something now. Who sleeps in the kernel (`D`) stops before it is back in its program.
+fn runs(stat: Stat) -> bool {
+    !matches!(stat.state, b'T' | b't' | b'D') && stat.lives()
+}
+
+/// Kills all of them; held still first, so that none is born behind our back.
+pub(super) fn kill(members: impl Fn() -> io::Result<Vec<Identity>>) -> io::Result<()> {
+    match stop(&members, HOLD_MAX) {
+        Err(error) if error.kind() != io::ErrorKind::TimedOut => return Err(error),
+        // Those that were found are killed all the same; the caller comes again for the others.
+        Ok(()) | Err(_) => {}
+    }
+    signal_all(&members()?, Signal::KILL)
+}
+
+/// A signal for each of them; who has ended meanwhile needs none.
+pub(super) fn signal_all(members: &[Identity], number: Signal) -> io::Result<()> {
+    members.iter().try_for_each(|member| signal(*member, number))
+}
+
+fn signal(member: Identity, number: Signal) -> io::Result<()> {
+    let Some(pid) = Pid::from_raw(member.pid) else { return Ok(()) };
+    let sent = rustix::process::pidfd_open(pid, PidfdFlags::empty()).and_then(|pidfd| {
+        // Whom the descriptor stands for is known only now: the pid may have been used again before.
+        if Identity::of(member.pid).is_ok_and(|now| now == member) {
+            rustix::process::pidfd_send_signal(&pidfd, number)
+        } else {
+            Ok(())
+        }
+    });
+    match sent {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a shim that has gone left behind: what has its session's mark, and, while the first process lives, its group.
+pub(super) fn strays(all: &[Stat], name: &str, root: Option<Identity>) -> Vec<Identity> {
+    let in_group = |stat: &Stat| root.is_some_and(|root| stat.group == root.pid || stat.identity == root);
+    let marked = |stat: &Stat| proc::environment_has(stat.identity.pid, MARKER, name);
+    let me = std::process::id() as i32;
+    let others = all.iter().filter(|stat| stat.identity.pid != me);
+    others.filter(|stat| in_group(stat) || marked(stat)).map(|stat| stat.identity).collect()
+}
