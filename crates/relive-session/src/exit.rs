@@ -49,6 +49,12 @@ pub enum EndedBy {
     Kill,
     /// A signal the owner sent.
     Signal,
+    /// Its shim was lost, and what was left of it ended by whoever found out.
+    ShimLost,
+    /// The machine went down.
+    HostLost,
+    /// Its shim speaks another version of the protocol.
+    Version,
 }
 
 /// What a tree used, as far as the machine counts it.

@@ -31,6 +31,9 @@ pub struct Launcher {
 /// Why there is no shim.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
+    /// The session's folder could not be made.
+    #[error("the session's folder cannot be made: {0}")]
+    Folder(io::Error),
     /// It could not be started.
     #[error("cannot start the shim {}: {source}", program.display())]
     Start {

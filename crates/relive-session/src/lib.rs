@@ -25,6 +25,7 @@ pub mod log;
 mod packet;
 pub mod proc;
 pub mod protocol;
+pub mod sessions;
 pub mod shim;
 pub mod spec;
 pub mod stage;

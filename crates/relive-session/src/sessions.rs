@@ -4,14 +4,17 @@
 //! its exit record here, after its tree is empty: from then on it has ended like any other, and is never asked about again.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::Mode;
+use rustix::io::Errno;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
 use crate::connection::{AdoptError, Connection};
-use crate::exit::{EXIT_VERSION, EndedBy, ExitRecord, Used};
+use crate::exit::{self, EndedBy, ExitRecord, Used};
 use crate::folder::{Folder, Found, State};
 use crate::protocol::Verb;
 use crate::launch::{LaunchError, Launcher};
@@ -62,10 +65,10 @@ impl Sessions {
 
     /// Launches a session in a folder that must not exist yet.
     pub async fn launch(&self, path: &Path, spec: &Spec) -> Result<Connection, LaunchError> {
-        let path = path.to_owned();
-        let created = spawn_blocking(move || create(&path)).await.map_err(io::Error::other);
+        let (path, boot_id) = (path.to_owned(), self.boot_id.clone());
+        let created = spawn_blocking(move || create(&path, &boot_id)).await.map_err(io::Error::other);
         let (folder, lock) = created.and_then(|created| created).map_err(LaunchError::Folder)?;
-        self.launcher.launch(folder, lock, spec).await
+        self.launcher.launch(&folder, lock, spec).await
     }
 
     /// What became of the session in this folder; `NeverRan` where there is none.
@@ -87,8 +90,10 @@ impl Sessions {
                         let state = self.state_of(&folder)?;
                         return lost(folder, state, EndedBy::Version, failure).await.map(Standing::Ended);
                     }
-                    // It went between the connection and the greeting: it is asked again.
-                    Err(AdoptError::Gone) => tokio::time::sleep(LOOK_EVERY).await,
+                    // It went between the connection and the greeting: it is looked for again.
+                    Err(AdoptError::HungUp) => tokio::time::sleep(LOOK_EVERY).await,
+                    Err(AdoptError::Io(error)) => return Err(error),
+                    Err(error @ (AdoptError::NotAShim | AdoptError::Silent)) => return Err(io::Error::other(error)),
                 },
                 Found::ShimLost(state) => {
                     let failure = failure("shim", "ESRCH", libc::ESRCH);
@@ -135,14 +140,14 @@ impl Sessions {
 }
 
 /// The sessions in a folder of sessions whose names are numbers.
-pub fn numbered(path: &Path) -> io::Result<Vec<u64>> {
+pub fn numbered(path: &Path) -> io::Result<Vec<u32>> {
     let entries = match std::fs::read_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
     };
     let mut numbers = Vec::new();
     for entry in entries {
-        numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u64>().ok()));
+        numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
     }
     Ok(numbers)
 }
@@ -155,20 +160,39 @@ fn without_exit_record(sessions: &Path) -> io::Result<Vec<PathBuf>> {
     let mut open = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if Folder::open(&path)?.read_exit()?.is_none() {
+        if Folder::open(path.clone())?.read_exit()?.is_none() {
             open.push(path);
         }
     }
     Ok(open)
 }
 
-/// The folder, with its name on the disk: that it is not there means that nothing was launched.
-fn create(path: &Path) -> io::Result<(Folder, std::os::fd::OwnedFd)> {
-    let created = Folder::create(path)?;
-    if let Some(parent) = path.parent() {
-        std::fs::File::open(parent)?.sync_all()?;
+/// The folder, with its name on the disk: that it is not there means that nothing was launched. One whose program never
+/// ran makes room.
+fn create(path: &Path, boot_id: &str) -> io::Result<(Folder, OwnedFd)> {
+    let parent = path.parent().unwrap_or(path);
+    match rustix::fs::mkdir(parent, Mode::RWXU) {
+        Ok(()) => sync_dir(parent.parent().unwrap_or(parent))?,
+        Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
     }
+    let created = match Folder::create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if !matches!(Folder::open(path)?.look(boot_id)?, Found::NeverRan) {
+                return Err(error);
+            }
+            #[expect(clippy::disallowed_methods, reason = "a session's folder is its own, and nothing ran in it")]
+            std::fs::remove_dir_all(path)?;
+            Folder::create(path)?
+        }
+        created => created?,
+    };
+    sync_dir(parent)?;
     Ok(created)
+}
+
+fn sync_dir(path: &Path) -> io::Result<()> {
+    std::fs::File::open(path)?.sync_all()
 }
 
 /// Ends what a shim left behind, and says on the disk that it has ended.
@@ -183,15 +207,16 @@ async fn lost(folder: Folder, state: Option<State>, why: EndedBy, failure: Failu
         }
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let record = ExitRecord {
-            version: EXIT_VERSION,
+            version: exit::VERSION,
             result: SessionResult::Error(failure),
             why: Some(why),
             host_pid,
             child_pid,
             at_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
             log_end: 0,
-            output_lost: false,
             used: Used::default(),
+            output_lost: false,
+            left: Vec::new(),
         };
         folder.write_exit(&record)?;
         Ok(record)
@@ -209,7 +234,8 @@ fn empty(tree: &Tree) {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    tree.remove();
+    // What is left is an empty folder of the kernel.
+    let _ = tree.remove();
 }
 
 fn failure(stage: &str, errno: &str, code: i32) -> Failure {

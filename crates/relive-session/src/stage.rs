@@ -120,6 +120,19 @@ impl fmt::Display for Snapshot {
     }
 }
 
+impl SessionResult {
+    /// The stage of a session that ended so.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        match self {
+            Self::Exited(_) => Stage::Exited,
+            Self::Signaled(_) => Stage::Signaled,
+            Self::Aborted => Stage::Aborted,
+            Self::Error(_) => Stage::Errored,
+        }
+    }
+}
+
 impl Stage {
     /// Whether nothing comes after it.
     #[must_use]
