@@ -295,3 +295,6 @@ impl Made {
         leaves.into_iter().filter_map(|leaf| leaf.as_deref())
     }
 }
+
+#[cfg(test)]
+mod tests;
