@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use ladder::{Ladder, Start};
+pub use ladder::{Ladder, Start, try_user_namespace};
 
 use crate::proc::{self, Identity};
 use crate::spec::Limits;
