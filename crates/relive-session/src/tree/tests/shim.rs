@@ -13,6 +13,7 @@ use crate::spec::Limits;
 use crate::tree::{Ladder, MARKER, Made, Plan, Tree};
 
 const ORDER: &str = "RELIVE_TEST_SHIM";
+const BOMB: &str = "RELIVE_TEST_BOMB";
 /// So that answers can be told from what the test harness prints.
 const SIGN: &str = "answer: ";
 
@@ -132,6 +133,28 @@ fn be_the_shim() {
             other => panic!("{other}"),
         };
         println!("{SIGN}{answer}");
+    }
+}
+
+/// A script that is a fork bomb. A shell would end when it cannot fork; this one tries again for ever.
+pub(super) fn bomb() -> String {
+    let program = std::env::current_exe().unwrap();
+    format!("{BOMB}=1 exec '{}' --exact tree::tests::shim::be_the_bomb", program.display())
+}
+
+/// Not a test where it was not asked to be the bomb.
+#[test]
+fn be_the_bomb() {
+    if std::env::var_os(BOMB).is_none() {
+        return;
+    }
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    loop {
+        // SAFETY: the child, like its parent, does nothing but this: system calls.
+        unsafe {
+            libc::fork();
+            libc::nanosleep(&raw const pause, std::ptr::null_mut());
+        }
     }
 }
 
