@@ -280,3 +280,6 @@ fn ctl_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,3 +73,6 @@ impl Head {
 fn name_of(first: u64) -> String {
     format!("{NAME}.{first}")
 }
+
+#[cfg(test)]
+mod tests;

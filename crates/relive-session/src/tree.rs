@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use ladder::{Ladder, Start};
+pub use ladder::{Ladder, Start, try_user_namespace};
 pub(crate) use place::map_ids;
 
 use crate::proc::{self, Identity};
@@ -296,3 +296,6 @@ impl Made {
         leaves.into_iter().filter_map(|leaf| leaf.as_deref())
     }
 }
+
+#[cfg(test)]
+mod tests;

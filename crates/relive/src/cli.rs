@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    config, daemon, demo, gc, info, kill, lineage, list_resumable, logs, paths, pause, ps, resolve, resume, run, send,
-    steps, strace, wait,
+    config, daemon, demo, doctor, gc, info, kill, lineage, list_resumable, logs, paths, pause, ps, resolve, resume,
+    run, send, steps, strace, wait,
 };
 use crate::terminal::ColorChoice;
 
@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Daemon(daemon::Args),
     Config(config::Args),
     Paths(paths::Args),
+    Doctor(doctor::Args),
     Demo(demo::Args),
 }
 

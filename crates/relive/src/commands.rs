@@ -3,6 +3,7 @@
 pub(crate) mod config;
 pub(crate) mod daemon;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod gc;
 pub(crate) mod incarnations;
 pub(crate) mod info;
@@ -59,6 +60,7 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
         Command::Daemon(args) => daemon::run(context, &args),
         Command::Config(args) => config::run(context, &args),
         Command::Paths(_) => paths::run(context),
+        Command::Doctor(_) => block_on(doctor::run(context)),
         Command::Demo(_) => block_on(demo::run()),
     }
 }

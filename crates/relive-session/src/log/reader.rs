@@ -289,11 +289,9 @@ impl Segment {
         self.start += self.used as u64;
         self.used = 0;
         while self.buffer.len() < count {
-            let length = self.buffer.len();
-            self.buffer.resize(length + FRAME_MAX, 0);
-            let read = self.file.read_at(&mut self.buffer[length..], self.start + length as u64);
-            self.buffer.truncate(length + read.as_ref().map_or(0, |read| *read));
-            if read? == 0 {
+            let at = self.start + self.buffer.len() as u64;
+            self.buffer.reserve(FRAME_MAX);
+            if rustix::io::pread(&self.file, rustix::buffer::spare_capacity(&mut self.buffer), at)? == 0 {
                 // What is torn now may be there anew, and different, the next time.
                 self.buffer.clear();
                 return Ok(false);

@@ -109,6 +109,13 @@ impl Ladder {
     }
 }
 
+/// Whether a program can have a PID namespace in a user namespace here: found by trying it.
+pub fn try_user_namespace(prefix: &str) -> Result<(), Failure> {
+    let namespace = Some(PidNamespace::InUserNamespace);
+    let plan = Plan { pid_namespace: namespace, prefix: prefix.into(), ..Plan::default() };
+    attempt(&plan, &Limits::default()).map(|_| ())
+}
+
 /// The best rung that works.
 fn hold(start: Start, places: &Places, prefix: &str, notes: &mut Vec<String>) -> Plan {
     let bottom = Plan { prefix: prefix.into(), ..Plan::default() };

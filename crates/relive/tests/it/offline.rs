@@ -155,3 +155,45 @@ fn the_demo_works() {
     }
     assert!(demo.stderr.is_empty(), "{demo:?}");
 }
+
+#[test]
+fn doctor_looks_at_everything_without_a_daemon_and_leaves_nothing() {
+    let place = Place::new();
+    let json = place.relive(&["doctor", "--json"]).exits(0).json();
+    let rows = json["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    let all = ["data", "config", "daemon", "kernel", "user namespaces", "tree", "pause", "kill", "pids", "memory"];
+    assert_eq!(names, all);
+    for row in rows {
+        assert_eq!(row["state"] == "ok", row.get("hint").is_none(), "{row}");
+    }
+    let text = place.relive(&["doctor"]).exits(0).stdout;
+    // A path is one word, and is not broken.
+    assert!(text.lines().all(|line| line.len() <= 80 || line.contains('/')), "{text}");
+    assert_eq!(std::fs::read_dir(place.dir.path()).unwrap().count(), 0, "nothing was created for it");
+}
+
+#[test]
+fn doctor_names_the_lower_rungs_with_a_remedy() {
+    let place = Place::new();
+    let output = place.command(&["doctor"]).env("RELIVE_LADDER", "process-group").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("weak    tree            process-group: "), "{text}");
+    assert!(text.contains("hint: run the daemon as root"), "{text}");
+}
+
+#[test]
+fn doctor_fails_where_nothing_would_work() {
+    let place = Place::new();
+    place.write(&place.config(), "nonsense: true\n");
+    place.write(&place.dir.path().join("file"), "");
+    let mut command = place.command(&["doctor", "--json"]);
+    let output = command.env("RELIVE_DATA_DIR", place.dir.path().join("file/data")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let failed =
+        |name: &str| json["rows"].as_array().unwrap().iter().any(|row| row["name"] == name && row["state"] == "failed");
+    assert!(failed("data") && failed("config"), "{json}");
+    assert_eq!(json["ok"], false);
+}

@@ -1,0 +1,188 @@
+use super::*;
+use crate::exit::Used;
+use crate::stage::{Mode as LaunchMode, SessionResult, Stage};
+
+const OTHER_BOOT: &str = "00000000-0000-0000-0000-000000000000";
+
+fn make() -> (tempfile::TempDir, Folder, OwnedFd) {
+    let outer = tempfile::tempdir().unwrap();
+    let (folder, lock) = Folder::create(outer.path().join("session")).unwrap();
+    (outer, folder, lock)
+}
+
+fn state(stage: RecordedStage) -> State {
+    let snapshot = Snapshot {
+        mode: LaunchMode::Spawn,
+        stage: Stage::Running,
+        host_pid: Some(7),
+        child_pid: Some(7),
+        pty: false,
+        result: None,
+    };
+    State {
+        version: STATE_VERSION,
+        boot_id: boot_id().unwrap(),
+        stage,
+        shim_pid: 6,
+        host_pid: Some(7),
+        start_time: Some(1),
+        snapshot,
+        tree: Made::default(),
+        rungs: Rungs::default(),
+    }
+}
+
+fn exit_record() -> ExitRecord {
+    ExitRecord {
+        version: 1,
+        result: SessionResult::Exited(3),
+        why: None,
+        host_pid: Some(7),
+        child_pid: Some(7),
+        at_ms: 1,
+        log_end: 20,
+        used: Used::default(),
+    }
+}
+
+fn look(folder: &Folder) -> Found {
+    folder.look(&boot_id().unwrap()).unwrap()
+}
+
+#[test]
+fn a_folder_is_made_once_and_is_nobody_elses() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_outer, folder, _lock) = make();
+    let again = Folder::create(folder.path()).unwrap_err();
+    assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+    folder.write_state(&state(RecordedStage::Ready)).unwrap();
+    let _listener = folder.ctl_bind().unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(folder.path()), 0o700);
+    for name in [LOCK, STATE, CTL] {
+        assert_eq!(mode(&folder.path().join(name)), 0o600, "{name}");
+    }
+}
+
+#[test]
+fn what_is_written_is_read_and_what_is_not_there_is_none() {
+    let (_outer, folder, _lock) = make();
+    assert_eq!(folder.read_state().unwrap(), None);
+    assert_eq!(folder.read_exit().unwrap(), None);
+    folder.write_state(&state(RecordedStage::Starting)).unwrap();
+    folder.write_state(&state(RecordedStage::Running)).unwrap();
+    folder.write_exit(&exit_record()).unwrap();
+    assert_eq!(folder.read_state().unwrap(), Some(state(RecordedStage::Running)));
+    assert_eq!(folder.read_exit().unwrap(), Some(exit_record()));
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_an_error_and_not_a_guess() {
+    let (_outer, folder, lock) = make();
+    drop(lock);
+    let mut file = File::from(folder.open_file(EXIT, OFlags::CREATE | OFlags::WRONLY).unwrap());
+    file.write_all(b"{\"version\":1").unwrap();
+    assert_eq!(folder.look(&boot_id().unwrap()).unwrap_err().kind(), io::ErrorKind::InvalidData);
+}
+
+#[test]
+fn a_copy_of_the_lock_keeps_it_and_the_last_one_frees_it() {
+    let (_outer, folder, lock) = make();
+    let inherited = rustix::io::dup(&lock).unwrap();
+    drop(lock);
+    assert!(!folder.lock_is_free().unwrap());
+    drop(inherited);
+    assert!(folder.lock_is_free().unwrap());
+}
+
+#[test]
+fn an_exit_record_decides_whatever_else_is_there() {
+    let (_outer, folder, _lock) = make();
+    let _listener = folder.ctl_bind().unwrap();
+    folder.write_exit(&exit_record()).unwrap();
+    assert!(matches!(look(&folder), Found::Ended(record) if record == exit_record()));
+    assert!(matches!(folder.look(OTHER_BOOT).unwrap(), Found::Ended(_)));
+}
+
+#[test]
+fn who_answers_is_alive_also_below_a_long_path() {
+    let outer = tempfile::tempdir().unwrap();
+    let long = outer.path().join("x".repeat(200));
+    let (folder, _lock) = Folder::create(&long).unwrap();
+    let _listener = folder.ctl_bind().unwrap();
+    let found = look(&Folder::open(&long).unwrap());
+    assert!(matches!(found, Found::Alive(_)), "{found:?}");
+}
+
+#[test]
+fn a_held_lock_without_an_answer_means_ask_again() {
+    let (_outer, folder, _lock) = make();
+    assert!(matches!(look(&folder), Found::Starting));
+    // Its socket is closed and it is just leaving.
+    drop(folder.ctl_bind().unwrap());
+    folder.write_state(&state(RecordedStage::Running)).unwrap();
+    assert!(matches!(look(&folder), Found::Starting));
+}
+
+#[test]
+fn too_many_that_wait_for_the_shim_do_not_make_it_dead() {
+    let (_outer, folder, _lock) = make();
+    let _listener = folder.ctl_bind().unwrap();
+    let mut waiting = Vec::new();
+    while let Found::Alive(connection) = look(&folder) {
+        waiting.push(connection);
+        assert!(waiting.len() < 10 * CONNECTIONS_MAX, "no bound");
+    }
+    assert!(matches!(look(&folder), Found::Starting));
+}
+
+#[test]
+fn a_program_the_folder_does_not_speak_of_never_ran() {
+    let (_outer, folder, lock) = make();
+    drop(lock);
+    assert!(matches!(look(&folder), Found::NeverRan));
+    for stage in [RecordedStage::Starting, RecordedStage::Ready] {
+        folder.write_state(&state(stage)).unwrap();
+        assert!(matches!(look(&folder), Found::NeverRan));
+    }
+    folder.write_state(&state(RecordedStage::Running)).unwrap();
+    assert!(matches!(look(&folder), Found::ShimLost(state) if state.shim_pid == 6));
+}
+
+#[test]
+fn a_folder_of_another_boot_never_says_that_nothing_ran() {
+    let (_outer, folder, lock) = make();
+    drop(lock);
+    // The state may have been lost with the power: its absence shows nothing.
+    assert!(matches!(folder.look(OTHER_BOOT).unwrap(), Found::OtherBoot(None)));
+    folder.write_state(&state(RecordedStage::Ready)).unwrap();
+    assert!(matches!(folder.look(OTHER_BOOT).unwrap(), Found::OtherBoot(Some(_))));
+    // And so may what the lock file said.
+    rustix::fs::ftruncate(folder.open_file(LOCK, OFlags::RDWR).unwrap(), 0).unwrap();
+    assert!(matches!(look(&folder), Found::OtherBoot(Some(_))));
+}
+
+/// A shim that ends while somebody looks: every look says alive, ask again, or ended, and never lost.
+#[test]
+fn an_end_during_the_look_is_an_end() {
+    for _ in 0..100 {
+        let (_outer, folder, lock) = make();
+        folder.write_state(&state(RecordedStage::Running)).unwrap();
+        let listener = folder.ctl_bind().unwrap();
+        let theirs = Folder::open(folder.path()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                theirs.write_exit(&exit_record()).unwrap();
+                drop(listener);
+                drop(lock);
+            });
+            loop {
+                match look(&folder) {
+                    Found::Ended(_) => break,
+                    Found::Alive(_) | Found::Starting => {}
+                    found @ (Found::NeverRan | Found::ShimLost(_) | Found::OtherBoot(_)) => panic!("{found:?}"),
+                }
+            }
+        });
+    }
+}

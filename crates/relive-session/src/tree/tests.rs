@@ -1,0 +1,228 @@
+//! Every rung this machine has, with real programs below a real process that stands for the shim.
+
+mod shim;
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use shim::Shim;
+
+use super::*;
+use crate::proc::Stat;
+use crate::spec::PidsLimit;
+
+/// Two that ignore TERM, one of them with a session of its own, and what they forked and left.
+const ESCAPES: &str = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; (sleep 1000 &); sleep 1001' &); sleep 1002";
+const NO_LIMITS: Limits = Limits { memory: None, pids: None };
+
+/// Runs a test on each rung that can be had; names those that cannot.
+fn on_each_rung(test: impl Fn(&Ladder)) {
+    for (start, name) in [
+        (Start::Cgroup2, "cgroup2"),
+        (Start::Cgroup1, "cgroup1"),
+        (Start::PidNamespace, "pid-namespace"),
+        (Start::ProcessGroup, "process-group"),
+    ] {
+        let ladder = Ladder::probe_from(start, &prefix());
+        if ladder.rungs.tree == name {
+            test(&ladder);
+        } else {
+            eprintln!("skipped: this kernel, or this user, has no {name} here: {:?}", ladder.notes);
+        }
+    }
+}
+
+/// Tests run at once, and each has its own folder.
+fn prefix() -> String {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("test").rsplit("::").next().unwrap_or("test").to_owned();
+    format!("relive-test-{}-{name}", std::process::id())
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "waited too long: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn marked(name: &str) -> Vec<i32> {
+    let all = proc::all().unwrap();
+    let pids = all.iter().map(|stat| stat.identity.pid);
+    pids.filter(|pid| proc::environment_has(*pid, MARKER, name)).collect()
+}
+
+fn ticks(pids: &[i32]) -> u64 {
+    pids.iter().filter_map(|pid| Stat::of(*pid).ok()).map(|stat| stat.cpu_ticks).sum()
+}
+
+fn assert_no_trace(plan: &Plan) {
+    let folders = [&plan.v2, &plan.v1_freezer, &plan.v1_memory, &plan.v1_pids];
+    for folder in folders.into_iter().flatten().map(|folder| folder.join(&plan.prefix)) {
+        assert!(!folder.exists(), "{} is left", folder.display());
+    }
+}
+
+#[test]
+fn trying_the_ladder_leaves_no_trace() {
+    on_each_rung(|ladder| assert_no_trace(&ladder.plan));
+}
+
+#[test]
+fn a_frozen_tree_uses_no_time_and_goes_on_when_thawed() {
+    on_each_rung(|ladder| {
+        let mut shim = Shim::start(ladder, &NO_LIMITS, "(setsid sh -c 'while :; do :; done' &); while :; do :; done");
+        wait_until("both run", || shim.members().len() >= 2 && ticks(&shim.members()) > 10);
+        let members = shim.members();
+        assert_eq!(shim.ask("freeze"), "done");
+        let at_freeze = ticks(&members);
+        // Time has passed for somebody who is not frozen.
+        let me = [std::process::id() as i32];
+        let mine = ticks(&me);
+        wait_until("time passes", || ticks(&me) > mine + 20);
+        assert_eq!(ticks(&members), at_freeze, "{}", ladder.rungs.pause);
+        assert_eq!(shim.ask("thaw"), "done");
+        wait_until("it goes on", || ticks(&members) > at_freeze);
+        shim.kill_and_remove();
+        assert_no_trace(&ladder.plan);
+    });
+}
+
+#[test]
+fn a_kill_leaves_nothing_of_a_tree_that_tries_to_escape() {
+    on_each_rung(|ladder| {
+        let mut shim = Shim::start(ladder, &NO_LIMITS, ESCAPES);
+        wait_until("all are there", || marked(&shim.name).len() >= 4);
+        let (members, all) = (shim.members(), marked(&shim.name));
+        assert_eq!(members.iter().copied().collect::<HashSet<_>>(), all.into_iter().collect(), "{}", ladder.rungs.tree);
+        assert!(!members.contains(&shim.pid()));
+        shim.kill_and_remove();
+        assert_eq!(marked(&shim.name), [0; 0]);
+        assert_no_trace(&ladder.plan);
+    });
+}
+
+#[test]
+fn a_frozen_tree_can_be_killed() {
+    on_each_rung(|ladder| {
+        let mut shim = Shim::start(ladder, &NO_LIMITS, ESCAPES);
+        wait_until("all are there", || marked(&shim.name).len() >= 4);
+        assert_eq!(shim.ask("freeze"), "done");
+        shim.kill_and_remove();
+        assert_eq!(marked(&shim.name), [0; 0]);
+    });
+}
+
+#[test]
+fn a_tree_whose_shim_was_killed_is_found_again_and_killed() {
+    on_each_rung(|ladder| {
+        let mut shim = Shim::start(ladder, &NO_LIMITS, ESCAPES);
+        wait_until("all are there", || marked(&shim.name).len() >= 4);
+        let made = shim.made();
+        shim.die();
+        let tree = Tree::reopen(&made);
+        assert!(!tree.is_empty());
+        assert_eq!(tree.rungs().tree, ladder.rungs.tree);
+        wait_until("it is empty", || {
+            tree.kill().unwrap();
+            tree.is_empty()
+        });
+        wait_until("all have ended", || marked(&shim.name).is_empty());
+        tree.remove().unwrap();
+        assert_no_trace(&ladder.plan);
+    });
+}
+
+#[test]
+fn a_fork_bomb_is_bounded_and_killed() {
+    const MAX: u32 = 64;
+    on_each_rung(|ladder| {
+        if ladder.rungs.pids == "none" {
+            eprintln!("skipped on {}: no limit of pids can be held", ladder.rungs.tree);
+            return;
+        }
+        let limits = Limits { memory: None, pids: Some(PidsLimit { max: MAX, required: true }) };
+        let mut shim = Shim::start(ladder, &limits, &shim::bomb());
+        let mut most = 0;
+        wait_until("it is full", || {
+            most = most.max(shim.members().len());
+            most as u32 > MAX / 2
+        });
+        assert!(most as u32 <= MAX, "{most}");
+        shim.kill_and_remove();
+        assert_eq!(marked(&shim.name), [0; 0]);
+    });
+}
+
+#[test]
+fn a_death_for_memory_is_known_as_one() {
+    on_each_rung(|ladder| {
+        if ladder.rungs.memory == "none" {
+            eprintln!("skipped on {}: no limit of memory can be held", ladder.rungs.tree);
+            return;
+        }
+        let limits = Limits { memory: Some(16 * 1024 * 1024), pids: None };
+        let mut shim = Shim::start(ladder, &limits, "sleep 1000 & x=$(head -c 64M /dev/zero | tr '\\0' x); wait");
+        wait_until("it was killed for memory", || shim.ask("oom") == "true");
+        shim.kill_and_remove();
+
+        let mut calm = Shim::start(ladder, &limits, "sleep 1000");
+        wait_until("it runs", || !marked(&calm.name).is_empty());
+        assert_eq!(calm.ask("oom"), "false");
+        calm.kill_and_remove();
+    });
+}
+
+#[test]
+fn a_limit_that_cannot_be_held_is_an_error_or_is_said() {
+    let plan = Plan { prefix: prefix(), ..Plan::default() };
+    let memory = Limits { memory: Some(1 << 24), pids: None };
+    let failure = Tree::make(&plan, "x", &memory).unwrap_err();
+    assert_eq!((failure.stage.as_str(), failure.errno.as_str()), ("memory.max", "EOPNOTSUPP"));
+    let pids = |required| Limits { memory: None, pids: Some(PidsLimit { max: 64, required }) };
+    let said = Tree::make(&plan, "x", &pids(false)).unwrap();
+    assert!(said.rungs().degraded.iter().any(|line| line.starts_with("pids: ")), "{:?}", said.rungs());
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(Tree::make(&plan, "x", &pids(true)).unwrap_err().stage, "pids.max");
+    }
+}
+
+#[test]
+fn a_leaf_is_used_once_and_its_name_is_one_component() {
+    on_each_rung(|ladder| {
+        for name in ["", "a/b", "..", ".x"] {
+            assert_eq!(Tree::make(&ladder.plan, name, &NO_LIMITS).unwrap_err().errno, "EINVAL", "{name}");
+        }
+        if ladder.rungs.tree.starts_with("cgroup") {
+            let first = Tree::make(&ladder.plan, "once", &NO_LIMITS).unwrap();
+            assert_eq!(Tree::make(&ladder.plan, "once", &NO_LIMITS).unwrap_err().errno, "EEXIST");
+            assert!(first.is_empty());
+            first.remove().unwrap();
+        }
+        assert_no_trace(&ladder.plan);
+    });
+}
+
+/// As root the unprivileged rungs are not seen: so all of this once more, as somebody else.
+#[test]
+fn every_rung_holds_without_rights_too() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: we have no rights to give up");
+        return;
+    }
+    let outer = tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+    let program = outer.path().join("tests");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let ran = std::process::Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&program)
+        .args(["tree::tests::", "--nocapture", "--test-threads=1"])
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{out}\n{err}");
+    eprintln!("{err}");
+}
