@@ -35,7 +35,7 @@ const FOR_THE_DAEMON: [&str; 15] = [
 
 /// The flags of every command that begins a process.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct EnvironmentArgs {
     /// Set a variable of its environment, on top of this shell's; for keys better --env-file
     #[arg(long, value_name = "K=V")]
     env: Vec<String>,
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     env_file: Vec<PathBuf>,
 }
 
-impl Args {
+impl EnvironmentArgs {
     /// This shell's environment, then the files, then the flags.
     pub(crate) fn environment(&self) -> Outcome<Environment> {
         let mut environment = of_this_shell();

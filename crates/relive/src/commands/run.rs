@@ -62,7 +62,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "POLICY", value_parser = ["end", "suspend"])]
     on_budget: Option<String>,
     #[command(flatten)]
-    environment: crate::environment::Args,
+    environment: crate::environment::EnvironmentArgs,
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {

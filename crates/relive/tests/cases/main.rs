@@ -7,6 +7,7 @@
 
 mod collecting;
 mod daemon;
+mod environments;
 mod forks;
 mod journal;
 mod killing;
