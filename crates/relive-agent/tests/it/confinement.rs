@@ -4,6 +4,7 @@
 //! temporary folder. Paths to the machine itself are only ever read.
 
 use proptest::prelude::*;
+use rustix::fs::{CWD, RenameFlags};
 use serde_json::json;
 
 use crate::support::{SECRET, World};
@@ -76,11 +77,67 @@ async fn the_machine_is_not_read() {
     read(&world, "/proc/self/root/etc/passwd", "outside the working folder").await;
     read(&world, "root/etc/passwd", "leads out").await;
     read(&world, "magic/etc/passwd", "leads out").await;
+    let cwd = format!("/proc/{}/cwd/Cargo.toml", std::process::id());
+    for path in [cwd.as_str(), "/proc/self/cwd/Cargo.toml", "/proc/self/environ", "/dev/fd/0", "/dev/stdin"] {
+        read(&world, path, "outside the working folder").await;
+    }
+    world.link("/proc/self/cwd", "cwd");
+    world.link("/proc/self/environ", "environ");
+    world.link("/dev/fd", "fd");
+    for path in ["cwd/Cargo.toml", "environ", "fd/0"] {
+        read(&world, path, "leads out").await;
+    }
     // Where the kernel's own links are inside the folder, they are no way on.
     world.context.cwd = "/proc/self".into();
     read(&world, "root/etc/passwd", "one of the kernel's own").await;
     read(&world, "cwd/Cargo.toml", "one of the kernel's own").await;
     world.refused("list", json!({"path": "fd/0"}), "").await;
+}
+
+#[tokio::test]
+async fn a_file_that_has_a_second_name_outside_is_replaced_and_not_changed() {
+    let world = World::new();
+    std::fs::hard_link(world.outside.join("secret"), world.cwd.join("twin")).unwrap();
+    world.works("edit", json!({"path": "twin", "old": "secret", "new": "open"})).await;
+    assert!(world.outside_is_untouched());
+    std::fs::hard_link(world.outside.join("secret"), world.cwd.join("third")).unwrap();
+    world.works("write", json!({"path": "third", "content": "mine"})).await;
+    assert_eq!(world.get("third"), "mine");
+    assert!(world.outside_is_untouched());
+}
+
+/// Somebody else changes a folder into a way out, and back, all the while.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_way_out_that_comes_and_goes_is_none() {
+    let world = World::new();
+    world.put("inside/file", "inside");
+    world.link("inside", "flip");
+    world.link("../", "flop");
+    let (one, other) = (world.cwd.join("flip"), world.cwd.join("flop"));
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let exchange = || rustix::fs::renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                exchange();
+            }
+        });
+        let tries = async {
+            for _ in 0..200 {
+                let read = world.call("read", json!({"path": "flip/secret"})).await;
+                assert!(!read.ok, "{read:?}");
+                world.call("write", json!({"path": "flip/secret", "content": "broken"})).await;
+                world.call("edit", json!({"path": "flip/secret", "old": "secret", "new": "x", "all": true})).await;
+                let _ = std::fs::remove_file(world.cwd.join("inside/secret"));
+            }
+        };
+        let tried = tokio::task::block_in_place(|| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tokio::runtime::Handle::current().block_on(tries)))
+        });
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        tried.unwrap();
+    });
+    assert!(world.outside_is_untouched());
 }
 
 #[tokio::test]

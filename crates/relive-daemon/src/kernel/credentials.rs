@@ -184,39 +184,40 @@ impl Kernel {
         }
         let Some(command) = &configured.key_command else { return Ok(None) };
         let from = format!("providers.{provider}.key_command");
-        let key = self.ask_command(command, environment).await.map_err(|problem| format!("{from} {problem}"))?;
+        let _turn = self.key_commands.acquire().await;
+        let key =
+            ask_command(command, environment, COMMAND_WITHIN).await.map_err(|problem| format!("{from} {problem}"))?;
         Ok(Some((key, from)))
     }
+}
 
-    /// The first line that a command prints. Its other output is nobody's: it may be a key as well.
-    async fn ask_command(&self, command: &str, environment: &Environment) -> Result<String, String> {
-        let _turn = self.key_commands.acquire().await;
-        let mut shell = tokio::process::Command::new("/bin/sh");
-        shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        shell.process_group(0).kill_on_drop(true);
-        if !environment.is_empty() {
-            shell.env_clear().envs(environment.variables());
+/// The first line that a command prints. Its other output is nobody's: it may be a key as well.
+async fn ask_command(command: &str, environment: &Environment, within: Duration) -> Result<String, String> {
+    let mut shell = tokio::process::Command::new("/bin/sh");
+    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    shell.process_group(0).kill_on_drop(true);
+    if !environment.is_empty() {
+        shell.env_clear().envs(environment.variables());
+    }
+    let mut child = shell.spawn().map_err(|error| format!("cannot be run: {error}"))?;
+    let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+    let mut printed = Vec::new();
+    let asked = async {
+        if let Some(stdout) = child.stdout.take() {
+            stdout.take(KEY_BYTES_MAX).read_to_end(&mut printed).await?;
         }
-        let mut child = shell.spawn().map_err(|error| format!("cannot be run: {error}"))?;
-        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        let mut printed = Vec::new();
-        let asked = async {
-            if let Some(stdout) = child.stdout.take() {
-                stdout.take(KEY_BYTES_MAX).read_to_end(&mut printed).await?;
-            }
-            child.wait().await
-        };
-        let ended = tokio::time::timeout(COMMAND_WITHIN, asked).await;
-        if let (Err(_), Some(group)) = (&ended, group) {
-            // What it started may be what hangs.
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-        match ended {
-            Err(_) => Err(format!("did not end within {} s", COMMAND_WITHIN.as_secs())),
-            Ok(Err(error)) => Err(format!("cannot be run: {error}")),
-            Ok(Ok(status)) if !status.success() => Err(format!("failed: {status}")),
-            Ok(Ok(_)) => first_line(&printed).ok_or_else(|| "printed nothing".to_owned()),
-        }
+        child.wait().await
+    };
+    let ended = tokio::time::timeout(within, asked).await;
+    if let (Err(_), Some(group)) = (&ended, group) {
+        // What it started may be what hangs.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    match ended {
+        Err(_) => Err(format!("did not end within {} s", within.as_secs())),
+        Ok(Err(error)) => Err(format!("cannot be run: {error}")),
+        Ok(Ok(status)) if !status.success() => Err(format!("failed: {status}")),
+        Ok(Ok(_)) => first_line(&printed).ok_or_else(|| "printed nothing".to_owned()),
     }
 }
 
@@ -255,6 +256,21 @@ mod tests {
         check("\n  sk-1  \r\nsk-2\n", Some("sk-1"));
         check(" \n", None);
         check("", None);
+    }
+
+    #[tokio::test]
+    async fn a_command_has_the_environment_of_the_process_and_not_for_ever_to_answer() {
+        let environment: Environment = std::iter::once(("WHO".to_owned(), "me".to_owned())).collect();
+        let ask = async |command: &str, ms| ask_command(command, &environment, Duration::from_millis(ms)).await;
+        assert_eq!(ask("echo key-of-$WHO; echo more", 60_000).await.as_deref(), Ok("key-of-me"));
+        assert_eq!(ask("echo sk-secret >&2; exit 3", 60_000).await.unwrap_err(), "failed: exit status: 3");
+        let begun = std::time::Instant::now();
+        // It hangs in a child that keeps the pipe open.
+        let late = ask("echo sk-secret; /bin/sleep 600 & wait", 100).await.unwrap_err();
+        assert_eq!(late, "did not end within 0 s");
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        // More than is looked at: it is told so by its pipe, and does not stand in the way.
+        assert!(ask("yes sk-secret", 60_000).await.is_err());
     }
 
     #[test]

@@ -313,15 +313,20 @@ impl Kernel {
                 self.carry_out(&mut state, reached.effects);
             }
             let view = state.table.view(pid, now)?;
-            view.paused_at.zip(view.suspend_reason)
+            let hint = super::query::hint(&view);
+            view.paused_at.zip(view.suspend_reason).map(|(asked_at, reason)| (asked_at, reason, hint))
         };
-        let Some((asked_at, reason)) = paused else { return Some(journal) };
+        let Some((asked_at, reason, hint)) = paused else { return Some(journal) };
         let body = Body::Paused(Paused { reason, asked_at, resume_at: None });
         if let Err(error) = journal.append(now, vec![body], Durability::Synced).await {
             self.unrecorded(who, error, journal).await;
             return None;
         }
-        journal.event(now, "paused", serde_json::json!({"reason": reason})).await;
+        let mut event = serde_json::json!({"reason": reason});
+        if let Some(hint) = hint {
+            event["hint"] = hint.into();
+        }
+        journal.event(now, "paused", event).await;
         journal.checkpoint().await;
         if let Some(info) = journal.history().and_then(ProcInfo::of) {
             let disk = self.data.io().disk.clone();

@@ -389,9 +389,14 @@ fn answer_of_disk(found: &OnDisk) -> WaitAnswer {
     }
 }
 
+/// What a process waits for, and the way out, where a person has to do something.
+pub(super) fn hint(view: &View<'_>) -> Option<String> {
+    let needs_key = view.suspend_reason == Some(SuspendReason::NeedsCredentials);
+    view.model.filter(|_| needs_key).and_then(|model| super::credentials::way_out(model, view.pid))
+}
+
 /// A process of the table, for a client.
 fn of_view(view: &View<'_>) -> Process {
-    let needs_key = view.suspend_reason == Some(SuspendReason::NeedsCredentials);
     Process {
         pid: view.pid,
         ppid: view.ppid,
@@ -436,7 +441,7 @@ fn of_view(view: &View<'_>) -> Process {
         elapsed_ms: view.elapsed_ms,
         session: None,
         agent: None,
-        hint: view.model.filter(|_| needs_key).and_then(|model| super::credentials::way_out(model, view.pid)),
+        hint: hint(view),
         instructions: Vec::new(),
     }
 }

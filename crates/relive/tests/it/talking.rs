@@ -85,6 +85,10 @@ fn resume_passes_on_what_was_asked_and_a_fork_has_a_uuid_of_our_choice() {
     assert_eq!(told, "forking 0198f3c1 at step 5 -> 0199a2b4\nPID 6 running (script/x) | forked from 0198f3c1\n");
     let mut body = daemon.asked("POST /v1/processes/fixer/resume")[0].body.clone();
     assert!(body["fork"].take().as_str().unwrap().len() == 36);
+    // The environment of this shell, without the variables by which our own parts find each other.
+    let env = body.as_object_mut().unwrap().remove("env").unwrap();
+    let names: Vec<&String> = env.as_object().unwrap().keys().collect();
+    assert_eq!(names, ["HOME", "LANG", "RELIVE_DATA_DIR", "XDG_CONFIG_HOME"]);
     let limits = json!({ "max_steps": 30 });
     let expected =
         json!({ "fork": null, "from_step": 5, "subtree": false, "input": "go", "name": "n", "limits": limits });

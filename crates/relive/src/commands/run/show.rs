@@ -61,7 +61,9 @@ impl<'a> Show<'a> {
             "call" => self.aside(&format!("-> {} {}", word(&line, "name"), args(&line)), Paint::Dim),
             "call_result" => self.aside(&result(&line), Paint::Dim),
             "paused" => {
-                let how = format!("paused ({}): relive resume {}", word(&line, "reason"), self.created.uuid);
+                let go_on = format!("relive resume {}", self.created.uuid);
+                let hint = line.field::<String>("hint").map_or(go_on, |hint| one_line(&hint));
+                let how = format!("paused ({}): {hint}", word(&line, "reason"));
                 self.aside(&how, Paint::Yellow);
             }
             "resumed" => self.aside("resumed", Paint::Yellow),
