@@ -24,7 +24,7 @@ async fn sleep_lasts_until_its_deadline_and_after_a_crash_what_is_left() {
     let until = FakeHost::BEGAN + Duration::from_secs(13);
     assert_eq!(recovery, Recovery::Lookup { what: Lookup::Until(until) });
     tokio::time::advance(Duration::from_secs(4)).await;
-    let finding = find("sleep").look(world.context.clone(), recovery.clone()).await;
+    let finding = find("sleep").look(world.context.clone(), recovery.clone(), "key:1".to_owned()).await;
     assert_eq!(recovery.settle(finding), Settlement::Run);
     let again = Instant::now();
     assert!(world.run("sleep", args.clone(), recovery.clone()).await.ok);
@@ -42,7 +42,9 @@ async fn there_is_one_child_whenever_the_crash_comes() {
     let recovery = world.prepare("spawn_agent", args.clone()).await.unwrap();
     let uuid = Uuid::from_u128(1);
     assert_eq!(recovery, Recovery::Lookup { what: Lookup::Child(uuid) });
-    let settle = async || recovery.settle(find("spawn_agent").look(world.context.clone(), recovery.clone()).await);
+    let settle = async || {
+        recovery.settle(find("spawn_agent").look(world.context.clone(), recovery.clone(), "key:1".to_owned()).await)
+    };
     assert_eq!(settle().await, Settlement::Run);
     let ran = world.run("spawn_agent", args.clone(), recovery.clone()).await;
     assert_eq!(ran.text, format!(r#"{{"uuid":"{uuid}"}}"#));

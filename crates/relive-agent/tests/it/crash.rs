@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{World, find};
 
 async fn settle(world: &World, tool: &str, recovery: &Recovery) -> Settlement {
-    recovery.settle(find(tool).look(world.context.clone(), recovery.clone()).await)
+    recovery.settle(find(tool).look(world.context.clone(), recovery.clone(), "key:1".to_owned()).await)
 }
 
 /// Every point at which a change can be interrupted. `before` is the file's text, if there is a file.
@@ -67,7 +67,7 @@ async fn a_temporary_that_a_crash_left_is_replaced() {
 async fn what_cannot_be_read_is_in_doubt() {
     let world = World::new();
     let check = |path: &str| Recovery::Check { path: path.into(), before: None, after: Some(Hash::of(b"")) };
-    let look = async |recovery| find("write").look(world.context.clone(), recovery).await;
+    let look = async |recovery| find("write").look(world.context.clone(), recovery, "key:1".to_owned()).await;
     assert_eq!(look(check("/etc/passwd")).await, Finding::Lost);
     world.link("../secret", "out");
     assert_eq!(look(check(world.cwd.join("out").to_str().unwrap())).await, Finding::Lost);

@@ -13,6 +13,7 @@ use relive_agent::tools;
 use relive_core::{Timestamp, Uuid};
 use relive_journal::Pool;
 use relive_journal::recovery::Recovery;
+use relive_session::sessions::Sessions;
 use serde_json::Value;
 
 /// A kernel whose clock is tokio's.
@@ -37,6 +38,10 @@ impl Host for FakeHost {
         let mut ids = self.ids.lock().unwrap();
         *ids += 1;
         Uuid::from_u128(*ids)
+    }
+
+    fn environment(&self) -> BoxFuture<'static, Result<Vec<(String, String)>, String>> {
+        std::future::ready(Ok(Vec::new())).boxed()
     }
 
     fn spawn_agent(&self, request: ChildRequest) -> BoxFuture<'static, Result<(), String>> {
@@ -93,6 +98,9 @@ impl World {
             cwd: cwd.clone(),
             host: Arc::clone(&host) as Arc<dyn Host>,
             pool: Pool::default(),
+            // No test here launches a program: that takes the real binary.
+            sessions: Arc::new(Sessions::new("/proc/self/exe".into(), String::new(), "test".to_owned())),
+            folder: outside.join("sessions"),
         };
         Self { folder, outside, cwd, host, context }
     }
