@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::stage::SessionResult;
 
+/// The version of [`ExitRecord`].
+pub const VERSION: u32 = 1;
+
 /// How a session ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExitRecord {
@@ -26,6 +29,12 @@ pub struct ExitRecord {
     pub log_end: u64,
     /// What it used.
     pub used: Used,
+    /// Whether output is missing from the log because the disk did not take it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub output_lost: bool,
+    /// Processes of its tree that no kill could end in time: the kernel holds them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<i32>,
 }
 
 /// What ended a session, as far as its shim knows. Who asked the shim is the owner's to know.

@@ -76,6 +76,28 @@ pub enum Verb {
     },
 }
 
+impl Verb {
+    /// Its name, as it is sent.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Proceed => "proceed",
+            Self::Abort => "abort",
+            Self::Signal { .. } => "signal",
+            Self::Freeze => "freeze",
+            Self::Thaw => "thaw",
+            Self::Kill => "kill",
+            Self::Write => "write",
+            Self::CloseInput => "close_input",
+            Self::Resize(_) => "resize",
+            Self::Attach => "attach",
+            Self::Stat => "stat",
+            Self::Store { .. } => "store",
+            Self::Return { .. } => "return",
+        }
+    }
+}
+
 /// From the shim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]

@@ -1,11 +1,21 @@
 //! The stages of a session: computed from facts, never stored. Pure.
+//!
+//! [`Session`] holds the facts and says what a verb comes to and what an event calls for; the shim does it.
+
+mod machine;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a session stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+use crate::exit::ExitRecord;
+
+pub use machine::{Answer, Due, End, Event, KEPT_SIGNALS_MAX, Rejected, Session};
+
+/// Where a session stands, in the order of its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Nothing has been cloned yet.
@@ -76,6 +86,20 @@ pub struct Snapshot {
     pub result: Option<SessionResult>,
 }
 
+impl Snapshot {
+    /// What it is after the end.
+    pub fn end(&mut self, record: &ExitRecord) {
+        self.stage = match record.result {
+            SessionResult::Exited(_) => Stage::Exited,
+            SessionResult::Signaled(_) => Stage::Signaled,
+            SessionResult::Aborted => Stage::Aborted,
+            SessionResult::Error(_) => Stage::Errored,
+        };
+        (self.host_pid, self.child_pid) = (record.host_pid, record.child_pid);
+        self.result = Some(record.result.clone());
+    }
+}
+
 /// Compact: `<spawn running host=12345 pty>`, `<spawn exited(0) host=12345>`, `<spawn errored(execve/2) host=12345>`.
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,6 +121,15 @@ impl fmt::Display for Snapshot {
 }
 
 impl Stage {
+    /// Whether nothing comes after it.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Starting | Self::Spawned | Self::Ready | Self::Running => false,
+            Self::Exited | Self::Signaled | Self::Aborted | Self::Errored => true,
+        }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -1,0 +1,260 @@
+//! The facts of a session, and what follows from them.
+//!
+//! What always holds: facts are only added; at most one event is terminal, and none is accepted after it; a verb is
+//! answered by the stage alone, in the order *ended*, *wrong stage*, *act*.
+
+use super::{Failure, Mode, SessionResult, Snapshot, Stage};
+use crate::protocol::Verb;
+use crate::spec::Gate;
+
+/// How many signals are kept for a program that does not run yet.
+pub const KEPT_SIGNALS_MAX: usize = 64;
+
+/// The facts of a session.
+#[derive(Debug, Clone)]
+pub struct Session {
+    gate: Gate,
+    pty: bool,
+    host_pid: Option<i32>,
+    child_pid: Option<i32>,
+    opened: bool,
+    executed: bool,
+    result: Option<SessionResult>,
+    aborting: bool,
+    kill_kept: bool,
+    signals: Vec<i32>,
+}
+
+/// Something that happened to a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The child was cloned.
+    Spawned {
+        /// Its pid on the host.
+        host_pid: i32,
+    },
+    /// It waits at the gate.
+    Ready {
+        /// Its pid in its own namespace.
+        child_pid: i32,
+    },
+    /// The gate was opened: from here on the program may run.
+    Opened,
+    /// The program runs; it has been looked at, not only believed.
+    Executed,
+    /// The child ended.
+    Ended(End),
+    /// It could not be started.
+    Failed(Failure),
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With this code.
+    Exited(i32),
+    /// By this signal.
+    Signaled(i32),
+}
+
+/// What an event calls for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Open the gate.
+    OpenGate,
+    /// End the child at the gate.
+    Abort,
+    /// End the whole tree.
+    Kill,
+    /// Send a signal that was kept.
+    Signal(i32),
+}
+
+/// What a verb comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Do it.
+    Act,
+    /// It will be done when its stage is reached.
+    Kept,
+    /// It has ended.
+    NoProcess,
+    /// Not in this stage.
+    WrongStage(String),
+}
+
+/// An event that cannot happen now: it is passed over.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{event:?} cannot happen to a session that is {}", stage.name())]
+pub struct Rejected {
+    /// The event.
+    pub event: Event,
+    /// Where the session stands.
+    pub stage: Stage,
+}
+
+impl Session {
+    /// A session of which nothing has happened yet.
+    #[must_use]
+    pub fn new(gate: Gate, pty: bool) -> Self {
+        Self {
+            gate,
+            pty,
+            host_pid: None,
+            child_pid: None,
+            opened: false,
+            executed: false,
+            result: None,
+            aborting: false,
+            kill_kept: false,
+            signals: Vec::new(),
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        match &self.result {
+            Some(SessionResult::Exited(_)) => Stage::Exited,
+            Some(SessionResult::Signaled(_)) => Stage::Signaled,
+            Some(SessionResult::Aborted) => Stage::Aborted,
+            Some(SessionResult::Error(_)) => Stage::Errored,
+            None if self.executed => Stage::Running,
+            None if self.child_pid.is_some() => Stage::Ready,
+            None if self.host_pid.is_some() => Stage::Spawned,
+            None => Stage::Starting,
+        }
+    }
+
+    /// One look at it.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            mode: Mode::Spawn,
+            stage: self.stage(),
+            host_pid: self.host_pid,
+            child_pid: self.child_pid,
+            pty: self.pty,
+            result: self.result.clone(),
+        }
+    }
+
+    /// Whether the program may run: the gate has been opened.
+    #[must_use]
+    pub fn is_opened(&self) -> bool {
+        self.opened
+    }
+
+    /// How it ended.
+    #[must_use]
+    pub fn result(&self) -> Option<&SessionResult> {
+        self.result.as_ref()
+    }
+
+    /// Takes in what happened; says what it calls for, in order.
+    pub fn apply(&mut self, event: Event) -> Result<Vec<Due>, Rejected> {
+        let stage = self.stage();
+        match (&event, stage) {
+            (Event::Spawned { host_pid }, Stage::Starting) => {
+                self.host_pid = Some(*host_pid);
+                Ok(if self.kill_kept { vec![Due::Kill] } else { Vec::new() })
+            }
+            (Event::Ready { child_pid }, Stage::Spawned) => {
+                self.child_pid = Some(*child_pid);
+                Ok(match self.gate {
+                    _ if self.aborting => vec![Due::Abort],
+                    Gate::Open => vec![Due::OpenGate],
+                    Gate::Closed => Vec::new(),
+                })
+            }
+            (Event::Opened, Stage::Ready) if !self.opened && !self.aborting => {
+                self.opened = true;
+                Ok(Vec::new())
+            }
+            (Event::Executed, Stage::Ready) if self.opened => {
+                self.executed = true;
+                Ok(std::mem::take(&mut self.signals).into_iter().map(Due::Signal).collect())
+            }
+            (Event::Ended(end), Stage::Spawned | Stage::Ready | Stage::Running) => {
+                self.result = Some(match end {
+                    _ if self.aborting => SessionResult::Aborted,
+                    End::Exited(code) => SessionResult::Exited(*code),
+                    End::Signaled(number) => SessionResult::Signaled(*number),
+                });
+                Ok(Vec::new())
+            }
+            (Event::Failed(failure), Stage::Starting | Stage::Spawned | Stage::Ready) => {
+                self.result = Some(SessionResult::Error(failure.clone()));
+                Ok(Vec::new())
+            }
+            _ => Err(Rejected { event, stage }),
+        }
+    }
+
+    /// Decides what a verb comes to, and keeps what is to be kept.
+    pub fn ask(&mut self, verb: &Verb) -> Answer {
+        let stage = self.stage();
+        match verb {
+            Verb::Attach | Verb::Stat | Verb::Store { .. } | Verb::Return { .. } => Answer::Act,
+            _ if stage.is_terminal() => Answer::NoProcess,
+            Verb::Proceed => self.ask_proceed(stage),
+            Verb::Abort => self.ask_abort(stage),
+            Verb::Signal { number } => self.ask_signal(*number, stage),
+            Verb::Kill if stage == Stage::Starting => {
+                self.kill_kept = true;
+                Answer::Kept
+            }
+            Verb::Kill => Answer::Act,
+            Verb::Resize(_) if !self.pty => Answer::WrongStage("it has no terminal to resize".into()),
+            Verb::Freeze | Verb::Thaw | Verb::Write | Verb::CloseInput | Verb::Resize(_) => {
+                if stage == Stage::Starting { wrong(verb, "spawned", stage) } else { Answer::Act }
+            }
+        }
+    }
+
+    fn ask_proceed(&self, stage: Stage) -> Answer {
+        match stage {
+            Stage::Ready if self.aborting => Answer::WrongStage("it is being aborted".into()),
+            Stage::Ready if self.opened => Answer::WrongStage("its gate is open already".into()),
+            Stage::Ready => Answer::Act,
+            _ => wrong(&Verb::Proceed, "ready", stage),
+        }
+    }
+
+    fn ask_abort(&mut self, stage: Stage) -> Answer {
+        match stage {
+            Stage::Starting | Stage::Spawned => {
+                self.aborting = true;
+                Answer::Kept
+            }
+            Stage::Ready if self.opened => Answer::WrongStage("its gate is open already: kill it instead".into()),
+            Stage::Ready => {
+                self.aborting = true;
+                Answer::Act
+            }
+            _ => wrong(&Verb::Abort, "ready", stage),
+        }
+    }
+
+    fn ask_signal(&mut self, number: i32, stage: Stage) -> Answer {
+        match stage {
+            Stage::Running => Answer::Act,
+            Stage::Starting if number == libc::SIGKILL => {
+                self.kill_kept = true;
+                Answer::Kept
+            }
+            _ if number == libc::SIGKILL => Answer::Act,
+            _ if self.signals.len() >= KEPT_SIGNALS_MAX => {
+                Answer::WrongStage(format!("{KEPT_SIGNALS_MAX} signals wait for it to run already"))
+            }
+            _ => {
+                self.signals.push(number);
+                Answer::Kept
+            }
+        }
+    }
+}
+
+fn wrong(verb: &Verb, needs: &str, stage: Stage) -> Answer {
+    Answer::WrongStage(format!("{} needs a session that is {needs}; this one is {}", verb.name(), stage.name()))
+}
