@@ -155,6 +155,11 @@ impl Folder {
         Ok(socket)
     }
 
+    /// Nobody is to connect any more: the exit record says it all.
+    pub(crate) fn ctl_remove(&self) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.dir, CTL, AtFlags::empty())?)
+    }
+
     /// A connection to the shim; `WouldBlock` where too many wait for it already.
     pub fn ctl_connect(&self) -> io::Result<OwnedFd> {
         let socket = ctl_socket()?;

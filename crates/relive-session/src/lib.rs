@@ -16,17 +16,23 @@
 
 #![warn(missing_docs)]
 
+pub mod connection;
 pub mod errno;
 pub mod exit;
 pub mod folder;
+pub mod launch;
 pub mod log;
+mod packet;
 pub mod proc;
 pub mod protocol;
+pub mod shim;
 pub mod spec;
 pub mod stage;
 pub mod tree;
 
+pub use connection::Connection;
 pub use folder::Folder;
+pub use launch::Launcher;
 
 /// The name under which the program becomes a shim.
 pub const SHIM: &str = "relive-shim";

@@ -25,6 +25,8 @@ pub struct Stat {
     pub group: i32,
     /// The letter of its state: `Z` and `X` have ended, `T` is stopped.
     pub state: u8,
+    /// The kernel's flags of it.
+    pub flags: u64,
     /// What it has used, in clock ticks.
     pub cpu_ticks: u64,
 }
@@ -66,6 +68,7 @@ impl Stat {
             state: *fields.first()?.as_bytes().first()?,
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
+            flags: number(6)?,
             cpu_ticks: number(11)? + number(12)?,
         })
     }
@@ -137,6 +140,7 @@ mod tests {
             parent,
             group: 0,
             state: b'S',
+            flags: 0,
             cpu_ticks: 0,
         };
         let all = [stat(1, 0), stat(2, 1), stat(3, 2), stat(4, 3), stat(5, 1)];

@@ -20,6 +20,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use ladder::{Ladder, Start, try_user_namespace};
+pub(crate) use place::map_ids;
 
 use crate::proc::{self, Identity};
 use crate::spec::Limits;

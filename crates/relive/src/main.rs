@@ -15,6 +15,10 @@ mod terminal;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Before anything else: a shim stays small, and its signals are its own.
+    if std::env::args_os().next().is_some_and(|name| name == relive_session::SHIM) {
+        relive_session::shim::main();
+    }
     let typed: Vec<_> = std::env::args_os().collect();
     let cli = match cli::parse(&typed) {
         Ok(cli) => cli,

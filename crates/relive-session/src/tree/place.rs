@@ -147,7 +147,7 @@ pub(super) fn place(tree: &mut Tree, pid: i32) -> Result<(), Failure> {
 }
 
 /// In its user namespace it has the ids it has outside.
-fn map_ids(pid: i32) -> io::Result<()> {
+pub(crate) fn map_ids(pid: i32) -> io::Result<()> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let file = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
     write(&file("setgroups"), "deny")?;

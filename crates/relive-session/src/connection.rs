@@ -1,0 +1,295 @@
+//! An owner's connection to a shim.
+//!
+//! A [`Connection`] is a cheap handle; all its clones share one socket and one task that reads it. Dropping the last one
+//! hangs up, which disturbs nobody.
+//!
+//! What always holds: a request is answered once, or is told that the shim has gone; what is seen of the session is the latest
+//! there is, so nobody who looks rarely holds up anybody; the end is seen before the connection is seen to be gone.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::exit::ExitRecord;
+use crate::packet::{self, Received};
+use crate::protocol::{Message, Notice, Outcome, PACKET_MAX, Request, VERSION, Verb, WRITE_MAX};
+use crate::stage::Snapshot;
+
+/// How long a shim may take to greet.
+const HELLO_PATIENCE: Duration = Duration::from_secs(10);
+/// How many requests of one connection may be unanswered; the next waits.
+const UNANSWERED_MAX: usize = 64;
+
+/// A connection to a shim.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    reader: JoinHandle<()>,
+    shim_pid: i32,
+}
+
+#[derive(Debug)]
+struct Shared {
+    socket: AsyncFd<OwnedFd>,
+    unanswered: Mutex<HashMap<u64, Waiter>>,
+    next: AtomicU64,
+    places: Arc<Semaphore>,
+    /// One write at a time: its permit lives until the shim has answered, whether somebody still waits or not.
+    writing: Arc<Semaphore>,
+    seen: watch::Sender<Seen>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    answer: oneshot::Sender<(Outcome, Option<OwnedFd>)>,
+    _permits: [Option<OwnedSemaphorePermit>; 2],
+}
+
+/// What is known of a session: the latest only.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    /// Where it stands.
+    pub snapshot: Snapshot,
+    /// How far its log reaches. Kept up once [`Verb::Attach`] was asked.
+    pub log_end: u64,
+    /// How it ended, once it has: the log is whole and the record on the disk.
+    pub ended: Option<ExitRecord>,
+    /// Whether the connection is over. Without `ended` that means that the shim was lost: the folder knows more.
+    pub gone: bool,
+}
+
+/// Why nobody can talk to a shim.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// It speaks another version of the protocol.
+    #[error("the shim speaks version {theirs} of the protocol, this Relive speaks {VERSION}")]
+    Version {
+        /// Its version.
+        theirs: u32,
+    },
+    /// It hung up before it greeted: too many are connected, or it is just leaving.
+    #[error("the shim hung up before it greeted")]
+    HungUp,
+    /// It said something else first.
+    #[error("what answered is not a shim of Relive")]
+    NotAShim,
+    /// It does not greet.
+    #[error("the shim did not greet within {} s", HELLO_PATIENCE.as_secs())]
+    Silent,
+    /// The socket failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The shim has gone without a word. Its folder says what is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the session's shim has gone")]
+pub struct Gone;
+
+impl Connection {
+    /// Begins to talk over a socket that was connected to a shim.
+    pub async fn adopt(socket: OwnedFd) -> Result<Self, AdoptError> {
+        rustix::io::ioctl_fionbio(&socket, true).map_err(io::Error::from)?;
+        let socket = packet::watch(socket, Interest::READABLE | Interest::WRITABLE)?;
+        let hello = tokio::time::timeout(HELLO_PATIENCE, hello(&socket));
+        let (shim_pid, snapshot) = hello.await.map_err(|_| AdoptError::Silent)??;
+        let shared = Arc::new(Shared {
+            socket,
+            unanswered: Mutex::default(),
+            next: AtomicU64::new(1),
+            places: Arc::new(Semaphore::new(UNANSWERED_MAX)),
+            writing: Arc::new(Semaphore::new(1)),
+            seen: watch::Sender::new(Seen { snapshot, log_end: 0, ended: None, gone: false }),
+        });
+        let reader = tokio::spawn(read(Arc::clone(&shared)));
+        Ok(Self { inner: Arc::new(Inner { shared, reader, shim_pid }) })
+    }
+
+    /// The shim's own OS pid.
+    #[must_use]
+    pub fn shim_pid(&self) -> i32 {
+        self.inner.shim_pid
+    }
+
+    /// What is known of the session, and a way to wait for more.
+    #[must_use]
+    pub fn seen(&self) -> watch::Receiver<Seen> {
+        self.inner.shared.seen.subscribe()
+    }
+
+    /// Waits until what is known fits; `Gone` where that cannot come any more.
+    pub async fn wait_for(&self, fits: impl Fn(&Seen) -> bool) -> Result<Seen, Gone> {
+        let mut seen = self.seen();
+        let found = seen.wait_for(|seen| fits(seen) || seen.gone).await.map_err(|_| Gone)?.clone();
+        if fits(&found) { Ok(found) } else { Err(Gone) }
+    }
+
+    /// Waits for the end.
+    pub async fn ended(&self) -> Result<ExitRecord, Gone> {
+        self.wait_for(|seen| seen.ended.is_some()).await?.ended.ok_or(Gone)
+    }
+
+    /// Asks for something.
+    pub async fn request(&self, verb: Verb) -> Result<Outcome, Gone> {
+        Ok(self.ask(verb, &[], None).await?.0)
+    }
+
+    /// Writes input for the program; answered when all of it is in the program's pipe or terminal.
+    pub async fn write(&self, bytes: &[u8]) -> Result<Outcome, Gone> {
+        for part in bytes.chunks(WRITE_MAX) {
+            match self.ask(Verb::Write, part, None).await?.0 {
+                Outcome::Done => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Lets the shim keep a descriptor, for whoever owns the session next.
+    pub async fn store(&self, name: &str, descriptor: BorrowedFd<'_>) -> Result<Outcome, Gone> {
+        Ok(self.ask(Verb::Store { name: name.into() }, &[], Some(descriptor)).await?.0)
+    }
+
+    /// Takes back a descriptor that was stored.
+    pub async fn take(&self, name: &str) -> Result<(Outcome, Option<OwnedFd>), Gone> {
+        self.ask(Verb::Return { name: name.into() }, &[], None).await
+    }
+
+    async fn ask(
+        &self,
+        verb: Verb,
+        bytes: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(Outcome, Option<OwnedFd>), Gone> {
+        let shared = &self.inner.shared;
+        // Input goes in one by one: the shim keeps no queue for a connection.
+        let writes = matches!(verb, Verb::Write | Verb::CloseInput);
+        let write = if writes { Some(permit(&shared.writing).await?) } else { None };
+        let place = permit(&shared.places).await?;
+        let id = shared.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        let packet = serde_json::to_vec(&Request { id, verb }).map_err(|_| Gone)?;
+        if !shared.wait_for_answer(id, Waiter { answer, _permits: [write, Some(place)] }) {
+            return shared.after_the_end();
+        }
+        let sent = shared
+            .socket
+            .async_io(Interest::WRITABLE, |socket| packet::send(socket, &[&packet, b"\n", bytes], descriptor));
+        if sent.await.is_err() {
+            // It has gone; the reader may still find its last words.
+            shared.waiters().remove(&id);
+            let _ = self.wait_for(|seen| seen.gone).await;
+            return shared.after_the_end();
+        }
+        match answered.await {
+            Ok(answer) => Ok(answer),
+            Err(_) => shared.after_the_end(),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Shared {
+    fn waiters(&self) -> MutexGuard<'_, HashMap<u64, Waiter>> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says whether an answer can still come.
+    fn wait_for_answer(&self, id: u64, waiter: Waiter) -> bool {
+        let mut waiters = self.waiters();
+        // Looked at under the lock: who is in the table when the end is marked is told.
+        if self.seen.borrow().gone {
+            return false;
+        }
+        waiters.insert(id, waiter);
+        true
+    }
+
+    fn after_the_end<T>(&self) -> Result<(Outcome, Option<T>), Gone> {
+        if self.seen.borrow().ended.is_some() { Ok((Outcome::NoProcess, None)) } else { Err(Gone) }
+    }
+
+    fn heard(&self, message: Message, descriptor: Option<OwnedFd>) {
+        match message {
+            Message::Reply(reply) => {
+                let waiter = self.waiters().remove(&reply.id);
+                if let Some(waiter) = waiter {
+                    // Who asked may have stopped waiting.
+                    let _ = waiter.answer.send((reply.outcome, descriptor));
+                }
+            }
+            Message::Notice(Notice::Moved { snapshot } | Notice::Hello { snapshot, .. }) => {
+                self.seen.send_modify(|seen| seen.snapshot = snapshot);
+            }
+            Message::Notice(Notice::Grown { log_end }) => self.seen.send_modify(|seen| seen.log_end = log_end),
+            Message::Notice(Notice::Ended { record }) => self.seen.send_modify(|seen| seen.end(record)),
+        }
+    }
+}
+
+impl Seen {
+    fn end(&mut self, record: ExitRecord) {
+        self.snapshot.end(&record);
+        self.log_end = record.log_end;
+        self.ended = Some(record);
+    }
+}
+
+async fn permit(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Gone> {
+    Arc::clone(semaphore).acquire_owned().await.map_err(|_| Gone)
+}
+
+async fn hello(socket: &AsyncFd<OwnedFd>) -> Result<(i32, Snapshot), AdoptError> {
+    let mut buffer = vec![0; PACKET_MAX];
+    let received = receive(socket, &mut buffer).await?;
+    if received.length == 0 {
+        return Err(AdoptError::HungUp);
+    }
+    match serde_json::from_slice(packet::split(&buffer[..received.length]).0) {
+        Ok(Message::Notice(Notice::Hello { version, .. })) if version != VERSION => {
+            Err(AdoptError::Version { theirs: version })
+        }
+        Ok(Message::Notice(Notice::Hello { shim_pid, snapshot, .. })) => Ok((shim_pid, snapshot)),
+        Ok(Message::Notice(Notice::Moved { .. } | Notice::Grown { .. } | Notice::Ended { .. }) | Message::Reply(_))
+        | Err(_) => Err(AdoptError::NotAShim),
+    }
+}
+
+async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<Received> {
+    socket.async_io(Interest::READABLE, |socket| packet::receive(socket.as_fd(), buffer)).await
+}
+
+/// Hears everything the shim says, until it has gone.
+async fn read(shared: Arc<Shared>) {
+    let mut buffer = vec![0; PACKET_MAX];
+    while let Ok(received) = receive(&shared.socket, &mut buffer).await {
+        if received.length == 0 {
+            break;
+        }
+        // What a newer shim says that we do not know is passed over.
+        if let Ok(message) = serde_json::from_slice(packet::split(&buffer[..received.length]).0) {
+            shared.heard(message, received.descriptor);
+        }
+    }
+    let mut waiters = shared.waiters();
+    shared.seen.send_modify(|seen| seen.gone = true);
+    waiters.clear();
+}

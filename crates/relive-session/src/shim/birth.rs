@@ -1,0 +1,80 @@
+//! How a shim begins: what it is born with, and what it makes of itself before there is any child.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::SocketType;
+
+use crate::SHIM;
+use crate::spec::Spec;
+
+/// What a shim is born with.
+pub(super) struct Born {
+    /// Descriptor 0: the owner's connection.
+    pub(super) owner: OwnedFd,
+    /// Descriptor 1: the folder's lock. It is never used, only held.
+    pub(super) lock: OwnedFd,
+    /// Descriptor 2: what to run.
+    pub(super) spec: Spec,
+    pub(super) folder: PathBuf,
+}
+
+/// Takes over what the shim was born with, and lets go of everything else.
+pub(super) fn take() -> io::Result<Born> {
+    let stdin = io::stdin();
+    let is_socket = rustix::net::sockopt::socket_type(&stdin).is_ok_and(|kind| kind == SocketType::SEQPACKET);
+    let folder = std::env::args_os().nth(1).map(PathBuf::from).filter(|_| is_socket);
+    let Some(folder) = folder else {
+        return Err(io::Error::other(format!("{SHIM} is started by the Relive daemon, not by hand")));
+    };
+    // Whatever else somebody left open is nobody's.
+    // SAFETY: nothing of ours is open above 2 yet.
+    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+    let owner = rustix::io::fcntl_dupfd_cloexec(stdin, 3)?;
+    let lock = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?;
+    let spec = rustix::io::fcntl_dupfd_cloexec(io::stderr(), 3)?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    let mut text = Vec::new();
+    File::from(spec).read_to_end(&mut text)?;
+    Ok(Born { owner, lock, spec: serde_json::from_slice(&text)?, folder })
+}
+
+/// Makes the process a parent: of its own session, the reaper of every orphan below it, deaf to every signal but the one
+/// that a child ended, which is read from the descriptor that is returned. Before any child exists, so that no end is lost.
+pub(super) fn become_parent() -> io::Result<OwnedFd> {
+    // It is the leader already where it was started as one.
+    let _ = rustix::process::setsid();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    rustix::thread::set_name(c"relive-shim")?;
+    // SAFETY: plain structures of ours. Dispositions are inherited across execution: the program gets the default ones.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        check(libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut()))?;
+        for number in 1..=64 {
+            // Refused for the two that cannot be changed and the C library's own.
+            libc::signal(number, libc::SIG_DFL);
+        }
+        let mut ended = std::mem::zeroed();
+        libc::sigemptyset(&raw mut ended);
+        libc::sigaddset(&raw mut ended, libc::SIGCHLD);
+        let signals = check(libc::signalfd(-1, &raw const ended, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
+        Ok(OwnedFd::from_raw_fd(signals))
+    }
+}
+
+/// Nobody else of this user reads the shim's memory from here on. Not before the clone: the ids of a child in a user
+/// namespace can be written only while it can be looked at.
+pub(super) fn hide() {
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

@@ -1,0 +1,272 @@
+//! What the cloned child does until it is the program. Only raw calls: it shares its memory's past with the shim, so it
+//! takes no lock, allocates nothing and never returns.
+//!
+//! The gate is one socket. Up go records of eight bytes, a step and a number: [`Step::Ready`] with the child's own pid, or
+//! the step that failed with its error. Down come two bytes: [`PLACED`] when the parent has put the child where it belongs,
+//! and [`OPEN`]. The end of the gate means that the program runs, or that the child died.
+
+use std::os::fd::RawFd;
+use std::ptr;
+
+use libc::{c_char, c_int, c_long, c_uint, c_ulong};
+
+/// The parent has placed the child: limits, ids.
+pub(super) const PLACED: u8 = b'M';
+/// The program may run.
+pub(super) const OPEN: u8 = b'P';
+/// The exit code of a child that has said by the gate why it fails.
+const FAILED: c_int = 126;
+/// The exit code of a child whose parent has gone.
+const ALONE: c_int = 125;
+
+/// A record's first number.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Ready,
+    Stdio,
+    Descriptors,
+    Mount,
+    MountProc,
+    Session,
+    Terminal,
+    Folder,
+    ParentDeath,
+    Signals,
+    Fork,
+    Exec,
+}
+
+impl Step {
+    pub(super) fn from_number(number: u32) -> Option<Self> {
+        use Step::*;
+        let all =
+            [Ready, Stdio, Descriptors, Mount, MountProc, Session, Terminal, Folder, ParentDeath, Signals, Fork, Exec];
+        all.into_iter().find(|step| *step as u32 == number)
+    }
+
+    /// The call that failed.
+    pub(super) fn call(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Stdio => "dup2",
+            Self::Descriptors => "close_range",
+            Self::Mount => "mount",
+            Self::MountProc => "mount-proc",
+            Self::Session => "setsid",
+            Self::Terminal => "tiocsctty",
+            Self::Folder => "chdir",
+            Self::ParentDeath => "prctl",
+            Self::Signals => "signalfd",
+            Self::Fork => "clone3",
+            Self::Exec => "execve",
+        }
+    }
+}
+
+/// All that the child needs, made before it exists. The pointers outlive it: its memory is a copy.
+#[derive(Debug)]
+pub(super) struct Orders {
+    /// Where the program may be, in order, each ended by nul; then null.
+    pub(super) candidates: *const *const c_char,
+    pub(super) argv: *const *const c_char,
+    pub(super) envp: *const *const c_char,
+    /// The arguments of a shell that runs a script without `#!`; the second is replaced by the script's path.
+    pub(super) shell_argv: *mut *const c_char,
+    pub(super) cwd: *const c_char,
+    pub(super) stdio: [RawFd; 3],
+    pub(super) terminal: bool,
+    pub(super) gate: RawFd,
+    /// A mount namespace of its own, with a `/proc` of its own PID namespace.
+    pub(super) own_proc: bool,
+    /// Where the stub init says how the program ended, and hears of signals; none where there is no stub init.
+    pub(super) init: Option<RawFd>,
+}
+
+/// Becomes the program, or the init above it.
+///
+/// # Safety
+/// Only in a fresh single-threaded child whose memory is a copy, with pointers in `orders` that are good for ever.
+pub(super) unsafe fn run(orders: &Orders) -> ! {
+    // SAFETY: as the caller promises; each call below is one system call on values of ours.
+    unsafe {
+        for (number, descriptor) in orders.stdio.iter().enumerate() {
+            check(libc::dup2(*descriptor, number as c_int), orders, Step::Stdio);
+        }
+        close_others(orders);
+        wait_for(orders.gate, PLACED);
+        // The parent has one thread, so this fires when the shim dies and not before. Had it died already, the gate
+        // would end and nothing would run.
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), orders, Step::ParentDeath);
+        if orders.own_proc {
+            mount_proc(orders);
+        }
+        become_leader(orders, orders.init.is_none());
+        check(libc::chdir(orders.cwd), orders, Step::Folder);
+        say(orders.gate, Step::Ready, libc::getpid());
+        wait_for(orders.gate, OPEN);
+        if let Some(report) = orders.init {
+            init(orders, report)
+        }
+        execute(orders)
+    }
+}
+
+/// Closes every descriptor but 0, 1, 2, the gate and the report: the lock, the log and the sockets are not the child's,
+/// and its own copy of the parent's end would keep the gate from ending.
+unsafe fn close_others(orders: &Orders) {
+    let gate = orders.gate as c_uint;
+    let report = orders.init.map_or(gate, |report| report as c_uint);
+    let (low, high) = (gate.min(report), gate.max(report));
+    for (first, last) in [(3, low - 1), (low + 1, high - 1), (high + 1, c_uint::MAX)] {
+        if first <= last {
+            // SAFETY: plain numbers.
+            check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } as c_int, orders, Step::Descriptors);
+        }
+    }
+}
+
+unsafe fn mount_proc(orders: &Orders) {
+    let (private, flags) = (libc::MS_REC | libc::MS_SLAVE, libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC);
+    let (root, proc) = (c"/".as_ptr(), c"proc".as_ptr());
+    // SAFETY: constant strings, and null where the kernel looks at nothing.
+    unsafe {
+        check(libc::mount(ptr::null(), root, ptr::null(), private as c_ulong, ptr::null()), orders, Step::Mount);
+        let mounted = libc::mount(proc, c"/proc".as_ptr(), proc, flags as c_ulong, ptr::null());
+        check(mounted, orders, Step::MountProc);
+    }
+}
+
+unsafe fn become_leader(orders: &Orders, of_the_terminal: bool) {
+    // SAFETY: plain numbers.
+    unsafe {
+        check(libc::setsid(), orders, Step::Session);
+        if orders.terminal && of_the_terminal {
+            check(libc::ioctl(0, libc::TIOCSCTTY, 0), orders, Step::Terminal);
+        }
+    }
+}
+
+/// Looks for the program as `execvp` does.
+unsafe fn execute(orders: &Orders) -> ! {
+    // SAFETY: the arrays end with null; the memory is the child's own copy.
+    unsafe {
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+        let mut code = libc::ENOENT;
+        let mut candidate = orders.candidates;
+        while !(*candidate).is_null() {
+            libc::execve(*candidate, orders.argv, orders.envp);
+            match errno() {
+                libc::ENOEXEC => {
+                    *orders.shell_argv.add(1) = *candidate;
+                    libc::execve(*orders.shell_argv, orders.shell_argv, orders.envp);
+                    fail(orders, Step::Exec, errno());
+                }
+                libc::EACCES => code = libc::EACCES,
+                libc::ENOENT | libc::ENOTDIR => {}
+                other => fail(orders, Step::Exec, other),
+            }
+            candidate = candidate.add(1);
+        }
+        fail(orders, Step::Exec, code)
+    }
+}
+
+/// PID 1 of a namespace: starts the program, hands it the signals, reaps whoever is left to it, and says how the program
+/// ended. With it the namespace ends.
+unsafe fn init(orders: &Orders, report: RawFd) -> ! {
+    // SAFETY: system calls on values of ours; every signal is blocked, so nothing interrupts them.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        let signals = libc::signalfd(-1, &raw const all, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        check(signals, orders, Step::Signals);
+        let program = fork();
+        check(program as c_int, orders, Step::Fork);
+        if program == 0 {
+            become_leader(orders, true);
+            execute(orders);
+        }
+        let program = program as c_int;
+        // The terminal, the pipes and the gate end with the program, not with us.
+        for descriptor in [0, 1, 2, orders.gate] {
+            libc::close(descriptor);
+        }
+        loop {
+            let mut wait = [signals, report].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+            libc::poll(wait.as_mut_ptr(), 2, -1);
+            let mut number: c_int = 0;
+            match libc::recv(report, (&raw mut number).cast(), size_of::<c_int>(), libc::MSG_DONTWAIT) {
+                0 => libc::_exit(ALONE),
+                4 => drop(libc::kill(program, number)),
+                _ => {}
+            }
+            let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+            while libc::read(signals, (&raw mut info).cast(), size_of::<libc::signalfd_siginfo>()) > 0 {
+                if info.ssi_signo as c_int != libc::SIGCHLD {
+                    libc::kill(program, info.ssi_signo as c_int);
+                }
+            }
+            let mut status: c_int = 0;
+            loop {
+                let ended = libc::waitpid(-1, &raw mut status, libc::WNOHANG);
+                if ended == program {
+                    libc::send(report, (&raw const status).cast(), size_of::<c_int>(), libc::MSG_NOSIGNAL);
+                    libc::_exit(0);
+                }
+                if ended <= 0 {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A raw fork: the C library's runs handlers.
+unsafe fn fork() -> c_long {
+    // SAFETY: no memory is shared; the rest of the structure is zero.
+    unsafe {
+        let mut request: libc::clone_args = std::mem::zeroed();
+        request.exit_signal = libc::SIGCHLD as u64;
+        libc::syscall(libc::SYS_clone3, &raw const request, size_of::<libc::clone_args>())
+    }
+}
+
+/// Waits for one byte; the end of the gate means that the shim has gone, and nothing is to run.
+unsafe fn wait_for(gate: RawFd, wanted: u8) {
+    let mut byte = 0u8;
+    // SAFETY: one byte of ours.
+    unsafe {
+        while libc::recv(gate, (&raw mut byte).cast(), 1, 0) < 0 && errno() == libc::EINTR {}
+        if byte != wanted {
+            libc::_exit(ALONE);
+        }
+    }
+}
+
+fn check(result: c_int, orders: &Orders, step: Step) {
+    if result < 0 {
+        fail(orders, step, errno());
+    }
+}
+
+fn fail(orders: &Orders, step: Step, code: c_int) -> ! {
+    say(orders.gate, step, code);
+    // SAFETY: it does not return.
+    unsafe { libc::_exit(FAILED) }
+}
+
+fn say(gate: RawFd, step: Step, number: c_int) {
+    let record = [step as u32, number as u32];
+    // SAFETY: eight bytes of ours.
+    unsafe {
+        libc::send(gate, record.as_ptr().cast(), size_of_val(&record), libc::MSG_NOSIGNAL);
+    }
+}
+
+fn errno() -> c_int {
+    // SAFETY: the thread's own.
+    unsafe { *libc::__errno_location() }
+}

@@ -1,0 +1,111 @@
+//! The program as the kernel takes it: made before the child exists, because the child must not allocate.
+
+use std::ffi::CString;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use libc::c_char;
+
+use super::child::Orders;
+use crate::spec::Spec;
+use crate::stage::Failure;
+use crate::tree::MARKER;
+
+const SHELL: &str = "/bin/sh";
+/// Where programs are looked for in an environment that does not say.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The strings of a program, and the arrays of pointers to them.
+pub(super) struct Program {
+    argv: Pointers,
+    envp: Pointers,
+    candidates: Pointers,
+    shell_argv: Pointers,
+    cwd: CString,
+}
+
+struct Pointers {
+    /// What the pointers point to.
+    _strings: Vec<CString>,
+    array: Vec<*const c_char>,
+}
+
+impl Pointers {
+    fn to(strings: Vec<CString>) -> Self {
+        let array = strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect();
+        Self { _strings: strings, array }
+    }
+}
+
+impl Program {
+    /// `session` is what tells the session's processes from all others.
+    pub(super) fn of(spec: &Spec, session: &str) -> Result<Self, Failure> {
+        let Some(name) = spec.argv.first() else { return Err(Failure::new("execve", libc::ENOENT)) };
+        let variables = spec.env.iter().filter(|(name, _)| name != MARKER);
+        let mut env = strings(variables.map(|(name, value)| format!("{name}={value}")))?;
+        env.extend(strings([format!("{MARKER}={session}")])?);
+        let argv = strings(spec.argv.iter().cloned())?;
+        // The second is replaced by the path that turns out to be a script.
+        let shell = [SHELL.to_owned(), String::new()].into_iter().chain(spec.argv.iter().skip(1).cloned());
+        Ok(Self {
+            shell_argv: Pointers::to(strings(shell)?),
+            candidates: Pointers::to(strings(candidates(name, &spec.env))?),
+            argv: Pointers::to(argv),
+            envp: Pointers::to(env),
+            cwd: CString::new(spec.cwd.as_str()).map_err(|_| Failure::new("chdir", libc::EINVAL))?,
+        })
+    }
+
+    pub(super) fn orders(
+        &mut self,
+        gate: RawFd,
+        init: Option<RawFd>,
+        own_proc: bool,
+        stdio: &super::stdio::Stdio,
+    ) -> Orders {
+        Orders {
+            candidates: self.candidates.array.as_ptr(),
+            argv: self.argv.array.as_ptr(),
+            envp: self.envp.array.as_ptr(),
+            shell_argv: self.shell_argv.array.as_mut_ptr(),
+            cwd: self.cwd.as_ptr(),
+            stdio: stdio.child(),
+            terminal: stdio.is_terminal(),
+            gate,
+            own_proc,
+            init,
+        }
+    }
+}
+
+fn strings(from: impl IntoIterator<Item = String>) -> Result<Vec<CString>, Failure> {
+    from.into_iter().map(|s| CString::new(s).map_err(|_| Failure::new("execve", libc::EINVAL))).collect()
+}
+
+/// The paths to try, in order. An empty part of `PATH` is the working folder.
+fn candidates(name: &str, env: &[(String, String)]) -> Vec<String> {
+    if name.contains('/') || name.is_empty() {
+        return vec![name.to_owned()];
+    }
+    let path = env.iter().find(|(variable, _)| variable == "PATH").map_or(DEFAULT_PATH, |(_, value)| value);
+    path.split(':').map(|folder| format!("{}/{name}", if folder.is_empty() { "." } else { folder })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_looked_for_as_a_shell_does() {
+        let check = |name: &str, path: Option<&str>, expect: &[&str]| {
+            let env: Vec<_> = path.map(|path| ("PATH".to_owned(), path.to_owned())).into_iter().collect();
+            assert_eq!(candidates(name, &env), expect);
+        };
+        check("ls", Some("/a:/b"), &["/a/ls", "/b/ls"]);
+        check("ls", Some("/a::"), &["/a/ls", "./ls", "./ls"]);
+        check("./ls", Some("/a"), &["./ls"]);
+        check("/bin/ls", None, &["/bin/ls"]);
+        check("ls", None, &["/usr/local/bin/ls", "/usr/bin/ls", "/bin/ls"]);
+        check("", Some("/a"), &[""]);
+    }
+}

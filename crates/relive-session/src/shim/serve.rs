@@ -1,0 +1,192 @@
+//! What is asked of a shim, and what it answers.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use serde::Deserialize;
+
+use super::Shim;
+use super::stdio::Asked;
+use crate::errno;
+use crate::packet;
+use crate::protocol::{Outcome, PACKET_MAX, Request, STORED_MAX, Stat, Verb, WRITE_MAX};
+use crate::stage::{Answer, Failure};
+
+/// The most members that `stat` names.
+const MEMBERS_MAX: usize = 1000;
+
+/// What of a request can be read although the rest cannot.
+#[derive(Deserialize)]
+struct IdOnly {
+    id: u64,
+}
+
+/// What a request comes to, and when it is said.
+enum Done {
+    Now(Outcome, Option<OwnedFd>),
+    /// When its input is in the pipe.
+    Later,
+}
+
+impl From<Outcome> for Done {
+    fn from(outcome: Outcome) -> Self {
+        Self::Now(outcome, None)
+    }
+}
+
+impl Shim {
+    /// Reads one request of a connection, and answers it.
+    pub(super) fn serve(&mut self, connection: u64) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        if let Some(received) = self.clients.receive(connection, &mut buffer) {
+            let (line, bytes) = packet::split(&buffer[..received.length]);
+            let (request, done) = match serde_json::from_slice::<Request>(line) {
+                _ if received.truncated => (id_of(line), unknown(format!("a packet has at most {PACKET_MAX} bytes"))),
+                Err(error) => (id_of(line), unknown(format!("not a request: {error}"))),
+                Ok(request) => {
+                    let asked = Asked { connection, request: request.id };
+                    (request.id, self.answer(asked, request.verb, bytes, received.descriptor))
+                }
+            };
+            if let Done::Now(outcome, descriptor) = done {
+                self.clients.answer(connection, request, outcome, descriptor);
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    fn answer(&mut self, asked: Asked, verb: Verb, bytes: &[u8], descriptor: Option<OwnedFd>) -> Done {
+        if let Verb::Signal { number } = verb
+            && !(1..=64).contains(&number)
+        {
+            return failed("kill", libc::EINVAL).into();
+        }
+        match self.session.ask(&verb) {
+            Answer::Act => self.act(asked, verb, bytes, descriptor),
+            Answer::Kept => Outcome::Kept.into(),
+            Answer::NoProcess => Outcome::NoProcess.into(),
+            Answer::WrongStage(message) => Outcome::WrongStage { message }.into(),
+        }
+    }
+
+    fn act(&mut self, asked: Asked, verb: Verb, bytes: &[u8], descriptor: Option<OwnedFd>) -> Done {
+        match verb {
+            Verb::Proceed => match self.open_gate() {
+                Ok(()) => Outcome::Done.into(),
+                Err(Failure { stage, errno, .. }) => Outcome::Failed { call: stage, errno }.into(),
+            },
+            Verb::Abort => outcome("kill", self.kill()).into(),
+            Verb::Signal { number } => outcome("kill", self.signal(number)).into(),
+            Verb::Freeze => outcome("freeze", self.freeze()).into(),
+            Verb::Thaw => outcome("thaw", self.thaw()).into(),
+            Verb::Kill => {
+                self.kill_asked = true;
+                outcome("kill", self.kill()).into()
+            }
+            Verb::Write | Verb::CloseInput => self.input(asked, &verb, bytes),
+            Verb::Resize(size) => {
+                outcome("tiocswinsz", self.stdio.as_ref().map_or(Ok(()), |stdio| stdio.resize(size))).into()
+            }
+            Verb::Attach => {
+                self.clients.attach(asked.connection);
+                Outcome::Done.into()
+            }
+            Verb::Stat => Outcome::Stat(Box::new(self.stat())).into(),
+            Verb::Store { name } => self.store(name, descriptor).into(),
+            Verb::Return { name } => match self.stored.iter().position(|(stored, _)| *stored == name) {
+                Some(index) => Done::Now(Outcome::Done, Some(self.stored.swap_remove(index).1)),
+                None => failed("return", libc::ENOENT).into(),
+            },
+        }
+    }
+
+    fn freeze(&mut self) -> io::Result<()> {
+        if let Some(tree) = &mut self.tree {
+            tree.freeze()?;
+            self.frozen = true;
+        }
+        Ok(())
+    }
+
+    fn thaw(&mut self) -> io::Result<()> {
+        if let Some(tree) = &mut self.tree {
+            tree.thaw()?;
+            self.frozen = false;
+        }
+        Ok(())
+    }
+
+    fn input(&mut self, asked: Asked, verb: &Verb, bytes: &[u8]) -> Done {
+        let Some(stdio) = self.stdio.as_mut().filter(|stdio| stdio.has_input()) else {
+            return failed("write", libc::EPIPE).into();
+        };
+        if stdio.waits(asked.connection) {
+            return Outcome::WrongStage { message: "input of this connection waits already".into() }.into();
+        }
+        if bytes.len() > WRITE_MAX {
+            return unknown(format!("a write has at most {WRITE_MAX} bytes"));
+        }
+        if *verb == Verb::CloseInput {
+            stdio.push_end(asked);
+        } else {
+            stdio.push(asked, bytes.to_vec());
+        }
+        self.write_input();
+        Done::Later
+    }
+
+    /// Writes what there is room for, and answers those whose input is in.
+    pub(super) fn write_input(&mut self) {
+        let Some(stdio) = &mut self.stdio else { return };
+        for (asked, written) in stdio.write() {
+            let outcome = written.map_or_else(|error| failed("write", error.raw_os_error()), |()| Outcome::Done);
+            self.clients.answer(asked.connection, asked.request, outcome, None);
+        }
+    }
+
+    fn store(&mut self, name: String, descriptor: Option<OwnedFd>) -> Outcome {
+        let Some(descriptor) = descriptor else {
+            return Outcome::Unknown { message: "store needs a descriptor with its packet".into() };
+        };
+        self.stored.retain(|(stored, _)| *stored != name);
+        if self.stored.len() >= STORED_MAX {
+            return failed("store", libc::ENOSPC);
+        }
+        self.stored.push((name, descriptor));
+        Outcome::Done
+    }
+
+    fn stat(&self) -> Stat {
+        let mut members = self.tree.as_ref().map(|tree| tree.members()).unwrap_or_default();
+        members.truncate(MEMBERS_MAX);
+        Stat {
+            snapshot: self.session.snapshot(),
+            frozen: self.frozen,
+            members,
+            log_end: self.log.end(),
+            stored: self.stored.iter().map(|(name, _)| name.clone()).collect(),
+            rungs: self.tree.as_ref().map(|tree| tree.rungs().clone()).unwrap_or_default(),
+        }
+    }
+}
+
+fn id_of(line: &[u8]) -> u64 {
+    serde_json::from_slice::<IdOnly>(line).map_or(0, |request| request.id)
+}
+
+fn unknown(message: String) -> Done {
+    Outcome::Unknown { message }.into()
+}
+
+fn outcome(call: &str, result: io::Result<()>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Done,
+        // It has ended, and we are still to hear of it.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Outcome::NoProcess,
+        Err(error) => failed(call, error.raw_os_error().unwrap_or(libc::EIO)),
+    }
+}
+
+fn failed(call: &str, code: i32) -> Outcome {
+    Outcome::Failed { call: call.into(), errno: errno::name(code) }
+}

@@ -1,0 +1,198 @@
+//! The shim's ends of what the program reads and writes.
+//!
+//! What always holds: output is read whatever the input does, and input is written in the order it was asked for, whoever
+//! asked; nobody who waits holds up the program.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use rustix::pty::OpenptFlags;
+use rustix::termios::{SpecialCodeIndex, Winsize};
+
+use crate::log::Stream;
+use crate::spec::{self, Size};
+
+/// Both sides of descriptors 0, 1 and 2, until the child has its own.
+pub(super) struct Stdio {
+    /// The child's sides, closed here as soon as the child has them.
+    child: Option<Vec<OwnedFd>>,
+    terminal: bool,
+    input: Option<OwnedFd>,
+    outputs: Vec<(Stream, OwnedFd)>,
+    queue: VecDeque<Input>,
+}
+
+/// Somebody's input, waiting for room.
+struct Input {
+    who: Asked,
+    bytes: Vec<u8>,
+    written: usize,
+    /// The pipe is closed after it.
+    last: bool,
+}
+
+/// Which request of which connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) connection: u64,
+    pub(super) request: u64,
+}
+
+/// What came of a look at an output.
+pub(super) enum Output {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing now.
+    Nothing,
+    /// Nothing ever: it is closed.
+    End,
+}
+
+impl Stdio {
+    pub(super) fn open(kind: spec::Stdio) -> io::Result<Self> {
+        let mut made = Self {
+            child: None,
+            terminal: matches!(kind, spec::Stdio::Pty(_)),
+            input: None,
+            outputs: Vec::new(),
+            queue: VecDeque::new(),
+        };
+        made.child = Some(match kind {
+            spec::Stdio::Pty(size) => {
+                let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+                let master = rustix::pty::openpt(flags)?;
+                rustix::pty::unlockpt(&master)?;
+                // Not by its path, which may be another's in this mount namespace.
+                let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+                set_nonblocking(&master)?;
+                made.input = Some(master.try_clone()?);
+                made.outputs.push((Stream::Out, master));
+                made.resize(size)?;
+                vec![slave]
+            }
+            spec::Stdio::Pipes => {
+                let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+                set_nonblocking(&write)?;
+                made.input = Some(write);
+                vec![read, made.output(Stream::Out)?, made.output(Stream::Err)?]
+            }
+            spec::Stdio::Null => {
+                let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+                vec![null, made.output(Stream::Out)?, made.output(Stream::Err)?]
+            }
+        });
+        Ok(made)
+    }
+
+    fn output(&mut self, stream: Stream) -> io::Result<OwnedFd> {
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        set_nonblocking(&read)?;
+        self.outputs.push((stream, read));
+        Ok(write)
+    }
+
+    pub(super) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// The descriptors that become the child's 0, 1 and 2; the shim's own where the child has them already.
+    pub(super) fn child(&self) -> [RawFd; 3] {
+        let ends = self.child.as_deref().unwrap_or_default();
+        [0, 1, 2].map(|number| ends.get(number).or(ends.first()).map_or(number as RawFd, AsRawFd::as_raw_fd))
+    }
+
+    /// The child has its own sides: with ours open, its output would never end.
+    pub(super) fn handed_over(&mut self) {
+        self.child = None;
+    }
+
+    pub(super) fn resize(&self, size: Size) -> io::Result<()> {
+        let Some((_, master)) = self.outputs.first().filter(|_| self.terminal) else { return Err(Errno::NOTTY.into()) };
+        let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+        Ok(rustix::termios::tcsetwinsize(master, size)?)
+    }
+
+    pub(super) fn outputs(&self) -> &[(Stream, OwnedFd)] {
+        &self.outputs
+    }
+
+    /// Reads from one of the outputs; one that has ended is not there any more afterwards.
+    pub(super) fn read(&mut self, index: usize, buffer: &mut [u8]) -> Output {
+        let Some((_, descriptor)) = self.outputs.get(index) else { return Output::End };
+        match rustix::io::read(descriptor, buffer) {
+            Ok(length @ 1..) => Output::Bytes(length),
+            Err(Errno::AGAIN | Errno::INTR) => Output::Nothing,
+            // A terminal that nobody has open any more says EIO.
+            Ok(0) | Err(_) => {
+                self.outputs.remove(index);
+                Output::End
+            }
+        }
+    }
+
+    /// What to watch while input waits for room.
+    pub(super) fn waiting_input(&self) -> Option<&OwnedFd> {
+        self.input.as_ref().filter(|_| !self.queue.is_empty())
+    }
+
+    pub(super) fn has_input(&self) -> bool {
+        self.input.is_some() && !self.queue.back().is_some_and(|input| input.last)
+    }
+
+    /// Whether a connection's input still waits.
+    pub(super) fn waits(&self, connection: u64) -> bool {
+        self.queue.iter().any(|input| input.who.connection == connection)
+    }
+
+    pub(super) fn push(&mut self, who: Asked, bytes: Vec<u8>) {
+        self.queue.push_back(Input { who, bytes, written: 0, last: false });
+    }
+
+    /// The input ends after what waits already.
+    pub(super) fn push_end(&mut self, who: Asked) {
+        let bytes = if self.terminal { self.end_of_file() } else { Vec::new() };
+        self.queue.push_back(Input { who, bytes, written: 0, last: !self.terminal });
+    }
+
+    fn end_of_file(&self) -> Vec<u8> {
+        let attributes = self.input.as_ref().and_then(|master| rustix::termios::tcgetattr(master).ok());
+        vec![attributes.map_or(4, |attributes| attributes.special_codes[SpecialCodeIndex::VEOF])]
+    }
+
+    /// Writes what there is room for; says what is done, or failed.
+    pub(super) fn write(&mut self) -> Vec<(Asked, Result<(), Errno>)> {
+        let mut done = Vec::new();
+        while let Some(front) = self.queue.front_mut() {
+            let outcome = match &self.input {
+                None => Err(Errno::PIPE),
+                Some(_) if front.written == front.bytes.len() => Ok(0),
+                Some(input) => rustix::io::write(input, &front.bytes[front.written..]),
+            };
+            match outcome {
+                Ok(length) => {
+                    front.written += length;
+                    if front.written < front.bytes.len() {
+                        continue;
+                    }
+                    if front.last {
+                        self.input = None;
+                    }
+                    done.push((front.who, Ok(())));
+                }
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                Err(error) => done.push((front.who, Err(error))),
+            }
+            self.queue.pop_front();
+        }
+        done
+    }
+}
+
+fn set_nonblocking(descriptor: impl AsFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(&descriptor)?;
+    Ok(rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?)
+}

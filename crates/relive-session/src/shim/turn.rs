@@ -1,0 +1,168 @@
+//! One turn of the shim's loop: wait until something can be done, then do all of it.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::Shim;
+use super::clients::Now;
+use super::spawn::Said;
+use super::stdio::Output;
+use crate::exit::ExitRecord;
+use crate::stage::{End, Event, Stage};
+
+/// What is watched.
+#[derive(Clone, Copy)]
+enum Watched {
+    Signals,
+    Listener,
+    Gate,
+    Output(usize),
+    Input,
+    Client(u64),
+}
+
+impl Shim {
+    /// Waits, as long as it may, until something can be done, and does it. Says whether there was output.
+    pub(super) fn turn(&mut self, patience: Option<Duration>) -> io::Result<bool> {
+        self.flush(None);
+        let mut had_output = false;
+        for (watched, events) in self.wait(patience)? {
+            match watched {
+                Watched::Signals => self.reap(),
+                Watched::Listener => self.clients.accept(),
+                Watched::Gate => self.hear_gate(),
+                Watched::Output(index) => had_output |= self.read_output(index),
+                Watched::Input => self.write_input(),
+                // Gone, or readable: either way the read says.
+                Watched::Client(id) if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) => {
+                    self.serve(id)
+                }
+                Watched::Client(_) => {}
+            }
+        }
+        self.flush(None);
+        Ok(had_output)
+    }
+
+    /// Tells those who are connected; the end, too, once there is a record of it.
+    pub(super) fn flush(&mut self, ended: Option<&ExitRecord>) {
+        self.clients.flush(&Now { snapshot: self.session.snapshot(), log_end: self.log.end(), ended });
+    }
+
+    fn wait(&self, patience: Option<Duration>) -> io::Result<Vec<(Watched, PollFlags)>> {
+        let mut names = vec![Watched::Signals, Watched::Listener];
+        let mut watched = vec![
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.clients.listener(), PollFlags::IN),
+        ];
+        let mut watch = |name, descriptor, flags| {
+            names.push(name);
+            watched.push(PollFd::from_borrowed_fd(descriptor, flags));
+        };
+        if let Some(gate) = self.child.as_ref().and_then(|child| child.gate()) {
+            watch(Watched::Gate, gate.as_fd(), PollFlags::IN);
+        }
+        if let Some(stdio) = &self.stdio {
+            if let Some(input) = stdio.waiting_input() {
+                watch(Watched::Input, input.as_fd(), PollFlags::OUT);
+            }
+            // The last first: one that ends leaves the numbers of those before it as they are.
+            for (index, (_, output)) in stdio.outputs().iter().enumerate().rev() {
+                watch(Watched::Output(index), output.as_fd(), PollFlags::IN);
+            }
+        }
+        for client in self.clients.iter() {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, client.is_read());
+            flags.set(PollFlags::OUT, client.has_backlog());
+            watch(Watched::Client(client.id), client.socket(), flags);
+        }
+        let patience = patience.map(|patience| Timespec {
+            tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: patience.subsec_nanos().into(),
+        });
+        match rustix::event::poll(&mut watched, patience.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let happened = names.into_iter().zip(watched.iter().map(PollFd::revents));
+        Ok(happened.filter(|(_, events)| !events.is_empty()).collect())
+    }
+
+    /// Reaps whoever has ended: the child, and the orphans that were left to us.
+    fn reap(&mut self) {
+        let mut read = [0u8; size_of::<libc::signalfd_siginfo>()];
+        while rustix::io::read(&self.signals, &mut read).is_ok_and(|length| length > 0) {}
+        while let Some(pid) = next_ended() {
+            let is_child = self.child.as_ref().is_some_and(|child| child.pid == pid);
+            if is_child {
+                // What it said before it ended comes first, and whether it was the program shows only until it is reaped.
+                self.hear_gate();
+            }
+            let mut status = 0;
+            // SAFETY: a number of ours to be written to.
+            unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            if is_child {
+                self.child_ended(status);
+            }
+        }
+    }
+
+    fn child_ended(&mut self, status: i32) {
+        self.child_gone = true;
+        let Some(end) = self.child.as_ref().map(|child| child.end(status)) else { return };
+        if matches!(end, End::Exited(_)) && self.session.stage() == Stage::Ready {
+            // An init has reaped it before we could look, and what fails before the program says so: this was the program.
+            self.happened(Event::Executed);
+        }
+        self.happened(Event::Ended(end));
+    }
+
+    fn hear_gate(&mut self) {
+        loop {
+            let Some(child) = &mut self.child else { return };
+            match child.hear() {
+                Said::Ready { child_pid } => self.is_ready(child_pid),
+                Said::Failed(failure) => self.happened(Event::Failed(failure)),
+                Said::Executed => self.happened(Event::Executed),
+                Said::Died | Said::Nothing => return,
+            }
+        }
+    }
+
+    fn is_ready(&mut self, child_pid: i32) {
+        self.happened(Event::Ready { child_pid });
+        if self.session.stage() == Stage::Ready && !self.session.is_opened() {
+            // Only a help to those who look: what matters is that it does not say `running`.
+            let _ = self.write_state(crate::folder::RecordedStage::Ready);
+        }
+    }
+
+    fn read_output(&mut self, index: usize) -> bool {
+        let Some(stdio) = &mut self.stdio else { return false };
+        let Some(stream) = stdio.outputs().get(index).map(|(stream, _)| *stream) else { return false };
+        match stdio.read(index, &mut self.buffer) {
+            Output::Bytes(length) => {
+                // The program goes on without its log: a full disk must not hold it up.
+                self.output_lost |= self.log.append(stream, &self.buffer[..length]).is_err();
+                self.clients.log_grew();
+                true
+            }
+            Output::Nothing | Output::End => false,
+        }
+    }
+}
+
+/// The pid of a child that has ended and is still to be reaped.
+fn next_ended() -> Option<i32> {
+    // SAFETY: a structure of ours to be written to; zero where nobody has ended.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        let found = libc::waitid(libc::P_ALL, 0, &raw mut info, options);
+        (found == 0 && info.si_pid() != 0).then(|| info.si_pid())
+    }
+}

@@ -1,0 +1,122 @@
+//! One folder of sessions, and what is asked of it.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use relive_session::connection::Connection;
+use relive_session::exit::ExitRecord;
+use relive_session::folder::Folder;
+use relive_session::launch::Launcher;
+use relive_session::log::{Item, Reader};
+use relive_session::spec::{Gate, Limits, Namespace, Spec, Stdio};
+use relive_session::stage::{Snapshot, Stage};
+use relive_session::tree::Ladder;
+
+/// Longer than anything here takes on the slowest machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Lab {
+    pub(crate) dir: tempfile::TempDir,
+    launcher: Launcher,
+}
+
+/// A session and its folder.
+pub(crate) struct Running {
+    pub(crate) connection: Connection,
+    pub(crate) folder: Folder,
+}
+
+pub(crate) fn ladder() -> &'static Ladder {
+    static LADDER: OnceLock<Ladder> = OnceLock::new();
+    LADDER.get_or_init(|| Ladder::probe(&format!("relive-test-{}", std::process::id())))
+}
+
+pub(crate) fn spec(argv: &[&str]) -> Spec {
+    Spec {
+        argv: argv.iter().map(|&word| word.to_owned()).collect(),
+        env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+        cwd: "/".into(),
+        stdio: Stdio::Pipes,
+        gate: Gate::Open,
+        namespace: Namespace::AsPlanned,
+        tree: ladder().plan.clone(),
+        limits: Limits::default(),
+        log_max_bytes: 16 * 1024 * 1024,
+    }
+}
+
+pub(crate) fn shell(script: &str) -> Spec {
+    spec(&["sh", "-c", script])
+}
+
+pub(crate) fn gated(spec: Spec) -> Spec {
+    Spec { gate: Gate::Closed, ..spec }
+}
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        let program = std::env::var_os("SESSION_TEST_SHIM").map(PathBuf::from);
+        let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_session-test-shim").into());
+        Self { dir: tempfile::tempdir().unwrap(), launcher: Launcher::new(program) }
+    }
+
+    pub(crate) async fn launch(&self, name: &str, spec: &Spec) -> Running {
+        let (folder, lock) = Folder::create(self.dir.path().join(name)).unwrap();
+        let connection = self.launcher.launch(&folder, lock, spec).await.unwrap();
+        Running { connection, folder }
+    }
+
+    /// Runs it to its end; its record and what it printed.
+    pub(crate) async fn run(&self, name: &str, spec: &Spec) -> (ExitRecord, String) {
+        let running = self.launch(name, spec).await;
+        let record = running.ended().await;
+        let printed = running.printed();
+        (record, printed)
+    }
+}
+
+impl Running {
+    pub(crate) async fn ended(&self) -> ExitRecord {
+        within("the end", self.connection.ended()).await.unwrap()
+    }
+
+    pub(crate) async fn reaches(&self, stage: Stage) -> Snapshot {
+        let what = format!("stage {}", stage.name());
+        within(&what, self.connection.wait_for(|seen| seen.snapshot.stage == stage)).await.unwrap().snapshot
+    }
+
+    /// All that it has printed so far.
+    pub(crate) fn printed(&self) -> String {
+        let mut reader = Reader::open(self.folder.path(), 0).unwrap();
+        let mut text = Vec::new();
+        while let Some(item) = reader.next().unwrap() {
+            match item {
+                Item::Chunk(chunk) => text.extend(chunk.bytes),
+                Item::Gap { .. } => {}
+            }
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    pub(crate) async fn prints(&self, wanted: &str) {
+        wait_until(&format!("{wanted:?} to be printed"), || self.printed().contains(wanted)).await;
+    }
+}
+
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+pub(crate) async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    within(what, async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+pub(crate) fn is_alive(pid: i32) -> bool {
+    relive_session::proc::Stat::of(pid).is_ok_and(|stat| stat.lives())
+}

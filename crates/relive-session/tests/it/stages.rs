@@ -1,0 +1,129 @@
+//! From the launch to the end: what every stage answers, and what is left behind.
+
+use relive_session::exit::EndedBy;
+use relive_session::folder::Found;
+use relive_session::protocol::{Outcome, Verb};
+use relive_session::spec::{Namespace, Spec};
+use relive_session::stage::{SessionResult, Stage};
+
+use crate::harness::*;
+
+fn failure(result: &SessionResult) -> (&str, &str) {
+    match result {
+        SessionResult::Error(failure) => (&failure.stage, &failure.errno),
+        other => panic!("{other:?} is no error"),
+    }
+}
+
+#[tokio::test]
+async fn case_30_a_program_runs_and_its_end_is_on_the_disk() {
+    let lab = Lab::new();
+    let (record, _) = lab.run("true", &spec(&["true"])).await;
+    assert_eq!((record.result, record.why), (SessionResult::Exited(0), None));
+    let (record, _) = lab.run("false", &spec(&["false"])).await;
+    assert_eq!(record.result, SessionResult::Exited(1));
+
+    let (record, _) = lab.run("missing", &spec(&["no-such-program"])).await;
+    assert_eq!(failure(&record.result), ("execve", "ENOENT"));
+    let (record, _) = lab.run("no-folder", &Spec { cwd: "/no/such/folder".into(), ..spec(&["true"]) }).await;
+    assert_eq!(failure(&record.result), ("chdir", "ENOENT"));
+    let (record, _) = lab.run("no-program", &spec(&["/etc/passwd"])).await;
+    assert_eq!(failure(&record.result), ("execve", "EACCES"));
+
+    let cwd = lab.dir.path().to_string_lossy().into_owned();
+    let there = Spec { cwd: cwd.clone(), ..spec(&["sh", "-c", "pwd; printf '%s|' \"$@\"", "sh", "a b", "", "ü"]) };
+    let running = lab.launch("arguments", &there).await;
+    let record = running.ended().await;
+    assert_eq!(running.printed(), format!("{cwd}\na b||ü|"));
+    let Found::Ended(on_disk) = running.folder.look("any").unwrap() else { panic!("no exit record") };
+    assert_eq!(on_disk, record);
+    assert!(record.used.max_rss_kb > 0);
+}
+
+#[tokio::test]
+async fn the_gate_stays_shut_until_it_is_opened() {
+    let lab = Lab::new();
+    let running = lab.launch("gated", &gated(shell("echo ran"))).await;
+    let ready = running.reaches(Stage::Ready).await;
+    assert_eq!(ready.child_pid, ready.host_pid);
+    assert_eq!(running.printed(), "");
+    assert_eq!(running.connection.request(Verb::Proceed).await, Ok(Outcome::Done));
+    assert_eq!(running.ended().await.result, SessionResult::Exited(0));
+    assert_eq!(running.printed(), "ran\n");
+    assert_eq!(running.connection.request(Verb::Proceed).await, Ok(Outcome::NoProcess));
+}
+
+#[tokio::test]
+async fn case_31_signals_land_when_the_program_runs_and_sigkill_at_once() {
+    let lab = Lab::new();
+    let term = || Verb::Signal { number: libc::SIGTERM };
+    let running = lab.launch("term", &spec(&["sleep", "1000"])).await;
+    running.reaches(Stage::Running).await;
+    assert_eq!(running.connection.request(term()).await, Ok(Outcome::Done));
+    let record = running.ended().await;
+    assert_eq!((record.result, record.why), (SessionResult::Signaled(libc::SIGTERM), Some(EndedBy::Signal)));
+    assert_eq!(running.connection.request(term()).await, Ok(Outcome::NoProcess));
+
+    let running = lab.launch("kept", &gated(spec(&["sleep", "1000"]))).await;
+    running.reaches(Stage::Ready).await;
+    assert_eq!(running.connection.request(term()).await, Ok(Outcome::Kept));
+    assert_eq!(running.connection.seen().borrow().snapshot.stage, Stage::Ready);
+    assert_eq!(running.connection.request(Verb::Proceed).await, Ok(Outcome::Done));
+    assert_eq!(running.ended().await.result, SessionResult::Signaled(libc::SIGTERM));
+
+    let running = lab.launch("at-once", &gated(shell("echo ran"))).await;
+    running.reaches(Stage::Ready).await;
+    let kill = Verb::Signal { number: libc::SIGKILL };
+    assert_eq!(running.connection.request(kill).await, Ok(Outcome::Done));
+    assert_eq!(running.ended().await.result, SessionResult::Signaled(libc::SIGKILL));
+    assert_eq!(running.printed(), "");
+}
+
+#[tokio::test]
+async fn case_32_an_aborted_program_never_ran() {
+    let lab = Lab::new();
+    let running = lab.launch("abort", &gated(shell("echo ran"))).await;
+    running.reaches(Stage::Ready).await;
+    assert_eq!(running.connection.request(Verb::Abort).await, Ok(Outcome::Done));
+    let record = running.ended().await;
+    assert_eq!((record.result, record.why), (SessionResult::Aborted, Some(EndedBy::Abort)));
+    assert_eq!(running.printed(), "");
+
+    // Asked at once, it comes before ready or at the gate: either way nothing runs.
+    let running = lab.launch("early", &gated(shell("echo ran"))).await;
+    let answer = running.connection.request(Verb::Abort).await;
+    assert!(matches!(answer, Ok(Outcome::Kept | Outcome::Done)), "{answer:?}");
+    assert_eq!(running.ended().await.result, SessionResult::Aborted);
+    assert_eq!(running.printed(), "");
+
+    let running = lab.launch("running", &spec(&["sleep", "1000"])).await;
+    running.reaches(Stage::Running).await;
+    let Ok(Outcome::WrongStage { message }) = running.connection.request(Verb::Abort).await else { panic!("aborted") };
+    assert!(message.contains("running"), "{message}");
+    assert_eq!(running.connection.request(Verb::Kill).await, Ok(Outcome::Done));
+    let record = running.ended().await;
+    assert_eq!((record.result, record.why), (SessionResult::Signaled(libc::SIGKILL), Some(EndedBy::Kill)));
+}
+
+#[tokio::test]
+async fn case_33_the_host_pid_is_the_hosts() {
+    let lab = Lab::new();
+    for (name, namespace, seen_as) in [("init", Namespace::Pid, "2"), ("no-init", Namespace::PidWithoutInit, "1")] {
+        let script = Spec { namespace, ..shell("echo $$; read line; exit 7") };
+        let running = lab.launch(name, &script).await;
+        let stage = within("a stage", running.connection.wait_for(|seen| seen.snapshot.stage >= Stage::Running)).await;
+        if let Some(SessionResult::Error(failure)) = stage.unwrap().snapshot.result {
+            eprintln!("skipped: no PID namespace here ({}/{})", failure.stage, failure.errno);
+            return;
+        }
+        running.prints("\n").await;
+        let snapshot = running.connection.seen().borrow().snapshot.clone();
+        assert_eq!(running.printed().trim(), seen_as);
+        assert_eq!(snapshot.child_pid, Some(1));
+        assert!(is_alive(snapshot.host_pid.unwrap()));
+        assert_eq!(running.connection.write(b"go on\n").await, Ok(Outcome::Done));
+        let record = running.ended().await;
+        assert_eq!(record.result, SessionResult::Exited(7));
+        assert_eq!((record.host_pid, record.child_pid), (snapshot.host_pid, Some(1)));
+    }
+}
