@@ -1,5 +1,7 @@
 //! Sessions with a real shim, real programs and whatever this machine has to hold them.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
 mod containment;
 mod harness;
 mod input_output;

@@ -9,10 +9,8 @@ use relive_session::stage::{SessionResult, Stage};
 use crate::harness::*;
 
 fn failure(result: &SessionResult) -> (&str, &str) {
-    match result {
-        SessionResult::Error(failure) => (&failure.stage, &failure.errno),
-        other => panic!("{other:?} is no error"),
-    }
+    let SessionResult::Error(failure) = result else { panic!("{result:?} is no error") };
+    (&failure.stage, &failure.errno)
 }
 
 #[tokio::test]
