@@ -150,9 +150,9 @@ impl Connection {
     /// Writes input for the program; answered when all of it is in the program's pipe or terminal.
     pub async fn write(&self, bytes: &[u8]) -> Result<Outcome, Gone> {
         for part in bytes.chunks(WRITE_MAX) {
-            match self.ask(Verb::Write, part, None).await?.0 {
-                Outcome::Done => {}
-                other => return Ok(other),
+            let outcome = self.ask(Verb::Write, part, None).await?.0;
+            if outcome != Outcome::Done {
+                return Ok(outcome);
             }
         }
         Ok(Outcome::Done)

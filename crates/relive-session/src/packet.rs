@@ -49,9 +49,12 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Receiv
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         match rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
             Ok(received) => {
-                let descriptor = control.drain().find_map(|message| match message {
-                    RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-                    _ => None,
+                let descriptor = control.drain().find_map(|message| {
+                    if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+                        descriptors.next()
+                    } else {
+                        None
+                    }
                 });
                 let truncated = received.flags.contains(ReturnFlags::TRUNC);
                 return Ok(Received { length: received.bytes.min(buffer.len()), truncated, descriptor });

@@ -42,6 +42,8 @@ fn exit_record() -> ExitRecord {
         at_ms: 1,
         log_end: 20,
         used: Used::default(),
+        output_lost: false,
+        left: Vec::new(),
     }
 }
 

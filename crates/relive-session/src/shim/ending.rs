@@ -15,6 +15,10 @@ const KILL_AGAIN: Duration = Duration::from_millis(50);
 const QUIET: Duration = Duration::from_millis(200);
 /// and in any case after this.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a disk that does not take the record is waited for,
+const DISK_PATIENCE: Duration = Duration::from_secs(600);
+/// and how often it is tried.
+const DISK_AGAIN: Duration = Duration::from_millis(200);
 /// How long those who are connected may take to hear the end.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -25,7 +29,7 @@ impl Shim {
         self.drain()?;
         self.output_lost |= self.log.sync().is_err();
         let record = self.record(oom_killed);
-        self.folder.write_exit(&record)?;
+        self.leave(&record)?;
         if let Some(tree) = self.tree.take() {
             // A leaf with somebody in it whom nobody can kill stays; the record names them.
             let _ = tree.remove();
@@ -95,6 +99,15 @@ impl Shim {
             SessionResult::Signaled(number) => (self.sent & 1 << (number - 1) != 0).then_some(EndedBy::Signal),
             SessionResult::Exited(_) | SessionResult::Error(_) => None,
         }
+    }
+
+    /// Writes the record, again and again on a disk that is full. At last those who are connected hear of it all the same.
+    fn leave(&mut self, record: &ExitRecord) -> io::Result<()> {
+        let deadline = Instant::now() + DISK_PATIENCE;
+        while self.folder.write_exit(record).is_err() && Instant::now() < deadline {
+            self.turn(Some(DISK_AGAIN))?;
+        }
+        Ok(())
     }
 
     /// Who does not take it in time finds the record.

@@ -187,7 +187,15 @@ impl Session {
                 self.result = Some(SessionResult::Error(failure.clone()));
                 Ok(Vec::new())
             }
-            _ => Err(Rejected { event, stage }),
+            (
+                Event::Spawned { .. }
+                | Event::Ready { .. }
+                | Event::Opened
+                | Event::Executed
+                | Event::Ended(_)
+                | Event::Failed(_),
+                _,
+            ) => Err(Rejected { event, stage }),
         }
     }
 
@@ -217,7 +225,8 @@ impl Session {
             Stage::Ready if self.aborting => Answer::WrongStage("it is being aborted".into()),
             Stage::Ready if self.opened => Answer::WrongStage("its gate is open already".into()),
             Stage::Ready => Answer::Act,
-            _ => wrong(&Verb::Proceed, "ready", stage),
+            Stage::Starting | Stage::Spawned | Stage::Running => wrong(&Verb::Proceed, "ready", stage),
+            Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => Answer::NoProcess,
         }
     }
 
@@ -232,25 +241,27 @@ impl Session {
                 self.aborting = true;
                 Answer::Act
             }
-            _ => wrong(&Verb::Abort, "ready", stage),
+            Stage::Running => wrong(&Verb::Abort, "ready", stage),
+            Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => Answer::NoProcess,
         }
     }
 
     fn ask_signal(&mut self, number: i32, stage: Stage) -> Answer {
         match stage {
             Stage::Running => Answer::Act,
+            Stage::Spawned | Stage::Ready if number == libc::SIGKILL => Answer::Act,
             Stage::Starting if number == libc::SIGKILL => {
                 self.kill_kept = true;
                 Answer::Kept
             }
-            _ if number == libc::SIGKILL => Answer::Act,
-            _ if self.signals.len() >= KEPT_SIGNALS_MAX => {
+            Stage::Starting | Stage::Spawned | Stage::Ready if self.signals.len() >= KEPT_SIGNALS_MAX => {
                 Answer::WrongStage(format!("{KEPT_SIGNALS_MAX} signals wait for it to run already"))
             }
-            _ => {
+            Stage::Starting | Stage::Spawned | Stage::Ready => {
                 self.signals.push(number);
                 Answer::Kept
             }
+            Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => Answer::NoProcess,
         }
     }
 }

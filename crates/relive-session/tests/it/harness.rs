@@ -120,3 +120,23 @@ pub(crate) async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 pub(crate) fn is_alive(pid: i32) -> bool {
     relive_session::proc::Stat::of(pid).is_ok_and(|stat| stat.lives())
 }
+
+/// A small generator of numbers that are alike for the same seed.
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// `RELIVE_SEED`, or one that is said.
+    pub(crate) fn new() -> Self {
+        let seed = std::env::var("RELIVE_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) * 2_654_435_761 + 1);
+        eprintln!("RELIVE_SEED={seed}");
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}

@@ -1,0 +1,161 @@
+//! What a session may not do: get at what is ours, get away, or go on when it is told to stand still.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsRawFd as _;
+
+use relive_session::exit::EndedBy;
+use relive_session::folder::{Found, boot_id};
+use relive_session::proc::Stat;
+use relive_session::protocol::{Outcome, Verb};
+use relive_session::spec::{Limits, PidsLimit, Spec};
+use relive_session::stage::{SessionResult, Stage};
+use relive_session::tree::Tree;
+
+use crate::harness::*;
+
+async fn members(running: &Running) -> Vec<i32> {
+    match running.connection.request(Verb::Stat).await {
+        Ok(Outcome::Stat(stat)) => stat.members,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn case_36_a_session_has_descriptors_0_1_and_2_and_no_signal_of_another() {
+    let lab = Lab::new();
+    // One of ours that somebody forgot to mark.
+    let leaked = std::fs::File::open("/dev/null").unwrap();
+    // SAFETY: a descriptor of ours.
+    assert_eq!(unsafe { libc::fcntl(leaked.as_raw_fd(), libc::F_SETFD, 0) }, 0);
+    let first = lab.launch("first", &spec(&["sleep", "1000"])).await;
+    first.reaches(Stage::Running).await;
+    // Not the init above it, where the tree has one.
+    let named = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+    let pid = members(&first).await.into_iter().find(named).unwrap();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let open: BTreeSet<String> = open.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(open.into_iter().collect::<Vec<_>>(), ["0", "1", "2"]);
+
+    assert_eq!(first.connection.request(Verb::Kill).await, Ok(Outcome::Done));
+    first.ended().await;
+    let second = lab.launch("second", &spec(&["cat"])).await;
+    second.reaches(Stage::Running).await;
+    let term = Verb::Signal { number: libc::SIGTERM };
+    assert_eq!(first.connection.request(term).await, Ok(Outcome::NoProcess));
+    second.connection.request(Verb::CloseInput).await.unwrap();
+    assert_eq!(second.ended().await.result, SessionResult::Exited(0));
+}
+
+/// Three that try to get away: a double fork, a session of its own, and one that ignores what asks it to leave.
+const ESCAPES: &str = "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM HUP; sleep 1000' & ) ; \
+    setsid sh -c '(sleep 1000 &) ; sleep 1000' & echo away; ";
+
+#[tokio::test]
+async fn case_37_whoever_forks_away_is_gone_with_the_kill() {
+    let lab = Lab::new();
+    let running = lab.launch("kill", &shell(&format!("{ESCAPES} while :; do sleep 1; done"))).await;
+    running.prints("away").await;
+    let mut known = Vec::new();
+    while known.len() < 5 {
+        known = members(&running).await;
+    }
+    running.connection.request(Verb::Signal { number: libc::SIGTERM }).await.unwrap();
+    assert_eq!(running.connection.seen().borrow().snapshot.stage, Stage::Running, "TERM is ignored");
+    assert_eq!(running.connection.request(Verb::Kill).await, Ok(Outcome::Done));
+    let record = running.ended().await;
+    assert_eq!((record.why, record.left.len()), (Some(EndedBy::Kill), 0));
+    assert!(known.iter().all(|pid| !is_alive(*pid)));
+
+    let running = lab.launch("end", &shell(&format!("{ESCAPES} read line"))).await;
+    running.prints("away").await;
+    let mut known = Vec::new();
+    while known.len() < 5 {
+        known = members(&running).await;
+    }
+    running.connection.write(b"leave\n").await.unwrap();
+    assert_eq!(running.ended().await.result, SessionResult::Exited(0));
+    assert!(known.iter().all(|pid| !is_alive(*pid)), "they end with the program");
+}
+
+#[tokio::test]
+async fn case_37_a_fork_bomb_is_bounded_and_killed() {
+    let lab = Lab::new();
+    if ladder().rungs.pids == "none" {
+        return eprintln!("skipped: nothing here limits processes");
+    }
+    let limits = Limits { memory: None, pids: Some(PidsLimit { max: 40, required: true }) };
+    let bomb = Spec { limits, ..shell("bomb() { bomb | bomb & }; bomb; while :; do sleep 1; done") };
+    let running = lab.launch("bomb", &bomb).await;
+    running.reaches(Stage::Running).await;
+    wait_until("the limit to be met", || running.printed().to_lowercase().contains("fork")).await;
+    assert!(members(&running).await.len() <= 40);
+    assert_eq!(running.connection.request(Verb::Kill).await, Ok(Outcome::Done));
+    let record = running.ended().await;
+    assert_eq!(record.left, [0; 0]);
+}
+
+#[tokio::test]
+async fn case_38_a_lost_shim_is_heard_of_and_its_program_found() {
+    let lab = Lab::new();
+    let running = lab.launch("lost", &shell("sleep 1000 & sleep 1000 & echo there; sleep 1000")).await;
+    running.prints("there").await;
+    running.reaches(Stage::Running).await;
+    let pid = running.connection.seen().borrow().snapshot.host_pid.unwrap();
+    // SAFETY: the shim's pid, which we have not reaped.
+    assert_eq!(unsafe { libc::kill(running.connection.shim_pid(), libc::SIGKILL) }, 0);
+    assert!(within("the loss", running.connection.ended()).await.is_err());
+    assert!(running.connection.request(Verb::Stat).await.is_err());
+    wait_until("the program to end with its shim", || !is_alive(pid)).await;
+    let mut found = None;
+    wait_until("the lock to be free", || {
+        found = Some(running.folder.look(&boot_id().unwrap()).unwrap());
+        !matches!(found, Some(Found::Starting))
+    })
+    .await;
+    let Some(Found::ShimLost(state)) = found else { panic!("{found:?}") };
+    let tree = Tree::reopen(&state.tree);
+    wait_until("what it left to be gone", || {
+        tree.kill().unwrap();
+        tree.is_empty()
+    })
+    .await;
+    tree.remove().unwrap();
+}
+
+#[tokio::test]
+async fn a_frozen_tree_uses_no_time_until_it_is_thawed_and_can_be_killed() {
+    let lab = Lab::new();
+    let running = lab.launch("frozen", &shell("(while :; do :; done) & while :; do :; done")).await;
+    running.reaches(Stage::Running).await;
+    let mut known = Vec::new();
+    while known.len() < 2 {
+        known = members(&running).await;
+    }
+    let ticks = || known.iter().map(|pid| Stat::of(*pid).unwrap().cpu_ticks).sum::<u64>();
+    wait_until("it to run", || ticks() > 2).await;
+    assert_eq!(running.connection.request(Verb::Freeze).await, Ok(Outcome::Done));
+    let before = ticks();
+    for number in 0..3 {
+        lab.run(&format!("meanwhile-{number}"), &shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")).await;
+    }
+    assert_eq!(ticks(), before);
+    let Ok(Outcome::Stat(stat)) = running.connection.request(Verb::Stat).await else { panic!("no stat") };
+    assert!(stat.frozen && stat.members.len() >= 2, "{stat:?}");
+    assert_eq!(running.connection.request(Verb::Thaw).await, Ok(Outcome::Done));
+    wait_until("it to go on", || ticks() > before).await;
+    assert_eq!(running.connection.request(Verb::Freeze).await, Ok(Outcome::Done));
+    assert_eq!(running.connection.request(Verb::Kill).await, Ok(Outcome::Done));
+    assert_eq!(running.ended().await.result, SessionResult::Signaled(libc::SIGKILL));
+}
+
+#[tokio::test]
+async fn case_40_killed_for_memory_is_said() {
+    let lab = Lab::new();
+    if ladder().rungs.memory == "none" {
+        return eprintln!("skipped: nothing here limits memory");
+    }
+    let limits = Limits { memory: Some(32 * 1024 * 1024), pids: None };
+    let eats = Spec { limits, ..spec(&["dd", "if=/dev/zero", "of=/dev/null", "bs=500M", "count=1"]) };
+    let (record, _) = lab.run("oom", &eats).await;
+    assert_eq!((record.result, record.why), (SessionResult::Signaled(libc::SIGKILL), Some(EndedBy::Oom)));
+}

@@ -1,0 +1,232 @@
+//! What goes in and what comes out: nothing is lost, and nobody who is slow holds up anybody.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::process::Command;
+
+use relive_session::connection::Connection;
+use relive_session::log::{Item, Reader};
+use relive_session::protocol::{Outcome, Verb};
+use relive_session::spec::{Size, Spec, Stdio};
+use relive_session::stage::{SessionResult, Stage};
+
+use crate::harness::*;
+
+fn on_a_terminal(spec: Spec) -> Spec {
+    Spec { stdio: Stdio::Pty(Size { rows: 24, columns: 80 }), ..spec }
+}
+
+#[tokio::test]
+async fn case_35_what_is_typed_comes_back_as_a_terminal_has_it() {
+    let lab = Lab::new();
+    let running = lab.launch("echo", &on_a_terminal(spec(&["cat"]))).await;
+    running.reaches(Stage::Running).await;
+    assert_eq!(running.connection.write(b"hi\n").await, Ok(Outcome::Done));
+    running.prints("hi\r\nhi\r\n").await;
+    assert_eq!(running.connection.request(Verb::CloseInput).await, Ok(Outcome::Done));
+    assert_eq!(running.ended().await.result, SessionResult::Exited(0));
+    assert_eq!(running.ended().await.result, SessionResult::Exited(0), "an end can be looked at twice");
+}
+
+#[tokio::test]
+async fn case_35_the_size_set_at_the_gate_is_what_the_program_sees() {
+    let lab = Lab::new();
+    let running = lab.launch("size", &gated(on_a_terminal(spec(&["stty", "size"])))).await;
+    running.reaches(Stage::Ready).await;
+    let size = Size { rows: 33, columns: 111 };
+    assert_eq!(running.connection.request(Verb::Resize(size)).await, Ok(Outcome::Done));
+    assert_eq!(running.connection.request(Verb::Proceed).await, Ok(Outcome::Done));
+    running.ended().await;
+    assert_eq!(running.printed(), "33 111\r\n");
+}
+
+#[tokio::test]
+async fn case_35_an_interrupt_typed_at_the_terminal_reaches_the_program() {
+    let lab = Lab::new();
+    let running = lab.launch("interrupt", &on_a_terminal(shell("echo there; exec sleep 1000"))).await;
+    running.prints("there").await;
+    running.connection.write(b"\x03").await.unwrap();
+    assert_eq!(running.ended().await.result, SessionResult::Signaled(libc::SIGINT));
+}
+
+#[tokio::test]
+async fn case_35_64_kb_of_input_arrive_whole() {
+    let lab = Lab::new();
+    let input = vec![b'x'; 64 * 1024];
+    let running = lab.launch("pipe", &spec(&["wc", "-c"])).await;
+    assert_eq!(running.connection.write(&input).await, Ok(Outcome::Done));
+    assert_eq!(running.connection.request(Verb::CloseInput).await, Ok(Outcome::Done));
+    running.ended().await;
+    assert_eq!(running.printed().trim(), "65536");
+
+    let counts = shell("stty raw -echo; echo there; head -c 65536 | wc -c");
+    let running = lab.launch("terminal", &on_a_terminal(counts)).await;
+    running.prints("there").await;
+    assert_eq!(running.connection.write(&input).await, Ok(Outcome::Done));
+    running.ended().await;
+    assert!(running.printed().contains("65536"), "{:?}", running.printed());
+}
+
+#[tokio::test]
+async fn case_35_the_last_output_comes_before_the_end() {
+    let lab = Lab::new();
+    for (name, spec) in [("pipes", shell("seq 30000")), ("terminal", on_a_terminal(shell("seq 30000")))] {
+        let (record, printed) = lab.run(name, &spec).await;
+        assert_eq!(record.result, SessionResult::Exited(0));
+        let lines: Vec<u32> = printed.lines().map(|line| line.trim_end().parse().unwrap()).collect();
+        assert!(lines.iter().copied().eq(1..=30000), "{} lines", lines.len());
+    }
+}
+
+#[tokio::test]
+async fn input_waits_for_its_reader_and_holds_up_nothing_else() {
+    let lab = Lab::new();
+    let running = lab
+        .launch(
+            "waits",
+            &shell("read -r signal < /dev/null; trap 'exec wc -c' USR1; echo there; while :; do sleep 0.01; done"),
+        )
+        .await;
+    running.prints("there").await;
+    let connection = running.connection.clone();
+    let write = tokio::spawn(async move { connection.write(&vec![b'x'; 200_000]).await });
+    let Ok(Outcome::Stat(stat)) = running.connection.request(Verb::Stat).await else { panic!("no answer meanwhile") };
+    assert_eq!(stat.snapshot.stage, Stage::Running);
+    assert!(!write.is_finished(), "a pipe has no room for this");
+    running.connection.request(Verb::Signal { number: libc::SIGUSR1 }).await.unwrap();
+    assert_eq!(within("the write", write).await.unwrap(), Ok(Outcome::Done));
+    running.connection.request(Verb::CloseInput).await.unwrap();
+    running.ended().await;
+    assert!(running.printed().contains("200000"));
+    let Ok(answer) = running.connection.write(b"late").await else { panic!("gone without a word") };
+    assert_eq!(answer, Outcome::NoProcess);
+}
+
+#[tokio::test]
+async fn who_comes_back_reads_on_where_it_left() {
+    let lab = Lab::new();
+    let running = lab.launch("offsets", &shell("echo one; read line; echo two")).await;
+    running.prints("one\n").await;
+    let Some(Item::Chunk(first)) = Reader::open(running.folder.path(), 0).unwrap().next().unwrap() else { panic!() };
+    assert_eq!(first.bytes, b"one\n");
+
+    let second = Connection::adopt(running.folder.ctl_connect().unwrap()).await.unwrap();
+    assert_eq!(second.request(Verb::Attach).await, Ok(Outcome::Done));
+    within("the log's end", second.wait_for(|seen| seen.log_end >= first.next)).await.unwrap();
+    drop(running.connection);
+    second.write(b"go on\n").await.unwrap();
+    within("the log to grow", second.wait_for(|seen| seen.log_end > first.next)).await.unwrap();
+    let record = within("the end", second.ended()).await.unwrap();
+    let mut reader = Reader::open(running.folder.path(), first.next).unwrap();
+    let Some(Item::Chunk(rest)) = reader.next().unwrap() else { panic!() };
+    assert_eq!((rest.bytes.as_slice(), rest.next), (&b"two\n"[..], record.log_end));
+}
+
+#[tokio::test]
+async fn who_never_reads_holds_up_nobody() {
+    let lab = Lab::new();
+    let running = lab.launch("clogged", &shell("read line; seq 200000")).await;
+    running.reaches(Stage::Running).await;
+    let deaf = std::fs::File::from(running.folder.ctl_connect().unwrap());
+    // Until neither side takes any more.
+    for id in 0.. {
+        let request = format!("{{\"id\":{id},\"verb\":\"stat\"}}\n{{\"id\":{id},\"verb\":\"attach\"}}");
+        match (&deaf).write(request.as_bytes()) {
+            Ok(_) => tokio::task::yield_now().await,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    running.connection.write(b"go on\n").await.unwrap();
+    assert_eq!(running.ended().await.result, SessionResult::Exited(0));
+    assert!(running.printed().ends_with("200000\n"));
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_answered_and_not_fatal() {
+    let lab = Lab::new();
+    let running = lab.launch("nonsense", &spec(&["cat"])).await;
+    let raw = std::fs::File::from(running.folder.ctl_connect().unwrap());
+    let check = async |sent: &[u8], expect: &str| {
+        (&raw).write_all(sent).unwrap();
+        let mut packet = vec![0; 65536];
+        loop {
+            match (&raw).read(&mut packet) {
+                Ok(length) if packet[..length].starts_with(b"{\"kind\":\"reply\"") => {
+                    let reply = String::from_utf8_lossy(&packet[..length]);
+                    return assert!(reply.contains(expect), "{reply}");
+                }
+                Ok(0) => panic!("hung up on"),
+                Ok(_) => {}
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    within("answers", async {
+        check(b"not json", "\"outcome\":\"unknown\"").await;
+        check(b"{\"id\":7,\"verb\":\"dance\"}", "\"id\":7,\"outcome\":\"unknown\"").await;
+        check(b"{\"id\":8,\"verb\":\"signal\",\"number\":99}", "EINVAL").await;
+        check(b"{\"id\":9,\"verb\":\"store\",\"name\":\"x\"}", "unknown").await;
+        check(&[b' '; 70_000], "unknown").await;
+    })
+    .await;
+    running.connection.request(Verb::CloseInput).await.unwrap();
+    assert_eq!(running.ended().await.result, SessionResult::Exited(0));
+}
+
+#[tokio::test]
+async fn a_descriptor_is_kept_for_the_next_owner() {
+    let lab = Lab::new();
+    let running = lab.launch("store", &spec(&["cat"])).await;
+    let (mut read, write) = std::io::pipe().unwrap();
+    let write = OwnedFd::from(write);
+    assert_eq!(running.connection.store("mine", write.as_fd()).await, Ok(Outcome::Done));
+    let number = write.as_raw_fd();
+    drop((write, running.connection));
+
+    let next = Connection::adopt(running.folder.ctl_connect().unwrap()).await.unwrap();
+    let Ok(Outcome::Stat(stat)) = next.request(Verb::Stat).await else { panic!("no stat") };
+    assert_eq!(stat.stored, ["mine"]);
+    let (outcome, back) = next.take("mine").await.unwrap();
+    assert_eq!(outcome, Outcome::Done);
+    let mut back = std::fs::File::from(back.unwrap_or_else(|| panic!("no descriptor for {number}")));
+    back.write_all(b"still open").unwrap();
+    drop(back);
+    let mut text = String::new();
+    read.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "still open", "and nobody else holds it");
+    let (outcome, none) = next.take("mine").await.unwrap();
+    assert!(matches!(outcome, Outcome::Failed { .. }) && none.is_none());
+    next.request(Verb::Kill).await.unwrap();
+    within("the end", next.ended()).await.unwrap();
+}
+
+/// Unmounts it at the end, whatever comes.
+struct SmallDisk<'a>(&'a std::path::Path);
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_costs_output_and_nothing_else() {
+    let lab = Lab::new();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none"]).arg(lab.dir.path()).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: no small disk can be mounted here");
+    }
+    let _disk = SmallDisk(lab.dir.path());
+    let filler = lab.dir.path().join("filler");
+    Command::new("fallocate").args(["-l", "200k"]).arg(&filler).status().unwrap();
+    let running = lab.launch("full", &shell("seq 200000; exit 3")).await;
+    let program_ended = || running.connection.seen().borrow().snapshot.host_pid.is_some_and(|pid| !is_alive(pid));
+    running.reaches(Stage::Running).await;
+    wait_until("the program to end", program_ended).await;
+    // Where not even the record found room, the shim waits for some.
+    tempfile::TempPath::try_from_path(&filler).unwrap().close().unwrap();
+    let record = running.ended().await;
+    assert_eq!((record.result.clone(), record.output_lost), (SessionResult::Exited(3), true));
+    assert_eq!(running.folder.read_exit().unwrap(), Some(record));
+}

@@ -1,0 +1,95 @@
+//! Launches that are ended at any moment: each ends once, and leaves nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use relive_session::folder::{Found, boot_id};
+use relive_session::proc::Stat;
+use relive_session::protocol::Verb;
+use relive_session::spec::{Gate, Namespace, Size, Spec, Stdio};
+
+use crate::harness::*;
+
+/// How many run at the same time.
+const AT_ONCE: u64 = 8;
+
+fn any_spec(random: &mut Random) -> Spec {
+    let program = match random.below(4) {
+        0 => spec(&["true"]),
+        1 => spec(&["sleep", "1000"]),
+        2 => shell("(setsid sleep 1000 &); trap '' TERM; while :; do sleep 1; done"),
+        _ => shell("while :; do echo some output; done"),
+    };
+    let stdio = match random.below(3) {
+        0 => Stdio::Null,
+        1 => Stdio::Pipes,
+        _ => Stdio::Pty(Size { rows: 24, columns: 80 }),
+    };
+    let gate = if random.below(3) == 0 { Gate::Closed } else { Gate::Open };
+    let namespace = if random.below(4) == 0 { Namespace::Pid } else { Namespace::AsPlanned };
+    Spec { stdio, gate, namespace, log_max_bytes: 256 * 1024, ..program }
+}
+
+fn any_verb(random: &mut Random) -> Verb {
+    match random.below(7) {
+        0 => Verb::Proceed,
+        1 => Verb::Abort,
+        2 => Verb::Freeze,
+        3 => Verb::Thaw,
+        4 => Verb::Signal { number: libc::SIGTERM },
+        5 => Verb::Signal { number: libc::SIGKILL },
+        _ => Verb::Kill,
+    }
+}
+
+async fn one(lab: Arc<Lab>, name: String, spec: Spec, verbs: Vec<Verb>, pauses: Vec<u64>) {
+    let running = lab.launch(&name, &spec).await;
+    for (verb, pause) in verbs.into_iter().zip(pauses) {
+        tokio::time::sleep(Duration::from_micros(pause)).await;
+        within("an answer", running.connection.request(verb)).await.unwrap();
+    }
+    within("an answer", running.connection.request(Verb::Kill)).await.unwrap();
+    let record = running.ended().await;
+    let Found::Ended(on_disk) = running.folder.look(&boot_id().unwrap()).unwrap() else { panic!("{name}: no record") };
+    assert_eq!((on_disk, record.left.len()), (record.clone(), 0), "{name}");
+    let shim = running.connection.shim_pid();
+    wait_until("the shim to be reaped", || Stat::of(shim).is_err()).await;
+    // Another launch of this very moment may have a copy of it, until it executes.
+    wait_until("the lock to be free", || running.folder.lock_is_free().unwrap()).await;
+    assert!(record.host_pid.is_none_or(|pid| !is_alive(pid)), "{name}");
+}
+
+#[tokio::test]
+async fn every_launch_ends_whenever_it_is_killed_and_nothing_is_left() {
+    let launches = std::env::var("RELIVE_LAUNCHES").ok().and_then(|count| count.parse().ok()).unwrap_or(200);
+    let lab = Arc::new(Lab::new());
+    let mut random = Random::new();
+    let mut open = tokio::task::JoinSet::new();
+    for number in 0..launches {
+        let spec = any_spec(&mut random);
+        let verbs: Vec<Verb> = (0..random.below(4)).map(|_| any_verb(&mut random)).collect();
+        let pauses = (0..4).map(|_| random.below(4000)).collect();
+        open.spawn(one(Arc::clone(&lab), format!("race-{number}"), spec, verbs, pauses));
+        if open.len() as u64 >= AT_ONCE {
+            open.join_next().await.unwrap().unwrap();
+        }
+    }
+    while let Some(ended) = open.join_next().await {
+        ended.unwrap();
+    }
+    let plan = &ladder().plan;
+    for folder in [&plan.v2, &plan.v1_freezer, &plan.v1_pids].into_iter().flatten() {
+        let leaves = std::fs::read_dir(folder.join(&plan.prefix)).map(|entries| {
+            entries
+                .filter(|entry| {
+                    entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("race-"))
+                })
+                .count()
+        });
+        assert_eq!(leaves.unwrap_or(0), 0, "{}", folder.display());
+    }
+    let ours = lab.dir.path().to_owned();
+    let held =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    assert_eq!(held.filter(|target| target.starts_with(&ours)).count(), 0, "descriptors of ended sessions");
+}

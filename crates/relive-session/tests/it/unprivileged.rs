@@ -1,0 +1,37 @@
+//! All of it again without any privilege, where we have some.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+const NOBODY: &str = "65534";
+
+#[test]
+fn all_of_it_holds_unprivileged_too() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: not root, so all of it is unprivileged already");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let shared = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), shared).unwrap();
+    let copy = |from: &str, name: &str| {
+        let to = dir.path().join(name);
+        std::fs::copy(from, &to).unwrap();
+        to
+    };
+    let this = std::env::current_exe().unwrap();
+    let tests = copy(this.to_str().unwrap(), "it");
+    let shim = copy(env!("CARGO_BIN_EXE_session-test-shim"), "shim");
+    let output = Command::new("setpriv")
+        .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--bounding-set", "-all"])
+        .arg(tests)
+        .args(["--skip", "unprivileged::", "--nocapture"])
+        .env("SESSION_TEST_SHIM", shim)
+        .env("TMPDIR", dir.path())
+        .env("RELIVE_LAUNCHES", "60")
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{said}", String::from_utf8_lossy(&output.stdout));
+    said.lines().filter(|line| line.starts_with("skipped")).for_each(|line| eprintln!("unprivileged: {line}"));
+}
