@@ -1,6 +1,6 @@
 //! `shell`: a command in a session of its own, named by the call. What a crash left of it is joined, never repeated.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -137,7 +137,7 @@ fn folder(context: &Context, key: &str) -> PathBuf {
 }
 
 /// Launches the command, or joins it where it runs already, and waits for its end.
-async fn joined(context: &Context, asked: &Asked, path: &PathBuf) -> std::io::Result<ToolResult> {
+async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Result<ToolResult> {
     let record = match context.sessions.find(path).await? {
         Standing::Ended(record) => record,
         Standing::Alive(connection) => {
@@ -151,7 +151,7 @@ async fn joined(context: &Context, asked: &Asked, path: &PathBuf) -> std::io::Re
             waited(context, &connection, asked, path).await?
         }
     };
-    let path = path.clone();
+    let path = path.to_owned();
     let output = context.pool.run(move || read_ends(&path, SHOWN_HEAD, SHOWN_TAIL)).await;
     let output = output.map_err(std::io::Error::other)??;
     Ok(result(&record, &output, asked.timeout))
@@ -176,7 +176,7 @@ async fn waited(
     context: &Context,
     connection: &Connection,
     asked: &Asked,
-    path: &PathBuf,
+    path: &Path,
 ) -> std::io::Result<ExitRecord> {
     let mut seen = connection.seen();
     let mut over = seen.wait_for(|seen| seen.ended.is_some() || seen.gone).boxed();
