@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::error::{CommandError, Outcome};
 
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     /// It may use this tool without asking; `*` is every tool that is not named
     #[arg(long, value_name = "TOOL")]
