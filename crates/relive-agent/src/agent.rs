@@ -14,6 +14,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use relive_core::{Signal, Urgency};
 use relive_journal::record::{Body, Input};
 use relive_journal::{Durability, History, Next, ProcessMeta};
@@ -70,6 +71,10 @@ pub struct Returned {
 pub trait Watcher: Send + Sync {
     /// It got on; this is what it amounts to now.
     fn progressed(&self, history: &History);
+
+    /// Reserves tokens for a model call, which is settled by the progress after it; waits where others have reserved what
+    /// is left. `false` if nothing is left.
+    fn reserve(&self, history: &History, tokens: u64) -> BoxFuture<'static, bool>;
 
     /// It is changing a file itself, or no longer: signals wait while it does.
     fn changing_files(&self, changing: bool);
@@ -129,14 +134,16 @@ pub enum Exit {
     Cancelled,
     /// Its time is up.
     TimedOut,
-    /// It has used up its tokens or its money, and ends.
+    /// It has used up its tokens or its money, or those of an ancestor, and ends.
     OverBudget,
-    /// It has used up its tokens or its money, and waits for more.
+    /// It has used up what it may, its steps and its time included, and waits for more.
     SuspendedBudget,
     /// It stands at a boundary, as it was told to.
     Stopped,
     /// A call's outcome cannot be known, and a person is to decide.
     InDoubt,
+    /// A human has been asked whether a call may be made.
+    Approval,
     /// It cannot record what it does, so it does nothing.
     Unrecorded(JournalError),
 }
@@ -194,6 +201,9 @@ impl Agent {
             last_checkpoint: Instant::now(),
         };
         let Err(mut exit) = running.go().await;
+        if running.agent.suspend_on_budget && matches!(exit, Exit::MaxSteps | Exit::TimedOut | Exit::OverBudget) {
+            exit = Exit::SuspendedBudget;
+        }
         if let Err(error) = running.flush().await {
             exit = Exit::Unrecorded(error);
         }
@@ -215,7 +225,7 @@ impl Loop {
                 Next::Input => return Err(Exit::Completed),
                 Next::Ask { step, .. } => {
                     self.boundary().await?;
-                    self.within_limits(step)?;
+                    self.within_limits(step).await?;
                     self.ask(step).await?;
                     self.steps_since_checkpoint += 1;
                 }
@@ -364,20 +374,18 @@ impl Loop {
         Ok(())
     }
 
-    fn within_limits(&self, step: u32) -> Step {
+    /// Whether it may ask for this step. What the call may use is reserved then.
+    async fn within_limits(&mut self, step: u32) -> Step {
+        // An answer whose calls were all refused has not been recorded, nor counted, yet.
+        if self.carry.iter().any(|body| matches!(body, Body::ModelEnded(_))) {
+            self.flush().await?;
+        }
         let history = self.history()?;
-        let (limits, spent) = (history.limits, history.spent);
-        if limits.max_steps.is_some_and(|max| step > max) {
+        if history.limits.max_steps.is_some_and(|max| step > max) {
             return Err(Exit::MaxSteps);
         }
-        let tokens = spent.tokens_in.saturating_add(spent.tokens_out);
-        let over_tokens = limits.max_tokens.is_some_and(|max| tokens >= max);
-        let over_cost = limits.max_cost_usd.zip(spent.cost_usd).is_some_and(|(max, spent)| spent >= max);
-        match (over_tokens || over_cost, self.agent.suspend_on_budget) {
-            (false, _) => Ok(()),
-            (true, false) => Err(Exit::OverBudget),
-            (true, true) => Err(Exit::SuspendedBudget),
-        }
+        let reserved = self.agent.watcher.reserve(history, self.agent.model.reserved_tokens());
+        if self.attend(Wait::Model, reserved).await? { Ok(()) } else { Err(Exit::OverBudget) }
     }
 
     async fn checkpoint_if_due(&mut self) {

@@ -37,12 +37,14 @@ mod paths;
 mod process;
 mod program;
 
+use std::collections::BTreeMap;
+
 use relive_core::{ErrorCode, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, Why};
 use serde::{Deserialize, Serialize};
 
 pub use environment::Environment;
 pub use paths::{Paths, PathsError};
-pub use process::{Exit, Instructions, Process};
+pub use process::{Exit, Instructions, ParkedCall, Process, TreeUsage};
 pub use program::{ExecRequest, ExecStarted, Namespace, Session, Stdio};
 
 /// The version of the wire. A daemon and a client with different ones do not talk.
@@ -119,6 +121,12 @@ pub struct RunRequest {
     /// `end` or `suspend`; `end` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_budget: Option<String>,
+    /// By tool, or `*`: `allow`, `ask` or `deny`; laid over the daemon's configuration.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub policy: BTreeMap<String, String>,
+    /// Whatever would be asked is allowed.
+    #[serde(default)]
+    pub yes: bool,
 }
 
 /// A process that was begun.
@@ -249,7 +257,7 @@ pub struct Accepted {
     pub accepted: bool,
 }
 
-/// What a person found out about the call that is in doubt.
+/// What a person found out about the call that is in doubt, or says to one that was put to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each name says it")]
@@ -257,13 +265,21 @@ pub enum Resolution {
     Done,
     NotDone,
     Retry,
+    Allow,
+    Deny,
 }
 
-/// A decision about what is in doubt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "said above")]
+/// A decision about what is in doubt, or about a call that may not be made unasked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolveRequest {
+    /// What was decided.
     pub outcome: Resolution,
+    /// Whether it holds for every later call of the tool; with `allow` and `deny`.
+    #[serde(default)]
+    pub always: bool,
+    /// Why, for the model; with `allow` and `deny`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Where a fork comes from, nearest first.

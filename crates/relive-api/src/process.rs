@@ -56,6 +56,15 @@ pub struct Process {
     /// Where its instructions come from; only in the answer about one process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<Instructions>,
+    /// The call that a human is asked about; `info` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ParkedCall>,
+    /// The calls whose outcome a human is asked for; `info` only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_doubt: Vec<ParkedCall>,
+    /// What it and all below it have used, where there is something below it; `info` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeUsage>,
 }
 
 /// A file that was read into the instructions of an agent at its start.
@@ -67,6 +76,32 @@ pub struct Instructions {
     /// Whether only its beginning was taken.
     #[serde(default)]
     pub cut: bool,
+}
+
+/// A call that waits for a human's word.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ParkedCall {
+    /// Which of the step's calls.
+    pub call: u32,
+    /// The tool.
+    pub tool: String,
+    /// What for, whole.
+    pub args: serde_json::Value,
+    /// When it was begun, or when the question was asked.
+    pub at: Timestamp,
+    /// How Relive tried to find out what became of it, and what that says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked: Option<String>,
+}
+
+/// What a process and all below it have used, the ended too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct TreeUsage {
+    pub processes: usize,
+    pub tokens_in: u64,
+    pub tokens_out: u64,
+    pub cost_usd: Option<Usd>,
 }
 
 /// The plain view of an end.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use relive_core::{End, Limits, ProcessStatus, Timestamp, Uuid, uuid_v7};
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::payload::Json;
+use relive_journal::policy::Policy;
 use relive_journal::record::{
     Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OnBudget, OpenedBy, Spawned, Usage,
 };
@@ -97,6 +98,9 @@ impl Agent {
                 on_in_doubt: OnInDoubt::TellModel,
                 on_budget: OnBudget::End,
                 env_names: Vec::new(),
+                policy: Policy::default(),
+                root_uuid: None,
+                depth: 0,
             },
             meta: Some(ProcessMeta::new("anthropic/claude-opus-4".to_owned(), "You are a test.".to_owned(), tools)),
             input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),

@@ -12,6 +12,7 @@ use serde_saphyr::{Location, Spanned};
 use crate::GC_INTERVAL_MIN_SECONDS;
 use crate::duration::parse_duration;
 use crate::suggest::closest;
+use crate::tools::PERMISSION;
 
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +67,22 @@ pub(crate) const KEYS: &[Key] = &[
     ("heartbeat", "policy", Expected::Word(&["warn", "pause", "kill"])),
     ("limits", "max_processes", Expected::Number(1, U32)),
     ("limits", "floor_mb", Expected::Number(0, 1 << 30)),
+    ("limits", "max_depth", Expected::Number(0, U32)),
+    ("limits", "max_children", Expected::Number(0, U32)),
+    ("limits", "max_tree", Expected::Number(0, U32)),
     ("", "providers", Expected::Providers),
     ("", "tool_env", Expected::Variables),
+    ("tools", "*", PERMISSION),
+    ("tools", "done", PERMISSION),
+    ("tools", "edit", PERMISSION),
+    ("tools", "list", PERMISSION),
+    ("tools", "read", PERMISSION),
+    ("tools", "search", PERMISSION),
+    ("tools", "shell", PERMISSION),
+    ("tools", "sleep", PERMISSION),
+    ("tools", "spawn_agent", PERMISSION),
+    ("tools", "wait_agent", PERMISSION),
+    ("tools", "write", PERMISSION),
 ];
 
 /// All that is wrong with the text of a file that may have these keys, and these names where it lists some.

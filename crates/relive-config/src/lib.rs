@@ -11,6 +11,7 @@ mod check;
 mod duration;
 mod providers;
 mod suggest;
+mod tools;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ pub use check::Problem;
 pub use duration::parse_duration;
 pub use providers::{PROVIDERS, Provider, Providers};
 pub use suggest::closest;
+pub use tools::{EVERY_TOOL, Permission, TOOLS, Tools};
 
 /// The shortest time between two collections.
 pub const GC_INTERVAL_MIN_SECONDS: u64 = 60;
@@ -48,6 +50,8 @@ pub struct Config {
     pub providers: Providers,
     /// Which variables the programs of an agent's tools get, beside those every program needs.
     pub tool_env: Vec<String>,
+    /// Which tools an agent may use without asking.
+    pub tools: Tools,
 }
 
 /// What becomes of a call whose outcome nobody can know.
@@ -145,11 +149,17 @@ pub struct Limits {
     pub max_processes: u32,
     /// Megabytes that must be free on the disk for a process to be started.
     pub floor_mb: u64,
+    /// How many ancestors an agent that another one spawned may have.
+    pub max_depth: u32,
+    /// Living agents that one agent may have spawned.
+    pub max_children: u32,
+    /// Living agents below one that a person began, whoever of them spawned them.
+    pub max_tree: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_processes: 100_000, floor_mb: 64 }
+        Self { max_processes: 100_000, floor_mb: 64, max_depth: 8, max_children: 64, max_tree: 256 }
     }
 }
 

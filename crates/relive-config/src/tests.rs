@@ -79,7 +79,7 @@ fn the_list_of_keys_is_the_list_of_fields() {
     for line in yaml.lines() {
         let (key, value) = line.split_once(':').unwrap();
         if let Some(key) = key.strip_prefix("  ") {
-            fields.push((section, key));
+            fields.push((section, key.trim_matches(['"', '\''])));
         } else if value.is_empty() {
             section = key;
         } else {
@@ -88,4 +88,26 @@ fn the_list_of_keys_is_the_list_of_fields() {
     }
     let keys: Vec<(&str, &str)> = check::KEYS.iter().map(|(section, key, _)| (*section, *key)).collect();
     assert_eq!(fields, keys);
+}
+
+#[test]
+fn tools_ask_as_the_file_says_and_a_star_is_all_it_does_not_name() {
+    let check = |text: &str, expect: &str| {
+        let config = Config::parse(text).unwrap();
+        let of = |tool: &str| format!("{:?}", config.tools.permissions()[tool]);
+        assert_eq!(["shell", "write", "*"].map(of).join(" "), expect, "{text}");
+        assert_eq!(Config::parse(&config.to_yaml().unwrap()).unwrap(), config, "{text}");
+    };
+    check("", "Ask Allow Allow");
+    check("tools: {write: deny}", "Ask Deny Allow");
+    check("tools: {'*': ask, write: allow}", "Ask Allow Ask");
+    check("tools: {'*': allow}", "Allow Allow Allow");
+    assert_eq!(
+        problems("tools:\n  shel: ask\n  write: maybe\n  read: 1\n"),
+        [
+            "2:3 no such key under `tools`: `shel` (did you mean `shell`?)",
+            "3:10 `write` is one of allow, ask, deny, not `maybe`",
+            "4:9 `read` is one of allow, ask, deny, not a number",
+        ]
+    );
 }

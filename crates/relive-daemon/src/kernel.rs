@@ -10,13 +10,17 @@ mod exec;
 mod host;
 mod housekeeping;
 mod instructions;
+mod ledger;
+pub(crate) mod policy;
 mod program;
 mod query;
 mod recover;
+mod resolve;
 mod resume;
 mod run;
 mod signal;
 mod stop;
+pub(crate) mod trees;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
@@ -59,6 +63,7 @@ pub(crate) struct Kernel {
     /// Told when a body has gone, and when the last one has.
     bodies_changed: Notify,
     state: Mutex<State>,
+    ledger: ledger::Ledger,
     /// Those who open the journal of a process that has no body, or begin one, take turns.
     turns: Vec<tokio::sync::Mutex<()>>,
     /// One survey, and one collection, at a time: they share the files `clock` and `tombstones.jsonl`.
@@ -73,6 +78,8 @@ struct State {
     ready: HashMap<Pid, Writer>,
     /// Suspended since before this daemon: their journal has not been opened under their PID.
     placeholders: HashSet<Pid>,
+    /// Who of them was spawned by an agent.
+    trees: trees::Trees,
     /// Those who wait for an end.
     waiting: HashMap<Pid, Arc<Notify>>,
     warnings: Vec<String>,
@@ -110,6 +117,7 @@ impl Kernel {
             bodies: HashMap::new(),
             ready: HashMap::new(),
             placeholders: HashSet::new(),
+            trees: trees::Trees::default(),
             waiting: HashMap::new(),
             warnings: Vec::new(),
             stopping: false,
@@ -127,6 +135,7 @@ impl Kernel {
             key_commands: Semaphore::new(credentials::COMMANDS_MAX),
             bodies_changed: Notify::new(),
             state: Mutex::new(state),
+            ledger: ledger::Ledger::default(),
             collecting: tokio::sync::Mutex::default(),
             turns: std::iter::repeat_with(tokio::sync::Mutex::default).take(64).collect(),
         })

@@ -231,7 +231,7 @@ async fn resolve(
     Path(id): Path<String>,
     Needed(request): Needed<ResolveRequest>,
 ) -> Told<Affected> {
-    server.kernel.resolve_doubt(&id, request).await.map(Json)
+    server.kernel.decide(&id, request).await.map(Json)
 }
 
 async fn lineage(State(server): Asks, Path(id): Path<String>) -> Told<Lineage> {

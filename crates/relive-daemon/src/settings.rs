@@ -5,7 +5,10 @@ use std::time::Duration;
 use relive_agent::Cadence;
 use relive_config::{Config, Providers, Recovery, StallPolicy};
 use relive_journal::data::{GcRules, SpaceRules};
+use relive_journal::policy::Policy;
 use relive_journal::recovery::OnInDoubt;
+
+use crate::kernel::trees::TreeLimits;
 
 /// What the kernel goes by.
 #[derive(Debug, Clone)]
@@ -24,12 +27,14 @@ pub(crate) struct Settings {
     pub(crate) on_in_doubt: OnInDoubt,
     pub(crate) providers: Providers,
     pub(crate) tool_env: Vec<String>,
+    pub(crate) policy: Policy,
+    pub(crate) trees: TreeLimits,
 }
 
 impl From<&Config> for Settings {
     fn from(config: &Config) -> Self {
-        let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits, providers, tool_env } =
-            config;
+        let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits, .. } = config;
+        let Config { providers, tool_env, tools, .. } = config;
         let gc_rules = GcRules {
             retention_days: (gc.retention_days > 0).then_some(gc.retention_days),
             max_entries: (gc.max_entries > 0).then_some(gc.max_entries as usize),
@@ -53,6 +58,12 @@ impl From<&Config> for Settings {
             },
             providers: providers.clone(),
             tool_env: tool_env.clone(),
+            policy: crate::kernel::policy::configured(tools),
+            trees: TreeLimits {
+                depth_max: limits.max_depth,
+                children_max: limits.max_children as usize,
+                tree_max: limits.max_tree as usize,
+            },
         }
     }
 }

@@ -4,19 +4,23 @@
 //! the running view and the recovered view are the same code. It holds no payloads: the conversation is a list of
 //! places in the file. It never looks at the world; what a crash left open is listed, not settled.
 
+mod approvals;
 mod rules;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use relive_core::{End, Generation, Limits, Pid, Timestamp, Usd};
+use relive_core::{End, Generation, Limits, Pid, Timestamp, Usd, Uuid};
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hash;
 use crate::line;
 use crate::record::{
-    Body, CallStarted, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed, Spawned, Usage,
+    Approval, Body, CallStarted, Decision, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed,
+    Spawned, Usage,
 };
-use crate::recovery::{OnInDoubt, Recovery};
+use crate::recovery::{Lookup, OnInDoubt, Recovery};
+
+pub use approvals::Leave;
 
 /// How many message ids are remembered: those of a client that asks again are among the last.
 const HEARD_MAX: usize = 64;
@@ -76,6 +80,8 @@ pub struct OpenCall {
     pub call: u32,
     /// Of the intent's record; with the UUID it is the call's key.
     pub seq: u64,
+    /// When it was begun.
+    pub at: Timestamp,
     /// The tool.
     pub name: String,
     /// How to find out what became of it.
@@ -163,6 +169,13 @@ pub struct History {
     pub phase: Phase,
     /// Whether the model's last word asked for nothing, or said that all is done, and nobody has said anything since.
     pub answered: bool,
+    /// The last question of the step under way, or its answer. Calls are asked about one after the other, so an earlier
+    /// one is of no more use.
+    pub approval: Option<Approval>,
+    /// What was answered once and for all, by tool.
+    pub always: BTreeMap<String, Decision>,
+    /// The processes it was to spawn, first to last; a fork's own only. One whose intent a crash cut off may not exist.
+    pub children: Vec<Uuid>,
     /// Resumes by the daemon since the last record that was progress.
     pub recoveries: u32,
     /// Torn ends cut off so far.
@@ -207,6 +220,9 @@ impl Default for History {
             completed_step: 0,
             phase: Phase::Boundary,
             answered: false,
+            approval: None,
+            always: BTreeMap::new(),
+            children: Vec::new(),
             recoveries: 0,
             repairs: Vec::new(),
             heard: VecDeque::new(),
@@ -321,7 +337,7 @@ impl History {
                 self.phase = Phase::Boundary;
                 self.conversation.append(&mut self.unheard);
             }
-            Body::CallStarted(started) => self.start_call(record.seq, started),
+            Body::CallStarted(started) => self.start_call(record, started),
             Body::CallEnded(ended) => {
                 self.answered |= ended.done;
                 self.settle(ended.call, place);
@@ -331,7 +347,7 @@ impl History {
                 Outcome::Done | Outcome::NotDone => self.settle(resolved.call, place),
                 Outcome::Retry => self.set_call(resolved.call, CallState::Waiting),
             },
-            Body::Approval(_) => {}
+            Body::Approval(approval) => self.approve(approval),
             Body::Compacted(compacted) => {
                 // An earlier summary stands for what this one stands for too, however late it was written.
                 let earlier = self.summary.replace(Summary { seq: record.seq, through: compacted.through });
@@ -396,6 +412,8 @@ impl History {
         self.phase = Phase::Boundary;
         self.conversation.append(&mut self.unheard);
         self.heard.clear();
+        self.approval = None;
+        self.children.clear();
     }
 
     fn begin_step(&mut self, record: &Record, place: Place) {
@@ -406,6 +424,7 @@ impl History {
         if let Body::ModelStarted(started) = &record.body {
             self.conversation.append(&mut self.unheard);
             self.step_start = place.offset;
+            self.approval = None;
             self.phase = Phase::Asking { reserved_tokens: started.reserved_tokens };
         }
     }
@@ -419,9 +438,14 @@ impl History {
         self.complete_if_settled();
     }
 
-    fn start_call(&mut self, seq: u64, started: &CallStarted) {
+    fn start_call(&mut self, record: &Record, started: &CallStarted) {
         let CallStarted { call, name, recovery } = started.clone();
-        self.set_call(call, CallState::Open(OpenCall { call, seq, name, recovery }));
+        if let Recovery::Lookup { what: Lookup::Child(child) } = recovery
+            && self.children.last() != Some(&child)
+        {
+            self.children.push(child);
+        }
+        self.set_call(call, CallState::Open(OpenCall { call, seq: record.seq, at: record.at, name, recovery }));
     }
 
     fn settle(&mut self, call: u32, place: Place) {

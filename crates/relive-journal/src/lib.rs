@@ -28,6 +28,7 @@ mod meta;
 mod outline;
 pub mod payload;
 mod plan;
+pub mod policy;
 mod pool;
 pub mod reader;
 pub mod record;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::hash::Hash;
 use crate::payload::{Json, PayloadMut, Text};
+use crate::policy::Policy;
 use crate::recovery::{OnInDoubt, Recovery, RecoveryName};
 
 /// One record, as read.
@@ -142,6 +143,15 @@ pub struct Spawned {
     /// The names of the variables of its environment, in their order. Their values are in no journal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_names: Vec<String>,
+    /// Which tools it may use without asking.
+    #[serde(default, skip_serializing_if = "Policy::is_unsaid")]
+    pub policy: Policy,
+    /// The first of its ancestors, which nobody spawned; absent where it is the first itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_uuid: Option<Uuid>,
+    /// How many ancestors it has.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: u32,
 }
 
 /// What becomes of a process that has spent what it may.
@@ -291,15 +301,21 @@ pub struct Resolved {
 }
 
 /// A question to a human about a call, or the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
     /// Which of the step's calls.
     pub call: u32,
+    /// The tool, said again for the reader and for `always`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Asked, or what was answered.
     pub decision: Decision,
     /// Whether the answer holds for every later call of this tool.
     #[serde(default, skip_serializing_if = "is_false")]
     pub always: bool,
+    /// Why, in the words of whoever answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The states of a question.
@@ -434,4 +450,9 @@ impl Body {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }

@@ -34,7 +34,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Run(run::Args),
+    Run(Box<run::Args>),
     Ps(ps::Args),
     Info(info::Args),
     Wait(wait::Args),

@@ -3,6 +3,7 @@
 pub(crate) mod event;
 pub(crate) mod journal;
 pub(crate) mod line;
+pub(crate) mod parked;
 pub(crate) mod processes;
 pub(crate) mod steps;
 pub(crate) mod table;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use relive_journal::Durability;
-use relive_journal::history::{CallState, Phase};
-use relive_journal::record::{Body, CallEnded, CallStarted};
+use relive_journal::history::{CallState, Leave, Phase};
+use relive_journal::record::{Approval, Body, CallEnded, CallStarted, Decision};
 use relive_journal::recovery::{Recovery, RecoveryName};
 use serde_json::json;
 
-use super::{Loop, Step, Wait};
+use super::{Exit, Loop, Step, Wait};
 use crate::model::{Message, ToolCall};
 use crate::tool::{Patience, Tool, ToolResult};
 
@@ -35,6 +35,12 @@ impl Loop {
             self.end_call(call, &asked, result, None).await;
             return Ok(());
         };
+        let leave = self.history()?.leave(call, &asked.name);
+        if let Leave::Refused { by_human, reason } = leave {
+            let result = ToolResult::failed(refusal(&asked.name, by_human, reason.as_deref()));
+            self.end_call(call, &asked, result, None).await;
+            return Ok(());
+        }
         let prepared = self.attend(Wait::Tool(tool.patience()), tool.prepare(context, asked.args.clone())).await?;
         let recovery = match prepared {
             Ok(recovery) => recovery,
@@ -43,8 +49,23 @@ impl Loop {
                 return Ok(());
             }
         };
+        if leave != Leave::Given {
+            return self.put_to_a_human(call, &asked, &leave).await;
+        }
         self.intend(call, &asked, &recovery).await?;
         self.perform(call, &asked, &tool, recovery, None).await
+    }
+
+    /// The call waits for an answer, and the loop ends until there is one. Nothing of the call is done, not even its
+    /// intent recorded, so whatever happens meanwhile it is asked for again, or its answer stands.
+    async fn put_to_a_human(&mut self, call: u32, asked: &ToolCall, leave: &Leave) -> Step {
+        if *leave == Leave::Needed {
+            let name = Some(asked.name.clone());
+            let question = Approval { call, name, decision: Decision::Asked, always: false, reason: None };
+            self.record(vec![Body::Approval(question)], Durability::Synced).await?;
+        }
+        self.event("approval", json!({"call": call, "name": asked.name, "args": head(&asked.args)})).await;
+        Err(Exit::Approval)
     }
 
     async fn intend(&mut self, call: u32, asked: &ToolCall, recovery: &Recovery) -> Step {
@@ -141,6 +162,15 @@ impl Loop {
             Phase::Boundary | Phase::Asking { .. } => history.seq,
         };
         Ok(format!("{}:{seq}", self.agent.context.uuid))
+    }
+}
+
+/// What a model is told about a call that may not be made.
+fn refusal(tool: &str, by_human: bool, reason: Option<&str>) -> String {
+    match (by_human, reason) {
+        (true, Some(reason)) => format!("The user refused this call of {tool}; it was not run. They say: {reason}"),
+        (true, None) => format!("The user refused this call of {tool}; it was not run. Do not try it again unchanged."),
+        (false, _) => format!("{tool} may not be used here: it is denied by policy. The call was not run."),
     }
 }
 

@@ -135,9 +135,9 @@ impl Kernel {
                 }
             };
             let agent = self.agent(who, facts, journal, lines);
-            let Ok(returned) = AssertUnwindSafe(agent.run()).catch_unwind().await else {
-                return self.panicked(who).await;
-            };
+            let returned = AssertUnwindSafe(agent.run()).catch_unwind().await;
+            self.ledger.release(who.uuid);
+            let Ok(returned) = returned else { return self.panicked(who).await };
             let Returned { exit, journal: its_journal, orders, inbox } = returned;
             match self.conclude(who, exit, its_journal).await {
                 None => return,
@@ -236,6 +236,7 @@ impl Kernel {
             Exit::SuspendedBudget => {
                 return self.stop_at_boundary(who, journal, Some(SuspendReason::BudgetExceeded)).await;
             }
+            Exit::Approval => return self.stop_at_boundary(who, journal, Some(SuspendReason::Approval)).await,
             Exit::InDoubt => return self.stop_at_boundary(who, journal, Some(SuspendReason::InDoubt)).await,
             Exit::Stopped => return self.stop_at_boundary(who, journal, None).await,
             Exit::Unrecorded(error) => {

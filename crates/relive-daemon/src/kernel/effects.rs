@@ -45,6 +45,10 @@ impl Kernel {
             }
             Effect::Stalled { of } => return self.stalled(state, of),
             Effect::Ended { of } => {
+                if let Some(uuid) = self.uuid_of(state, of.pid) {
+                    state.trees.leave(uuid);
+                    self.ledger.close(uuid);
+                }
                 if let Some(waiting) = state.waiting.remove(&of.pid) {
                     waiting.notify_waiters();
                 }

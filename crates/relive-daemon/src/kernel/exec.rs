@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use relive_api::{Affected, ExecRequest, ExecStarted, Session};
 use relive_core::{Body, ErrorCode, Limits, Pid, Program, Uuid};
+use relive_journal::policy::Policy;
 use relive_journal::record::{OnBudget, Spawned};
 use relive_session::folder::Folder;
 use relive_session::protocol::{Outcome, Verb};
@@ -51,6 +52,9 @@ impl Kernel {
                 on_in_doubt: self.settings.on_in_doubt,
                 on_budget: OnBudget::End,
                 env_names: env.names().map(str::to_owned).collect(),
+                policy: Policy::default(),
+                root_uuid: None,
+                depth: 0,
             },
             meta: None,
             environment: env,

@@ -10,6 +10,7 @@ use relive_core::{Caller, Refusal, Rights, Signal, SignalSet, Timestamp, Uuid};
 use relive_journal::History;
 use relive_journal::conversation::Message;
 
+use super::ledger::Page;
 use super::{Kernel, Who};
 use crate::clock::Clock;
 use crate::environment::for_tools;
@@ -91,9 +92,19 @@ impl Host for KernelHost {
 impl Watcher for KernelHost {
     fn progressed(&self, history: &History) {
         if let Some(kernel) = self.kernel.upgrade() {
+            kernel.ledger.progressed(self.who.uuid, history);
             let usage = super::drive::usage(history);
             let _ = kernel.lock().table.progress(self.who.of, usage, kernel.now());
         }
+    }
+
+    fn reserve(&self, history: &History, tokens: u64) -> BoxFuture<'static, bool> {
+        let kernel = self.kernel.upgrade().zip(Page::of(self.who.uuid, history));
+        async move {
+            let Some((kernel, page)) = kernel else { return false };
+            kernel.reserve(page, tokens).await
+        }
+        .boxed()
     }
 
     fn changing_files(&self, changing: bool) {

@@ -114,7 +114,8 @@ impl Kernel {
             Body::Exec => self.session_view(process.pid, process.uuid).await?,
             Body::Agent | Body::Cli | Body::Compose | Body::Supervisor => None,
         };
-        Ok(Process { model: process.model.or(model), instructions, session, ..process })
+        let process = Process { model: process.model.or(model), instructions, session, ..process };
+        Ok(self.with_tree(self.with_parked(process).await).await)
     }
 
     /// Every process that lives, and with `all` every one that is remembered or on the disk.
@@ -443,6 +444,9 @@ fn of_view(view: &View<'_>) -> Process {
         agent: None,
         hint: hint(view),
         instructions: Vec::new(),
+        approval: None,
+        in_doubt: Vec::new(),
+        tree: None,
     }
 }
 
@@ -494,5 +498,8 @@ fn of_disk(found: OnDisk) -> Process {
         agent: None,
         hint: None,
         instructions: Vec::new(),
+        approval: None,
+        in_doubt: Vec::new(),
+        tree: None,
     }
 }

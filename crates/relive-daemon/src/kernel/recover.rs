@@ -56,7 +56,7 @@ impl Kernel {
     }
 
     async fn recover_one(self: &Arc<Self>, found: Found, pids: &HashMap<Uuid, Pid>) -> Answer<Option<(Pid, Effects)>> {
-        let Found { spec, pid, past, left, paused_total_ms } = found;
+        let Found { spec, pid, past, left, paused_total_ms, kin } = found;
         let (uuid, pid) = (spec.uuid, pid?);
         let parent = spec.parent_uuid.and_then(|uuid| pids.get(&uuid).copied()).unwrap_or(Pid::KERNEL);
         if let Some(past) = past {
@@ -86,6 +86,9 @@ impl Kernel {
             Fate::Paused(suspension) => {
                 self.lock().table.restore(next_generation(spec), suspension, self.now())?;
             }
+        }
+        if let Some(kin) = kin {
+            self.lock().trees.join(kin);
         }
         Ok(Some((pid, Effects::new())))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use relive_api::{Affected, InputRequest, ResumeRequest, Resumed as Answered};
-use relive_core::{ErrorCode, Limits, Pid, ProcessStatus, SuspendReason, Uuid};
+use relive_core::{ErrorCode, Limits, Pid, ProcessStatus, Uuid};
 use relive_journal::data::{ForkPoint, ForkRequest};
 use relive_journal::record::{Body, Input, OpenedBy};
 use relive_journal::{DataFolder, Durability, Opening, ProcessMeta, WriteError, Writer};
@@ -59,10 +59,9 @@ impl Kernel {
                 view.map(|view| (view.suspend_reason, view.model.map(str::to_owned))).unwrap_or_default();
             (!state.bodies.contains_key(&pid), state.placeholders.contains(&pid), reason, model)
         };
-        if matches!(reason, Some(SuspendReason::InDoubt | SuspendReason::Approval)) {
+        if let Some(choices) = reason.and_then(super::resolve::choices) {
             let message = format!("process {pid} waits for a decision");
-            return Err(ApiError::new(ErrorCode::Conflict, message)
-                .hint(format!("relive resolve {pid} --done | --not-done | --retry")));
+            return Err(ApiError::new(ErrorCode::Conflict, message).hint(format!("relive resolve {pid} {choices}")));
         }
         if !bodiless && request.limits != Limits::default() {
             let message = format!("process {pid} is running: its limits are changed when it is resumed");
@@ -88,6 +87,7 @@ impl Kernel {
             state.placeholders.remove(&pid);
             state.ready.insert(pid, writer);
             state.table.set_limits(pid, limits)?;
+            self.ledger.set_limits(who.uuid, limits);
         }
         let reached = {
             let mut state = self.lock();
@@ -135,7 +135,9 @@ impl Kernel {
             }
             Ok::<_, ApiError>(writer)
         });
-        self.insert_revived(pid, model, opened.await??)?;
+        let writer = opened.await??;
+        self.ledger.set_limits(uuid, writer.history().limits);
+        self.insert_revived(pid, model, writer)?;
         self.answer(pid, uuid, None, Affected { affected: 1, pids: vec![pid], note: None })
     }
 

@@ -7,7 +7,7 @@ use relive_agent::model::{Model, ModelError};
 use relive_agent::script::Script;
 use relive_agent::tool::ChildRequest;
 use relive_api::{Created, Environment, RunRequest};
-use relive_core::{Effects, ErrorCode, Generation, Pid, Spec, Uuid};
+use relive_core::{Effects, ErrorCode, Generation, Limits, Pid, Spec, Uuid};
 use relive_journal::data::{Known, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::{History, Opening, ProcessMeta, Writer};
@@ -15,6 +15,7 @@ use relive_journal::{History, Opening, ProcessMeta, Writer};
 use super::credentials::Access;
 use super::instructions::{self, Asked, Told};
 use super::resume::raised;
+use super::trees::Kin;
 use super::{Kernel, State, Who};
 use crate::error::{Answer, ApiError};
 
@@ -31,6 +32,7 @@ impl Kernel {
         }
         let on_in_doubt = parse_word(request.on_in_doubt.as_deref(), "on_in_doubt")?;
         let on_budget = parse_word(request.on_budget.as_deref(), "on_budget")?;
+        let policy = super::policy::resolve(&self.settings.policy, &request)?;
         check_environment(&request.env)?;
         if !Path::new(&request.cwd).is_absolute() {
             let message = format!("the working folder `{}` is not an absolute path", request.cwd);
@@ -71,6 +73,9 @@ impl Kernel {
                 on_in_doubt: on_in_doubt.unwrap_or(self.settings.on_in_doubt),
                 on_budget: on_budget.unwrap_or(OnBudget::End),
                 env_names: request.env.names().map(str::to_owned).collect(),
+                policy,
+                root_uuid: None,
+                depth: 0,
             },
             meta: Some(meta),
             environment: request.env,
@@ -92,21 +97,35 @@ impl Kernel {
         let Some(identity) = history.identity else {
             return Err(ApiError::new(ErrorCode::Internal, "the parent's journal does not say what it is"));
         };
+        let inherited = identity.spawned;
+        let spawned = Spawned {
+            uuid: request.uuid,
+            name: request.name,
+            parent_uuid: Some(parent.uuid),
+            origin: None,
+            intent: request.intent.clone().into(),
+            // What it spends is its ancestors' spending, and their limits hold for it.
+            limits: Limits { max_tokens: None, max_cost_usd: None, ..history.limits },
+            root_uuid: Some(inherited.root_uuid.unwrap_or(parent.uuid)),
+            depth: inherited.depth + 1,
+            ..inherited
+        };
+        if let Some(kin) = Kin::of(&spawned) {
+            self.lock().trees.take(kin, self.settings.trees)?;
+        }
         let begin = Begin {
-            spawned: Spawned {
-                uuid: request.uuid,
-                name: request.name,
-                parent_uuid: Some(parent.uuid),
-                origin: None,
-                intent: request.intent.clone().into(),
-                ..identity.spawned
-            },
+            spawned,
             meta: Some(meta),
             environment: self.environment_of(parent.uuid).await?,
             intent: request.intent,
             parent: parent.of.pid,
         };
-        self.begin(begin).await.map(|_| ())
+        let begun = self.begin(begin).await.map(|_| ());
+        if self.is_over(request.uuid) {
+            // It was not begun, or has ended before, or already.
+            self.lock().trees.leave(request.uuid);
+        }
+        begun
     }
 
     pub(super) async fn begin(self: &Arc<Self>, begin: Begin) -> Answer<Created> {
@@ -171,6 +190,9 @@ impl Kernel {
             Spec { parent: Pid::KERNEL, ..spec }
         };
         state.table.spawn(adopted)?;
+        if let Some(kin) = writer.history().identity.as_ref().and_then(|identity| Kin::of(&identity.spawned)) {
+            state.trees.join(kin);
+        }
         state.ready.insert(pid, writer);
         Ok(state.table.start(pid, now)?)
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use relive_agent::Letter;
-use relive_api::{Accepted, Affected, InputRequest, PauseRequest, Resolution, ResolveRequest, SignalRequest};
-use relive_core::{Caller, Cause, ErrorCode, Pid, Reached, Signal, State as Life, SuspendReason, Urgency, Why};
+use relive_api::{Accepted, Affected, InputRequest, PauseRequest, SignalRequest};
+use relive_core::{Caller, Cause, ErrorCode, Pid, Reached, Signal, State as Life, Urgency, Why};
 use relive_journal::Durability;
-use relive_journal::record::{Body, Input, Outcome, Resolved};
+use relive_journal::record::{Body, Input};
 use tokio::sync::oneshot;
 
 use super::{Kernel, State, Who};
@@ -53,7 +53,7 @@ impl Kernel {
     }
 
     /// The PID of a process in the table, or `None` for one that ended before this daemon and is only on the disk.
-    async fn find_or_ended(&self, id: &str) -> Answer<Option<Pid>> {
+    pub(super) async fn find_or_ended(&self, id: &str) -> Answer<Option<Pid>> {
         match self.resolve(id).await? {
             super::query::Target::Listed(pid) => Ok(Some(pid)),
             super::query::Target::OnDisk(_) => Ok(None),
@@ -126,38 +126,6 @@ impl Kernel {
         let input = Input { id: request.id.clone(), from: None, text: request.text.clone().into() };
         journal.append(self.now(), vec![Body::Input(input)], Durability::Synced).await?;
         Ok(Some(Accepted { accepted: true }))
-    }
-
-    /// Takes a person's word for what became of a call.
-    pub(crate) async fn resolve_doubt(self: &Arc<Self>, id: &str, request: ResolveRequest) -> Answer<Affected> {
-        let not_parked = || {
-            let message = format!("`{id}` does not wait for a decision");
-            ApiError::new(ErrorCode::Conflict, message).hint(format!("relive info {id}"))
-        };
-        let pid = self.find_or_ended(id).await?.ok_or_else(not_parked)?;
-        let who = self.who(pid)?;
-        let _turn = self.turn(who.uuid).lock().await;
-        {
-            let state = self.lock();
-            let view = state.table.view(pid, self.now()).ok_or_else(not_parked)?;
-            if view.suspend_reason != Some(SuspendReason::InDoubt) || state.bodies.contains_key(&pid) {
-                return Err(not_parked());
-            }
-        }
-        let writer = self.writer_of_suspended(who).await?;
-        let open: Vec<u32> = writer.history().open_calls().map(|open| open.call).collect();
-        let outcome = match request.outcome {
-            Resolution::Done => Outcome::Done,
-            Resolution::NotDone => Outcome::NotDone,
-            Resolution::Retry => Outcome::Retry,
-        };
-        let batch = open.into_iter().map(|call| Body::Resolved(Resolved { call, outcome, by_policy: false })).collect();
-        let mut journal = self.journal(who.uuid, writer);
-        journal.append(self.now(), batch, Durability::Synced).await?;
-        drop(journal);
-        let mut state = self.lock();
-        let reached = state.table.lift(pid, SuspendReason::InDoubt, self.now())?;
-        Ok(self.reached(&mut state, pid, reached))
     }
 
     pub(super) fn who(&self, pid: Pid) -> Answer<Who> {

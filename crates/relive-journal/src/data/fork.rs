@@ -110,6 +110,8 @@ impl DataFolder {
         spawned.origin = Some(Origin { uuid: source_uuid, step: prefix.completed_step });
         spawned.name = request.name;
         spawned.parent_uuid = request.parent_uuid;
+        // A fork is nobody's child, unless somebody asks for it.
+        (spawned.root_uuid, spawned.depth) = (None, 0);
         spawned.limits = request.limits.unwrap_or(prefix.limits);
         let mut batch = vec![request.opening.body(), Body::Spawned(Box::new(spawned))];
         batch.extend(request.input.map(Body::Input));

@@ -12,6 +12,7 @@ use relive_journal::data::{
     ClockReading, Collected, ForkError, ForkPoint, ForkRequest, GcRules, SpaceRules, SpawnRequest,
 };
 use relive_journal::payload::{Json, Text};
+use relive_journal::policy::Policy;
 use relive_journal::record::{
     Approval, Body, Call, CallEnded, CallStarted, Compacted, Decision, Doubt, Input, ModelEnded, ModelStarted,
     OnBudget, OpenedBy, Outcome, Partial, Paused, Resolved, Resumed, ResumedBy, Spawned, Usage,
@@ -187,6 +188,9 @@ pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
             on_in_doubt: OnInDoubt::TellModel,
             on_budget: OnBudget::End,
             env_names: Vec::new(),
+            policy: Policy::default(),
+            root_uuid: None,
+            depth: 0,
         },
         meta: Some(ProcessMeta::new("script/test".to_owned(), "You are a test.".to_owned(), tools)),
         input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),
@@ -290,7 +294,7 @@ pub(crate) fn resolved(call: u32, outcome: Outcome) -> Body {
 }
 
 pub(crate) fn approval(call: u32, decision: Decision) -> Body {
-    Body::Approval(Approval { call, decision, always: false })
+    Body::Approval(Approval { call, decision, name: None, always: false, reason: None })
 }
 
 pub(crate) fn compacted(through: u64, summary: &str) -> Body {

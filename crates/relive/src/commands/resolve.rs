@@ -1,41 +1,89 @@
-//! `relive resolve`: what became of a call that is in doubt.
+//! `relive resolve`: a human's word on a call that is in doubt, or that may not be made unasked.
 
-use relive_api::{Resolution, ResolveRequest};
+use relive_api::{ParkedCall, Process, Resolution, ResolveRequest};
+use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
+use serde::Serialize;
 
 use super::report_affected;
 use crate::client::Client;
 use crate::context::Context;
-use crate::error::Outcome;
+use crate::error::{CommandError, Outcome};
+use crate::render::parked;
 
-/// Say what became of a call that is in doubt
+/// Decide about a call: whether it may be made, or what became of it
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive logs 5 -n 5            what it was about to do
-  relive resolve 5 --done       it happened: go on
-  relive resolve 5 --not-done   it did not, and shall not: go on")]
-#[command(group(clap::ArgGroup::new("outcome").required(true)))]
+  relive resolve 5                    what it waits for, what is known, what can be said
+  relive resolve 5 --allow --always   it may make this call, and every later one of this tool
+  relive resolve 5 --deny --reason \"use git mv\"
+  relive resolve 5 --not-done         a call in doubt: it did not happen, go on")]
+#[command(group(clap::ArgGroup::new("outcome")))]
 pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning
     id: String,
-    /// It happened
+    /// The call may be made
+    #[arg(long, group = "outcome")]
+    allow: bool,
+    /// The call may not be made; the model is told so
+    #[arg(long, group = "outcome")]
+    deny: bool,
+    /// The answer holds for every later call of the tool in this process
+    #[arg(long, conflicts_with_all = ["done", "not_done", "retry"], requires = "outcome")]
+    always: bool,
+    /// Why, for the model
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["done", "not_done", "retry"], requires = "outcome")]
+    reason: Option<String>,
+    /// In doubt: it happened
     #[arg(long, group = "outcome")]
     done: bool,
-    /// It did not happen, and shall not
+    /// In doubt: it did not happen, and shall not
     #[arg(long, group = "outcome")]
     not_done: bool,
-    /// Run it again, whatever it did
+    /// In doubt: run it again, whatever it did
     #[arg(long, group = "outcome")]
     retry: bool,
 }
 
+/// `resolve --json` without a decision.
+#[derive(Serialize)]
+struct Waiting<'a> {
+    pid: Pid,
+    uuid: Uuid,
+    suspend_reason: Option<SuspendReason>,
+    approval: Option<&'a ParkedCall>,
+    in_doubt: &'a [ParkedCall],
+}
+
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
-    let (outcome, done) = match (args.done, args.not_done) {
-        (true, _) => (Resolution::Done, "goes on: the call happened"),
-        (false, true) => (Resolution::NotDone, "goes on: the call did not happen"),
-        (false, false) => (Resolution::Retry, "goes on: the call is run again"),
-    };
     let client = Client::about(context, &args.id).await?;
-    let affected = client.resolve(&args.id, &ResolveRequest { outcome }).await?;
+    let decisions = [
+        (args.allow, Resolution::Allow, "goes on: the call may be made"),
+        (args.deny, Resolution::Deny, "goes on: the call may not be made"),
+        (args.done, Resolution::Done, "goes on: the call happened"),
+        (args.not_done, Resolution::NotDone, "goes on: the call did not happen"),
+        (args.retry, Resolution::Retry, "goes on: the call is run again"),
+    ];
+    let Some((_, outcome, done)) = decisions.into_iter().find(|(said, ..)| *said) else {
+        return show(context, &args.id, &client.process(&args.id).await?);
+    };
+    let request = ResolveRequest { outcome, always: args.always, reason: args.reason.clone() };
+    let affected = client.resolve(&args.id, &request).await?;
     report_affected(context, &args.id, &affected, done, None)
+}
+
+fn show(context: &Context, id: &str, process: &Process) -> Outcome<u8> {
+    let Some(told) = parked::describe(process) else {
+        let message = format!("`{id}` does not wait for a decision: it is {}", process.display);
+        return Err(CommandError::new(ErrorCode::Conflict, message).with_hint(format!("relive info {id}")));
+    };
+    if context.json {
+        let Process { pid, uuid, suspend_reason, approval, in_doubt, .. } = process;
+        let waiting =
+            Waiting { pid: *pid, uuid: *uuid, suspend_reason: *suspend_reason, approval: approval.as_ref(), in_doubt };
+        context.print_json(&waiting)?;
+    } else {
+        context.print(&told)?;
+    }
+    Ok(0)
 }

@@ -1,11 +1,15 @@
 //! `relive resume`: go on, or go on as another.
 
+use std::time::Duration;
+
 use relive_api::{ResumeRequest, Resumed};
-use relive_core::{Limits, Uuid};
+use relive_core::{Limits, Usd, Uuid};
 
 use crate::client::Client;
+use crate::commands::run::parse_dollars;
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
+use crate::render::time::as_millis;
 
 /// Resume a suspended or ended process, or fork it
 #[derive(Debug, clap::Args)]
@@ -13,6 +17,7 @@ use crate::error::{CommandError, Outcome};
 Examples:
   relive resume 5                            go on where it stopped
   relive resume 5 --input \"now the docs\"   go on with this
+  relive resume 5 --max-tokens 200000        go on with a higher budget
   relive resume --fork --from-step 5 fixer   another one that shares its first five steps")]
 pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning
@@ -38,6 +43,12 @@ pub(crate) struct Args {
     /// A new limit of tokens, in and out together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: Option<u64>,
+    /// A new limit of cost, in dollars
+    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
+    max_cost: Option<Usd>,
+    /// A new limit of time since it began, pauses not counted
+    #[arg(long, value_name = "DURATION", value_parser = relive_config::parse_duration)]
+    timeout: Option<Duration>,
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
@@ -49,7 +60,12 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         subtree: args.subtree,
         input: args.input.clone(),
         name: args.name.clone(),
-        limits: Limits { max_steps: args.max_steps, max_tokens: args.max_tokens, ..Limits::default() },
+        limits: Limits {
+            max_steps: args.max_steps,
+            max_tokens: args.max_tokens,
+            max_cost_usd: args.max_cost,
+            timeout_ms: args.timeout.map(as_millis),
+        },
         env: crate::environment::of_this_shell(),
     };
     let resumed = client.resume(&args.id, &request).await?;

@@ -1,6 +1,8 @@
 //! `relive run`: an agent, in the foreground or not.
 
 mod attach;
+mod policy;
+mod prompt;
 mod show;
 
 use std::time::Duration;
@@ -24,7 +26,8 @@ Examples:
   relive run \"fix the failing test\"           Ctrl-C asks it to stop, a second one kills it
   relive run -d --name fixer \"fix the test\"  prints its PID and goes on in the background
   relive run --max-steps 20 --timeout 10m --system @prompt.md \"review the last commit\"
-  relive run --agent reviewer --env-file .env \"review the last commit\"   as agents/reviewer.yaml says")]
+  relive run --agent reviewer --env-file .env \"review the last commit\"   as agents/reviewer.yaml says
+  relive run --ask write --deny shell \"tidy up\"   asks before each write, and never runs a command")]
 pub(crate) struct Args {
     /// What it is to do
     intent: String,
@@ -58,9 +61,11 @@ pub(crate) struct Args {
     /// What becomes of a call whose outcome a crash hid
     #[arg(long, value_name = "POLICY", value_parser = ["tell_model", "park", "retry"])]
     on_in_doubt: Option<String>,
-    /// What becomes of a process that has spent its tokens or its dollars
+    /// What becomes of a process that has spent what it may
     #[arg(long, value_name = "POLICY", value_parser = ["end", "suspend"])]
     on_budget: Option<String>,
+    #[command(flatten)]
+    policy: policy::Args,
     #[command(flatten)]
     environment: crate::environment::EnvironmentArgs,
 }
@@ -123,6 +128,8 @@ fn request(args: &Args) -> Outcome<RunRequest> {
         },
         on_in_doubt: args.on_in_doubt.clone(),
         on_budget: args.on_budget.clone(),
+        policy: args.policy.by_tool()?,
+        yes: args.policy.yes,
     })
 }
 

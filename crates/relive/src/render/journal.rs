@@ -50,7 +50,7 @@ impl Journal {
                 note(&format!("in doubt: {}: {}", self.name_of(call), one_line(&reason)), look)
             }
             "resolved" => self.resolved(&read(text)?, look),
-            "approval" => self.approval(read(text)?, look),
+            "approval" => self.approval(&read(text)?, look),
             "compacted" => {
                 note("the conversation so far was replaced by this summary:", look)
                     + &quote(&self::payload(&read::<Compacted>(text)?.summary), look)
@@ -102,13 +102,15 @@ impl Journal {
         note(&format!("resolved: {}: {outcome}{by}", self.name_of(resolved.call)), look)
     }
 
-    fn approval(&self, approval: Approval, look: &Look) -> String {
+    fn approval(&self, approval: &Approval, look: &Look) -> String {
         let decision = match approval.decision {
             Decision::Asked => "a human is asked",
             Decision::Allowed => "allowed",
             Decision::Denied => "denied",
         };
-        note(&format!("approval: {}: {decision}", self.name_of(approval.call)), look)
+        let always = if approval.always { ", from now on" } else { "" };
+        let reason = approval.reason.as_deref().map(|reason| format!(": {}", one_line(reason))).unwrap_or_default();
+        note(&format!("approval: {}: {decision}{always}{reason}", self.name_of(approval.call)), look)
     }
 
     fn name_of(&self, call: u32) -> String {

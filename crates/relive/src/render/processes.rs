@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use relive_api::{Process, reason_word};
-use relive_core::{Body, Pid};
+use relive_api::{ParkedCall, Process, TreeUsage, reason_word};
+use relive_core::{Body, Pid, Usd};
 
+use super::parked;
 use super::table::{Align, Cell, Column, draw};
 use super::time::elapsed;
 use crate::terminal::{Look, Paint, one_line};
@@ -89,8 +90,12 @@ fn out_of(count: impl ToString, max: Option<impl ToString>) -> String {
 }
 
 fn cost(process: &Process) -> String {
+    dollars(process.cost_usd)
+}
+
+fn dollars(cost: Option<Usd>) -> String {
     const NANOS_PER_TENTH_OF_MILL: u64 = 100_000;
-    let Some(cost) = process.cost_usd else { return "-".into() };
+    let Some(cost) = cost else { return "-".into() };
     let tenths = cost.nanos().saturating_add(NANOS_PER_TENTH_OF_MILL / 2) / NANOS_PER_TENTH_OF_MILL;
     format!("${}.{:04}", tenths / 10_000, tenths % 10_000)
 }
@@ -152,6 +157,9 @@ pub(crate) fn details(process: &Process, look: &Look) -> String {
     add("CREATED", Some(process.created_at.to_string()));
     add("PAUSED", process.paused_at.map(|at| at.to_string()));
     add("ENDED", process.dead_at.map(|at| at.to_string()));
+    add("ASKS", process.approval.as_ref().map(|asked| decision(process, asked)));
+    add("IN DOUBT", process.in_doubt.first().map(|open| decision(process, open)));
+    add("TREE", process.tree.map(tree_usage));
     let below = process.suspended_below;
     add("BELOW", (below > 0).then(|| format!("{below} suspended")));
     add("RESUMABLE", Some(if process.resumable { "yes" } else { "no" }.into()));
@@ -168,6 +176,15 @@ fn state_in_words(process: &Process, look: &Look) -> String {
         text = format!("{text}, told to end by {signal}");
     }
     text
+}
+
+fn decision(process: &Process, call: &ParkedCall) -> String {
+    format!("{} (decide: relive resolve {})", parked::call(call), process.pid)
+}
+
+fn tree_usage(tree: TreeUsage) -> String {
+    let tokens = tree.tokens_in.saturating_add(tree.tokens_out);
+    format!("{} processes, {tokens} tokens, {}", tree.processes, dollars(tree.cost_usd))
 }
 
 fn parent(process: &Process) -> String {

@@ -5,8 +5,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
 
+mod approvals;
+mod budgets;
 mod collecting;
 mod daemon;
+#[cfg(feature = "faults")]
+mod doubts;
 mod environments;
 mod forks;
 mod journal;

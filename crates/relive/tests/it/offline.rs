@@ -37,6 +37,7 @@ fn case_02_without_histories_there_is_no_such_process() {
         &["pause", "5"],
         &["resume", "../../etc/passwd"],
         &["send", "5", "hello"],
+        &["resolve", "5"],
         &["resolve", "5", "--done"],
     ] {
         place.relive(args).exits(4).says("no such process").says("hint: relive ps -a");
@@ -65,7 +66,9 @@ fn what_is_typed_wrong_is_named_and_exits_with_2() {
     place.relive(&["ps", "--tre"]).exits(2).says("hint: a similar argument exists: '--tree'");
     place.relive(&["wait", "5", "--timeout", "10"]).exits(2).says("a duration needs a unit");
     place.relive(&["kill", "-s", "9", "5"]).exits(2).says("signals go by name");
-    place.relive(&["resolve", "5"]).exits(2).says("--done|--not-done|--retry");
+    place.relive(&["resolve", "5", "--always"]).exits(2).says("--allow|--deny|--done|--not-done|--retry");
+    place.relive(&["resolve", "5", "--done", "--reason", "x"]).exits(2).says("cannot be used with");
+    place.relive(&["run", "--ask", "write", "--deny", "write", "x"]).exits(2).says("both --ask and --deny");
     place.relive(&["run", "--max-steps", "0", "x"]).exits(2).says("invalid value '0'");
     place.relive(&["run", " "]).exits(2).says("say what the agent is to do");
     place.relive(&["run", "--system", "@nowhere.md", "x"]).exits(2).says("nowhere.md: the system prompt");

@@ -13,6 +13,7 @@ use relive_journal::{DataFolder, Health, History, Hole};
 
 use super::super::resume::model_of;
 use super::super::run::spec;
+use super::super::trees::Kin;
 use super::interrupted;
 use crate::error::Answer;
 
@@ -26,6 +27,7 @@ pub(super) struct Found {
     pub(super) past: Option<Past>,
     pub(super) left: Left,
     pub(super) paused_total_ms: u64,
+    pub(super) kin: Option<Kin>,
 }
 
 /// How an earlier daemon left a process.
@@ -83,7 +85,8 @@ fn read(data: &DataFolder, live: Live) -> Answer<Found> {
         (_, None) => Left::Interrupted { crash_loop: history.plan().crash_loop },
     };
     let pid = Err(io::ErrorKind::NotFound.into());
-    Ok(Found { spec, pid, past, left, paused_total_ms: history.paused_total_ms })
+    let kin = history.identity.as_ref().and_then(|identity| Kin::of(&identity.spawned));
+    Ok(Found { spec, pid, past, left, paused_total_ms: history.paused_total_ms, kin })
 }
 
 /// The PID it had answers for its own end: interrupted, and followed by another.

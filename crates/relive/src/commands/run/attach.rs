@@ -7,9 +7,11 @@ use std::time::Duration;
 use relive_api::{Affected, Created, SignalRequest, WaitAnswer};
 use relive_core::Signal;
 use tokio::signal::unix::Signal as Interrupts;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::INTERRUPTED;
+use super::prompt::Prompt;
 use super::show::Show;
 use crate::client::sse::Event;
 use crate::client::{Client, Source};
@@ -23,7 +25,9 @@ type Sending<'a> = Pin<Box<dyn Future<Output = Outcome<Affected>> + 'a>>;
 pub(super) async fn run(client: &Client<'_>, created: Created, mut interrupts: Interrupts) -> Outcome<u8> {
     let context = client.context();
     let uuid = created.uuid.to_string();
-    let mut show = Show::new(client, created);
+    let (suspended, mut suspensions) = watch::channel(None);
+    let mut prompt = Prompt::new(client, &uuid);
+    let mut show = Show::new(client, created, suspended);
     show.begun();
     let mut last = None;
     let each = async |event: Event| show.event(&event).await;
@@ -41,24 +45,26 @@ pub(super) async fn run(client: &Client<'_>, created: Created, mut interrupts: I
             };
             tokio::select! {
                 answer = &mut follow => break Some(answer?),
+                Ok(()) = suspensions.changed() => {
+                    let reason = *suspensions.borrow_and_update();
+                    prompt.suspended(reason).await?;
+                }
+                answer = prompt.answer() => {
+                    if let Some(request) = answer {
+                        let uuid = &uuid;
+                        sending = Box::pin(async move { client.resolve(uuid, &request).await });
+                    }
+                }
                 sent = &mut sending => {
                     sending = Box::pin(std::future::pending());
                     if let Err(error) = sent {
-                        context.say(&format!("the signal was not sent: {error}"));
+                        context.say(&format!("it was not told: {error}"));
                     }
                 }
                 pressed = interrupts.recv() => {
                     presses += 1;
-                    let signal = match presses {
-                        _ if pressed.is_none() => break None,
-                        1 => Signal::Int,
-                        2 => Signal::Kill,
-                        _ => break None,
-                    };
-                    context.say(match signal {
-                        Signal::Int => "asked to stop (SIGINT); Ctrl-C again kills it",
-                        Signal::Kill | Signal::Term | Signal::Pause | Signal::Resume => "killing it (SIGKILL)",
-                    });
+                    let Some((signal, said)) = pressed.and_then(|()| meaning(presses)) else { break None };
+                    context.say(said);
                     if signal == Signal::Kill {
                         give_up = Some(Instant::now() + KILLED_WITHIN);
                     }
@@ -80,5 +86,14 @@ pub(super) async fn run(client: &Client<'_>, created: Created, mut interrupts: I
             show.left();
             Ok(INTERRUPTED)
         }
+    }
+}
+
+/// What Ctrl-C means, pressed for the n-th time.
+fn meaning(presses: u32) -> Option<(Signal, &'static str)> {
+    match presses {
+        1 => Some((Signal::Int, "asked to stop (SIGINT); Ctrl-C again kills it")),
+        2 => Some((Signal::Kill, "killing it (SIGKILL)")),
+        _ => None,
     }
 }

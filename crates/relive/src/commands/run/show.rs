@@ -1,8 +1,10 @@
 //! The events of a running agent, for the one who watches: its words on stdout, all else on stderr.
 
 use relive_api::{Created, WaitAnswer};
+use relive_core::SuspendReason;
 use relive_journal::payload::{Json, Text};
 use serde::Serialize;
+use tokio::sync::watch;
 
 use crate::client::Client;
 use crate::client::sse::Event;
@@ -18,6 +20,8 @@ pub(super) struct Show<'a> {
     context: &'a Context,
     created: Created,
     incarnations: Incarnations,
+    /// Why it is suspended, for whoever answers its questions.
+    suspended: watch::Sender<Option<SuspendReason>>,
     /// The last thing on stdout was no newline.
     mid_line: bool,
     /// Nor on stderr, in the middle of a thought.
@@ -33,9 +37,14 @@ struct ExitLine<'a> {
 }
 
 impl<'a> Show<'a> {
-    pub(super) fn new(client: &'a Client<'a>, created: Created) -> Self {
+    pub(super) fn new(
+        client: &'a Client<'a>,
+        created: Created,
+        suspended: watch::Sender<Option<SuspendReason>>,
+    ) -> Self {
         let incarnations = Incarnations::new(created.uuid.to_string(), 1, created.pid);
-        Self { client, context: client.context(), created, incarnations, mid_line: false, mid_thought: false }
+        let context = client.context();
+        Self { client, context, created, incarnations, suspended, mid_line: false, mid_thought: false }
     }
 
     pub(super) fn begun(&mut self) {
@@ -61,12 +70,25 @@ impl<'a> Show<'a> {
             "call" => self.aside(&format!("-> {} {}", word(&line, "name"), args(&line)), Paint::Dim),
             "call_result" => self.aside(&result(&line), Paint::Dim),
             "paused" => {
-                let go_on = format!("relive resume {}", self.created.uuid);
+                let reason: Option<SuspendReason> = line.field("reason");
+                let verb = match reason {
+                    Some(SuspendReason::Approval | SuspendReason::InDoubt) => "resolve",
+                    Some(_) | None => "resume",
+                };
+                let go_on = format!("relive {verb} {}", self.created.uuid);
                 let hint = line.field::<String>("hint").map_or(go_on, |hint| one_line(&hint));
                 let how = format!("paused ({}): {hint}", word(&line, "reason"));
                 self.aside(&how, Paint::Yellow);
+                self.suspended.send_replace(reason);
             }
-            "resumed" => self.aside("resumed", Paint::Yellow),
+            "resumed" => {
+                self.aside("resumed", Paint::Yellow);
+                self.suspended.send_replace(None);
+            }
+            "approval" => {
+                let what = format!("asks for your approval: {} {}", word(&line, "name"), args(&line));
+                self.aside(&what, Paint::Red);
+            }
             "in_doubt" => {
                 let what = format!("in doubt: {} {}", word(&line, "name"), payload(&line, "reason"));
                 self.aside(&what, Paint::Red);

@@ -1,0 +1,124 @@
+//! How far agents may spawn agents: how deep, how many below one, how many below one that a person began.
+//!
+//! A tree is counted by descent, not by who is whose parent in the table: a child whose parent has ended is the
+//! kernel's there, and would begin a tree of its own. A place is taken before the child is begun, so that parents that
+//! spawn at the same moment cannot go past the limit together.
+
+use std::collections::HashMap;
+
+use relive_core::{ErrorCode, Uuid};
+use relive_journal::record::Spawned;
+
+use crate::error::{Answer, ApiError};
+
+/// How far agents may spawn agents.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TreeLimits {
+    pub(crate) depth_max: u32,
+    pub(crate) children_max: usize,
+    pub(crate) tree_max: usize,
+}
+
+/// Where an agent that another one spawned is in its tree.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kin {
+    uuid: Uuid,
+    parent: Uuid,
+    root: Uuid,
+    depth: u32,
+}
+
+impl Kin {
+    /// `None` for one that a person began.
+    pub(super) fn of(spawned: &Spawned) -> Option<Self> {
+        let parent = spawned.parent_uuid?;
+        Some(Self { uuid: spawned.uuid, parent, root: spawned.root_uuid.unwrap_or(parent), depth: spawned.depth })
+    }
+}
+
+/// The living agents that another one spawned.
+#[derive(Debug, Default)]
+pub(super) struct Trees {
+    /// By root, each with its parent.
+    members: HashMap<Uuid, HashMap<Uuid, Uuid>>,
+    roots: HashMap<Uuid, Uuid>,
+}
+
+impl Trees {
+    /// Takes a place for a child that is about to be begun. One that has a place keeps it.
+    pub(super) fn take(&mut self, child: Kin, limits: TreeLimits) -> Answer<()> {
+        let tree = self.members.get(&child.root);
+        if tree.is_some_and(|tree| tree.contains_key(&child.uuid)) {
+            return Ok(());
+        }
+        let living = tree.map_or(0, HashMap::len);
+        let siblings = tree.map_or(0, |tree| tree.values().filter(|parent| **parent == child.parent).count());
+        let refused = if child.depth > limits.depth_max {
+            Some((format!("it would be {} levels deep", child.depth), limits.depth_max as usize, "max_depth"))
+        } else if siblings >= limits.children_max {
+            Some((format!("you have {siblings} living children"), limits.children_max, "max_children"))
+        } else if living >= limits.tree_max {
+            Some((format!("your tree has {living} living agents"), limits.tree_max, "max_tree"))
+        } else {
+            None
+        };
+        if let Some((what, limit, key)) = refused {
+            let message =
+                format!("refused: {what}, and limits.{key} is {limit}. Do it yourself, or wait for some to end");
+            return Err(ApiError::new(ErrorCode::Exhausted, message).hint(format!("raise limits.{key} in config.yaml")));
+        }
+        self.join(child);
+        Ok(())
+    }
+
+    /// It is there, whatever the limits say.
+    pub(super) fn join(&mut self, child: Kin) {
+        self.members.entry(child.root).or_default().insert(child.uuid, child.parent);
+        self.roots.insert(child.uuid, child.root);
+    }
+
+    /// It has ended, or was not begun.
+    pub(super) fn leave(&mut self, uuid: Uuid) {
+        let Some(root) = self.roots.remove(&uuid) else { return };
+        if let Some(tree) = self.members.get_mut(&root) {
+            tree.remove(&uuid);
+            if tree.is_empty() {
+                self.members.remove(&root);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kin(uuid: u128, parent: u128, depth: u32) -> Kin {
+        Kin { uuid: Uuid::from_u128(uuid), parent: Uuid::from_u128(parent), root: Uuid::from_u128(1), depth }
+    }
+
+    #[test]
+    fn each_limit_refuses_by_its_name_and_an_end_makes_room() {
+        let limits = TreeLimits { depth_max: 2, children_max: 2, tree_max: 3 };
+        let mut trees = Trees::default();
+        let mut check = |child: Kin, refused: Option<&str>| {
+            let answer = trees.take(child, limits).map_err(|error| error.message);
+            assert_eq!(answer.is_err(), refused.is_some(), "{answer:?}");
+            assert!(answer.err().unwrap_or_default().contains(refused.unwrap_or_default()));
+        };
+        check(kin(2, 1, 1), None);
+        check(kin(2, 1, 1), None);
+        check(kin(9, 8, 3), Some("max_depth is 2"));
+        check(kin(3, 1, 1), None);
+        check(kin(4, 1, 1), Some("max_children is 2"));
+        check(kin(5, 2, 2), None);
+        check(kin(6, 3, 2), Some("max_tree is 3"));
+        trees.leave(Uuid::from_u128(5));
+        trees.leave(Uuid::from_u128(5));
+        assert!(trees.take(kin(6, 3, 2), limits).is_ok());
+        for uuid in [2, 3, 6] {
+            trees.leave(Uuid::from_u128(uuid));
+        }
+        assert!(trees.members.is_empty() && trees.roots.is_empty());
+    }
+}

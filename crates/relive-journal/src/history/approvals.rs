@@ -1,0 +1,65 @@
+//! What humans have said about calls.
+
+use super::{CallState, History, Phase};
+use crate::policy::Permission;
+use crate::record::{Approval, Decision};
+
+/// Whether a call may be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leave {
+    /// It may.
+    Given,
+    /// A human has to be asked.
+    Needed,
+    /// A human has been asked, and has not answered.
+    Awaited,
+    /// It may not, and the model is told so.
+    Refused {
+        /// Whether a human said so, not the policy.
+        by_human: bool,
+        /// Why, in the human's words.
+        reason: Option<String>,
+    },
+}
+
+impl History {
+    /// Whether a call of the step under way may be made.
+    #[must_use]
+    pub fn leave(&self, call: u32, tool: &str) -> Leave {
+        let refused = |by_human, reason| Leave::Refused { by_human, reason };
+        let policy = self.identity.as_ref().map(|identity| &identity.spawned.policy);
+        match policy.map_or(Permission::Ask, |policy| policy.of(tool)) {
+            Permission::Allow => return Leave::Given,
+            Permission::Deny => return refused(false, None),
+            Permission::Ask => {}
+        }
+        if let Some(approval) = self.approval.as_ref().filter(|approval| approval.call == call) {
+            match approval.decision {
+                Decision::Allowed => return Leave::Given,
+                Decision::Denied => return refused(true, approval.reason.clone()),
+                Decision::Asked => {}
+            }
+        }
+        match self.always.get(tool) {
+            Some(Decision::Allowed) => Leave::Given,
+            Some(Decision::Denied) => refused(true, None),
+            Some(Decision::Asked) | None if self.question().is_some_and(|asked| asked.call == call) => Leave::Awaited,
+            Some(Decision::Asked) | None => Leave::Needed,
+        }
+    }
+
+    /// The call that a human has been asked about, while there is no answer.
+    #[must_use]
+    pub fn question(&self) -> Option<&Approval> {
+        let asked = self.approval.as_ref().filter(|approval| approval.decision == Decision::Asked)?;
+        let Phase::Calling { calls } = &self.phase else { return None };
+        (calls.get(asked.call as usize) == Some(&CallState::Waiting)).then_some(asked)
+    }
+
+    pub(super) fn approve(&mut self, approval: &Approval) {
+        if let Some(name) = approval.name.as_ref().filter(|_| approval.always) {
+            self.always.insert(name.clone(), approval.decision);
+        }
+        self.approval = Some(approval.clone());
+    }
+}
