@@ -125,7 +125,8 @@ fn case_47_shim_and_daemon_both_killed_is_a_call_in_doubt() {
         });
         let process = world.run(&shell("echo once >> runs; sleep 1000 & sleep 1000"));
         let state = state(&session(&world, &process));
-        wait_until("it has written", || world.work().join("runs").exists());
+        let runs = world.work().join("runs");
+        wait_until("it has written", || fs::read_to_string(&runs).is_ok_and(|text| !text.is_empty()));
         world.kill_daemon();
         kill(pid_of(&state, "shim_pid"), rustix::process::Signal::KILL);
         world.relive(&["ps"]).ok();
