@@ -133,8 +133,11 @@ impl Shim {
     /// Takes in what happened, and does what it calls for.
     fn happened(&mut self, event: Event) {
         // What cannot happen now is passed over: a child that failed still ends.
+        let before = self.session.stage();
         let Ok(due) = self.session.apply(event) else { return };
-        self.clients.session_moved();
+        if self.session.stage() != before {
+            self.clients.session_moved();
+        }
         for due in due {
             let done = match due {
                 Due::OpenGate => self.open_gate(),

@@ -24,8 +24,8 @@ pub(super) struct Born {
 
 /// Takes over what the shim was born with, and lets go of everything else.
 pub(super) fn take() -> io::Result<Born> {
-    let stdin = io::stdin();
-    let is_socket = rustix::net::sockopt::socket_type(&stdin).is_ok_and(|kind| kind == SocketType::SEQPACKET);
+    let stdin = rustix::stdio::stdin();
+    let is_socket = rustix::net::sockopt::socket_type(stdin).is_ok_and(|kind| kind == SocketType::SEQPACKET);
     let folder = std::env::args_os().nth(1).map(PathBuf::from).filter(|_| is_socket);
     let Some(folder) = folder else {
         return Err(io::Error::other(format!("{SHIM} is started by the Relive daemon, not by hand")));
@@ -34,8 +34,8 @@ pub(super) fn take() -> io::Result<Born> {
     // SAFETY: nothing of ours is open above 2 yet.
     unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
     let owner = rustix::io::fcntl_dupfd_cloexec(stdin, 3)?;
-    let lock = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?;
-    let spec = rustix::io::fcntl_dupfd_cloexec(io::stderr(), 3)?;
+    let lock = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+    let spec = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;

@@ -181,7 +181,12 @@ impl Child {
     pub(super) fn signal(&self, number: i32) -> io::Result<()> {
         match &self.init {
             Some(init) if self.gate.is_none() && number != libc::SIGKILL => {
-                packet::send(init, &[&number.to_ne_bytes()], None)
+                let sent = packet::send(init, &[&number.to_ne_bytes()], None);
+                // It has gone with the program, and we are still to hear of it.
+                sent.map_err(|error| match error.raw_os_error() {
+                    Some(libc::EPIPE | libc::ECONNRESET) => io::Error::from_raw_os_error(libc::ESRCH),
+                    Some(_) | None => error,
+                })
             }
             Some(_) | None => {
                 let none = std::ptr::null::<libc::siginfo_t>();

@@ -159,3 +159,22 @@ async fn case_40_killed_for_memory_is_said() {
     let (record, _) = lab.run("oom", &eats).await;
     assert_eq!((record.result, record.why), (SessionResult::Signaled(libc::SIGKILL), Some(EndedBy::Oom)));
 }
+
+#[tokio::test]
+async fn an_idle_shim_has_little_memory_of_its_own() {
+    const PRIVATE_MAX_KB: u64 = 512;
+    let lab = Lab::new();
+    let running = lab.launch("idle", &shell("echo there; exec sleep 1000")).await;
+    running.prints("there").await;
+    running.reaches(Stage::Running).await;
+    let Ok(counts) = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", running.connection.shim_pid())) else {
+        return eprintln!("skipped: only root looks into a shim");
+    };
+    // Not Private_Dirty: the file of a program that was just built counts there until it is on the disk.
+    let private = counts.lines().find(|line| line.starts_with("Anonymous:")).unwrap();
+    let private: u64 = private.split_ascii_whitespace().nth(1).unwrap().parse().unwrap();
+    eprintln!("private memory of an idle shim: {private} kB");
+    assert!(private <= PRIVATE_MAX_KB, "{counts}");
+    running.connection.request(Verb::Kill).await.unwrap();
+    running.ended().await;
+}

@@ -201,6 +201,20 @@ async fn a_descriptor_is_kept_for_the_next_owner() {
     within("the end", next.ended()).await.unwrap();
 }
 
+#[tokio::test]
+async fn an_output_that_somebody_outside_holds_open_does_not_hold_up_the_end() {
+    let lab = Lab::new();
+    let running = lab.launch("held", &shell("echo $$; read line; echo last")).await;
+    running.prints("\n").await;
+    let Ok(Outcome::Stat(stat)) = running.connection.request(Verb::Stat).await else { panic!("no stat") };
+    let program = stat.members.last().unwrap();
+    let held = std::fs::OpenOptions::new().write(true).open(format!("/proc/{program}/fd/1")).unwrap();
+    running.connection.write(b"go on\n").await.unwrap();
+    assert_eq!(running.ended().await.result, SessionResult::Exited(0));
+    assert!(running.printed().ends_with("last\n"));
+    drop(held);
+}
+
 /// Unmounts it at the end, whatever comes.
 struct SmallDisk<'a>(&'a std::path::Path);
 
