@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    config, daemon, demo, doctor, gc, info, kill, lineage, list_resumable, logs, paths, pause, ps, resolve, resume,
-    run, send, steps, strace, wait,
+    abort, attach, config, daemon, demo, doctor, exec, gc, info, kill, lineage, list_resumable, logs, paths, pause,
+    proceed, ps, resolve, resume, run, send, steps, strace, wait,
 };
 use crate::terminal::ColorChoice;
 
@@ -35,6 +35,10 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::Args>),
+    Exec(exec::Args),
+    Proceed(proceed::Args),
+    Abort(abort::Args),
+    Attach(attach::Args),
     Ps(ps::Args),
     Info(info::Args),
     Wait(wait::Args),

@@ -1,18 +1,23 @@
 //! The verbs, one file each.
 
+pub(crate) mod abort;
+pub(crate) mod attach;
 pub(crate) mod config;
 pub(crate) mod daemon;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod exec;
 pub(crate) mod gc;
 pub(crate) mod incarnations;
 pub(crate) mod info;
+pub(crate) mod interrupts;
 pub(crate) mod kill;
 pub(crate) mod lineage;
 pub(crate) mod list_resumable;
 pub(crate) mod logs;
 pub(crate) mod paths;
 pub(crate) mod pause;
+pub(crate) mod proceed;
 pub(crate) mod ps;
 pub(crate) mod resolve;
 pub(crate) mod resume;
@@ -43,6 +48,10 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
     let context = &context;
     match cli.command {
         Command::Run(args) => block_on(run::run(context, &args)),
+        Command::Exec(args) => block_on(exec::run(context, &args)),
+        Command::Proceed(args) => block_on(proceed::run(context, &args)),
+        Command::Abort(args) => block_on(abort::run(context, &args)),
+        Command::Attach(args) => block_on(attach::run(context, &args)),
         Command::Ps(args) => block_on(ps::run(context, &args)),
         Command::Info(args) => block_on(info::run(context, &args)),
         Command::Wait(args) => block_on(wait::run(context, &args)),

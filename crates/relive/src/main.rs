@@ -11,6 +11,7 @@ mod environment;
 mod error;
 mod render;
 mod report;
+mod session;
 mod terminal;
 
 use std::process::ExitCode;

@@ -5,6 +5,7 @@ pub(crate) mod journal;
 pub(crate) mod line;
 pub(crate) mod parked;
 pub(crate) mod processes;
+pub(crate) mod size;
 pub(crate) mod steps;
 pub(crate) mod table;
 pub(crate) mod time;

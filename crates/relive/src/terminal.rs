@@ -1,5 +1,8 @@
 //! What the terminal can show: colours, signs, width; and what must not reach it.
 
+pub(crate) mod key;
+pub(crate) mod raw;
+
 use std::borrow::Cow;
 use std::io::IsTerminal as _;
 

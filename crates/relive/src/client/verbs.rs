@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use relive_api::{
-    Accepted, Affected, Created, DaemonStatus, GcAnswer, GcRequest, InputRequest, Lineage, PauseRequest, Process,
-    ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest, SignalRequest, Stopping,
-    WaitAnswer, WaitRequest,
+    Accepted, Affected, Created, DaemonStatus, ExecRequest, ExecStarted, GcAnswer, GcRequest, InputRequest, Lineage,
+    PauseRequest, Process, ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest,
+    SignalRequest, Stopping, WaitAnswer, WaitRequest,
 };
 use relive_core::ErrorCode;
 use serde::Serialize;
@@ -58,6 +58,18 @@ impl Client<'_> {
 
     pub(crate) async fn run(&self, request: &RunRequest) -> Outcome<Created> {
         self.post("/v1/processes".into(), request).await
+    }
+
+    pub(crate) async fn exec(&self, request: &ExecRequest) -> Outcome<ExecStarted> {
+        self.post("/v1/programs".into(), request).await
+    }
+
+    pub(crate) async fn proceed(&self, id: &str) -> Outcome<Affected> {
+        self.tell(id, "proceed", &serde_json::json!({})).await
+    }
+
+    pub(crate) async fn abort(&self, id: &str) -> Outcome<Affected> {
+        self.tell(id, "abort", &serde_json::json!({})).await
     }
 
     pub(crate) async fn process(&self, id: &str) -> Outcome<Process> {

@@ -1,4 +1,7 @@
-//! `relive logs`: the journal, for a person.
+//! `relive logs`: the journal of an agent, for a person; the output of a program.
+
+mod printer;
+mod program;
 
 use std::collections::VecDeque;
 
@@ -10,12 +13,12 @@ use crate::error::Outcome;
 use crate::render::journal::Journal;
 use crate::render::line::Line;
 
-/// Show what a process was asked, said and did
+/// Show what an agent was asked, said and did, or what a program printed
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
   relive logs 5
-  relive logs -f -n 20 fixer   the last 20 records, and what comes; Ctrl-C only leaves
+  relive logs -f -n 20 fixer   the last 20 records or lines, and what comes; Ctrl-C only leaves
   relive logs 5 --json | jq 'select(.kind==\"call_ended\")'")]
 pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning
@@ -23,7 +26,7 @@ pub(crate) struct Args {
     /// Go on until the process ends
     #[arg(short, long)]
     follow: bool,
-    /// Only the last so many records
+    /// Only the last so many records, of a program lines
     #[arg(short = 'n', long, value_name = "N")]
     lines: Option<usize>,
     /// The time of each line
@@ -34,6 +37,9 @@ pub(crate) struct Args {
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
     let process = client.process(&args.id).await?;
+    if let Some(session) = &process.session {
+        return program::run(context, args, &process, session).await;
+    }
     let uuid = process.uuid.to_string();
     let mut shown = Shown {
         context,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use relive_api::{ResumeRequest, Resumed};
-use relive_core::{Limits, Usd, Uuid};
+use relive_core::{Body, Limits, State, Usd, Uuid};
 
 use crate::client::Client;
 use crate::commands::run::parse_dollars;
@@ -68,9 +68,13 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         },
         env: crate::environment::of_this_shell(),
     };
+    // Only for the words: a failure to look is told by the resume itself.
+    let before = if context.json { None } else { client.process(&args.id).await.ok() };
     let resumed = client.resume(&args.id, &request).await?;
     if context.json {
         context.print_json(&resumed)?;
+    } else if let Some(program) = before.filter(|before| before.body == Body::Exec) {
+        context.print(&tell_of_program(&resumed, program.state))?;
     } else {
         context.print(&tell(&resumed, args.fork))?;
     }
@@ -120,6 +124,21 @@ fn tell(resumed: &Resumed, fork: bool) -> String {
     told
 }
 
+/// A program has only its present: it is thawed, or run once more.
+fn tell_of_program(resumed: &Resumed, before: State) -> String {
+    let Resumed { pid, uuid, .. } = resumed;
+    if !resumed.changed {
+        return format!("PID {pid} is running already: nothing changed\n");
+    }
+    match before {
+        State::Created | State::Running => format!("PID {pid} goes on\n"),
+        State::Zombie | State::Dead => {
+            let uuid = short(*uuid);
+            format!("starting {uuid} again: programs have no journal to go on from\nPID {pid} running\n")
+        }
+    }
+}
+
 /// The beginning of a UUID, as people compare them.
 fn short(uuid: Uuid) -> String {
     uuid.to_string()[..8].to_owned()
@@ -142,6 +161,15 @@ mod tests {
             affected: 1,
             pids: vec![Pid(5)],
         }
+    }
+
+    #[test]
+    fn a_program_goes_on_or_is_started_again_and_says_which() {
+        assert_eq!(tell_of_program(&resumed(), State::Running), "PID 5 goes on\n");
+        assert_eq!(
+            tell_of_program(&resumed(), State::Dead),
+            "starting 0198f3c1 again: programs have no journal to go on from\nPID 5 running\n"
+        );
     }
 
     #[test]

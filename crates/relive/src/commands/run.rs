@@ -1,6 +1,6 @@
 //! `relive run`: an agent, in the foreground or not.
 
-mod attach;
+pub(crate) mod attach;
 mod policy;
 mod prompt;
 mod show;
@@ -11,13 +11,11 @@ use relive_api::RunRequest;
 use relive_core::{ErrorCode, Limits, Usd};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::interrupts::{INTERRUPTED, obey};
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
 use crate::render::time::as_millis;
-
-/// What a shell gives for a command that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
 
 /// Run an agent
 #[derive(Debug, clap::Args)]
@@ -94,7 +92,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         }
     };
     match interrupts {
-        Some(interrupts) => attach::run(&client, created, interrupts).await,
+        Some(interrupts) => {
+            let uuid = created.uuid.to_string();
+            attach::run(&client, created, obey(&client, &uuid, interrupts, None)).await
+        }
         None if context.json => context.print_json(&created).map(|()| 0),
         None => context.print_line(&created.pid.to_string()).map(|()| 0),
     }

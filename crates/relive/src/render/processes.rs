@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use relive_api::{ParkedCall, Process, TreeUsage, reason_word};
+use relive_api::{ParkedCall, Process, Session, TreeUsage, reason_word};
 use relive_core::{Body, Pid, Usd};
 
 use super::parked;
@@ -46,11 +46,19 @@ fn row(branch: &str, process: &Process, look: &Look) -> Vec<Cell> {
         Cell { text: state(process, look), paint: state_paint(&process.display) },
         Cell::plain(format!("{branch}{}", name(process))),
         Cell::plain(body(process.body)),
-        Cell::plain(out_of(process.step, process.max_steps)),
-        Cell::plain((process.tokens_in.saturating_add(process.tokens_out)).to_string()),
-        Cell::plain(cost(process)),
+        Cell::plain(of_agent(process, || out_of(process.step, process.max_steps))),
+        Cell::plain(of_agent(process, || process.tokens_in.saturating_add(process.tokens_out).to_string())),
+        Cell::plain(of_agent(process, || cost(process))),
         Cell::plain(elapsed(process.elapsed_ms)),
     ]
+}
+
+/// A program takes no steps and spends no tokens.
+fn of_agent(process: &Process, shown: impl FnOnce() -> String) -> String {
+    match process.body {
+        Body::Exec => "-".into(),
+        Body::Agent | Body::Cli | Body::Compose | Body::Supervisor => shown(),
+    }
 }
 
 /// Its name, or what it is for.
@@ -150,9 +158,14 @@ pub(crate) fn details(process: &Process, look: &Look) -> String {
     add("SUCCESSOR", process.successor_pid.map(|pid| format!("PID {pid}")));
     add("EXIT", process.exit.as_ref().map(|exit| format!("{} ({})", exit.code, one_line(&exit.reason))));
     add("WHY", why(process));
-    add("STEP", Some(out_of(process.step, process.max_steps)));
-    add("TOKENS", Some(tokens(process)));
-    add("COST", Some(cost(process)));
+    match process.body {
+        Body::Exec => {}
+        Body::Agent | Body::Cli | Body::Compose | Body::Supervisor => {
+            add("STEP", Some(out_of(process.step, process.max_steps)));
+            add("TOKENS", Some(tokens(process)));
+            add("COST", Some(cost(process)));
+        }
+    }
     add("ELAPSED", Some(elapsed(process.elapsed_ms)));
     add("CREATED", Some(process.created_at.to_string()));
     add("PAUSED", process.paused_at.map(|at| at.to_string()));
@@ -163,8 +176,28 @@ pub(crate) fn details(process: &Process, look: &Look) -> String {
     let below = process.suspended_below;
     add("BELOW", (below > 0).then(|| format!("{below} suspended")));
     add("RESUMABLE", Some(if process.resumable { "yes" } else { "no" }.into()));
+    if let Some(session) = &process.session {
+        rows.extend(session_rows(session));
+    }
     let line = |(name, value): (&str, String)| format!("{} {value}\n", look.paint(Paint::Bold, &format!("{name:<10}")));
     rows.into_iter().map(line).collect()
+}
+
+/// What its session has to say: where it stands, and what really holds it.
+fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
+    let mut rows = vec![("SESSION", session.compact.clone())];
+    rows.extend(session.host_pid.map(|pid| ("HOST PID", pid.to_string())));
+    let inner = session.child_pid.filter(|pid| Some(*pid) != session.host_pid);
+    rows.extend(inner.map(|pid| ("OWN PID", pid.to_string())));
+    rows.extend(session.result.as_ref().map(|result| ("RESULT", result.to_string())));
+    rows.push(("FROZEN", if session.frozen { "yes" } else { "no" }.into()));
+    rows.push(("HELD BY", format!("tree {}, pause {}, kill {}", session.tree, session.pause, session.kill)));
+    rows.push(("ISOLATION", session.isolation.clone()));
+    if !session.degraded.is_empty() {
+        rows.push(("DEGRADED", one_line(&session.degraded.join("; "))));
+    }
+    rows.push(("FILES", one_line(&session.folder)));
+    rows
 }
 
 fn state_in_words(process: &Process, look: &Look) -> String {

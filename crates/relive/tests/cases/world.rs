@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -38,6 +39,8 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 pub(crate) struct World {
     root: TempDir,
     scripts: Cell<u32>,
+    /// The uid that commands are typed by, where it is not ours.
+    user: Option<u32>,
 }
 
 /// What a command did.
@@ -91,11 +94,27 @@ impl Output {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let world = Self { root: tempfile::Builder::new().prefix("rl").tempdir().unwrap(), scripts: Cell::new(0) };
+        let root = tempfile::Builder::new().prefix("rl").tempdir().unwrap();
         for folder in ["work", "run", "config/relive", "home"] {
-            fs::create_dir_all(world.root.path().join(folder)).unwrap();
+            fs::create_dir_all(root.path().join(folder)).unwrap();
         }
-        world
+        Self { root, scripts: Cell::new(0), user: None }
+    }
+
+    /// One as whoever runs the tests and, where that is root, one as nobody.
+    pub(crate) fn of_each_kind() -> Vec<Self> {
+        const NOBODY: u32 = 65534;
+        let mut worlds = vec![Self::new()];
+        if rustix::process::getuid().is_root() {
+            let mut world = Self::new();
+            world.user = Some(NOBODY);
+            for folder in ["", "work", "run", "config", "config/relive", "home"] {
+                let path = world.root.path().join(folder);
+                std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+            worlds.push(world);
+        }
+        worlds
     }
 
     pub(crate) fn with_config(yaml: &str) -> Self {
@@ -130,6 +149,10 @@ impl World {
             command.env(name, self.root.path().join(folder));
         }
         command.stdin(Stdio::null());
+        if let Some(user) = self.user {
+            // What only root may look into is in nobody's path.
+            command.uid(user).gid(user).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        }
         command
     }
 
@@ -341,6 +364,8 @@ impl Drop for World {
             kill(pid, rustix::process::Signal::KILL);
             wait_until("the daemon is gone", || !self.is_daemon(pid));
         }
+        // They outlive their daemon; nothing is to outlive its world.
+        crate::sessions_support::end_all(&self.data());
     }
 }
 

@@ -1,0 +1,117 @@
+//! The foreground: as if the program itself had been typed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use relive_api::{ExecStarted, WaitAnswer};
+use relive_core::Why;
+use relive_session::exit::ExitRecord;
+use relive_session::stage::SessionResult;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::Args;
+use crate::client::{Client, Start};
+use crate::commands::interrupts::{INTERRUPTED, obey};
+use crate::context::Context;
+use crate::error::{CommandError, Outcome};
+use crate::session::input::AtEnd;
+use crate::session::output::{Output, plainly};
+use crate::session::watch::{Left, Manner, watch};
+use crate::session::{self, Opened, exit_code};
+
+/// What a shell gives for a command that lost its terminal.
+const HUNG_UP: u8 = 129;
+/// How long the daemon may take to write down an end that its session has told us of.
+const TOLD_WITHIN: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, interrupts: Signal) -> Outcome<u8> {
+    let context = client.context();
+    let (pid, uuid) = (started.pid, started.uuid.to_string());
+    if args.gate {
+        context.say(&format!("PID {pid} waits at the gate: relive proceed {pid}, or relive abort {pid}"));
+    }
+    if args.tty {
+        context.say(&format!("PID {pid}; leave it running with {}", args.detach_key));
+    }
+    let terminations = signal(SignalKind::terminate())
+        .map_err(|error| CommandError::internal("SIGTERM cannot be listened to").because(error))?;
+    let folder = Path::new(&started.folder);
+    let left = match session::open(&started.folder).await? {
+        Opened::Live(connection) => {
+            let manner = Manner { from: 0, detach: args.tty.then_some(args.detach_key), at_end: AtEnd::Close };
+            let leave = obey(client, &uuid, interrupts, Some(terminations));
+            watch(context, &connection, folder, &manner, leave).await?
+        }
+        Opened::Ended(record) => {
+            show_all(folder).await?;
+            Left::Ended(record)
+        }
+        Opened::Lost => {
+            if !started.folder.is_empty() {
+                show_all(folder).await?;
+            }
+            Left::Lost
+        }
+    };
+    let left = match left {
+        // Its last word may have been cut off, and yet be on the disk.
+        Left::Lost => match session::open(&started.folder).await? {
+            Opened::Ended(record) => Left::Ended(record),
+            Opened::Live(_) | Opened::Lost => Left::Lost,
+        },
+        other @ (Left::Ended(_) | Left::Detached | Left::Interrupted | Left::HungUp) => other,
+    };
+    match left {
+        Left::Ended(record) => conclude(context, &started, &record).await,
+        Left::Lost => {
+            let answer = client.wait(&uuid, &uuid, None).await?.answer()?;
+            say_why(context, &answer);
+            Ok(answer.exit_code)
+        }
+        Left::Detached => {
+            context.say(&format!("left running: relive attach {pid}"));
+            Ok(0)
+        }
+        Left::Interrupted => {
+            context.say(&format!("left before its end was known: relive wait {uuid}"));
+            Ok(INTERRUPTED)
+        }
+        Left::HungUp => Ok(HUNG_UP),
+    }
+}
+
+/// Shows the log of a session to which nothing is added any more.
+async fn show_all(folder: &Path) -> Outcome<()> {
+    let mut output = Output::start(folder, 0, plainly)?;
+    output.end();
+    Ok(output.finished().await?)
+}
+
+/// The end as the daemon has it, so that whoever asks next finds it written down; without a daemon, as the session has it.
+async fn conclude(context: &Context, started: &ExecStarted, record: &ExitRecord) -> Outcome<u8> {
+    if let SessionResult::Error(failure) = &record.result {
+        let errno = &failure.errno;
+        context.say(&format!("error: PID {}: the program cannot be run: {} {errno}", started.pid, failure.stage));
+    }
+    let uuid = started.uuid.to_string();
+    let asked = async {
+        let client = Client::open(context, Start::Never).await.ok()??;
+        client.wait(&uuid, &uuid, None).await.ok()?.answer().ok()
+    };
+    match tokio::time::timeout(TOLD_WITHIN, asked).await {
+        Ok(Some(answer)) => {
+            say_why(context, &answer);
+            Ok(answer.exit_code)
+        }
+        Ok(None) | Err(_) => Ok(exit_code(&record.result)),
+    }
+}
+
+/// Why somebody ended it, unless that was the person in front of it.
+fn say_why(context: &Context, answer: &WaitAnswer) {
+    if let (Some(why), Some(exit)) = (answer.why, &answer.exit)
+        && why != Why::User
+    {
+        context.say(&format!("PID {} ended: {}", answer.pid, exit.reason));
+    }
+}

@@ -1,0 +1,218 @@
+//! How what a program printed is shown. Pure: from pieces of the log to bytes on a stream.
+
+use relive_core::{Pid, Timestamp};
+use relive_session::log::{Chunk, Item, Stream};
+use serde_json::json;
+
+use crate::render::time::clock;
+
+/// A longer line is shown in parts.
+const LINE_MAX: usize = 64 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As it was printed.
+    Plain,
+    /// Each line with the moment it began.
+    Timestamps,
+    /// One object a piece, with the PID it is of.
+    Json(Pid),
+}
+
+/// Something to be written as a whole.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub stream: Stream,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct Printer {
+    form: Form,
+    /// Whether plain output is taken apart at the ends of lines as well.
+    by_lines: bool,
+    out: Unfinished,
+    err: Unfinished,
+}
+
+/// What was printed on a stream since its last whole line or, with JSON, its last whole character.
+#[derive(Debug, Default)]
+struct Unfinished {
+    at_ms: u64,
+    bytes: Vec<u8>,
+}
+
+impl Printer {
+    pub(super) fn new(form: Form) -> Self {
+        Self { form, by_lines: false, out: Unfinished::default(), err: Unfinished::default() }
+    }
+
+    /// Hands out lines, so that they can be counted.
+    pub(super) fn by_lines(form: Form) -> Self {
+        Self { by_lines: true, ..Self::new(form) }
+    }
+
+    pub(super) fn pieces(&mut self, item: Item) -> Vec<Piece> {
+        let form = self.form;
+        match (item, form) {
+            (Item::Chunk(chunk), Form::Json(pid)) => vec![self.object(pid, &chunk)],
+            (Item::Gap { from, to }, Form::Json(pid)) => {
+                let gap =
+                    json!({ "id": from.to_string(), "at": null, "pid": pid, "kind": "gap", "to": to.to_string() });
+                vec![Piece { stream: Stream::Out, bytes: format!("{gap}\n").into_bytes() }]
+            }
+            (Item::Gap { .. }, Form::Plain | Form::Timestamps) => Vec::new(),
+            (Item::Chunk(chunk), Form::Plain) if !self.by_lines => {
+                vec![Piece { stream: chunk.stream, bytes: chunk.bytes }]
+            }
+            (Item::Chunk(chunk), Form::Plain | Form::Timestamps) => {
+                let stream = chunk.stream;
+                let unfinished = self.of(stream);
+                let lines = unfinished.lines(&chunk);
+                lines.into_iter().map(|(at_ms, line)| shown(form, stream, at_ms, line)).collect()
+            }
+        }
+    }
+
+    /// What is left when there is no more.
+    pub(super) fn rest(&mut self) -> Vec<Piece> {
+        let form = self.form;
+        let mut rest = Vec::new();
+        for stream in [Stream::Out, Stream::Err] {
+            let Unfinished { at_ms, bytes } = std::mem::take(self.of(stream));
+            match form {
+                // Part of a character was shown with what stands before it.
+                Form::Json(_) => {}
+                Form::Plain | Form::Timestamps if bytes.is_empty() => {}
+                Form::Plain | Form::Timestamps => rest.push(shown(form, stream, at_ms, bytes)),
+            }
+        }
+        rest
+    }
+
+    fn of(&mut self, stream: Stream) -> &mut Unfinished {
+        match stream {
+            Stream::Out => &mut self.out,
+            Stream::Err => &mut self.err,
+        }
+    }
+
+    fn object(&mut self, pid: Pid, chunk: &Chunk) -> Piece {
+        let name = match chunk.stream {
+            Stream::Out => "stdout",
+            Stream::Err => "stderr",
+        };
+        let text = self.of(chunk.stream).characters(&chunk.bytes);
+        let (id, at) = (chunk.offset.to_string(), moment(chunk.at_ms));
+        let object = json!({ "id": id, "at": at, "pid": pid, "kind": "output", "stream": name, "text": text });
+        Piece { stream: Stream::Out, bytes: format!("{object}\n").into_bytes() }
+    }
+}
+
+impl Unfinished {
+    /// The lines that are whole with this, each with the moment it began.
+    fn lines(&mut self, chunk: &Chunk) -> Vec<(u64, Vec<u8>)> {
+        let mut lines = Vec::new();
+        for part in chunk.bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.bytes.is_empty() {
+                self.at_ms = chunk.at_ms;
+            }
+            self.bytes.extend_from_slice(part);
+            if part.ends_with(b"\n") || self.bytes.len() >= LINE_MAX {
+                lines.push((self.at_ms, std::mem::take(&mut self.bytes)));
+            }
+        }
+        lines
+    }
+
+    /// The text that is whole with this; a character that is cut in two waits for its other half.
+    fn characters(&mut self, bytes: &[u8]) -> String {
+        self.bytes.extend_from_slice(bytes);
+        let cut = match std::str::from_utf8(&self.bytes) {
+            Ok(_) => self.bytes.len(),
+            Err(_) => self.bytes.len() - unfinished_character(&self.bytes),
+        };
+        let rest = self.bytes.split_off(cut);
+        let text = String::from_utf8_lossy(&self.bytes).into_owned();
+        self.bytes = rest;
+        text
+    }
+}
+
+/// How many bytes at the end begin a character that is not whole.
+fn unfinished_character(bytes: &[u8]) -> usize {
+    const LONGEST: usize = 4;
+    let last = &bytes[bytes.len().saturating_sub(LONGEST - 1)..];
+    (1..=last.len())
+        .find(|count| match std::str::from_utf8(&last[last.len() - count..]) {
+            Ok(_) => false,
+            Err(error) => error.valid_up_to() == 0 && error.error_len().is_none(),
+        })
+        .unwrap_or(0)
+}
+
+fn moment(at_ms: u64) -> Option<Timestamp> {
+    Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()
+}
+
+fn shown(form: Form, stream: Stream, at_ms: u64, line: Vec<u8>) -> Piece {
+    let bytes = match form {
+        Form::Plain | Form::Json(_) => line,
+        Form::Timestamps => {
+            let at = moment(at_ms).map_or_else(|| "-".to_owned(), clock);
+            let end = if line.ends_with(b"\n") { "" } else { "\n" };
+            [at.as_bytes(), b" ", &line, end.as_bytes()].concat()
+        }
+    };
+    Piece { stream, bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(stream: Stream, offset: u64, bytes: &[u8]) -> Item {
+        let next = offset + bytes.len() as u64;
+        Item::Chunk(Chunk { offset, next, at_ms: 1_700_000_000_000 + offset, stream, bytes: bytes.to_vec() })
+    }
+
+    fn check(mut printer: Printer, items: Vec<Item>, expected: &[&str]) {
+        let mut pieces: Vec<Piece> = items.into_iter().flat_map(|item| printer.pieces(item)).collect();
+        pieces.extend(printer.rest());
+        let texts: Vec<String> = pieces.into_iter().map(|piece| String::from_utf8(piece.bytes).unwrap()).collect();
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn plain_output_is_not_touched_and_can_be_counted_by_lines() {
+        let items =
+            || vec![chunk(Stream::Out, 0, b"a\nb"), chunk(Stream::Err, 5, b"oh\n"), chunk(Stream::Out, 9, b"c\nd")];
+        check(Printer::new(Form::Plain), items(), &["a\nb", "oh\n", "c\nd"]);
+        check(Printer::by_lines(Form::Plain), items(), &["a\n", "oh\n", "bc\n", "d"]);
+    }
+
+    #[test]
+    fn a_line_has_the_moment_it_began() {
+        let items = vec![chunk(Stream::Out, 0, b"a"), chunk(Stream::Out, 7, b"b\nc")];
+        check(Printer::new(Form::Timestamps), items, &["22:13:20.000Z ab\n", "22:13:20.007Z c\n"]);
+    }
+
+    #[test]
+    fn an_object_a_piece_and_no_character_is_cut_in_two() {
+        let euro = "\u{20ac}".as_bytes();
+        let items = vec![
+            chunk(Stream::Out, 0, &euro[..2]),
+            chunk(Stream::Out, 2, &[&euro[2..], b"\xff!"].concat()),
+            Item::Gap { from: 5, to: 9 },
+        ];
+        check(
+            Printer::new(Form::Json(Pid(5))),
+            items,
+            &[
+                "{\"at\":\"2023-11-14T22:13:20Z\",\"id\":\"0\",\"kind\":\"output\",\"pid\":5,\"stream\":\"stdout\",\"text\":\"\"}\n",
+                "{\"at\":\"2023-11-14T22:13:20.002Z\",\"id\":\"2\",\"kind\":\"output\",\"pid\":5,\"stream\":\"stdout\",\"text\":\"\u{20ac}\u{fffd}!\"}\n",
+                "{\"at\":null,\"id\":\"5\",\"kind\":\"gap\",\"pid\":5,\"to\":\"9\"}\n",
+            ],
+        );
+    }
+}

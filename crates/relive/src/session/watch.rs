@@ -1,0 +1,137 @@
+//! In front of a program: its output as it comes, our input to it, until it ends or we leave.
+
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::pin::pin;
+
+use relive_session::connection::Connection;
+use relive_session::exit::ExitRecord;
+use relive_session::protocol::Verb;
+use relive_session::spec::Size;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::input::{AtEnd, Stopped, forward};
+use super::output::{Output, plainly};
+use crate::context::Context;
+use crate::error::{CommandError, Outcome};
+use crate::terminal::key::Key;
+use crate::terminal::raw::{self, Raw};
+
+/// What a program gets that writes to a pipe nobody reads.
+const SIGPIPE: i32 = 13;
+
+/// How one is in front of it.
+#[derive(Debug)]
+pub(crate) struct Manner {
+    /// Where in the log to begin.
+    pub from: u64,
+    /// The terminal is the program's, but for this key.
+    pub detach: Option<Key>,
+    pub at_end: AtEnd,
+}
+
+/// Why one is in front of it no more.
+#[derive(Debug)]
+pub(crate) enum Left {
+    /// It has ended.
+    Ended(ExitRecord),
+    /// Its shim went without a word.
+    Lost,
+    /// The key was pressed.
+    Detached,
+    /// Ctrl-C, once too often.
+    Interrupted,
+    /// The terminal was closed.
+    HungUp,
+}
+
+/// Stays in front of it. `leave` ends it from outside.
+pub(crate) async fn watch(
+    context: &Context,
+    connection: &Connection,
+    folder: &Path,
+    manner: &Manner,
+    leave: impl Future<Output = ()>,
+) -> Outcome<Left> {
+    let mut output = Output::start(folder, manner.from, plainly).map_err(unreadable)?;
+    let raw = manner.detach.map(|_| Raw::enter()).transpose();
+    // Held to the end of this function, however it ends.
+    let _raw = raw.map_err(|error| CommandError::internal("the terminal cannot be used").because(error))?;
+    let cannot = |error| CommandError::internal("signals cannot be listened to").because(error);
+    let mut hang_ups = signal(SignalKind::hangup()).map_err(cannot)?;
+    let mut seen = connection.seen();
+    // What came before we listened counts as news.
+    seen.mark_changed();
+    let mut typing = pin!(typing(context, connection, manner));
+    let mut sizing = pin!(sizing(connection, manner));
+    let mut leave = pin!(leave);
+    let (mut end, mut all_shown) = (None, false);
+    loop {
+        tokio::select! {
+            changed = seen.changed(), if end.is_none() => {
+                let now = seen.borrow_and_update().clone();
+                match now.ended {
+                    Some(record) => end = Some(Left::Ended(record)),
+                    None if now.gone || changed.is_err() => end = Some(Left::Lost),
+                    None => output.grown(),
+                }
+                if end.is_some() {
+                    output.end();
+                }
+            }
+            shown = output.finished(), if !all_shown => {
+                all_shown = true;
+                match shown {
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                        // One that has ended, or takes no notice, is as good.
+                        let _ = connection.request(Verb::Signal { number: SIGPIPE }).await;
+                    }
+                    Err(error) => return Err(unreadable(error)),
+                    Ok(()) => {}
+                }
+            }
+            () = &mut typing => return Ok(Left::Detached),
+            error = &mut sizing => return Err(cannot(error)),
+            () = &mut leave => return Ok(Left::Interrupted),
+            _ = hang_ups.recv() => return Ok(Left::HungUp),
+        }
+        if all_shown && let Some(left) = end.take() {
+            return Ok(left);
+        }
+    }
+}
+
+fn unreadable(error: io::Error) -> CommandError {
+    CommandError::internal("the output cannot be shown; the program goes on").because(error)
+}
+
+/// Forwards the input. Returns only when the detach key was pressed.
+async fn typing(context: &Context, connection: &Connection, manner: &Manner) {
+    match forward(connection, manner.detach, manner.at_end).await {
+        Stopped::Detached => return,
+        Stopped::Refused if manner.at_end == AtEnd::Leave => context.say("the program takes no input"),
+        // As with a pipe: the program may have closed its input and go on.
+        Stopped::Refused | Stopped::Finished => {}
+    }
+    std::future::pending().await
+}
+
+/// Keeps the program's terminal at the size of ours. Returns only when that cannot be done.
+async fn sizing(connection: &Connection, manner: &Manner) -> io::Error {
+    if manner.detach.is_none() {
+        return std::future::pending().await;
+    }
+    let mut changes = match signal(SignalKind::window_change()) {
+        Ok(changes) => changes,
+        Err(error) => return error,
+    };
+    loop {
+        let (rows, columns) = raw::size();
+        // A program that has ended has no terminal to change.
+        let _ = connection.request(Verb::Resize(Size { rows, columns })).await;
+        if changes.recv().await.is_none() {
+            return std::future::pending().await;
+        }
+    }
+}

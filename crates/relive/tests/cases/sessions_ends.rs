@@ -1,0 +1,117 @@
+//! Ends that somebody else brings about: nothing is left, nobody else is hit, and it is said what happened.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::sessions_support::{is_alive, with_variable};
+use super::world::{World, kill, wait_for, wait_until};
+
+#[test]
+fn case_36_a_session_gets_neither_another_s_signals_nor_our_descriptors() {
+    let world = World::new();
+    for round in 0..5 {
+        let quick = world.exec(&[], &["true"]);
+        let lasting = world.exec(&[], &["sleep", "1000"]);
+        world.ends(&quick, 0);
+        world.await_stage(&lasting, "running");
+        world.relive(&["kill", "-s", "KILL", &quick.uuid]).ok();
+        assert_eq!(world.info(&lasting.uuid)["display"], "running", "round {round}");
+        world.relive(&["kill", "-s", "KILL", &lasting.uuid]).ok();
+        world.ends(&lasting, 137);
+    }
+    let list = "for fd in /proc/$$/fd/*; do printf '%s ' ${fd##*/}; done";
+    assert_eq!(world.relive(&["exec", "--", "sh", "-c", list]).ok().stdout, "0 1 2 ");
+    for flags in [&[][..], &["-t"], &["--ns", "pid"]] {
+        let program = world.exec(flags, &["sh", "-c", list]);
+        if world.info(&program.uuid)["status"]["kind"] == "startup_failed" {
+            eprintln!("skipped: {flags:?} cannot be had here");
+            continue;
+        }
+        world.ends(&program, 0);
+        assert_eq!(world.relive(&["logs", &program.uuid]).ok().stdout, "0 1 2 ", "{flags:?}");
+    }
+}
+
+#[test]
+fn case_37_a_program_that_ignores_sigterm_is_killed_after_the_grace() {
+    for world in World::of_each_kind() {
+        let stubborn = "trap '' TERM; echo up; while :; do sleep 0.05; done";
+        let stubborn = world.exec(&[], &["sh", "-c", stubborn]);
+        world.await_output(&stubborn, "up");
+        world.relive(&["kill", &stubborn.uuid]).ok();
+        let answer = world.ends(&stubborn, 137);
+        assert_eq!(answer["why"], "user");
+    }
+}
+
+#[test]
+fn case_37_nothing_that_a_program_left_behind_survives_a_kill() {
+    for (number, world) in World::of_each_kind().into_iter().enumerate() {
+        let mark = format!("RELIVE_TEST_MARK=left-{}-{number}", std::process::id());
+        let hide = "trap '' TERM HUP; (setsid sh -c 'trap \"\" TERM HUP; (sleep 1000; :) & echo hidden; sleep 1000' &); sleep 1000";
+        let hiding = world.exec(&["--env", &mark], &["sh", "-c", hide]);
+        world.await_output(&hiding, "hidden");
+        wait_until("all of them are there", || with_variable(&mark).len() >= 4);
+        world.relive(&["kill", "-s", "KILL", &hiding.uuid]).ok();
+        world.ends(&hiding, 137);
+        assert_eq!(with_variable(&mark), Vec::<u64>::new());
+
+        // Ended by itself, it leaves nothing either.
+        let leaving = world.exec(&["--env", &mark], &["sh", "-c", "(setsid sleep 1000 &); exit 3"]);
+        world.ends(&leaving, 3);
+        assert_eq!(with_variable(&mark), Vec::<u64>::new());
+
+        let bomb = "bomb() { bomb | bomb & }; bomb; while :; do sleep 0.05; done";
+        let bomb = world.exec(&["--env", &mark, "--pids", "64"], &["sh", "-c", bomb]);
+        let info = world.info(&bomb.uuid);
+        if info["status"]["kind"] == "startup_failed" {
+            eprintln!("skipped: the number of processes cannot be bounded here: {}", info["status"]);
+            continue;
+        }
+        world.await_stage(&bomb, "running");
+        wait_until("it has gone off", || with_variable(&mark).len() > 8);
+        assert!(with_variable(&mark).len() <= 80, "it is bounded");
+        world.relive(&["kill", "-s", "KILL", &bomb.uuid]).ok();
+        world.ends(&bomb, 137);
+        assert_eq!(with_variable(&mark), Vec::<u64>::new());
+    }
+}
+
+#[test]
+fn case_38_a_lost_shim_is_heard_of_and_its_program_does_not_outlive_it() {
+    for world in World::of_each_kind() {
+        let program = world.exec(&[], &["sh", "-c", "trap '' HUP TERM; sleep 1000; :"]);
+        let session = world.await_stage(&program, "running");
+        let host = session["host_pid"].as_u64().unwrap();
+        let shim = parent_of(host);
+        assert_eq!(fs::read_to_string(format!("/proc/{shim}/comm")).unwrap().trim(), "relive-shim");
+        kill(u32::try_from(shim).unwrap(), Signal::KILL);
+        let answer = wait_for("its end is known", || {
+            let info = world.info(&program.uuid);
+            (info["state"] == "dead").then_some(info)
+        });
+        assert_eq!(answer["why"], "shim_lost");
+        assert!(!is_alive(host), "the program has gone with it");
+    }
+}
+
+#[test]
+fn case_40_killed_for_memory_is_said_to_be_that() {
+    for world in World::of_each_kind() {
+        let hungry = world.exec(&["--memory", "32M"], &["sh", "-c", "tail /dev/zero"]);
+        let answer = world.relive(&["wait", "--json", &hungry.uuid]).json();
+        if answer["status"]["kind"] == "startup_failed" {
+            eprintln!("skipped: memory cannot be bounded here: {}", answer["status"]);
+            continue;
+        }
+        assert_eq!((&answer["why"], &answer["exit"]["reason"]), (&json!("oom"), &json!("out of memory")));
+        assert_eq!(answer["exit_code"], 137);
+    }
+}
+
+fn parent_of(pid: u64) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().parse().unwrap()
+}

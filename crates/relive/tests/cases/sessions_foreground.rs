@@ -1,0 +1,157 @@
+//! `exec` in the foreground: as if the program itself had been typed.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::world::{World, finish, kill, wait_for};
+
+#[test]
+fn input_output_and_exit_code_are_the_program_s_own() {
+    let world = World::new();
+    let both = "printf 'out\\0\\n'; printf 'err\\n' >&2; exit 7";
+    let shown = world.relive(&["exec", "--", "sh", "-c", both]).exits(7);
+    assert_eq!((shown.stdout.as_str(), shown.stderr.as_str()), ("out\0\n", "err\n"));
+
+    let bytes: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let mut child = world.command(&["exec", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, given) = (child.stdin.take().unwrap(), bytes.clone());
+    let writer = std::thread::spawn(move || stdin.write_all(&given).unwrap());
+    let mut got = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut got).unwrap();
+    writer.join().unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(got == bytes, "{} of {} bytes", got.len(), bytes.len());
+
+    world.relive(&["exec", "--", "sh", "-c", "kill -9 $$"]).exits(137);
+    world.relive(&["exec", "--timeout", "100ms", "--", "sleep", "1000"]).fails(143, &["timed out"]);
+}
+
+#[test]
+fn a_program_that_takes_no_input_is_not_waited_for() {
+    let world = World::new();
+    let mut child = world.command(&["exec", "true"]).stdin(Stdio::piped()).spawn().unwrap();
+    let open = child.stdin.take();
+    assert!(child.wait().unwrap().success());
+    drop(open);
+}
+
+#[test]
+fn ctrl_c_asks_the_program_to_stop_and_again_kills_it() {
+    let world = World::new();
+    let child =
+        world.start(&["exec", "--name", "asked", "--", "sh", "-c", "trap 'exit 5' INT; while :; do sleep 0.01; done"]);
+    world.await_stage(&world.named("asked"), "running");
+    kill(child.id(), Signal::INT);
+    finish(child).fails(5, &["SIGINT"]);
+
+    let child = world.start(&["exec", "--name", "deaf", "--", "sh", "-c", "trap '' INT; while :; do sleep 0.01; done"]);
+    let deaf = world.named("deaf");
+    world.await_stage(&deaf, "running");
+    kill(child.id(), Signal::INT);
+    kill(child.id(), Signal::INT);
+    wait_for("both have been heard of, or the one they became", || {
+        kill(child.id(), Signal::INT);
+        (world.info(&deaf.uuid)["state"] == "dead").then_some(())
+    });
+    world.ends(&deaf, 137);
+    drop(child);
+}
+
+#[test]
+fn a_program_goes_on_when_whoever_watched_it_hangs_up() {
+    let world = World::new();
+    let child = world.start(&["exec", "--name", "alone", "--", "sleep", "1000"]);
+    let alone = world.named("alone");
+    world.await_stage(&alone, "running");
+    kill(child.id(), Signal::HUP);
+    finish(child).exits(129);
+    assert_eq!(world.info(&alone.uuid)["display"], "running");
+    world.relive(&["attach", &alone.uuid, "--json"]).exits(2);
+
+    let child = world.start(&["exec", "--name", "told", "--", "sleep", "1000"]);
+    world.await_stage(&world.named("told"), "running");
+    kill(child.id(), Signal::TERM);
+    finish(child).exits(143);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_as_a_pipe_would() {
+    let world = World::new();
+    let mut child = world.start(&["exec", "--name", "chatty", "yes"]);
+    let mut first = [0; 2];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"y\n");
+    finish(child).exits(128 + 13);
+    let chatty = world.named("chatty");
+    assert_eq!(world.info(&chatty.uuid)["session"]["result"], json!({"signaled": 13}));
+}
+
+#[test]
+fn the_environment_is_that_of_the_one_who_typed_and_what_was_added() {
+    let world = World::new();
+    world.relive(&["ps"]).ok();
+    fs::write(world.work().join("more.env"), "# comment\nFROM_FILE=two words\nOVER=file\n").unwrap();
+    let mut command = world.command(&["exec", "--env-file", "more.env", "--env", "OVER=flag", "--", "env"]);
+    let output = command.env("TYPED_IN", "this shell").output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    for line in ["TYPED_IN=this shell", "FROM_FILE=two words", "OVER=flag"] {
+        assert!(shown.lines().any(|shown| shown == line), "no {line} in {shown}");
+    }
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused_with_the_way_out() {
+    let world = World::new();
+    world.relive(&["exec", "-t", "true"]).fails(2, &["-t needs a terminal", "hint: ", "attach"]);
+    let error = world.relive(&["exec", "--json", "true"]).exits(2).json();
+    assert_eq!(error["error"]["code"], "INVALID");
+    world.relive(&["exec", "--init=false", "true"]).fails(2, &["--ns pid --init=false"]);
+    world.relive(&["exec", "--memory", "64", "true"]).fails(2, &["64M"]);
+    world.relive(&["exec"]).fails(2, &["COMMAND"]);
+    let ended = world.exec(&[], &["true"]);
+    world.ends(&ended, 0);
+    world.relive(&["attach", &ended.uuid]).fails(3, &["has ended", "relive logs"]);
+}
+
+#[test]
+fn a_program_shows_in_ps_without_what_only_agents_have() {
+    let world = World::new();
+    let sleeper = world.exec(&[], &["sleep", "1000"]);
+    world.await_stage(&sleeper, "running");
+    let table = world.relive(&["ps"]).ok().stdout;
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(&row[..8], &[&sleeper.pid.to_string(), "running", "sleep", "1000", "exec", "-", "-", "-"]);
+}
+
+#[test]
+fn a_program_is_frozen_by_pause_and_started_again_by_resume_once_it_is_dead() {
+    let world = World::new();
+    let counting = "echo begun >> runs; while :; do echo x >> count; sleep 0.01; done";
+    let counter = world.exec(&["--name", "counter"], &["sh", "-c", counting]);
+    let count = || fs::read(world.work().join("count")).unwrap_or_default().len();
+    wait_for("it counts", || (count() > 0).then_some(()));
+    world.relive(&["pause", "counter"]).ok();
+    world.await_display("counter", "suspended");
+    assert_eq!(world.info("counter")["session"]["frozen"], true);
+    let before = count();
+    // Two looks of another process take longer than it needs to count once more.
+    world.relive(&["info", "counter"]).ok();
+    world.relive(&["info", "counter"]).ok();
+    assert_eq!(count(), before);
+    let told = world.relive(&["resume", "counter"]).ok().stdout;
+    assert!(told.ends_with("goes on\n"), "{told}");
+    wait_for("it counts again", || (count() > before).then_some(()));
+    world.relive(&["kill", "-s", "KILL", "counter"]).ok();
+    world.ends(&counter, 137);
+
+    let told = world.relive(&["resume", &counter.uuid]).ok().stdout;
+    let first = format!("starting {} again: programs have no journal to go on from\n", &counter.uuid[..8]);
+    assert!(told.starts_with(&first), "{told}");
+    wait_for("it runs again", || {
+        (fs::read_to_string(world.work().join("runs")).unwrap() == "begun\nbegun\n").then_some(())
+    });
+}

@@ -1,0 +1,45 @@
+//! `logs` of a program: what it printed, as it printed it.
+
+use std::io::{BufRead as _, BufReader};
+
+use super::world::World;
+
+#[test]
+fn logs_of_a_program_are_its_output_on_its_own_streams_also_after_the_end() {
+    let world = World::new();
+    let program = world.exec(&[], &["sh", "-c", "echo one; echo two >&2; echo three; printf four"]);
+    world.ends(&program, 0);
+    for _ in 0..2 {
+        let shown = world.relive(&["logs", &program.uuid]).ok();
+        assert_eq!((shown.stdout.as_str(), shown.stderr.as_str()), ("one\nthree\nfour", "two\n"));
+        let last = world.relive(&["logs", "-n", "1", &program.uuid]).ok();
+        assert_eq!((last.stdout.as_str(), last.stderr.as_str()), ("four", ""));
+        assert_eq!(world.relive(&["logs", "-f", &program.uuid]).ok().stdout, "one\nthree\nfour");
+        let objects = world.relive(&["logs", "--json", &program.uuid]).ok().json_lines();
+        let text = |stream: &str| -> String {
+            let of = objects.iter().filter(|object| object["kind"] == "output" && object["stream"] == stream);
+            of.map(|object| object["text"].as_str().unwrap()).collect()
+        };
+        assert_eq!((text("stdout").as_str(), text("stderr").as_str()), ("one\nthree\nfour", "two\n"));
+        assert!(objects.iter().all(|object| object["pid"] == program.pid && object["at"].is_string()));
+        let timed = world.relive(&["logs", "-t", &program.uuid]).ok().stdout;
+        assert!(timed.lines().all(|line| line.as_bytes()[12..14] == *b"Z "), "{timed}");
+        // Without the daemon that ran it, all of it is still there.
+        world.kill_daemon();
+    }
+}
+
+#[test]
+fn logs_are_followed_to_the_end() {
+    let world = World::new();
+    let program =
+        world.exec(&["--name", "slow"], &["sh", "-c", "echo begun; while [ ! -e go ]; do sleep 0.01; done; echo end"]);
+    let mut follower = world.start(&["logs", "-f", "slow"]);
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "begun");
+    std::fs::write(world.work().join("go"), "").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "end");
+    assert!(lines.next().is_none());
+    assert!(follower.wait().unwrap().success());
+    world.ends(&program, 0);
+}

@@ -1,0 +1,123 @@
+//! Programs with a terminal of their own, and a person who comes and goes.
+
+use std::io::Read as _;
+
+use rustix::process::Signal;
+
+use super::sessions_support::Person;
+use super::world::{World, finish, kill};
+
+#[test]
+fn case_35_a_terminal_carries_what_is_typed_and_what_is_printed_whole_and_in_order() {
+    let world = World::new();
+    let mut person = Person::sits_down(world.command(&["exec", "-t", "--", "cat"]), 24, 80);
+    person.sees("Ctrl-]");
+    person.types("hello\r");
+    person.sees("hello\r\nhello\r\n");
+    person.types([4]);
+    assert_eq!(person.waits(), 0);
+    assert!(person.has_a_usual_terminal());
+
+    let gated = world.exec(&["-t", "--gate", "--name", "gated"], &["stty", "size"]);
+    world.await_stage(&gated, "ready");
+    let mut person = Person::sits_down(world.command(&["attach", "gated"]), 33, 99);
+    person.sees("detach with Ctrl-]");
+    // What is typed is answered after what was said before it, the size among it.
+    person.types([0x1d]);
+    assert_eq!(person.waits(), 0);
+    world.relive(&["proceed", "gated"]).ok();
+    world.ends(&gated, 0);
+    assert_eq!(world.relive(&["logs", "gated"]).ok().stdout, "33 99\r\n");
+
+    let counting = "stty raw -echo; echo go; head -c 65536 | cksum";
+    let mut person = Person::sits_down(world.command(&["exec", "-t", "--", "sh", "-c", counting]), 24, 80);
+    person.sees("go\n");
+    person.types((0..65536_u32).map(|n| b'a' + (n % 26) as u8).collect::<Vec<_>>());
+    assert_eq!(person.waits(), 0);
+    person.sees(" 65536\n");
+
+    for _ in 0..20 {
+        let program = world.exec(&["-t"], &["sh", "-c", "echo first; printf last"]);
+        world.ends(&program, 0);
+        assert_eq!(world.relive(&["logs", &program.uuid]).ok().stdout, "first\r\nlast");
+    }
+}
+
+#[test]
+fn ctrl_c_on_a_terminal_is_typed_and_the_window_is_the_program_s() {
+    let world = World::new();
+    let talk = "trap 'echo interrupted' INT; trap 'stty size' WINCH; stty size; while :; do sleep 0.01; done";
+    let command = world.command(&["exec", "-t", "--name", "shell", "--", "sh", "-c", talk]);
+    let mut person = Person::sits_down(command, 20, 70);
+    person.sees("20 70\r\n");
+    person.types([3]);
+    person.sees("interrupted\r\n");
+    person.resizes(40, 132);
+    person.sees("40 132\r\n");
+    assert!(!person.has_a_usual_terminal());
+    person.types([0x1d]);
+    assert_eq!(person.waits(), 0);
+    person.sees("left running: relive attach ");
+    assert!(person.has_a_usual_terminal());
+    assert_eq!(world.info("shell")["display"], "running");
+}
+
+#[test]
+fn who_comes_back_sees_the_latest_output_and_can_type_on() {
+    let world = World::new();
+    let program = world.exec(&["-t", "--name", "shell"], &["sh", "-c", "echo welcome; cat; echo bye"]);
+    world.await_output(&program, "welcome");
+    for round in 0..2 {
+        let mut person = Person::sits_down(world.command(&["attach", "shell", "--detach-key", "ctrl-q"]), 24, 80);
+        person.sees("detach with Ctrl-Q");
+        person.sees("welcome\r\n");
+        person.types(format!("round {round}\r"));
+        person.sees(&format!("round {round}\r\nround {round}\r\n"));
+        person.types([0x11]);
+        assert_eq!(person.waits(), 0);
+    }
+    let mut person = Person::sits_down(world.command(&["attach", "shell"]), 24, 80);
+    person.sees("round 1\r\n");
+    person.types([4]);
+    person.sees("bye\r\n");
+    assert_eq!(person.waits(), 0);
+    assert!(person.has_a_usual_terminal());
+    world.ends(&program, 0);
+}
+
+#[test]
+fn the_terminal_is_given_back_whatever_ends_the_command() {
+    let world = World::new();
+    let start = |name: &str| {
+        let args = ["exec", "-t", "--name", name, "--", "sh", "-c", "trap '' HUP; echo up; exec sleep 1000"];
+        let person = Person::sits_down(world.command(&args), 24, 80);
+        person.sees("up\r\n");
+        assert!(!person.has_a_usual_terminal());
+        person
+    };
+    let mut person = start("one");
+    person.signals(Signal::HUP);
+    assert_eq!(person.waits(), 129);
+    assert!(person.has_a_usual_terminal());
+    assert_eq!(world.info("one")["display"], "running");
+
+    let mut person = start("two");
+    person.signals(Signal::TERM);
+    assert_eq!(person.waits(), 143);
+    assert!(person.has_a_usual_terminal());
+}
+
+#[test]
+fn attaching_without_a_terminal_follows_and_ctrl_c_only_leaves() {
+    let world = World::new();
+    let program = world.exec(&["--name", "job"], &["sh", "-c", "echo up; exec sleep 1000"]);
+    world.await_output(&program, "up");
+    let mut attached = world.start(&["attach", "job"]);
+    let mut shown = attached.stdout.take().unwrap();
+    let mut first = [0; 3];
+    shown.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"up\n");
+    kill(attached.id(), Signal::INT);
+    finish(attached).fails(130, &["Ctrl-C leaves it running", "left running: relive attach"]);
+    assert_eq!(world.info("job")["display"], "running");
+}
