@@ -44,6 +44,8 @@ pub(crate) enum Expected {
     Variables,
     /// A section for each provider.
     Providers,
+    /// A price for each model.
+    Prices,
 }
 
 /// A key with its section, and what is expected of its value.
@@ -68,6 +70,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("limits", "floor_mb", Expected::Number(0, 1 << 30)),
     ("", "providers", Expected::Providers),
     ("", "tool_env", Expected::Variables),
+    ("", "prices", Expected::Prices),
 ];
 
 /// All that is wrong with the text of a file that may have these keys, and these names where it lists some.
@@ -183,6 +186,7 @@ impl Checker<'_> {
             (Expected::Variables, Node::List(names)) => return names.iter().for_each(|name| self.variable(key, name)),
             (Expected::Variables, other) => format!("`{key}` is a list of names, not {}", other.name()),
             (Expected::Providers, _) => return self.providers(found),
+            (Expected::Prices, _) => return self.prices(found),
         };
         self.wrong(&found.referenced, message);
     }

@@ -9,9 +9,11 @@
 mod agent;
 mod check;
 mod duration;
+mod price;
 mod providers;
 mod suggest;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use agent::{AgentFile, AgentLimits};
 pub use check::Problem;
 pub use duration::parse_duration;
+pub use price::{Dollars, Price};
 pub use providers::{PROVIDERS, Provider, Providers};
 pub use suggest::closest;
 
@@ -48,6 +51,8 @@ pub struct Config {
     pub providers: Providers,
     /// Which variables the programs of an agent's tools get, beside those every program needs.
     pub tool_env: Vec<String>,
+    /// What models cost, by `provider/model`: beside and instead of what is built in.
+    pub prices: BTreeMap<String, Price>,
 }
 
 /// What becomes of a call whose outcome nobody can know.

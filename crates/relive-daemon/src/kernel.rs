@@ -3,6 +3,7 @@
 //! One lock guards the table and the bodies. It is held for moments, never across an await, and nothing is read or
 //! written under it: an effect that takes time becomes a task. What a client is told happened is on the disk first.
 
+mod alarm;
 mod credentials;
 mod drive;
 mod effects;
@@ -19,7 +20,7 @@ mod signal;
 mod stop;
 mod watch;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -75,6 +76,8 @@ struct State {
     placeholders: HashSet<Pid>,
     /// Those who wait for an end.
     waiting: HashMap<Pid, Arc<Notify>>,
+    /// When those that are suspended until a moment go on, and since when they are.
+    alarms: BTreeMap<(Timestamp, Pid), Timestamp>,
     warnings: Vec<String>,
     stopping: bool,
 }
@@ -111,6 +114,7 @@ impl Kernel {
             ready: HashMap::new(),
             placeholders: HashSet::new(),
             waiting: HashMap::new(),
+            alarms: BTreeMap::new(),
             warnings: Vec::new(),
             stopping: false,
         };

@@ -1,11 +1,15 @@
 //! What the kernel goes by.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use relive_agent::Cadence;
 use relive_config::{Config, Providers, Recovery, StallPolicy};
+use relive_core::Usd;
 use relive_journal::data::{GcRules, SpaceRules};
 use relive_journal::recovery::OnInDoubt;
+use relive_model::Prices;
 
 /// What the kernel goes by.
 #[derive(Debug, Clone)]
@@ -24,12 +28,23 @@ pub(crate) struct Settings {
     pub(crate) on_in_doubt: OnInDoubt,
     pub(crate) providers: Providers,
     pub(crate) tool_env: Vec<String>,
+    pub(crate) prices: Arc<Prices>,
 }
 
 impl From<&Config> for Settings {
     fn from(config: &Config) -> Self {
-        let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits, providers, tool_env } =
-            config;
+        let Config {
+            default_model,
+            on_in_doubt,
+            recovery,
+            gc,
+            checkpoint,
+            heartbeat,
+            limits,
+            providers,
+            tool_env,
+            prices,
+        } = config;
         let gc_rules = GcRules {
             retention_days: (gc.retention_days > 0).then_some(gc.retention_days),
             max_entries: (gc.max_entries > 0).then_some(gc.max_entries as usize),
@@ -53,6 +68,25 @@ impl From<&Config> for Settings {
             },
             providers: providers.clone(),
             tool_env: tool_env.clone(),
+            prices: Arc::new(known_prices(prices)),
         }
     }
+}
+
+/// What is built in, and what the file says instead.
+fn known_prices(named: &BTreeMap<String, relive_config::Price>) -> Prices {
+    let mut prices = Prices::builtin();
+    for (model, price) in named {
+        let relive_config::Price { input, output, cache_read, cache_write } = *price;
+        prices.set(
+            model,
+            relive_model::Price {
+                input: Usd::from_nanos(input.nanos()),
+                output: Usd::from_nanos(output.nanos()),
+                cache_read: Usd::from_nanos(cache_read.unwrap_or(input).nanos()),
+                cache_write: Usd::from_nanos(cache_write.unwrap_or(input).nanos()),
+            },
+        );
+    }
+    prices
 }

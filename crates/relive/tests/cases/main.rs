@@ -12,6 +12,7 @@ mod forks;
 mod journal;
 mod killing;
 mod looking;
+mod models;
 mod pauses;
 mod recovery;
 mod requests;

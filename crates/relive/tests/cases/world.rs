@@ -38,6 +38,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 pub(crate) struct World {
     root: TempDir,
     scripts: Cell<u32>,
+    environment: Vec<(&'static str, String)>,
 }
 
 /// What a command did.
@@ -91,7 +92,8 @@ impl Output {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let world = Self { root: tempfile::Builder::new().prefix("rl").tempdir().unwrap(), scripts: Cell::new(0) };
+        let root = tempfile::Builder::new().prefix("rl").tempdir().unwrap();
+        let world = Self { root, scripts: Cell::new(0), environment: Vec::new() };
         for folder in ["work", "run", "config/relive", "home"] {
             fs::create_dir_all(world.root.path().join(folder)).unwrap();
         }
@@ -102,6 +104,12 @@ impl World {
         let world = Self::new();
         world.configure(yaml);
         world
+    }
+
+    /// The same user with one more variable in their environment.
+    pub(crate) fn with_env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.environment.push((name, value.into()));
+        self
     }
 
     pub(crate) fn configure(&self, yaml: &str) {
@@ -129,6 +137,7 @@ impl World {
         for (name, folder) in [("XDG_RUNTIME_DIR", "run"), ("XDG_CONFIG_HOME", "config"), ("HOME", "home")] {
             command.env(name, self.root.path().join(folder));
         }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null());
         command
     }
