@@ -20,7 +20,7 @@ mod signal;
 mod stop;
 mod watch;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -76,8 +76,8 @@ struct State {
     placeholders: HashSet<Pid>,
     /// Those who wait for an end.
     waiting: HashMap<Pid, Arc<Notify>>,
-    /// When those that are suspended until a moment go on, and since when they are.
-    alarms: BTreeMap<(Timestamp, Pid), Timestamp>,
+    /// Those that are suspended until a moment.
+    alarms: HashMap<Pid, alarm::Alarm>,
     warnings: Vec<String>,
     stopping: bool,
 }
@@ -114,7 +114,7 @@ impl Kernel {
             ready: HashMap::new(),
             placeholders: HashSet::new(),
             waiting: HashMap::new(),
-            alarms: BTreeMap::new(),
+            alarms: HashMap::new(),
             warnings: Vec::new(),
             stopping: false,
         };

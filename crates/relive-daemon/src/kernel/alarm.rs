@@ -8,22 +8,36 @@ use relive_core::{Pid, SuspendReason, Timestamp};
 
 use super::{Kernel, State};
 
-impl Kernel {
+/// When a process goes on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Alarm {
+    resume_at: Timestamp,
+    /// Since when it is suspended: a later suspension is another one.
+    asked_at: Timestamp,
+}
+
+impl State {
     /// Notes when a process that is suspended since `asked_at` goes on.
-    pub(super) fn set_alarm(state: &mut State, pid: Pid, resume_at: Timestamp, asked_at: Timestamp) {
-        state.alarms.insert((resume_at, pid), asked_at);
+    pub(super) fn set_alarm(&mut self, pid: Pid, resume_at: Timestamp, asked_at: Timestamp) {
+        self.alarms.insert(pid, Alarm { resume_at, asked_at });
     }
 
+    /// When a process that is suspended since `paused_at` goes on by itself, if it does.
+    pub(super) fn resume_at(&self, pid: Pid, paused_at: Option<Timestamp>) -> Option<Timestamp> {
+        let alarm = self.alarms.get(&pid)?;
+        (paused_at == Some(alarm.asked_at)).then_some(alarm.resume_at)
+    }
+}
+
+impl Kernel {
     /// Wakes those whose moment has come.
     pub(super) fn ring_alarms(self: &Arc<Self>) {
         let mut state = self.lock();
         let now = self.now();
-        while let Some(entry) = state.alarms.first_entry()
-            && entry.key().0 <= now
-        {
-            let ((_, pid), asked_at) = entry.remove_entry();
-            // Somebody may have been quicker, and it may be suspended again since.
-            let same = state.table.view(pid, now).is_some_and(|view| view.paused_at == Some(asked_at));
+        let due: Vec<(Pid, Alarm)> = state.alarms.extract_if(|_, alarm| alarm.resume_at <= now).collect();
+        for (pid, alarm) in due {
+            // Somebody may have been quicker.
+            let same = state.table.view(pid, now).is_some_and(|view| view.paused_at == Some(alarm.asked_at));
             if same && let Ok(reached) = state.table.lift(pid, SuspendReason::Quota, now) {
                 self.carry_out(&mut state, reached.effects);
             }

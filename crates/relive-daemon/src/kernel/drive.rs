@@ -349,7 +349,7 @@ impl Kernel {
         let still = state.table.view(pid, now).is_some_and(|view| view.paused && view.ending.is_none());
         if still {
             if let Some(resume_at) = resume_at {
-                Self::set_alarm(&mut state, pid, resume_at, asked_at);
+                state.set_alarm(pid, resume_at, asked_at);
             }
             // Before anybody can find it without a body: whoever resumes it wants the journal.
             drop(journal);

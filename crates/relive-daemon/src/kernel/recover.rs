@@ -83,7 +83,7 @@ impl Kernel {
             Fate::Suspended(suspension, resume_at) => {
                 let mut state = self.lock();
                 if let Some(resume_at) = resume_at {
-                    Self::set_alarm(&mut state, pid, resume_at, suspension.asked_at);
+                    state.set_alarm(pid, resume_at, suspension.asked_at);
                 }
                 state.table.restore(next_generation(spec), suspension, self.now())?;
                 state.placeholders.insert(pid);

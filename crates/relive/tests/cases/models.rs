@@ -167,13 +167,15 @@ fn a_far_reset_suspends_until_then_also_over_a_crash() {
     let world = world(&server);
     let process = world.run_model(CLAUDE, &[]);
     let info = world.await_field(&process.uuid, "suspend_reason", "quota");
-    assert_eq!(info["paused"], true);
+    let resume_at = info["resume_at"].as_str().unwrap().to_owned();
     let paused = world.records(&process.uuid, "paused").pop().unwrap();
     let moment = |field: &str| paused[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     let wait = moment("resume_at").duration_since(moment("asked_at")).as_secs();
     assert!((7190..=7210).contains(&wait), "{paused}");
+    assert_eq!(paused["resume_at"], resume_at.as_str());
     world.kill_daemon();
-    world.await_field(&process.uuid, "suspend_reason", "quota");
+    let info = world.await_field(&process.uuid, "suspend_reason", "quota");
+    assert_eq!(info["resume_at"], resume_at.as_str());
     assert_eq!(server.requests().len(), 1);
     world.relive(&["resume", &process.uuid]).ok();
     world.relive(&["wait", &process.uuid]).ok();

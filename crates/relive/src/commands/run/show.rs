@@ -61,10 +61,17 @@ impl<'a> Show<'a> {
             "call" => self.aside(&format!("-> {} {}", word(&line, "name"), args(&line)), Paint::Dim),
             "call_result" => self.aside(&result(&line), Paint::Dim),
             "paused" => {
-                let how = format!("paused ({}): relive resume {}", word(&line, "reason"), self.created.uuid);
+                let until = line.field::<String>("resume_at").map(|moment| format!(" until {moment}"));
+                let (reason, until) = (word(&line, "reason"), until.unwrap_or_default());
+                let how = format!("paused ({reason}){until}: relive resume {}", self.created.uuid);
                 self.aside(&how, Paint::Yellow);
             }
             "resumed" => self.aside("resumed", Paint::Yellow),
+            "model_retry" => {
+                let seconds = line.field::<u64>("after_ms").unwrap_or(0).div_ceil(1000);
+                self.aside(&format!("{}: asked again in {seconds} s", payload(&line, "text")), Paint::Yellow);
+            }
+            "model_error" => self.aside(&payload(&line, "text"), Paint::Red),
             "in_doubt" => {
                 let what = format!("in doubt: {} {}", word(&line, "name"), payload(&line, "reason"));
                 self.aside(&what, Paint::Red);
