@@ -60,6 +60,7 @@ impl Loop {
             // On the disk before the wait: what was billed is not forgotten, and the step is at a boundary.
             self.flush().await?;
             self.back_off(&mut attempts, error).await?;
+            self.within_limits(step)?;
         }
     }
 
