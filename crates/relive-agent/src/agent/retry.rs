@@ -95,7 +95,9 @@ mod tests {
         loop {
             match attempts.failed(error.clone(), Uuid::from_bytes([chance; 16])) {
                 Verdict::Again { after, .. } => waits.push(u64::try_from(after.as_millis()).unwrap()),
-                last => return (waits, last),
+                last @ (Verdict::Later { .. } | Verdict::NeedsCredentials(_) | Verdict::Never(_)) => {
+                    return (waits, last);
+                }
             }
         }
     }

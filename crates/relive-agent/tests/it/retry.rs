@@ -106,16 +106,18 @@ async fn run(acts: impl IntoIterator<Item = Act>, deadline: Option<Duration>) ->
         parent_uuid: None,
         origin: None,
         body: "agent".to_owned(),
+        program: None,
         intent: "do it".into(),
         cwd: world.cwd.display().to_string(),
         limits: Limits::default(),
         on_in_doubt: OnInDoubt::TellModel,
         on_budget: OnBudget::End,
+        env_names: Vec::new(),
     };
     let at = Timestamp::UNIX_EPOCH;
     let opening = Opening { pid: Pid(1), by: OpenedBy::Spawn, boot_id: "boot".to_owned(), at };
     let input = Some(Input { id: "intent".to_owned(), from: None, text: "do it".into() });
-    let writer = data.spawn(SpawnRequest { opening, spawned, meta: meta.clone(), input }).unwrap();
+    let writer = data.spawn(SpawnRequest { opening, spawned, meta: Some(meta.clone()), input }).unwrap();
     let (orders, orders_of) = watch::channel(Orders::default());
     let (inbox, inbox_of) = mpsc::channel(8);
     let began = Instant::now();
@@ -171,10 +173,10 @@ async fn it_gives_up_after_so_many_attempts() {
 
 #[tokio::test(start_paused = true)]
 async fn orders_are_obeyed_while_it_waits() {
-    let stop = Orders { stop: Some(Urgency::Boundary), end: None };
+    let stop = Orders { stop: Some(Urgency::Boundary), ..Orders::default() };
     let stopped = run([Act::FailAndOrder(limited(100), stop)], None).await;
     assert!(matches!(stopped.exit, Exit::Stopped), "{:?}", stopped.exit);
-    let end = Orders { stop: None, end: Some(Signal::Term) };
+    let end = Orders { end: Some(Signal::Term), ..Orders::default() };
     let ended = run([Act::FailAndOrder(limited(100), end)], None).await;
     assert!(matches!(ended.exit, Exit::Cancelled), "{:?}", ended.exit);
     assert_eq!((stopped.took, ended.took), (Duration::ZERO, Duration::ZERO));

@@ -20,7 +20,9 @@ pub(super) fn read(headers: &HeaderMap, body: &Value) -> Result<History, String>
         let blocks = match &message["content"] {
             Value::String(said) => vec![json!({"type": "text", "text": said})],
             Value::Array(blocks) if !blocks.is_empty() => blocks.clone(),
-            other => return Err(format!("messages: no content: {other}")),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                return Err("messages: no content".to_owned());
+            }
         };
         if blocks.iter().any(|block| block["type"] == "text" && block["text"].as_str().is_none_or(is_blank)) {
             return Err("messages: text content blocks must contain non-whitespace text".to_owned());
