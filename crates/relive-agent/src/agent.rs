@@ -7,6 +7,7 @@
 
 mod ask;
 mod calls;
+mod retry;
 mod session;
 mod settle;
 
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use relive_core::{Signal, Urgency};
+use relive_core::{Signal, Timestamp, Urgency};
 use relive_journal::record::{Body, Input};
 use relive_journal::{Durability, History, Next, ProcessMeta};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -144,6 +145,13 @@ pub enum Exit {
     InDoubt,
     /// A human has been asked whether a call may be made.
     Approval,
+    /// The provider takes no more questions until then.
+    Quota {
+        /// Then.
+        resume_at: Timestamp,
+    },
+    /// The provider does not accept the key.
+    NeedsCredentials,
     /// It cannot record what it does, so it does nothing.
     Unrecorded(JournalError),
 }
@@ -161,6 +169,8 @@ type Step<T = ()> = Result<T, Exit>;
 enum Wait {
     /// A model's answer: an order to end, or to stop now.
     Model,
+    /// For asking a model again: any order.
+    Retry,
     /// A tool.
     Tool(Patience),
 }
@@ -169,7 +179,7 @@ impl Wait {
     /// Whether what is waited for can be left at any moment.
     fn can_be_left(self) -> bool {
         match self {
-            Self::Model | Self::Tool(Patience::Leave) => true,
+            Self::Model | Self::Retry | Self::Tool(Patience::Leave) => true,
             Self::Tool(Patience::Finish | Patience::Session) => false,
         }
     }
@@ -403,8 +413,11 @@ fn interrupts(orders: Orders, wait: Wait) -> Option<Exit> {
     match (wait, orders.end, orders.stop) {
         // What is under way would go on without us, and change the world after somebody has looked at it.
         (Wait::Tool(Patience::Finish | Patience::Session), _, _) => None,
-        (Wait::Model | Wait::Tool(Patience::Leave), Some(_), _) => Some(Exit::Cancelled),
-        (Wait::Tool(Patience::Leave), None, Some(_)) | (Wait::Model, None, Some(Urgency::Now)) => Some(Exit::Stopped),
-        (Wait::Tool(Patience::Leave), None, None) | (Wait::Model, None, Some(Urgency::Boundary) | None) => None,
+        (Wait::Model | Wait::Retry | Wait::Tool(Patience::Leave), Some(_), _) => Some(Exit::Cancelled),
+        (Wait::Retry | Wait::Tool(Patience::Leave), None, Some(_)) | (Wait::Model, None, Some(Urgency::Now)) => {
+            Some(Exit::Stopped)
+        }
+        (Wait::Retry | Wait::Tool(Patience::Leave), None, None)
+        | (Wait::Model, None, Some(Urgency::Boundary) | None) => None,
     }
 }

@@ -116,7 +116,7 @@ fn load(writer: &Writer) -> Result<Vec<Message>, String> {
         Recorded::User { id: _, text: said } => Ok(Message::User { text: text(&said)? }),
         Recorded::Summary { text: said } => Ok(Message::Summary { text: text(&said)? }),
         Recorded::Tool { id, ok, result, .. } => Ok(Message::Tool { id, ok, result: text(&result)? }),
-        Recorded::Model { thinking, text: said, calls, .. } => Ok(Message::Model {
+        Recorded::Model { step: _, thinking, text: said, calls, carry } => Ok(Message::Model {
             thinking: thinking.as_ref().map(text).transpose()?,
             text: said.as_ref().map(text).transpose()?,
             calls: calls
@@ -126,6 +126,7 @@ fn load(writer: &Writer) -> Result<Vec<Message>, String> {
                     Ok(ToolCall { id: call.id, name: call.name, args })
                 })
                 .collect::<Result<_, String>>()?,
+            carry: carry.map(|carry| blobs.json(&carry).map_err(|error| failed(&error))).transpose()?,
         }),
     };
     recorded.into_iter().map(convert).collect()

@@ -1,17 +1,34 @@
 //! What the loop wants of a model, whoever it is.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use relive_core::Usd;
 use relive_journal::record::Usage;
 
 /// One message of the conversation, whole: payloads are loaded.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "as in relive_journal::conversation")]
 pub enum Message {
-    User { text: String },
-    Summary { text: String },
-    Model { thinking: Option<String>, text: Option<String>, calls: Vec<ToolCall> },
-    Tool { id: String, ok: bool, result: String },
+    User {
+        text: String,
+    },
+    Summary {
+        text: String,
+    },
+    Model {
+        thinking: Option<String>,
+        text: Option<String>,
+        calls: Vec<ToolCall>,
+        /// JSON that its provider wants back unchanged.
+        carry: Option<String>,
+    },
+    Tool {
+        id: String,
+        ok: bool,
+        result: String,
+    },
 }
 
 /// A call the model asks for.
@@ -47,14 +64,58 @@ pub enum Delta {
     Text(String),
     /// A call, whole.
     Call(ToolCall),
+    /// JSON that the model wants back with this answer, unchanged; the last one counts.
+    Carry(String),
     /// What it used; the last one counts.
     Usage(Usage),
 }
 
-/// Why there is no answer.
+impl Question {
+    /// How many tokens it has, by its length: for where nobody else says.
+    #[must_use]
+    pub fn estimated_tokens(&self) -> u64 {
+        let said = self.messages.iter().map(|message| match message {
+            Message::User { text } | Message::Summary { text } => text.len(),
+            Message::Model { thinking, text, calls, carry: _ } => {
+                let said = thinking.iter().chain(text).map(String::len).sum::<usize>();
+                said + calls.iter().map(|call| call.args.len()).sum::<usize>()
+            }
+            Message::Tool { result, .. } => result.len(),
+        });
+        estimated_tokens(self.system_prompt.len() + said.sum::<usize>())
+    }
+}
+
+/// How many tokens so many bytes of text are, roughly.
+#[must_use]
+pub fn estimated_tokens(bytes: usize) -> u64 {
+    const BYTES_PER_TOKEN: u64 = 4;
+    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
+}
+
+/// Why there is no answer. The texts name the provider and never hold a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each says it")]
 pub enum ModelError {
+    /// The key is wrong, or may not use this model.
+    #[error("{0}")]
+    Unauthorized(String),
+    /// Too much was asked for; again after so long, where the provider says it.
+    #[error("{text}")]
+    RateLimited { text: String, retry_after: Option<Duration> },
+    /// The provider has too much to do, or is broken for the moment.
+    #[error("{text}")]
+    Overloaded { text: String, retry_after: Option<Duration> },
+    /// Nothing came for so long.
+    #[error("{text}")]
+    TimedOut { text: String, after: Duration },
+    /// It could not be reached, or the connection broke in the middle of its answer.
+    #[error("{0}")]
+    Cut(String),
+    /// The conversation is longer than the model can read.
+    #[error("{0}")]
+    ContextFull(String),
+    /// Asking again would not help.
     #[error("{0}")]
     Failed(String),
     #[error("{0}")]
@@ -68,6 +129,11 @@ pub type Answer = BoxStream<'static, Result<Delta, ModelError>>;
 pub trait Model: Send + Sync + std::fmt::Debug {
     /// What one call may use at most, counted if its end is never learned.
     fn reserved_tokens(&self) -> u64;
+
+    /// What so many tokens cost, in and out; absent where nobody knows the price.
+    fn cost(&self, _tokens_in: u64, _tokens_out: u64) -> Option<Usd> {
+        None
+    }
 
     /// Asks it.
     fn ask(&self, question: Question) -> BoxFuture<'static, Result<Answer, ModelError>>;

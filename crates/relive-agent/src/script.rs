@@ -21,14 +21,12 @@ use relive_journal::record::Usage;
 
 use self::format::Turn;
 use self::placeholder::Values;
-use crate::model::{Answer, Delta, Message, Model, ModelError, Question, ToolCall};
+use crate::model::{Answer, Delta, Message, Model, ModelError, Question, ToolCall, estimated_tokens};
 
 /// The largest file that is read.
 const FILE_MAX: u64 = 16 * 1024 * 1024;
 /// What a model says when its script has come to its end.
 const PAST_THE_END: &str = "done";
-/// How many bytes of text count as a token where a script does not say what it uses.
-const BYTES_PER_TOKEN: u64 = 4;
 
 const DEMO: &str = include_str!("script/demo.yaml");
 
@@ -91,7 +89,7 @@ impl Model for Script {
             Some(usage) => usage.input.saturating_add(usage.output),
             None => {
                 let said: usize = turn.thinking.0.iter().chain(&turn.text.0).map(String::len).sum();
-                tokens(said)
+                estimated_tokens(said)
             }
         });
         most.max().unwrap_or(0).max(1)
@@ -159,7 +157,7 @@ fn acts(turn: &Turn, values: &Values, question: &Question) -> VecDeque<Act> {
     }
     let usage = match turn.usage {
         Some(spent) => {
-            Usage { tokens_in: spent.input, tokens_out: spent.output, cost_usd: spent.cost_usd, estimated: false }
+            Usage { tokens_in: spent.input, tokens_out: spent.output, cost_usd: spent.cost_usd, ..Usage::default() }
         }
         None => estimate(question, &acts),
     };
@@ -191,29 +189,17 @@ fn play(acts: VecDeque<Act>) -> Answer {
 
 /// What a turn used, by the length of what was read and said.
 fn estimate(question: &Question, acts: &VecDeque<Act>) -> Usage {
-    let read = question.messages.iter().map(|message| match message {
-        Message::User { text } | Message::Summary { text } => text.len(),
-        Message::Model { thinking, text, calls } => {
-            let said = thinking.iter().chain(text).map(String::len).sum::<usize>();
-            said + calls.iter().map(|call| call.args.len()).sum::<usize>()
-        }
-        Message::Tool { result, .. } => result.len(),
-    });
     let said = acts.iter().map(|act| match act {
         Act::Say(Delta::Thinking(text) | Delta::Text(text)) => text.len(),
         Act::Say(Delta::Call(call)) => call.args.len(),
-        Act::Say(Delta::Usage(_)) | Act::Wait(_) | Act::Fail(_) | Act::Hang => 0,
+        Act::Say(Delta::Carry(_) | Delta::Usage(_)) | Act::Wait(_) | Act::Fail(_) | Act::Hang => 0,
     });
     Usage {
-        tokens_in: tokens(question.system_prompt.len() + read.sum::<usize>()),
-        tokens_out: tokens(said.sum()),
-        cost_usd: None,
+        tokens_in: question.estimated_tokens(),
+        tokens_out: estimated_tokens(said.sum()),
         estimated: true,
+        ..Usage::default()
     }
-}
-
-fn tokens(bytes: usize) -> u64 {
-    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
 fn read(path: &Path) -> std::io::Result<String> {

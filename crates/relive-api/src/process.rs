@@ -26,6 +26,8 @@ pub struct Process {
     pub paused_at: Option<Timestamp>,
     pub display: String,
     pub suspend_reason: Option<SuspendReason>,
+    /// When it goes on by itself, if it does.
+    pub resume_at: Option<Timestamp>,
     pub ending: Option<Signal>,
     pub status: Option<ProcessStatus>,
     pub why: Option<Why>,

@@ -204,7 +204,8 @@ pub(crate) fn model_ended(calls: u32, data: &StepData) -> Body {
         thinking: None,
         text: Some(data.text.as_str().into()),
         calls: (0..calls).filter_map(call).collect(),
-        usage: Usage { tokens_in: 12_345, tokens_out: 678, cost_usd: None, estimated: false },
+        usage: Usage { tokens_in: 12_345, tokens_out: 678, ..Usage::default() },
+        carry: None,
     })
 }
 

@@ -45,6 +45,8 @@ pub(crate) enum Expected {
     Variables,
     /// A section for each provider.
     Providers,
+    /// A price for each model.
+    Prices,
 }
 
 /// A key with its section, and what is expected of its value.
@@ -83,6 +85,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("tools", "spawn_agent", PERMISSION),
     ("tools", "wait_agent", PERMISSION),
     ("tools", "write", PERMISSION),
+    ("", "prices", Expected::Prices),
 ];
 
 /// All that is wrong with the text of a file that may have these keys, and these names where it lists some.
@@ -198,6 +201,7 @@ impl Checker<'_> {
             (Expected::Variables, Node::List(names)) => return names.iter().for_each(|name| self.variable(key, name)),
             (Expected::Variables, other) => format!("`{key}` is a list of names, not {}", other.name()),
             (Expected::Providers, _) => return self.providers(found),
+            (Expected::Prices, _) => return self.prices(found),
         };
         self.wrong(&found.referenced, message);
     }

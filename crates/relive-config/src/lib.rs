@@ -9,10 +9,12 @@
 mod agent;
 mod check;
 mod duration;
+mod price;
 mod providers;
 mod suggest;
 mod tools;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use agent::{AgentFile, AgentLimits};
 pub use check::Problem;
 pub use duration::parse_duration;
+pub use price::{Dollars, Price};
 pub use providers::{PROVIDERS, Provider, Providers};
 pub use suggest::closest;
 pub use tools::{EVERY_TOOL, Permission, TOOLS, Tools};
@@ -52,6 +55,8 @@ pub struct Config {
     pub tool_env: Vec<String>,
     /// Which tools an agent may use without asking.
     pub tools: Tools,
+    /// What models cost, by `provider/model`: beside and instead of what is built in.
+    pub prices: BTreeMap<String, Price>,
 }
 
 /// What becomes of a call whose outcome nobody can know.

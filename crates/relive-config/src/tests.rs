@@ -70,6 +70,29 @@ fn a_mistake_is_shown_with_its_line_and_a_caret() {
     );
 }
 
+#[test]
+fn prices_are_by_model_and_their_mistakes_are_named() {
+    let text = "prices:\n  openai/gpt-9: {input: 1.25, output: 10, cache_read: 0.125}\n";
+    let config = Config::parse(text).unwrap();
+    let price = config.prices["openai/gpt-9"];
+    assert_eq!((price.input.nanos(), price.output.nanos()), (1_250_000_000, 10_000_000_000));
+    assert_eq!((price.cache_read.map(Dollars::nanos), price.cache_write), (Some(125_000_000), None));
+    assert_eq!(Config::parse(&config.to_yaml().unwrap()).unwrap(), config);
+    let text = "prices:\n  gpt-9: {input: 1, output: 2}\n  a/b: {inptu: 1, output: -2}\n  c/d: 3\n";
+    assert_eq!(
+        problems(text),
+        [
+            "2:3 `gpt-9` is no model: write it as PROVIDER/gpt-9",
+            "3:8 the price of `a/b` has no `input`",
+            "3:9 no such key in a price: `inptu` (did you mean `input`?)",
+            "3:27 `output` is dollars for a million tokens, from 0 to 10000",
+            "4:8 the price of `c/d` is `{input: 3, output: 15}`, not a number",
+        ]
+    );
+    assert_eq!(problems("prices: 7\n"), ["1:9 prices is a list of `key: value`, not a number"]);
+    assert_eq!(Config::parse("prices:\n").unwrap(), Config::default());
+}
+
 /// The keys of the types and the keys that are checked are the same.
 #[test]
 fn the_list_of_keys_is_the_list_of_fields() {

@@ -3,6 +3,7 @@
 //! One lock guards the table and the bodies. It is held for moments, never across an await, and nothing is read or
 //! written under it: an effect that takes time becomes a task. What a client is told happened is on the disk first.
 
+mod alarm;
 mod credentials;
 mod drive;
 mod effects;
@@ -82,6 +83,8 @@ struct State {
     trees: trees::Trees,
     /// Those who wait for an end.
     waiting: HashMap<Pid, Arc<Notify>>,
+    /// Those that are suspended until a moment.
+    alarms: HashMap<Pid, alarm::Alarm>,
     warnings: Vec<String>,
     stopping: bool,
 }
@@ -119,6 +122,7 @@ impl Kernel {
             placeholders: HashSet::new(),
             trees: trees::Trees::default(),
             waiting: HashMap::new(),
+            alarms: HashMap::new(),
             warnings: Vec::new(),
             stopping: false,
         };

@@ -1,12 +1,16 @@
 //! What the kernel goes by.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use relive_agent::Cadence;
 use relive_config::{Config, Providers, Recovery, StallPolicy};
+use relive_core::Usd;
 use relive_journal::data::{GcRules, SpaceRules};
 use relive_journal::policy::Policy;
 use relive_journal::recovery::OnInDoubt;
+use relive_model::Prices;
 
 use crate::kernel::trees::TreeLimits;
 
@@ -29,12 +33,13 @@ pub(crate) struct Settings {
     pub(crate) tool_env: Vec<String>,
     pub(crate) policy: Policy,
     pub(crate) trees: TreeLimits,
+    pub(crate) prices: Arc<Prices>,
 }
 
 impl From<&Config> for Settings {
     fn from(config: &Config) -> Self {
         let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits, .. } = config;
-        let Config { providers, tool_env, tools, .. } = config;
+        let Config { providers, tool_env, tools, prices, .. } = config;
         let gc_rules = GcRules {
             retention_days: (gc.retention_days > 0).then_some(gc.retention_days),
             max_entries: (gc.max_entries > 0).then_some(gc.max_entries as usize),
@@ -64,6 +69,25 @@ impl From<&Config> for Settings {
                 children_max: limits.max_children as usize,
                 tree_max: limits.max_tree as usize,
             },
+            prices: Arc::new(known_prices(prices)),
         }
     }
+}
+
+/// What is built in, and what the file says instead.
+fn known_prices(named: &BTreeMap<String, relive_config::Price>) -> Prices {
+    let mut prices = Prices::builtin();
+    for (model, price) in named {
+        let relive_config::Price { input, output, cache_read, cache_write } = *price;
+        prices.set(
+            model,
+            relive_model::Price {
+                input: Usd::from_nanos(input.nanos()),
+                output: Usd::from_nanos(output.nanos()),
+                cache_read: Usd::from_nanos(cache_read.unwrap_or(input).nanos()),
+                cache_write: Usd::from_nanos(cache_write.unwrap_or(input).nanos()),
+            },
+        );
+    }
+    prices
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 
 use crate::history::{History, Place};
 use crate::line;
-use crate::payload::Text;
+use crate::payload::{Json, Text};
 use crate::record::{Body, Call, Outcome};
 
 /// What a model is told about a call whose outcome nobody can know.
@@ -47,6 +47,8 @@ pub enum Message {
         text: Option<Text>,
         /// To its tools.
         calls: Vec<Call>,
+        /// What its provider wants back unchanged.
+        carry: Option<Json>,
     },
     /// What a tool answered.
     Tool {
@@ -111,8 +113,8 @@ impl Builder {
                 self.flush();
                 self.step = step;
                 self.calls = answer.calls.iter().map(|call| (call.clone(), None)).collect();
-                let (thinking, text, calls) = (answer.thinking, answer.text, answer.calls);
-                self.messages.push(Message::Model { step, thinking, text, calls });
+                let (thinking, text, calls, carry) = (answer.thinking, answer.text, answer.calls, answer.carry);
+                self.messages.push(Message::Model { step, thinking, text, calls, carry });
             }
             Body::CallEnded(ended) => self.result(ended.call, ended.ok, ended.result),
             Body::Doubt(doubt) => self.result(doubt.call, false, TOLD_IN_DOUBT.into()),

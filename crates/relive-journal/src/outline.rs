@@ -6,7 +6,7 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::payload::Text;
+use crate::payload::{Json, Text};
 use crate::record::{Body, Call, CallEnded, ModelEnded, Usage};
 use crate::recovery::RecoveryName;
 
@@ -30,13 +30,15 @@ struct Answer {
     calls: Vec<Call>,
     #[serde(default)]
     usage: Usage,
+    #[serde(default)]
+    carry: Option<Json>,
 }
 
 impl Answer {
     fn body(self) -> Body {
-        let Self { thinking, text, calls, usage } = self;
+        let Self { thinking, text, calls, usage, carry } = self;
         let (thinking, text) = (thinking.map(|text| text.0), text.map(|text| text.0));
-        Body::ModelEnded(ModelEnded { thinking, text, calls, usage })
+        Body::ModelEnded(ModelEnded { thinking, text, calls, usage, carry })
     }
 }
 

@@ -200,6 +200,12 @@ pub struct Usage {
     /// Whether the numbers are ours, not the provider's.
     #[serde(default, skip_serializing_if = "is_false")]
     pub estimated: bool,
+    /// Those of `tokens_in` that the provider had in its cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_read: u64,
+    /// Those of `tokens_in` that the provider put into its cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write: u64,
 }
 
 /// A model's answer.
@@ -214,6 +220,9 @@ pub struct ModelEnded {
     pub calls: Vec<Call>,
     #[serde(default)]
     pub usage: Usage,
+    /// What the provider wants back unchanged with the next question, such as the signatures of its thinking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carry: Option<Json>,
 }
 
 /// A tool call the model asked for. Its place in the answer is its number within the step.
@@ -386,9 +395,10 @@ impl Body {
         match self {
             Self::Spawned(body) => each(PayloadMut::Text(&mut body.intent)),
             Self::Input(body) => each(PayloadMut::Text(&mut body.text)),
-            Self::ModelEnded(ModelEnded { thinking, text, calls, usage: _ }) => {
+            Self::ModelEnded(ModelEnded { thinking, text, calls, usage: _, carry }) => {
                 thinking.iter_mut().chain(text).try_for_each(|text| each(PayloadMut::Text(text)))?;
-                calls.iter_mut().try_for_each(|call| each(PayloadMut::Json(&mut call.args)))
+                let args = calls.iter_mut().map(|call| &mut call.args);
+                args.chain(carry).try_for_each(|json| each(PayloadMut::Json(json)))
             }
             Self::Partial(Partial { thinking, text, usage: _ }) => {
                 thinking.iter_mut().chain(text).try_for_each(|text| each(PayloadMut::Text(text)))
@@ -423,8 +433,8 @@ impl Body {
             Self::Input(body) => texts(&[Some(&body.text)]),
             Self::ModelEnded(body) => {
                 texts(&[body.thinking.as_ref(), body.text.as_ref()]);
-                for call in &body.calls {
-                    if let Json::Blob(blob) = &call.args {
+                for json in body.calls.iter().map(|call| &call.args).chain(&body.carry) {
+                    if let Json::Blob(blob) = json {
                         each(blob.hash);
                     }
                 }
@@ -452,7 +462,6 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_zero(value: &u32) -> bool {
-    *value == 0
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

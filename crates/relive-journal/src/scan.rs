@@ -173,6 +173,7 @@ fn claims(line: &[u8], seq: u64) -> bool {
 }
 
 /// What one line is to the fold.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and most are records")]
 enum Verdict {
     /// The next record, and the last one it says is on the disk.
     Next(Record, u64),

@@ -6,5 +6,6 @@ mod agents;
 mod confinement;
 mod crash;
 mod files;
+mod retry;
 mod script;
 mod support;

@@ -17,7 +17,7 @@ fn question(messages: Vec<Message>) -> Question {
 }
 
 fn model(text: &str, calls: Vec<ToolCall>) -> Message {
-    Message::Model { thinking: None, text: Some(text.to_owned()), calls }
+    Message::Model { thinking: None, text: Some(text.to_owned()), calls, carry: None }
 }
 
 fn call(id: &str, name: &str, args: &str) -> ToolCall {
@@ -37,7 +37,7 @@ async fn after(script: &Script, answers: usize) -> Vec<Result<Delta, ModelError>
 fn text(answer: &[Result<Delta, ModelError>]) -> String {
     let texts = answer.iter().filter_map(|delta| match delta {
         Ok(Delta::Text(text)) => Some(text.as_str()),
-        Ok(Delta::Thinking(_) | Delta::Call(_) | Delta::Usage(_)) | Err(_) => None,
+        Ok(Delta::Thinking(_) | Delta::Call(_) | Delta::Carry(_) | Delta::Usage(_)) | Err(_) => None,
     });
     texts.collect()
 }
@@ -120,7 +120,7 @@ turns:
             (1100, Delta::Text("b".to_owned())),
             (1100, Delta::Call(call("call_1_1", "read", r#"{"path":"f"}"#))),
             (1100, Delta::Call(call("call_1_2", "done", "{}"))),
-            (1100, Delta::Usage(Usage { tokens_in: 7, tokens_out: 9, cost_usd, estimated: false })),
+            (1100, Delta::Usage(Usage { tokens_in: 7, tokens_out: 9, cost_usd, ..Usage::default() })),
         ]
     );
     assert_eq!(script.reserved_tokens(), 16);

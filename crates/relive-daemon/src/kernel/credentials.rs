@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_agent::model::Model;
+use relive_agent::script::Script;
 use relive_api::Environment;
 use relive_config::Provider;
 use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
+use relive_model::{Access, OpenError, Prices, Secret};
 use tokio::io::AsyncReadExt as _;
 
 use super::Kernel;
-use super::run::build_model;
 use crate::error::{Answer, ApiError};
 
 /// How long `key_command` may take.
@@ -27,34 +28,10 @@ pub(super) const COMMANDS_MAX: usize = 4;
 /// How much of a key file, or of what a command prints, is looked at.
 const KEY_BYTES_MAX: u64 = 16 << 10;
 
-/// The variables that people have set for a provider.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Variables {
-    pub(super) provider: &'static str,
-    /// Absent where there is no key.
-    pub(super) key: Option<&'static str>,
-    pub(super) base_url: &'static str,
-}
-
-const VARIABLES: [Variables; 5] = [
-    Variables { provider: "anthropic", key: Some("ANTHROPIC_API_KEY"), base_url: "ANTHROPIC_BASE_URL" },
-    Variables { provider: "openai", key: Some("OPENAI_API_KEY"), base_url: "OPENAI_BASE_URL" },
-    Variables { provider: "gemini", key: Some("GEMINI_API_KEY"), base_url: "GOOGLE_GEMINI_BASE_URL" },
-    Variables { provider: "ollama", key: None, base_url: "OLLAMA_HOST" },
-    Variables { provider: "deepseek", key: Some("DEEPSEEK_API_KEY"), base_url: "DEEPSEEK_BASE_URL" },
-];
-
-/// The variables for a model; none for one that needs no provider.
-pub(super) fn variables(model: &str) -> Option<Variables> {
+/// The provider of a model; none for one that needs none.
+pub(super) fn provider_of(model: &str) -> Option<relive_model::Provider> {
     let (provider, _) = model.split_once('/')?;
-    VARIABLES.into_iter().find(|variables| variables.provider == provider)
-}
-
-/// How a provider is reached.
-#[expect(dead_code, reason = "for the adapters, which come with their own crate")]
-pub(super) struct Access {
-    pub(super) base_url: Option<String>,
-    pub(super) key: Option<String>,
+    relive_model::provider(provider)
 }
 
 /// Why a model cannot be asked.
@@ -77,13 +54,39 @@ impl From<NoModel> for ApiError {
 
 /// What to do for a process that lacks credentials.
 pub(super) fn way_out(model: &str, pid: Pid) -> Option<String> {
-    let variables = variables(model)?;
-    Some(format!("{}, then from a shell that has it: relive resume {pid}", what_to_set(variables)?))
+    let provider = provider_of(model)?;
+    Some(format!("{}, then from a shell that has it: relive resume {pid}", what_to_set(provider)?))
 }
 
-fn what_to_set(variables: Variables) -> Option<String> {
-    let Variables { provider, key, .. } = variables;
-    Some(format!("set {}, or providers.{provider}.key_file in config.yaml and restart the daemon", key?))
+fn what_to_set(provider: relive_model::Provider) -> Option<String> {
+    let (variable, family) = (provider.key_variable?, provider.family());
+    Some(format!("set {variable}, or providers.{family}.key_file in config.yaml and restart the daemon"))
+}
+
+/// The model of this name. One of a provider comes with its access. This blocks.
+fn build_model(
+    name: &str,
+    cwd: &Path,
+    uuid: Uuid,
+    access: Option<Access>,
+    prices: &Prices,
+) -> Result<Arc<dyn Model>, NoModel> {
+    if let Some(file) = name.strip_prefix("script/") {
+        let script = Script::open(file, cwd).map_err(|error| NoModel::Wrong(error.to_string()))?;
+        return Ok(Arc::new(script.with_uuid(uuid)));
+    }
+    relive_model::open(name, access.unwrap_or_default(), prices).map_err(|error| {
+        let message = error.to_string();
+        match error {
+            OpenError::NeedsKey { .. } => {
+                let hint = provider_of(name).and_then(what_to_set).unwrap_or_default();
+                NoModel::NeedsKey { message, hint }
+            }
+            OpenError::UnknownProvider { .. } | OpenError::BadUrl { .. } | OpenError::Client(_) => {
+                NoModel::Wrong(message)
+            }
+        }
+    })
 }
 
 impl Kernel {
@@ -101,8 +104,8 @@ impl Kernel {
         let wanted = kept.is_empty() || reason == Some(SuspendReason::NeedsCredentials);
         let takes = wanted && !brought.is_empty();
         let environment = if takes { brought.clone() } else { kept };
-        if let Some(variables) = model.and_then(variables) {
-            self.access(variables, &environment).await?;
+        if let Some(provider) = model.and_then(provider_of) {
+            self.access(provider, &environment).await?;
         }
         if takes || from != to {
             let environments = Arc::clone(&self.environments);
@@ -137,31 +140,32 @@ impl Kernel {
         uuid: Uuid,
         environment: &Environment,
     ) -> Result<Arc<dyn Model>, NoModel> {
-        let access = match variables(name) {
-            Some(variables) => Some(self.access(variables, environment).await?),
+        let access = match provider_of(name) {
+            Some(provider) => Some(self.access(provider, environment).await?),
             None => None,
         };
-        let (name, cwd) = (name.to_owned(), cwd.to_owned());
-        let built = self.pool.run(move || build_model(&name, &cwd, uuid, access)).await;
-        let built = built.map_err(|error| NoModel::Wrong(error.to_string()))?;
-        built.map_err(|error| NoModel::Wrong(error.to_string()))
+        let (name, cwd, prices) = (name.to_owned(), cwd.to_owned(), Arc::clone(&self.settings.prices));
+        let built = self.pool.run(move || build_model(&name, &cwd, uuid, access, &prices)).await;
+        built.map_err(|error| NoModel::Wrong(error.to_string()))?
     }
 
-    async fn access(&self, variables: Variables, environment: &Environment) -> Result<Access, NoModel> {
-        let configured = self.settings.providers.get(variables.provider).cloned().unwrap_or_default();
-        let base_url = environment.get(variables.base_url).map(str::to_owned).or_else(|| configured.base_url.clone());
-        let Some(variable) = variables.key else { return Ok(Access { base_url, key: None }) };
-        let needs_key = |message| NoModel::NeedsKey { message, hint: what_to_set(variables).unwrap_or_default() };
+    async fn access(&self, provider: relive_model::Provider, environment: &Environment) -> Result<Access, NoModel> {
+        let configured = self.settings.providers.get(provider.family()).cloned().unwrap_or_default();
+        let of_process = environment.get(provider.base_url_variable).map(str::to_owned);
+        let base_url = of_process.or_else(|| configured.base_url.clone());
+        let Some(variable) = provider.key_variable else { return Ok(Access { base_url, key: None }) };
+        let needs_key = |message| NoModel::NeedsKey { message, hint: what_to_set(provider).unwrap_or_default() };
         let found = match environment.get(variable) {
             Some(key) => Some((key.to_owned(), variable.to_owned())),
-            None => self.configured_key(variables.provider, &configured, environment).await.map_err(needs_key)?,
+            None => self.configured_key(provider.family(), &configured, environment).await.map_err(needs_key)?,
         };
         match found {
             Some((key, _)) if key.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                Ok(Access { base_url, key: Some(key) })
+                Ok(Access { base_url, key: Some(Secret::new(&key)) })
             }
             Some((_, from)) => Err(needs_key(format!("what {from} holds cannot be a key"))),
-            None => Err(needs_key(format!("{} needs a key, and {variable} is not set", variables.provider))),
+            None if !provider.needs_key(base_url.as_deref()) => Ok(Access { base_url, key: None }),
+            None => Err(needs_key(format!("{} needs a key, and {variable} is not set", provider.name))),
         }
     }
 
@@ -245,7 +249,8 @@ mod tests {
 
     #[test]
     fn what_can_be_configured_is_what_there_is() {
-        let names: Vec<&str> = VARIABLES.iter().map(|variables| variables.provider).collect();
+        let mut names: Vec<&str> = relive_model::providers().iter().map(relive_model::Provider::family).collect();
+        names.dedup();
         assert_eq!(names, relive_config::PROVIDERS);
     }
 

@@ -11,13 +11,13 @@ use relive_agent::{Agent, Exit, Journal, JournalError, Letter, Orders, Returned}
 use relive_api::Environment;
 use relive_core::status::MAX_STEPS_EXCEEDED;
 use relive_core::{
-    Cause, End, Incarnation, Limits, Outcome, ProcessStatus, Signal, SuspendReason, Urgency, Usage, Why,
+    Cause, End, Incarnation, Limits, Outcome, ProcessStatus, Signal, SuspendReason, Timestamp, Urgency, Usage, Why,
 };
 use relive_journal::record::{Body, OnBudget, OpenedBy, Paused, Resumed, ResumedBy};
 use relive_journal::{Durability, History, Opening, ProcInfo, ProcessMeta, WriteError, Writer};
 use tokio::sync::{mpsc, watch};
 
-use super::credentials::{NoModel, variables};
+use super::credentials::{NoModel, provider_of};
 use super::host::KernelHost;
 use super::instructions::tool_names;
 use super::program::Live;
@@ -126,7 +126,7 @@ impl Kernel {
                 Err(NoModel::NeedsKey { message, hint: _ }) => {
                     self.warn_once(format!("{} waits for credentials: {message}", who.uuid));
                     let reason = Some(SuspendReason::NeedsCredentials);
-                    match self.stop_at_boundary(who, journal, reason).await {
+                    match self.stop_at_boundary(who, journal, reason, None).await {
                         None => return,
                         Some(again) if self.is_ending(who) => return self.end(who, again, Outcome::Cancelled).await,
                         Some(again) => journal = again,
@@ -150,11 +150,13 @@ impl Kernel {
     }
 
     async fn record_resumed(&self, journal: &mut Journal) -> Result<(), JournalError> {
-        let by = match journal.history().and_then(|history| history.paused.as_ref()).map(|paused| paused.reason) {
-            Some(SuspendReason::DaemonStop) => ResumedBy::DaemonStart,
+        let now = self.now();
+        let paused = journal.history().and_then(|history| history.paused.as_ref());
+        let by = match paused.map(|paused| (paused.reason, paused.resume_at)) {
+            Some((SuspendReason::DaemonStop, _)) => ResumedBy::DaemonStart,
+            Some((SuspendReason::Quota, Some(resume_at))) if resume_at <= now => ResumedBy::Timer,
             _ => ResumedBy::User,
         };
-        let now = self.now();
         journal.append(now, vec![Body::Resumed(Resumed { by })], Durability::Synced).await?;
         journal.event(now, "resumed", serde_json::json!({"by": by})).await;
         Ok(())
@@ -172,7 +174,7 @@ impl Kernel {
         let folder = self.data.folder(who.uuid);
         let meta = self.pool.run(move || ProcessMeta::read(&folder)).await.map_err(|error| wrong(&error))?;
         let meta = meta.map_err(|error| wrong(&error))?;
-        let environment = match variables(&meta.model) {
+        let environment = match provider_of(&meta.model) {
             Some(_) => self.environment_of(who.uuid).await.map_err(|error| NoModel::Wrong(error.message))?,
             None => Environment::default(),
         };
@@ -234,11 +236,19 @@ impl Kernel {
             Exit::TimedOut => killed(Signal::Term, Why::Timeout),
             Exit::OverBudget => killed(Signal::Term, Why::Budget),
             Exit::SuspendedBudget => {
-                return self.stop_at_boundary(who, journal, Some(SuspendReason::BudgetExceeded)).await;
+                return self.stop_at_boundary(who, journal, Some(SuspendReason::BudgetExceeded), None).await;
             }
-            Exit::Approval => return self.stop_at_boundary(who, journal, Some(SuspendReason::Approval)).await,
-            Exit::InDoubt => return self.stop_at_boundary(who, journal, Some(SuspendReason::InDoubt)).await,
-            Exit::Stopped => return self.stop_at_boundary(who, journal, None).await,
+            Exit::Approval => {
+                return self.stop_at_boundary(who, journal, Some(SuspendReason::Approval), None).await;
+            }
+            Exit::Quota { resume_at } => {
+                return self.stop_at_boundary(who, journal, Some(SuspendReason::Quota), Some(resume_at)).await;
+            }
+            Exit::NeedsCredentials => {
+                return self.stop_at_boundary(who, journal, Some(SuspendReason::NeedsCredentials), None).await;
+            }
+            Exit::InDoubt => return self.stop_at_boundary(who, journal, Some(SuspendReason::InDoubt), None).await,
+            Exit::Stopped => return self.stop_at_boundary(who, journal, None, None).await,
             Exit::Unrecorded(error) => {
                 self.unrecorded(who, error, journal).await;
                 return None;
@@ -297,12 +307,13 @@ impl Kernel {
     }
 
     /// The body stands at its boundary: records the pause, and puts the journal down. `Some` if the pause is over
-    /// already. With a reason of the kernel's own, the pause begins here.
+    /// already. With a reason of the kernel's own, the pause begins here, and ends by itself at `resume_at`.
     pub(super) async fn stop_at_boundary(
         self: &Arc<Self>,
         who: Who,
         mut journal: Journal,
         own_reason: Option<SuspendReason>,
+        resume_at: Option<Timestamp>,
     ) -> Option<Journal> {
         let pid = who.of.pid;
         let now = self.now();
@@ -318,12 +329,14 @@ impl Kernel {
             view.paused_at.zip(view.suspend_reason).map(|(asked_at, reason)| (asked_at, reason, hint))
         };
         let Some((asked_at, reason, hint)) = paused else { return Some(journal) };
-        let body = Body::Paused(Paused { reason, asked_at, resume_at: None });
+        // Paused by somebody else in the same moment, it waits for them.
+        let resume_at = resume_at.filter(|_| own_reason == Some(reason));
+        let body = Body::Paused(Paused { reason, asked_at, resume_at });
         if let Err(error) = journal.append(now, vec![body], Durability::Synced).await {
             self.unrecorded(who, error, journal).await;
             return None;
         }
-        let mut event = serde_json::json!({"reason": reason});
+        let mut event = serde_json::json!({"reason": reason, "resume_at": resume_at});
         if let Some(hint) = hint {
             event["hint"] = hint.into();
         }
@@ -343,6 +356,9 @@ impl Kernel {
         self.carry_out(&mut state, effects);
         let still = state.table.view(pid, now).is_some_and(|view| view.paused && view.ending.is_none());
         if still {
+            if let Some(resume_at) = resume_at {
+                state.set_alarm(pid, resume_at, asked_at);
+            }
             // Before anybody can find it without a body: whoever resumes it wants the journal.
             drop(journal);
             state.bodies.remove(&pid);

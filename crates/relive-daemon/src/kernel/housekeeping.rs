@@ -10,12 +10,14 @@ use super::Kernel;
 use crate::error::Answer;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
+const RING_EVERY: Duration = Duration::from_secs(1);
 
 impl Kernel {
     /// Starts the loops. They end with the kernel.
     pub(crate) fn keep_house(self: &Arc<Self>) {
         let every = self.settings.stalled_after.div_f32(2.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
         self.periodically(every, |kernel| async move { kernel.look_for_stalled() });
+        self.periodically(RING_EVERY, |kernel| async move { kernel.ring_alarms() });
         self.periodically(SWEEP_EVERY, |kernel| async move {
             let now = kernel.now();
             kernel.lock().table.sweep(now);

@@ -9,7 +9,7 @@ use relive_core::{Body, End, ErrorCode, Pid, Refusal, State as Life, SuspendReas
 use relive_journal::data::Known;
 use relive_journal::{DataFolder, JournalState, ProcInfo, ProcessMeta};
 
-use super::Kernel;
+use super::{Kernel, State};
 use crate::error::{Answer, ApiError};
 
 /// How many histories a beginning of a UUID may match before the search is given up.
@@ -97,7 +97,10 @@ impl Kernel {
     pub(crate) async fn process(&self, id: &str) -> Answer<Process> {
         let process = match self.resolve(id).await? {
             Target::Listed(pid) => {
-                let process = self.lock().table.view(pid, self.now()).map(|view| of_view(&view));
+                let process = {
+                    let state = self.lock();
+                    state.table.view(pid, self.now()).map(|view| of_view(&state, &view))
+                };
                 process.ok_or_else(|| ApiError::new(ErrorCode::NotFound, "it is gone"))?
             }
             Target::OnDisk(found) => of_disk(*found),
@@ -124,7 +127,7 @@ impl Kernel {
             let state = self.lock();
             let now = self.now();
             let ended = state.table.ended(now).filter(|_| all);
-            state.table.processes(now).chain(ended).map(|view| of_view(&view)).collect()
+            state.table.processes(now).chain(ended).map(|view| of_view(&state, &view)).collect()
         };
         if all {
             let listed: HashSet<Uuid> = processes.iter().map(|process| process.uuid).collect();
@@ -397,7 +400,7 @@ pub(super) fn hint(view: &View<'_>) -> Option<String> {
 }
 
 /// A process of the table, for a client.
-fn of_view(view: &View<'_>) -> Process {
+fn of_view(state: &State, view: &View<'_>) -> Process {
     Process {
         pid: view.pid,
         ppid: view.ppid,
@@ -416,6 +419,7 @@ fn of_view(view: &View<'_>) -> Process {
         paused_at: view.paused_at,
         display: view.display.word().to_owned(),
         suspend_reason: view.suspend_reason,
+        resume_at: state.resume_at(view.pid, view.paused_at),
         ending: view.ending,
         status: view.status.cloned(),
         why: view.why,
@@ -474,6 +478,7 @@ fn of_disk(found: OnDisk) -> Process {
         paused_at: None,
         display: "dead".to_owned(),
         suspend_reason: None,
+        resume_at: None,
         ending: None,
         status: end.as_ref().map(|end| end.status.clone()),
         why: cause.map(|cause| cause.why),

@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use relive_config::Recovery;
-use relive_core::{Cause, Effects, End, Past, Pid, ProcessStatus, Signal, Spec, SuspendReason, Suspension, Uuid, Why};
+use relive_core::{
+    Cause, Effects, End, Past, Pid, ProcessStatus, Signal, Spec, SuspendReason, Suspension, Timestamp, Uuid, Why,
+};
 use relive_journal::record::{Body, OpenedBy, Paused};
 use relive_journal::{Durability, Opening, Writer};
 use survey::{Found, Left, Survey, survey};
@@ -21,8 +23,8 @@ enum Fate {
     Continue(Box<Writer>),
     /// It stands still, and has a body all the same: its session may end.
     Held(Suspension, Box<Writer>),
-    /// It stays suspended, and its journal as it is.
-    Suspended(Suspension),
+    /// It stays suspended, until then if there is a moment, and its journal as it is.
+    Suspended(Suspension, Option<Timestamp>),
     /// It is suspended now; its journal says so under its new PID.
     Paused(Suspension),
     /// It is left dead, for a person to resume.
@@ -78,8 +80,11 @@ impl Kernel {
                 state.ready.insert(pid, *writer);
                 return Ok(Some((pid, vec![relive_core::Effect::Launch { of }])));
             }
-            Fate::Suspended(suspension) => {
+            Fate::Suspended(suspension, resume_at) => {
                 let mut state = self.lock();
+                if let Some(resume_at) = resume_at {
+                    state.set_alarm(pid, resume_at, suspension.asked_at);
+                }
                 state.table.restore(next_generation(spec), suspension, self.now())?;
                 state.placeholders.insert(pid);
             }
@@ -99,9 +104,11 @@ impl Kernel {
         match left {
             Left::Unwritable(hole) => {
                 self.warn(format!("{uuid} is suspended: its journal cannot be written, {hole}"));
-                return Ok(Fate::Suspended(suspension(SuspendReason::IoError, now)));
+                return Ok(Fate::Suspended(suspension(SuspendReason::IoError, now), None));
             }
-            Left::Suspended { reason, asked_at } => return Ok(Fate::Suspended(suspension(reason, asked_at))),
+            Left::Suspended { reason, asked_at, resume_at } => {
+                return Ok(Fate::Suspended(suspension(reason, asked_at), resume_at));
+            }
             Left::Program { suspended: Some((reason, asked_at)) } => {
                 let writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
                 return Ok(Fate::Held(suspension(reason, asked_at), Box::new(writer)));

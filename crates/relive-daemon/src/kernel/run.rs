@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use relive_agent::model::{Model, ModelError};
-use relive_agent::script::Script;
 use relive_agent::tool::ChildRequest;
 use relive_api::{Created, Environment, RunRequest};
 use relive_core::{Effects, ErrorCode, Generation, Limits, Pid, Spec, Uuid};
@@ -12,7 +10,6 @@ use relive_journal::data::{Known, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::{History, Opening, ProcessMeta, Writer};
 
-use super::credentials::Access;
 use super::instructions::{self, Asked, Told};
 use super::resume::raised;
 use super::trees::Kin;
@@ -20,8 +17,8 @@ use super::{Kernel, State, Who};
 use crate::error::{Answer, ApiError};
 
 const NAME_MAX: usize = 64;
-const MODEL_HINT: &str = "name one: relive run --model script/FILE \"...\", or set default_model in config.yaml; \
-                          `relive demo` needs none";
+const MODEL_HINT: &str = "name one: relive run --model anthropic/claude-sonnet-4-5 \"...\", or set default_model in \
+                          config.yaml; `relive demo` needs none";
 
 impl Kernel {
     /// Begins an agent. Asking again with the same UUID begins nothing.
@@ -268,21 +265,6 @@ pub(super) fn body_of(word: &str) -> Option<relive_core::Body> {
 /// The same process in its next incarnation, which has not been recorded yet.
 pub(super) fn next_generation(spec: Spec) -> Spec {
     Spec { generation: Generation(spec.generation.0 + 1), ..spec }
-}
-
-/// The model of this name. One of a provider comes with its access.
-pub(super) fn build_model(
-    name: &str,
-    cwd: &Path,
-    uuid: Uuid,
-    _access: Option<Access>,
-) -> Result<Arc<dyn Model>, ModelError> {
-    match name.split_once('/') {
-        Some(("script", file)) => Ok(Arc::new(Script::open(file, cwd)?.with_uuid(uuid))),
-        Some(_) | None => {
-            Err(ModelError::Failed(format!("there is no model `{name}`: only script/FILE is built in so far")))
-        }
-    }
 }
 
 pub(super) fn check_environment(environment: &Environment) -> Answer<()> {

@@ -125,7 +125,7 @@ fn what_was_spent_is_the_sum_of_all_answers_and_a_price_nobody_knows_makes_it_un
         let mut body = model_ended("text", 0);
         if let Body::ModelEnded(answer) = &mut body {
             let cost_usd = cost_usd.map(Usd::from_nanos);
-            answer.usage = Usage { tokens_in: 7, tokens_out: 3, cost_usd, estimated: false };
+            answer.usage = Usage { tokens_in: 7, tokens_out: 3, cost_usd, ..Usage::default() };
         }
         append(&mut writer, vec![model_started(), body]);
         writer.history().spent

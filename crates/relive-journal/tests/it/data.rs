@@ -198,7 +198,7 @@ fn answer(args: impl IntoIterator<Item = String>) -> Body {
         name: "tool".to_owned(),
         args: Json::parse(&args).unwrap(),
     };
-    let usage = Usage { tokens_in: 1, tokens_out: 1, cost_usd: Some(Usd::from_nanos(1)), estimated: false };
+    let usage = Usage { tokens_in: 1, tokens_out: 1, cost_usd: Some(Usd::from_nanos(1)), ..Usage::default() };
     Body::ModelEnded(ModelEnded {
         calls: args.into_iter().enumerate().map(call).collect(),
         usage,

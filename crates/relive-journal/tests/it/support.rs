@@ -216,7 +216,8 @@ pub(crate) fn model_ended(text: &str, calls: u32) -> Body {
         thinking: None,
         text: Some(text.into()),
         calls: (0..calls).map(call).collect(),
-        usage: Usage { tokens_in: 10, tokens_out: 5, cost_usd: None, estimated: false },
+        usage: Usage { tokens_in: 10, tokens_out: 5, ..Usage::default() },
+        carry: None,
     })
 }
 
@@ -281,7 +282,7 @@ pub(crate) fn uuid_of(writer: &Writer) -> Uuid {
 }
 
 pub(crate) fn partial(text: &str) -> Body {
-    let usage = Usage { tokens_in: 10, tokens_out: 1, cost_usd: None, estimated: true };
+    let usage = Usage { tokens_in: 10, tokens_out: 1, cost_usd: None, estimated: true, ..Usage::default() };
     Body::Partial(Partial { thinking: None, text: Some(text.into()), usage })
 }
 

@@ -205,6 +205,9 @@ fn state_in_words(process: &Process, look: &Look) -> String {
     if let Some(reason) = process.suspend_reason {
         text = format!("{text} ({})", reason_word(reason));
     }
+    if let Some(moment) = process.resume_at {
+        text = format!("{text} until {moment}");
+    }
     if let Some(signal) = process.ending {
         text = format!("{text}, told to end by {signal}");
     }

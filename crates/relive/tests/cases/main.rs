@@ -16,6 +16,7 @@ mod forks;
 mod journal;
 mod killing;
 mod looking;
+mod models;
 mod pauses;
 mod recovery;
 mod requests;

@@ -41,6 +41,7 @@ pub(crate) struct World {
     scripts: Cell<u32>,
     /// The uid that commands are typed by, where it is not ours.
     user: Option<u32>,
+    environment: Vec<(&'static str, String)>,
 }
 
 /// What a command did.
@@ -98,7 +99,7 @@ impl World {
         for folder in ["work", "run", "config/relive", "home"] {
             fs::create_dir_all(root.path().join(folder)).unwrap();
         }
-        Self { root, scripts: Cell::new(0), user: None }
+        Self { root, scripts: Cell::new(0), user: None, environment: Vec::new() }
     }
 
     /// One as whoever runs the tests and, where that is root, one as nobody.
@@ -121,6 +122,12 @@ impl World {
         let world = Self::new();
         world.configure(yaml);
         world
+    }
+
+    /// The same user with one more variable in their environment.
+    pub(crate) fn with_env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.environment.push((name, value.into()));
+        self
     }
 
     pub(crate) fn configure(&self, yaml: &str) {
@@ -148,6 +155,7 @@ impl World {
         for (name, folder) in [("XDG_RUNTIME_DIR", "run"), ("XDG_CONFIG_HOME", "config"), ("HOME", "home")] {
             command.env(name, self.root.path().join(folder));
         }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null());
         if let Some(user) = self.user {
             // What only root may look into is in nobody's path.

@@ -35,7 +35,7 @@ pub(super) enum Left {
     /// Its journal cannot be written.
     Unwritable(Hole),
     /// Suspended, for a reason that still holds.
-    Suspended { reason: SuspendReason, asked_at: Timestamp },
+    Suspended { reason: SuspendReason, asked_at: Timestamp, resume_at: Option<Timestamp> },
     /// Suspended because the daemon stopped.
     Stopped,
     /// In the middle of something.
@@ -81,7 +81,9 @@ fn read(data: &DataFolder, live: Live) -> Answer<Found> {
             Left::Program { suspended: paused.as_ref().map(|paused| (paused.reason, paused.asked_at)) }
         }
         (_, Some(Paused { reason: SuspendReason::DaemonStop, .. })) => Left::Stopped,
-        (_, Some(Paused { reason, asked_at, .. })) => Left::Suspended { reason: *reason, asked_at: *asked_at },
+        (_, Some(paused)) => {
+            Left::Suspended { reason: paused.reason, asked_at: paused.asked_at, resume_at: paused.resume_at }
+        }
         (_, None) => Left::Interrupted { crash_loop: history.plan().crash_loop },
     };
     let pid = Err(io::ErrorKind::NotFound.into());

@@ -77,7 +77,9 @@ impl<'a> Show<'a> {
                 };
                 let go_on = format!("relive {verb} {}", self.created.uuid);
                 let hint = line.field::<String>("hint").map_or(go_on, |hint| one_line(&hint));
-                let how = format!("paused ({}): {hint}", word(&line, "reason"));
+                let until =
+                    line.field::<String>("resume_at").map(|moment| format!(" until {moment}")).unwrap_or_default();
+                let how = format!("paused ({}){until}: {hint}", word(&line, "reason"));
                 self.aside(&how, Paint::Yellow);
                 self.suspended.send_replace(reason);
             }
@@ -89,6 +91,11 @@ impl<'a> Show<'a> {
                 let what = format!("asks for your approval: {} {}", word(&line, "name"), args(&line));
                 self.aside(&what, Paint::Red);
             }
+            "model_retry" => {
+                let seconds = line.field::<u64>("after_ms").unwrap_or(0).div_ceil(1000);
+                self.aside(&format!("{}: asked again in {seconds} s", payload(&line, "text")), Paint::Yellow);
+            }
+            "model_error" => self.aside(&payload(&line, "text"), Paint::Red),
             "in_doubt" => {
                 let what = format!("in doubt: {} {}", word(&line, "name"), payload(&line, "reason"));
                 self.aside(&what, Paint::Red);

@@ -1,0 +1,108 @@
+//! What a model costs.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_saphyr::Spanned;
+
+use crate::check::{Checker, Node};
+use crate::suggest::closest;
+
+/// What a million tokens of a model cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Those it reads.
+    pub input: Dollars,
+    /// Those it writes.
+    pub output: Dollars,
+    /// Those it reads from its cache; as `input` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<Dollars>,
+    /// Those it puts into its cache; as `input` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<Dollars>,
+}
+
+/// The keys of a price, and whether each must be there.
+const KEYS: [(&str, bool); 4] = [("input", true), ("output", true), ("cache_read", false), ("cache_write", false)];
+
+/// The most that a million tokens cost: a price above it is a price of something else.
+const MAX: f64 = 10_000.0;
+
+/// An amount of dollars, counted in billionths; in the file a plain number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dollars {
+    nanos: u64,
+}
+
+impl Dollars {
+    /// In billionths of a dollar.
+    #[must_use]
+    pub fn nanos(self) -> u64 {
+        self.nanos
+    }
+}
+
+impl Serialize for Dollars {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[expect(clippy::cast_precision_loss, reason = "exact below nine million dollars")]
+        serializer.serialize_f64(self.nanos as f64 / 1e9)
+    }
+}
+
+impl<'de> Deserialize<'de> for Dollars {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let dollars = f64::deserialize(deserializer)?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "`as` saturates, and `check` refuses"
+        )]
+        Ok(Self { nanos: (dollars * 1e9).round() as u64 })
+    }
+}
+
+impl Checker<'_> {
+    pub(crate) fn prices(&mut self, found: &Spanned<Node>) {
+        for (model, price) in self.entries("prices", found) {
+            if !model.value.contains('/') {
+                let message = format!("`{0}` is no model: write it as PROVIDER/{0}", model.value);
+                self.wrong(&model.referenced, message);
+            }
+            self.price(&model.value, price);
+        }
+    }
+
+    fn price(&mut self, model: &str, found: &Spanned<Node>) {
+        let Node::Map(fields) = &found.value else {
+            let message = format!("the price of `{model}` is `{{input: 3, output: 15}}`, not {}", found.value.name());
+            return self.wrong(&found.referenced, message);
+        };
+        let names = KEYS.map(|(name, _)| name);
+        for (key, value) in fields {
+            if !names.contains(&key.value.as_str()) {
+                let meant = closest(&key.value, names);
+                let meant = meant.map_or_else(
+                    || format!("there are {}", names.join(", ")),
+                    |meant| format!("did you mean `{meant}`?"),
+                );
+                self.wrong(&key.referenced, format!("no such key in a price: `{}` ({meant})", key.value));
+                continue;
+            }
+            #[expect(clippy::cast_precision_loss, reason = "only its size is looked at")]
+            let amount = match &value.value {
+                Node::Number(number) => Some(*number as f64),
+                Node::Fraction(number) => Some(*number),
+                Node::Nothing | Node::Truth | Node::Text(_) | Node::List(_) | Node::Map(_) => None,
+            };
+            if !amount.is_some_and(|amount| (0.0..=MAX).contains(&amount)) {
+                let message = format!("`{}` is dollars for a million tokens, from 0 to {MAX}", key.value);
+                self.wrong(&value.referenced, message);
+            }
+        }
+        for (name, needed) in KEYS {
+            if needed && !fields.iter().any(|(key, _)| key.value == name) {
+                self.wrong(&found.referenced, format!("the price of `{model}` has no `{name}`"));
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A local server that speaks the wire formats of model providers, for tests.
+//!
+//! It plays a script: which turn a request gets is the number of answers in its conversation, so a conversation that is
+//! resumed goes on where it is, and a question that is repeated gets the same answer. It refuses, with 400 and a reason,
+//! what the real ones refuse: a call without its one result, roles out of order, thinking that comes back changed, a
+//! missing key. Every request is kept.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+#![expect(clippy::expect_used, reason = "a test's server that cannot start has failed the test")]
+
+mod history;
+mod script;
+mod server;
+mod wire;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+
+pub use script::{Failure, Turn};
+pub use server::Request;
+
+use server::Shared;
+
+/// A server that runs until it is dropped.
+#[derive(Debug)]
+pub struct FakeModel {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FakeModel {
+    /// Starts it, on a port of its own.
+    #[must_use]
+    pub fn start(turns: impl IntoIterator<Item = Turn>) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared::new(turns.into_iter().collect()));
+        let (stop, stopped) = oneshot::channel();
+        let serving = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(server::serve(listener, serving, stopped));
+        });
+        Self { address, shared, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// What `ANTHROPIC_BASE_URL`, `GOOGLE_GEMINI_BASE_URL`, `OLLAMA_HOST` and `DEEPSEEK_BASE_URL` take.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What `OPENAI_BASE_URL` takes.
+    #[must_use]
+    pub fn openai_base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// How many answers are being given: those nobody listens to any more are not.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.shared.under_way()
+    }
+
+    /// All requests so far.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.shared.requests()
+    }
+}
+
+impl Drop for FakeModel {
+    fn drop(&mut self) {
+        // It may have ended by itself, with a panic that the test has seen.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}

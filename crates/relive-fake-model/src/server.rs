@@ -1,0 +1,199 @@
+//! Requests in, answers out.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::{StreamExt as _, stream};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::script::{Failure, Turn};
+use crate::wire::Wire;
+
+/// A request that came.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Where it went.
+    pub path: String,
+    /// What it said.
+    pub body: Value,
+    /// What it was answered with; 0 for one that was never answered.
+    pub status: u16,
+    /// Why it was refused, if it was.
+    pub refused: Option<String>,
+}
+
+type Body = BoxBody<Bytes, io::Error>;
+
+/// What the server knows.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    turns: Vec<Turn>,
+    state: Mutex<State>,
+    /// Held by every answer that is being given.
+    speaking: Arc<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: Vec<Request>,
+    /// How often each turn was asked for.
+    attempts: HashMap<usize, usize>,
+}
+
+/// What a request gets.
+enum Reply {
+    Refused(u16, String),
+    Fails(Failure, Vec<String>),
+    Answers(Vec<String>),
+}
+
+impl Shared {
+    pub(crate) fn new(turns: Vec<Turn>) -> Self {
+        Self { turns, state: Mutex::default(), speaking: Arc::default() }
+    }
+
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.lock().requests.clone()
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        Arc::strong_count(&self.speaking) - 1
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reply(&self, wire: Wire, headers: &HeaderMap, body: &Value) -> Reply {
+        if !wire.has_key(headers) {
+            return Reply::Refused(401, "no key".to_owned());
+        }
+        let history = wire.read(headers, body).and_then(|history| history.check(&self.turns).map(|()| history));
+        let number = match history {
+            Ok(history) => history.turn(),
+            Err(reason) => return Reply::Refused(400, reason),
+        };
+        let past_the_end = Turn::text("done");
+        let turn = self.turns.get(number).unwrap_or(&past_the_end);
+        let attempt = {
+            let mut state = self.lock();
+            let attempts = state.attempts.entry(number).or_default();
+            *attempts += 1;
+            *attempts - 1
+        };
+        let pieces = wire.write(number, turn);
+        match turn.failures.get(attempt) {
+            Some(failure) => Reply::Fails(failure.clone(), pieces),
+            None => Reply::Answers(pieces),
+        }
+    }
+
+    fn streamed(
+        &self,
+        wire: Wire,
+        pieces: impl stream::Stream<Item = io::Result<String>> + Send + Sync + 'static,
+    ) -> Response<Body> {
+        let speaking = Arc::clone(&self.speaking);
+        let frames = pieces.then(move |piece| {
+            let speaking = Arc::clone(&speaking);
+            async move {
+                // Each piece goes out by itself: what came before a cut has arrived.
+                tokio::task::yield_now().await;
+                drop(speaking);
+                piece.map(|piece| Frame::data(Bytes::from(piece)))
+            }
+        });
+        response(200, wire.content_type(), BodyExt::boxed(StreamBody::new(frames)))
+    }
+
+    fn note(&self, path: String, body: Value, status: u16, refused: Option<String>) {
+        self.lock().requests.push(Request { path, body, status, refused });
+    }
+}
+
+/// Serves until it is told to stop.
+pub(crate) async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, stopped: oneshot::Receiver<()>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let accept = async {
+        while let Ok((connection, _)) = listener.accept().await {
+            let shared = Arc::clone(&shared);
+            let service = service_fn(move |request| answer(Arc::clone(&shared), request));
+            let serving =
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(connection), service);
+            // A connection that breaks is what some turns are about.
+            tokio::spawn(async move { drop(serving.await) });
+        }
+    };
+    tokio::select! {
+        () = accept => {}
+        _ = stopped => {}
+    }
+}
+
+async fn answer(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path().to_owned();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let Some(wire) = Wire::of(&path) else {
+        shared.note(path.clone(), body, 404, Some("no such path".to_owned()));
+        return Ok(whole(404, "application/json", &format!("{{\"error\":\"no path {path}\"}}")));
+    };
+    let reply = shared.reply(wire, &head.headers, &body);
+    let json = "application/json";
+    Ok(match reply {
+        Reply::Refused(status, reason) => {
+            let error = wire.error(status, &reason).to_string();
+            shared.note(path, body, status, Some(reason));
+            whole(status, json, &error)
+        }
+        Reply::Fails(Failure::Status(status, retry_after), _) => {
+            shared.note(path, body, status, None);
+            let mut response = whole(status, json, &wire.error(status, &format!("fake {status}")).to_string());
+            if let Some(value) = retry_after.and_then(|text| text.parse().ok()) {
+                response.headers_mut().insert("retry-after", value);
+            }
+            response
+        }
+        Reply::Fails(Failure::Silence, _) => {
+            shared.note(path, body, 0, None);
+            std::future::pending().await
+        }
+        Reply::Fails(Failure::Cut(after), pieces) => {
+            shared.note(path, body, 200, None);
+            let broken = stream::once(async { Err(io::Error::from(io::ErrorKind::ConnectionReset)) });
+            shared.streamed(wire, stream::iter(pieces.into_iter().take(after).map(Ok)).chain(broken))
+        }
+        Reply::Fails(Failure::Stall(after), pieces) => {
+            shared.note(path, body, 200, None);
+            shared.streamed(wire, stream::iter(pieces.into_iter().take(after).map(Ok)).chain(stream::pending()))
+        }
+        Reply::Answers(pieces) => {
+            shared.note(path, body, 200, None);
+            shared.streamed(wire, stream::iter(pieces.into_iter().map(Ok)))
+        }
+    })
+}
+
+fn whole(status: u16, content_type: &str, text: &str) -> Response<Body> {
+    let body = Full::new(Bytes::from(text.to_owned())).map_err(|never: Infallible| match never {}).boxed();
+    response(status, content_type, body)
+}
+
+fn response(status: u16, content_type: &str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    if let Ok(value) = content_type.parse() {
+        response.headers_mut().insert("content-type", value);
+    }
+    response
+}

@@ -1,0 +1,118 @@
+//! The wire formats, one file each: how a request is read, and how an answer is written.
+
+mod anthropic;
+mod chat;
+mod gemini;
+mod ollama;
+mod responses;
+
+use hyper::HeaderMap;
+use serde_json::{Value, json};
+
+use crate::history::History;
+use crate::script::Turn;
+
+/// Which one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Anthropic,
+    Chat,
+    Responses,
+    Gemini,
+    Ollama,
+}
+
+impl Wire {
+    pub(crate) fn of(path: &str) -> Option<Self> {
+        match path {
+            "/v1/messages" => Some(Self::Anthropic),
+            "/v1/chat/completions" => Some(Self::Chat),
+            "/v1/responses" => Some(Self::Responses),
+            "/api/chat" => Some(Self::Ollama),
+            _ if path.starts_with("/v1beta/models/") && path.ends_with(":streamGenerateContent") => Some(Self::Gemini),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Anthropic | Self::Chat | Self::Responses | Self::Gemini => "text/event-stream",
+            Self::Ollama => "application/x-ndjson",
+        }
+    }
+
+    /// Whether the key is where this provider looks for it.
+    pub(crate) fn has_key(self, headers: &HeaderMap) -> bool {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        match self {
+            Self::Anthropic => !header("x-api-key").is_empty(),
+            Self::Chat | Self::Responses => header("authorization").len() > "Bearer ".len(),
+            Self::Gemini => !header("x-goog-api-key").is_empty(),
+            Self::Ollama => true,
+        }
+    }
+
+    /// The conversation of a request; why it is none otherwise.
+    pub(crate) fn read(self, headers: &HeaderMap, body: &Value) -> Result<History, String> {
+        match self {
+            Self::Anthropic => anthropic::read(headers, body),
+            Self::Chat => chat::read(body),
+            Self::Responses => responses::read(body),
+            Self::Gemini => gemini::read(body),
+            Self::Ollama => ollama::read(body),
+        }
+    }
+
+    /// The pieces of an answer.
+    pub(crate) fn write(self, number: usize, turn: &Turn) -> Vec<String> {
+        match self {
+            Self::Anthropic => anthropic::write(number, turn),
+            Self::Chat => chat::write(number, turn),
+            Self::Responses => responses::write(number, turn),
+            Self::Gemini => gemini::write(number, turn),
+            Self::Ollama => ollama::write(turn),
+        }
+    }
+
+    /// The body of a failure.
+    pub(crate) fn error(self, status: u16, message: &str) -> Value {
+        let kind = match status {
+            400 => "invalid_request_error",
+            401 => "authentication_error",
+            404 => "not_found_error",
+            429 => "rate_limit_error",
+            529 => "overloaded_error",
+            _ => "api_error",
+        };
+        match self {
+            Self::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
+            Self::Chat | Self::Responses => json!({"error": {"message": message, "type": kind, "code": null}}),
+            Self::Gemini => json!([{"error": {"code": status, "message": message, "status": gemini::status(status)}}]),
+            Self::Ollama => json!({"error": message}),
+        }
+    }
+}
+
+/// A server-sent event.
+fn event(name: Option<&str>, data: &Value) -> String {
+    name.map_or_else(|| format!("data: {data}\n\n"), |name| format!("event: {name}\ndata: {data}\n\n"))
+}
+
+/// A text in two halves, as a stream may cut it.
+fn halves(text: &str) -> [&str; 2] {
+    let (first, second) = text.split_at(text.floor_char_boundary(text.len() / 2));
+    [first, second]
+}
+
+/// A list that has to be there.
+fn list<'a>(body: &'a Value, name: &str) -> Result<&'a [Value], String> {
+    body[name].as_array().map(Vec::as_slice).ok_or_else(|| format!("`{name}` is missing"))
+}
+
+fn text(value: &Value) -> Result<String, String> {
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("{value} is no text"))
+}
+
+fn must_stream(body: &Value) -> Result<(), String> {
+    if body["stream"] == true { Ok(()) } else { Err("`stream` is not true".to_owned()) }
+}

@@ -1,0 +1,221 @@
+//! One model: questions go out and answers come back as the loop wants them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use genai::adapter::AdapterKind;
+use genai::chat::{ChatOptions, ChatStream, ChatStreamEvent, ReasoningEffort, StreamEnd};
+use genai::resolver::{AuthData, Endpoint};
+use genai::{ModelIden, ServiceTarget};
+use relive_agent::model::{Answer, Delta, Model, ModelError, Question, ToolCall};
+use relive_core::Usd;
+use relive_journal::record::Usage;
+use serde_json::{Value, json};
+
+use crate::access::{Access, Secret};
+use crate::carry::Carry;
+use crate::failure::Failures;
+use crate::prices::{Price, Prices};
+use crate::providers::{self, Provider};
+use crate::request::chat_request;
+use crate::{OpenError, client};
+
+/// What is counted for a call whose end is never learned. Nobody knows what it used; this is a long answer.
+const RESERVED_TOKENS: u64 = 16_384;
+
+/// How long a provider may keep silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until it answers at all, the connection included.
+    pub first_byte: Duration,
+    /// Between two pieces of its answer.
+    pub idle: Duration,
+}
+
+impl Timeouts {
+    /// What is right for a model of this name.
+    pub(crate) fn of(name: &str) -> Self {
+        // Ollama answers when it has loaded the model, which may be larger than the memory.
+        let first_byte = if name.starts_with("ollama/") { 600 } else { 60 };
+        Self { first_byte: Duration::from_secs(first_byte), idle: Duration::from_secs(300) }
+    }
+}
+
+/// A model of a provider, cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Adapter(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    client: genai::Client,
+    target: ServiceTarget,
+    options: ChatOptions,
+    provider: Provider,
+    price: Option<Price>,
+    failures: Failures,
+}
+
+impl Adapter {
+    pub(crate) fn new(name: &str, access: Access, prices: &Prices, timeouts: Timeouts) -> Result<Self, OpenError> {
+        let unknown = || {
+            let first = name.split_once('/').map_or(name, |(first, _)| first);
+            OpenError::UnknownProvider { name: name.to_owned(), closest: providers::closest(first) }
+        };
+        let (_, model) = name.split_once('/').filter(|(_, model)| !model.is_empty()).ok_or_else(unknown)?;
+        let provider = providers::provider(name).ok_or_else(unknown)?;
+        let target = provider.target(&access)?;
+        let options = options(target.adapter, model, timeouts);
+        let price = prices.of(&format!("{}/{model}", provider.family()));
+        let failures = Failures { provider: provider.name, key: Secret::new(&target.key), timeouts };
+        let target = ServiceTarget {
+            endpoint: Endpoint::from_owned(target.base_url),
+            auth: AuthData::from_single(target.key),
+            model: ModelIden::new(target.adapter, model.to_owned()),
+        };
+        Ok(Self(Arc::new(Inner { client: client::client()?, target, options, provider, price, failures })))
+    }
+}
+
+/// What is asked for beside the question.
+fn options(adapter: AdapterKind, model: &str, timeouts: Timeouts) -> ChatOptions {
+    let reasons = wants_thinking(adapter, model);
+    let options = ChatOptions::default()
+        .with_stream_header_timeout(timeouts.first_byte)
+        .with_stream_read_timeout(timeouts.idle)
+        .with_capture_usage(true)
+        .with_capture_content(true)
+        .with_capture_tool_calls(true)
+        .with_capture_reasoning_content(reasons);
+    if adapter == AdapterKind::OpenAIResp && reasons {
+        // A summary of the thinking is not for every account: without this, those would be refused.
+        let effort = ReasoningEffort::from_model_name(model).0.and_then(|effort| effort.as_keyword());
+        let reasoning = effort.map_or(Value::Null, |effort| json!({"effort": effort}));
+        return options.with_extra_body(json!({"reasoning": reasoning}));
+    }
+    options
+}
+
+/// Whether to ask for the thinking. Models that have none refuse such a question.
+fn wants_thinking(adapter: AdapterKind, model: &str) -> bool {
+    let version = |prefix: &str| {
+        let rest = model.strip_prefix(prefix)?;
+        let number: String = rest.chars().take_while(|letter| letter.is_ascii_digit() || *letter == '.').collect();
+        number.trim_end_matches('.').parse::<f32>().ok()
+    };
+    if adapter == AdapterKind::OpenAIResp {
+        let thinks = version("gpt-").is_some_and(|version| version >= 5.0) || version("o").is_some();
+        return thinks && !model.contains("-chat");
+    }
+    adapter != AdapterKind::Gemini || version("gemini-").is_some_and(|version| version >= 2.5)
+}
+
+impl Model for Adapter {
+    fn reserved_tokens(&self) -> u64 {
+        RESERVED_TOKENS
+    }
+
+    fn cost(&self, tokens_in: u64, tokens_out: u64) -> Option<Usd> {
+        self.0.price.map(|price| price.cost(&Usage { tokens_in, tokens_out, ..Usage::default() }))
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'static, Result<Answer, ModelError>> {
+        let Self(inner) = self.clone();
+        async move {
+            let request = chat_request(&question, inner.provider.name, inner.target.model.adapter_kind)?;
+            let sent = inner.client.exec_chat_stream(inner.target.clone(), request, Some(&inner.options)).await;
+            let answer = sent.map_err(|error| inner.failures.tell(&error))?;
+            Ok(stream::unfold(Some((answer.stream, inner)), next).flat_map(stream::iter).boxed())
+        }
+        .boxed()
+    }
+}
+
+type Pieces = Vec<Result<Delta, ModelError>>;
+
+/// What the next event says. Nothing comes after a failure or the end.
+async fn next(state: Option<(ChatStream, Arc<Inner>)>) -> Option<(Pieces, Option<(ChatStream, Arc<Inner>)>)> {
+    let (mut events, inner) = state?;
+    let piece = match events.next().await {
+        Some(Ok(ChatStreamEvent::Chunk(chunk))) => vec![Ok(Delta::Text(chunk.content))],
+        Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => vec![Ok(Delta::Thinking(chunk.content))],
+        // These are taken from the end, where they are whole.
+        Some(Ok(ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::ToolCallChunk(_))) => Vec::new(),
+        Some(Ok(ChatStreamEvent::Start | ChatStreamEvent::Heartbeat)) => Vec::new(),
+        Some(Ok(ChatStreamEvent::End(end))) => return Some((inner.end(end), None)),
+        Some(Err(error)) => return Some((vec![Err(inner.failures.tell(&error))], None)),
+        None => return Some((vec![Err(inner.failures.cut())], None)),
+    };
+    Some((piece, Some((events, inner))))
+}
+
+impl Inner {
+    fn end(&self, end: StreamEnd) -> Pieces {
+        let adapter = self.target.model.adapter_kind;
+        // For these two, genai makes an end of its own where the connection has none.
+        let has_no_reason = adapter == AdapterKind::Gemini && end.captured_stop_reason.is_none();
+        let has_no_count = adapter == AdapterKind::Ollama && end.captured_usage.is_none();
+        if has_no_reason || has_no_count {
+            return vec![Err(self.failures.cut())];
+        }
+        let usage = end.captured_usage.as_ref().and_then(|usage| self.usage(usage));
+        let parts = end.captured_content.map(genai::chat::MessageContent::into_parts).unwrap_or_default();
+        let carry = Carry::of(self.provider.name, adapter, &parts);
+        let calls = parts.into_iter().filter_map(genai::chat::ContentPart::into_tool_call).map(call);
+        let pieces = calls.map(Delta::Call).chain(carry.map(Delta::Carry)).chain(usage.map(Delta::Usage));
+        pieces.map(Ok).collect()
+    }
+
+    /// What the provider says was used; `None` if it does not.
+    fn usage(&self, said: &genai::chat::Usage) -> Option<Usage> {
+        let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok());
+        let (tokens_in, tokens_out) = (count(said.prompt_tokens), count(said.completion_tokens));
+        if tokens_in.is_none() && tokens_out.is_none() {
+            return None;
+        }
+        let cached = said.prompt_tokens_details.as_ref();
+        let mut usage = Usage {
+            tokens_in: tokens_in.unwrap_or(0),
+            tokens_out: tokens_out.unwrap_or(0),
+            cache_read: cached.and_then(|details| count(details.cached_tokens)).unwrap_or(0),
+            cache_write: cached.and_then(|details| count(details.cache_creation_tokens)).unwrap_or(0),
+            ..Usage::default()
+        };
+        usage.cost_usd = self.price.map(|price| price.cost(&usage));
+        Some(usage)
+    }
+}
+
+/// A call as the loop wants it. Arguments that are no object, because the answer was too long or the model wrong, are
+/// handed on in one that no tool takes: so the model is told.
+fn call(call: genai::chat::ToolCall) -> ToolCall {
+    let args = match call.fn_arguments {
+        Value::Object(fields) => Value::Object(fields),
+        Value::Null => json!({}),
+        other @ (Value::String(_) | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
+            json!({"arguments_that_are_no_object": other})
+        }
+    };
+    ToolCall { id: call.call_id, name: call.fn_name, args: args.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinking_is_asked_for_where_there_is_some() {
+        let check = |adapter, model: &str, expect: bool| assert_eq!(wants_thinking(adapter, model), expect, "{model}");
+        check(AdapterKind::OpenAIResp, "gpt-5", true);
+        check(AdapterKind::OpenAIResp, "gpt-5.1-codex", true);
+        check(AdapterKind::OpenAIResp, "o3", true);
+        check(AdapterKind::OpenAIResp, "o4-mini", true);
+        check(AdapterKind::OpenAIResp, "gpt-4.1", false);
+        check(AdapterKind::OpenAIResp, "gpt-5-chat-latest", false);
+        check(AdapterKind::Gemini, "gemini-2.5-pro", true);
+        check(AdapterKind::Gemini, "gemini-3-pro", true);
+        check(AdapterKind::Gemini, "gemini-2.0-flash", false);
+        check(AdapterKind::Anthropic, "claude-sonnet-4-5", true);
+    }
+}

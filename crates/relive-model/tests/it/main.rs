@@ -1,0 +1,6 @@
+//! Every provider against a server that speaks its language.
+
+mod answers;
+mod conversations;
+mod failures;
+mod support;
