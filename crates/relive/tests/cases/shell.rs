@@ -194,6 +194,7 @@ fn the_environment_of_the_shell_tool_has_no_keys() {
     command.env("ANTHROPIC_API_KEY", "sesame").env("MINE", "1").env("OTHER", "1").env("LC_ALL", "C");
     let process = crate::world::begun(&crate::world::output(command.output().unwrap()).ok().json());
     let text = result(&world, &process)["result"].as_str().unwrap().to_owned();
-    let names: Vec<&str> = text.split_whitespace().filter(|name| !["PWD", "_", "SHLVL", "OLDPWD"].contains(name)).collect();
+    let names: Vec<&str> =
+        text.split_whitespace().filter(|name| !["PWD", "_", "SHLVL", "OLDPWD"].contains(name)).collect();
     assert_eq!(names, ["HOME", "LC_ALL", "MINE", "PATH", "RELIVE_SESSION", "TERM", "XDG_RUNTIME_DIR"]);
 }
