@@ -95,17 +95,23 @@ fn children_draw_from_what_their_parent_may_spend() {
 #[test]
 fn what_a_dead_child_spent_is_not_forgotten_by_a_kill() {
     let world = World::new();
-    let child = world.script("turns: [{text: done, usage: {input: 60, output: 0}}]");
+    let list = "usage: {input: 0, output: 0}, calls: [{name: list, args: {path: .}}]";
+    let child = world.script(&format!("turns: [{{{list}}}, {{text: done, usage: {{input: 60, output: 0}}}}]"));
     let script = parent_of(&child, &[json!({"hang": true}), json!({"text": "done"})]);
-    let parent = world.run_with(&script, &["--max-tokens", "62", "--on-budget", "suspend"]);
-    let child = world.named("child");
-    world.relive(&["wait", &child.uuid]).ok();
+    let flags = ["--max-tokens", "62", "--on-budget", "suspend", "--ask", "list"];
+    let parent = world.run_with(&script, &flags);
+    // The child spends all that is left only when its parent is asking already.
     world.await_step(&parent, 2);
+    let child = world.named("child");
+    world.await_display(&child.uuid, "approval");
+    world.relive(&["resolve", "child", "--allow"]).ok();
+    world.relive(&["wait", &child.uuid]).ok();
     world.relive(&["pause", "--now", &parent.uuid]).ok();
     world.await_display(&parent.uuid, "suspended");
     world.kill_daemon();
     world.relive(&["resume", &parent.uuid]).ok();
     world.await_field(&parent.uuid, "suspend_reason", "budget_exceeded");
+    world.await_display(&parent.uuid, "suspended");
     assert_eq!(tokens(&world.info(&parent.uuid)), 2);
     world.relive(&["resume", "--max-tokens", "1000", &parent.uuid]).ok();
     world.await_records(&parent, "model_started", 3);
@@ -134,11 +140,12 @@ fn a_call_waits_while_a_relative_may_use_all_that_is_left() {
     let world = World::new();
     let greedy = world.script("turns: [{hang: true}, {text: never, usage: {input: 1000000, output: 0}}]");
     let modest = world.script("turns: [{text: done, usage: {input: 1, output: 1}}]");
-    let spawn = |name: &str, model: &str| {
-        let args = json!({"intent": "x", "name": name, "model": model});
-        json!({"calls": [{"name": "spawn_agent", "args": args}], "usage": {"input": 1, "output": 1}})
-    };
-    let script = json!({"turns": [spawn("greedy", &greedy), spawn("modest", &modest), wait_for_child()]});
+    let spawn =
+        |name: &str, model: &str| json!({"name": "spawn_agent", "args": {"intent": "x", "name": name, "model": model}});
+    // In one step, so that no call of the parent's own comes between them.
+    let both =
+        json!({"calls": [spawn("greedy", &greedy), spawn("modest", &modest)], "usage": {"input": 1, "output": 1}});
+    let script = json!({"turns": [both, wait_for_child()]});
     let parent = world.run_with(&script.to_string(), &["--max-tokens", "100", "--ask", "spawn_agent"]);
     for name in ["greedy", "modest"] {
         wait_until(&format!("it asks for {name}"), || world.info(&parent.uuid)["approval"]["args"]["name"] == name);
@@ -152,7 +159,9 @@ fn a_call_waits_while_a_relative_may_use_all_that_is_left() {
     assert_eq!(world.info(&modest.uuid)["display"], "running");
     world.relive(&["kill", &greedy.uuid]).ok();
     world.relive(&["wait", &parent.uuid]).ok();
-    let at = |process: &Begun, kind: &str| world.records(&process.uuid, kind)[0]["at"].as_str().unwrap().to_owned();
+    let at = |process: &Begun, kind: &str| -> jiff::Timestamp {
+        world.records(&process.uuid, kind)[0]["at"].as_str().unwrap().parse().unwrap()
+    };
     let freed = at(&greedy, "partial");
     assert!(at(&modest, "model_started") >= freed, "{freed}");
 }
