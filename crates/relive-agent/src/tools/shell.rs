@@ -172,12 +172,7 @@ async fn spec(context: &Context, asked: &Asked) -> std::io::Result<Spec> {
 }
 
 /// Waits for the end; when the time is up, brings it about.
-async fn waited(
-    context: &Context,
-    connection: &Connection,
-    asked: &Asked,
-    path: &Path,
-) -> std::io::Result<ExitRecord> {
+async fn waited(context: &Context, connection: &Connection, asked: &Asked, path: &Path) -> std::io::Result<ExitRecord> {
     let mut seen = connection.seen();
     let mut over = seen.wait_for(|seen| seen.ended.is_some() || seen.gone).boxed();
     if tokio::time::timeout(asked.timeout, &mut over).await.is_err() {
