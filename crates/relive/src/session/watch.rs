@@ -54,10 +54,11 @@ pub(crate) async fn watch(
     manner: &Manner,
     leave: impl Future<Output = ()>,
 ) -> Outcome<Left> {
-    let mut output = Output::start(folder, manner.from, plainly).map_err(unreadable)?;
     let raw = manner.detach.map(|_| Raw::enter()).transpose();
     // Held to the end of this function, however it ends.
     let _raw = raw.map_err(|error| CommandError::internal("the terminal cannot be used").because(error))?;
+    // Not before the terminal is the program's: it would add to what is printed.
+    let mut output = Output::start(folder, manner.from, plainly).map_err(unreadable)?;
     let cannot = |error| CommandError::internal("signals cannot be listened to").because(error);
     let mut hang_ups = signal(SignalKind::hangup()).map_err(cannot)?;
     let mut seen = connection.seen();
