@@ -166,7 +166,8 @@ fn a_far_reset_suspends_until_then_also_over_a_crash() {
     let server = FakeModel::start([Turn::text("late").after(Failure::Status(429, Some("7200".to_owned())))]);
     let world = world(&server);
     let process = world.run_model(CLAUDE, &[]);
-    let info = world.await_field(&process.uuid, "suspend_reason", "quota");
+    let info = world.await_display(&process.uuid, "suspended");
+    assert_eq!(info["suspend_reason"], "quota");
     let resume_at = info["resume_at"].as_str().unwrap().to_owned();
     let paused = world.records(&process.uuid, "paused").pop().unwrap();
     let moment = |field: &str| paused[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
