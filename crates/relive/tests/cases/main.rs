@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
 
 mod collecting;
+mod credentials;
 mod daemon;
 mod environments;
 mod forks;
