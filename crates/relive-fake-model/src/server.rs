@@ -23,6 +23,8 @@ use crate::wire::Wire;
 pub struct Request {
     /// Where it went.
     pub path: String,
+    /// The key it came with.
+    pub key: Option<String>,
     /// What it said.
     pub body: Value,
     /// What it was answered with; 0 for one that was never answered.
@@ -74,7 +76,7 @@ impl Shared {
     }
 
     fn reply(&self, wire: Wire, headers: &HeaderMap, body: &Value) -> Reply {
-        if !wire.has_key(headers) {
+        if wire.wants_key() && wire.key(headers).is_none() {
             return Reply::Refused(401, "no key".to_owned());
         }
         let history = wire.read(headers, body).and_then(|history| history.check(&self.turns).map(|()| history));
@@ -115,8 +117,8 @@ impl Shared {
         response(200, wire.content_type(), BodyExt::boxed(StreamBody::new(frames)))
     }
 
-    fn note(&self, path: String, body: Value, status: u16, refused: Option<String>) {
-        self.lock().requests.push(Request { path, body, status, refused });
+    fn note(&self, (path, key): (String, Option<String>), body: Value, status: u16, refused: Option<String>) {
+        self.lock().requests.push(Request { path, key, body, status, refused });
     }
 }
 
@@ -145,19 +147,20 @@ async fn answer(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let Some(wire) = Wire::of(&path) else {
-        shared.note(path.clone(), body, 404, Some("no such path".to_owned()));
+        shared.note((path.clone(), None), body, 404, Some("no such path".to_owned()));
         return Ok(whole(404, "application/json", &format!("{{\"error\":\"no path {path}\"}}")));
     };
+    let asked = (path, wire.key(&head.headers));
     let reply = shared.reply(wire, &head.headers, &body);
     let json = "application/json";
     Ok(match reply {
         Reply::Refused(status, reason) => {
             let error = wire.error(status, &reason).to_string();
-            shared.note(path, body, status, Some(reason));
+            shared.note(asked, body, status, Some(reason));
             whole(status, json, &error)
         }
         Reply::Fails(Failure::Status(status, retry_after), _) => {
-            shared.note(path, body, status, None);
+            shared.note(asked, body, status, None);
             let mut response = whole(status, json, &wire.error(status, &format!("fake {status}")).to_string());
             if let Some(value) = retry_after.and_then(|text| text.parse().ok()) {
                 response.headers_mut().insert("retry-after", value);
@@ -165,20 +168,20 @@ async fn answer(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
             response
         }
         Reply::Fails(Failure::Silence, _) => {
-            shared.note(path, body, 0, None);
+            shared.note(asked, body, 0, None);
             std::future::pending().await
         }
         Reply::Fails(Failure::Cut(after), pieces) => {
-            shared.note(path, body, 200, None);
+            shared.note(asked, body, 200, None);
             let broken = stream::once(async { Err(io::Error::from(io::ErrorKind::ConnectionReset)) });
             shared.streamed(wire, stream::iter(pieces.into_iter().take(after).map(Ok)).chain(broken))
         }
         Reply::Fails(Failure::Stall(after), pieces) => {
-            shared.note(path, body, 200, None);
+            shared.note(asked, body, 200, None);
             shared.streamed(wire, stream::iter(pieces.into_iter().take(after).map(Ok)).chain(stream::pending()))
         }
         Reply::Answers(pieces) => {
-            shared.note(path, body, 200, None);
+            shared.note(asked, body, 200, None);
             shared.streamed(wire, stream::iter(pieces.into_iter().map(Ok)))
         }
     })

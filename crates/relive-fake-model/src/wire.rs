@@ -41,14 +41,23 @@ impl Wire {
         }
     }
 
-    /// Whether the key is where this provider looks for it.
-    pub(crate) fn has_key(self, headers: &HeaderMap) -> bool {
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    /// The key it came with; an empty one is none.
+    pub(crate) fn key(self, headers: &HeaderMap) -> Option<String> {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let key = match self {
+            Self::Anthropic => header("x-api-key"),
+            Self::Chat | Self::Responses => header("authorization").and_then(|value| value.strip_prefix("Bearer ")),
+            Self::Gemini => header("x-goog-api-key"),
+            Self::Ollama => None,
+        };
+        key.filter(|key| !key.is_empty()).map(str::to_owned)
+    }
+
+    /// Whether nobody is answered without one.
+    pub(crate) fn wants_key(self) -> bool {
         match self {
-            Self::Anthropic => !header("x-api-key").is_empty(),
-            Self::Chat | Self::Responses => header("authorization").len() > "Bearer ".len(),
-            Self::Gemini => !header("x-goog-api-key").is_empty(),
-            Self::Ollama => true,
+            Self::Anthropic | Self::Chat | Self::Responses | Self::Gemini => true,
+            Self::Ollama => false,
         }
     }
 

@@ -68,11 +68,14 @@ impl Kernel {
             return Err(ApiError::new(ErrorCode::Conflict, message).hint(format!("relive pause {pid}, then resume it")));
         }
         let say = request.input.clone().filter(|_| !bodiless);
-        if bodiless && reason.is_some() {
+        if reason.is_some() {
+            // Also where its body is still on its way to the boundary: it looks for its key again when it goes on.
             self.equip(who.uuid, who.uuid, reason, model.as_deref(), &request.env).await?;
             if request.subtree {
                 self.equip_below(pid, &request.env).await;
             }
+        }
+        if bodiless && reason.is_some() {
             // Opened before anything changes, so that a journal that cannot be opened is said to whoever asks.
             let writer = self.writer(who, is_placeholder).await?;
             let mut journal = self.journal(who.uuid, writer);

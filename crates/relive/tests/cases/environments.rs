@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::recovery::steps_then_hang;
 use crate::world::{Begun, Output, World, begun, contents, output, wait_until};
 
-const SECRET: &str = "sk-planted-7f3a9c";
+pub(crate) const SECRET: &str = "sk-planted-7f3a9c";
 
 /// Typed in a shell that has these variables as well.
-fn typed(world: &World, variables: &[(&str, &str)], args: &[&str]) -> Output {
+pub(crate) fn typed(world: &World, variables: &[(&str, &str)], args: &[&str]) -> Output {
     output(world.command(args).envs(variables.iter().copied()).output().unwrap())
 }
 
@@ -26,7 +26,7 @@ fn kept(world: &World, uuid: &str) -> Option<BTreeMap<String, String>> {
     Some(serde_json::from_slice(&fs::read(file_of(world, uuid)).ok()?).unwrap())
 }
 
-fn run_with(world: &World, variables: &[(&str, &str)], model: &str, flags: &[&str]) -> Begun {
+pub(crate) fn run_with(world: &World, variables: &[(&str, &str)], model: &str, flags: &[&str]) -> Begun {
     let mut args = vec!["run", "-d", "--json", "--model", model];
     args.extend(flags);
     args.push("do it");
@@ -35,7 +35,7 @@ fn run_with(world: &World, variables: &[(&str, &str)], model: &str, flags: &[&st
 
 /// That the secret is in no file of the data folder, and in no command line of this machine.
 #[track_caller]
-fn assert_hidden(world: &World) {
+pub(crate) fn assert_hidden(world: &World) {
     let holds = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
     let found: Vec<PathBuf> =
         contents(&world.data()).into_iter().filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect();

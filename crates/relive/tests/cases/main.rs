@@ -8,6 +8,7 @@
 mod approvals;
 mod budgets;
 mod collecting;
+mod credentials;
 mod daemon;
 #[cfg(feature = "faults")]
 mod doubts;
