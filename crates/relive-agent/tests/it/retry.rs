@@ -82,6 +82,10 @@ struct Unwatched;
 impl Watcher for Unwatched {
     fn progressed(&self, _: &History) {}
 
+    fn reserve(&self, _: &History, _: u64) -> BoxFuture<'static, bool> {
+        std::future::ready(true).boxed()
+    }
+
     fn changing_files(&self, _: bool) {}
 }
 
@@ -113,6 +117,9 @@ async fn run(acts: impl IntoIterator<Item = Act>, deadline: Option<Duration>) ->
         on_in_doubt: OnInDoubt::TellModel,
         on_budget: OnBudget::End,
         env_names: Vec::new(),
+        policy: relive_journal::policy::Policy::default(),
+        root_uuid: None,
+        depth: 0,
     };
     let at = Timestamp::UNIX_EPOCH;
     let opening = Opening { pid: Pid(1), by: OpenedBy::Spawn, boot_id: "boot".to_owned(), at };
