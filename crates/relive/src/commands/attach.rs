@@ -93,7 +93,8 @@ async fn program(
             Ok(0)
         }
         Left::Detached => {
-            context.say(&format!("left running: relive attach {pid}"));
+            // The program's line was not ended.
+            context.say(&format!("\nleft running: relive attach {pid}"));
             Ok(0)
         }
         Left::Interrupted => {

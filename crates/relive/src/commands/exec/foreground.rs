@@ -69,7 +69,8 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
             Ok(answer.exit_code)
         }
         Left::Detached => {
-            context.say(&format!("left running: relive attach {pid}"));
+            // The program's line was not ended.
+            context.say(&format!("\nleft running: relive attach {pid}"));
             Ok(0)
         }
         Left::Interrupted => {
