@@ -42,7 +42,7 @@ pub enum Verb {
     Proceed,
     /// Let it never run.
     Abort,
-    /// Send an OS signal to the program.
+    /// Send an OS signal to the program; SIGINT to its process group, as Ctrl-C on a terminal does.
     Signal {
         /// Its number.
         number: i32,
