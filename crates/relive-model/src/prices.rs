@@ -25,22 +25,22 @@ pub struct Prices {
     table: BTreeMap<String, Price>,
 }
 
-/// In thousandths of a dollar a million tokens: in, out, cache read, cache write. As the providers published them in
-/// November 2025. Models whose price depends on the length of the question are left out.
+/// In thousandths of a dollar a million tokens: in, out, cache read, cache write. As published in the autumn of 2026; what
+/// was not checked then is left out, and so are models whose price depends on the hour or on the length of the question.
 const BUILTIN: [(&str, [u64; 4]); 13] = [
+    ("anthropic/claude-opus-5", [5_000, 25_000, 500, 6_250]),
+    ("anthropic/claude-opus-4-8", [5_000, 25_000, 500, 6_250]),
+    ("anthropic/claude-opus-4-7", [5_000, 25_000, 500, 6_250]),
+    ("anthropic/claude-opus-4-6", [5_000, 25_000, 500, 6_250]),
     ("anthropic/claude-opus-4-5", [5_000, 25_000, 500, 6_250]),
     ("anthropic/claude-opus-4-1", [15_000, 75_000, 1_500, 18_750]),
+    ("anthropic/claude-sonnet-4-6", [3_000, 15_000, 300, 3_750]),
     ("anthropic/claude-sonnet-4-5", [3_000, 15_000, 300, 3_750]),
     ("anthropic/claude-haiku-4-5", [1_000, 5_000, 100, 1_250]),
     ("openai/gpt-5.1", [1_250, 10_000, 125, 1_250]),
     ("openai/gpt-5", [1_250, 10_000, 125, 1_250]),
     ("openai/gpt-5-mini", [250, 2_000, 25, 250]),
-    ("openai/gpt-5-nano", [50, 400, 5, 50]),
     ("openai/gpt-4.1", [2_000, 8_000, 500, 2_000]),
-    ("gemini/gemini-2.5-flash", [300, 2_500, 30, 300]),
-    ("gemini/gemini-2.5-flash-lite", [100, 400, 10, 100]),
-    ("deepseek/deepseek-chat", [280, 420, 28, 280]),
-    ("deepseek/deepseek-reasoner", [280, 420, 28, 280]),
 ];
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -108,7 +108,7 @@ mod tests {
         check("anthropic/claude-sonnet-4-5-20250929", Some("anthropic/claude-sonnet-4-5"));
         check("openai/gpt-5-2025-08-07", Some("openai/gpt-5"));
         check("openai/gpt-5-mini-2025-08-07", Some("openai/gpt-5-mini"));
-        check("gemini/gemini-2.5-flash-001", Some("gemini/gemini-2.5-flash"));
+        check("openai/gpt-4.1-001", Some("openai/gpt-4.1"));
         check("openai/gpt-5-pro", None);
         check("openai/gpt-5-codex-mini", None);
         check("anthropic/claude-sonnet-4", None);

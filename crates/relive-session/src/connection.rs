@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::Deserialize;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -20,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::exit::ExitRecord;
 use crate::packet::{self, Received};
-use crate::protocol::{Message, Notice, Outcome, PACKET_MAX, Request, VERSION, Verb, WRITE_MAX};
+use crate::protocol::{MESSAGE_MAX, Message, Notice, Outcome, Request, VERSION, Verb, WRITE_MAX};
 use crate::stage::Snapshot;
 
 /// How long a shim may take to greet.
@@ -258,19 +259,31 @@ async fn permit(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Gone
 }
 
 async fn hello(socket: &AsyncFd<OwnedFd>) -> Result<(i32, Snapshot), AdoptError> {
-    let mut buffer = vec![0; PACKET_MAX];
+    let mut buffer = vec![0; MESSAGE_MAX];
     let received = receive(socket, &mut buffer).await?;
     if received.length == 0 {
         return Err(AdoptError::HungUp);
     }
-    match serde_json::from_slice(packet::split(&buffer[..received.length]).0) {
-        Ok(Message::Notice(Notice::Hello { version, .. })) if version != VERSION => {
-            Err(AdoptError::Version { theirs: version })
+    let line = packet::split(&buffer[..received.length]).0;
+    // First what every version says: the rest of another one's greeting may be anything.
+    match serde_json::from_slice(line) {
+        Ok(Greeting { notice, version }) if notice == "hello" && version != VERSION => {
+            return Err(AdoptError::Version { theirs: version });
         }
+        Ok(Greeting { .. }) | Err(_) => {}
+    }
+    match serde_json::from_slice(line) {
         Ok(Message::Notice(Notice::Hello { shim_pid, snapshot, .. })) => Ok((shim_pid, snapshot)),
         Ok(Message::Notice(Notice::Moved { .. } | Notice::Grown { .. } | Notice::Ended { .. }) | Message::Reply(_))
         | Err(_) => Err(AdoptError::NotAShim),
     }
+}
+
+/// What a greeting says in every version of the protocol.
+#[derive(Deserialize)]
+struct Greeting {
+    notice: String,
+    version: u32,
 }
 
 async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<Received> {
@@ -279,7 +292,7 @@ async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<Rec
 
 /// Hears everything the shim says, until it has gone.
 async fn read(shared: Arc<Shared>) {
-    let mut buffer = vec![0; PACKET_MAX];
+    let mut buffer = vec![0; MESSAGE_MAX];
     while let Ok(received) = receive(&shared.socket, &mut buffer).await {
         if received.length == 0 {
             break;

@@ -15,8 +15,10 @@ use crate::stage::Snapshot;
 
 /// The version of this protocol.
 pub const VERSION: u32 = 1;
-/// The largest packet, either way.
+/// The largest packet an owner sends.
 pub const PACKET_MAX: usize = 64 * 1024;
+/// The largest packet a shim sends.
+pub const MESSAGE_MAX: usize = 16 * 1024;
 /// The most input one `write` carries.
 pub const WRITE_MAX: usize = 32 * 1024;
 /// How many may be connected at once.
@@ -42,7 +44,7 @@ pub enum Verb {
     Proceed,
     /// Let it never run.
     Abort,
-    /// Send an OS signal to the program.
+    /// Send an OS signal to the program; SIGINT to its process group, as Ctrl-C on a terminal does.
     Signal {
         /// Its number.
         number: i32,

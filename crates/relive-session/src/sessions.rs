@@ -84,16 +84,15 @@ impl Sessions {
                 Found::Starting => tokio::time::sleep(LOOK_EVERY).await,
                 Found::Alive(socket) => match Connection::adopt(socket).await {
                     Ok(connection) => return Ok(Standing::Alive(connection)),
-                    Err(AdoptError::Version { theirs }) => {
+                    Err(error @ (AdoptError::Version { .. } | AdoptError::NotAShim)) => {
+                        eprintln!("{}: {error}", path.display());
                         let failure = failure("hello", "EPROTONOSUPPORT", libc::EPROTONOSUPPORT);
-                        eprintln!("{}: its shim speaks protocol {theirs}", path.display());
                         let state = self.state_of(&folder)?;
                         return lost(folder, state, EndedBy::Version, failure).await.map(Standing::Ended);
                     }
-                    // It went between the connection and the greeting: it is looked for again.
-                    Err(AdoptError::HungUp) => tokio::time::sleep(LOOK_EVERY).await,
+                    // It went between the connection and the greeting, or has too much to do: it is looked for again.
+                    Err(AdoptError::HungUp | AdoptError::Silent) => tokio::time::sleep(LOOK_EVERY).await,
                     Err(AdoptError::Io(error)) => return Err(error),
-                    Err(error @ (AdoptError::NotAShim | AdoptError::Silent)) => return Err(io::Error::other(error)),
                 },
                 Found::ShimLost(state) => {
                     let failure = failure("shim", "ESRCH", libc::ESRCH);

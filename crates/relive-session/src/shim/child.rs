@@ -200,13 +200,14 @@ unsafe fn init(orders: &Orders, report: RawFd) -> ! {
             let mut number: c_int = 0;
             match libc::recv(report, (&raw mut number).cast(), size_of::<c_int>(), libc::MSG_DONTWAIT) {
                 0 => libc::_exit(ALONE),
-                4 => drop(libc::kill(program, number)),
+                4 => drop(libc::kill(reached(program, number), number)),
                 _ => {}
             }
             let mut info: libc::signalfd_siginfo = std::mem::zeroed();
             while libc::read(signals, (&raw mut info).cast(), size_of::<libc::signalfd_siginfo>()) > 0 {
-                if info.ssi_signo as c_int != libc::SIGCHLD {
-                    libc::kill(program, info.ssi_signo as c_int);
+                let number = info.ssi_signo as c_int;
+                if number != libc::SIGCHLD {
+                    libc::kill(reached(program, number), number);
                 }
             }
             let mut status: c_int = 0;
@@ -222,6 +223,12 @@ unsafe fn init(orders: &Orders, report: RawFd) -> ! {
             }
         }
     }
+}
+
+/// Whom a signal to a program reaches: itself, and for an interrupt its process group, as Ctrl-C on a terminal does. A
+/// program leads the group it began in.
+pub(super) fn reached(program: c_int, number: c_int) -> c_int {
+    if number == libc::SIGINT { -program } else { program }
 }
 
 /// A raw fork: the C library's runs handlers.

@@ -177,7 +177,7 @@ impl Child {
         program.and_then(|pid| proc::Stat::of(pid).ok()).is_some_and(|stat| stat.flags & FORKED_NOT_EXECUTED == 0)
     }
 
-    /// Sends a signal to the program. SIGKILL goes to the child itself: an init that is frozen could not pass it on.
+    /// Sends a signal to the program, an interrupt to its process group. SIGKILL goes to the child itself: an init that is frozen could not pass it on.
     pub(super) fn signal(&self, number: i32) -> io::Result<()> {
         match &self.init {
             Some(init) if self.gate.is_none() && number != libc::SIGKILL => {
@@ -187,6 +187,11 @@ impl Child {
                     Some(libc::EPIPE | libc::ECONNRESET) => io::Error::from_raw_os_error(libc::ESRCH),
                     Some(_) | None => error,
                 })
+            }
+            None if self.gate.is_none() && number == libc::SIGINT => {
+                // SAFETY: plain numbers. The child is not reaped yet, so its group is still its own.
+                let sent = unsafe { libc::kill(child::reached(self.pid, number), number) };
+                if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
             }
             Some(_) | None => {
                 let none = std::ptr::null::<libc::siginfo_t>();

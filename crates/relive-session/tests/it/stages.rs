@@ -79,6 +79,17 @@ async fn case_31_signals_land_when_the_program_runs_and_sigkill_at_once() {
 }
 
 #[tokio::test]
+async fn an_interrupt_reaches_the_programs_whole_group_as_on_a_terminal() {
+    let lab = Lab::new();
+    let running = lab.launch("int", &shell("echo up; sleep 1000; echo after")).await;
+    running.prints("up\n").await;
+    let interrupt = Verb::Signal { number: libc::SIGINT };
+    assert_eq!(running.connection.request(interrupt).await, Ok(Outcome::Done));
+    assert_eq!(running.ended().await.result, SessionResult::Signaled(libc::SIGINT));
+    assert_eq!(running.printed(), "up\n");
+}
+
+#[tokio::test]
 async fn case_32_an_aborted_program_never_ran() {
     let lab = Lab::new();
     let running = lab.launch("abort", &gated(shell("echo ran"))).await;

@@ -25,6 +25,7 @@ mod resuming;
 mod sessions_ends;
 mod sessions_foreground;
 mod sessions_logs;
+mod sessions_lost;
 mod sessions_restart;
 mod sessions_stages;
 mod sessions_support;
