@@ -134,11 +134,12 @@ fn a_call_waits_while_a_relative_may_use_all_that_is_left() {
     let world = World::new();
     let greedy = world.script("turns: [{hang: true}, {text: never, usage: {input: 1000000, output: 0}}]");
     let modest = world.script("turns: [{text: done, usage: {input: 1, output: 1}}]");
-    let spawn = |name: &str, model: &str| {
-        let args = json!({"intent": "x", "name": name, "model": model});
-        json!({"calls": [{"name": "spawn_agent", "args": args}], "usage": {"input": 1, "output": 1}})
-    };
-    let script = json!({"turns": [spawn("greedy", &greedy), spawn("modest", &modest), wait_for_child()]});
+    let spawn =
+        |name: &str, model: &str| json!({"name": "spawn_agent", "args": {"intent": "x", "name": name, "model": model}});
+    // In one step, so that no call of the parent's own comes between them.
+    let both =
+        json!({"calls": [spawn("greedy", &greedy), spawn("modest", &modest)], "usage": {"input": 1, "output": 1}});
+    let script = json!({"turns": [both, wait_for_child()]});
     let parent = world.run_with(&script.to_string(), &["--max-tokens", "100", "--ask", "spawn_agent"]);
     for name in ["greedy", "modest"] {
         wait_until(&format!("it asks for {name}"), || world.info(&parent.uuid)["approval"]["args"]["name"] == name);
@@ -152,7 +153,9 @@ fn a_call_waits_while_a_relative_may_use_all_that_is_left() {
     assert_eq!(world.info(&modest.uuid)["display"], "running");
     world.relive(&["kill", &greedy.uuid]).ok();
     world.relive(&["wait", &parent.uuid]).ok();
-    let at = |process: &Begun, kind: &str| world.records(&process.uuid, kind)[0]["at"].as_str().unwrap().to_owned();
+    let at = |process: &Begun, kind: &str| -> jiff::Timestamp {
+        world.records(&process.uuid, kind)[0]["at"].as_str().unwrap().parse().unwrap()
+    };
     let freed = at(&greedy, "partial");
     assert!(at(&modest, "model_started") >= freed, "{freed}");
 }
