@@ -90,6 +90,8 @@ fn begin(client: &mut Client, work: &Path) -> Result<Uuid> {
         limits: Limits::default(),
         on_in_doubt: None,
         on_budget: None,
+        policy: std::collections::BTreeMap::new(),
+        yes: false,
     };
     Ok(client.post::<Created>("/v1/processes", &request)?.uuid)
 }

@@ -92,6 +92,8 @@ fn suspend_one(client: &mut Client, work: &Path) -> Result<()> {
         limits: Limits::default(),
         on_in_doubt: None,
         on_budget: None,
+        policy: std::collections::BTreeMap::new(),
+        yes: false,
     };
     let Created { pid, .. } = client.post("/v1/processes", &request)?;
     let pause = PauseRequest { subtree: false, now: true };

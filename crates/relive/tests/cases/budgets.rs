@@ -95,17 +95,23 @@ fn children_draw_from_what_their_parent_may_spend() {
 #[test]
 fn what_a_dead_child_spent_is_not_forgotten_by_a_kill() {
     let world = World::new();
-    let child = world.script("turns: [{text: done, usage: {input: 60, output: 0}}]");
+    let list = "usage: {input: 0, output: 0}, calls: [{name: list, args: {path: .}}]";
+    let child = world.script(&format!("turns: [{{{list}}}, {{text: done, usage: {{input: 60, output: 0}}}}]"));
     let script = parent_of(&child, &[json!({"hang": true}), json!({"text": "done"})]);
-    let parent = world.run_with(&script, &["--max-tokens", "62", "--on-budget", "suspend"]);
-    let child = world.named("child");
-    world.relive(&["wait", &child.uuid]).ok();
+    let flags = ["--max-tokens", "62", "--on-budget", "suspend", "--ask", "list"];
+    let parent = world.run_with(&script, &flags);
+    // The child spends all that is left only when its parent is asking already.
     world.await_step(&parent, 2);
+    let child = world.named("child");
+    world.await_display(&child.uuid, "approval");
+    world.relive(&["resolve", "child", "--allow"]).ok();
+    world.relive(&["wait", &child.uuid]).ok();
     world.relive(&["pause", "--now", &parent.uuid]).ok();
     world.await_display(&parent.uuid, "suspended");
     world.kill_daemon();
     world.relive(&["resume", &parent.uuid]).ok();
     world.await_field(&parent.uuid, "suspend_reason", "budget_exceeded");
+    world.await_display(&parent.uuid, "suspended");
     assert_eq!(tokens(&world.info(&parent.uuid)), 2);
     world.relive(&["resume", "--max-tokens", "1000", &parent.uuid]).ok();
     world.await_records(&parent, "model_started", 3);
