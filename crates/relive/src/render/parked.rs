@@ -83,7 +83,7 @@ mod tests {
         let check = |args, expect: &str| assert_eq!(call(&parked(args)), expect);
         check(json!({"command": "ls -l"}), "shell `ls -l`");
         check(json!({"command": "ls\nrm -rf \u{202e}x\u{1b}[2J"}), "shell `ls\\nrm -rf \\u{202e}x\\u{1b}[2J`");
-        check(json!({"path": "a", "content": "b\n"}), r#"shell {"content":"b\n","path":"a"}"#);
+        check(json!({"path": "a", "content": "b\n"}), r#"shell {"path":"a","content":"b\n"}"#);
         check(json!({}), "shell {}");
         let long = call(&parked(json!({"command": "x".repeat(3_000)})));
         assert!(long.ends_with("... (3000 bytes in all: relive info --json)`"), "{long}");

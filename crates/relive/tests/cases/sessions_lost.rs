@@ -62,7 +62,8 @@ fn a_shim_of_another_version_is_not_talked_to_and_has_an_end_of_its_own() {
     let greets = std::thread::spawn(move || {
         rustix::io::ioctl_fionbio(&listener, false).unwrap();
         let connection = rustix::net::accept(&listener).unwrap();
-        let snapshot = json!({"mode": "spawn", "stage": "running", "host_pid": 1, "child_pid": 1, "pty": false, "result": null});
+        let snapshot =
+            json!({"mode": "spawn", "stage": "running", "host_pid": 1, "child_pid": 1, "pty": false, "result": null});
         let hello = json!({
             "kind": "notice", "notice": "hello", "version": 99, "relive": "99.0.0", "shim_pid": 1, "snapshot": snapshot,
         });

@@ -209,9 +209,9 @@ mod tests {
             Printer::new(Form::Json(Pid(5))),
             items,
             &[
-                "{\"at\":\"2023-11-14T22:13:20Z\",\"id\":\"0\",\"kind\":\"output\",\"pid\":5,\"stream\":\"stdout\",\"text\":\"\"}\n",
-                "{\"at\":\"2023-11-14T22:13:20.002Z\",\"id\":\"2\",\"kind\":\"output\",\"pid\":5,\"stream\":\"stdout\",\"text\":\"\u{20ac}\u{fffd}!\"}\n",
-                "{\"at\":null,\"id\":\"5\",\"kind\":\"gap\",\"pid\":5,\"to\":\"9\"}\n",
+                "{\"id\":\"0\",\"at\":\"2023-11-14T22:13:20Z\",\"pid\":5,\"kind\":\"output\",\"stream\":\"stdout\",\"text\":\"\"}\n",
+                "{\"id\":\"2\",\"at\":\"2023-11-14T22:13:20.002Z\",\"pid\":5,\"kind\":\"output\",\"stream\":\"stdout\",\"text\":\"\u{20ac}\u{fffd}!\"}\n",
+                "{\"id\":\"5\",\"at\":null,\"pid\":5,\"kind\":\"gap\",\"to\":\"9\"}\n",
             ],
         );
     }
