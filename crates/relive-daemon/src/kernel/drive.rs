@@ -67,7 +67,7 @@ impl Kernel {
             }
         };
         match writer {
-            Ok(writer) if is_program(&writer) => {
+            Ok(writer) if is_program(writer.history()) => {
                 let journal = self.journal(who.uuid, writer);
                 if AssertUnwindSafe(self.run_program(who, journal, lines)).catch_unwind().await.is_err() {
                     self.panicked(who).await;
@@ -400,7 +400,7 @@ impl Kernel {
     }
 
     /// Suspends it in the table alone.
-    fn suspend_unrecorded(self: &Arc<Self>, who: Who, reason: SuspendReason) {
+    pub(super) fn suspend_unrecorded(self: &Arc<Self>, who: Who, reason: SuspendReason) {
         let mut state = self.lock();
         let now = self.now();
         if let Ok(reached) = state.table.suspend(who.of.pid, reason, Urgency::Now, now) {
@@ -446,8 +446,8 @@ impl Kernel {
     }
 }
 
-fn is_program(writer: &Writer) -> bool {
-    writer.history().identity.as_ref().is_some_and(|identity| identity.spawned.program.is_some())
+pub(super) fn is_program(history: &History) -> bool {
+    history.identity.as_ref().is_some_and(|identity| identity.spawned.program.is_some())
 }
 
 /// How long it has run, pauses not counted.

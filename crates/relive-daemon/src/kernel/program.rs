@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use relive_agent::{Journal, JournalError, Letter};
 use relive_core::program::{Namespace, Stdio};
-use relive_core::{Cause, End, KillSignal, Outcome, ProcessStatus, Program, Signal, Why};
+use relive_core::{Cause, End, KillSignal, Outcome, ProcessStatus, Program, Signal, SuspendReason, Why};
 use relive_journal::record::{Body, Paused, Resumed, ResumedBy};
 use relive_journal::{Durability, History, ProcInfo};
 use relive_session::connection::Connection;
@@ -44,6 +44,16 @@ enum Left {
     Gone,
     /// What happens to it cannot be recorded.
     Unrecorded(JournalError),
+    /// Nobody gives orders any more: the daemon goes, and the session goes on.
+    Dismissed,
+}
+
+/// Why there is no session.
+enum NoSession {
+    /// It cannot be started.
+    Failed(ProcessStatus),
+    /// Nobody can tell what became of it: it is left as it is.
+    Unknown(std::io::Error),
 }
 
 /// What a program was begun with.
@@ -62,7 +72,14 @@ impl Kernel {
         loop {
             let standing = match self.session_of(who, &journal, &lines).await {
                 Ok(standing) => standing,
-                Err(end) => return self.end(who, journal, end).await,
+                Err(NoSession::Failed(status)) => {
+                    return self.end(who, journal, Outcome::Ended(End::of(status))).await;
+                }
+                Err(NoSession::Unknown(error)) => {
+                    self.warn(format!("the session of {} cannot be looked at: {error}", who.uuid));
+                    drop(journal);
+                    return self.suspend_unrecorded(who, SuspendReason::IoError);
+                }
             };
             let (connection, folder) = match standing {
                 (Standing::Alive(connection), folder) => (connection, folder),
@@ -72,20 +89,21 @@ impl Kernel {
             match self.attend(who, &mut journal, &mut lines, connection, folder).await {
                 Left::Ended(record) => return self.end(who, journal, Outcome::Ended(end_of(&record))).await,
                 Left::Unrecorded(error) => return self.unrecorded(who, error, journal).await,
+                Left::Dismissed => return,
                 Left::Gone => {}
             }
         }
     }
 
     /// The session of the program's current run, launched if it never ran. `NeverRan` if it need not any more.
-    async fn session_of(&self, who: Who, journal: &Journal, lines: &Lines) -> Result<(Standing, PathBuf), Outcome> {
-        let failed = |stage: &str, error: &std::io::Error| Outcome::Ended(End::of(startup_failed(stage, error)));
+    async fn session_of(&self, who: Who, journal: &Journal, lines: &Lines) -> Result<(Standing, PathBuf), NoSession> {
+        let failed = |stage: &str, error: &std::io::Error| NoSession::Failed(startup_failed(stage, error));
         let history = journal.history().cloned();
         let facts = self.on_disk(move |data| facts(&data.folder(who.uuid).sessions(), history.as_ref())).await;
         let facts = facts.map_err(std::io::Error::other).and_then(|facts| facts);
-        let facts = facts.map_err(|error| failed("journal", &error))?;
+        let facts = facts.map_err(NoSession::Unknown)?;
         if let Some(path) = &facts.before {
-            match self.sessions.find(path).await.map_err(|error| failed("session", &error))? {
+            match self.sessions.find(path).await.map_err(NoSession::Unknown)? {
                 Standing::NeverRan => {}
                 standing @ (Standing::Alive(_) | Standing::Ended(_)) => return Ok((standing, path.clone())),
             }
@@ -193,11 +211,11 @@ impl Kernel {
             let deadline = deadline(journal.history(), self.now()).filter(|_| !frozen && orders.end.is_none());
             let far = Duration::from_secs(365 * 24 * 3600);
             tokio::select! {
-                changed = lines.orders.changed() => if changed.is_err() { return Left::Gone },
+                changed = lines.orders.changed() => if changed.is_err() { return Left::Dismissed },
                 _ = seen.changed() => {}
                 letter = lines.inbox.recv() => match letter {
                     Some(letter) => self.take_letter(letter, journal).await,
-                    None => return Left::Gone,
+                    None => return Left::Dismissed,
                 },
                 () = tokio::time::sleep(deadline.unwrap_or(far)), if deadline.is_some() => self.time_is_up(who),
             }
@@ -215,6 +233,8 @@ impl Kernel {
         if stage == Stage::Running {
             match connection.request(Verb::Freeze).await {
                 Ok(protocol::Outcome::Done) => {}
+                // It has ended; that is seen next.
+                Ok(protocol::Outcome::NoProcess) | Err(_) => return Ok(()),
                 Ok(other) => {
                     self.warn(format!("{} cannot be frozen: {other:?}", who.uuid));
                     let mut state = self.lock();
@@ -223,8 +243,6 @@ impl Kernel {
                     }
                     return Ok(());
                 }
-                // It has gone; that is seen next.
-                Err(_) => return Ok(()),
             }
         }
         let now = self.now();

@@ -9,6 +9,7 @@ use relive_journal::record::{Body, Input, OpenedBy};
 use relive_journal::{DataFolder, Durability, Opening, ProcessMeta, WriteError, Writer};
 
 use super::Kernel;
+use super::drive::is_program;
 use super::query::Target;
 use super::run::spec;
 use crate::error::{Answer, ApiError};
@@ -130,8 +131,7 @@ impl Kernel {
         self.equip(uuid, uuid, None, model.as_deref(), &request.env).await?;
         let (pid, mut writer) = self.open_dead(uuid).await?;
         let opened = self.pool.run(move || {
-            let answered = writer.history().plan().next == relive_journal::Next::Input;
-            let say = (answered || was_completed(writer.history())).then_some(CONTINUE);
+            let say = goes_on_when_told(writer.history()).then_some(CONTINUE);
             let batch = changes(Some(writer.history().limits), &request, say, at);
             if !batch.is_empty() {
                 writer.append(at, batch, Durability::Synced)?;
@@ -193,7 +193,7 @@ impl Kernel {
             let mut writer = forked.inspect_err(|_| {
                 let _ = environments.remove(uuid);
             })?;
-            let say = (writer.history().plan().next == relive_journal::Next::Input).then_some(CONTINUE);
+            let say = waits_for_input(writer.history()).then_some(CONTINUE);
             let input = request.input.as_deref().or(say);
             if let Some(text) = input {
                 writer.append(at, vec![Body::Input(said(text, at))], Durability::Synced)?;
@@ -228,6 +228,15 @@ impl Kernel {
             pids: affected.pids,
         })
     }
+}
+
+/// Whether an agent that is dead says nothing more unless it is told something. A program is told nothing.
+fn goes_on_when_told(history: &relive_journal::History) -> bool {
+    waits_for_input(history) || (!is_program(history) && was_completed(history))
+}
+
+fn waits_for_input(history: &relive_journal::History) -> bool {
+    !is_program(history) && history.plan().next == relive_journal::Next::Input
 }
 
 /// Whether the incarnation before the last one came to its end by itself, having done what it was to do.

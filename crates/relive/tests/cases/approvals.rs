@@ -45,7 +45,7 @@ fn a_call_that_is_asked_about_is_not_made_before_the_answer() {
     let listed = world.relive(&["ps", "--json"]).ok().json();
     assert_eq!(listed["processes"][0]["display"], "approval");
     let shown = world.relive(&["info", "1"]).ok().stdout;
-    assert!(shown.contains(r#"write {"content":"x","path":"file-1"} (decide: relive resolve 1)"#), "{shown}");
+    assert!(shown.contains(r#"write {"path":"file-1","content":"x"} (decide: relive resolve 1)"#), "{shown}");
     assert!(world.records(&process.uuid, "call_started").is_empty(), "not even its intent is recorded");
     assert_eq!(files(&world), Vec::<String>::new());
     world.relive(&["resume", "1"]).fails(3, &["waits for a decision", "hint: relive resolve 1 --allow | --deny"]);
@@ -258,7 +258,7 @@ fn on_a_terminal_run_asks() {
     let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut seen = String::new();
     let mut await_prompt = |path: &str, answer: &str| {
-        let prompt = format!("\"path\":\"{path}\"}}? [y]es [n]o [a]lways ");
+        let prompt = format!("allow write {{\"path\":\"{path}\",\"content\":\"x\"}}? [y]es [n]o [a]lways ");
         let mut bytes = [0; 1024];
         while !seen.contains(&prompt) {
             let count = screen.read(&mut bytes).unwrap();

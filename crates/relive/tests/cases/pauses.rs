@@ -189,12 +189,18 @@ fn case_15_resuming_a_descendant_wakes_its_ancestors_and_no_sibling() {
 #[test]
 fn case_15_resuming_a_descendant_does_not_wake_an_ancestor_stopped_by_its_budget() {
     let world = World::new();
-    let child = json!({"name": "spawn_agent", "args": {"intent": "x", "name": "child", "model": world.hanging()}});
-    let script = json!({"turns": [{"usage": {"input": 60, "output": 0}, "calls": [child]}, {"hang": true}]});
+    // The child draws from its parent's budget, so it is in a tool, which needs none.
+    let sleeps = world.script("turns: [{usage: {input: 1, output: 1}, calls: [{name: sleep, args: {duration: 1h}}]}]");
+    let child = json!({"name": "spawn_agent", "args": {"intent": "x", "name": "child", "model": sleeps}});
+    let waits = json!({"name": "sleep", "args": {"duration": "2s"}});
+    let usage = |input: u32| json!({"input": input, "output": 0});
+    let script = json!({"turns": [
+        {"usage": usage(1), "calls": [child, waits]}, {"usage": usage(60), "calls": [{"name": "list"}]}, {"hang": true},
+    ]});
     let parent = world.run_with(&script.to_string(), &["--max-tokens", "50", "--on-budget", "suspend"]);
-    world.await_field(&parent.uuid, "suspend_reason", "budget_exceeded");
     let child = world.named("child");
-    world.await_step(&child, 1);
+    world.await_records(&child, "call_started", 1);
+    world.await_field(&parent.uuid, "suspend_reason", "budget_exceeded");
     world.relive(&["pause", "--now", "child"]).ok();
     world.await_display("child", "suspended");
     assert_eq!(world.relive(&["resume", "--json", "child"]).ok().json()["affected"], 1);

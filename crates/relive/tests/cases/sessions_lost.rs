@@ -31,7 +31,7 @@ fn a_program_of_another_boot_went_down_with_its_host_and_can_be_started_again() 
     let world = World::new();
     let (program, folder) = lost(&world);
     fs::write(folder.join("lock"), "another boot").unwrap();
-    let info = world.info(&program.uuid);
+    let info = world.await_display(&program.uuid, "dead");
     assert_eq!((&info["state"], &info["why"]), (&json!("dead"), &json!("host_lost")));
     assert_eq!(info["session"]["stage"], "errored");
     assert_eq!(info["session"]["result"]["error"]["stage"], "boot");
@@ -44,7 +44,7 @@ fn a_program_of_another_boot_went_down_with_its_host_and_can_be_started_again() 
 fn a_program_whose_shim_is_lost_says_so_also_to_the_next_daemon() {
     let world = World::new();
     let (program, _) = lost(&world);
-    let info = world.info(&program.uuid);
+    let info = world.await_display(&program.uuid, "dead");
     assert_eq!((&info["state"], &info["why"]), (&json!("dead"), &json!("shim_lost")));
     assert_eq!(info["session"]["result"]["error"]["stage"], "shim");
     assert_eq!(fs::read_to_string(world.work().join("runs")).unwrap(), "once\n");
@@ -71,7 +71,7 @@ fn a_shim_of_another_version_is_not_talked_to_and_has_an_end_of_its_own() {
         // Held until the other side has heard it.
         let _ = rustix::io::read(&connection, &mut [0; 1]);
     });
-    let info = world.info(&program.uuid);
+    let info = world.await_display(&program.uuid, "dead");
     let status = json!({"kind": "startup_failed", "stage": "hello", "errno": "EPROTONOSUPPORT", "code": 93});
     assert_eq!((&info["state"], &info["status"]), (&json!("dead"), &status));
     assert_eq!(fs::read_to_string(world.work().join("runs")).unwrap(), "once\n");
