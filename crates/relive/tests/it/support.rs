@@ -99,7 +99,7 @@ pub(crate) fn process(pid: u32, ppid: u32) -> Value {
         "suspend_reason": null, "ending": null, "status": null, "why": null, "killed_by": null, "killed_from": null,
         "exit": null, "step": 3, "max_steps": 20, "tokens_in": 10, "tokens_out": 2, "max_tokens": null,
         "cost_usd": null, "model": "script/x", "suspended_below": 0, "resumable": true, "stalled": false,
-        "created_at": "2026-11-15T12:00:00Z", "started_at": null, "dead_at": null, "elapsed_ms": 4000,
+        "created_at": "2026-11-15T12:00:00Z", "started_at": null, "dead_at": null, "elapsed_ms": 4000, "resume_at": null,
         "session": null, "agent": null,
     })
 }
