@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use relive_core::{Signal, Timestamp, Urgency};
+use relive_core::{Signal, Timestamp, Urgency, Usd};
 use relive_journal::record::{Body, Input};
 use relive_journal::{Durability, History, Next, ProcessMeta};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -73,9 +73,9 @@ pub trait Watcher: Send + Sync {
     /// It got on; this is what it amounts to now.
     fn progressed(&self, history: &History);
 
-    /// Reserves tokens for a model call, which is settled by the progress after it; waits where others have reserved what
-    /// is left. `false` if nothing is left.
-    fn reserve(&self, history: &History, tokens: u64) -> BoxFuture<'static, bool>;
+    /// Reserves tokens and dollars for a model call, which is settled by the progress after it; waits where others have
+    /// reserved what is left. `false` if nothing is left.
+    fn reserve(&self, history: &History, tokens: u64, cost: Usd) -> BoxFuture<'static, bool>;
 
     /// It is changing a file itself, or no longer: signals wait while it does.
     fn changing_files(&self, changing: bool);
@@ -394,8 +394,12 @@ impl Loop {
         if history.limits.max_steps.is_some_and(|max| step > max) {
             return Err(Exit::MaxSteps);
         }
-        let reserved = self.agent.watcher.reserve(history, self.agent.model.reserved_tokens());
-        if self.attend(Wait::Model, reserved).await? { Ok(()) } else { Err(Exit::OverBudget) }
+        let model = &self.agent.model;
+        let tokens = model.reserved_tokens();
+        // All of it as if it were said by the model: the dearer half.
+        let cost = model.cost(0, tokens).unwrap_or_default();
+        let reserved = self.agent.watcher.reserve(history, tokens, cost);
+        if self.attend(Wait::Retry, reserved).await? { Ok(()) } else { Err(Exit::OverBudget) }
     }
 
     async fn checkpoint_if_due(&mut self) {

@@ -82,7 +82,7 @@ struct Unwatched;
 impl Watcher for Unwatched {
     fn progressed(&self, _: &History) {}
 
-    fn reserve(&self, _: &History, _: u64) -> BoxFuture<'static, bool> {
+    fn reserve(&self, _: &History, _: u64, _: Usd) -> BoxFuture<'static, bool> {
         std::future::ready(true).boxed()
     }
 

@@ -6,11 +6,11 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_agent::Watcher;
 use relive_agent::tool::{ChildEnd, ChildRequest, Host};
-use relive_core::{Caller, Refusal, Rights, Signal, SignalSet, Timestamp, Uuid};
+use relive_core::{Caller, Refusal, Rights, Signal, SignalSet, Timestamp, Usd, Uuid};
 use relive_journal::History;
 use relive_journal::conversation::Message;
 
-use super::ledger::Page;
+use super::ledger::{Page, Sum};
 use super::{Kernel, Who};
 use crate::clock::Clock;
 use crate::environment::for_tools;
@@ -98,11 +98,11 @@ impl Watcher for KernelHost {
         }
     }
 
-    fn reserve(&self, history: &History, tokens: u64) -> BoxFuture<'static, bool> {
+    fn reserve(&self, history: &History, tokens: u64, cost: Usd) -> BoxFuture<'static, bool> {
         let kernel = self.kernel.upgrade().zip(Page::of(self.who.uuid, history));
         async move {
             let Some((kernel, page)) = kernel else { return false };
-            kernel.reserve(page, tokens).await
+            kernel.reserve(page, Sum { tokens, cost }).await
         }
         .boxed()
     }

@@ -38,9 +38,9 @@ struct Account {
     own: Sum,
     below: Sum,
     /// Of its own call under way.
-    holds: u64,
+    holds: Sum,
     /// Of all calls under way, its own and those below.
-    reserved: u64,
+    reserved: Sum,
     /// Accounts open right below it.
     children: u32,
     ended: bool,
@@ -48,9 +48,9 @@ struct Account {
 
 /// An amount. What has no known price costs nothing here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Sum {
-    tokens: u64,
-    cost: Usd,
+pub(super) struct Sum {
+    pub(super) tokens: u64,
+    pub(super) cost: Usd,
 }
 
 impl Sum {
@@ -60,6 +60,11 @@ impl Sum {
 
     fn and(self, other: Self) -> Self {
         Self { tokens: self.tokens.saturating_add(other.tokens), cost: self.cost.saturating_add(other.cost) }
+    }
+
+    /// The smaller of each.
+    fn at_most(self, other: Self) -> Self {
+        Self { tokens: self.tokens.min(other.tokens), cost: self.cost.min(other.cost) }
     }
 
     fn since(self, earlier: Self) -> Self {
@@ -83,8 +88,8 @@ impl Page {
             limits: history.limits,
             own: Sum::of(&history.spent),
             below: Sum::default(),
-            holds: 0,
-            reserved: 0,
+            holds: Sum::default(),
+            reserved: Sum::default(),
             children: 0,
             ended: history.ended().is_some(),
         };
@@ -108,28 +113,31 @@ impl Ledger {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_reserve(&self, uuid: Uuid, tokens: u64) -> Room {
+    fn try_reserve(&self, uuid: Uuid, wanted: Sum) -> Room {
         let mut accounts = self.lock();
         release(&mut accounts, uuid);
-        let mut amount = tokens;
+        let mut amount = wanted;
         for payer in payers(&accounts, uuid) {
             let Account { limits, own, below, reserved, .. } = &accounts[&payer];
             let spent = own.and(*below);
-            if limits.max_tokens.is_some_and(|max| spent.tokens >= max)
-                || limits.max_cost_usd.is_some_and(|max| spent.cost >= max)
-            {
+            let most = Sum {
+                tokens: limits.max_tokens.unwrap_or(u64::MAX),
+                cost: limits.max_cost_usd.unwrap_or(Usd::from_nanos(u64::MAX)),
+            };
+            if spent.tokens >= most.tokens || spent.cost >= most.cost {
                 return Room::Spent;
             }
-            if let Some(max) = limits.max_tokens {
-                amount = amount.min(max.saturating_sub(spent.tokens).saturating_sub(*reserved));
-            }
+            amount = amount.at_most(most.since(spent).since(*reserved));
         }
-        if amount == 0 && tokens > 0 {
+        let nothing = Sum::default();
+        if (amount.tokens == nothing.tokens && wanted.tokens > nothing.tokens)
+            || (amount.cost == nothing.cost && wanted.cost > nothing.cost)
+        {
             return Room::Taken;
         }
         for payer in payers(&accounts, uuid) {
             if let Some(account) = accounts.get_mut(&payer) {
-                account.reserved = account.reserved.saturating_add(amount);
+                account.reserved = account.reserved.and(amount);
             }
         }
         if let Some(account) = accounts.get_mut(&uuid) {
@@ -223,23 +231,23 @@ fn release(accounts: &mut HashMap<Uuid, Account>, uuid: Uuid) -> bool {
     let held = std::mem::take(&mut account.holds);
     for payer in payers(accounts, uuid) {
         if let Some(account) = accounts.get_mut(&payer) {
-            account.reserved = account.reserved.saturating_sub(held);
+            account.reserved = account.reserved.since(held);
         }
     }
-    held > 0
+    held != Sum::default()
 }
 
 impl Kernel {
-    /// Reserves tokens for a model call, and waits where calls of relatives have to be settled first. `false` if nothing
+    /// Reserves what a model call may use, and waits where calls of relatives have to be settled first. `false` if nothing
     /// is left, of its own or of an ancestor's.
-    pub(super) async fn reserve(&self, page: Page, tokens: u64) -> bool {
+    pub(super) async fn reserve(&self, page: Page, wanted: Sum) -> bool {
         let uuid = page.uuid;
         self.open_account(page).await;
         loop {
             let changed = self.ledger.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            match self.ledger.try_reserve(uuid, tokens) {
+            match self.ledger.try_reserve(uuid, wanted) {
                 Room::Reserved => return true,
                 Room::Spent => return false,
                 Room::Taken => changed.await,

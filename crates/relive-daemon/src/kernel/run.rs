@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use relive_agent::model::Model;
 use relive_agent::tool::ChildRequest;
 use relive_api::{Created, Environment, RunRequest};
 use relive_core::{Effects, ErrorCode, Generation, Limits, Pid, Spec, Uuid};
@@ -134,7 +135,8 @@ impl Kernel {
         }
         self.admit_one_more()?;
         if let Some(meta) = &meta {
-            self.model(&meta.model, spawned.cwd.as_ref(), uuid, &environment).await?;
+            let model = self.model(&meta.model, spawned.cwd.as_ref(), uuid, &environment).await?;
+            self.can_be_paid(&meta.model, model.as_ref(), &spawned).await?;
         }
         let model = meta.as_ref().map(|meta| meta.model.clone());
         // A program is told nothing.
@@ -165,6 +167,26 @@ impl Kernel {
         let spec = spec(writer.history(), pid, parent, model)?;
         self.insert(spec, writer)?;
         Ok(Created { pid, uuid })
+    }
+
+    /// A limit of dollars, its own or an ancestor's, holds only where the price is known.
+    async fn can_be_paid(&self, name: &str, model: &dyn Model, spawned: &Spawned) -> Answer<()> {
+        if name.starts_with("script/") || model.cost(1, 1).is_some() {
+            return Ok(());
+        }
+        let mut limited = spawned.limits.max_cost_usd.is_some();
+        let mut above = spawned.parent_uuid;
+        while let Some(uuid) = above.filter(|_| !limited) {
+            let (history, _) = self.on_disk(move |data| data.history(uuid)).await??;
+            limited = history.limits.max_cost_usd.is_some();
+            above = history.identity.and_then(|identity| identity.spawned.parent_uuid);
+        }
+        if limited {
+            let message = format!("the price of {name} is not known, so a limit of dollars could not be held");
+            let hint = "say it under `prices:` in config.yaml (relive daemon restart), or use --max-tokens";
+            return Err(ApiError::new(ErrorCode::Invalid, message).hint(hint));
+        }
+        Ok(())
     }
 
     /// Puts a process into the table with a writer in its hand, and starts it.

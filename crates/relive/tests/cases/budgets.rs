@@ -223,3 +223,13 @@ fn children_at_once_are_limited_and_an_end_makes_room() {
     let results: Vec<_> = world.records(&root.uuid, "call_ended").iter().map(|it| it["ok"].clone()).collect();
     assert_eq!(results, [true, true, true, false]);
 }
+
+#[test]
+fn a_limit_of_dollars_that_cannot_be_held_is_refused() {
+    let world = World::new();
+    let refused = world.relive(&["run", "-d", "--model", "ollama/llama", "--max-cost", "1", "do it"]);
+    refused.fails(2, &["the price of ollama/llama is not known", "hint: ", "--max-tokens"]);
+    world.configure("prices: {ollama/llama: {input: 1, output: 2}}\n");
+    world.relive(&["daemon", "restart"]).ok();
+    world.relive(&["run", "-d", "--model", "ollama/llama", "--max-cost", "1", "do it"]).ok();
+}
