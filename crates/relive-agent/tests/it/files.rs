@@ -21,7 +21,7 @@ fn every_tool_is_defined_under_its_name() {
         let changes = matches!(tool.name(), "write" | "edit" | "append_outside");
         assert_eq!(tool.changes_files(), changes, "{}", tool.name());
     }
-    assert!(tools::find("shell").is_none());
+    assert!(tools::find("bash").is_none());
 }
 
 #[tokio::test]
