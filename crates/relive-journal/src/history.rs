@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::hash::Hash;
 use crate::line;
 use crate::record::{
-    Approval, Body, CallStarted, Compacted, Decision, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed,
-    Spawned, Usage,
+    Approval, Body, CallStarted, Compacted, Decision, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair,
+    Resumed, Spawned, Usage,
 };
 use crate::recovery::{Lookup, OnInDoubt, Recovery};
 
