@@ -250,8 +250,12 @@ fn a_fork_says_how_the_files_differ_from_those_of_its_step() {
     assert_eq!(noted, [note(false), note(false), note(true)]);
     git(&world, &["commit", "-qam", "two"]);
     let now = git(&world, &["rev-parse", "HEAD"]);
-    let fork =
-        |step: &str| world.relive(&["resume", "--fork", "--from-step", step, "--json", &process.uuid]).ok().json();
+    let fork = |step: &str| {
+        let told = world.relive(&["resume", "--fork", "--from-step", step, "--json", &process.uuid]).ok().json();
+        // It writes, too.
+        world.relive(&["wait", told["uuid"].as_str().unwrap()]).ok();
+        told
+    };
     let sentence = |how: &str, step: u32| {
         let (then, now) = (&then[..7], &now[..7]);
         format!(
@@ -259,8 +263,7 @@ fn a_fork_says_how_the_files_differ_from_those_of_its_step() {
         )
     };
     assert_eq!(fork("1")["note"], sentence("clean", 1));
-    let fork_of_two = fork("2");
-    assert_eq!(fork_of_two["note"], sentence("dirty", 2));
+    assert_eq!(fork("2")["note"], sentence("dirty", 2));
     let told = world.relive(&["resume", "--fork", "--from-step", "2", &process.uuid]).ok().stdout;
     assert!(told.contains(&format!("note: {}", sentence("dirty", 2))), "{told}");
     git(&world, &["checkout", "-q", &then]);
