@@ -405,12 +405,15 @@ impl Loop {
         if history.limits.max_steps.is_some_and(|max| step > max) {
             return Err(Exit::MaxSteps);
         }
-        let model = &self.agent.model;
-        let tokens = model.reserved_tokens();
-        // All of it as if it were said by the model: the dearer half.
-        let cost = model.cost(0, tokens).unwrap_or_default();
-        let reserved = self.agent.watcher.reserve(history, tokens, cost);
+        let (tokens, cost) = self.reservation();
+        let reserved = self.agent.watcher.reserve(history, tokens, cost.unwrap_or_default());
         if self.attend(Wait::Retry, reserved).await? { Ok(()) } else { Err(Exit::OverBudget) }
+    }
+
+    /// What a call may use at most, in tokens and in dollars: all of it as if the model said it, the dearer half.
+    fn reservation(&self) -> (u64, Option<Usd>) {
+        let tokens = self.agent.model.reserved_tokens();
+        (tokens, self.agent.model.cost(0, tokens))
     }
 
     async fn checkpoint_if_due(&mut self) {

@@ -192,7 +192,11 @@ pub(crate) enum Checkpoint {
 }
 
 pub(crate) fn model_started() -> Body {
-    Body::ModelStarted(ModelStarted { model: "anthropic/claude-opus-4".to_owned(), reserved_tokens: 8192 })
+    Body::ModelStarted(ModelStarted {
+        model: "anthropic/claude-opus-4".to_owned(),
+        reserved_tokens: 8192,
+        reserved_cost_usd: None,
+    })
 }
 
 pub(crate) fn model_ended(calls: u32, data: &StepData) -> Body {

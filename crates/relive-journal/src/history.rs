@@ -98,6 +98,8 @@ pub enum Phase {
     Asking {
         /// What the call may have cost.
         reserved_tokens: u64,
+        /// What they cost; none where nobody knows.
+        reserved_cost_usd: Option<Usd>,
     },
     /// The model answered and its calls are being run.
     Calling {
@@ -414,15 +416,23 @@ impl History {
     }
 
     fn begin_step(&mut self, record: &Record, place: Place) {
-        if let Phase::Asking { reserved_tokens } = self.phase {
+        if let Phase::Asking { reserved_tokens, reserved_cost_usd } = self.phase {
             // The earlier call was lost: it may have been billed.
-            self.spend(Usage { tokens_in: reserved_tokens, estimated: true, ..Usage::default() });
+            self.spend(Usage {
+                tokens_in: reserved_tokens,
+                cost_usd: reserved_cost_usd,
+                estimated: true,
+                ..Usage::default()
+            });
         }
         if let Body::ModelStarted(started) = &record.body {
             self.conversation.append(&mut self.unheard);
             self.step_start = place.offset;
             self.approval = None;
-            self.phase = Phase::Asking { reserved_tokens: started.reserved_tokens };
+            self.phase = Phase::Asking {
+                reserved_tokens: started.reserved_tokens,
+                reserved_cost_usd: started.reserved_cost_usd,
+            };
         }
     }
 

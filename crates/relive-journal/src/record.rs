@@ -185,6 +185,9 @@ pub struct ModelStarted {
     /// What the call may cost at most, counted if its end is never learned.
     #[serde(default)]
     pub reserved_tokens: u64,
+    /// And in dollars, where the price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_cost_usd: Option<Usd>,
 }
 
 /// What a model call used.

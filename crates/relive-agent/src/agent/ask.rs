@@ -85,15 +85,22 @@ impl Loop {
                 ModelError::ContextFull(text) if self.shrink_window(refused_tokens) => {
                     self.event("model_error", json!({"text": text})).await;
                 }
-                error => self.back_off(&mut attempts, error).await?,
+                error @ (ModelError::Unauthorized(_)
+                | ModelError::RateLimited { .. }
+                | ModelError::Overloaded { .. }
+                | ModelError::TimedOut { .. }
+                | ModelError::Cut(_)
+                | ModelError::ContextFull(_)
+                | ModelError::Failed(_)
+                | ModelError::BadScript(_)) => self.back_off(&mut attempts, error).await?,
             }
             self.within_limits(step).await?;
         }
     }
 
     pub(super) async fn model_started(&mut self, purpose: Purpose) -> Step {
-        let started =
-            ModelStarted { model: self.agent.meta.model.clone(), reserved_tokens: self.agent.model.reserved_tokens() };
+        let (reserved_tokens, reserved_cost_usd) = self.reservation();
+        let started = ModelStarted { model: self.agent.meta.model.clone(), reserved_tokens, reserved_cost_usd };
         self.record(vec![Body::ModelStarted(started)], Durability::Written).await?;
         // The last result of the step before went with this record, so that step is complete only now.
         self.progressed();

@@ -202,7 +202,7 @@ pub(crate) fn input(id: &str, text: &str) -> Body {
 }
 
 pub(crate) fn model_started() -> Body {
-    Body::ModelStarted(ModelStarted { model: "script/test".to_owned(), reserved_tokens: 100 })
+    Body::ModelStarted(ModelStarted { model: "script/test".to_owned(), reserved_tokens: 100, reserved_cost_usd: None })
 }
 
 /// An answer that asks for `calls` tool calls.

@@ -37,7 +37,12 @@ pub(super) fn measure(lab: &Lab) -> Result<Vec<Row>> {
 fn of_session(lab: &Lab, connection: &Connection) -> Result<u64> {
     let members = match lab.block_on(connection.request(Verb::Stat))? {
         Outcome::Stat(stat) => stat.members,
-        other => return Err(format!("stat: {other:?}").into()),
+        other @ (Outcome::Done
+        | Outcome::Kept
+        | Outcome::NoProcess
+        | Outcome::WrongStage { .. }
+        | Outcome::Failed { .. }
+        | Outcome::Unknown { .. }) => return Err(format!("stat: {other:?}").into()),
     };
     let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe"));
     let shim = program(connection.shim_pid())?;

@@ -79,7 +79,12 @@ fn done(lab: &Lab, connection: &Connection, verb: Verb) -> Result<()> {
     let name = verb.name();
     match lab.block_on(connection.request(verb))? {
         Outcome::Done => Ok(()),
-        other => Err(format!("{name}: {other:?}").into()),
+        other @ (Outcome::Stat(_)
+        | Outcome::Kept
+        | Outcome::NoProcess
+        | Outcome::WrongStage { .. }
+        | Outcome::Failed { .. }
+        | Outcome::Unknown { .. }) => Err(format!("{name}: {other:?}").into()),
     }
 }
 
@@ -91,7 +96,12 @@ fn sleeping(lab: &Lab, connection: &Connection) -> Result<usize> {
                 |pid: &&i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
             Ok(stat.members.iter().filter(sleeps).count())
         }
-        other => Err(format!("stat: {other:?}").into()),
+        other @ (Outcome::Done
+        | Outcome::Kept
+        | Outcome::NoProcess
+        | Outcome::WrongStage { .. }
+        | Outcome::Failed { .. }
+        | Outcome::Unknown { .. }) => Err(format!("stat: {other:?}").into()),
     }
 }
 
