@@ -80,19 +80,11 @@ impl Loop {
             // On the disk before the wait: what was billed is not forgotten, and the step is at a boundary.
             self.flush().await?;
             let refused_tokens = self.context_tokens();
-            match error {
+            if matches!(error, ModelError::ContextFull(_)) && self.shrink_window(refused_tokens) {
                 // The estimate was wrong. There is room for it when the conversation was summed up.
-                ModelError::ContextFull(text) if self.shrink_window(refused_tokens) => {
-                    self.event("model_error", json!({"text": text})).await;
-                }
-                error @ (ModelError::Unauthorized(_)
-                | ModelError::RateLimited { .. }
-                | ModelError::Overloaded { .. }
-                | ModelError::TimedOut { .. }
-                | ModelError::Cut(_)
-                | ModelError::ContextFull(_)
-                | ModelError::Failed(_)
-                | ModelError::BadScript(_)) => self.back_off(&mut attempts, error).await?,
+                self.event("model_error", json!({"text": error.to_string()})).await;
+            } else {
+                self.back_off(&mut attempts, error).await?;
             }
             self.within_limits(step).await?;
         }
