@@ -7,9 +7,11 @@
 
 mod ask;
 mod calls;
+mod compact;
 mod retry;
 mod session;
 mod settle;
+mod transcript;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -114,6 +116,8 @@ pub struct Agent {
     pub deadline: Option<tokio::time::Instant>,
     /// Whether a spent budget suspends it instead of ending it.
     pub suspend_on_budget: bool,
+    /// Whether it notes how the repository of its folder stands.
+    pub git_notes: bool,
 }
 
 impl std::fmt::Debug for Agent {
@@ -194,6 +198,10 @@ struct Loop {
     /// Records that go with the next batch.
     carry: Vec<Body>,
     done: bool,
+    /// How many tokens the model can read and write in one call, as far as is known.
+    window: Option<u64>,
+    measured: Option<compact::Measured>,
+    git_status: crate::git::Status,
     steps_since_checkpoint: u32,
     last_checkpoint: Instant,
 }
@@ -202,6 +210,9 @@ impl Agent {
     /// Runs until there is a reason not to. The journal comes back with the reason.
     pub async fn run(self) -> Returned {
         let mut running = Loop {
+            window: self.model.context_tokens(),
+            measured: None,
+            git_status: crate::git::Status::Ask,
             agent: self,
             messages: Vec::new(),
             meanwhile: Vec::new(),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use relive_core::Timestamp;
+use relive_journal::conversation::Cut;
 use relive_journal::payload::Text;
 use relive_journal::record::Body;
 use relive_journal::{Durability, History, JobLost, Pool, WriteError, Writer};
@@ -101,15 +102,20 @@ impl Journal {
 
     /// The conversation, with all payloads loaded.
     pub async fn conversation(&mut self) -> Result<Vec<Message>, JournalError> {
+        Ok(self.conversation_and_cuts().await?.0)
+    }
+
+    /// The same, and where it can be cut.
+    pub async fn conversation_and_cuts(&mut self) -> Result<(Vec<Message>, Vec<Cut>), JournalError> {
         self.with(|writer| load(writer)).await?.map_err(JournalError::Read)
     }
 }
 
-fn load(writer: &Writer) -> Result<Vec<Message>, String> {
+fn load(writer: &Writer) -> Result<(Vec<Message>, Vec<Cut>), String> {
     use relive_journal::conversation::Message as Recorded;
     let failed = |error: &dyn std::error::Error| error.to_string();
     let journal = std::fs::File::open(writer.folder().steps()).map_err(|error| failed(&error))?;
-    let recorded = writer.history().conversation(&journal).map_err(|error| failed(&error))?;
+    let (recorded, cuts) = writer.history().conversation_and_cuts(&journal).map_err(|error| failed(&error))?;
     let blobs = writer.blobs();
     let text = |text: &Text| blobs.text(text).map_err(|error| failed(&error));
     let convert = |message: Recorded| match message {
@@ -129,5 +135,6 @@ fn load(writer: &Writer) -> Result<Vec<Message>, String> {
             carry: carry.map(|carry| blobs.json(&carry).map_err(|error| failed(&error))).transpose()?,
         }),
     };
-    recorded.into_iter().map(convert).collect()
+    let messages = recorded.into_iter().map(convert).collect::<Result<_, String>>()?;
+    Ok((messages, cuts))
 }

@@ -8,6 +8,7 @@
 
 mod agent;
 mod duration;
+pub mod git;
 mod journal;
 pub mod model;
 pub mod script;

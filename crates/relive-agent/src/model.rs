@@ -53,6 +53,19 @@ pub struct Question {
     pub tools: String,
     /// The conversation.
     pub messages: Vec<Message>,
+    /// How often a model has answered so far, whether or not the answers are still among the messages.
+    pub answers: u64,
+    /// What for.
+    pub purpose: Purpose,
+}
+
+/// What a model is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The next step.
+    Step,
+    /// What the older part of the conversation amounts to.
+    Summary,
 }
 
 /// A piece of an answer, as it comes.
@@ -70,19 +83,26 @@ pub enum Delta {
     Usage(Usage),
 }
 
+impl Message {
+    /// How long it is, without what only its provider can read.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::User { text } | Self::Summary { text } => text.len(),
+            Self::Model { thinking, text, calls, carry: _ } => {
+                let said = thinking.iter().chain(text).map(String::len).sum::<usize>();
+                said + calls.iter().map(|call| call.args.len()).sum::<usize>()
+            }
+            Self::Tool { result, .. } => result.len(),
+        }
+    }
+}
+
 impl Question {
     /// How many tokens it has, by its length: for where nobody else says.
     #[must_use]
     pub fn estimated_tokens(&self) -> u64 {
-        let said = self.messages.iter().map(|message| match message {
-            Message::User { text } | Message::Summary { text } => text.len(),
-            Message::Model { thinking, text, calls, carry: _ } => {
-                let said = thinking.iter().chain(text).map(String::len).sum::<usize>();
-                said + calls.iter().map(|call| call.args.len()).sum::<usize>()
-            }
-            Message::Tool { result, .. } => result.len(),
-        });
-        estimated_tokens(self.system_prompt.len() + said.sum::<usize>())
+        estimated_tokens(self.system_prompt.len() + self.messages.iter().map(Message::bytes).sum::<usize>())
     }
 }
 
@@ -129,6 +149,11 @@ pub type Answer = BoxStream<'static, Result<Delta, ModelError>>;
 pub trait Model: Send + Sync + std::fmt::Debug {
     /// What one call may use at most, counted if its end is never learned.
     fn reserved_tokens(&self) -> u64;
+
+    /// How many tokens it can read and write in one call; absent where nothing is too long for it.
+    fn context_tokens(&self) -> Option<u64> {
+        None
+    }
 
     /// What so many tokens cost, in and out; absent where nobody knows the price.
     fn cost(&self, _tokens_in: u64, _tokens_out: u64) -> Option<Usd> {

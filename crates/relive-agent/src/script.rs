@@ -2,8 +2,8 @@
 //! run on. `docs/scripts.md` describes the file.
 //!
 //! Always holds: the same question has the same answer. Which turn is asked for is the number of answers in the
-//! conversation and nothing else, so a resumed or forked process goes on exactly where its history is. A script keeps
-//! no state of its own.
+//! history, summed up or not, and nothing else, so a resumed or forked process goes on exactly where its history is. A
+//! script keeps no state of its own.
 
 mod format;
 mod placeholder;
@@ -19,14 +19,16 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 use relive_core::Uuid;
 use relive_journal::record::Usage;
 
-use self::format::Turn;
+use self::format::{Parsed, Turn};
 use self::placeholder::Values;
-use crate::model::{Answer, Delta, Message, Model, ModelError, Question, ToolCall, estimated_tokens};
+use crate::model::{Answer, Delta, Model, ModelError, Purpose, Question, ToolCall, estimated_tokens};
 
 /// The largest file that is read.
 const FILE_MAX: u64 = 16 * 1024 * 1024;
 /// What a model says when its script has come to its end.
 const PAST_THE_END: &str = "done";
+/// What it says when it is to sum up and its script says nothing about that.
+const SUMMED_UP: &str = "The agent has followed its script.";
 
 const DEMO: &str = include_str!("script/demo.yaml");
 
@@ -35,6 +37,8 @@ const DEMO: &str = include_str!("script/demo.yaml");
 pub struct Script {
     /// Each with the number of turns up to its end, repeats counted.
     turns: Arc<[(u64, Turn)]>,
+    context_tokens: Option<u64>,
+    summary: Option<Arc<Turn>>,
     uuid: Option<Uuid>,
 }
 
@@ -49,11 +53,17 @@ impl Script {
     /// Reads a script from text; `name` is what its errors call it.
     pub fn parse(text: &str, name: &str) -> Result<Self, ModelError> {
         let mut end = 0_u64;
-        let turns = format::parse(text, name)?.into_iter().map(|turn| {
+        let Parsed { turns, context, summary } = format::parse(text, name)?;
+        let turns = turns.into_iter().map(|turn| {
             end += u64::from(turn.repeat.get());
             (end, turn)
         });
-        Ok(Self { turns: turns.collect(), uuid: None })
+        Ok(Self {
+            turns: turns.collect(),
+            context_tokens: context.map(|tokens| u64::from(tokens.get())),
+            summary: summary.map(Arc::new),
+            uuid: None,
+        })
     }
 
     /// What `script/NAME` means to a process in the folder `cwd`: a script that is built in, else a file. This blocks.
@@ -95,13 +105,19 @@ impl Model for Script {
         most.max().unwrap_or(0).max(1)
     }
 
+    fn context_tokens(&self) -> Option<u64> {
+        self.context_tokens
+    }
+
     fn ask(&self, question: Question) -> BoxFuture<'static, Result<Answer, ModelError>> {
-        let answers =
-            question.messages.iter().filter(|message| matches!(message, Message::Model { .. })).count() as u64;
-        let Some(turn) = self.turn(answers) else {
-            return async move { Ok(play(past_the_end(&question))) }.boxed();
+        let (turn, otherwise) = match question.purpose {
+            Purpose::Step => (self.turn(question.answers), PAST_THE_END),
+            Purpose::Summary => (self.summary.as_deref(), SUMMED_UP),
         };
-        let values = Values::of(&question, answers + 1, self.uuid);
+        let Some(turn) = turn else {
+            return async move { Ok(play(says(otherwise, &question))) }.boxed();
+        };
+        let values = Values::of(&question, question.answers + 1, self.uuid);
         match (&turn.fail, turn.fail_after_chunks) {
             (Some(reason), None) => {
                 let (delay, error) = (turn.delay.0, ModelError::Failed(values.fill(reason)));
@@ -165,8 +181,8 @@ fn acts(turn: &Turn, values: &Values, question: &Question) -> VecDeque<Act> {
     acts
 }
 
-fn past_the_end(question: &Question) -> VecDeque<Act> {
-    let mut acts = VecDeque::from([Act::Say(Delta::Text(PAST_THE_END.to_owned()))]);
+fn says(text: &str, question: &Question) -> VecDeque<Act> {
+    let mut acts = VecDeque::from([Act::Say(Delta::Text(text.to_owned()))]);
     let usage = estimate(question, &acts);
     acts.push_back(Act::Say(Delta::Usage(usage)));
     acts

@@ -229,6 +229,9 @@ pub struct Resumed {
     pub affected: usize,
     /// Which.
     pub pids: Vec<Pid>,
+    /// What there is to know about a fork beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A signal, by its name.

@@ -206,6 +206,7 @@ pub(crate) fn model_ended(calls: u32, data: &StepData) -> Body {
         calls: (0..calls).filter_map(call).collect(),
         usage: Usage { tokens_in: 12_345, tokens_out: 678, ..Usage::default() },
         carry: None,
+        git: None,
     })
 }
 

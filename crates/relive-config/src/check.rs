@@ -47,6 +47,10 @@ pub(crate) enum Expected {
     Providers,
     /// A price for each model.
     Prices,
+    /// A number of tokens for each model.
+    Windows,
+    /// Yes or no.
+    Truth,
 }
 
 /// A key with its section, and what is expected of its value.
@@ -86,6 +90,8 @@ pub(crate) const KEYS: &[Key] = &[
     ("tools", "wait_agent", PERMISSION),
     ("tools", "write", PERMISSION),
     ("", "prices", Expected::Prices),
+    ("", "context_window", Expected::Windows),
+    ("", "git_notes", Expected::Truth),
 ];
 
 /// All that is wrong with the text of a file that may have these keys, and these names where it lists some.
@@ -202,6 +208,9 @@ impl Checker<'_> {
             (Expected::Variables, other) => format!("`{key}` is a list of names, not {}", other.name()),
             (Expected::Providers, _) => return self.providers(found),
             (Expected::Prices, _) => return self.prices(found),
+            (Expected::Windows, _) => return self.windows(found),
+            (Expected::Truth, Node::Truth) => return,
+            (Expected::Truth, other) => format!("`{key}` is true or false, not {}", other.name()),
         };
         self.wrong(&found.referenced, message);
     }

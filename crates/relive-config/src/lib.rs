@@ -57,6 +57,22 @@ pub struct Config {
     pub tools: Tools,
     /// What models cost, by `provider/model`: beside and instead of what is built in.
     pub prices: BTreeMap<String, Price>,
+    /// How many tokens models can read and write in one call, by `provider/model`: beside and instead of what is built
+    /// in.
+    pub context_window: BTreeMap<String, u64>,
+    /// Whether agents note how the repository of their folder stands.
+    pub git_notes: GitNotes,
+}
+
+/// Whether agents note how the repository of their folder stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GitNotes(pub bool);
+
+impl Default for GitNotes {
+    fn default() -> Self {
+        Self(true)
+    }
 }
 
 /// What becomes of a call whose outcome nobody can know.

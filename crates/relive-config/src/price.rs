@@ -1,9 +1,9 @@
-//! What a model costs.
+//! What a model costs, and how much it can read.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_saphyr::Spanned;
 
-use crate::check::{Checker, Node};
+use crate::check::{Checker, Expected, Node};
 use crate::suggest::closest;
 
 /// What a million tokens of a model cost.
@@ -27,6 +27,10 @@ const KEYS: [(&str, bool); 4] = [("input", true), ("output", true), ("cache_read
 
 /// The most that a million tokens cost: a price above it is a price of something else.
 const MAX: f64 = 10_000.0;
+
+/// The fewest tokens a model can be said to read: with fewer, an agent's own instructions do not fit.
+const WINDOW_MIN: u64 = 4096;
+const WINDOW_MAX: u64 = 1 << 40;
 
 /// An amount of dollars, counted in billionths; in the file a plain number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,11 +68,22 @@ impl<'de> Deserialize<'de> for Dollars {
 impl Checker<'_> {
     pub(crate) fn prices(&mut self, found: &Spanned<Node>) {
         for (model, price) in self.entries("prices", found) {
-            if !model.value.contains('/') {
-                let message = format!("`{0}` is no model: write it as PROVIDER/{0}", model.value);
-                self.wrong(&model.referenced, message);
-            }
+            self.model(model);
             self.price(&model.value, price);
+        }
+    }
+
+    pub(crate) fn windows(&mut self, found: &Spanned<Node>) {
+        for (model, tokens) in self.entries("context_window", found) {
+            self.model(model);
+            self.value(Expected::Number(WINDOW_MIN, WINDOW_MAX), &model.value, tokens);
+        }
+    }
+
+    fn model(&mut self, model: &Spanned<String>) {
+        if !model.value.contains('/') {
+            let message = format!("`{0}` is no model: write it as PROVIDER/{0}", model.value);
+            self.wrong(&model.referenced, message);
         }
     }
 

@@ -93,6 +93,23 @@ fn prices_are_by_model_and_their_mistakes_are_named() {
     assert_eq!(Config::parse("prices:\n").unwrap(), Config::default());
 }
 
+#[test]
+fn windows_are_by_model_and_git_notes_are_taken_unless_the_file_says_no() {
+    let config = Config::parse("context_window: {ollama/qwen3: 8192}\ngit_notes: false\n").unwrap();
+    assert_eq!((config.context_window["ollama/qwen3"], config.git_notes), (8192, GitNotes(false)));
+    assert_eq!(Config::parse(&config.to_yaml().unwrap()).unwrap(), config);
+    assert_eq!(Config::default().git_notes, GitNotes(true));
+    assert_eq!(
+        problems("context_window:\n  qwen3: 8192\n  a/b: 100\n  c/d: much\ngit_notes: 1\n"),
+        [
+            "2:3 `qwen3` is no model: write it as PROVIDER/qwen3",
+            "3:8 `a/b` is at least 4096, not 100",
+            "4:8 `c/d` is a whole number, not a text",
+            "5:12 `git_notes` is true or false, not a number",
+        ]
+    );
+}
+
 /// The keys of the types and the keys that are checked are the same.
 #[test]
 fn the_list_of_keys_is_the_list_of_fields() {

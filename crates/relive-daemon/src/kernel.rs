@@ -8,6 +8,7 @@ mod credentials;
 mod drive;
 mod effects;
 mod exec;
+mod files;
 mod host;
 mod housekeeping;
 mod instructions;

@@ -10,7 +10,7 @@ use relive_core::Usd;
 use relive_journal::data::{GcRules, SpaceRules};
 use relive_journal::policy::Policy;
 use relive_journal::recovery::OnInDoubt;
-use relive_model::Prices;
+use relive_model::{Prices, Windows};
 
 use crate::kernel::trees::TreeLimits;
 
@@ -34,12 +34,14 @@ pub(crate) struct Settings {
     pub(crate) policy: Policy,
     pub(crate) trees: TreeLimits,
     pub(crate) prices: Arc<Prices>,
+    pub(crate) windows: Arc<Windows>,
+    pub(crate) git_notes: bool,
 }
 
 impl From<&Config> for Settings {
     fn from(config: &Config) -> Self {
         let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits, .. } = config;
-        let Config { providers, tool_env, tools, prices, .. } = config;
+        let Config { providers, tool_env, tools, prices, context_window, git_notes, .. } = config;
         let gc_rules = GcRules {
             retention_days: (gc.retention_days > 0).then_some(gc.retention_days),
             max_entries: (gc.max_entries > 0).then_some(gc.max_entries as usize),
@@ -70,8 +72,19 @@ impl From<&Config> for Settings {
                 tree_max: limits.max_tree as usize,
             },
             prices: Arc::new(known_prices(prices)),
+            windows: Arc::new(known_windows(context_window)),
+            git_notes: git_notes.0,
         }
     }
+}
+
+/// What is built in, and what the file says instead.
+fn known_windows(named: &BTreeMap<String, u64>) -> Windows {
+    let mut windows = Windows::builtin();
+    for (model, tokens) in named {
+        windows.set(model, *tokens);
+    }
+    windows
 }
 
 /// What is built in, and what the file says instead.

@@ -44,8 +44,8 @@ impl History {
         self.entries.iter().filter(|entry| matches!(entry, Entry::Answer(_))).count()
     }
 
-    /// Says why a provider would refuse it.
-    pub(crate) fn check(&self, turns: &[Turn]) -> Result<(), String> {
+    /// Says why a provider would refuse it. `turns` are those of its answers, and `before` those that came earlier.
+    pub(crate) fn check(&self, turns: &[Turn], before: usize) -> Result<(), String> {
         match self.entries.first() {
             Some(Entry::User) => {}
             other => return Err(format!("the conversation begins with {other:?}, not with the user")),
@@ -66,7 +66,7 @@ impl History {
                 (Entry::Answer(_), Some(Entry::User)) | (Entry::User | Entry::Results(_), _) => {}
             }
             if let Entry::Answer(answer) = entry {
-                self.as_said(turn, answer, turns.get(turn))?;
+                self.as_said(before + turn, answer, turns.get(turn))?;
                 turn += 1;
             }
         }
@@ -118,7 +118,7 @@ mod tests {
     fn what_a_provider_refuses_is_refused() {
         let check = |entries: &[Entry], wrong: Option<&str>| {
             let history = History { entries: entries.to_vec(), returned: Returned::Nothing };
-            let said = history.check(&[]).err();
+            let said = history.check(&[], 0).err();
             assert_eq!(said.is_some(), wrong.is_some(), "{entries:?}: {said:?}");
             assert!(said.unwrap_or_default().contains(wrong.unwrap_or_default()), "{entries:?}");
         };
@@ -148,7 +148,7 @@ mod tests {
                 signature: signed.then(|| signature(0)),
             };
             let entries = vec![Entry::User, Entry::Answer(said), results(&["a"])];
-            assert_eq!(History { entries, returned }.check(&turns).is_ok(), expect, "{returned:?} {thinking:?}");
+            assert_eq!(History { entries, returned }.check(&turns, 0).is_ok(), expect, "{returned:?} {thinking:?}");
         };
         check(Returned::SignedThinking, Some("hm"), true, true);
         check(Returned::SignedThinking, Some("hmm"), true, false);

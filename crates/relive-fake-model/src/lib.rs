@@ -3,7 +3,7 @@
 //! It plays a script: which turn a request gets is the number of answers in its conversation, so a conversation that is
 //! resumed goes on where it is, and a question that is repeated gets the same answer. It refuses, with 400 and a reason,
 //! what the real ones refuse: a call without its one result, roles out of order, thinking that comes back changed, a
-//! missing key. Every request is kept.
+//! missing key. A question for a summary is answered with one. Every request is kept.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -12,6 +12,7 @@
 mod history;
 mod script;
 mod server;
+mod summary;
 mod wire;
 
 use std::net::SocketAddr;

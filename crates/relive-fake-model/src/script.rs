@@ -31,6 +31,8 @@ pub(crate) struct Usage {
 pub enum Failure {
     /// With this status, and this `Retry-After`.
     Status(u16, Option<String>),
+    /// Because the question is too long.
+    ContextFull,
     /// The connection breaks after so many pieces.
     Cut(usize),
     /// So many pieces come, and then nothing.

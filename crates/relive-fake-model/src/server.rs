@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::script::{Failure, Turn};
+use crate::summary;
 use crate::wire::Wire;
 
 /// A request that came.
@@ -79,9 +80,17 @@ impl Shared {
         if wire.wants_key() && wire.key(headers).is_none() {
             return Reply::Refused(401, "no key".to_owned());
         }
-        let history = wire.read(headers, body).and_then(|history| history.check(&self.turns).map(|()| history));
+        let said = body.to_string();
+        let before = summary::answers_before(&said);
+        // Those that were summed up are not there to be checked.
+        let known = self.turns.get(before..).unwrap_or_default();
+        let history = wire.read(headers, body).and_then(|history| history.check(known, before).map(|()| history));
         let number = match history {
-            Ok(history) => history.turn(),
+            Ok(_) if summary::is_asked_for(&said) => {
+                let (answers, summary) = summary::sum_up(&said);
+                return Reply::Answers(wire.write(answers, &Turn::text(&summary)));
+            }
+            Ok(history) => before + history.turn(),
             Err(reason) => return Reply::Refused(400, reason),
         };
         let past_the_end = Turn::text("done");
@@ -158,6 +167,10 @@ async fn answer(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
             let error = wire.error(status, &reason).to_string();
             shared.note(asked, body, status, Some(reason));
             whole(status, json, &error)
+        }
+        Reply::Fails(Failure::ContextFull, _) => {
+            shared.note(asked, body, 400, None);
+            whole(400, json, &wire.error(400, "prompt is too long").to_string())
         }
         Reply::Fails(Failure::Status(status, retry_after), _) => {
             shared.note(asked, body, status, None);

@@ -65,16 +65,46 @@ pub enum Message {
     },
 }
 
+/// Where a conversation can be cut in two: what is before it may be summed up, and what is after it stays whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// How many messages are before it.
+    pub messages: usize,
+    /// The last record before it; all records after it are of messages after it.
+    pub through: u64,
+}
+
 impl History {
     /// The conversation so far. `journal` is the file this history was read from.
     pub fn conversation(&self, journal: &File) -> io::Result<Vec<Message>> {
+        Ok(self.conversation_and_cuts(journal)?.0)
+    }
+
+    /// The conversation so far, and where it can be cut, first to last. No cut parts a call from its result.
+    pub fn conversation_and_cuts(&self, journal: &File) -> io::Result<(Vec<Message>, Vec<Cut>)> {
+        let places: Vec<Place> = self.conversation.iter().chain(&self.unheard).copied().collect();
+        let is_summary = |place: &Place| self.summary.is_some_and(|summary| summary.seq == place.seq);
+        // The first record of all that come later: one that came while the model was asked stands after its answer.
+        let mut later = vec![u64::MAX; places.len() + 1];
+        for (index, place) in places.iter().enumerate().rev() {
+            later[index] = later[index + 1].min(place.seq);
+        }
         let mut conversation = Builder::default();
         let mut buffer = Vec::new();
-        for place in self.conversation.iter().chain(&self.unheard) {
+        let mut cuts = Vec::new();
+        let mut through = 0;
+        for (index, place) in places.iter().enumerate() {
             let (step, body) = read(journal, *place, &mut buffer)?;
             conversation.take(step, body);
+            // It is written after what stands behind it.
+            if !is_summary(place) {
+                through = through.max(place.seq);
+            }
+            if conversation.calls.is_empty() && 0 < through && through < later[index + 1] {
+                cuts.push(Cut { messages: conversation.messages.len(), through });
+            }
         }
-        Ok(conversation.finish())
+        Ok((conversation.finish(), cuts))
     }
 }
 

@@ -42,8 +42,11 @@ use relive_core::{Generation, Pid, Uuid};
 use crate::checkpoint;
 use crate::disk::DiskFile;
 use crate::folder::{Folder, uuid_of_name};
+use crate::git;
 use crate::history::History;
 use crate::info::ProcInfo;
+use crate::profile;
+use crate::record::Git;
 use crate::scan::Health;
 use crate::writer::{Io, Opening, WriteError, Writer};
 
@@ -318,6 +321,16 @@ impl DataFolder {
             info.write(&self.io.disk, &self.folder(uuid))?;
         }
         self.io.disk.unlink(&self.marker(uuid))
+    }
+
+    /// Writes `ctx-profile.json` of an agent; for what is none nothing happens. It is on the disk with the next snapshot.
+    pub fn write_profile(&self, uuid: Uuid) -> io::Result<()> {
+        profile::write(&self.io.disk, &self.folder(uuid))
+    }
+
+    /// How the repository stood at the end of this step, as far as the journal says.
+    pub fn git_after(&self, uuid: Uuid, step: u32) -> io::Result<Option<Git>> {
+        git::after(&self.folder(uuid), step)
     }
 }
 

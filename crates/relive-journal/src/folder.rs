@@ -60,6 +60,11 @@ impl Folder {
     }
 
     #[must_use]
+    pub fn ctx_profile(&self) -> PathBuf {
+        self.path.join("ctx-profile.json")
+    }
+
+    #[must_use]
     pub fn proc_info(&self) -> PathBuf {
         self.path.join("proc-info.json")
     }

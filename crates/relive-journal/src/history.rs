@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::hash::Hash;
 use crate::line;
 use crate::record::{
-    Approval, Body, CallStarted, Decision, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair, Resumed,
-    Spawned, Usage,
+    Approval, Body, CallStarted, Compacted, Decision, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair,
+    Resumed, Spawned, Usage,
 };
 use crate::recovery::{Lookup, OnInDoubt, Recovery};
 
@@ -169,6 +169,8 @@ pub struct History {
     pub phase: Phase,
     /// Whether the model's last word asked for nothing, or said that all is done, and nobody has said anything since.
     pub answered: bool,
+    /// How often a model has answered, the original's answers included: also those that were summed up since.
+    pub answers: u64,
     /// The last question of the step under way, or its answer. Calls are asked about one after the other, so an earlier
     /// one is of no more use.
     pub approval: Option<Approval>,
@@ -220,6 +222,7 @@ impl Default for History {
             completed_step: 0,
             phase: Phase::Boundary,
             answered: false,
+            answers: 0,
             approval: None,
             always: BTreeMap::new(),
             children: Vec::new(),
@@ -348,13 +351,7 @@ impl History {
                 Outcome::Retry => self.set_call(resolved.call, CallState::Waiting),
             },
             Body::Approval(approval) => self.approve(approval),
-            Body::Compacted(compacted) => {
-                // An earlier summary stands for what this one stands for too, however late it was written.
-                let earlier = self.summary.replace(Summary { seq: record.seq, through: compacted.through });
-                let stale = earlier.map(|summary| summary.seq);
-                self.conversation.retain(|kept| kept.seq > compacted.through && Some(kept.seq) != stale);
-                self.conversation.insert(0, place);
-            }
+            Body::Compacted(compacted) => self.compact(compacted, place),
             Body::Paused(paused) => {
                 // One that follows another, for a reason of its own, takes over from it.
                 self.unpause(paused.asked_at);
@@ -429,8 +426,22 @@ impl History {
         }
     }
 
+    fn compact(&mut self, compacted: &Compacted, place: Place) {
+        // An earlier summary stands for what this one stands for too, however late it was written.
+        let earlier = self.summary.replace(Summary { seq: place.seq, through: compacted.through });
+        let stale = earlier.map(|summary| summary.seq);
+        self.conversation.retain(|kept| kept.seq > compacted.through && Some(kept.seq) != stale);
+        self.conversation.insert(0, place);
+        if let (Some(usage), Phase::Asking { .. }) = (compacted.usage, &self.phase) {
+            self.spend(usage);
+            self.phase = Phase::Boundary;
+            self.conversation.append(&mut self.unheard);
+        }
+    }
+
     fn answer(&mut self, answer: &ModelEnded, place: Place) {
         self.spend(answer.usage);
+        self.answers += 1;
         self.answered = answer.calls.is_empty() && self.unheard.is_empty();
         self.conversation.push(place);
         self.conversation.append(&mut self.unheard);

@@ -19,6 +19,7 @@ pub mod events;
 #[cfg(feature = "faults")]
 pub mod faults;
 mod folder;
+mod git;
 mod hash;
 pub mod history;
 mod hook;
@@ -30,6 +31,7 @@ pub mod payload;
 mod plan;
 pub mod policy;
 mod pool;
+mod profile;
 pub mod reader;
 pub mod record;
 pub mod recovery;

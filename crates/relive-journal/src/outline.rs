@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::payload::{Json, Text};
-use crate::record::{Body, Call, CallEnded, ModelEnded, Usage};
+use crate::record::{Body, Call, CallEnded, Git, ModelEnded, Usage};
 use crate::recovery::RecoveryName;
 
 /// As [`Body::decode`], for a reader that only folds.
@@ -32,13 +32,15 @@ struct Answer {
     usage: Usage,
     #[serde(default)]
     carry: Option<Json>,
+    #[serde(default)]
+    git: Option<Git>,
 }
 
 impl Answer {
     fn body(self) -> Body {
-        let Self { thinking, text, calls, usage, carry } = self;
+        let Self { thinking, text, calls, usage, carry, git } = self;
         let (thinking, text) = (thinking.map(|text| text.0), text.map(|text| text.0));
-        Body::ModelEnded(ModelEnded { thinking, text, calls, usage, carry })
+        Body::ModelEnded(ModelEnded { thinking, text, calls, usage, carry, git })
     }
 }
 
@@ -104,6 +106,7 @@ mod tests {
         let calls = r#""calls":[{"id":"a","name":"shell","args":{"n":1}}]"#;
         check("model_ended", r#""text":"a\nb","usage":{"tokens_in":1,"tokens_out":2}"#);
         check("model_ended", &format!(r#""thinking":"hm","text":null,"new":[1],{calls}"#));
+        check("model_ended", r#""text":"a","git":{"head":"abc","dirty":true}"#);
         check("model_ended", &format!(r#""thinking":{blob},"text":{blob},{calls}"#));
         check("call_ended", r#""call":1,"ok":false,"result":"x","settled":"join""#);
         check("call_ended", &format!(r#""call":0,"ok":true,"result":{blob}"#));

@@ -223,6 +223,19 @@ pub struct ModelEnded {
     /// What the provider wants back unchanged with the next question, such as the signatures of its thinking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carry: Option<Json>,
+    /// How the working folder stood while the model was asked; absent where it is in no repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<Git>,
+}
+
+/// How a repository stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Git {
+    /// The commit.
+    pub head: String,
+    /// Whether files that it knows differ from it; absent where nobody could say in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dirty: Option<bool>,
 }
 
 /// A tool call the model asked for. Its place in the answer is its number within the step.
@@ -337,12 +350,15 @@ pub enum Decision {
     Denied,
 }
 
-/// The conversation up to and including record `through` now reads as `summary`.
+/// The conversation up to and including record `through` now reads as `summary`. One with a `usage` is also the answer
+/// to the model call under way, which asked for the summary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "said above")]
 pub struct Compacted {
     pub through: u64,
     pub summary: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// A suspension, recorded when its boundary is reached.
@@ -395,7 +411,7 @@ impl Body {
         match self {
             Self::Spawned(body) => each(PayloadMut::Text(&mut body.intent)),
             Self::Input(body) => each(PayloadMut::Text(&mut body.text)),
-            Self::ModelEnded(ModelEnded { thinking, text, calls, usage: _, carry }) => {
+            Self::ModelEnded(ModelEnded { thinking, text, calls, usage: _, carry, git: _ }) => {
                 thinking.iter_mut().chain(text).try_for_each(|text| each(PayloadMut::Text(text)))?;
                 let args = calls.iter_mut().map(|call| &mut call.args);
                 args.chain(carry).try_for_each(|json| each(PayloadMut::Json(json)))

@@ -297,6 +297,24 @@ fn judge(line: &[u8], history: &History) -> Verdict {
     }
 }
 
+/// Every record that counts, first to last, with its whole line. What is no record is passed over.
+pub(crate) fn for_each_record(file: &File, mut each: impl FnMut(&Head<'_>, &[u8])) -> io::Result<()> {
+    let mut lines = Lines::new(file, 0, 0)?;
+    let mut last = (Generation(0), 0);
+    loop {
+        let line = match lines.read()? {
+            Line::Whole(line) if line::is_intact(line) => line,
+            Line::Whole(_) | Line::TooLong => continue,
+            Line::Unfinished | Line::End => return Ok(()),
+        };
+        let Ok(head) = line::head(line) else { continue };
+        if (head.epoch, head.seq) > last {
+            last = (head.epoch, head.seq);
+            each(&head, line);
+        }
+    }
+}
+
 pub(crate) fn record(head: &Head<'_>, body: Body) -> Record {
     Record { seq: head.seq, epoch: head.epoch, at: head.at, step: head.step, body }
 }

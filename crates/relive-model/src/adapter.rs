@@ -20,6 +20,7 @@ use crate::failure::Failures;
 use crate::prices::{Price, Prices};
 use crate::providers::{self, Provider};
 use crate::request::chat_request;
+use crate::windows::Windows;
 use crate::{OpenError, client};
 
 /// What is counted for a call whose end is never learned. Nobody knows what it used; this is a long answer.
@@ -54,11 +55,18 @@ struct Inner {
     options: ChatOptions,
     provider: Provider,
     price: Option<Price>,
+    window: u64,
     failures: Failures,
 }
 
 impl Adapter {
-    pub(crate) fn new(name: &str, access: Access, prices: &Prices, timeouts: Timeouts) -> Result<Self, OpenError> {
+    pub(crate) fn new(
+        name: &str,
+        access: Access,
+        prices: &Prices,
+        windows: &Windows,
+        timeouts: Timeouts,
+    ) -> Result<Self, OpenError> {
         let unknown = || {
             let first = name.split_once('/').map_or(name, |(first, _)| first);
             OpenError::UnknownProvider { name: name.to_owned(), closest: providers::closest(first) }
@@ -67,14 +75,16 @@ impl Adapter {
         let provider = providers::provider(name).ok_or_else(unknown)?;
         let target = provider.target(&access)?;
         let options = options(target.adapter, model, timeouts);
-        let price = prices.of(&format!("{}/{model}", provider.family()));
+        let known_as = format!("{}/{model}", provider.family());
+        let (price, window) = (prices.of(&known_as), windows.of(&known_as));
         let failures = Failures { provider: provider.name, key: Secret::new(&target.key), timeouts };
         let target = ServiceTarget {
             endpoint: Endpoint::from_owned(target.base_url),
             auth: AuthData::from_single(target.key),
             model: ModelIden::new(target.adapter, model.to_owned()),
         };
-        Ok(Self(Arc::new(Inner { client: client::client()?, target, options, provider, price, failures })))
+        let client = client::client()?;
+        Ok(Self(Arc::new(Inner { client, target, options, provider, price, window, failures })))
     }
 }
 
@@ -114,6 +124,10 @@ fn wants_thinking(adapter: AdapterKind, model: &str) -> bool {
 impl Model for Adapter {
     fn reserved_tokens(&self) -> u64 {
         RESERVED_TOKENS
+    }
+
+    fn context_tokens(&self) -> Option<u64> {
+        Some(self.0.window)
     }
 
     fn cost(&self, tokens_in: u64, tokens_out: u64) -> Option<Usd> {

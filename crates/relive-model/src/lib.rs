@@ -19,6 +19,7 @@ mod failure;
 mod prices;
 mod providers;
 mod request;
+mod windows;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub use access::{Access, Secret};
 pub use adapter::Timeouts;
 pub use prices::{Price, Prices};
 pub use providers::{Provider, provider, providers};
+pub use windows::Windows;
 
 /// Why there is no such model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,13 +64,19 @@ pub enum OpenError {
 }
 
 /// The model of this name, `provider/model`. Nothing is sent.
-pub fn open(name: &str, access: Access, prices: &Prices) -> Result<Arc<dyn Model>, OpenError> {
+pub fn open(name: &str, access: Access, prices: &Prices, windows: &Windows) -> Result<Arc<dyn Model>, OpenError> {
     let timeouts = Timeouts::of(name);
-    open_with(name, access, prices, timeouts)
+    open_with(name, access, prices, windows, timeouts)
 }
 
 /// The same with a patience of the caller's own.
-pub fn open_with(name: &str, access: Access, prices: &Prices, timeouts: Timeouts) -> Result<Arc<dyn Model>, OpenError> {
-    let adapter = adapter::Adapter::new(name, access, prices, timeouts)?;
+pub fn open_with(
+    name: &str,
+    access: Access,
+    prices: &Prices,
+    windows: &Windows,
+    timeouts: Timeouts,
+) -> Result<Arc<dyn Model>, OpenError> {
+    let adapter = adapter::Adapter::new(name, access, prices, windows, timeouts)?;
     Ok(Arc::new(adapter))
 }

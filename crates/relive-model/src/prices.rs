@@ -69,7 +69,7 @@ impl Prices {
 }
 
 /// A name without its version: as in x-latest, x-20250929, x-001 and x-2025-08-07.
-fn undated(name: &str) -> Option<&str> {
+pub(crate) fn undated(name: &str) -> Option<&str> {
     fn cut(name: &str, digits: usize) -> Option<&str> {
         let (rest, last) = name.rsplit_once('-')?;
         (last.len() == digits && last.bytes().all(|byte| byte.is_ascii_digit())).then_some(rest)

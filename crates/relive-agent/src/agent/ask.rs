@@ -6,28 +6,38 @@
 use futures_util::StreamExt as _;
 use relive_journal::Durability;
 use relive_journal::payload::{Json, Text};
-use relive_journal::record::{Body, Call, ModelEnded, ModelStarted, Partial, Usage};
+use relive_journal::record::{Body, Call, Git, ModelEnded, ModelStarted, Partial, Usage};
 use serde_json::json;
+use tokio::task::JoinHandle;
 
+use super::compact::Measured;
 use super::retry::{Attempts, Verdict};
 use super::{Exit, Loop, Step, Wait};
-use crate::model::{Answer, Delta, Message, ModelError, Question, ToolCall, estimated_tokens};
+use crate::git;
+use crate::model::{Answer, Delta, Message, ModelError, Purpose, Question, ToolCall, estimated_tokens};
 
 /// The most that one event says: also escaped, it is well within the longest line.
 const EVENT_TEXT_MAX: usize = 128 * 1024;
 
 /// What came of an answer so far.
 #[derive(Debug, Default)]
-struct Heard {
+pub(super) struct Heard {
     thinking: String,
-    text: String,
+    pub(super) text: String,
     calls: Vec<ToolCall>,
     carry: Option<String>,
-    usage: Option<Usage>,
+    pub(super) usage: Option<Usage>,
+}
+
+/// Whether those who watch hear an answer as it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Aloud {
+    Yes,
+    No,
 }
 
 /// Why there is no whole answer.
-enum Unanswered {
+pub(super) enum Unanswered {
     /// An order, or the end of its time.
     Exit(Exit),
     Failed(ModelError),
@@ -43,13 +53,23 @@ impl Loop {
     pub(super) async fn ask(&mut self, step: u32) -> Step {
         let mut attempts = Attempts::default();
         loop {
+            self.make_room(step).await?;
             // What is said from here on the model has not heard.
             let asked = self.messages.len();
             let question = self.question(step).await?;
             let asked_tokens = question.estimated_tokens();
+            // While the model thinks, so that it is not asked later for it.
+            let git = self.look_at_git();
             let mut heard = Heard::default();
-            let error = match self.ask_once(question, &mut heard).await {
-                Ok(()) => return self.heard(heard, asked, asked_tokens).await,
+            let error = match self.ask_once(question, &mut heard, Aloud::Yes).await {
+                Ok(()) => {
+                    let git = git.await.ok().flatten();
+                    if git.as_ref().is_some_and(|git| git.dirty.is_none()) {
+                        // Nor would it be quicker next time.
+                        self.git_status = git::Status::Leave;
+                    }
+                    return self.heard(heard, asked, asked_tokens, git).await;
+                }
                 Err(Unanswered::Exit(exit)) => {
                     self.carry.push(self.partial(heard, asked_tokens));
                     return Err(exit);
@@ -59,45 +79,74 @@ impl Loop {
             self.carry.push(self.partial(heard, asked_tokens));
             // On the disk before the wait: what was billed is not forgotten, and the step is at a boundary.
             self.flush().await?;
-            self.back_off(&mut attempts, error).await?;
+            let refused_tokens = self.context_tokens();
+            if matches!(error, ModelError::ContextFull(_)) && self.shrink_window(refused_tokens) {
+                // The estimate was wrong. There is room for it when the conversation was summed up.
+                self.event("model_error", json!({"text": error.to_string()})).await;
+            } else {
+                self.back_off(&mut attempts, error).await?;
+            }
             self.within_limits(step).await?;
         }
     }
 
-    async fn question(&mut self, step: u32) -> Step<Question> {
+    pub(super) async fn model_started(&mut self, purpose: Purpose) -> Step {
         let started =
             ModelStarted { model: self.agent.meta.model.clone(), reserved_tokens: self.agent.model.reserved_tokens() };
         self.record(vec![Body::ModelStarted(started)], Durability::Written).await?;
         // The last result of the step before went with this record, so that step is complete only now.
         self.progressed();
-        self.event("model", json!({"model": self.agent.meta.model})).await;
+        let mut body = json!({"model": self.agent.meta.model});
+        if purpose == Purpose::Summary {
+            body["for"] = "summary".into();
+        }
+        self.event("model", body).await;
+        Ok(())
+    }
+
+    /// How the repository stands. It is bounded in time.
+    fn look_at_git(&self) -> JoinHandle<Option<Git>> {
+        let (pool, folder) = (self.agent.context.pool.clone(), self.agent.context.cwd.clone());
+        let (wanted, status) = (self.agent.git_notes, self.git_status);
+        tokio::spawn(async move { if wanted { git::look(&pool, folder, status).await } else { None } })
+    }
+
+    async fn question(&mut self, step: u32) -> Step<Question> {
+        self.model_started(Purpose::Step).await?;
         Ok(Question {
             step,
             system_prompt: self.agent.meta.system_prompt.clone(),
             tools: self.agent.meta.tools.get().to_owned(),
             messages: self.messages.clone(),
+            answers: self.history()?.answers,
+            purpose: Purpose::Step,
         })
     }
 
-    async fn ask_once(&mut self, question: Question, heard: &mut Heard) -> Result<(), Unanswered> {
+    pub(super) async fn ask_once(
+        &mut self,
+        question: Question,
+        heard: &mut Heard,
+        aloud: Aloud,
+    ) -> Result<(), Unanswered> {
         let asked = self.agent.model.ask(question);
         match self.attend(Wait::Model, asked).await? {
-            Ok(answer) => self.listen(answer, heard).await,
+            Ok(answer) => self.listen(answer, heard, aloud).await,
             Err(error) => Err(Unanswered::Failed(error)),
         }
     }
 
-    async fn listen(&mut self, mut answer: Answer, heard: &mut Heard) -> Result<(), Unanswered> {
+    async fn listen(&mut self, mut answer: Answer, heard: &mut Heard, aloud: Aloud) -> Result<(), Unanswered> {
         while let Some(delta) = self.attend(Wait::Model, answer.next()).await? {
             match delta {
                 Err(error) => return Err(Unanswered::Failed(error)),
                 Ok(Delta::Thinking(piece)) => {
                     heard.thinking.push_str(&piece);
-                    self.show("thinking", &piece).await;
+                    self.show("thinking", &piece, aloud).await;
                 }
                 Ok(Delta::Text(piece)) => {
                     heard.text.push_str(&piece);
-                    self.show("text", &piece).await;
+                    self.show("text", &piece, aloud).await;
                 }
                 Ok(Delta::Call(call)) => heard.calls.push(call),
                 Ok(Delta::Carry(carry)) => heard.carry = Some(carry),
@@ -108,7 +157,7 @@ impl Loop {
     }
 
     /// Waits until it may be asked again, or says why not.
-    async fn back_off(&mut self, attempts: &mut Attempts, error: ModelError) -> Step {
+    pub(super) async fn back_off(&mut self, attempts: &mut Attempts, error: ModelError) -> Step {
         let host = &self.agent.context.host;
         match attempts.failed(error, host.new_uuid()) {
             Verdict::Again { after, error } => {
@@ -132,8 +181,8 @@ impl Loop {
     }
 
     /// What the model says, for those who watch. A model may say more at once than an event can hold.
-    async fn show(&mut self, kind: &'static str, mut said: &str) {
-        while !said.is_empty() {
+    async fn show(&mut self, kind: &'static str, mut said: &str, aloud: Aloud) {
+        while aloud == Aloud::Yes && !said.is_empty() {
             let (piece, rest) = said.split_at(said.floor_char_boundary(EVENT_TEXT_MAX));
             self.event(kind, json!({"text": piece})).await;
             said = rest;
@@ -141,7 +190,7 @@ impl Loop {
     }
 
     /// What was said until it was cut off. The step is asked again if the process goes on.
-    fn partial(&self, heard: Heard, asked_tokens: u64) -> Body {
+    pub(super) fn partial(&self, heard: Heard, asked_tokens: u64) -> Body {
         let usage = match heard.usage {
             Some(usage) => usage,
             // Refused, as far as anybody knows: nothing was used.
@@ -151,7 +200,7 @@ impl Loop {
         Body::Partial(Partial { thinking: text(heard.thinking), text: text(heard.text), usage })
     }
 
-    fn estimate(&self, heard: &Heard, tokens_in: u64) -> Usage {
+    pub(super) fn estimate(&self, heard: &Heard, tokens_in: u64) -> Usage {
         let calls = heard.calls.iter().map(|call| call.args.len()).sum::<usize>();
         let tokens_out = estimated_tokens(heard.thinking.len() + heard.text.len() + calls);
         let cost_usd = self.agent.model.cost(tokens_in, tokens_out);
@@ -160,7 +209,7 @@ impl Loop {
 
     /// The answer is whole. It is recorded with the first intent, or, without calls, by itself. `asked` is how many
     /// messages the model has seen: what was said since comes after its answer, as it does in the journal.
-    async fn heard(&mut self, heard: Heard, asked: usize, asked_tokens: u64) -> Step {
+    async fn heard(&mut self, heard: Heard, asked: usize, asked_tokens: u64, git: Option<Git>) -> Step {
         let usage = heard.usage.unwrap_or_else(|| self.estimate(&heard, asked_tokens));
         let Heard { thinking, text: said, calls, carry, usage: _ } = heard;
         let mut recorded = Vec::new();
@@ -174,10 +223,15 @@ impl Loop {
             calls: recorded,
             usage,
             carry: carry.as_deref().map(|carry| parse(carry, "what the model wants back")).transpose()?,
+            git,
         };
         let is_last_word = body.calls.is_empty();
         let mut since = self.messages.split_off(asked.min(self.messages.len()));
         self.messages.push(Message::Model { thinking: some(thinking), text: some(said), calls, carry });
+        self.measured = (!usage.estimated).then_some(Measured {
+            messages: self.messages.len(),
+            tokens: usage.tokens_in.saturating_add(usage.tokens_out),
+        });
         if is_last_word {
             self.messages.append(&mut since);
             self.record(vec![Body::ModelEnded(body)], Durability::Synced).await?;

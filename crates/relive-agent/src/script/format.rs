@@ -15,6 +15,20 @@ use crate::model::ModelError;
 #[serde(deny_unknown_fields)]
 struct File {
     turns: Vec<Checked>,
+    /// How many tokens it can read and write in one call.
+    #[serde(default)]
+    context: Option<NonZeroU32>,
+    /// What it answers when it is to sum up the conversation.
+    #[serde(default)]
+    summary: Option<Checked>,
+}
+
+/// What a file says.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) turns: Vec<Turn>,
+    pub(super) context: Option<NonZeroU32>,
+    pub(super) summary: Option<Turn>,
 }
 
 /// A turn that does not contradict itself; checked while it is read, so that the error has a line.
@@ -135,13 +149,15 @@ impl<'de> Deserialize<'de> for Pause {
     }
 }
 
-/// The turns of a script. `name` is what its errors call the file.
-pub(super) fn parse(text: &str, name: &str) -> Result<Vec<Turn>, ModelError> {
+/// What a script says. `name` is what its errors call the file.
+pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, ModelError> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| {
         let options =
             serde_saphyr::render_options! { formatter: &serde_saphyr::UserMessageFormatter, source_name: Some(name) };
         let shown = error.render_with_options(options);
         ModelError::BadScript(format!("script {name}: {}", shown.strip_prefix("error: ").unwrap_or(&shown)))
     })?;
-    Ok(file.turns.into_iter().map(|Checked(turn)| turn).collect())
+    let File { turns, context, summary } = file;
+    let turns = turns.into_iter().map(|Checked(turn)| turn).collect();
+    Ok(Parsed { turns, context, summary: summary.map(|Checked(turn)| turn) })
 }

@@ -142,6 +142,7 @@ async fn run(acts: impl IntoIterator<Item = Act>, deadline: Option<Duration>) ->
         cadence: Cadence { steps: 100, time: Duration::from_secs(3600) },
         deadline: deadline.map(|deadline| began + deadline),
         suspend_on_budget: false,
+        git_notes: false,
     };
     let returned = agent.run().await;
     let history = returned.journal.history().unwrap().clone();

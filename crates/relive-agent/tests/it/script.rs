@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use relive_agent::model::{Delta, Message, Model as _, ModelError, Question, ToolCall};
+use relive_agent::model::{Delta, Message, Model as _, ModelError, Purpose, Question, ToolCall};
 use relive_agent::script::Script;
 use relive_agent::tools;
 use relive_core::Uuid;
@@ -13,7 +13,9 @@ use tokio::time::Instant;
 use crate::support::World;
 
 fn question(messages: Vec<Message>) -> Question {
-    Question { step: 3, system_prompt: String::new(), tools: "[]".to_owned(), messages }
+    let answers = messages.iter().filter(|message| matches!(message, Message::Model { .. })).count() as u64;
+    let tools = "[]".to_owned();
+    Question { step: 3, system_prompt: String::new(), tools, messages, answers, purpose: Purpose::Step }
 }
 
 fn model(text: &str, calls: Vec<ToolCall>) -> Message {

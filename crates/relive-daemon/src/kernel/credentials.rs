@@ -15,7 +15,7 @@ use relive_agent::script::Script;
 use relive_api::Environment;
 use relive_config::Provider;
 use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
-use relive_model::{Access, OpenError, Prices, Secret};
+use relive_model::{Access, OpenError, Prices, Secret, Windows};
 use tokio::io::AsyncReadExt as _;
 
 use super::Kernel;
@@ -70,12 +70,13 @@ fn build_model(
     uuid: Uuid,
     access: Option<Access>,
     prices: &Prices,
+    windows: &Windows,
 ) -> Result<Arc<dyn Model>, NoModel> {
     if let Some(file) = name.strip_prefix("script/") {
         let script = Script::open(file, cwd).map_err(|error| NoModel::Wrong(error.to_string()))?;
         return Ok(Arc::new(script.with_uuid(uuid)));
     }
-    relive_model::open(name, access.unwrap_or_default(), prices).map_err(|error| {
+    relive_model::open(name, access.unwrap_or_default(), prices, windows).map_err(|error| {
         let message = error.to_string();
         match error {
             OpenError::NeedsKey { .. } => {
@@ -144,8 +145,9 @@ impl Kernel {
             Some(provider) => Some(self.access(provider, environment).await?),
             None => None,
         };
-        let (name, cwd, prices) = (name.to_owned(), cwd.to_owned(), Arc::clone(&self.settings.prices));
-        let built = self.pool.run(move || build_model(&name, &cwd, uuid, access, &prices)).await;
+        let (name, cwd) = (name.to_owned(), cwd.to_owned());
+        let (prices, windows) = (Arc::clone(&self.settings.prices), Arc::clone(&self.settings.windows));
+        let built = self.pool.run(move || build_model(&name, &cwd, uuid, access, &prices, &windows)).await;
         built.map_err(|error| NoModel::Wrong(error.to_string()))?
     }
 

@@ -212,6 +212,7 @@ impl Kernel {
             cadence: self.settings.cadence,
             deadline,
             suspend_on_budget: on_budget == OnBudget::Suspend,
+            git_notes: self.settings.git_notes,
         }
     }
 
@@ -299,7 +300,12 @@ impl Kernel {
 
     async fn retire(&self, who: Who, history: Option<History>) {
         let Some(history) = history else { return };
-        let retired = self.on_disk(move |data| data.retire(who.uuid, &history)).await;
+        let retired = self.on_disk(move |data| {
+            // Nobody depends on it.
+            let _ = data.write_profile(who.uuid);
+            data.retire(who.uuid, &history)
+        });
+        let retired = retired.await;
         // The journal says it; the next start does the rest.
         if let Ok(Err(error)) = retired {
             self.warn(format!("the snapshot of {} could not be written: {error}", who.uuid));

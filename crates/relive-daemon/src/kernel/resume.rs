@@ -201,8 +201,11 @@ impl Kernel {
             Ok::<_, ApiError>((pid, writer))
         });
         let (pid, writer) = forked.await??;
+        // Before the fork itself can change anything.
+        let note = self.compare_files(source, writer.history()).await;
         self.insert_revived(pid, model, writer)?;
-        self.answer(pid, uuid, Some(source), Affected { affected: 1, pids: vec![pid], note: None })
+        let answered = self.answer(pid, uuid, Some(source), Affected { affected: 1, pids: vec![pid], note: None })?;
+        Ok(Answered { note, ..answered })
     }
 
     /// Into the table, below its parent if that still lives.
@@ -226,6 +229,7 @@ impl Kernel {
             changed: affected.affected > 0,
             affected: affected.affected,
             pids: affected.pids,
+            note: None,
         })
     }
 }

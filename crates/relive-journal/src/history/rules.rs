@@ -32,7 +32,7 @@ impl History {
             Body::Doubt(body) => require(self.call(body.call, is_open), "no such call is open"),
             Body::Resolved(body) => require(self.call(body.call, is_open), "no such call is open"),
             Body::Compacted(body) => require(
-                self.phase == Phase::Boundary
+                (self.phase == Phase::Boundary || (asking && body.usage.is_some()))
                     && body.through <= self.seq
                     && self.summary.is_none_or(|earlier| earlier.through <= body.through),
                 "only whole steps that are over, and all that is summed up already, can be compacted",

@@ -1,13 +1,16 @@
 //! What the model is shown: every call with its result, every message in its place, nothing twice.
 
+use proptest::prelude::*;
 use relive_core::{SuspendReason, Timestamp, Usd};
-use relive_journal::Next;
+use relive_journal::data::ForkPoint;
+use relive_journal::history::{CallState, Phase};
 use relive_journal::record::{Body, Outcome, Paused, Usage};
 use relive_journal::recovery::Recovery;
+use relive_journal::{Durability, Next, Writer};
 
 use crate::support::{
-    Fixture, append, call_ended, call_started, compacted, doubt, input, model_ended, model_started, partial, resolved,
-    resumed, step, uuid_of,
+    Fixture, append, call_ended, call_started, cases, compacted, doubt, input, model_ended, model_started, now,
+    partial, resolved, resumed, step, uuid_of,
 };
 
 #[test]
@@ -70,6 +73,87 @@ fn a_later_summary_takes_the_place_of_an_earlier_one() {
     // A place inside a step leaves no result without its call.
     append(&mut writer, vec![compacted(ends[3] + 2, "steps 1 to 4, nearly")]);
     assert_eq!(fixture.said(uuid), ["summary steps 1 to 4, nearly"]);
+}
+
+/// Does one of the things that are possible now.
+fn happen(writer: &mut Writer, choice: u8, number: usize) {
+    let name = format!("m{number}");
+    let body = match (&writer.history().phase, choice % 4) {
+        (_, 0) => input(&name, &name),
+        (Phase::Boundary, _) => model_started(),
+        (Phase::Asking { .. }, 1) => partial("cut"),
+        (Phase::Asking { .. }, _) => model_ended(&name, u32::from(choice / 4) % 3),
+        (Phase::Calling { calls }, _) => {
+            let open = calls.iter().position(|call| *call != CallState::Settled).unwrap();
+            call_ended(u32::try_from(open).unwrap(), &name)
+        }
+    };
+    append(writer, vec![body]);
+}
+
+proptest! {
+    #![proptest_config(cases(32))]
+
+    #[test]
+    fn a_cut_parts_no_call_from_its_result_and_loses_nothing_that_comes_after_it(
+        choices in prop::collection::vec(any::<u8>(), 1..40),
+        earlier in any::<prop::sample::Index>(),
+    ) {
+        let fixture = Fixture::new();
+        let mut writer = fixture.spawn();
+        let uuid = uuid_of(&writer);
+        let cuts = |writer: &Writer| {
+            let journal = std::fs::File::open(writer.folder().steps()).unwrap();
+            writer.history().conversation_and_cuts(&journal).unwrap().1
+        };
+        for (number, choice) in choices.iter().enumerate() {
+            happen(&mut writer, *choice, number);
+            // Once on the way, so that what is cut has been cut before.
+            if number == earlier.index(choices.len()) && writer.history().phase == Phase::Boundary {
+                let through = cuts(&writer)[0].through;
+                append(&mut writer, vec![compacted(through, "earlier")]);
+            }
+        }
+        while writer.history().phase != Phase::Boundary {
+            happen(&mut writer, 2, 0);
+        }
+        let said = fixture.said(uuid);
+        prop_assert_eq!(cuts(&writer).last().map(|cut| cut.messages), Some(said.len()));
+        for cut in cuts(&writer) {
+            let mut fork = fixture.fork(uuid, ForkPoint::End).unwrap();
+            append(&mut fork, vec![compacted(cut.through, "now")]);
+            let expect = [&["summary now".to_owned()], &said[cut.messages..]].concat();
+            prop_assert_eq!(fixture.said(uuid_of(&fork)), expect);
+        }
+    }
+}
+
+#[test]
+fn a_summary_that_was_asked_for_is_paid_and_what_was_said_meanwhile_stays() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let uuid = uuid_of(&writer);
+    step(&mut writer, "text", "1");
+    let before = writer.history().clone();
+    let through = before.seq;
+    append(&mut writer, vec![model_started(), input("during", "hurry")]);
+    let mut body = compacted(through, "all of it");
+    assert!(writer.append(now(), vec![body.clone()], Durability::Synced).is_err(), "a call under way has no answer");
+    if let Body::Compacted(compacted) = &mut body {
+        compacted.usage = Some(Usage { tokens_in: 70, tokens_out: 7, ..Usage::default() });
+    }
+    append(&mut writer, vec![body]);
+    assert_eq!(fixture.said(uuid), ["summary all of it", "user during"]);
+    let history = writer.history();
+    let spent = (history.spent.tokens_in - before.spent.tokens_in, history.spent.tokens_out - before.spent.tokens_out);
+    assert_eq!((spent, history.completed_step, history.answers), ((70, 7), 1, 1));
+    assert_eq!(history.plan().next, Next::Ask { step: 2, again: false });
+    append(&mut writer, vec![model_started(), model_ended("two", 0)]);
+    // A fork from before has all of what was said, one from after it the summary.
+    let at = |step| uuid_of(&fixture.fork(uuid, ForkPoint::Step(step)).unwrap());
+    assert_eq!(fixture.said(at(1)), ["user first", "model 1 1", "tool 1 0 true 1"]);
+    assert_eq!(fixture.said(at(2)), ["summary all of it", "user during", "model 2 0"]);
+    assert_eq!(fixture.history(at(2)).answers, 2);
 }
 
 #[test]

@@ -218,6 +218,7 @@ pub(crate) fn model_ended(text: &str, calls: u32) -> Body {
         calls: (0..calls).map(call).collect(),
         usage: Usage { tokens_in: 10, tokens_out: 5, ..Usage::default() },
         carry: None,
+        git: None,
     })
 }
 
@@ -299,7 +300,7 @@ pub(crate) fn approval(call: u32, decision: Decision) -> Body {
 }
 
 pub(crate) fn compacted(through: u64, summary: &str) -> Body {
-    Body::Compacted(Compacted { through, summary: summary.into() })
+    Body::Compacted(Compacted { through, summary: summary.into(), usage: None })
 }
 
 pub(crate) fn max_steps(max_steps: u32) -> Body {

@@ -118,6 +118,9 @@ fn tell(resumed: &Resumed, fork: bool) -> String {
             )
         }
     };
+    if let Some(note) = &resumed.note {
+        told.push_str(&format!("note: {note}\n"));
+    }
     if resumed.affected > 1 {
         told.push_str(&format!("{} go on\n", super::name_pids(resumed.affected, &resumed.pids)));
     }
@@ -160,6 +163,7 @@ mod tests {
             changed: true,
             affected: 1,
             pids: vec![Pid(5)],
+            note: None,
         }
     }
 
@@ -187,6 +191,8 @@ mod tests {
             tell(&fork, true),
             "forking 0198f3c1 at step 5 -> 0199a2b4\nPID 6 running (anthropic/claude) | forked from 0198f3c1\n"
         );
+        let noted = Resumed { note: Some("the files differ".into()), ..fork.clone() };
+        assert!(tell(&noted, true).ends_with("| forked from 0198f3c1\nnote: the files differ\n"));
         // A fork that is resumed later is resumed, not forked again.
         assert!(tell(&fork, false).starts_with("resuming 0199a2b4 from its journal (step 5)\n"));
         let still = Resumed { changed: false, affected: 0, ..resumed() };

@@ -1,7 +1,7 @@
 //! The steps of a journal, one row each.
 
 use relive_core::Timestamp;
-use relive_journal::record::{ModelEnded, Partial};
+use relive_journal::record::{Compacted, ModelEnded, Partial};
 use serde::Serialize;
 
 use super::line::Line;
@@ -40,6 +40,11 @@ pub(crate) fn fold(steps: &mut Vec<Step>, text: &str) {
         "partial" => match serde_json::from_str::<Partial>(text) {
             Ok(partial) => (partial.usage, partial.text, Vec::new(), true),
             Err(_) => return,
+        },
+        // It was asked for within the step, before the step itself.
+        "compacted" => match serde_json::from_str::<Compacted>(text) {
+            Ok(Compacted { usage: Some(usage), .. }) => (usage, None, Vec::new(), false),
+            Ok(Compacted { usage: None, .. }) | Err(_) => return,
         },
         _ => return,
     };
@@ -86,13 +91,14 @@ mod tests {
             r#"{"kind":"input","step":0,"id":"a","text":"go"}"#,
             r#"{"kind":"partial","step":1,"text":"I th","usage":{"tokens_in":5,"tokens_out":1}}"#,
             r#"{"at":"2026-11-15T12:00:00Z","kind":"model_ended","step":1,"text":"I think\nso","calls":[{"id":"c","name":"shell","args":{}}],"usage":{"tokens_in":5,"tokens_out":7}}"#,
+            r#"{"kind":"compacted","step":2,"through":3,"summary":"so far","usage":{"tokens_in":40,"tokens_out":2}}"#,
             r#"{"at":"2026-11-15T12:00:01Z","kind":"model_ended","step":2,"text":"Done."}"#,
         ] {
             fold(&mut steps, line);
         }
         assert_eq!(
             table(&steps, &Look::plain()),
-            "STEP  TIME           TOKENS  CALLS  TEXT\n   1  12:00:00.000Z      18  shell  I think so\n   2  12:00:01.000Z       0  -      Done.\n"
+            "STEP  TIME           TOKENS  CALLS  TEXT\n   1  12:00:00.000Z      18  shell  I think so\n   2  12:00:01.000Z      42  -      Done.\n"
         );
     }
 }

@@ -8,6 +8,7 @@
 mod approvals;
 mod budgets;
 mod collecting;
+mod context;
 mod credentials;
 mod daemon;
 #[cfg(feature = "faults")]

@@ -95,6 +95,7 @@ impl<'a> Show<'a> {
                 let seconds = line.field::<u64>("after_ms").unwrap_or(0).div_ceil(1000);
                 self.aside(&format!("{}: asked again in {seconds} s", payload(&line, "text")), Paint::Yellow);
             }
+            "compacted" => self.aside("the conversation was too long, and its older part was summed up", Paint::Dim),
             "model_error" => self.aside(&payload(&line, "text"), Paint::Red),
             "in_doubt" => {
                 let what = format!("in doubt: {} {}", word(&line, "name"), payload(&line, "reason"));

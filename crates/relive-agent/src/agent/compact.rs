@@ -1,0 +1,214 @@
+//! Making room: when a model's window fills, what was said long ago is replaced by a summary that the same model writes.
+//!
+//! The newest messages stay as they are, with every call and its result, and so does what was asked last. What the
+//! summary cost is recorded with it. Until it is recorded nothing has changed, so a crash, a pause or a failure on the
+//! way only means that it is asked for again.
+
+use relive_journal::Durability;
+use relive_journal::conversation::Cut;
+use relive_journal::record::{Body, Compacted, Usage};
+use serde_json::json;
+
+use super::ask::{Aloud, Heard, Unanswered};
+use super::retry::Attempts;
+use super::transcript::transcript;
+use super::{Exit, Loop, Step};
+use crate::model::{Message, ModelError, Purpose, Question, estimated_tokens};
+
+/// What is kept free for an answer: a fifth of the window, and no more than this.
+const ANSWER_MAX: u64 = 32_768;
+/// A window that is smaller than this can hold nothing.
+const WINDOW_MIN: u64 = 256;
+/// How much of the task is said again before each summary.
+const TASK_MAX: usize = 8 * 1024;
+
+const SUM_UP: &str = "You keep the memory of an agent whose conversation has grown too long. You are shown the older \
+part of it. Write what the agent must know to go on without it: what was asked for, what was decided and why, what was \
+done, which files and commands matter and how they stand, what failed, what was found out, and what is still to do. \
+Keep names, paths, numbers and identifiers exact. Write plain text of at most 600 words, and nothing else.";
+
+/// What a provider counted, so that only what came since has to be estimated.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measured {
+    /// The first so many messages, the prompt and the tools included.
+    pub(super) messages: usize,
+    pub(super) tokens: u64,
+}
+
+impl Loop {
+    /// How much of the window the next question takes.
+    pub(super) fn context_tokens(&self) -> u64 {
+        let Measured { messages, tokens } = self.measured.unwrap_or_else(|| {
+            let meta = &self.agent.meta;
+            let tokens = estimated_tokens(meta.system_prompt.len() + meta.tools.get().len());
+            Measured { messages: 0, tokens }
+        });
+        let since = self.messages.get(messages..).unwrap_or_default();
+        tokens.saturating_add(estimated_tokens(since.iter().map(Message::bytes).sum()))
+    }
+
+    fn is_full(&self) -> bool {
+        self.window.is_some_and(|window| self.context_tokens() > window - (window / 5).min(ANSWER_MAX))
+    }
+
+    /// Compacts the conversation until the next question fits, with room for an answer.
+    pub(super) async fn make_room(&mut self, step: u32) -> Step {
+        // First the newest quarter of the window is kept; if that does not help, only what was asked last.
+        for share in [4, u64::MAX] {
+            if !self.is_full() {
+                return Ok(());
+            }
+            self.compact(step, self.window.unwrap_or(u64::MAX) / share).await?;
+            self.boundary().await?;
+            self.within_limits(step).await?;
+        }
+        if self.is_full() { Err(self.does_not_fit()) } else { Ok(()) }
+    }
+
+    /// The model has refused so much: its window is smaller than was thought. `false` if it cannot be made to fit.
+    pub(super) fn shrink_window(&mut self, refused_tokens: u64) -> bool {
+        let smaller = refused_tokens / 4 * 3;
+        self.window = Some(self.window.map_or(smaller, |window| window.min(smaller)));
+        smaller >= WINDOW_MIN
+    }
+
+    fn does_not_fit(&self) -> Exit {
+        let (window, model) = (self.window.unwrap_or_default(), &self.agent.meta.model);
+        Exit::Faulted(format!(
+            "the conversation does not fit into the {window} tokens that {model} can read, even summed up \
+             (hint: if it can read more, say so under context_window in config.yaml)"
+        ))
+    }
+
+    async fn compact(&mut self, step: u32, keep_tokens: u64) -> Step {
+        // What is carried is part of what may be summed up.
+        self.flush().await?;
+        let (messages, cuts) = self.agent.journal.conversation_and_cuts().await?;
+        let Some(cut) = choose(&messages, &cuts, keep_tokens) else { return Err(self.does_not_fit()) };
+        let before = self.context_tokens();
+        let (said, usage) = self.sum_up(step, &messages[..cut.messages]).await?;
+        let summary = format!("{}{}", self.task()?, said.trim());
+        let compacted = Compacted { through: cut.through, summary: summary.into(), usage: Some(usage) };
+        self.record(vec![Body::Compacted(compacted)], Durability::Synced).await?;
+        self.messages = self.agent.journal.conversation().await?;
+        self.measured = None;
+        let after = self.context_tokens();
+        let body = json!({"messages": cut.messages, "tokens_before": before, "tokens_after": after});
+        self.event("compacted", body).await;
+        Ok(())
+    }
+
+    /// What it was asked to do, in the words it was asked in: no summary may lose them.
+    fn task(&self) -> Step<String> {
+        let max = self.window.and_then(|window| usize::try_from(window / 4).ok()).unwrap_or(TASK_MAX).min(TASK_MAX);
+        let task = self.history()?.identity.as_ref().map(|identity| identity.spawned.intent.head(max));
+        Ok(task.map(|task| format!("The task, as it was given:\n\n{task}\n\nSince then:\n\n")).unwrap_or_default())
+    }
+
+    /// Asks for a summary, as often as for any other answer.
+    async fn sum_up(&mut self, step: u32, messages: &[Message]) -> Step<(String, Usage)> {
+        let mut attempts = Attempts::default();
+        loop {
+            self.model_started(Purpose::Summary).await?;
+            // Half of the window is for what is read; a token has about four bytes.
+            let bytes_max = self.window.map_or(usize::MAX, |window| usize::try_from(window * 2).unwrap_or(usize::MAX));
+            let question = Question {
+                step,
+                system_prompt: SUM_UP.to_owned(),
+                tools: "[]".to_owned(),
+                messages: vec![Message::User { text: transcript(messages, bytes_max) }],
+                answers: self.history()?.answers,
+                purpose: Purpose::Summary,
+            };
+            let asked_tokens = question.estimated_tokens();
+            let mut heard = Heard::default();
+            let error = match self.ask_once(question, &mut heard, Aloud::No).await {
+                Ok(()) if !heard.text.trim().is_empty() => {
+                    let usage = heard.usage.unwrap_or_else(|| self.estimate(&heard, asked_tokens));
+                    return Ok((heard.text, usage));
+                }
+                Ok(()) => ModelError::Cut("the model did not sum up what was said".to_owned()),
+                Err(Unanswered::Exit(exit)) => {
+                    self.carry.push(self.partial(heard, asked_tokens));
+                    return Err(exit);
+                }
+                Err(Unanswered::Failed(error)) => error,
+            };
+            self.carry.push(self.partial(heard, asked_tokens));
+            self.flush().await?;
+            let shrunk = matches!(error, ModelError::ContextFull(_)) && self.shrink_window(asked_tokens);
+            if !shrunk {
+                self.back_off(&mut attempts, error).await?;
+            }
+            self.boundary().await?;
+            self.within_limits(step).await?;
+        }
+    }
+}
+
+/// Where to cut: as early as leaves no more than `keep_tokens` after it, else as late as can be. What was asked last is
+/// never summed up, and a summary of no answer is of no use.
+fn choose(messages: &[Message], cuts: &[Cut], keep_tokens: u64) -> Option<Cut> {
+    let is_user = |message: &Message| matches!(message, Message::User { .. });
+    let asked = messages.iter().rposition(|message| !is_user(message)).map_or(0, |last| last + 1);
+    let first_answer = messages.iter().position(|message| matches!(message, Message::Model { .. }))?;
+    let mut chosen: Option<Cut> = None;
+    let mut kept = (messages.len(), 0);
+    for cut in cuts.iter().rev().filter(|cut| (first_answer + 1..=asked).contains(&cut.messages)) {
+        let between = messages.get(cut.messages..kept.0).unwrap_or_default();
+        kept = (cut.messages, kept.1 + between.iter().map(Message::bytes).sum::<usize>());
+        if chosen.is_some() && estimated_tokens(kept.1) > keep_tokens {
+            break;
+        }
+        chosen = Some(*cut);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ToolCall;
+
+    fn user(bytes: usize) -> Message {
+        Message::User { text: "u".repeat(bytes) }
+    }
+
+    fn answer(calls: usize) -> Message {
+        let call = |number| ToolCall { id: format!("c{number}"), name: "read".to_owned(), args: "{}".to_owned() };
+        Message::Model { thinking: None, text: None, calls: (0..calls).map(call).collect(), carry: None }
+    }
+
+    fn result(bytes: usize) -> Message {
+        Message::Tool { id: "c0".to_owned(), ok: true, result: "r".repeat(bytes) }
+    }
+
+    /// `messages` with cuts after so many of them.
+    fn check(messages: &[Message], cuts: &[usize], keep_tokens: u64, expect: Option<usize>) {
+        let cuts: Vec<Cut> = cuts.iter().map(|&messages| Cut { messages, through: messages as u64 }).collect();
+        let chosen = choose(messages, &cuts, keep_tokens).map(|cut| cut.messages);
+        assert_eq!(chosen, expect, "{messages:?} {keep_tokens}");
+    }
+
+    #[test]
+    fn as_much_is_kept_as_fits_and_what_was_asked_last_in_any_case() {
+        let steps = [user(40), answer(1), result(40), answer(1), result(40), answer(1), result(40)];
+        let cuts = [1, 3, 5, 7];
+        check(&steps, &cuts, 1000, Some(3));
+        check(&steps, &cuts, 25, Some(3));
+        check(&steps, &cuts, 20, Some(5));
+        check(&steps, &cuts, 0, Some(7));
+        let spoken = [&steps[..], &[user(4000), user(4000)]].concat();
+        check(&spoken, &[1, 3, 5, 7, 8, 9], 20, Some(7));
+    }
+
+    #[test]
+    fn what_has_no_answer_in_it_is_not_summed_up() {
+        check(&[user(4000)], &[1], 0, None);
+        check(&[user(4000), user(4000)], &[1, 2], 0, None);
+        let summed_up = [Message::Summary { text: "s".repeat(4000) }, user(4000)];
+        check(&summed_up, &[2], 0, None);
+        let again = [Message::Summary { text: String::new() }, answer(0), user(10)];
+        check(&again, &[2, 3], 0, Some(2));
+    }
+}
