@@ -9,7 +9,7 @@ use crate::world::{Begun, World, finish, wait_for};
 
 /// Writes file-1, file-2 and so on, one a step, and ends.
 fn writes(steps: u32) -> String {
-    let call = "calls: [{name: write, args: {content: x, path: 'file-{{turn}}'}}]";
+    let call = "calls: [{name: write, args: {path: 'file-{{turn}}', content: x}}]";
     format!("turns: [{{{call}, repeat: {steps}}}, {{text: '{{{{result}}}}'}}]")
 }
 
