@@ -1,10 +1,11 @@
 //! Launches that are ended at any moment: each ends once, and leaves nothing.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use relive_session::folder::{Found, boot_id};
-use relive_session::proc::Stat;
+use relive_session::proc::{self, Stat};
 use relive_session::protocol::Verb;
 use relive_session::spec::{Gate, Namespace, Size, Spec, Stdio};
 
@@ -12,8 +13,12 @@ use crate::harness::*;
 
 /// How many run at the same time.
 const AT_ONCE: u64 = 8;
+/// By what every program of these launches can be told.
+const MARK: &str = "RELIVE_RACE";
+/// More descriptors than the other tests hold meanwhile, and fewer than there are launches.
+const DESCRIPTORS_OF_OTHERS: usize = 128;
 
-fn any_spec(random: &mut Random) -> Spec {
+fn any_spec(random: &mut Random, lab: &Lab) -> Spec {
     let program = match random.below(4) {
         0 => spec(&["true"]),
         1 => spec(&["sleep", "1000"]),
@@ -27,7 +32,9 @@ fn any_spec(random: &mut Random) -> Spec {
     };
     let gate = if random.below(3) == 0 { Gate::Closed } else { Gate::Open };
     let namespace = if random.below(4) == 0 { Namespace::Pid } else { Namespace::AsPlanned };
-    Spec { stdio, gate, namespace, log_max_bytes: 256 * 1024, ..program }
+    let mut env = program.env.clone();
+    env.push((MARK.to_owned(), lab.dir.path().display().to_string()));
+    Spec { env, stdio, gate, namespace, log_max_bytes: 256 * 1024, ..program }
 }
 
 fn any_verb(random: &mut Random) -> Verb {
@@ -57,16 +64,36 @@ async fn one(lab: Arc<Lab>, name: String, spec: Spec, verbs: Vec<Verb>, pauses: 
     // Another launch of this very moment may have a copy of it, until it executes.
     wait_until("the lock to be free", || running.folder.lock_is_free().unwrap()).await;
     assert!(record.host_pid.is_none_or(|pid| !is_alive(pid)), "{name}");
+    let files = std::fs::read_dir(running.folder.path()).unwrap();
+    let files: Vec<_> = files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let stays = |file: &String| matches!(file.as_str(), "lock" | "state" | "exit") || file.starts_with("log");
+    assert!(files.iter().all(stays), "{name}: {files:?}");
+}
+
+/// Whoever has the mark, and whoever was cloned by a shim of these launches and never became another program.
+fn left_of(dir: &Path) -> Vec<(i32, String)> {
+    let dir = dir.to_str().unwrap();
+    let command = |pid| {
+        String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).replace('\0', " ")
+    };
+    let pids = proc::all().unwrap().into_iter().map(|stat| stat.identity.pid);
+    let named = pids.map(|pid| (pid, command(pid)));
+    named.filter(|(pid, command)| command.contains(dir) || proc::environment_has(*pid, MARK, dir)).collect()
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
 #[tokio::test]
 async fn every_launch_ends_whenever_it_is_killed_and_nothing_is_left() {
     let launches = std::env::var("RELIVE_LAUNCHES").ok().and_then(|count| count.parse().ok()).unwrap_or(200);
     let lab = Arc::new(Lab::new());
+    let descriptors_before = descriptors();
     let mut random = Random::new();
     let mut open = tokio::task::JoinSet::new();
     for number in 0..launches {
-        let spec = any_spec(&mut random);
+        let spec = any_spec(&mut random, &lab);
         let verbs: Vec<Verb> = (0..random.below(4)).map(|_| any_verb(&mut random)).collect();
         let pauses = (0..4).map(|_| random.below(4000)).collect();
         open.spawn(one(Arc::clone(&lab), format!("race-{number}"), spec, verbs, pauses));
@@ -77,8 +104,9 @@ async fn every_launch_ends_whenever_it_is_killed_and_nothing_is_left() {
     while let Some(ended) = open.join_next().await {
         ended.unwrap();
     }
+    assert_eq!(left_of(lab.dir.path()), [], "processes of ended sessions");
     let plan = &ladder().plan;
-    for folder in [&plan.v2, &plan.v1_freezer, &plan.v1_pids].into_iter().flatten() {
+    for folder in [&plan.v2, &plan.v1_freezer, &plan.v1_memory, &plan.v1_pids].into_iter().flatten() {
         let leaves = std::fs::read_dir(folder.join(&plan.prefix)).map(|entries| {
             entries
                 .filter(|entry| {
@@ -92,4 +120,5 @@ async fn every_launch_ends_whenever_it_is_killed_and_nothing_is_left() {
     let held =
         std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
     assert_eq!(held.filter(|target| target.starts_with(&ours)).count(), 0, "descriptors of ended sessions");
+    wait_until("sockets to be closed", || descriptors() < descriptors_before + DESCRIPTORS_OF_OTHERS).await;
 }

@@ -22,6 +22,7 @@ mod pauses;
 mod recovery;
 mod requests;
 mod resuming;
+mod sessions_crowd;
 mod sessions_ends;
 mod sessions_foreground;
 mod sessions_logs;
