@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use relive_api::DaemonStatus;
 
 pub(crate) use client::{Client, at_once};
-pub(crate) use usage::{Switches, descriptors, memory, switches};
+pub(crate) use usage::{Switches, anonymous, descriptors, memory, switches};
 
 use crate::{Error, Result};
 
@@ -158,7 +158,7 @@ impl Daemon {
 }
 
 /// The program that is measured: beside this one, or where `RELIVE_BIN` says.
-fn program() -> Result<PathBuf> {
+pub(crate) fn program() -> Result<PathBuf> {
     let program = match std::env::var_os("RELIVE_BIN") {
         Some(program) => PathBuf::from(program),
         None => std::env::current_exe()?.with_file_name("relive"),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{Result, daemon, place};
+use crate::{Result, daemon, lab, place};
 
 const TRIES: usize = 5;
 /// 128 and the number of SIGINT.
@@ -12,7 +12,7 @@ const INTERRUPTED: i32 = 130;
 
 /// Cleans up after SIGINT, SIGTERM and SIGHUP from now on.
 pub(crate) fn clean_up_on_signals(root: PathBuf) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let guard = runtime.enter();
     let mut int = signal(SignalKind::interrupt())?;
     let mut term = signal(SignalKind::terminate())?;
@@ -28,6 +28,7 @@ pub(crate) fn clean_up_on_signals(root: PathBuf) -> Result<()> {
         });
         eprintln!("interrupted: removing {}", root.display());
         let _nothing_starts = daemon::kill_all();
+        lab::end_interrupted(&runtime, &root);
         // The main thread may still be making files.
         for _ in 0..TRIES {
             if place::remove(&root).is_ok() {

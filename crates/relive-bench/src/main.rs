@@ -6,6 +6,7 @@
 
 mod daemon;
 mod interrupt;
+mod lab;
 mod options;
 mod place;
 mod rounds;

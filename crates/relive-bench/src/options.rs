@@ -8,7 +8,7 @@ pub(crate) const USAGE: &str = "\
 usage: relive-bench [--quick] [--only NAME] [--histories N]
 
   --quick         small sizes, for a smoke run
-  --only NAME     one of: step writers resume fork start disk agents crowd call counts
+  --only NAME     one of: step writers resume fork start disk agents crowd call sessions counts
   --histories N   how many histories a start has to pass over (100000)
 
 The program that is measured is `relive` beside this one, or $RELIVE_BIN.
@@ -33,6 +33,11 @@ pub(crate) struct Options {
     /// How many processes are suspended.
     pub(crate) crowd: usize,
     pub(crate) crowd_rounds: usize,
+    /// Launches of sessions measured in each round.
+    pub(crate) launches: usize,
+    /// How many sessions live at once.
+    pub(crate) alive: usize,
+    pub(crate) session_rounds: usize,
     /// How long a daemon is watched doing nothing.
     pub(crate) idle: Duration,
     /// How long after its last work it counts as doing nothing.
@@ -52,6 +57,9 @@ impl Options {
             agent_rounds: 3,
             crowd: 10_000,
             crowd_rounds: 5,
+            launches: 21,
+            alive: 200,
+            session_rounds: 5,
             idle: Duration::from_secs(5),
             // The threads for the disk end after ten seconds without work.
             settle: Duration::from_secs(12),
@@ -70,6 +78,9 @@ impl Options {
             agent_rounds: 3,
             crowd: 1_000,
             crowd_rounds: 3,
+            launches: 7,
+            alive: 50,
+            session_rounds: 3,
             idle: Duration::from_secs(2),
             settle: Duration::from_secs(1),
         }

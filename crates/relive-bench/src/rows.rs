@@ -7,6 +7,7 @@ mod crowd;
 mod disk;
 mod fork;
 mod resume;
+mod sessions;
 mod start;
 mod step;
 mod writers;
@@ -21,7 +22,7 @@ use crate::table::Row;
 type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
-pub(crate) const ALL: [(&str, Measure); 9] = [
+pub(crate) const ALL: [(&str, Measure); 10] = [
     ("step", step::measure),
     ("writers", writers::measure),
     ("resume", resume::measure),
@@ -31,6 +32,7 @@ pub(crate) const ALL: [(&str, Measure); 9] = [
     ("agents", agents::measure),
     ("crowd", crowd::measure),
     ("call", call::measure),
+    ("sessions", sessions::measure),
 ];
 
 /// The counts have a table of their own.

@@ -14,6 +14,13 @@ pub(crate) fn memory(os_pid: u32) -> Result<(u64, u64)> {
     Ok((kilobytes(&status, "VmRSS:")? << 10, private << 10))
 }
 
+/// Memory that is behind no file, in bytes. What is private is more: the pages of a program that was just built count as
+/// its own until they are on the disk.
+pub(crate) fn anonymous(os_pid: u32) -> Result<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{os_pid}/smaps_rollup"))?;
+    Ok(number(&rollup, "Anonymous:").ok_or("/proc does not say Anonymous")? << 10)
+}
+
 fn number(text: &str, field: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(field)?.split_whitespace().next()?.parse().ok())
 }
