@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use relive_session::folder::boot_id;
+use relive_session::protocol::{Outcome, Verb};
 use relive_session::sessions::Sessions;
 use relive_session::spec::{Gate, Limits, Namespace, Spec, Stdio};
-use relive_session::stage::SessionResult;
+use relive_session::stage::{SessionResult, Stage};
 use relive_session::tree::Plan;
 use relive_session::{Connection, Folder, Launcher};
 use tokio::runtime::Runtime;
@@ -68,7 +69,7 @@ impl Lab {
         Ok(owner.join("sessions").join("0"))
     }
 
-    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
     }
 
@@ -100,6 +101,20 @@ impl Lab {
         })
     }
 
+    /// Asks for something that has to be done.
+    pub(crate) fn done(&self, connection: &Connection, verb: Verb) -> Result<()> {
+        let name = verb.name();
+        let outcome = self.block_on(connection.request(verb))?;
+        if outcome == Outcome::Done { Ok(()) } else { Err(format!("{name}: {outcome:?}").into()) }
+    }
+
+    /// The OS pids of its tree.
+    pub(crate) fn members(&self, connection: &Connection) -> Result<Vec<i32>> {
+        let outcome = self.block_on(connection.request(Verb::Stat))?;
+        let Outcome::Stat(stat) = outcome else { return Err(format!("stat: {outcome:?}").into()) };
+        Ok(stat.members)
+    }
+
     /// Waits for the end, which has to be this one.
     pub(crate) fn ended(&self, connection: &Connection, wanted: &SessionResult) -> Result<()> {
         match self.block_on(connection.ended())?.result {
@@ -121,8 +136,8 @@ where
     crate::Error: From<E>,
 {
     let connection = launched.await?;
-    let runs = |stage: relive_session::stage::Stage| stage == relive_session::stage::Stage::Running;
-    connection.wait_for(|seen| runs(seen.snapshot.stage) || seen.snapshot.stage.is_terminal()).await?;
+    let runs = |stage: Stage| stage == Stage::Running || stage.is_terminal();
+    connection.wait_for(|seen| runs(seen.snapshot.stage)).await?;
     Ok(connection)
 }
 

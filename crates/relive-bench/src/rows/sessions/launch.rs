@@ -172,7 +172,7 @@ fn at_once(options: &Options, lab: &Lab) -> Result<Row> {
 /// Kills them, who have to have run until now.
 fn end(lab: &Lab, running: &[Connection]) -> Result<()> {
     for connection in running {
-        lab.block_on(connection.request(Verb::Kill))?;
+        lab.done(connection, Verb::Kill)?;
     }
     running.iter().try_for_each(|connection| lab.ended(connection, &SessionResult::Signaled(super::SIGKILL)))
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use relive_session::Connection;
-use relive_session::protocol::{Outcome, Verb};
+use relive_session::protocol::Verb;
 use relive_session::spec::Namespace;
 use relive_session::stage::SessionResult;
 
@@ -22,7 +22,7 @@ pub(super) fn measure(lab: &Lab) -> Result<Vec<Row>> {
     for (name, namespace) in kinds {
         let connection = lab.launch(&lab.next()?, &lab.spec(&SLEEP, namespace))?;
         let bytes = of_session(lab, &connection);
-        lab.block_on(connection.request(Verb::Kill))?;
+        lab.done(&connection, Verb::Kill)?;
         lab.ended(&connection, &SessionResult::Signaled(SIGKILL))?;
         match bytes {
             Ok(bytes) => rows.push(row(name, bytes)),
@@ -35,19 +35,10 @@ pub(super) fn measure(lab: &Lab) -> Result<Vec<Row>> {
 
 /// The shim, and whoever of its tree is still the same program.
 fn of_session(lab: &Lab, connection: &Connection) -> Result<u64> {
-    let members = match lab.block_on(connection.request(Verb::Stat))? {
-        Outcome::Stat(stat) => stat.members,
-        other @ (Outcome::Done
-        | Outcome::Kept
-        | Outcome::NoProcess
-        | Outcome::WrongStage { .. }
-        | Outcome::Failed { .. }
-        | Outcome::Unknown { .. }) => return Err(format!("stat: {other:?}").into()),
-    };
     let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe"));
     let shim = program(connection.shim_pid())?;
     let mut bytes = anonymous(connection.shim_pid().unsigned_abs())?;
-    for pid in members {
+    for pid in lab.members(connection)? {
         if program(pid)? == shim {
             bytes += anonymous(pid.unsigned_abs())?;
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Instant;
 
-use relive_session::protocol::{Outcome, Verb};
+use relive_session::protocol::Verb;
 use relive_session::spec::Namespace;
 use relive_session::stage::SessionResult;
 use relive_session::tree::Tree;
@@ -62,11 +62,11 @@ fn ours(lab: &Lab) -> Result<Times> {
     while sleeping(lab, &connection)? < MEMBERS {
         std::thread::yield_now();
     }
-    let (frozen, ()) = seconds(|| done(lab, &connection, Verb::Freeze))?;
-    done(lab, &connection, Verb::Thaw)?;
+    let (frozen, ()) = seconds(|| lab.done(&connection, Verb::Freeze))?;
+    lab.done(&connection, Verb::Thaw)?;
     let tree = tree(&path)?;
     let begun = Instant::now();
-    done(lab, &connection, Verb::Kill)?;
+    lab.done(&connection, Verb::Kill)?;
     while !tree.is_empty() {
         std::thread::yield_now();
     }
@@ -75,34 +75,10 @@ fn ours(lab: &Lab) -> Result<Times> {
     Ok(Times { frozen, empty, ended: begun.elapsed().as_secs_f64() })
 }
 
-fn done(lab: &Lab, connection: &Connection, verb: Verb) -> Result<()> {
-    let name = verb.name();
-    match lab.block_on(connection.request(verb))? {
-        Outcome::Done => Ok(()),
-        other @ (Outcome::Stat(_)
-        | Outcome::Kept
-        | Outcome::NoProcess
-        | Outcome::WrongStage { .. }
-        | Outcome::Failed { .. }
-        | Outcome::Unknown { .. }) => Err(format!("{name}: {other:?}").into()),
-    }
-}
-
 /// How many of its members have become what they are to be.
 fn sleeping(lab: &Lab, connection: &Connection) -> Result<usize> {
-    match lab.block_on(connection.request(Verb::Stat))? {
-        Outcome::Stat(stat) => {
-            let sleeps =
-                |pid: &&i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
-            Ok(stat.members.iter().filter(sleeps).count())
-        }
-        other @ (Outcome::Done
-        | Outcome::Kept
-        | Outcome::NoProcess
-        | Outcome::WrongStage { .. }
-        | Outcome::Failed { .. }
-        | Outcome::Unknown { .. }) => Err(format!("stat: {other:?}").into()),
-    }
+    let sleeps = |pid: &&i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+    Ok(lab.members(connection)?.iter().filter(sleeps).count())
 }
 
 fn tree(path: &Path) -> Result<Tree> {
