@@ -81,11 +81,7 @@ impl Sessions {
             match found {
                 Found::Ended(record) => return Ok(Standing::Ended(record)),
                 Found::NeverRan => {
-                    if let Some(state) = self.state_of(&folder)? {
-                        // Its shim was lost on the way, and has left an empty tree, or one with a child at the gate.
-                        let emptied = spawn_blocking(move || empty(&Tree::reopen(&state.tree)));
-                        emptied.await.map_err(io::Error::other)?;
-                    }
+                    self.clear(&folder).await?;
                     return Ok(Standing::NeverRan);
                 }
                 Found::Starting => tokio::time::sleep(LOOK_EVERY).await,
@@ -139,6 +135,24 @@ impl Sessions {
         looked.await.map_err(io::Error::other)?
     }
 
+    /// Removes what is left of a session that never ran, whose shim was lost on the way: its leaves, and after its first
+    /// word perhaps a child at the gate.
+    async fn clear(&self, folder: &Folder) -> io::Result<()> {
+        let (tree, has_child) = match self.state_of(folder)? {
+            Some(state) => (Tree::reopen(&state.tree), true),
+            None => (Tree::planned(&self.ladder().await?.plan, &folder.name()), false),
+        };
+        let cleared = spawn_blocking(move || {
+            if has_child {
+                empty(&tree);
+            } else {
+                // What was not made yet need not be removed.
+                let _ = tree.remove();
+            }
+        });
+        cleared.await.map_err(io::Error::other)
+    }
+
     /// What the shim said of itself, if it was in this boot.
     fn state_of(&self, folder: &Folder) -> io::Result<Option<State>> {
         Ok(folder.read_state()?.filter(|state| state.boot_id == self.boot_id))
@@ -166,6 +180,10 @@ fn without_exit_record(sessions: &Path) -> io::Result<Vec<PathBuf>> {
     let mut open = Vec::new();
     for entry in entries {
         let path = entry?.path();
+        // One that was being made, or removed, when its owner was killed.
+        if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+            continue;
+        }
         if Folder::open(path.clone())?.read_exit()?.is_none() {
             open.push(path);
         }
@@ -187,8 +205,7 @@ fn create(path: &Path, boot_id: &str) -> io::Result<(Folder, OwnedFd)> {
             if !matches!(Folder::open(path)?.look(boot_id)?, Found::NeverRan) {
                 return Err(error);
             }
-            #[expect(clippy::disallowed_methods, reason = "a session's folder is its own, and nothing ran in it")]
-            std::fs::remove_dir_all(path)?;
+            Folder::discard(path)?;
             Folder::create(path)?
         }
         created => created?,
