@@ -21,6 +21,9 @@ use relive_journal::record::{Body, Input};
 use relive_journal::{Durability, History, Next, ProcessMeta};
 use tokio::sync::{mpsc, oneshot, watch};
 
+#[cfg(feature = "faults")]
+pub(crate) use settle::switched_on;
+
 use crate::journal::{Journal, JournalError};
 use crate::model::{Message, Model};
 use crate::tool::{Context, Patience, Tool};

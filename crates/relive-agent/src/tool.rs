@@ -40,19 +40,27 @@ pub struct ToolResult {
     pub text: String,
     /// Whether the agent has said that it is done.
     pub done: bool,
+    /// Whether nobody can tell how it went: the call is in doubt, whatever the text says.
+    pub lost: bool,
 }
 
 impl ToolResult {
     /// It worked.
     #[must_use]
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { ok: true, text: text.into(), done: false }
+        Self { ok: true, text: text.into(), done: false, lost: false }
     }
 
     /// It did not, and the model is told why.
     #[must_use]
     pub fn failed(text: impl Into<String>) -> Self {
-        Self { ok: false, text: text.into(), done: false }
+        Self { ok: false, text: text.into(), done: false, lost: false }
+    }
+
+    /// Nobody can tell whether it worked.
+    #[must_use]
+    pub fn lost(why: impl Into<String>) -> Self {
+        Self { lost: true, ..Self::failed(why) }
     }
 }
 
@@ -106,9 +114,10 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         std::future::ready(Finding::Lost).boxed()
     }
 
-    /// While it runs: passes an order on to its session. Only tools that run in one are asked.
-    fn order(&self, _context: Context, _key: String, _order: Order) -> BoxFuture<'static, ()> {
-        std::future::ready(()).boxed()
+    /// While it runs: passes an order on to its session. Only tools that run in one are asked. Says whether there was one;
+    /// if not, nothing of the call has run yet.
+    fn order(&self, _context: Context, _key: String, _order: Order) -> BoxFuture<'static, bool> {
+        std::future::ready(true).boxed()
     }
 
     /// After a crash: the result of a call that looking found to be done.

@@ -80,7 +80,14 @@ impl Sessions {
             };
             match found {
                 Found::Ended(record) => return Ok(Standing::Ended(record)),
-                Found::NeverRan => return Ok(Standing::NeverRan),
+                Found::NeverRan => {
+                    if let Some(state) = self.state_of(&folder)? {
+                        // Its shim was lost on the way, and has left an empty tree, or one with a child at the gate.
+                        let emptied = spawn_blocking(move || empty(&Tree::reopen(&state.tree)));
+                        emptied.await.map_err(io::Error::other)?;
+                    }
+                    return Ok(Standing::NeverRan);
+                }
                 Found::Starting => tokio::time::sleep(LOOK_EVERY).await,
                 Found::Alive(socket) => match Connection::adopt(socket).await {
                     Ok(connection) => return Ok(Standing::Alive(connection)),

@@ -22,6 +22,11 @@ impl Loop {
         for call in first..asked {
             self.boundary().await?;
             self.start_call(call).await?;
+            let (_, answered) = self.calls_of_last_answer();
+            if answered <= call {
+                // It is to be made again before those after it.
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -102,6 +107,12 @@ impl Loop {
             self.agent.watcher.changing_files(false);
         }
         let result = outcome?;
+        if result.lost {
+            let plan = self.history()?.plan();
+            if let Some(open) = plan.open.iter().find(|open| open.call == call) {
+                return self.doubt(open, plan.on_in_doubt, &result.text).await;
+            }
+        }
         self.done |= result.done;
         self.end_call(call, asked, result, settled).await;
         Ok(())
@@ -119,7 +130,7 @@ impl Loop {
             json!({"call": call, "name": asked.name, "ok": result.ok, "text": head(&result.text)}),
         )
         .await;
-        let ToolResult { ok, text, done } = result;
+        let ToolResult { ok, text, done, lost: _ } = result;
         let ended = CallEnded { call, ok, result: text.clone().into(), done, settled };
         self.outcome(asked, ok, text, Body::CallEnded(ended));
     }

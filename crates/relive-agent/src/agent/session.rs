@@ -26,7 +26,10 @@ impl Loop {
             match now.end {
                 Some(signal) if told != Some(signal) => {
                     told = Some(signal);
-                    self.pass_on(tool, key, Order::End(signal)).await;
+                    if !self.pass_on(tool, key, Order::End(signal)).await {
+                        // It was told between its intent and the act, which need not be now.
+                        return Err(Exit::Cancelled);
+                    }
                 }
                 Some(_) => {}
                 None if now.stop.is_some() => {
@@ -59,13 +62,16 @@ impl Loop {
                 }
                 () = time_is_up, if told != Some(Signal::Kill) => {
                     told = Some(Signal::Kill);
-                    self.pass_on(tool, key, Order::End(Signal::Kill)).await;
+                    if !self.pass_on(tool, key, Order::End(Signal::Kill)).await {
+                        return Err(Exit::TimedOut);
+                    }
                 }
             }
         }
     }
 
-    async fn pass_on(&self, tool: &Arc<dyn Tool>, key: &str, order: Order) {
-        tool.order(self.agent.context.clone(), key.to_owned(), order).await;
+    /// Whether there was a session to be told.
+    async fn pass_on(&self, tool: &Arc<dyn Tool>, key: &str, order: Order) -> bool {
+        tool.order(self.agent.context.clone(), key.to_owned(), order).await
     }
 }

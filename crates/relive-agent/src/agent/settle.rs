@@ -73,7 +73,8 @@ impl Loop {
         }
     }
 
-    async fn doubt(&mut self, open: &OpenCall, on_in_doubt: OnInDoubt, reason: &str) -> Step {
+    /// Nobody can tell what became of a call: the policy says what follows. With a retry it has no outcome, and is made again.
+    pub(super) async fn doubt(&mut self, open: &OpenCall, on_in_doubt: OnInDoubt, reason: &str) -> Step {
         match on_in_doubt {
             OnInDoubt::Park => Err(Exit::InDoubt),
             OnInDoubt::TellModel => {
@@ -93,6 +94,6 @@ impl Loop {
 
 /// Whether a switch that breaks the protocol on purpose is on.
 #[cfg(feature = "faults")]
-pub(super) fn switched_on(name: &str) -> bool {
+pub(crate) fn switched_on(name: &str) -> bool {
     std::env::var("RELIVE_FAULTS").is_ok_and(|switches| switches.split(',').any(|switch| switch == name))
 }

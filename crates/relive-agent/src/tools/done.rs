@@ -39,7 +39,7 @@ impl Tool for Done {
 
     fn run(&self, _: Context, args: String, _: Recovery, _: String) -> BoxFuture<'static, ToolResult> {
         super::ready(match parse(&args) {
-            Ok(summary) => ToolResult { ok: true, text: summary.unwrap_or_else(|| "done".to_owned()), done: true },
+            Ok(summary) => ToolResult { done: true, ..ToolResult::ok(summary.unwrap_or_else(|| "done".to_owned())) },
             Err(failed) => failed,
         })
     }

@@ -107,9 +107,13 @@ impl Tool for Shell {
         .boxed()
     }
 
-    fn order(&self, context: Context, key: String, order: Order) -> BoxFuture<'static, ()> {
+    fn order(&self, context: Context, key: String, order: Order) -> BoxFuture<'static, bool> {
         async move {
-            let Ok(Standing::Alive(connection)) = context.sessions.find(&folder(&context, &key)).await else { return };
+            let connection = match context.sessions.find(&folder(&context, &key)).await {
+                Ok(Standing::Alive(connection)) => connection,
+                Ok(Standing::NeverRan) => return false,
+                Ok(Standing::Ended(_)) | Err(_) => return true,
+            };
             let verb = match order {
                 Order::StandStill => Verb::Freeze,
                 Order::End(Signal::Term) => Verb::Signal { number: rustix::process::Signal::TERM.as_raw() },
@@ -118,6 +122,7 @@ impl Tool for Shell {
             };
             // One that has gone meanwhile needs no order.
             let _ = connection.request(verb).await;
+            true
         }
         .boxed()
     }
@@ -138,6 +143,8 @@ fn folder(context: &Context, key: &str) -> PathBuf {
 
 /// Launches the command, or joins it where it runs already, and waits for its end.
 async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Result<ToolResult> {
+    #[cfg(feature = "faults")]
+    let path = &again(path);
     let record = match context.sessions.find(path).await? {
         Standing::Ended(record) => record,
         Standing::Alive(connection) => {
@@ -147,14 +154,33 @@ async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Resul
         }
         Standing::NeverRan => {
             let spec = spec(context, asked).await?;
-            let connection = context.sessions.launch(path, &spec).await.map_err(std::io::Error::other)?;
-            waited(context, &connection, asked, path).await?
+            match context.sessions.launch(path, &spec).await {
+                Ok(connection) => waited(context, &connection, asked, path).await?,
+                // Its shim may have come so far that the command ran.
+                Err(error) => match context.sessions.find(path).await? {
+                    Standing::Ended(record) => record,
+                    Standing::Alive(connection) => waited(context, &connection, asked, path).await?,
+                    Standing::NeverRan => return Err(std::io::Error::other(error)),
+                },
+            }
         }
     };
+    if is_lost(&record) {
+        return Ok(ToolResult::lost("its session was lost"));
+    }
     let path = path.to_owned();
     let output = context.pool.run(move || read_ends(&path, SHOWN_HEAD, SHOWN_TAIL)).await;
     let output = output.map_err(std::io::Error::other)??;
     Ok(result(&record, &output, asked.timeout))
+}
+
+/// With `retry-all`, each daemon runs the command again.
+#[cfg(feature = "faults")]
+fn again(path: &Path) -> PathBuf {
+    if !crate::agent::switched_on("retry-all") {
+        return path.to_owned();
+    }
+    path.with_extension(std::process::id().to_string())
 }
 
 async fn spec(context: &Context, asked: &Asked) -> std::io::Result<Spec> {

@@ -3,9 +3,11 @@
 //! A every acknowledged record is on the disk, same bytes · B each effect at most once in the world · C every effect has
 //! an intent · D each intent has exactly one outcome · E no gaps, checksums good · F no PID twice · G derived files say
 //! what the journal says · H forks begin with the bytes of their original · I a second daemon is refused (while the
-//! run goes on) · J a doubt only where nothing can be found out.
+//! run goes on) · J a doubt only where nothing can be found out · K every end of a program, and every result of a command, is
+//! what its session did · L nothing is left behind (at the end of the run).
 
 mod journals;
+mod sessions;
 mod world;
 
 use std::collections::{BTreeMap, HashMap};
@@ -76,7 +78,7 @@ pub(crate) fn all(places: &Places, known: &mut Known) -> String {
         acknowledged(*uuid, asked, &remains, &mut wrong);
     }
     for journal in remains.journals.values() {
-        journals::outcomes(journal, &mut wrong);
+        journals::outcomes(journal, known, &mut wrong);
         journals::fork(journal, &remains, &mut wrong);
         journals::waits(journal, &remains, &mut wrong);
         if !known.asked.contains_key(&journal.uuid) && !journals::is_child(journal, &remains) {
@@ -85,6 +87,7 @@ pub(crate) fn all(places: &Places, known: &mut Known) -> String {
     }
     journals::pids(&remains, &mut wrong);
     let effects = world::effects(places, &remains, &mut wrong);
+    let lines = sessions::lines(places, known, &remains, &mut wrong);
     world::counts(places, &remains, &mut wrong);
     let (mut settled, mut doubts, mut repairs) = (0, 0, 0);
     for record in remains.journals.values().flat_map(|journal| &journal.records[journal.own..]) {
@@ -94,10 +97,11 @@ pub(crate) fn all(places: &Places, known: &mut Known) -> String {
     }
     known.violations.append(&mut wrong);
     format!(
-        "{} histories and {} collected, {effects} effects, {settled} settled by looking, {doubts} in doubt, {repairs} \
-         repairs",
+        "{} histories and {} collected, {effects} effects, {lines} lines, {settled} settled by looking, {doubts} in doubt, {} \
+         shims lost, {repairs} repairs",
         remains.journals.len(),
-        remains.collected.len()
+        remains.collected.len(),
+        known.shims_lost.len()
     )
 }
 

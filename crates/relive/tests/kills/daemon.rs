@@ -19,6 +19,8 @@ pub(crate) struct Places {
     pub(crate) work: PathBuf,
     /// The file outside that `append_outside` writes to.
     pub(crate) world: PathBuf,
+    /// The file outside that commands and programs write to.
+    pub(crate) lines: PathBuf,
     pub(crate) socket: PathBuf,
     faults: Option<String>,
 }
@@ -31,6 +33,7 @@ impl Places {
             data: root.join("data"),
             work: root.join("work"),
             world: root.join("world"),
+            lines: root.join("lines"),
             socket: root.join("socket"),
             faults: faults.map(str::to_owned),
             root,
@@ -38,7 +41,9 @@ impl Places {
         fs::create_dir_all(&places.work).unwrap();
         let config = places.root.join("config/relive");
         fs::create_dir_all(&config).unwrap();
-        let text = format!("gc: {{retention_days: 0, max_entries: {ended_max}, interval_seconds: 3600}}\n");
+        let text = format!(
+            "tools: {{shell: allow}}\ngc: {{retention_days: 0, max_entries: {ended_max}, interval_seconds: 3600}}\n"
+        );
         fs::write(config.join("config.yaml"), text).unwrap();
         places
     }
@@ -125,6 +130,10 @@ impl Daemon {
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Asks it to stop as a user does.

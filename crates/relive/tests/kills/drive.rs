@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::client::{Answer, Client, NoAnswer};
 use crate::daemon::Places;
 use crate::dice::Dice;
-use crate::oracle::Oracle;
+use crate::oracle::{Asked, Oracle};
 use crate::scripts;
 
 /// How soon somebody who found no daemon looks again.
@@ -48,6 +48,8 @@ impl Driver<'_> {
                 81..90 => self.read(),
                 90..92 if self.collects => self.collect(),
                 92..96 => self.resolve(),
+                96..98 if room => self.exec(),
+                98..99 => self.lose_a_shim(),
                 _ => std::thread::sleep(Duration::from_millis(self.dice.between(1, 10))),
             }
         }
@@ -76,9 +78,18 @@ impl Driver<'_> {
     }
 
     fn one(&mut self) -> Option<Uuid> {
+        self.one_of(|_| true)
+    }
+
+    fn one_agent(&mut self) -> Option<Uuid> {
+        self.one_of(|asked| asked.program.is_none())
+    }
+
+    fn one_of(&mut self, fits: impl Fn(&Asked) -> bool) -> Option<Uuid> {
         let all: Vec<Uuid> = {
             let known = self.oracle.lock();
-            known.asked.iter().filter(|(_, asked)| !asked.pids.is_empty()).map(|(uuid, _)| *uuid).collect()
+            let begun = known.asked.iter().filter(|(_, asked)| !asked.pids.is_empty() && fits(asked));
+            begun.map(|(uuid, _)| *uuid).collect()
         };
         self.dice.pick(&all).copied()
     }
@@ -104,7 +115,7 @@ impl Driver<'_> {
     }
 
     fn fork(&mut self, from_step: Option<u64>) {
-        let Some(source) = self.one() else { return };
+        let Some(source) = self.one_agent() else { return };
         let uuid = self.dice.uuid();
         let mut request = json!({ "fork": uuid });
         if let Some(step) = from_step {
@@ -145,7 +156,7 @@ impl Driver<'_> {
     }
 
     fn send(&mut self) {
-        let Some(uuid) = self.one() else { return };
+        let Some(uuid) = self.one_agent() else { return };
         let id = format!("m{:x}", self.dice.next());
         self.oracle.message(uuid, &id, false);
         let request = json!({ "id": id, "text": format!("a message, {id}") });
@@ -161,6 +172,7 @@ impl Driver<'_> {
     fn kill(&mut self) {
         let Some(uuid) = self.one() else { return };
         let signal = self.dice.pick(&["TERM", "KILL", "INT"]).copied().unwrap_or("KILL");
+        self.oracle.signalled(uuid);
         self.ask(&format!("/v1/processes/{uuid}/signal"), &json!({ "signal": signal }));
     }
 

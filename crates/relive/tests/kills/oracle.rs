@@ -1,6 +1,6 @@
 //! What was acknowledged, remembered outside the daemon.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
 use relive_core::Uuid;
@@ -25,6 +25,10 @@ pub(crate) struct Asked {
     pub(crate) messages: BTreeMap<String, bool>,
     /// The ends that were answered: PID, status.
     pub(crate) ends: Vec<(u64, Value)>,
+    /// The code it exits with, if it is a program.
+    pub(crate) program: Option<u64>,
+    /// Whether somebody wanted it to end.
+    pub(crate) signalled: bool,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +36,8 @@ pub(crate) struct Known {
     pub(crate) asked: HashMap<Uuid, Asked>,
     pub(crate) violations: Vec<String>,
     pub(crate) acknowledged: usize,
+    /// The sessions whose shims were killed.
+    pub(crate) shims_lost: HashSet<String>,
 }
 
 impl Oracle {
@@ -48,6 +54,16 @@ impl Oracle {
         let mut known = self.lock();
         known.acknowledged += 1;
         known.asked.entry(uuid).or_default().pids.push(pid);
+    }
+
+    /// Somebody is about to ask for a program that exits with this code.
+    pub(crate) fn program(&self, uuid: Uuid, code: u64) {
+        self.lock().asked.entry(uuid).or_default().program = Some(code);
+    }
+
+    /// Somebody is about to end it.
+    pub(crate) fn signalled(&self, uuid: Uuid) {
+        self.lock().asked.entry(uuid).or_default().signalled = true;
     }
 
     pub(crate) fn forked(&self, uuid: Uuid, from_step: Option<u64>) {

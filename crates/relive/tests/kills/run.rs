@@ -11,6 +11,7 @@ use crate::check;
 use crate::daemon::{Daemon, Places};
 use crate::dice::Dice;
 use crate::drive::Driver;
+use crate::left;
 use crate::oracle::Oracle;
 use crate::scripts;
 
@@ -78,9 +79,11 @@ pub(crate) fn run(plan: Plan) -> Verdict {
         match killed {
             Ok(daemon) => {
                 finish(&mut first);
+                left::no_zombies(daemon.pid(), &oracle);
                 if let Err(error) = daemon.stop(&places.client()) {
                     oracle.violation(error);
                 }
+                left::nothing(&places, &oracle);
             }
             Err((daemon, error)) => {
                 oracle.violation(error);
@@ -181,8 +184,9 @@ fn finish(driver: &mut Driver<'_>) {
     }
 }
 
+/// Agents are completed; programs have ended, however that was.
 fn is_completed(process: &Value) -> bool {
-    process["exit"]["reason"] == "completed"
+    process["exit"]["reason"] == "completed" || process["body"] == "exec" && !process["exit"].is_null()
 }
 
 fn uuid_of(process: &Value) -> Option<Uuid> {

@@ -2,10 +2,16 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::daemon::Places;
 
 /// The scripts an agent is started on. `child` is only spawned by `parent`.
-pub(crate) const NAMES: [&str; 6] = ["steps", "parallel", "files", "parent", "sleeper", "stream"];
+pub(crate) const NAMES: [&str; 8] =
+    ["steps", "parallel", "files", "parent", "sleeper", "stream", "commands", "background"];
+
+/// How many exit codes the commands have.
+pub(crate) const CODES: u64 = 3;
 
 /// Writes the scripts.
 pub(crate) fn write(places: &Places) {
@@ -62,6 +68,32 @@ pub(crate) fn write(places: &Places) {
             effect("l{{turn}}")
         ),
     );
+    sessions(places);
+}
+
+/// A command that leaves one line in the world, says the same, and exits with a code of its turn. How long it takes is
+/// a matter of its pid.
+fn command(places: &Places, meanwhile: &str) -> String {
+    let lines = places.lines.display();
+    let command = format!(
+        "{meanwhile} echo begun q{{{{turn}}}}; sleep 0.0$(($$ % 10)); echo \"$RELIVE_SESSION q{{{{turn}}}}\" >> {lines}; \
+         sleep 0.0$(($$ / 10 % 10)); echo over q{{{{turn}}}}; exit $(({{{{turn}}}} % {CODES}))"
+    );
+    format!("{{name: shell, args: {}}}", json!({ "command": command }))
+}
+
+fn sessions(places: &Places) {
+    let put = |name: &str, call: &str, repeat: u32| {
+        let text = format!("turns:\n  - calls: [{call}]\n    repeat: {repeat}\n  - text: over\n");
+        fs::write(places.work.join(format!("{name}.yaml")), text).unwrap();
+    };
+    put("commands", &command(places, ""), 8);
+    // One that outlives its command, unless it is ended with it, and one that may or may not come to write.
+    let lines = places.lines.display();
+    let away = format!(
+        "setsid sleep 300 & setsid sh -c 'sleep 0.03; echo \"$RELIVE_SESSION b{{{{turn}}}}\" >> {lines}' & "
+    );
+    put("background", &command(places, &away), 6);
 }
 
 /// One edit: it can be done once and not again.

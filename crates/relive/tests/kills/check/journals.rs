@@ -7,6 +7,7 @@ use relive_journal::History;
 use serde_json::Value;
 
 use super::{Journal, Record, Remains};
+use crate::oracle::Known;
 
 pub(super) fn parse(uuid: Uuid, bytes: Vec<u8>, history: History) -> Journal {
     let mut records = Vec::new();
@@ -24,7 +25,7 @@ pub(super) fn parse(uuid: Uuid, bytes: Vec<u8>, history: History) -> Journal {
 }
 
 /// Checks D and J: intent, then exactly one outcome; a doubt only where nothing could be found out.
-pub(super) fn outcomes(journal: &Journal, wrong: &mut Vec<String>) {
+pub(super) fn outcomes(journal: &Journal, known: &Known, wrong: &mut Vec<String>) {
     let uuid = journal.uuid;
     let mut open: HashMap<(u64, u64), &Record> = HashMap::new();
     let mut settled: HashMap<(u64, u64), u64> = HashMap::new();
@@ -43,7 +44,10 @@ pub(super) fn outcomes(journal: &Journal, wrong: &mut Vec<String>) {
                 if record.kind() != "call_ended" && intent.is_none() {
                     wrong.push(format!("D: {uuid}: record {seq} is about call {call:?}, which is not open"));
                 }
-                if record.kind() == "doubt" && intent.is_some_and(|intent| intent.fields["recovery"]["by"] != "doubt") {
+                let could_be_found_out = |intent: &Record| {
+                    intent.fields["recovery"]["by"] != "doubt" && !super::sessions::is_lost(journal, intent, known)
+                };
+                if record.kind() == "doubt" && intent.is_some_and(could_be_found_out) {
                     wrong.push(format!("J: {uuid}: record {seq} doubts what could be found out"));
                 }
                 if !is_retry && settled.insert(call, seq).is_some() {

@@ -1,0 +1,63 @@
+//! The daemon dies while it launches a program.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::daemon::Places;
+use crate::dice::Dice;
+use crate::left;
+use crate::oracle::Oracle;
+use crate::programs::command;
+
+/// The request takes a few milliseconds.
+const KILL_WITHIN_MS: u64 = 30;
+
+/// `RELIVE_LAUNCHES` is how many (15).
+#[test]
+fn a_program_whose_launch_was_cut_off_is_the_same_one_when_it_is_asked_for_again() {
+    let launches = crate::number("RELIVE_LAUNCHES").unwrap_or(15);
+    let seed = crate::number("RELIVE_SEED").unwrap_or_else(crate::fresh_seed);
+    println!("RELIVE_SEED={seed}");
+    let (places, oracle, mut dice) = (Places::new(None, 10_000), Oracle::default(), Dice::new(seed));
+    let (client, mut daemon) = (places.client(), places.start());
+    places.until_it_answers(&mut daemon).unwrap();
+    let mut uuids = Vec::new();
+    for launch in 0..launches {
+        let (uuid, code) = (dice.uuid(), launch % 7);
+        let request = json!({
+            "uuid": uuid,
+            "argv": ["/bin/sh", "-c", command(&places, code, false, [0, 20])],
+            "cwd": places.work,
+            "stdio": "null",
+            "env": { "PATH": "/usr/bin:/bin" },
+        });
+        let first = std::thread::scope(|scope| {
+            let first = scope.spawn(|| client.post("/v1/programs", &request));
+            std::thread::sleep(Duration::from_millis(dice.between(0, KILL_WITHIN_MS)));
+            daemon.kill();
+            first.join().unwrap()
+        });
+        daemon = places.start();
+        places.until_it_answers(&mut daemon).unwrap();
+        let again = client.post("/v1/programs", &request).unwrap();
+        assert!(again.is_ok(), "{}", again.body);
+        if let Ok(first) = first {
+            assert_eq!(first.body["uuid"], again.body["uuid"]);
+        }
+        let answer = client.post(&format!("/v1/processes/{uuid}/wait"), &json!({})).unwrap();
+        assert_eq!(answer.body["status"], json!({"kind": "exited", "code": code}), "{}", answer.body);
+        oracle.exists(uuid, again.body["pid"].as_u64().unwrap());
+        uuids.push(uuid.to_string());
+    }
+    let lines = fs::read_to_string(&places.lines).unwrap();
+    for uuid in &uuids {
+        assert_eq!(lines.lines().filter(|line| line.contains(uuid)).count(), 1, "{uuid} ran once:\n{lines}");
+    }
+    left::no_zombies(daemon.pid(), &oracle);
+    daemon.stop(&client).unwrap();
+    left::nothing(&places, &oracle);
+    assert_eq!(oracle.lock().violations, Vec::<String>::new());
+    places.remove();
+}
