@@ -29,11 +29,12 @@ impl Shim {
         self.drain()?;
         self.output_lost |= self.log.sync().is_err();
         let record = self.record(oom_killed);
-        self.leave(&record)?;
+        // Before the record: whoever finds that does not look for leaves any more.
         if let Some(tree) = self.tree.take() {
             // A leaf with somebody in it whom nobody can kill stays; the record names them.
             let _ = tree.remove();
         }
+        self.leave(&record)?;
         let _ = self.folder.ctl_remove();
         self.say_goodbye(&record)
     }

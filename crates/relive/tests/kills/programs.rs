@@ -49,7 +49,7 @@ impl Driver<'_> {
         let Some(pid) = Pid::from_raw(*pid) else { return };
         let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else { return };
         // The descriptor stands for whoever has the pid now.
-        if session_of(self.places, pid.as_raw_nonzero().get()).as_ref() == Some(session) {
+        if shim_of(self.places, pid.as_raw_nonzero().get()).as_ref() == Some(session) {
             self.oracle.lock().shims_lost.insert(session.clone());
             let _ = pidfd_send_signal(&pidfd, Signal::KILL);
         }
@@ -58,7 +58,7 @@ impl Driver<'_> {
 
 /// The shims of this run: pid, and the name of the session.
 pub(crate) fn shims(places: &Places) -> Vec<(i32, String)> {
-    processes().filter_map(|pid| Some((pid, session_of(places, pid)?))).collect()
+    processes().filter_map(|pid| Some((pid, shim_of(places, pid)?))).collect()
 }
 
 /// All OS processes.
@@ -66,7 +66,15 @@ pub(crate) fn processes() -> impl Iterator<Item = i32> {
     fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The name of the session whose shim this is: its folder's, and whose it is.
+/// The name of the session whose shim this is. A child at the gate looks the same, and has it as its parent.
+fn shim_of(places: &Places, pid: i32) -> Option<String> {
+    let session = session_of(places, pid)?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()?;
+    Some(session).filter(|session| session_of(places, parent).as_ref() != Some(session))
+}
+
+/// By its command line: the folder's name, and whose it is.
 fn session_of(places: &Places, pid: i32) -> Option<String> {
     let line = String::from_utf8(fs::read(format!("/proc/{pid}/cmdline")).ok()?).ok()?;
     let mut words = line.split('\0');
