@@ -1,4 +1,5 @@
-//! A child to try things with. It does nothing but wait, and, where asked, mount `/proc` in its namespaces.
+//! A child to try things with. It does nothing but wait, and, where asked, mount `/proc` in its namespaces. Whatever becomes
+//! of its maker, it holds none of its descriptors.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -33,13 +34,13 @@ impl Child {
         let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
         arguments.flags = tree.clone_flags() | CLONE_CLEAR_SIGHAND;
         arguments.cgroup = tree.cgroup().map_or(0, |leaf| leaf.as_raw_fd() as u64);
-        let (gate_number, opener_number, answer_number) = (gate.as_raw_fd(), opener.as_raw_fd(), answer.as_raw_fd());
+        let (gate_number, answer_number) = (gate.as_raw_fd(), answer.as_raw_fd());
         // SAFETY: the arguments are whole and live through the call. No memory is shared with the child, and until it ends
         // it makes system calls only, which is all that may be done in the copy of a process with threads.
         let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>()) };
         if pid == 0 {
             // SAFETY: we are the child, on our own copy of everything.
-            unsafe { be_the_child(gate_number, opener_number, answer_number, task) }
+            unsafe { be_the_child(gate_number, answer_number, task) }
         }
         if pid < 0 {
             return Err(io::Error::last_os_error());
@@ -80,11 +81,17 @@ impl Drop for Child {
 
 /// # Safety
 /// Only in a child that shares no memory with anybody.
-unsafe fn be_the_child(gate: i32, opener: i32, answer: i32, task: Task) -> ! {
+unsafe fn be_the_child(gate: i32, answer: i32, task: Task) -> ! {
     // SAFETY: plain system calls on our own copies; every pointer is to a literal or to a local.
     unsafe {
-        // With the other end of our own gate open we would not see it close.
-        libc::close(opener);
+        // Before anything can freeze us: a copy of the maker's locks and sockets would outlive it. With the other end of our
+        // own gate open we would not see it close.
+        let (low, high) = (gate.min(answer) as u32, gate.max(answer) as u32);
+        libc::close_range(0, low.saturating_sub(1), 0);
+        libc::close_range(low + 1, high.saturating_sub(1), 0);
+        libc::close_range(high + 1, libc::c_uint::MAX, 0);
+        // The frozen do not see a gate close.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let mut byte = 0u8;
         let opened = libc::read(gate, (&raw mut byte).cast(), 1) == 1;
         let done = opened

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::cgroup::{Controllers, Places, wait_until};
+use super::cgroup::{Controllers, Leaf, Places, wait_until};
 use super::child::{Child, Task};
 use super::{PidNamespace, Plan, Rungs, Tree};
 use crate::spec::{Limits, PidsLimit};
@@ -68,6 +68,7 @@ impl Ladder {
                 Places::default()
             }
         };
+        clear(&places, prefix);
         let controllers = places.v2.as_deref().map(Controllers::of);
         let mut plan = hold(start, &places, prefix, &mut notes);
         let mut rungs = match attempt(&plan, &Limits::default()) {
@@ -140,6 +141,24 @@ fn hold(start: Start, places: &Places, prefix: &str, notes: &mut Vec<String>) ->
         }
     }
     bottom
+}
+
+/// Removes what somebody left who was killed while they tried: a leaf, and at worst a frozen child in it.
+fn clear(places: &Places, prefix: &str) {
+    for folder in places.v2.iter().chain(places.v1.values()) {
+        for entry in std::fs::read_dir(folder.join(prefix)).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let tried = name.to_str().and_then(|name| name.strip_prefix("probe-")?.split_once('-'));
+            let Some((whose, _)) = tried else { continue };
+            if !std::path::Path::new("/proc").join(whose).exists() {
+                let path = entry.path();
+                let leaf = Leaf(&path);
+                // What cannot be killed or removed is in nobody's way.
+                let _ = if leaf.has("freezer.state") { leaf.kill_v1() } else { leaf.kill_v2() };
+                let _ = leaf.remove(KILL_MAX);
+            }
+        }
+    }
 }
 
 /// Makes a tree, puts a child into it, freezes, thaws and kills it, and removes it.

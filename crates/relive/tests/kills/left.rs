@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use relive_api::Paths;
+
 use crate::daemon::Places;
 use crate::oracle::Oracle;
 use crate::programs::{processes, shims};
@@ -42,11 +44,13 @@ pub(crate) fn nothing(places: &Places, oracle: &Oracle) {
         };
         processes().filter(marked).map(|pid| format!("{pid}")).collect()
     });
+    let [config, log] = [PathBuf::new(), PathBuf::new()];
+    let prefix = Paths { data: places.data.clone(), socket: places.socket.clone(), config, log }.short_name();
     until_none("a cgroup", oracle, || {
         let mut leaves = Vec::new();
         below(Path::new("/sys/fs/cgroup"), &mut leaves);
-        let name = |leaf: &PathBuf| leaf.file_name().is_some_and(|name| is_ours(&name.to_string_lossy()));
-        leaves.iter().filter(|leaf| name(leaf)).map(|leaf| leaf.display().to_string()).collect()
+        let is_left = |leaf: &&PathBuf| leaf.parent().and_then(Path::file_name).is_some_and(|name| name == prefix.as_str());
+        leaves.iter().filter(is_left).map(|leaf| leaf.display().to_string()).collect()
     });
 }
 
