@@ -126,6 +126,15 @@ impl Folder {
         &self.path
     }
 
+    /// What the session is called among all of one data folder's: its folder's number, and whose it is. The number alone would
+    /// be the same for the first session of every process, and so would their cgroups and their marks.
+    #[must_use]
+    pub(crate) fn name(&self) -> String {
+        let part = |path: Option<&Path>| path.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let owner = part(self.path.parent().and_then(Path::parent));
+        [part(Some(&self.path)), owner].into_iter().flatten().collect::<Vec<_>>().join("-")
+    }
+
     /// Replaces the state. Not synced: after another boot it does not matter what it said.
     pub fn write_state(&self, state: &State) -> io::Result<()> {
         self.replace(STATE, state, Durable::No)

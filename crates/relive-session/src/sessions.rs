@@ -81,11 +81,7 @@ impl Sessions {
             match found {
                 Found::Ended(record) => return Ok(Standing::Ended(record)),
                 Found::NeverRan => {
-                    if let Some(state) = self.state_of(&folder)? {
-                        // Its shim was lost on the way, and has left an empty tree, or one with a child at the gate.
-                        let emptied = spawn_blocking(move || empty(&Tree::reopen(&state.tree)));
-                        emptied.await.map_err(io::Error::other)?;
-                    }
+                    self.clear(&folder).await?;
                     return Ok(Standing::NeverRan);
                 }
                 Found::Starting => tokio::time::sleep(LOOK_EVERY).await,
@@ -137,6 +133,24 @@ impl Sessions {
             Ok((folder, found))
         });
         looked.await.map_err(io::Error::other)?
+    }
+
+    /// Removes what is left of a session that never ran, whose shim was lost on the way: its leaves, and after its first
+    /// word perhaps a child at the gate.
+    async fn clear(&self, folder: &Folder) -> io::Result<()> {
+        let (tree, has_child) = match self.state_of(folder)? {
+            Some(state) => (Tree::reopen(&state.tree), true),
+            None => (Tree::planned(&self.ladder().await?.plan, &folder.name()), false),
+        };
+        let cleared = spawn_blocking(move || {
+            if has_child {
+                empty(&tree);
+            } else {
+                // What was not made yet need not be removed.
+                let _ = tree.remove();
+            }
+        });
+        cleared.await.map_err(io::Error::other)
     }
 
     /// What the shim said of itself, if it was in this boot.

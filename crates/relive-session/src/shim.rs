@@ -21,7 +21,6 @@ mod turn;
 
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use clients::Clients;
 use program::Program;
@@ -113,17 +112,9 @@ fn run() -> io::Result<()> {
     shim.end()
 }
 
-/// What a session is called among all of one data folder's: its folder's number, and whose it is. The number alone would
-/// be the same for the first session of every process, and so would their cgroups and their marks.
-fn name_of(folder: &Path) -> String {
-    let part = |path: Option<&Path>| path.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    let owner = part(folder.parent().and_then(Path::parent));
-    [part(Some(folder)), owner].into_iter().flatten().collect::<Vec<_>>().join("-")
-}
-
 impl Shim {
     fn launch(&mut self, spec: &Spec) -> Result<(), Failure> {
-        let name = name_of(self.folder.path());
+        let name = self.folder.name();
         let mut program = Program::of(spec, &name)?;
         let mut stdio = Stdio::open(spec.stdio).map_err(|error| Failure::of("stdio", &error))?;
         self.tree = Some(Tree::make(&spec.tree, &name, &spec.limits)?);

@@ -149,6 +149,11 @@ impl Tree {
         Self { made: made.clone(), rungs, v2: None, whose: Whose::Lost, pids_rlimit: None }
     }
 
+    /// What [`Tree::make`] may have come to make, whose maker was lost before it could say so.
+    pub(crate) fn planned(plan: &Plan, name: &str) -> Self {
+        Self::reopen(&Made::planned(plan, name))
+    }
+
     /// What `clone3` has to be told.
     #[must_use]
     pub fn clone_flags(&self) -> u64 {
@@ -284,6 +289,19 @@ impl Tree {
 }
 
 impl Made {
+    /// All leaves there can be.
+    fn planned(plan: &Plan, name: &str) -> Self {
+        let leaf = |folder: &Option<PathBuf>| folder.as_ref().map(|folder| folder.join(&plan.prefix).join(name));
+        Self {
+            name: name.into(),
+            v2: leaf(&plan.v2),
+            v1_freezer: leaf(&plan.v1_freezer),
+            v1_memory: leaf(&plan.v1_memory),
+            v1_pids: leaf(&plan.v1_pids),
+            ..Self::default()
+        }
+    }
+
     fn hold(&self) -> Hold<'_> {
         match (&self.v2, &self.v1_freezer, self.pid_namespace) {
             (Some(leaf), _, _) => Hold::V2(leaf),

@@ -49,7 +49,8 @@ pub(crate) fn nothing(places: &Places, oracle: &Oracle) {
     until_none("a cgroup", oracle, || {
         let mut leaves = Vec::new();
         below(Path::new("/sys/fs/cgroup"), &mut leaves);
-        let is_left = |leaf: &&PathBuf| leaf.parent().and_then(Path::file_name).is_some_and(|name| name == prefix.as_str());
+        let is_left =
+            |leaf: &&PathBuf| leaf.parent().and_then(Path::file_name).is_some_and(|name| name == prefix.as_str());
         leaves.iter().filter(is_left).map(|leaf| leaf.display().to_string()).collect()
     });
 }

@@ -59,7 +59,9 @@ fn nothing_acknowledged_is_lost_and_no_write_is_repeated() {
 /// A checker that cannot fail proves nothing: each switch that breaks the protocol turns it red.
 #[test]
 fn the_checker_can_fail() {
-    for (faults, expected) in [("no-intent", "has no intent"), ("retry-all", "B: the effect"), ("retry-all", "B: the shell line")] {
+    for (faults, expected) in
+        [("no-intent", "has no intent"), ("retry-all", "B: the effect"), ("retry-all", "B: the shell line")]
+    {
         let mut seed = fresh_seed();
         let red = (0..6).any(|_| {
             seed += 1;

@@ -90,9 +90,8 @@ fn sessions(places: &Places) {
     put("commands", &command(places, ""), 8);
     // One that outlives its command, unless it is ended with it, and one that may or may not come to write.
     let lines = places.lines.display();
-    let away = format!(
-        "setsid sleep 300 & setsid sh -c 'sleep 0.03; echo \"$RELIVE_SESSION b{{{{turn}}}}\" >> {lines}' & "
-    );
+    let away =
+        format!("setsid sleep 300 & setsid sh -c 'sleep 0.03; echo \"$RELIVE_SESSION b{{{{turn}}}}\" >> {lines}' & ");
     put("background", &command(places, &away), 6);
 }
 

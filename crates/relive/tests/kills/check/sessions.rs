@@ -26,9 +26,10 @@ pub(super) fn lines(places: &Places, known: &Known, remains: &Remains, wrong: &m
         count += 1;
         // The scripts never ask for the same text twice, so this is the same call in another session. A program that is
         // resumed after its end runs again: see below.
-        let owner = session.split_once('-').filter(|(number, _)| *number == "call").map_or(session, |(_, rest)| {
-            rest.split_once('-').map_or(rest, |(_, uuid)| uuid)
-        });
+        let owner = session
+            .split_once('-')
+            .filter(|(number, _)| *number == "call")
+            .map_or(session, |(_, rest)| rest.split_once('-').map_or(rest, |(_, uuid)| uuid));
         if !texts.insert((owner, text)) {
             wrong.push(format!("B: the shell line `{line}` happened twice"));
         }
