@@ -103,13 +103,32 @@ impl Folder {
     /// when the last copy of that descriptor is closed.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<(Self, OwnedFd)> {
         let path = path.into();
-        rustix::fs::mkdirat(CWD, &path, Mode::RWXU)?;
-        let folder = Self::open(path)?;
+        let begun = aside(&path);
+        remove(&begun)?;
+        rustix::fs::mkdirat(CWD, &begun, Mode::RWXU)?;
+        let mut folder = Self::open(begun.clone())?;
         let lock = folder.open_file(LOCK, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let mut lock = File::from(lock);
         lock.write_all(boot_id()?.as_bytes())?;
+        // It has its name when it says of which boot it is: a maker that dies before that has made nothing.
+        match rustix::fs::renameat(CWD, &begun, CWD, &path) {
+            Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST | rustix::io::Errno::NOTDIR) => {
+                remove(&begun)?;
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            renamed => renamed?,
+        }
+        folder.path = path;
         Ok((folder, lock.into()))
+    }
+
+    /// Removes one whose program never ran. It loses its name first: half of it would say something else.
+    pub(crate) fn discard(path: &Path) -> io::Result<()> {
+        let aside = aside(path);
+        remove(&aside)?;
+        rustix::fs::renameat(CWD, path, CWD, &aside)?;
+        remove(&aside)
     }
 
     /// Opens one that is there.
@@ -278,6 +297,20 @@ impl Folder {
 enum Durable {
     Yes,
     No,
+}
+
+/// Where a folder is while it is made or removed. The name of none begins with a dot.
+fn aside(path: &Path) -> PathBuf {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    path.with_file_name(format!(".{name}"))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "a session's folder is its own, and nothing ran in it")]
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// This boot's own id.

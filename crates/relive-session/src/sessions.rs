@@ -180,6 +180,10 @@ fn without_exit_record(sessions: &Path) -> io::Result<Vec<PathBuf>> {
     let mut open = Vec::new();
     for entry in entries {
         let path = entry?.path();
+        // One that was being made, or removed, when its owner was killed.
+        if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+            continue;
+        }
         if Folder::open(path.clone())?.read_exit()?.is_none() {
             open.push(path);
         }
@@ -201,8 +205,7 @@ fn create(path: &Path, boot_id: &str) -> io::Result<(Folder, OwnedFd)> {
             if !matches!(Folder::open(path)?.look(boot_id)?, Found::NeverRan) {
                 return Err(error);
             }
-            #[expect(clippy::disallowed_methods, reason = "a session's folder is its own, and nothing ran in it")]
-            std::fs::remove_dir_all(path)?;
+            Folder::discard(path)?;
             Folder::create(path)?
         }
         created => created?,

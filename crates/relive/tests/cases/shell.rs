@@ -20,8 +20,9 @@ fn world() -> World {
 /// The folder of the only call.
 fn session(world: &World, of: &Begun) -> PathBuf {
     wait_for("the session's folder", || {
-        let mut entries = fs::read_dir(world.folder(&of.uuid).join("sessions")).ok()?;
-        entries.next()?.ok().map(|entry| entry.path())
+        let entries = fs::read_dir(world.folder(&of.uuid).join("sessions")).ok()?;
+        let mut made = entries.flatten().filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+        made.next().map(|entry| entry.path())
     })
 }
 
