@@ -64,7 +64,12 @@ pub(crate) struct Remains {
 /// Checks everything; what is wrong is added to what is known. Returns what there was, for a person.
 pub(crate) fn all(places: &Places, known: &mut Known) -> String {
     let mut wrong = Vec::new();
-    for warning in places.warnings() {
+    // A shim that was killed before it greeted is told of.
+    let of_lost_shim = |warning: &String| {
+        let mut lost = known.shims_lost.iter().filter_map(|session| session.get(session.len().checked_sub(36)?..));
+        warning.contains("cannot be launched") && lost.any(|uuid| warning.contains(uuid))
+    };
+    for warning in places.warnings().into_iter().filter(|warning| !of_lost_shim(warning)) {
         wrong.push(format!("the daemon warned: {warning}"));
     }
     let remains = match read(places, known, &mut wrong) {
