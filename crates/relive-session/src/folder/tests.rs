@@ -52,6 +52,19 @@ fn look(folder: &Folder) -> Found {
 }
 
 #[test]
+fn a_folder_whose_maker_died_before_it_had_its_name_was_never_made() {
+    let outer = tempfile::tempdir().unwrap();
+    let path = outer.path().join("session");
+    std::fs::create_dir(outer.path().join(".session")).unwrap();
+    let (folder, lock) = Folder::create(path.clone()).unwrap();
+    assert!(matches!(look(&folder), Found::Starting));
+    drop(lock);
+    assert!(matches!(look(&folder), Found::NeverRan));
+    Folder::discard(&path).unwrap();
+    assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_folder_is_made_once_and_is_nobody_elses() {
     use std::os::unix::fs::PermissionsExt as _;
     let (_outer, folder, _lock) = make();

@@ -146,6 +146,19 @@ fn case_47_shim_and_daemon_both_killed_is_a_call_in_doubt() {
 }
 
 #[test]
+fn case_47_a_shim_killed_under_a_living_daemon_is_a_call_in_doubt_too() {
+    let world = world();
+    let process = world.run(&shell("echo once >> runs; sleep 1000"));
+    let state = state(&session(&world, &process));
+    let runs = world.work().join("runs");
+    wait_until("it has written", || fs::read_to_string(&runs).is_ok_and(|text| !text.is_empty()));
+    kill(pid_of(&state, "shim_pid"), rustix::process::Signal::KILL);
+    world.await_records(&process, "doubt", 1);
+    assert!(world.records(&process.uuid, "call_ended").is_empty(), "it is not said to have failed");
+    assert!(!is_alive(pid_of(&state, "host_pid")), "nothing of it is left");
+}
+
+#[test]
 fn a_signal_reaches_the_shell_tool_and_a_kill_ends_its_whole_tree() {
     let world = world();
     let process = world.run(&shell("trap 'echo told > told; exit 7' TERM; touch up; while :; do sleep 0.02; done"));
