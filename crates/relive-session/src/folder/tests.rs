@@ -55,7 +55,7 @@ fn look(folder: &Folder) -> Found {
 fn a_folder_whose_maker_died_before_it_had_its_name_was_never_made() {
     let outer = tempfile::tempdir().unwrap();
     let path = outer.path().join("session");
-    std::fs::create_dir(outer.path().join(".session")).unwrap();
+    rustix::fs::mkdir(outer.path().join(".session"), Mode::RWXU).unwrap();
     let (folder, lock) = Folder::create(path.clone()).unwrap();
     assert!(matches!(look(&folder), Found::Starting));
     drop(lock);

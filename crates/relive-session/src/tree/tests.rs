@@ -85,7 +85,8 @@ fn what_was_left_by_somebody_killed_while_they_tried_holds_nothing_and_is_remove
         tree.freeze().unwrap();
         let held = std::fs::read_dir(format!("/proc/{}/fd", child.pid)).unwrap().count();
         assert_eq!(held, 2, "its gate, and its answers");
-        let _ = Ladder::probe_from(if plan.v2.is_some() { Start::Cgroup2 } else { Start::Cgroup1 }, &plan.prefix);
+        let start = if plan.v2.is_some() { Start::Cgroup2 } else { Start::Cgroup1 };
+        assert_eq!(Ladder::probe_from(start, &plan.prefix).rungs.tree, ladder.rungs.tree);
         assert_no_trace(plan);
         child.reap();
     });
