@@ -211,7 +211,7 @@ impl End {
                 (_, KillSignal::Relive(_)) => FAILED,
             },
             ProcessStatus::StartupFailed { .. } if self.why() == Some(Why::Aborted) => ABORTED,
-            ProcessStatus::StartupFailed { errno, .. } if errno == "ENOENT" => NOT_FOUND,
+            ProcessStatus::StartupFailed { stage, errno, .. } if stage == "execve" && errno == "ENOENT" => NOT_FOUND,
             ProcessStatus::StartupFailed { .. } => CANNOT_RUN,
         }
     }

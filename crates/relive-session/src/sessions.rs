@@ -101,9 +101,9 @@ impl Sessions {
                     let failure = failure("shim", "ESRCH", libc::ESRCH);
                     return lost(folder, Some(state), EndedBy::ShimLost, failure).await.map(Standing::Ended);
                 }
-                Found::OtherBoot(_) => {
+                Found::OtherBoot(state) => {
                     let failure = failure("boot", "EHOSTDOWN", libc::EHOSTDOWN);
-                    return lost(folder, None, EndedBy::HostLost, failure).await.map(Standing::Ended);
+                    return lost(folder, state, EndedBy::HostLost, failure).await.map(Standing::Ended);
                 }
             }
         }
@@ -226,7 +226,13 @@ async fn lost(folder: Folder, state: Option<State>, why: EndedBy, failure: Failu
     };
     let ended = spawn_blocking(move || {
         if let Some(state) = &state {
-            empty(&Tree::reopen(&state.tree));
+            let tree = Tree::reopen(&state.tree);
+            if why == EndedBy::HostLost {
+                // Nobody of another boot is alive: a pid that matches is somebody else's.
+                let _ = tree.remove();
+            } else {
+                empty(&tree);
+            }
         }
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let record = ExitRecord {

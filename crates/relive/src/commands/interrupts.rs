@@ -24,6 +24,8 @@ type Sending<'a> = Pin<Box<dyn Future<Output = Outcome<Affected>> + 'a>>;
 pub(crate) async fn obey(client: &Client<'_>, uuid: &str, mut presses: Presses, mut terminations: Option<Presses>) {
     let context = client.context();
     let mut sending: Sending<'_> = Box::pin(std::future::pending());
+    // Whether something is being sent, and whether that is all that keeps us: a kill that was asked for is sent.
+    let (mut under_way, mut leaving) = (false, false);
     let mut count = 0_u32;
     let mut give_up: Option<Instant> = None;
     loop {
@@ -42,8 +44,12 @@ pub(crate) async fn obey(client: &Client<'_>, uuid: &str, mut presses: Presses, 
         let signal = tokio::select! {
             sent = &mut sending => {
                 sending = Box::pin(std::future::pending());
+                under_way = false;
                 if let Err(error) = sent {
                     context.say(&format!("the signal was not sent: {error}"));
+                }
+                if leaving {
+                    return;
                 }
                 continue;
             }
@@ -53,6 +59,10 @@ pub(crate) async fn obey(client: &Client<'_>, uuid: &str, mut presses: Presses, 
                     _ if pressed.is_none() => return,
                     1 => Signal::Int,
                     2 => Signal::Kill,
+                    _ if under_way => {
+                        leaving = true;
+                        continue;
+                    }
                     _ => return,
                 }
             }
@@ -67,6 +77,7 @@ pub(crate) async fn obey(client: &Client<'_>, uuid: &str, mut presses: Presses, 
             }
             Signal::Term | Signal::Pause | Signal::Resume => {}
         }
+        under_way = true;
         sending = Box::pin(async move {
             client.signal(uuid, &SignalRequest { signal: signal.name().into(), subtree: false }).await
         });

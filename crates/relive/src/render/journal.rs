@@ -38,7 +38,11 @@ impl Journal {
     fn body(&mut self, line: &Line, text: &str, look: &Look) -> Option<String> {
         Some(match line.kind.as_str() {
             "spawned" => self::spawned(&read::<Spawned>(text)?, look),
-            "input" => quote(&self::payload(&read::<Input>(text)?.text), look),
+            "input" => match read::<Input>(text)? {
+                // What it was begun with has been shown.
+                Input { id, .. } if id == "intent" => return None,
+                input => quote(&self::payload(&input.text), look),
+            },
             "model_ended" => self.model_ended(read(text)?, look),
             "partial" => {
                 let Partial { thinking, text, .. } = read(text)?;
@@ -214,6 +218,7 @@ mod tests {
         let shown = show(&[
             r#"{"kind":"opened","pid":1,"by":"spawn","boot_id":"b","relive":"0.1.0"}"#,
             SPAWNED,
+            r#"{"kind":"input","step":0,"id":"intent","text":"fix the test"}"#,
             r#"{"kind":"model_started","step":1,"model":"script/x"}"#,
             r#"{"kind":"model_ended","step":1,"thinking":"hm","text":"I look.","calls":[{"id":"a","name":"shell","args":{"command":"ls"}}]}"#,
             r#"{"kind":"call_started","step":1,"call":0,"name":"shell","recovery":{"by":"join"}}"#,

@@ -13,7 +13,7 @@ use super::world::{Begun, World, kill, wait_until};
 
 /// A program that runs, and then neither a daemon nor a shim.
 fn lost(world: &World) -> (Begun, PathBuf) {
-    let program = world.exec(&[], &["sh", "-c", "echo once >> runs; sleep 1000"]);
+    let program = world.exec(&[], &["sh", "-c", "echo once >> runs; exec sleep 1000"]);
     let session = world.await_stage(&program, "running");
     let runs = world.work().join("runs");
     wait_until("it has run", || fs::read_to_string(&runs).is_ok_and(|text| text == "once\n"));
