@@ -28,11 +28,12 @@ mod watch;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use relive_agent::{Letter, Orders};
 use relive_api::{Environment, Paths};
 use relive_core::{Incarnation, Pid, Timestamp, Uuid};
-use relive_journal::{DataFolder, Pool, Writer};
+use relive_journal::{DataFolder, Pool, WriteError, Writer};
 use tokio::sync::{Notify, Semaphore, mpsc, watch as channel};
 
 use relive_session::sessions::Sessions;
@@ -43,6 +44,9 @@ use crate::error::Answer;
 use crate::settings::Settings;
 pub(crate) use watch::Changes;
 
+/// How long a journal that is busy is waited for, and how often it is tried.
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+const BUSY_AGAIN: Duration = Duration::from_millis(5);
 /// How many messages may wait for one agent.
 const INBOX_MAX: usize = 64;
 
@@ -181,6 +185,24 @@ impl Kernel {
     async fn environment_of(&self, uuid: Uuid) -> Answer<Environment> {
         let environments = Arc::clone(&self.environments);
         Ok(self.pool.run(move || environments.get(uuid)).await??.unwrap_or_default())
+    }
+
+    /// Opens a journal. One that is busy is so for a moment only: nobody else has this data folder, but a child that is
+    /// just being spawned, also by a daemon that has just died, has a copy of every lock until it executes.
+    async fn opened<T: Send + 'static>(
+        &self,
+        open: impl Fn(&DataFolder) -> Result<T, WriteError> + Clone + Send + 'static,
+    ) -> Result<Result<T, WriteError>, relive_journal::JobLost> {
+        let deadline = tokio::time::Instant::now() + BUSY_PATIENCE;
+        loop {
+            let job = open.clone();
+            match self.on_disk(move |data| job(data)).await? {
+                Err(WriteError::Busy { .. }) if tokio::time::Instant::now() < deadline => {
+                    tokio::time::sleep(BUSY_AGAIN).await;
+                }
+                outcome => return Ok(outcome),
+            }
+        }
     }
 
     /// Does something with the data folder on a thread that may block.

@@ -38,6 +38,14 @@ impl DiskFile {
     }
 }
 
+impl Drop for DiskFile {
+    /// Lets go of the lock, if it has one. Closing alone would not: a child that is just being spawned has, until it
+    /// executes, a copy of every descriptor.
+    fn drop(&mut self) {
+        let _ = flock(self.0.as_fd(), FlockOperation::Unlock);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Counters {
     opens: AtomicU64,

@@ -87,7 +87,7 @@ impl Kernel {
     /// The writer of a process that is in the table and has no body.
     pub(super) async fn writer(&self, who: Who, is_placeholder: bool) -> Result<Writer, JournalError> {
         let opening = Opening { pid: who.of.pid, by: OpenedBy::Resume, boot_id: self.clock.boot_id(), at: self.now() };
-        let opened = self.on_disk(move |data| {
+        let opened = self.opened(move |data| {
             if is_placeholder {
                 data.open_writer(who.uuid, &opening)
             } else {

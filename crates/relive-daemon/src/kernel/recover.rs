@@ -129,25 +129,22 @@ impl Kernel {
 
     async fn open(&self, uuid: Uuid, pid: Pid, by: OpenedBy) -> Answer<Writer> {
         let opening = Opening { pid, by, boot_id: self.clock.boot_id(), at: self.now() };
-        Ok(self.on_disk(move |data| data.open_writer(uuid, &opening)).await??)
+        Ok(self.opened(move |data| data.open_writer(uuid, &opening)).await??)
     }
 
     /// Three resumes and nothing to show for them: it waits for a person.
     async fn pause_on_disk(&self, uuid: Uuid, pid: Pid, reason: SuspendReason) -> Answer<()> {
-        let (opening, now) = (self.opening(pid), self.now());
+        let mut writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
+        let now = self.now();
         let paused = Body::Paused(Paused { reason, asked_at: now, resume_at: None });
-        let written = self.on_disk(move |data| {
-            let mut writer = data.open_writer(uuid, &opening)?;
-            writer.append(now, vec![paused], Durability::Synced)
-        });
-        Ok(written.await??)
+        Ok(self.pool.run(move || writer.append(now, vec![paused], Durability::Synced)).await??)
     }
 
     /// `recovery: manual`: it was interrupted, and says so.
     async fn end_interrupted(&self, uuid: Uuid, pid: Pid) -> Answer<()> {
-        let (opening, now) = (self.opening(pid), self.now());
+        let mut writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
+        let now = self.now();
         let ended = self.on_disk(move |data| {
-            let mut writer = data.open_writer(uuid, &opening)?;
             writer.append(now, vec![Body::Ended(interrupted())], Durability::Synced)?;
             data.retire(uuid, writer.history())?;
             Ok::<_, ApiError>(())
@@ -160,10 +157,6 @@ impl Kernel {
         if let Err(refusal) = self.lock().table.recall(past, self.now()) {
             eprintln!("PID {pid} cannot be remembered: {refusal}");
         }
-    }
-
-    fn opening(&self, pid: Pid) -> Opening {
-        Opening { pid, by: OpenedBy::Recovery, boot_id: self.clock.boot_id(), at: self.now() }
     }
 }
 

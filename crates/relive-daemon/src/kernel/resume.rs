@@ -148,7 +148,7 @@ impl Kernel {
     async fn open_dead(&self, uuid: Uuid) -> Answer<(Pid, Writer)> {
         let pid = self.on_disk(move |data| data.next_pid().inspect(|pid| data.note_pid(*pid, uuid))).await??;
         let opening = Opening { pid, by: OpenedBy::Resume, boot_id: self.clock.boot_id(), at: self.now() };
-        match self.on_disk(move |data| data.open_writer(uuid, &opening)).await? {
+        match self.opened(move |data| data.open_writer(uuid, &opening)).await? {
             Ok(writer) => Ok((pid, writer)),
             Err(WriteError::Absent { .. }) => {
                 // Collected since it was looked up, as a rule: then that is what is said.
