@@ -12,24 +12,19 @@
 
 mod arena;
 pub mod effect;
-pub mod ids;
-pub mod limits;
 pub mod process;
-pub mod program;
 pub mod refusal;
 pub mod signal;
-pub mod status;
 pub mod table;
 
 pub use effect::{Effect, Effects, Reached};
-pub use ids::{Generation, Incarnation, Pid, Uuid, uuid_v7};
-pub use jiff::Timestamp;
-pub use limits::{Limits, Usd};
 pub use process::{Body, Origin, Outcome, Spec, State, Suspension, Urgency, Usage};
-pub use program::Program;
-pub use refusal::{ErrorCode, Refusal, Transition};
-pub use signal::{Disposition, KillSignal, Signal, SignalSet, disposition};
-pub use status::{Cause, End, Exit, ProcessStatus, SuspendReason, Why};
+pub use refusal::{Refusal, Transition};
+pub use relive_types::{
+    Cause, End, ErrorCode, Exit, Generation, Incarnation, KillSignal, Limits, Pid, ProcessStatus, Program, Signal,
+    SignalSet, SuspendReason, Timestamp, Usd, Uuid, Why, ids, limits, program, status, uuid_v7,
+};
+pub use signal::{Disposition, disposition};
 pub use table::authority::{Caller, HandleId, Rights};
 pub use table::completion::{Past, Wait};
 pub use table::release::ReleaseEvent;

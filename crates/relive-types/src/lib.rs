@@ -1,0 +1,22 @@
+//! The small types that every crate of Relive shares.
+//!
+//! Ids, limits and money, signals, programs, how a process ended, and the codes of errors. They are values: they
+//! compare, print and turn into JSON, and decide nothing. There is no I/O here, no clock and no randomness.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod error_code;
+pub mod ids;
+pub mod limits;
+pub mod program;
+pub mod signal;
+pub mod status;
+
+pub use error_code::ErrorCode;
+pub use ids::{Generation, Incarnation, Pid, Uuid, uuid_v7};
+pub use jiff::Timestamp;
+pub use limits::{Limits, Usd};
+pub use program::Program;
+pub use signal::{KillSignal, Signal, SignalSet};
+pub use status::{Cause, End, Exit, ProcessStatus, SuspendReason, Why};

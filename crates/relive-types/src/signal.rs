@@ -1,0 +1,223 @@
+//! Signals: their names, numbers and sets.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A signal. The numbers are Relive's own, not the operating system's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Signal {
+    /// End, in your own time: KILL follows after the grace.
+    #[serde(rename = "SIGTERM")]
+    Term = 1,
+    /// End now. Cannot be blocked or handled.
+    #[serde(rename = "SIGKILL")]
+    Kill = 2,
+    /// What Ctrl-C sends.
+    #[serde(rename = "SIGINT")]
+    Int = 3,
+    /// Stop at the next boundary.
+    #[serde(rename = "SIGPAUSE")]
+    Pause = 4,
+    /// Go on.
+    #[serde(rename = "SIGRESUME")]
+    Resume = 5,
+}
+
+impl Signal {
+    /// Every signal, by number.
+    pub const ALL: [Self; 5] = [Self::Term, Self::Kill, Self::Int, Self::Pause, Self::Resume];
+
+    /// Every signal that can be pending, in the order in which pending ones land.
+    pub const LANDING_ORDER: [Self; 4] = [Self::Term, Self::Int, Self::Pause, Self::Resume];
+
+    /// `SIGTERM` and so on.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Term => "SIGTERM",
+            Self::Kill => "SIGKILL",
+            Self::Int => "SIGINT",
+            Self::Pause => "SIGPAUSE",
+            Self::Resume => "SIGRESUME",
+        }
+    }
+
+    /// The signal of this name, with or without `SIG`, in either case. Numbers are not names.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let upper = name.to_ascii_uppercase();
+        let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
+        Self::ALL.into_iter().find(|signal| &signal.name()[3..] == bare)
+    }
+
+    /// PAUSE for RESUME and the other way round: the one that it cancels while pending.
+    #[must_use]
+    pub fn opposite(self) -> Option<Self> {
+        match self {
+            Self::Pause => Some(Self::Resume),
+            Self::Resume => Some(Self::Pause),
+            Self::Term | Self::Kill | Self::Int => None,
+        }
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A set of signals that can be blocked or handled. KILL is never in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SignalSet(u8);
+
+impl SignalSet {
+    /// No signal.
+    pub const EMPTY: Self = Self(0);
+
+    /// With this signal too. KILL is left out silently.
+    #[must_use]
+    pub fn with(self, signal: Signal) -> Self {
+        match signal {
+            Signal::Kill => self,
+            Signal::Term | Signal::Int | Signal::Pause | Signal::Resume => Self(self.0 | Self::bit(signal)),
+        }
+    }
+
+    /// Without this signal.
+    #[must_use]
+    pub fn without(self, signal: Signal) -> Self {
+        Self(self.0 & !Self::bit(signal))
+    }
+
+    /// Is it in the set?
+    #[must_use]
+    pub fn contains(self, signal: Signal) -> bool {
+        self.0 & Self::bit(signal) != 0
+    }
+
+    /// Is there none in it?
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn bit(signal: Signal) -> u8 {
+        1 << (signal as u8)
+    }
+}
+
+impl FromIterator<Signal> for SignalSet {
+    fn from_iter<I: IntoIterator<Item = Signal>>(signals: I) -> Self {
+        signals.into_iter().fold(Self::EMPTY, Self::with)
+    }
+}
+
+/// What ended a process that was killed: one of ours, or the operating system's own.
+///
+/// In JSON `{"signal":"SIGTERM"}` for ours; the operating system's adds its number, `"os_signal":15`, because only
+/// then `wait` answers with 128+n.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "KillSignalJson", try_from = "KillSignalJson")]
+pub enum KillSignal {
+    /// One of ours: the body stopped because it was told to.
+    Relive(Signal),
+    /// The operating system ended the program with its signal of this number.
+    Os(u8),
+}
+
+impl KillSignal {
+    /// `SIGTERM`, `SIGSEGV` and so on.
+    #[must_use]
+    pub fn name(self) -> Cow<'static, str> {
+        match self {
+            Self::Relive(signal) => Cow::Borrowed(signal.name()),
+            Self::Os(number) => os_signal_name(number),
+        }
+    }
+}
+
+impl From<Signal> for KillSignal {
+    fn from(signal: Signal) -> Self {
+        Self::Relive(signal)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct KillSignalJson {
+    signal: Cow<'static, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    os_signal: Option<u8>,
+}
+
+impl From<KillSignal> for KillSignalJson {
+    fn from(signal: KillSignal) -> Self {
+        let os_signal = match signal {
+            KillSignal::Relive(_) => None,
+            KillSignal::Os(number) => Some(number),
+        };
+        Self { signal: signal.name(), os_signal }
+    }
+}
+
+impl TryFrom<KillSignalJson> for KillSignal {
+    type Error = String;
+
+    fn try_from(json: KillSignalJson) -> Result<Self, String> {
+        match json.os_signal {
+            Some(number) => Ok(Self::Os(number)),
+            None => Signal::ALL
+                .into_iter()
+                .find(|signal| signal.name() == json.signal)
+                .map(Self::Relive)
+                .ok_or_else(|| format!("`{}` is not a signal", json.signal)),
+        }
+    }
+}
+
+/// The names Linux gives the numbers, the same on every architecture Relive runs on.
+fn os_signal_name(number: u8) -> Cow<'static, str> {
+    let name = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        other => return Cow::Owned(format!("signal {other}")),
+    };
+    Cow::Borrowed(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_name_in_any_spelling_and_a_number_is_none() {
+        for signal in Signal::ALL {
+            let bare = signal.name().trim_start_matches("SIG");
+            for spelling in [signal.name(), bare, &bare.to_lowercase(), &signal.name().to_lowercase()] {
+                assert_eq!(Signal::from_name(spelling), Some(signal), "{spelling}");
+            }
+        }
+        for bad in ["", "SIG", "9", "15", "HUP", "SIGSIGTERM"] {
+            assert_eq!(Signal::from_name(bad), None, "{bad}");
+        }
+    }
+}
