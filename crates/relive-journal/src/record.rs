@@ -3,6 +3,7 @@
 //! Fields may be added to a kind and old readers pass over them; a new kind, or a changed meaning, is a new version.
 
 use relive_core::{End, Generation, Limits, Origin, Pid, Program, SuspendReason, Timestamp, Usd, Uuid};
+pub use relive_types::Usage;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::hash::Hash;
@@ -188,27 +189,6 @@ pub struct ModelStarted {
     /// And in dollars, where the price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_cost_usd: Option<Usd>,
-}
-
-/// What a model call used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Usage {
-    /// Tokens read by the model.
-    pub tokens_in: u64,
-    /// Tokens written by it.
-    pub tokens_out: u64,
-    /// Absent where the price is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<Usd>,
-    /// Whether the numbers are ours, not the provider's.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub estimated: bool,
-    /// Those of `tokens_in` that the provider had in its cache.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub cache_read: u64,
-    /// Those of `tokens_in` that the provider put into its cache.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub cache_write: u64,
 }
 
 /// A model's answer.

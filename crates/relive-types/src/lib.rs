@@ -1,7 +1,8 @@
 //! The small types that every crate of Relive shares.
 //!
-//! Ids, limits and money, signals, programs, how a process ended, and the codes of errors. They are values: they
-//! compare, print and turn into JSON, and decide nothing. There is no I/O here, no clock and no randomness.
+//! Ids, limits and money, signals, programs, how a process ended, what a model call used, and the codes of errors.
+//! They are values: they compare, print and turn into JSON, and decide nothing. There is no I/O here, no clock and no
+//! randomness.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -12,6 +13,7 @@ pub mod limits;
 pub mod program;
 pub mod signal;
 pub mod status;
+mod usage;
 
 pub use error_code::ErrorCode;
 pub use ids::{Generation, Incarnation, Pid, Uuid, uuid_v7};
@@ -20,3 +22,4 @@ pub use limits::{Limits, Usd};
 pub use program::Program;
 pub use signal::{KillSignal, Signal, SignalSet};
 pub use status::{Cause, End, Exit, ProcessStatus, SuspendReason, Why};
+pub use usage::Usage;
