@@ -7,7 +7,6 @@
 #![warn(missing_docs)]
 
 mod agent;
-mod duration;
 pub mod git;
 mod journal;
 pub mod model;

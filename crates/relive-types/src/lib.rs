@@ -1,12 +1,13 @@
 //! The small types that every crate of Relive shares.
 //!
-//! Ids, limits and money, signals, programs, how a process ended, what a model call used, and the codes of errors.
-//! They are values: they compare, print and turn into JSON, and decide nothing. There is no I/O here, no clock and no
-//! randomness.
+//! Ids, limits and money, signals, programs, how a process ended, what a model call used, the codes of errors, and how
+//! durations are written. They are values: they compare, print and turn into JSON, and decide nothing. There is no I/O
+//! here, no clock and no randomness.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod duration;
 mod error_code;
 pub mod ids;
 pub mod limits;

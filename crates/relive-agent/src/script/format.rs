@@ -5,10 +5,10 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use relive_core::Usd;
+use relive_types::duration;
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::duration;
 use crate::model::ModelError;
 
 #[derive(Debug, serde::Deserialize)]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use relive_core::Uuid;
+use relive_types::duration;
 use serde_json::{Map, Value};
 
-use crate::duration;
 use crate::tool::ToolResult;
 
 /// The arguments of one call, taken out one by one.

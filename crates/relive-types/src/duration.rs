@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// What [`parse`] expects, for its callers' messages.
-pub(crate) const EXPECTED: &str = "a duration like \"50ms\", \"10s\", \"1m30s\" or \"2h\"";
+pub const EXPECTED: &str = "a duration like \"50ms\", \"10s\", \"1m30s\" or \"2h\"";
 
 /// The longest there is: a hundred years, so that adding one to the time cannot overflow.
 const LONGEST_MS: u64 = 100 * 366 * 24 * 3600 * 1000;
@@ -12,7 +12,8 @@ const UNITS_MS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1000), ("m", 60 * 1000), ("h", 3600 * 1000), ("d", 24 * 3600 * 1000)];
 
 /// The duration, to the millisecond; `None` when it is none, or longer than any that makes sense.
-pub(crate) fn parse(text: &str) -> Option<Duration> {
+#[must_use]
+pub fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total_ms: u64 = 0;
     if rest.is_empty() {
@@ -28,7 +29,8 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
 }
 
 /// The duration of so many seconds.
-pub(crate) fn from_seconds(seconds: f64) -> Option<Duration> {
+#[must_use]
+pub fn from_seconds(seconds: f64) -> Option<Duration> {
     let duration = Duration::try_from_secs_f64(seconds).ok()?;
     (duration <= Duration::from_millis(LONGEST_MS)).then_some(duration)
 }
