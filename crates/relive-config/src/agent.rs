@@ -44,7 +44,7 @@ pub struct AgentLimits {
     pub max_tokens: Option<u64>,
     /// Dollars.
     pub max_cost_usd: Option<f64>,
-    /// Elapsed time, as [`crate::parse_duration`] reads it.
+    /// Elapsed time, as [`relive_types::duration::parse`] reads it.
     pub timeout: Option<String>,
 }
 

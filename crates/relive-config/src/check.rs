@@ -6,11 +6,11 @@
 use std::fmt;
 use std::path::Path;
 
+use relive_types::duration;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
 use crate::GC_INTERVAL_MIN_SECONDS;
-use crate::duration::parse_duration;
 use crate::suggest::closest;
 use crate::tools::PERMISSION;
 
@@ -193,7 +193,7 @@ impl Checker<'_> {
             (Expected::Word(words), other) => format!("`{key}` is one of {}, not {}", words.join(", "), other.name()),
             (Expected::Text, Node::Text(_) | Node::Nothing) => return,
             (Expected::Text, other) => format!("`{key}` is a text, not {}", other.name()),
-            (Expected::Duration, Node::Text(text)) => match parse_duration(text) {
+            (Expected::Duration, Node::Text(text)) => match duration::parse(text) {
                 Ok(_) => return,
                 Err(problem) => format!("`{key}`: {problem}"),
             },

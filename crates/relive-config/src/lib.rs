@@ -8,7 +8,6 @@
 
 mod agent;
 mod check;
-mod duration;
 mod price;
 mod providers;
 mod suggest;
@@ -22,9 +21,9 @@ use serde::{Deserialize, Serialize};
 
 pub use agent::{AgentFile, AgentLimits};
 pub use check::Problem;
-pub use duration::parse_duration;
 pub use price::{Dollars, Price};
 pub use providers::{PROVIDERS, Provider, Providers};
+pub use relive_types::duration::parse as parse_duration;
 pub use suggest::closest;
 pub use tools::{EVERY_TOOL, Permission, TOOLS, Tools};
 

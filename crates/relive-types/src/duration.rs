@@ -1,34 +1,71 @@
-//! Durations as people and models write them: `50ms`, `1.5s`, `1m30s`.
+//! Durations as people and models write them: `50ms`, `1.5s`, `1m30s`, `5 minutes`.
+//!
+//! The command line, the files and the tools of an agent all read them here.
 
 use std::time::Duration;
 
 /// What [`parse`] expects, for its callers' messages.
 pub const EXPECTED: &str = "a duration like \"50ms\", \"10s\", \"1m30s\" or \"2h\"";
 
-/// The longest there is: a hundred years, so that adding one to the time cannot overflow.
+const EXAMPLES: &str = "write it like 150ms, 10s, 5m or 1h30m";
+
+/// A hundred years, so that adding a duration to the time cannot overflow.
 const LONGEST_MS: u64 = 100 * 366 * 24 * 3600 * 1000;
 
-const UNITS_MS: [(&str, u64); 5] =
-    [("ms", 1), ("s", 1000), ("m", 60 * 1000), ("h", 3600 * 1000), ("d", 24 * 3600 * 1000)];
+const UNITS_MS: [(&[&str], u64); 5] = [
+    (&["ms", "msec", "msecs", "millisecond", "milliseconds"], 1),
+    (&["s", "sec", "secs", "second", "seconds"], 1000),
+    (&["m", "min", "mins", "minute", "minutes"], 60 * 1000),
+    (&["h", "hr", "hrs", "hour", "hours"], 3600 * 1000),
+    (&["d", "day", "days"], 24 * 3600 * 1000),
+];
 
-/// The duration, to the millisecond; `None` when it is none, or longer than any that makes sense.
-#[must_use]
-pub fn parse(text: &str) -> Option<Duration> {
-    let mut rest = text.trim();
-    let mut total_ms: u64 = 0;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let number = take_while(&mut rest, |c| c.is_ascii_digit() || c == '.');
-        let unit = take_while(&mut rest, |c| c.is_ascii_alphabetic());
-        let (_, unit_ms) = UNITS_MS.iter().find(|(name, _)| *name == unit)?;
-        total_ms = total_ms.checked_add(times(number, *unit_ms)?)?;
-    }
-    (total_ms <= LONGEST_MS).then(|| Duration::from_millis(total_ms))
+/// Why a text is not a duration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// A bare number: nobody can tell seconds from milliseconds.
+    #[error("a duration needs a unit: {}", EXAMPLES)]
+    NoUnit,
+    /// It begins with a minus sign.
+    #[error("a duration is not negative")]
+    Negative,
+    /// It is longer than a hundred years.
+    #[error("a duration is at most a hundred years")]
+    TooLong,
+    /// Anything else.
+    #[error("not a duration: {}", EXAMPLES)]
+    Malformed,
 }
 
-/// The duration of so many seconds.
+/// Parses one or more numbers, each with its unit. Whatever is below a millisecond is dropped.
+pub fn parse(text: &str) -> Result<Duration, ParseError> {
+    let mut rest = text.trim();
+    if rest.starts_with('-') {
+        return Err(ParseError::Negative);
+    }
+    if rest.is_empty() {
+        return Err(ParseError::Malformed);
+    }
+    if rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return Err(ParseError::NoUnit);
+    }
+    let mut total_ms: u64 = 0;
+    while !rest.is_empty() {
+        let number = take_while(&mut rest, |c| c.is_ascii_digit() || c == '.');
+        rest = rest.trim_start();
+        let unit = take_while(&mut rest, |c| c.is_ascii_alphabetic());
+        rest = rest.trim_start();
+        let unit_ms = UNITS_MS.iter().find(|(names, _)| names.contains(&unit)).map(|(_, ms)| *ms);
+        let part_ms = times(number, unit_ms.ok_or(ParseError::Malformed)?)?;
+        total_ms = total_ms.checked_add(part_ms).ok_or(ParseError::TooLong)?;
+    }
+    if total_ms > LONGEST_MS {
+        return Err(ParseError::TooLong);
+    }
+    Ok(Duration::from_millis(total_ms))
+}
+
+/// Converts a number of seconds; `None` where [`parse`] would refuse it: negative, not finite or too long.
 #[must_use]
 pub fn from_seconds(seconds: f64) -> Option<Duration> {
     let duration = Duration::try_from_secs_f64(seconds).ok()?;
@@ -42,42 +79,67 @@ fn take_while<'a>(rest: &mut &'a str, keep: impl Fn(char) -> bool) -> &'a str {
     taken
 }
 
-/// A decimal number times a unit, what is below a millisecond dropped.
-fn times(number: &str, unit_ms: u64) -> Option<u64> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() || fraction.len() > 6 || (number.contains('.') && fraction.is_empty()) {
-        return None;
+/// Multiplies a decimal number of up to six places by its unit.
+fn times(number: &str, unit_ms: u64) -> Result<u64, ParseError> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !are_digits(whole) || !are_digits(fraction) {
+        return Err(ParseError::Malformed);
     }
-    let mut ms = whole.parse::<u64>().ok()?.checked_mul(unit_ms)?;
-    if !fraction.is_empty() {
-        ms =
-            ms.checked_add(fraction.parse::<u64>().ok()? * unit_ms / 10_u64.pow(u32::try_from(fraction.len()).ok()?))?;
-    }
-    Some(ms)
+    let places = u32::try_from(fraction.len()).ok().filter(|places| *places <= 6).ok_or(ParseError::Malformed)?;
+    let fraction: u64 = fraction.parse().map_err(|_| ParseError::Malformed)?;
+    // Only digits are left, so a number that cannot be parsed is one that does not fit.
+    let whole: u64 = whole.parse().map_err(|_| ParseError::TooLong)?;
+    let whole_ms = whole.checked_mul(unit_ms).ok_or(ParseError::TooLong)?;
+    whole_ms.checked_add(fraction * unit_ms / 10_u64.pow(places)).ok_or(ParseError::TooLong)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(text: &str, expect_ms: Option<u64>) {
-        assert_eq!(parse(text), expect_ms.map(Duration::from_millis), "{text}");
+    fn check(text: &str, expect: Result<u64, ParseError>) {
+        assert_eq!(parse(text), expect.map(Duration::from_millis), "{text:?}");
     }
 
     #[test]
-    fn a_number_and_a_unit_and_nothing_else() {
-        check("50ms", Some(50));
-        check("0s", Some(0));
-        check("1.5s", Some(1500));
-        check("1m30s", Some(90_000));
-        check(" 2h ", Some(7_200_000));
-        check("0.0005s", Some(0));
-        check("1d", Some(86_400_000));
-        for bad in
-            ["", " ", "5", "s", "1.s", ".5s", "-1s", "1 s", "1w", "1s!", "1.2.3s", "99999999999999999999d", "40000d"]
-        {
-            check(bad, None);
+    fn numbers_with_units_are_added_up() {
+        check("50ms", Ok(50));
+        check("150ms", Ok(150));
+        check("0s", Ok(0));
+        check("10s", Ok(10_000));
+        check("1.5s", Ok(1500));
+        check("5m", Ok(300_000));
+        check("1m30s", Ok(90_000));
+        check(" 2h ", Ok(7_200_000));
+        check("1h30m", Ok(5_400_000));
+        check("1h 30m", Ok(5_400_000));
+        check("5 minutes", Ok(300_000));
+        check("1 hour 30 sec", Ok(3_630_000));
+        check("0.0005s", Ok(0));
+        check("1.5d", Ok(129_600_000));
+        check("36600d", Ok(LONGEST_MS));
+    }
+
+    #[test]
+    fn everything_else_is_refused_with_its_reason() {
+        for text in ["5", "10", "1.5", " 7 "] {
+            check(text, Err(ParseError::NoUnit));
         }
+        for text in ["-1s", "-5", " -1h"] {
+            check(text, Err(ParseError::Negative));
+        }
+        for text in ["99999999999999999999d", "36600d1ms", "36601d", "18446744073709551615ms1ms"] {
+            check(text, Err(ParseError::TooLong));
+        }
+        for text in ["", " ", "s", "1.s", ".5s", "1w", "1mo", "1s!", "1.2.3s", "1.0000001s", "soon", "5 parsecs", "1s2"]
+        {
+            check(text, Err(ParseError::Malformed));
+        }
+    }
+
+    #[test]
+    fn seconds_are_refused_where_the_text_would_be() {
         assert_eq!(from_seconds(0.25), Some(Duration::from_millis(250)));
         for bad in [-1.0, f64::NAN, f64::INFINITY, 1e12] {
             assert_eq!(from_seconds(bad), None, "{bad}");

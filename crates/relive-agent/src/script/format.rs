@@ -142,7 +142,7 @@ impl<'de> Deserialize<'de> for Pause {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Pause, E> {
-                duration::parse(text).map(Pause).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+                duration::parse(text).map(Pause).map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
             }
         }
         deserializer.deserialize_any(PauseVisitor)

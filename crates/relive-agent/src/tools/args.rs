@@ -65,7 +65,7 @@ impl Args {
     pub(super) fn optional_duration(&mut self, name: &str) -> Result<Option<Duration>, ToolResult> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let parsed = match &value {
-            Value::String(text) => duration::parse(text),
+            Value::String(text) => duration::parse(text).ok(),
             Value::Number(seconds) => seconds.as_f64().and_then(duration::from_seconds),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         };

@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FOLDER")]
     cwd: Option<PathBuf>,
     /// It is ended after this long, pauses not counted
-    #[arg(long, value_name = "DURATION", value_parser = relive_config::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
     timeout: Option<Duration>,
     /// A name to call it by
     #[arg(long)]

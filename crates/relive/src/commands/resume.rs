@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "USD", value_parser = parse_dollars)]
     max_cost: Option<Usd>,
     /// A new limit of time since it began, pauses not counted
-    #[arg(long, value_name = "DURATION", value_parser = relive_config::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
     timeout: Option<Duration>,
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "USD", value_parser = parse_dollars)]
     max_cost: Option<Usd>,
     /// It is ended after this long, pauses not counted
-    #[arg(long, value_name = "DURATION", value_parser = relive_config::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
     timeout: Option<Duration>,
     /// What becomes of a call whose outcome a crash hid
     #[arg(long, value_name = "POLICY", value_parser = ["tell_model", "park", "retry"])]

@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning
     id: String,
     /// Give up after this long, with exit code 124; the process goes on
-    #[arg(long, value_name = "DURATION", value_parser = relive_config::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
     timeout: Option<Duration>,
 }
 
