@@ -14,6 +14,7 @@ pub mod limits;
 pub mod program;
 pub mod signal;
 pub mod status;
+pub mod suggest;
 mod usage;
 
 pub use error_code::ErrorCode;
