@@ -7,11 +7,11 @@ use std::fmt;
 use std::path::Path;
 
 use relive_types::duration;
+use relive_types::suggest::closest;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
 use crate::GC_INTERVAL_MIN_SECONDS;
-use crate::suggest::closest;
 use crate::tools::PERMISSION;
 
 /// One mistake.

@@ -10,7 +10,6 @@ mod agent;
 mod check;
 mod price;
 mod providers;
-mod suggest;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -24,7 +23,7 @@ pub use check::Problem;
 pub use price::{Dollars, Price};
 pub use providers::{PROVIDERS, Provider, Providers};
 pub use relive_types::duration::parse as parse_duration;
-pub use suggest::closest;
+pub use relive_types::suggest::closest;
 pub use tools::{EVERY_TOOL, Permission, TOOLS, Tools};
 
 /// The shortest time between two collections.

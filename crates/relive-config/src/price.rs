@@ -1,10 +1,10 @@
 //! What a model costs, and how much it can read.
 
+use relive_types::suggest::closest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_saphyr::Spanned;
 
 use crate::check::{Checker, Expected, Node};
-use crate::suggest::closest;
 
 /// What a million tokens of a model cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

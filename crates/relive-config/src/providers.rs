@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use relive_types::suggest::closest;
 use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
 
 use crate::check::{Checker, Expected, Node};
-use crate::suggest::closest;
 
 /// The providers there are.
 pub const PROVIDERS: &[&str] = &["anthropic", "openai", "gemini", "ollama", "deepseek"];

@@ -1,6 +1,7 @@
 //! The providers there are: their names, their variables, and how their servers are addressed.
 
 use genai::adapter::AdapterKind;
+use relive_types::suggest;
 use reqwest::Url;
 
 use crate::OpenError;
@@ -85,18 +86,9 @@ pub(crate) fn advice(name: &str, closest: Option<&str>) -> String {
     format!("{meant} The providers are {} and script", names.join(", "))
 }
 
-/// The name closest to this one, if any is close enough to have been meant.
+/// The provider that was probably meant.
 pub(crate) fn closest(name: &str) -> Option<String> {
-    let lower = name.to_lowercase();
-    let near = |provider: &Provider| {
-        let shared = lower.bytes().zip(provider.name.bytes()).take_while(|(a, b)| a == b).count();
-        let tail = lower.bytes().rev().zip(provider.name.bytes().rev()).take_while(|(a, b)| a == b).count();
-        // All but one or two letters are right, from the beginning on or from the end.
-        let longest = lower.len().max(provider.name.len());
-        (shared + tail + 2 >= longest && shared.max(tail) >= 2)
-            .then_some((longest - (shared + tail).min(longest), *provider))
-    };
-    PROVIDERS.iter().filter_map(near).min_by_key(|(far, _)| *far).map(|(_, provider)| provider.name.to_owned())
+    suggest::closest(name, PROVIDERS.iter().map(|provider| provider.name)).map(str::to_owned)
 }
 
 /// Where a question goes.

@@ -1,17 +1,19 @@
-//! Did you mean?
+//! "Did you mean ...?": the known name that is closest to what was typed.
 
-/// The candidate that is most like the text, if any is like it at all.
+/// Returns the candidate closest to `word`, if one is close enough to have been meant: a letter may be wrong, or one
+/// in three of a longer word, but never more than three. Case does not count. Of equals the first wins.
 #[must_use]
-pub fn closest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let at_most = (text.chars().count() / 3).clamp(1, 3);
+pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distance_max = (word.chars().count() / 3).clamp(1, 3);
     candidates
-        .map(|candidate| (distance(text, candidate), candidate))
-        .filter(|(distance, _)| *distance <= at_most)
-        .min()
+        .into_iter()
+        .map(|candidate| (distance(word, candidate), candidate))
+        .filter(|(distance, _)| *distance <= distance_max)
+        .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters to insert, delete, replace or swap with their neighbour.
+/// Counts the letters to insert, delete, replace or swap with their neighbour.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.to_lowercase().chars().collect();
     let mut before_last: Vec<usize> = Vec::new();
@@ -53,12 +55,23 @@ mod tests {
     }
 
     #[test]
-    fn a_suggestion_is_like_what_was_typed_or_none() {
-        let names = ["reviewer", "coder", "tester"];
-        for (text, expect) in
-            [("reviwer", Some("reviewer")), ("codre", Some("coder")), ("coding", None), ("x", None), ("", None)]
-        {
-            assert_eq!(closest(text, names.into_iter()), expect, "{text}");
-        }
+    fn a_close_name_is_suggested_and_a_far_one_is_not() {
+        let check = |names: &[&'static str], word: &str, expect: Option<&str>| {
+            assert_eq!(closest(word, names.iter().copied()), expect, "{word}");
+        };
+        let processes = ["reviewer", "coder", "tester"];
+        check(&processes, "reviwer", Some("reviewer"));
+        check(&processes, "codre", Some("coder"));
+        check(&processes, "CODER", Some("coder"));
+        check(&processes, "coding", None);
+        check(&processes, "x", None);
+        check(&processes, "", None);
+        let keys = ["gc", "checkpoint", "recovery", "heartbeat"];
+        check(&keys, "recvoery", Some("recovery"));
+        check(&keys, "chekpoints", Some("checkpoint"));
+        check(&keys, "gx", Some("gc"));
+        check(&keys, "limits", None);
+        check(&["beta", "bets"], "betx", Some("beta"));
+        check(&["bets", "beta"], "betx", Some("bets"));
     }
 }

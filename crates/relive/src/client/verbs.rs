@@ -166,7 +166,7 @@ impl Client<'_> {
         }
         let list = self.processes(true).await.ok()?;
         let names: Vec<&str> = list.processes.iter().filter_map(|process| process.name.as_deref()).collect();
-        relive_config::closest(id, names.iter().copied()).map(str::to_owned)
+        relive_types::suggest::closest(id, names.iter().copied()).map(str::to_owned)
     }
 }
 

@@ -36,7 +36,7 @@ fn parse_signal(name: &str) -> Result<Signal, String> {
     }
     let names = Signal::ALL.map(Signal::name);
     let bare = name.to_ascii_uppercase();
-    let meant = relive_config::closest(&bare, names.iter().flat_map(|name| [*name, &name[3..]]));
+    let meant = relive_types::suggest::closest(&bare, names.iter().flat_map(|name| [*name, &name[3..]]));
     let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
     Err(format!("signals go by name, and there are {}{meant}", names.join(", ")))
 }
