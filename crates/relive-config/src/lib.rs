@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use agent::{AgentFile, AgentLimits};
 pub use check::Problem;
-pub use price::{Dollars, Price};
+pub use price::Price;
 pub use providers::{PROVIDERS, Provider, Providers};
 pub use relive_types::duration::parse as parse_duration;
 pub use relive_types::suggest::closest;

@@ -1,7 +1,8 @@
 //! What a model costs, and how much it can read.
 
+use relive_types::Usd;
 use relive_types::suggest::closest;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
 
 use crate::check::{Checker, Expected, Node};
@@ -10,16 +11,16 @@ use crate::check::{Checker, Expected, Node};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Those it reads.
-    pub input: Dollars,
-    /// Those it writes.
-    pub output: Dollars,
-    /// Those it reads from its cache; as `input` if absent.
+    /// Tokens the model reads.
+    pub input: Usd,
+    /// Tokens the model writes.
+    pub output: Usd,
+    /// Tokens read from the provider's cache; as `input` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_read: Option<Dollars>,
-    /// Those it puts into its cache; as `input` if absent.
+    pub cache_read: Option<Usd>,
+    /// Tokens put into the provider's cache; as `input` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_write: Option<Dollars>,
+    pub cache_write: Option<Usd>,
 }
 
 /// The keys of a price, and whether each must be there.
@@ -31,39 +32,6 @@ const MAX: f64 = 10_000.0;
 /// The fewest tokens a model can be said to read: with fewer, an agent's own instructions do not fit.
 const WINDOW_MIN: u64 = 4096;
 const WINDOW_MAX: u64 = 1 << 40;
-
-/// An amount of dollars, counted in billionths; in the file a plain number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dollars {
-    nanos: u64,
-}
-
-impl Dollars {
-    /// In billionths of a dollar.
-    #[must_use]
-    pub fn nanos(self) -> u64 {
-        self.nanos
-    }
-}
-
-impl Serialize for Dollars {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[expect(clippy::cast_precision_loss, reason = "exact below nine million dollars")]
-        serializer.serialize_f64(self.nanos as f64 / 1e9)
-    }
-}
-
-impl<'de> Deserialize<'de> for Dollars {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let dollars = f64::deserialize(deserializer)?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "`as` saturates, and `check` refuses"
-        )]
-        Ok(Self { nanos: (dollars * 1e9).round() as u64 })
-    }
-}
 
 impl Checker<'_> {
     pub(crate) fn prices(&mut self, found: &Spanned<Node>) {

@@ -1,5 +1,7 @@
 //! Good files, bad files, and that the list of keys is the list of fields.
 
+use relive_types::Usd;
+
 use super::*;
 
 fn problems(text: &str) -> Vec<String> {
@@ -76,7 +78,7 @@ fn prices_are_by_model_and_their_mistakes_are_named() {
     let config = Config::parse(text).unwrap();
     let price = config.prices["openai/gpt-9"];
     assert_eq!((price.input.nanos(), price.output.nanos()), (1_250_000_000, 10_000_000_000));
-    assert_eq!((price.cache_read.map(Dollars::nanos), price.cache_write), (Some(125_000_000), None));
+    assert_eq!((price.cache_read.map(Usd::nanos), price.cache_write), (Some(125_000_000), None));
     assert_eq!(Config::parse(&config.to_yaml().unwrap()).unwrap(), config);
     let text = "prices:\n  gpt-9: {input: 1, output: 2}\n  a/b: {inptu: 1, output: -2}\n  c/d: 3\n";
     assert_eq!(
