@@ -10,7 +10,7 @@ use relive_core::Usd;
 use relive_journal::data::{GcRules, SpaceRules};
 use relive_journal::policy::Policy;
 use relive_journal::recovery::OnInDoubt;
-use relive_model::{Prices, Windows};
+use relive_llm::{Prices, Windows};
 
 use crate::kernel::trees::TreeLimits;
 
@@ -94,7 +94,7 @@ fn known_prices(named: &BTreeMap<String, relive_config::Price>) -> Prices {
         let relive_config::Price { input, output, cache_read, cache_write } = *price;
         prices.set(
             model,
-            relive_model::Price {
+            relive_llm::Price {
                 input: Usd::from_nanos(input.nanos()),
                 output: Usd::from_nanos(output.nanos()),
                 cache_read: Usd::from_nanos(cache_read.unwrap_or(input).nanos()),

@@ -15,7 +15,7 @@ use relive_agent::script::Script;
 use relive_api::Environment;
 use relive_config::Provider;
 use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
-use relive_model::{Access, OpenError, Prices, Secret, Windows};
+use relive_llm::{Access, OpenError, Prices, Secret, Windows};
 use tokio::io::AsyncReadExt as _;
 
 use super::Kernel;
@@ -29,9 +29,9 @@ pub(super) const COMMANDS_MAX: usize = 4;
 const KEY_BYTES_MAX: u64 = 16 << 10;
 
 /// The provider of a model; none for one that needs none.
-pub(super) fn provider_of(model: &str) -> Option<relive_model::Provider> {
+pub(super) fn provider_of(model: &str) -> Option<relive_llm::Provider> {
     let (provider, _) = model.split_once('/')?;
-    relive_model::provider(provider)
+    relive_llm::provider(provider)
 }
 
 /// Why a model cannot be asked.
@@ -58,7 +58,7 @@ pub(super) fn way_out(model: &str, pid: Pid) -> Option<String> {
     Some(format!("{}, then from a shell that has it: relive resume {pid}", what_to_set(provider)?))
 }
 
-fn what_to_set(provider: relive_model::Provider) -> Option<String> {
+fn what_to_set(provider: relive_llm::Provider) -> Option<String> {
     let (variable, family) = (provider.key_variable?, provider.family());
     Some(format!("set {variable}, or providers.{family}.key_file in config.yaml and restart the daemon"))
 }
@@ -76,7 +76,7 @@ fn build_model(
         let script = Script::open(file, cwd).map_err(|error| NoModel::Wrong(error.to_string()))?;
         return Ok(Arc::new(script.with_uuid(uuid)));
     }
-    relive_model::open(name, access.unwrap_or_default(), prices, windows).map_err(|error| {
+    relive_llm::open(name, access.unwrap_or_default(), prices, windows).map_err(|error| {
         let message = error.to_string();
         match error {
             OpenError::NeedsKey { .. } => {
@@ -151,7 +151,7 @@ impl Kernel {
         built.map_err(|error| NoModel::Wrong(error.to_string()))?
     }
 
-    async fn access(&self, provider: relive_model::Provider, environment: &Environment) -> Result<Access, NoModel> {
+    async fn access(&self, provider: relive_llm::Provider, environment: &Environment) -> Result<Access, NoModel> {
         let configured = self.settings.providers.get(provider.family()).cloned().unwrap_or_default();
         let of_process = environment.get(provider.base_url_variable).map(str::to_owned);
         let base_url = of_process.or_else(|| configured.base_url.clone());
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_can_be_configured_is_what_there_is() {
-        let mut names: Vec<&str> = relive_model::providers().iter().map(relive_model::Provider::family).collect();
+        let mut names: Vec<&str> = relive_llm::providers().iter().map(relive_llm::Provider::family).collect();
         names.dedup();
         assert_eq!(names, relive_config::PROVIDERS);
     }

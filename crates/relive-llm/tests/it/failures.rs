@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use relive_agent::model::{Delta, ModelError};
 use relive_fake_model::{Failure, FakeModel, Turn};
-use relive_model::{Access, OpenError, Prices, Secret, Timeouts, Windows};
+use relive_llm::{Access, OpenError, Prices, Secret, Timeouts, Windows};
 
 use crate::support::{Heard, KEY, MODELS, ask, hear, model, patient, question, user};
 
@@ -131,7 +131,7 @@ async fn dropping_an_answer_ends_the_call() {
 fn what_cannot_be_opened_says_what_to_do() {
     let open = |name: &str, key: Option<&str>, base_url: Option<&str>| {
         let access = Access { base_url: base_url.map(str::to_owned), key: key.map(Secret::new) };
-        relive_model::open(name, access, &Prices::builtin(), &Windows::builtin()).map(drop)
+        relive_llm::open(name, access, &Prices::builtin(), &Windows::builtin()).map(drop)
     };
     let unknown = |name: &str, closest: Option<&str>| {
         Err(OpenError::UnknownProvider { name: name.to_owned(), closest: closest.map(str::to_owned) })

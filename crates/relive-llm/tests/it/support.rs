@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use relive_agent::model::{Delta, Message, Model, ModelError, Purpose, Question, ToolCall};
 use relive_fake_model::{FakeModel, Turn};
 use relive_journal::record::Usage;
-use relive_model::{Access, Prices, Secret, Timeouts, Windows};
+use relive_llm::{Access, Prices, Secret, Timeouts, Windows};
 
 /// One model of each provider. Each thinks.
 pub(crate) const MODELS: [&str; 6] = [
@@ -30,7 +30,7 @@ pub(crate) fn model(name: &str, server: &FakeModel) -> Arc<dyn Model> {
 pub(crate) fn patient(name: &str, server: &FakeModel, timeouts: Timeouts) -> Arc<dyn Model> {
     let base_url = if name.starts_with("openai") { server.openai_base_url() } else { server.base_url() };
     let access = Access { base_url: Some(base_url), key: Some(Secret::new(KEY)) };
-    relive_model::open_with(name, access, &Prices::builtin(), &Windows::builtin(), timeouts).unwrap()
+    relive_llm::open_with(name, access, &Prices::builtin(), &Windows::builtin(), timeouts).unwrap()
 }
 
 /// What was heard of an answer.
