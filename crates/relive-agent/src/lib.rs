@@ -9,10 +9,10 @@
 mod agent;
 pub mod git;
 mod journal;
-pub mod model;
 pub mod script;
 pub mod tool;
 pub mod tools;
 
 pub use agent::{Agent, Cadence, Exit, Letter, Orders, Returned, Watcher};
 pub use journal::{Journal, JournalError};
+pub use relive_llm::model;

@@ -9,14 +9,13 @@ use genai::adapter::AdapterKind;
 use genai::chat::{ChatOptions, ChatStream, ChatStreamEvent, ReasoningEffort, StreamEnd};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
-use relive_agent::model::{Answer, Delta, Model, ModelError, Question, ToolCall};
-use relive_core::Usd;
-use relive_journal::record::Usage;
+use relive_types::{Usage, Usd};
 use serde_json::{Value, json};
 
 use crate::access::{Access, Secret};
 use crate::carry::Carry;
 use crate::failure::Failures;
+use crate::model::{Answer, Delta, Model, ModelError, Question, ToolCall};
 use crate::prices::{Price, Prices};
 use crate::providers::{self, Provider};
 use crate::request::chat_request;

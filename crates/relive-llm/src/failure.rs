@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use genai::webc::StreamTimeout;
 use jiff::fmt::rfc2822;
-use relive_agent::model::ModelError;
 use reqwest::StatusCode;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
 use crate::access::Secret;
 use crate::adapter::Timeouts;
+use crate::model::ModelError;
 
 /// The most that is quoted of what a provider says.
 const QUOTED_MAX: usize = 300;

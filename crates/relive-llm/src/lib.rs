@@ -1,4 +1,4 @@
-//! Relive's models: the providers an agent can think with, behind [`relive_agent::model::Model`].
+//! Relive's models: the providers an agent can think with, behind [`Model`].
 //!
 //! A model is named `provider/model`. It is reached through `genai`, which knows the wire formats; what a question and
 //! an answer are, what a failure means and what an answer costs is decided here.
@@ -16,6 +16,7 @@ mod adapter;
 mod carry;
 mod client;
 mod failure;
+pub mod model;
 mod prices;
 mod providers;
 mod request;
@@ -23,10 +24,9 @@ mod windows;
 
 use std::sync::Arc;
 
-use relive_agent::model::Model;
-
 pub use access::{Access, Secret};
 pub use adapter::Timeouts;
+pub use model::Model;
 pub use prices::{Price, Prices};
 pub use providers::{Provider, provider, providers};
 pub use windows::Windows;

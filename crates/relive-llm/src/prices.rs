@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use relive_core::Usd;
-use relive_journal::record::Usage;
+use relive_types::{Usage, Usd};
 
 /// What a million tokens cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use genai::adapter::AdapterKind;
 use genai::chat::{
     CacheControl, ChatMessage, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolCall, ToolResponse,
 };
-use relive_agent::model::{Message, ModelError, Question};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::carry::Carry;
+use crate::model::{Message, ModelError, Question};
 
 /// A tool's definition, as the loop has it.
 #[derive(Deserialize)]

@@ -1,7 +1,7 @@
 //! What is said comes through.
 
-use relive_agent::model::{Message, ToolCall};
 use relive_fake_model::{FakeModel, Turn};
+use relive_llm::model::{Message, ToolCall};
 use serde_json::{Value, json};
 
 use crate::support::{KEY, MODELS, ask, hear, model, user};
@@ -26,7 +26,7 @@ async fn text_comes_in_its_pieces_and_with_its_usage() {
 async fn a_known_price_is_a_cost_and_an_unknown_one_is_none() {
     let cost = async |name: &str, cached| {
         let heard = hear(name, Turn::text("x").usage(1000, 100, cached)).await;
-        heard.usage.unwrap().cost_usd.map(relive_core::Usd::nanos)
+        heard.usage.unwrap().cost_usd.map(relive_types::Usd::nanos)
     };
     // 3 and 15 dollars a million.
     assert_eq!(cost("anthropic/claude-sonnet-4-5-20250929", 0).await, Some(3_000_000 + 1_500_000));

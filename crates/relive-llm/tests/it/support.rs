@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use relive_agent::model::{Delta, Message, Model, ModelError, Purpose, Question, ToolCall};
 use relive_fake_model::{FakeModel, Turn};
-use relive_journal::record::Usage;
+use relive_llm::model::{Delta, Message, Model, ModelError, Purpose, Question, ToolCall};
 use relive_llm::{Access, Prices, Secret, Timeouts, Windows};
+use relive_types::Usage;
 
 /// One model of each provider. Each thinks.
 pub(crate) const MODELS: [&str; 6] = [

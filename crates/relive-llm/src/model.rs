@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use relive_core::Usd;
-use relive_journal::record::Usage;
+use relive_types::{Usage, Usd};
 
 /// One message of the conversation, whole: payloads are loaded.
 #[derive(Debug, Clone, PartialEq)]
