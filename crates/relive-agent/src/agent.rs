@@ -18,16 +18,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use relive_core::{Signal, Timestamp, Urgency, Usd};
+use relive_core::Urgency;
 use relive_journal::record::{Body, Input};
 use relive_journal::{Durability, History, Next, ProcessMeta};
+use relive_llm::{Message, Model};
+use relive_types::{Signal, Timestamp, Usd};
 use tokio::sync::{mpsc, oneshot, watch};
 
 #[cfg(feature = "faults")]
 pub(crate) use settle::switched_on;
 
 use crate::journal::{Journal, JournalError};
-use crate::model::{Message, Model};
 use crate::tool::{Context, Patience, Tool};
 
 /// What the kernel wants of a body. The latest counts.

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use relive_core::Timestamp;
 use relive_journal::conversation::Cut;
 use relive_journal::payload::Text;
 use relive_journal::record::Body;
 use relive_journal::{Durability, History, JobLost, Pool, WriteError, Writer};
+use relive_llm::{Message, ToolCall};
+use relive_types::Timestamp;
 use serde::Serialize;
-
-use crate::model::{Message, ToolCall};
 
 /// Why something could not be recorded.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Relive's native agent: the reasoning loop, its models and its tools.
+//! Relive's native agent: the reasoning loop, its tools and the scripted model.
 //!
 //! The loop owns the journal's writer while it runs and keeps to the protocol: what changes the world is recorded
 //! before it is done. It decides nothing about processes; for that it asks its [`tool::Host`].
@@ -15,4 +15,5 @@ pub mod tools;
 
 pub use agent::{Agent, Cadence, Exit, Letter, Orders, Returned, Watcher};
 pub use journal::{Journal, JournalError};
-pub use relive_llm::model;
+/// Temporary, for the daemon's `relive_agent::model::Model`.
+pub use relive_llm as model;

@@ -16,12 +16,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use relive_core::Uuid;
-use relive_journal::record::Usage;
+use relive_llm::{Answer, Delta, Model, ModelError, Purpose, Question, ToolCall, estimated_tokens};
+use relive_types::{Usage, Uuid};
 
 use self::format::{Parsed, Turn};
 use self::placeholder::Values;
-use crate::model::{Answer, Delta, Model, ModelError, Purpose, Question, ToolCall, estimated_tokens};
 
 /// The largest file that is read.
 const FILE_MAX: u64 = 16 * 1024 * 1024;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_core::{Signal, Timestamp, Uuid};
 use relive_journal::Pool;
 use relive_journal::recovery::{Finding, Recovery};
 use relive_session::sessions::Sessions;
+use relive_types::{Signal, Timestamp, Uuid};
 
 /// What a call may use.
 #[derive(Debug, Clone)]

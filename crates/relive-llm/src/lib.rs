@@ -1,12 +1,15 @@
-//! Relive's models: the providers an agent can think with, behind [`Model`].
+//! The [`Model`] trait, the messages that go through it, and the providers behind it.
 //!
-//! A model is named `provider/model`. It is reached through `genai`, which knows the wire formats; what a question and
-//! an answer are, what a failure means and what an answer costs is decided here.
+//! A model is named `provider/model`, and [`open`] turns that name into a [`Model`]. `genai` knows the wire formats; this
+//! crate decides how a question is sent, what a failure means and what an answer costs.
 //!
-//! Always holds: nothing here reads the environment or a file, so whose key and whose server are used is the caller's
-//! to say. No error, and nothing that is shown, holds a key. A price that is not known is absent, never zero.
+//! **Invariant:** nothing here reads the environment or a file: the caller says which key and which server are used.
 //!
-//! Deliberately not here: asking again after a failure, which is the loop's.
+//! **Invariant:** no error and no `Debug` output holds a key.
+//!
+//! **Invariant:** a price that is not known is absent, never zero.
+//!
+//! Retries are absent on purpose: the agent's loop decides when to ask again, because it records every attempt.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -16,7 +19,7 @@ mod adapter;
 mod carry;
 mod client;
 mod failure;
-pub mod model;
+mod model;
 mod prices;
 mod providers;
 mod request;
@@ -26,50 +29,50 @@ use std::sync::Arc;
 
 pub use access::{Access, Secret};
 pub use adapter::Timeouts;
-pub use model::Model;
+pub use model::{Answer, Delta, Message, Model, ModelError, Purpose, Question, ToolCall, estimated_tokens};
 pub use prices::{Price, Prices};
 pub use providers::{Provider, provider, providers};
 pub use windows::Windows;
 
-/// Why there is no such model.
+/// Why a model cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// Nobody is called so.
+    /// No provider has this name.
     #[error("there is no model `{name}`: {}", providers::advice(name, closest.as_deref()))]
     UnknownProvider {
-        /// What was asked for.
+        /// The model's whole name, as it was given.
         name: String,
-        /// What may have been meant.
+        /// The provider that was probably meant.
         closest: Option<String>,
     },
-    /// The provider wants a key, and there is none.
+    /// The provider needs a key, and the caller gave none.
     #[error("{provider} needs a key, and {variable} is not set")]
     NeedsKey {
-        /// Which provider.
+        /// Its name in [`providers`].
         provider: &'static str,
-        /// Where its key is looked for.
+        /// The environment variable that usually holds the key.
         variable: &'static str,
     },
-    /// The address of the server is none.
+    /// The address of the server is not a URL that can be used.
     #[error("{variable} is no address of a server: {reason}")]
     BadUrl {
-        /// Where it came from.
+        /// The environment variable that usually holds the address.
         variable: &'static str,
         /// What is wrong with it.
         reason: String,
     },
-    /// No connection can be made from this machine.
+    /// The HTTP client could not be built.
     #[error("no provider can be reached: {0}")]
     Client(String),
 }
 
-/// The model of this name, `provider/model`. Nothing is sent.
+/// Opens the model of this name, `provider/model`. Nothing is sent yet.
 pub fn open(name: &str, access: Access, prices: &Prices, windows: &Windows) -> Result<Arc<dyn Model>, OpenError> {
     let timeouts = Timeouts::of(name);
     open_with(name, access, prices, windows, timeouts)
 }
 
-/// The same with a patience of the caller's own.
+/// Opens a model as [`open`] does, with the caller's own timeouts.
 pub fn open_with(
     name: &str,
     access: Access,

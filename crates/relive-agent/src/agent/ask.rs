@@ -7,6 +7,7 @@ use futures_util::StreamExt as _;
 use relive_journal::Durability;
 use relive_journal::payload::{Json, Text};
 use relive_journal::record::{Body, Call, Git, ModelEnded, ModelStarted, Partial, Usage};
+use relive_llm::{Answer, Delta, Message, ModelError, Purpose, Question, ToolCall, estimated_tokens};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
@@ -14,7 +15,6 @@ use super::compact::Measured;
 use super::retry::{Attempts, Verdict};
 use super::{Exit, Loop, Step, Wait};
 use crate::git;
-use crate::model::{Answer, Delta, Message, ModelError, Purpose, Question, ToolCall, estimated_tokens};
 
 /// The most that one event says: also escaped, it is well within the longest line.
 const EVENT_TEXT_MAX: usize = 128 * 1024;
@@ -168,7 +168,7 @@ impl Loop {
                 self.attend(Wait::Retry, tokio::time::sleep(after)).await
             }
             Verdict::Later { after, error } => {
-                let resume_at = host.now().checked_add(after).unwrap_or(relive_core::Timestamp::MAX);
+                let resume_at = host.now().checked_add(after).unwrap_or(relive_types::Timestamp::MAX);
                 self.event("model_error", json!({"text": error.to_string(), "resume_at": resume_at})).await;
                 Err(Exit::Quota { resume_at })
             }

@@ -6,10 +6,10 @@ use relive_journal::Durability;
 use relive_journal::history::{CallState, Leave, Phase};
 use relive_journal::record::{Approval, Body, CallEnded, CallStarted, Decision};
 use relive_journal::recovery::{Recovery, RecoveryName};
+use relive_llm::{Message, ToolCall};
 use serde_json::json;
 
 use super::{Exit, Loop, Step, Wait};
-use crate::model::{Message, ToolCall};
 use crate::tool::{Patience, Tool, ToolResult};
 
 /// How much of a result the event shows.

@@ -7,13 +7,13 @@
 use relive_journal::Durability;
 use relive_journal::conversation::Cut;
 use relive_journal::record::{Body, Compacted, Usage};
+use relive_llm::{Message, ModelError, Purpose, Question, estimated_tokens};
 use serde_json::json;
 
 use super::ask::{Aloud, Heard, Unanswered};
 use super::retry::Attempts;
 use super::transcript::transcript;
 use super::{Exit, Loop, Step};
-use crate::model::{Message, ModelError, Purpose, Question, estimated_tokens};
 
 /// What is kept free for an answer: a fifth of the window, and no more than this.
 const ANSWER_MAX: u64 = 32_768;
@@ -168,7 +168,7 @@ fn choose(messages: &[Message], cuts: &[Cut], keep_tokens: u64) -> Option<Cut> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ToolCall;
+    use relive_llm::ToolCall;
 
     fn user(bytes: usize) -> Message {
         Message::User { text: "u".repeat(bytes) }

@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use relive_core::Uuid;
-
-use crate::model::ModelError;
+use relive_llm::ModelError;
+use relive_types::Uuid;
 
 /// How often a model is asked for one answer.
 const ATTEMPTS_MAX: u32 = 6;

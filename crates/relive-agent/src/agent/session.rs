@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use relive_core::Signal;
+use relive_types::Signal;
 
 use super::{Exit, Loop, Step};
 use crate::tool::{Order, Tool, ToolResult};

@@ -5,10 +5,10 @@ use relive_journal::conversation::TOLD_IN_DOUBT;
 use relive_journal::history::{CallState, OpenCall, Phase};
 use relive_journal::record::{Body, Doubt, Outcome, Resolved};
 use relive_journal::recovery::{Finding, OnInDoubt, Recovery, Settlement};
+use relive_llm::Message;
 use serde_json::json;
 
 use super::{Exit, Loop, Step, Wait};
-use crate::model::Message;
 use crate::tool::Patience;
 
 impl Loop {

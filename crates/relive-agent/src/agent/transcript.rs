@@ -1,6 +1,6 @@
 //! A conversation as text, for a model that is to sum it up: short enough for its window, whatever was said.
 
-use crate::model::Message;
+use relive_llm::Message;
 
 /// The most that is shown of one tool's result or arguments.
 const ITEM_MAX: usize = 16 * 1024;

@@ -4,12 +4,10 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use relive_core::Usd;
-use relive_types::duration;
+use relive_llm::ModelError;
+use relive_types::{Usd, duration};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::{Map, Value};
-
-use crate::model::ModelError;
 
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]

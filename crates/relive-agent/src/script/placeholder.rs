@@ -1,10 +1,9 @@
 //! Placeholders in a script's texts. What they stand for comes from the question alone, so that a resumed process says
 //! what it would have said.
 
-use relive_core::Uuid;
+use relive_llm::{Message, Question};
+use relive_types::Uuid;
 use serde_json::Value;
-
-use crate::model::{Message, Question};
 
 /// What the placeholders of one turn stand for.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_core::Uuid;
 use relive_journal::Disk;
 use relive_journal::recovery::{Finding, Recovery};
+use relive_types::Uuid;
 use serde_json::{Value, json};
 
 use super::args::Args;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use relive_core::Uuid;
-use relive_types::duration;
+use relive_types::{Uuid, duration};
 use serde_json::{Map, Value};
 
 use crate::tool::ToolResult;

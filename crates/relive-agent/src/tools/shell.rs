@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_core::Signal;
 use relive_journal::recovery::{Finding, Recovery};
 use relive_session::connection::Connection;
 use relive_session::exit::{EndedBy, ExitRecord};
@@ -14,6 +13,7 @@ use relive_session::protocol::Verb;
 use relive_session::sessions::Standing;
 use relive_session::spec::{Gate, Limits, Namespace, PidsLimit, Spec, Stdio};
 use relive_session::stage::SessionResult;
+use relive_types::Signal;
 use serde_json::{Value, json};
 
 use super::args::Args;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_core::Timestamp;
 use relive_journal::recovery::{Finding, Lookup, Recovery};
+use relive_types::Timestamp;
 use serde_json::{Value, json};
 
 use super::args::Args;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use relive_agent::tool::ChildEnd;
-use relive_core::Uuid;
 use relive_journal::recovery::{Lookup, Recovery, Settlement};
+use relive_types::Uuid;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use relive_agent::model::{Answer, Delta, Message, Model, ModelError, Question};
 use relive_agent::{Agent, Cadence, Exit, Journal, Letter, Orders, Watcher};
-use relive_core::{Limits, Pid, Signal, Timestamp, Urgency, Usd, Uuid};
+use relive_core::Urgency;
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::recovery::OnInDoubt;
 use relive_journal::{DataFolder, History, Io, Opening, Pool, ProcessMeta};
+use relive_llm::{Answer, Delta, Message, Model, ModelError, Question};
+use relive_types::{Limits, Pid, Signal, Timestamp, Usd, Uuid};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use relive_agent::model::{Delta, Message, Model as _, ModelError, Purpose, Question, ToolCall};
 use relive_agent::script::Script;
 use relive_agent::tools;
-use relive_core::Uuid;
-use relive_journal::record::Usage;
+use relive_llm::{Delta, Message, Model as _, ModelError, Purpose, Question, ToolCall};
+use relive_types::{Usage, Uuid};
 use tokio::time::Instant;
 
 use crate::support::World;
@@ -113,7 +112,7 @@ turns:
     while let Some(delta) = answer.next().await {
         seen.push((began.elapsed().as_millis(), delta.unwrap()));
     }
-    let cost_usd = Some(relive_core::Usd::from_nanos(500_000_000));
+    let cost_usd = Some(relive_types::Usd::from_nanos(500_000_000));
     assert_eq!(
         seen,
         [

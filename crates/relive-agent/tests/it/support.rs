@@ -10,10 +10,10 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_agent::tool::{ChildEnd, ChildRequest, Context, Host, Tool, ToolResult};
 use relive_agent::tools;
-use relive_core::{Timestamp, Uuid};
 use relive_journal::Pool;
 use relive_journal::recovery::Recovery;
 use relive_session::sessions::Sessions;
+use relive_types::{Timestamp, Uuid};
 use serde_json::Value;
 
 /// A kernel whose clock is tokio's.

@@ -1,7 +1,7 @@
 //! What is said comes through.
 
 use relive_fake_model::{FakeModel, Turn};
-use relive_llm::model::{Message, ToolCall};
+use relive_llm::{Message, ToolCall};
 use serde_json::{Value, json};
 
 use crate::support::{KEY, MODELS, ask, hear, model, user};

@@ -1,7 +1,7 @@
 //! Whole conversations: the server refuses one that is not as it was.
 
 use relive_fake_model::{FakeModel, Turn};
-use relive_llm::model::Message;
+use relive_llm::Message;
 use serde_json::json;
 
 use crate::support::{Heard, MODELS, ask, model, user};

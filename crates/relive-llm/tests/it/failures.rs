@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use relive_fake_model::{Failure, FakeModel, Turn};
-use relive_llm::model::{Delta, ModelError};
 use relive_llm::{Access, OpenError, Prices, Secret, Timeouts, Windows};
+use relive_llm::{Delta, ModelError};
 
 use crate::support::{Heard, KEY, MODELS, ask, hear, model, patient, question, user};
 
@@ -105,7 +105,7 @@ async fn a_server_that_is_not_there_is_said_to_be_unreachable() {
 async fn a_conversation_that_is_refused_says_why() {
     for name in MODELS {
         let server = FakeModel::start([]);
-        let orphan = relive_llm::model::Message::Tool { id: "x".to_owned(), ok: true, result: "r".to_owned() };
+        let orphan = relive_llm::Message::Tool { id: "x".to_owned(), ok: true, result: "r".to_owned() };
         let heard = ask(&model(name, &server), &[user("go"), orphan]).await;
         let Some(ModelError::Failed(text)) = heard.error else { panic!("{name}: {heard:?}") };
         assert!(text.contains("answered 400: the results"), "{text}");

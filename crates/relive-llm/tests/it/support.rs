@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use relive_fake_model::{FakeModel, Turn};
-use relive_llm::model::{Delta, Message, Model, ModelError, Purpose, Question, ToolCall};
 use relive_llm::{Access, Prices, Secret, Timeouts, Windows};
+use relive_llm::{Delta, Message, Model, ModelError, Purpose, Question, ToolCall};
 use relive_types::Usage;
 
 /// One model of each provider. Each thinks.
