@@ -1,4 +1,4 @@
-//! What the loop wants of a model, whoever it is.
+//! The `Model` trait, the messages it is given and the answers it streams, whoever the provider is.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use relive_types::{Usage, Usd};
 
-/// One message of the conversation, whole: payloads are loaded.
+/// One message of the conversation, with its payloads loaded.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "as in relive_journal::conversation")]
+#[expect(missing_docs, reason = "the names say it, as in relive_journal::conversation")]
 pub enum Message {
     User {
         text: String,
     },
+    /// Stands for the older part of the conversation.
     Summary {
         text: String,
     },
@@ -24,16 +25,17 @@ pub enum Message {
         carry: Option<String>,
     },
     Tool {
+        /// The [`ToolCall::id`] it answers.
         id: String,
         ok: bool,
         result: String,
     },
 }
 
-/// A call the model asks for.
+/// A tool call that a model asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
-    /// The provider's name for it.
+    /// Chosen by the provider; the result is sent back under it.
     pub id: String,
     /// The tool.
     pub name: String,
@@ -41,49 +43,49 @@ pub struct ToolCall {
     pub args: String,
 }
 
-/// What a model is asked.
+/// One request to a model.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// The step this is for.
+    /// The step that the answer is for.
     pub step: u32,
-    /// The system prompt.
+    /// Sent before the messages.
     pub system_prompt: String,
-    /// The tools' definitions, a JSON array.
+    /// The definitions of the tools, a JSON array.
     pub tools: String,
-    /// The conversation.
+    /// The conversation, oldest first.
     pub messages: Vec<Message>,
-    /// How often a model has answered so far, whether or not the answers are still among the messages.
+    /// How many answers the process has received so far, including those no longer among the messages.
     pub answers: u64,
-    /// What for.
+    /// What the answer is used for.
     pub purpose: Purpose,
 }
 
-/// What a model is asked for.
+/// What an answer is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// The next step.
     Step,
-    /// What the older part of the conversation amounts to.
+    /// A summary of the older part of the conversation.
     Summary,
 }
 
-/// A piece of an answer, as it comes.
+/// A piece of an answer, in the order in which the provider sends them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
-    /// Thinking aloud.
+    /// Reasoning that is not part of the answer's text.
     Thinking(String),
     /// Text for the user.
     Text(String),
-    /// A call, whole.
+    /// A complete tool call.
     Call(ToolCall),
-    /// JSON that the model wants back with this answer, unchanged; the last one counts.
+    /// JSON that the provider wants back with this answer, unchanged; the last one counts.
     Carry(String),
-    /// What it used; the last one counts.
+    /// What the call used; the last one counts.
     Usage(Usage),
 }
 
 impl Message {
-    /// How long it is, without what only its provider can read.
+    /// Returns its length in bytes, without the parts that only its provider can read.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -98,67 +100,68 @@ impl Message {
 }
 
 impl Question {
-    /// How many tokens it has, by its length: for where nobody else says.
+    /// Estimates its tokens from its length, for providers that do not report them.
     #[must_use]
     pub fn estimated_tokens(&self) -> u64 {
         estimated_tokens(self.system_prompt.len() + self.messages.iter().map(Message::bytes).sum::<usize>())
     }
 }
 
-/// How many tokens so many bytes of text are, roughly.
+/// Estimates the tokens in a text of this many bytes.
 #[must_use]
 pub fn estimated_tokens(bytes: usize) -> u64 {
     const BYTES_PER_TOKEN: u64 = 4;
     (bytes as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Why there is no answer. The texts name the provider and never hold a key.
+/// Why there is no answer, or only part of one. The texts name the provider and never hold a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each says it")]
+#[expect(missing_docs, reason = "the fields of each variant say it")]
 pub enum ModelError {
     /// The key is wrong, or may not use this model.
     #[error("{0}")]
     Unauthorized(String),
-    /// Too much was asked for; again after so long, where the provider says it.
+    /// Too many requests; `retry_after` is the provider's own wish.
     #[error("{text}")]
     RateLimited { text: String, retry_after: Option<Duration> },
-    /// The provider has too much to do, or is broken for the moment.
+    /// The provider is overloaded or broken for the moment.
     #[error("{text}")]
     Overloaded { text: String, retry_after: Option<Duration> },
-    /// Nothing came for so long.
+    /// The provider sent nothing for the duration `after`.
     #[error("{text}")]
     TimedOut { text: String, after: Duration },
-    /// It could not be reached, or the connection broke in the middle of its answer.
+    /// The provider could not be reached, or the connection broke in the middle of the answer.
     #[error("{0}")]
     Cut(String),
     /// The conversation is longer than the model can read.
     #[error("{0}")]
     ContextFull(String),
-    /// Asking again would not help.
+    /// A failure that a retry would not help.
     #[error("{0}")]
     Failed(String),
+    /// The file of a scripted model cannot be read.
     #[error("{0}")]
     BadScript(String),
 }
 
-/// A stream of an answer's pieces. Dropping it cancels the call.
+/// The pieces of an answer. Dropping the stream cancels the call.
 pub type Answer = BoxStream<'static, Result<Delta, ModelError>>;
 
-/// A model.
+/// A model that answers questions: of a provider, or scripted.
 pub trait Model: Send + Sync + std::fmt::Debug {
-    /// What one call may use at most, counted if its end is never learned.
+    /// Returns the tokens to count for a call whose end is never learned: the most that one may use.
     fn reserved_tokens(&self) -> u64;
 
-    /// How many tokens it can read and write in one call; absent where nothing is too long for it.
+    /// Returns how many tokens fit into one call, read and written together; `None` if there is no limit.
     fn context_tokens(&self) -> Option<u64> {
         None
     }
 
-    /// What so many tokens cost, in and out; absent where nobody knows the price.
+    /// Returns the price of a call that reads and writes this many tokens; `None` if the price is not known.
     fn cost(&self, _tokens_in: u64, _tokens_out: u64) -> Option<Usd> {
         None
     }
 
-    /// Asks it.
+    /// Sends the question. The answer is a stream, so that it can be shown while it is being written.
     fn ask(&self, question: Question) -> BoxFuture<'static, Result<Answer, ModelError>>;
 }
