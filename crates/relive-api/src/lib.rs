@@ -39,7 +39,7 @@ mod program;
 
 use std::collections::BTreeMap;
 
-use relive_core::{ErrorCode, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, Why};
+use relive_types::{ErrorCode, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, Why};
 use serde::{Deserialize, Serialize};
 
 pub use environment::Environment;

@@ -1,6 +1,7 @@
 //! A process as every client sees it.
 
-use relive_core::{Body, Generation, Pid, ProcessStatus, Signal, State, SuspendReason, Timestamp, Usd, Uuid, Why};
+use relive_core::{Body, State};
+use relive_types::{Generation, Pid, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
 use serde::{Deserialize, Serialize};
 
 use crate::program::Session;

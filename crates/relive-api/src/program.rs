@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-pub use relive_core::program::{Namespace, Stdio};
-use relive_core::{Limits, Pid, Uuid};
+pub use relive_types::program::{Namespace, Stdio};
+use relive_types::{Limits, Pid, Uuid};
 use serde::{Deserialize, Serialize};
 
 use crate::Environment;
