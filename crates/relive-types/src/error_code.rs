@@ -1,18 +1,18 @@
-//! The code a caller sees when Relive says no.
+//! The codes of errors that clients and scripts may rely on.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The codes of every error Relive answers with.
+/// The code of an error; every error Relive returns has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorCode {
     /// A bad argument, or an ambiguous name.
     Invalid,
-    /// The wrong state for it.
+    /// The process is in the wrong state for it.
     Conflict,
-    /// No such process, or not yours to see.
+    /// No such process, or one the caller may not see.
     NotFound,
     /// Refused by policy.
     Permission,
@@ -20,7 +20,7 @@ pub enum ErrorCode {
     Unavailable,
     /// It took too long.
     Timeout,
-    /// Our own failure.
+    /// A failure of Relive itself.
     Internal,
     /// A limit was reached.
     Exhausted,
@@ -39,7 +39,7 @@ impl ErrorCode {
         Self::Exhausted,
     ];
 
-    /// `NOT_FOUND` and so on.
+    /// Returns the published name: `NOT_FOUND`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl ErrorCode {
         }
     }
 
-    /// What a command that meets it exits with.
+    /// Returns the exit code of a command that fails with it.
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {

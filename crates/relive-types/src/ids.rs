@@ -1,7 +1,7 @@
-//! The names of a process: PID, UUID, generation.
+//! The ids of a process: UUID, PID, generation.
 //!
-//! History belongs to the UUID. PID and generation name one *incarnation*, the time during which one writer
-//! had the journal. A PID is never used twice, so it names its incarnation for ever.
+//! The UUID identifies a process for ever and its journal belongs to it. PID and generation identify one *incarnation*,
+//! one run of the process. A PID is never used twice, so it identifies its incarnation for ever.
 
 use std::fmt;
 
@@ -16,7 +16,9 @@ pub struct Pid(pub u32);
 
 impl Pid {
     /// PID 0, the parent of every process that has no other.
-    pub const KERNEL: Self = Self(0);
+    pub const RUNTIME: Self = Self(0);
+    /// The old name of [`Pid::RUNTIME`], until no crate uses it.
+    pub const KERNEL: Self = Self::RUNTIME;
 }
 
 impl fmt::Display for Pid {
@@ -25,13 +27,13 @@ impl fmt::Display for Pid {
     }
 }
 
-/// Which writer of a journal: the journal's epoch, and the incarnation's generation. The first is 1.
+/// Counts the incarnations of a process, from 1. In the journal it is the epoch of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Generation(pub u32);
 
 impl Generation {
-    /// The generation after this one.
+    /// Returns the generation after this one.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -44,12 +46,12 @@ impl fmt::Display for Generation {
     }
 }
 
-/// One incarnation: a PID and the generation that writes its journal.
+/// One run of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation {
-    /// Its PID.
+    /// Never used by another incarnation.
     pub pid: Pid,
-    /// Which writer of the journal it is.
+    /// Larger than that of every earlier incarnation of the process.
     pub generation: Generation,
 }
 
@@ -59,7 +61,7 @@ impl fmt::Display for Incarnation {
     }
 }
 
-/// A version 7 UUID from a moment and ten random bytes.
+/// Builds a version 7 UUID from a moment and ten random bytes.
 #[must_use]
 pub fn uuid_v7(at: Timestamp, random: [u8; 10]) -> Uuid {
     let millis = u64::try_from(at.as_millisecond()).unwrap_or(0);

@@ -4,33 +4,33 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Dollars, counted in billionths so that sums are exact. In JSON a plain number of dollars.
+/// An amount of dollars, counted in billionths so that sums are exact. In JSON a plain number of dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Usd {
     nanos: u64,
 }
 
 impl Usd {
-    /// From billionths of a dollar.
+    /// Creates an amount from billionths of a dollar.
     #[must_use]
     pub fn from_nanos(nanos: u64) -> Self {
         Self { nanos }
     }
 
-    /// In billionths of a dollar.
+    /// Returns the amount in billionths of a dollar.
     #[must_use]
     pub fn nanos(self) -> u64 {
         self.nanos
     }
 
-    /// From dollars; `None` for what is no amount: negative, or not finite.
+    /// Creates an amount from dollars; `None` if the number is negative or not finite.
     #[must_use]
     pub fn from_dollars(dollars: f64) -> Option<Self> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked; `as` saturates")]
         (dollars >= 0.0 && dollars.is_finite()).then(|| Self { nanos: (dollars * 1e9).round() as u64 })
     }
 
-    /// The sum, at most the largest amount there is.
+    /// Adds, and stops at the largest amount.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
         Self { nanos: self.nanos.saturating_add(other.nanos) }
@@ -53,23 +53,23 @@ impl Serialize for Usd {
 impl<'de> Deserialize<'de> for Usd {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let dollars = f64::deserialize(deserializer)?;
-        Self::from_dollars(dollars).ok_or_else(|| serde::de::Error::custom("an amount of dollars is zero or more"))
+        Self::from_dollars(dollars).ok_or_else(|| serde::de::Error::custom("an amount of dollars must be zero or more"))
     }
 }
 
-/// What a process may spend. Absent means without limit.
+/// What a process may spend. An absent field means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {
-    /// Steps, counted from the beginning of its history.
+    /// Counted from the beginning of the journal, over all incarnations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u32>,
-    /// Tokens in and out together.
+    /// Read and written together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// Dollars.
+    /// In dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<Usd>,
-    /// Elapsed time, pauses not counted.
+    /// Elapsed time without pauses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }

@@ -1,62 +1,58 @@
-//! A program to be run: what a process with the body `exec` is, beside its folder and its environment.
+//! The program of a process with the body `exec`, without its directory and its environment.
 
 use serde::{Deserialize, Serialize};
 
-/// A program to be run.
+/// A program and how to start it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// What its descriptors 0, 1 and 2 are.
+    /// Descriptors 0, 1 and 2.
     #[serde(default)]
     pub stdio: Stdio,
-    /// Whether it waits for `proceed` before it runs.
+    /// Whether the program waits at its gate for `relive proceed`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gate: bool,
     /// Whether it sees the host's processes.
     #[serde(default)]
     pub namespace: Namespace,
-    /// How much memory its tree may use, in bytes.
+    /// The most memory its process tree may use, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
-    /// How many processes and threads its tree may have.
+    /// The most processes and threads its process tree may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
 }
 
-/// What descriptors 0, 1 and 2 of a program are.
+/// Where descriptors 0, 1 and 2 of a program lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "rows and columns need none")]
 pub enum Stdio {
-    /// Nothing to read; output by pipes.
+    /// Input is empty; output goes through pipes.
     #[default]
     Null,
     /// Pipes for all three.
     Pipes,
     /// A terminal of its own.
-    Pty {
-        /// Its height.
-        rows: u16,
-        /// Its width.
-        columns: u16,
-    },
+    Pty { rows: u16, columns: u16 },
 }
 
 /// Whether a program sees the host's processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Namespace {
-    /// As the machine needs it: the host's, unless a PID namespace is what holds its tree together.
+    /// It does, unless this machine needs a PID namespace to keep the process tree together.
     #[default]
     Host,
-    /// A PID namespace with a stub init.
+    /// It has a PID namespace with a stub init.
     Pid,
-    /// A PID namespace in which it is PID 1 itself.
+    /// It has a PID namespace in which it is PID 1 itself.
     PidWithoutInit,
 }
 
 impl Program {
-    /// As a person would type it.
+    /// Returns the command line as a person would type it in a shell.
     #[must_use]
     pub fn command_line(&self) -> String {
         let quoted = self.argv.iter().map(|word| quote(word));

@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Signal {
-    /// End, in your own time: KILL follows after the grace.
+    /// Asks the process to end; KILL follows after the grace period.
     #[serde(rename = "SIGTERM")]
     Term = 1,
-    /// End now. Cannot be blocked or handled.
+    /// Ends the process now. Cannot be blocked or handled.
     #[serde(rename = "SIGKILL")]
     Kill = 2,
-    /// What Ctrl-C sends.
+    /// Sent by Ctrl-C.
     #[serde(rename = "SIGINT")]
     Int = 3,
-    /// Stop at the next boundary.
+    /// Suspends the process at its next boundary.
     #[serde(rename = "SIGPAUSE")]
     Pause = 4,
-    /// Go on.
+    /// Resumes the process.
     #[serde(rename = "SIGRESUME")]
     Resume = 5,
 }
 
 impl Signal {
-    /// Every signal, by number.
+    /// Every signal, in the order of their numbers.
     pub const ALL: [Self; 5] = [Self::Term, Self::Kill, Self::Int, Self::Pause, Self::Resume];
 
-    /// Every signal that can be pending, in the order in which pending ones land.
+    /// Every signal that can be pending, in the order in which pending ones are delivered.
     pub const LANDING_ORDER: [Self; 4] = [Self::Term, Self::Int, Self::Pause, Self::Resume];
 
-    /// `SIGTERM` and so on.
+    /// Returns the name with its prefix: `SIGTERM`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl Signal {
         }
     }
 
-    /// The signal of this name, with or without `SIG`, in either case. Numbers are not names.
+    /// Finds a signal by its name, with or without `SIG`, in either case. Numbers are not names.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let upper = name.to_ascii_uppercase();
@@ -53,7 +53,7 @@ impl Signal {
         Self::ALL.into_iter().find(|signal| &signal.name()[3..] == bare)
     }
 
-    /// PAUSE for RESUME and the other way round: the one that it cancels while pending.
+    /// Returns the signal that this one cancels while it is pending: PAUSE and RESUME cancel each other.
     #[must_use]
     pub fn opposite(self) -> Option<Self> {
         match self {
@@ -75,10 +75,10 @@ impl fmt::Display for Signal {
 pub struct SignalSet(u8);
 
 impl SignalSet {
-    /// No signal.
+    /// The set without a signal.
     pub const EMPTY: Self = Self(0);
 
-    /// With this signal too. KILL is left out silently.
+    /// Returns the set with this signal added. KILL is never added.
     #[must_use]
     pub fn with(self, signal: Signal) -> Self {
         match signal {
@@ -87,19 +87,19 @@ impl SignalSet {
         }
     }
 
-    /// Without this signal.
+    /// Returns the set without this signal.
     #[must_use]
     pub fn without(self, signal: Signal) -> Self {
         Self(self.0 & !Self::bit(signal))
     }
 
-    /// Is it in the set?
+    /// Returns whether the signal is in the set.
     #[must_use]
     pub fn contains(self, signal: Signal) -> bool {
         self.0 & Self::bit(signal) != 0
     }
 
-    /// Is there none in it?
+    /// Returns whether the set has no signal.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -116,21 +116,21 @@ impl FromIterator<Signal> for SignalSet {
     }
 }
 
-/// What ended a process that was killed: one of ours, or the operating system's own.
+/// The signal that killed a process: one of Relive's, or one of the operating system's.
 ///
-/// In JSON `{"signal":"SIGTERM"}` for ours; the operating system's adds its number, `"os_signal":15`, because only
-/// then `wait` answers with 128+n.
+/// In JSON `{"signal":"SIGTERM"}` for Relive's; the operating system's adds its number, `"os_signal":15`, because
+/// only then `wait` exits with 128+n.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "KillSignalJson", try_from = "KillSignalJson")]
 pub enum KillSignal {
-    /// One of ours: the body stopped because it was told to.
+    /// The body stopped because Relive told it to.
     Relive(Signal),
-    /// The operating system ended the program with its signal of this number.
+    /// The operating system killed the program with its signal of this number.
     Os(u8),
 }
 
 impl KillSignal {
-    /// `SIGTERM`, `SIGSEGV` and so on.
+    /// Returns the name with its prefix: `SIGTERM`, `SIGSEGV`.
     #[must_use]
     pub fn name(self) -> Cow<'static, str> {
         match self {
@@ -178,7 +178,7 @@ impl TryFrom<KillSignalJson> for KillSignal {
     }
 }
 
-/// The names Linux gives the numbers, the same on every architecture Relive runs on.
+/// Returns Linux's name for the number, the same on every architecture Relive runs on.
 fn os_signal_name(number: u8) -> Cow<'static, str> {
     let name = match number {
         1 => "SIGHUP",

@@ -1,4 +1,4 @@
-//! How a process ended, and why we ended it.
+//! How a process ended, who ended it and why; and why a process is suspended.
 //!
 //! The status is typed; `why` is a field of its own. The plain view (code, reason, err) and the exit code of
 //! `wait`, `run` and `exec` are computed from an [`End`] and stored nowhere. The table of causes is the test below.
@@ -25,36 +25,36 @@ const KILLED_BY_LIMIT: u8 = SIGNAL_BASE + 9;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ProcessStatus {
-    /// It came to its own end with this code.
+    /// It finished by itself.
     Exited {
         /// 0 is success.
         code: i32,
     },
     /// It gave itself up.
     Abandoned,
-    /// Somebody ended it.
+    /// A person, another process, Relive or the operating system ended it.
     Killed {
-        /// With this signal.
+        /// The signal that did it.
         #[serde(flatten)]
         signal: KillSignal,
     },
-    /// It failed: model, loop or panic. An empty text is an unexpected exit.
+    /// The model, the loop or a panic made it fail.
     Faulted {
-        /// The error's text.
+        /// Empty after an unexpected exit.
         fault: String,
     },
     /// It never ran.
     StartupFailed {
-        /// What failed: a system call's name, or a stage of the launch.
+        /// The system call or the stage of the launch that failed.
         stage: String,
-        /// The error's name, such as `ENOENT`.
+        /// The name of the error, such as `ENOENT`.
         errno: String,
-        /// The error's number.
+        /// The number of the error.
         code: i32,
     },
 }
 
-/// Why we ended it. Absent where nobody did.
+/// Why a process was ended. Absent from an end that nobody caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each name says it")]
@@ -90,44 +90,50 @@ pub enum SuspendReason {
     DaemonStop,
 }
 
-/// Who ended it, why, and where a signal to a whole tree was aimed.
+/// Who ended a process and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
-    /// Why.
+    #[expect(missing_docs, reason = "the type says it")]
     pub why: Why,
-    /// Which process asked; 0 for the kernel, on its own or for the person who owns it.
+    /// The process that asked; [`Pid::RUNTIME`] if it was a person or the runtime itself.
     pub by: Pid,
-    /// The root of the tree that was signalled, where it was a tree.
+    /// The root of the process tree, if a whole tree was signalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<Pid>,
 }
 
 impl Cause {
-    /// By the person, or by the kernel for a reason of its own.
+    /// Creates the cause of an end that a person or the runtime asked for.
     #[must_use]
-    pub fn kernel(why: Why) -> Self {
-        Self { why, by: Pid::KERNEL, root: None }
+    pub fn runtime(why: Why) -> Self {
+        Self { why, by: Pid::RUNTIME, root: None }
     }
 
-    /// By a process.
+    /// The old name of [`Cause::runtime`], until no crate uses it.
+    #[must_use]
+    pub fn kernel(why: Why) -> Self {
+        Self::runtime(why)
+    }
+
+    /// Creates the cause of an end that a process asked for.
     #[must_use]
     pub fn process(why: Why, by: Pid) -> Self {
         Self { why, by, root: None }
     }
 }
 
-/// The whole truth about an end: everything the plain view and the exit code are computed from.
+/// The end of a process: everything the plain view and the exit code are computed from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// How.
+    /// How it ended.
     pub status: ProcessStatus,
-    /// Who and why, where somebody ended it.
+    /// Absent if nobody ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// It stood still, suspended, when it ended.
+    /// Whether it was suspended when it ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub while_paused: bool,
-    /// Which limit, in words, where `why` is one.
+    /// Names the limit in words, if `why` is [`Why::Limit`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Box<str>>,
 }
@@ -137,26 +143,26 @@ pub struct End {
 pub struct Exit<'a> {
     /// 0 is success.
     pub code: i32,
-    /// In a few words.
+    /// A few words for people.
     pub reason: Cow<'a, str>,
-    /// The error below it, where there is one.
+    /// The underlying error, if there is one.
     pub err: Option<Cow<'a, str>>,
 }
 
 impl End {
-    /// An end nobody brought about.
+    /// Creates an end that nobody caused.
     #[must_use]
     pub fn of(status: ProcessStatus) -> Self {
         Self { status, cause: None, while_paused: false, limit: None }
     }
 
-    /// Why we ended it, if we did.
+    /// Returns why it was ended, if somebody ended it.
     #[must_use]
     pub fn why(&self) -> Option<Why> {
         self.cause.map(|cause| cause.why)
     }
 
-    /// The plain view.
+    /// Computes the plain view.
     #[must_use]
     pub fn exit(&self) -> Exit<'_> {
         let failed = |reason: Cow<'static, str>| Exit { code: 1, reason, err: None };
@@ -197,7 +203,7 @@ impl End {
         Exit { code, reason, err }
     }
 
-    /// What `wait`, `run` and `exec` exit with.
+    /// Computes the exit code of `wait`, `run` and `exec`.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match &self.status {

@@ -7,20 +7,20 @@ use crate::limits::Usd;
 /// What a model call used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens read by the model.
+    /// Tokens the model read, cached ones included.
     pub tokens_in: u64,
-    /// Tokens written by it.
+    /// Tokens the model wrote.
     pub tokens_out: u64,
-    /// Absent where the price is not known.
+    /// Absent if the price is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<Usd>,
-    /// Whether the numbers are ours, not the provider's.
+    /// Whether Relive estimated the numbers because the provider did not report them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
-    /// Those of `tokens_in` that the provider had in its cache.
+    /// How many of `tokens_in` the provider read from its cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_read: u64,
-    /// Those of `tokens_in` that the provider put into its cache.
+    /// How many of `tokens_in` the provider put into its cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write: u64,
 }

@@ -31,7 +31,7 @@ fn faulted(fault: &str) -> End {
 
 fn killed(signal: impl Into<KillSignal>, why: Why) -> End {
     let status = ProcessStatus::Killed { signal: signal.into() };
-    End { cause: Some(Cause::kernel(why)), ..End::of(status) }
+    End { cause: Some(Cause::runtime(why)), ..End::of(status) }
 }
 
 fn os(number: u8) -> KillSignal {
@@ -45,7 +45,7 @@ fn failed_to_start(stage: &str, errno: &str, code: i32) -> End {
 fn rows() -> Vec<Row> {
     use Signal::{Int, Kill, Term};
     let interrupted = (1, "interrupted", None);
-    let aborted = End { cause: Some(Cause::kernel(Why::Aborted)), ..failed_to_start("gate", "ECANCELED", 125) };
+    let aborted = End { cause: Some(Cause::runtime(Why::Aborted)), ..failed_to_start("gate", "ECANCELED", 125) };
     let paused = |end| End { while_paused: true, ..end };
     let limit = End { limit: Some("pids limit".into()), ..killed(Kill, Why::Limit) };
     vec![
