@@ -1,34 +1,34 @@
-//! What it takes to reach a provider.
+//! The address and the key of a provider.
 
 use std::fmt;
 
-/// Where a provider is, and what opens it.
+/// How to reach a provider.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// The server; the provider's own if absent.
+    /// The address of the server; the provider's own if absent.
     pub base_url: Option<String>,
-    /// The key.
+    /// Absent for a provider that needs none.
     pub key: Option<Secret>,
 }
 
-/// A text that is never shown.
+/// A text that `Debug` and `Display` do not show.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// This text, without the white space around it: files end in a newline.
+    /// Keeps the text without the white space around it, because files end in a newline.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.trim().to_owned())
     }
 
-    /// The text itself, for whoever sends it.
+    /// Returns the text itself, to be sent to its provider.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The text without this secret in it.
+    /// Replaces this secret in the text.
     pub(crate) fn masked(&self, text: &str) -> String {
         if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[key]") }
     }

@@ -1,4 +1,4 @@
-//! One model: questions go out and answers come back as the loop wants them.
+//! One model of a provider: sends a question and streams the answer as [`Delta`]s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,22 +22,22 @@ use crate::request::chat_request;
 use crate::windows::Windows;
 use crate::{OpenError, client};
 
-/// What is counted for a call whose end is never learned. Nobody knows what it used; this is a long answer.
+/// Counted for a call whose end is never learned. Nobody knows what it used; this is a long answer.
 const RESERVED_TOKENS: u64 = 16_384;
 
-/// How long a provider may keep silent.
+/// How long a provider may send nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until it answers at all, the connection included.
+    /// Until the first byte of its answer, connecting included.
     pub first_byte: Duration,
     /// Between two pieces of its answer.
     pub idle: Duration,
 }
 
 impl Timeouts {
-    /// What is right for a model of this name.
+    /// Returns the timeouts for a model of this name.
     pub(crate) fn of(name: &str) -> Self {
-        // Ollama answers when it has loaded the model, which may be larger than the memory.
+        // Ollama answers after it has loaded the model, which may be larger than the memory.
         let first_byte = if name.starts_with("ollama/") { 600 } else { 60 };
         Self { first_byte: Duration::from_secs(first_byte), idle: Duration::from_secs(300) }
     }
@@ -87,7 +87,7 @@ impl Adapter {
     }
 }
 
-/// What is asked for beside the question.
+/// Returns the options that are sent beside the question.
 fn options(adapter: AdapterKind, model: &str, timeouts: Timeouts) -> ChatOptions {
     let reasons = wants_thinking(adapter, model);
     let options = ChatOptions::default()
@@ -98,7 +98,7 @@ fn options(adapter: AdapterKind, model: &str, timeouts: Timeouts) -> ChatOptions
         .with_capture_tool_calls(true)
         .with_capture_reasoning_content(reasons);
     if adapter == AdapterKind::OpenAIResp && reasons {
-        // A summary of the thinking is not for every account: without this, those would be refused.
+        // Not every account may ask for a summary of the thinking; without this line those would be refused.
         let effort = ReasoningEffort::from_model_name(model).0.and_then(|effort| effort.as_keyword());
         let reasoning = effort.map_or(Value::Null, |effort| json!({"effort": effort}));
         return options.with_extra_body(json!({"reasoning": reasoning}));
@@ -106,7 +106,7 @@ fn options(adapter: AdapterKind, model: &str, timeouts: Timeouts) -> ChatOptions
     options
 }
 
-/// Whether to ask for the thinking. Models that have none refuse such a question.
+/// Returns whether to ask for the thinking. Models that do not think refuse the option.
 fn wants_thinking(adapter: AdapterKind, model: &str) -> bool {
     let version = |prefix: &str| {
         let rest = model.strip_prefix(prefix)?;
@@ -147,13 +147,13 @@ impl Model for Adapter {
 
 type Pieces = Vec<Result<Delta, ModelError>>;
 
-/// What the next event says. Nothing comes after a failure or the end.
+/// Converts the next event. Nothing follows a failure or the end.
 async fn next(state: Option<(ChatStream, Arc<Inner>)>) -> Option<(Pieces, Option<(ChatStream, Arc<Inner>)>)> {
     let (mut events, inner) = state?;
     let piece = match events.next().await {
         Some(Ok(ChatStreamEvent::Chunk(chunk))) => vec![Ok(Delta::Text(chunk.content))],
         Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => vec![Ok(Delta::Thinking(chunk.content))],
-        // These are taken from the end, where they are whole.
+        // The event at the end has these complete.
         Some(Ok(ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::ToolCallChunk(_))) => Vec::new(),
         Some(Ok(ChatStreamEvent::Start | ChatStreamEvent::Heartbeat)) => Vec::new(),
         Some(Ok(ChatStreamEvent::End(end))) => return Some((inner.end(end), None)),
@@ -166,7 +166,7 @@ async fn next(state: Option<(ChatStream, Arc<Inner>)>) -> Option<(Pieces, Option
 impl Inner {
     fn end(&self, end: StreamEnd) -> Pieces {
         let adapter = self.target.model.adapter_kind;
-        // For these two, genai makes an end of its own where the connection has none.
+        // For these two, genai reports an end when the connection breaks without one.
         let has_no_reason = adapter == AdapterKind::Gemini && end.captured_stop_reason.is_none();
         let has_no_count = adapter == AdapterKind::Ollama && end.captured_usage.is_none();
         if has_no_reason || has_no_count {
@@ -180,7 +180,7 @@ impl Inner {
         pieces.map(Ok).collect()
     }
 
-    /// What the provider says was used; `None` if it does not.
+    /// Returns the usage that the provider reports; `None` if it reports none.
     fn usage(&self, said: &genai::chat::Usage) -> Option<Usage> {
         let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok());
         let (tokens_in, tokens_out) = (count(said.prompt_tokens), count(said.completion_tokens));
@@ -200,8 +200,8 @@ impl Inner {
     }
 }
 
-/// A call as the loop wants it. Arguments that are no object, because the answer was too long or the model wrong, are
-/// handed on in one that no tool takes: so the model is told.
+/// Converts a call. Arguments that are not an object, because the answer was too long or the model wrong, are wrapped in
+/// an object that no tool accepts, so that the model is told.
 fn call(call: genai::chat::ToolCall) -> ToolCall {
     let args = match call.fn_arguments {
         Value::Object(fields) => Value::Object(fields),

@@ -1,16 +1,16 @@
-//! What a provider wants back unchanged with the next question: the signatures of its thinking, and thinking it does
-//! not show. It is kept with the answer as JSON that nobody else looks into.
+//! The parts of an answer that a provider wants back unchanged with the next question: the signatures of its thinking,
+//! and thinking that it does not show. They are kept with the answer as JSON that no other code reads.
 //!
-//! The thinking itself is in the record already, so a signature only says how many bytes of it it signs.
+//! The record has the thinking already, so a signature only says how many bytes of the thinking it signs.
 
 use genai::adapter::AdapterKind;
 use genai::chat::{ContentPart, ToolCall};
 use serde::{Deserialize, Serialize};
 
-/// What belongs to one answer.
+/// These parts of one answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Carry {
-    /// Who said it. Nobody else understands it.
+    /// The provider. No other one understands them.
     by: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     thoughts: Vec<Thought>,
@@ -22,14 +22,14 @@ pub(crate) struct Carry {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Thought {
-    /// Of so many bytes of the thinking.
+    /// Signs the next `thinking_bytes` of the thinking.
     Signed { signature: String, thinking_bytes: usize },
     /// A whole block that is not shown.
     Opaque(serde_json::Value),
 }
 
 impl Carry {
-    /// What the parts of an answer hold of this; `None` if nothing.
+    /// Collects them from an answer, as JSON; `None` if it has none.
     pub(crate) fn of(by: &str, adapter: AdapterKind, parts: &[ContentPart]) -> Option<String> {
         let mut thoughts = Vec::new();
         let mut calls = Vec::new();
@@ -44,7 +44,7 @@ impl Carry {
                     }
                 }
                 ContentPart::Custom(block) => thoughts.push(Thought::Opaque(block.data.clone())),
-                // The others say a call's signatures a second time.
+                // Other providers repeat the signatures of the thinking in each call.
                 ContentPart::ToolCall(call) if adapter == AdapterKind::Gemini => {
                     calls.push(call.thought_signatures.clone().unwrap_or_default());
                 }
@@ -62,13 +62,13 @@ impl Carry {
         if is_nothing { None } else { serde_json::to_string(&carry).ok() }
     }
 
-    /// Reads it, if this provider said it.
+    /// Parses the JSON; `None` if it is from another provider.
     pub(crate) fn read(json: Option<&str>, by: &str) -> Option<Self> {
         let carry: Self = serde_json::from_str(json?).ok()?;
         (carry.by == by).then_some(carry)
     }
 
-    /// The parts an answer begins with.
+    /// Returns the parts that an answer begins with.
     pub(crate) fn thoughts(&self, adapter: AdapterKind, thinking: &str) -> Vec<ContentPart> {
         let with_thinking = adapter == AdapterKind::Anthropic;
         let mut rest = thinking;
@@ -78,7 +78,7 @@ impl Carry {
                 Thought::Signed { signature, thinking_bytes } => {
                     parts.push(ContentPart::ThoughtSignature(signature.clone()));
                     if with_thinking {
-                        // A signature under another text is refused, and the conversation with it.
+                        // The provider refuses the whole conversation if a signature does not match its text.
                         let Some((signed, after)) = rest.split_at_checked(*thinking_bytes) else { return Vec::new() };
                         parts.push(ContentPart::ReasoningContent(signed.to_owned()));
                         rest = after;
@@ -90,7 +90,7 @@ impl Carry {
         if with_thinking && !rest.is_empty() { Vec::new() } else { parts }
     }
 
-    /// A call with its signatures.
+    /// Adds the signatures to the call of this number.
     pub(crate) fn sign(&self, number: usize, call: &mut ToolCall) {
         call.thought_signatures = self.calls.get(number).filter(|signatures| !signatures.is_empty()).cloned();
     }

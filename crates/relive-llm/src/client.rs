@@ -1,11 +1,10 @@
-//! The one HTTP client of the program: its connections are shared by all models.
+//! The HTTP client, one for the whole process, so that all models share its connections.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::OpenError;
 
-/// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) fn client() -> Result<genai::Client, OpenError> {
@@ -14,7 +13,7 @@ pub(crate) fn client() -> Result<genai::Client, OpenError> {
 }
 
 fn build() -> Result<genai::Client, Box<dyn std::error::Error>> {
-    // One that is there already serves as well.
+    // It fails if a provider is installed already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder()
         .user_agent(concat!("relive/", env!("CARGO_PKG_VERSION")))
@@ -22,7 +21,7 @@ fn build() -> Result<genai::Client, Box<dyn std::error::Error>> {
         .tcp_nodelay(true)
         // A key is sent to the server it was given for, and to no other.
         .redirect(reqwest::redirect::Policy::none())
-        // The daemon's environment is not that of whoever asks.
+        // The daemon's environment is not the user's.
         .no_proxy()
         .build()?;
     Ok(genai::Client::builder().with_reqwest(http).build()?)

@@ -1,6 +1,6 @@
-//! What a failure of a provider means.
+//! From the error of a provider to a [`ModelError`].
 //!
-//! Always holds: the text of an error names the provider, is short, and holds no key, whatever the provider said.
+//! **Invariant:** the text of an error names the provider, is short, and holds no key, whatever the provider sent.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::access::Secret;
 use crate::adapter::Timeouts;
 use crate::model::ModelError;
 
-/// The most that is quoted of what a provider says.
+/// The most bytes of a provider's message that are quoted.
 const QUOTED_MAX: usize = 300;
 
-/// Tells failures of one model.
+/// Converts the errors of one model.
 #[derive(Debug)]
 pub(crate) struct Failures {
     pub(crate) provider: &'static str,
@@ -25,17 +25,17 @@ pub(crate) struct Failures {
     pub(crate) timeouts: Timeouts,
 }
 
-/// What a provider's answer without an answer says.
+/// An error response of a provider.
 struct Said {
     status: Option<StatusCode>,
-    /// The provider's own word for what is wrong.
+    /// The provider's own words for the kind of error.
     kind: String,
     message: String,
     retry_after: Option<Duration>,
 }
 
 impl Failures {
-    /// The connection broke.
+    /// Returns the error for a connection that broke in the middle of an answer.
     pub(crate) fn cut(&self) -> ModelError {
         ModelError::Cut(format!("{} broke off in the middle of its answer", self.provider))
     }
@@ -50,7 +50,7 @@ impl Failures {
                 self.broken(webc_error)
             }
             Error::ChatResponse { body, .. } => self.said(said(None, body, None)),
-            // A stream that says its failure in one line, or lines that are no JSON: it may go better the next time.
+            // An error in the middle of a stream, or lines that are not JSON: a retry may help.
             Error::StreamParse { serde_error, .. } => {
                 ModelError::Cut(self.text(&format!("broke off: {}", quoted(&serde_error.to_string()))))
             }
@@ -84,7 +84,7 @@ impl Failures {
         {
             return ModelError::ContextFull(text);
         }
-        // Within a stream there is no status, only the provider's word.
+        // Within a stream there is no status, only the provider's words.
         let in_stream = status.is_none();
         if code == 429 || in_stream && names(&["rate_limit", "RESOURCE_EXHAUSTED"]) {
             return ModelError::RateLimited { text, retry_after };
@@ -97,7 +97,7 @@ impl Failures {
         ModelError::Failed(text)
     }
 
-    /// It could not be reached, kept silent, or hung up.
+    /// Converts an error of the connection: not reached, timed out or broken.
     fn broken(&self, error: &(dyn std::error::Error + 'static)) -> ModelError {
         if let Some(genai::Error::HttpError { status, body, headers, .. }) = error.downcast_ref() {
             return self.http(*status, body, headers);
@@ -138,7 +138,7 @@ fn said(status: Option<StatusCode>, body: &Value, headers: Option<&HeaderMap>) -
     Said { status, kind, message: message.to_owned(), retry_after }
 }
 
-/// When a provider wants to be asked again, as far as it says so.
+/// Returns how long the provider asks to wait before a retry, if its headers say so.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     if let Some(millis) = header("retry-after-ms").and_then(|text| text.parse::<u64>().ok()) {
@@ -146,7 +146,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
     let text = header(RETRY_AFTER.as_str())?;
     in_seconds(text).or_else(|| {
-        // A date counts from the server's own.
+        // A date is relative to the server's clock.
         let moment = |text: &str| rfc2822::DateTimeParser::new().parse_timestamp(text).ok();
         let (until, now) = (moment(text)?, moment(header(DATE.as_str())?)?);
         Some(until.duration_since(now).try_into().unwrap_or_default())
@@ -163,7 +163,7 @@ fn quoted(text: &str) -> String {
     if end < line.len() { format!("{}...", &line[..end]) } else { line }
 }
 
-/// The cause of causes: what is around it only says the address again.
+/// Returns the innermost cause: the errors around it only repeat the address.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {

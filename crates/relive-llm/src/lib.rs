@@ -48,7 +48,7 @@ pub enum OpenError {
     /// The provider needs a key, and the caller gave none.
     #[error("{provider} needs a key, and {variable} is not set")]
     NeedsKey {
-        /// Its name in [`providers`].
+        /// Its name in [`providers()`].
         provider: &'static str,
         /// The environment variable that usually holds the key.
         variable: &'static str,

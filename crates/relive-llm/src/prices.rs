@@ -1,12 +1,12 @@
 //! What tokens cost.
 //!
-//! A model that is not in the table has no price: nobody is told that something was free because we did not know.
+//! A model that is not in the table has no price, rather than a price of zero.
 
 use std::collections::BTreeMap;
 
 use relive_types::{Usage, Usd};
 
-/// What a million tokens cost.
+/// The price of a million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each name says it")]
 pub struct Price {
@@ -45,7 +45,7 @@ const BUILTIN: [(&str, [u64; 4]); 13] = [
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
 impl Prices {
-    /// Those that are built in.
+    /// Returns the built-in prices.
     #[must_use]
     pub fn builtin() -> Self {
         let price = |[input, output, cache_read, cache_write]: [u64; 4]| {
@@ -60,14 +60,14 @@ impl Prices {
         self.table.insert(name.into(), price);
     }
 
-    /// The price of a model: its own, else that of the model it is a dated version of.
+    /// Returns the price of a model, or of the model that it is a dated version of.
     #[must_use]
     pub fn of(&self, name: &str) -> Option<Price> {
         self.table.get(name).or_else(|| self.table.get(undated(name)?)).copied()
     }
 }
 
-/// A name without its version: as in x-latest, x-20250929, x-001 and x-2025-08-07.
+/// Removes the version from a name: as in x-latest, x-20250929, x-001 and x-2025-08-07.
 pub(crate) fn undated(name: &str) -> Option<&str> {
     fn cut(name: &str, digits: usize) -> Option<&str> {
         let (rest, last) = name.rsplit_once('-')?;
@@ -78,7 +78,7 @@ pub(crate) fn undated(name: &str) -> Option<&str> {
 }
 
 impl Price {
-    /// What this usage costs. Tokens of the cache are among those read.
+    /// Computes the price of a call. `tokens_in` includes the tokens of the cache.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Usd {
         let fresh = usage.tokens_in.saturating_sub(usage.cache_read).saturating_sub(usage.cache_write);

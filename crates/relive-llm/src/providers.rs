@@ -1,4 +1,4 @@
-//! The providers there are: their names, their variables, and how their servers are addressed.
+//! The known providers: their names, their environment variables and the addresses of their servers.
 
 use genai::adapter::AdapterKind;
 use relive_types::suggest;
@@ -10,20 +10,20 @@ use crate::access::Access;
 /// A provider, as a user knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Provider {
-    /// What a model's name begins with.
+    /// The first part of a model's name.
     pub name: &'static str,
-    /// The environment variable that holds its key; absent where it wants none.
+    /// The environment variable that holds its key; absent if it needs none.
     pub key_variable: Option<&'static str>,
-    /// The environment variable that names its server.
+    /// The environment variable that holds the address of its server.
     pub base_url_variable: &'static str,
     kind: Kind,
 }
 
-/// Which wire format.
+/// The wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Anthropic,
-    /// The Responses API at OpenAI itself, chat completions at any other server: few of those have anything else.
+    /// The Responses API at OpenAI itself, chat completions at any other server: few of those have the Responses API.
     OpenAi,
     OpenAiChat,
     OpenAiResponses,
@@ -61,23 +61,23 @@ const fn openai(name: &'static str, kind: Kind) -> Provider {
     Provider { name, key_variable: Some("OPENAI_API_KEY"), base_url_variable: "OPENAI_BASE_URL", kind }
 }
 
-/// What an OpenAI-compatible server of one's own is sent as a key where there is none.
+/// Sent as the key to a server that needs none.
 const NO_KEY: &str = "none";
 
-/// All of them.
+/// Returns all known providers.
 #[must_use]
 pub fn providers() -> &'static [Provider] {
     &PROVIDERS
 }
 
-/// The provider of a model, by its name or the model's whole name.
+/// Finds a provider by its own name or by the whole name of a model.
 #[must_use]
 pub fn provider(name: &str) -> Option<Provider> {
     let first = name.split_once('/').map_or(name, |(first, _)| first);
     PROVIDERS.into_iter().find(|provider| provider.name == first)
 }
 
-/// What to write instead of a name that means nothing.
+/// Says what to write instead of an unknown name.
 pub(crate) fn advice(name: &str, closest: Option<&str>) -> String {
     let names: Vec<&str> = PROVIDERS.iter().map(|provider| provider.name).collect();
     let model = name.split_once('/').map_or("MODEL", |(_, model)| model);
@@ -86,7 +86,7 @@ pub(crate) fn advice(name: &str, closest: Option<&str>) -> String {
     format!("{meant} The providers are {} and script", names.join(", "))
 }
 
-/// The provider that was probably meant.
+/// Returns the provider that was probably meant.
 pub(crate) fn closest(name: &str) -> Option<String> {
     suggest::closest(name, PROVIDERS.iter().map(|provider| provider.name)).map(str::to_owned)
 }
@@ -99,13 +99,13 @@ pub(crate) struct Target {
     pub(crate) key: String,
 }
 
-/// Whether this is OpenAI itself.
+/// Returns whether this is the address of OpenAI itself.
 fn is_openai(base_url: Option<&str>) -> bool {
     base_url.is_none_or(|url| url.trim().is_empty() || url.trim().starts_with("https://api.openai.com"))
 }
 
 impl Provider {
-    /// The name it is configured and priced under: the same for all that differ only in how they are spoken to.
+    /// Returns the name in the configuration and the prices: providers that differ only in their wire format share it.
     #[must_use]
     pub fn family(&self) -> &'static str {
         match self.kind {
@@ -114,7 +114,8 @@ impl Provider {
         }
     }
 
-    /// Whether it wants a key, at this server or its own. A compatible server of one's own does not.
+    /// Returns whether it needs a key at this address, or at its own if absent. Other servers that are compatible with
+    /// OpenAI need none.
     #[must_use]
     pub fn needs_key(&self, base_url: Option<&str>) -> bool {
         match self.kind {
@@ -161,7 +162,7 @@ impl Provider {
         }
     }
 
-    /// A server's address as the provider's own programs take it: with or without the version, and for Ollama with or
+    /// Completes an address as the provider's own programs do: with or without the version, and for Ollama with or
     /// without scheme and port.
     fn base_url(&self, text: &str) -> Result<String, OpenError> {
         let bad = |reason: &dyn std::fmt::Display| OpenError::BadUrl {

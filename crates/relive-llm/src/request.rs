@@ -1,4 +1,4 @@
-//! A question as a provider wants it.
+//! From a [`Question`] to the request that a provider expects.
 
 use genai::adapter::AdapterKind;
 use genai::chat::{
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::carry::Carry;
 use crate::model::{Message, ModelError, Question};
 
-/// A tool's definition, as the loop has it.
+/// The definition of a tool in [`Question::tools`].
 #[derive(Deserialize)]
 struct Definition {
     name: String,
@@ -20,7 +20,7 @@ struct Definition {
     input_schema: Option<Value>,
 }
 
-/// Builds what is sent to a provider.
+/// Builds the request.
 pub(crate) fn chat_request(
     question: &Question,
     provider: &str,
@@ -34,7 +34,7 @@ pub(crate) fn chat_request(
     if adapter == AdapterKind::Anthropic
         && let Some(last) = messages.last_mut()
     {
-        // The next question begins with all of this one.
+        // The next question begins with all of this one, so the provider can read it from its cache.
         last.options = Some(CacheControl::Ephemeral.into());
     }
     let mut request = ChatRequest::new(messages);
@@ -84,7 +84,7 @@ impl Builder<'_> {
                     }
                     None => Vec::new(),
                 };
-                // Providers refuse a text in which nothing is said.
+                // Providers refuse an empty text.
                 parts.extend(text.iter().filter(|text| !text.trim().is_empty()).map(ContentPart::from_text));
                 for (number, call) in calls.iter().enumerate() {
                     let mut call = ToolCall {
@@ -116,7 +116,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// What one side says in one go is one message, except the results for Ollama, which takes one each.
+    /// Appends to the last message if the role is the same, except for results to Ollama, which needs one message each.
     fn push(&mut self, role: ChatRole, part: ContentPart) {
         let alone = role == ChatRole::Tool && self.adapter == AdapterKind::Ollama;
         match self.messages.last_mut() {

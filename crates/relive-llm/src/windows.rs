@@ -1,16 +1,15 @@
-//! How much a model can read and write in one call.
+//! How many tokens a model can read and write in one call.
 //!
-//! A window that is thought too small only means that a conversation is summed up early; one that is thought too large,
-//! that the provider refuses once, or, as Ollama does, forgets the beginning without a word. So a model that is not in
-//! the table has a small one.
+//! If the table's number is too small, a conversation is only summarized early. If it is too large, the provider refuses
+//! a call or, like Ollama, silently drops the beginning. So a model that is not in the table gets a small window.
 
 use std::collections::BTreeMap;
 
 use crate::prices::undated;
 
-/// Tokens of a model nobody has told us about.
+/// Tokens for a model that is not in the table.
 const UNKNOWN: u64 = 64_000;
-/// The same where the server may be a small one.
+/// The same for a server that may be a small machine.
 const UNKNOWN_LOCAL: u64 = 32_000;
 
 /// As the providers published them in November 2025.
@@ -40,7 +39,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Those that are built in.
+    /// Returns the built-in windows.
     #[must_use]
     pub fn builtin() -> Self {
         Self { table: BUILTIN.into_iter().map(|(name, tokens)| (name.to_owned(), tokens)).collect() }
@@ -51,7 +50,7 @@ impl Windows {
         self.table.insert(name.into(), tokens);
     }
 
-    /// The window of a model: its own, else that of the model it is a dated version of, else a small one.
+    /// Returns the window of a model, or of the model that it is a dated version of, or a small one.
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {
         let known = self.table.get(name).or_else(|| self.table.get(undated(name)?)).copied();
