@@ -1,42 +1,26 @@
-//! Relive's daemon: the kernel that drives processes, and the socket it is reached by.
+//! Relive's daemon: the runtime that drives processes, and the socket it is reached by.
 //!
-//! One daemon serves one data folder and holds its lock for life. The kernel decides nothing about processes: that is
+//! One daemon serves one data folder and holds its lock for life. The runtime decides nothing about processes: that is
 //! `relive-core`; it records nothing by itself: that is `relive-journal`. It carries out the effects of the one in the
 //! order the other has them on the disk.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod clock;
-mod environment;
 mod error;
-mod kernel;
 mod server;
-mod settings;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use relive_api::Paths;
 use relive_config::Config;
-use relive_core::Timestamp;
 use relive_journal::data::OpenError;
 use relive_journal::{DataFolder, Disk, Io, Pool};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use clock::Clock;
-use kernel::Kernel;
+use relive_runtime::{About, Clock, Runtime, Settings};
 use server::Server;
-use settings::Settings;
-
-/// What the daemon says of itself.
-#[derive(Debug)]
-pub(crate) struct About {
-    data: PathBuf,
-    socket: PathBuf,
-    started_at: Timestamp,
-}
 
 /// Why the daemon cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -60,9 +44,9 @@ pub fn serve(paths: &Paths, config: &Config) -> Result<(), DaemonError> {
     // Away from the terminal of whoever started it. It fails only for a process group's leader, which is away already.
     let _ = rustix::process::setsid();
     raise_descriptor_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(run(paths, config.into()));
-    runtime.shutdown_background();
+    let executor = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = executor.block_on(run(paths, config.into()));
+    executor.shutdown_background();
     outcome
 }
 
@@ -73,35 +57,35 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let data = Arc::new(DataFolder::open(&paths.data, io, settings.space)?);
     let gate = server::bind(&paths.socket).map_err(|error| DaemonError::Socket(error.to_string()))?;
     let last_pid = data.last_pid();
-    let kernel = Kernel::new(Arc::clone(&data), pool, settings, clock, last_pid, paths);
-    kernel.recover().await.map_err(|error| DaemonError::Recovery(error.message))?;
-    kernel.keep_house();
-    let about = Arc::new(About { data: paths.data.clone(), socket: paths.socket.clone(), started_at: kernel.now() });
+    let runtime = Runtime::new(Arc::clone(&data), pool, settings, clock, last_pid, paths);
+    runtime.recover().await.map_err(|error| DaemonError::Recovery(error.to_string()))?;
+    runtime.keep_house();
+    let about = Arc::new(About { data: paths.data.clone(), socket: paths.socket.clone(), started_at: runtime.now() });
     let (stop, stopping) = watch::channel(false);
-    on_signals(Arc::clone(&kernel), stop.clone())?;
-    let router = Server::new(Arc::clone(&kernel), about, stop).router();
-    eprintln!("{} serving {} on {}", kernel.now(), paths.data.display(), paths.socket.display());
+    on_signals(Arc::clone(&runtime), stop.clone())?;
+    let router = Server::new(Arc::clone(&runtime), about, stop).router();
+    eprintln!("{} serving {} on {}", runtime.now(), paths.data.display(), paths.socket.display());
     let mut asked = stopping.clone();
     axum::serve(gate, router)
         .with_graceful_shutdown(async move {
             let _ = asked.wait_for(|stopping| *stopping).await;
         })
         .await?;
-    kernel.all_stopped().await;
-    eprintln!("{} stopped", kernel.now());
+    runtime.all_stopped().await;
+    eprintln!("{} stopped", runtime.now());
     let _ = Disk::new().unlink(&paths.socket);
     Ok(())
 }
 
 /// TERM and INT stop the daemon as `relive daemon stop` does.
-fn on_signals(kernel: Arc<Kernel>, stop: watch::Sender<bool>) -> std::io::Result<()> {
+fn on_signals(runtime: Arc<Runtime>, stop: watch::Sender<bool>) -> std::io::Result<()> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::spawn(async move {
         tokio::select! {
             _ = term.recv() => {}
             _ = int.recv() => {}
         }
-        kernel.begin_stop();
+        runtime.begin_stop();
         stop.send_replace(true);
     });
     Ok(())

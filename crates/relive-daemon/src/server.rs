@@ -28,9 +28,8 @@ use tokio::sync::watch;
 pub(crate) use listener::bind;
 use repeat::Repeats;
 
-use crate::About;
-use crate::error::{Answer, ApiError};
-use crate::kernel::Kernel;
+use crate::error::{Answer, HttpError};
+use relive_runtime::{About, Runtime};
 
 /// How many requests, streams included, are served at once.
 const REQUESTS_MAX: usize = 1024;
@@ -38,7 +37,7 @@ const REQUESTS_MAX: usize = 1024;
 /// What every handler has.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
-    kernel: Arc<Kernel>,
+    runtime: Arc<Runtime>,
     about: Arc<About>,
     stop: watch::Sender<bool>,
     repeats: Repeats,
@@ -46,8 +45,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(kernel: Arc<Kernel>, about: Arc<About>, stop: watch::Sender<bool>) -> Self {
-        Self { kernel, about, stop, repeats: Repeats::default(), serving: Arc::default() }
+    pub(crate) fn new(runtime: Arc<Runtime>, about: Arc<About>, stop: watch::Sender<bool>) -> Self {
+        Self { runtime, about, stop, repeats: Repeats::default(), serving: Arc::default() }
     }
 
     pub(crate) fn router(self) -> Router {
@@ -84,8 +83,8 @@ async fn bounded(State(server): State<Server>, request: Request, next: Next) -> 
     // From here on, so that one who hangs up meanwhile is not counted for ever.
     let guard = Serving(server.serving);
     let mut response = if before >= REQUESTS_MAX {
-        ApiError::new(ErrorCode::Unavailable, format!("{REQUESTS_MAX} requests are being served, the limit"))
-            .hint("ask again in a moment")
+        HttpError::new(ErrorCode::Unavailable, format!("{REQUESTS_MAX} requests are being served, the limit"))
+            .with_hint("ask again in a moment")
             .into_response()
     } else {
         next.run(request).await
@@ -120,17 +119,17 @@ fn http_body_stream(
     })
 }
 
-async fn nothing_here(request: Request) -> ApiError {
-    ApiError::new(ErrorCode::NotFound, format!("there is nothing at {} {}", request.method(), request.uri().path()))
+async fn nothing_here(request: Request) -> HttpError {
+    HttpError::new(ErrorCode::NotFound, format!("there is nothing at {} {}", request.method(), request.uri().path()))
 }
 
 /// A JSON body, or none for the default; what is wrong with it is said.
 struct Asked<T>(T);
 
 impl<T: DeserializeOwned + Default> FromRequest<Server> for Asked<T> {
-    type Rejection = ApiError;
+    type Rejection = HttpError;
 
-    async fn from_request(request: Request, state: &Server) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &Server) -> Result<Self, HttpError> {
         let bytes = axum::body::Bytes::from_request(request, state).await.map_err(too_large)?;
         if bytes.is_empty() { Ok(Self(T::default())) } else { parse(&bytes).map(Self) }
     }
@@ -140,31 +139,31 @@ impl<T: DeserializeOwned + Default> FromRequest<Server> for Asked<T> {
 struct Needed<T>(T);
 
 impl<T: DeserializeOwned> FromRequest<Server> for Needed<T> {
-    type Rejection = ApiError;
+    type Rejection = HttpError;
 
-    async fn from_request(request: Request, state: &Server) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &Server) -> Result<Self, HttpError> {
         let bytes = axum::body::Bytes::from_request(request, state).await.map_err(too_large)?;
         parse(&bytes).map(Self)
     }
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
-    serde_json::from_slice(bytes).map_err(|error| ApiError::new(ErrorCode::Invalid, format!("the body: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| HttpError::new(ErrorCode::Invalid, format!("the body: {error}")))
 }
 
-fn too_large(rejection: axum::extract::rejection::BytesRejection) -> ApiError {
-    ApiError::new(ErrorCode::Invalid, format!("the body: {}, at most {BODY_MAX} bytes", rejection.body_text()))
+fn too_large(rejection: axum::extract::rejection::BytesRejection) -> HttpError {
+    HttpError::new(ErrorCode::Invalid, format!("the body: {}, at most {BODY_MAX} bytes", rejection.body_text()))
 }
 
 type Asks = State<Server>;
 type Told<T> = Answer<Json<T>>;
 
 async fn status(State(server): Asks) -> Told<DaemonStatus> {
-    server.kernel.status(&server.about).await.map(Json)
+    server.runtime.status(&server.about).await.map(Json).map_err(Into::into)
 }
 
 async fn stop(State(server): Asks) -> Json<Stopping> {
-    let stopping = server.kernel.begin_stop();
+    let stopping = server.runtime.begin_stop();
     server.stop.send_replace(true);
     Json(stopping)
 }
@@ -176,54 +175,54 @@ struct ListQuery {
 }
 
 async fn processes(State(server): Asks, Query(query): Query<ListQuery>) -> Told<ProcessList> {
-    server.kernel.processes(query.all).await.map(Json)
+    server.runtime.processes(query.all).await.map(Json).map_err(Into::into)
 }
 
 async fn run(State(server): Asks, Needed(request): Needed<RunRequest>) -> Told<Created> {
-    server.kernel.run(request).await.map(Json)
+    server.runtime.run(request).await.map(Json).map_err(Into::into)
 }
 
 async fn exec(State(server): Asks, Needed(request): Needed<ExecRequest>) -> Told<ExecStarted> {
-    server.kernel.exec(request).await.map(Json)
+    server.runtime.exec(request).await.map(Json).map_err(Into::into)
 }
 
 async fn proceed(State(server): Asks, Path(id): Path<String>) -> Told<Affected> {
-    server.kernel.proceed(&id).await.map(Json)
+    server.runtime.proceed(&id).await.map(Json).map_err(Into::into)
 }
 
 async fn abort(State(server): Asks, Path(id): Path<String>) -> Told<Affected> {
-    server.kernel.abort(&id).await.map(Json)
+    server.runtime.abort(&id).await.map(Json).map_err(Into::into)
 }
 
 async fn process(State(server): Asks, Path(id): Path<String>) -> Told<Process> {
-    server.kernel.process(&id).await.map(Json)
+    server.runtime.process(&id).await.map(Json).map_err(Into::into)
 }
 
 async fn wait(State(server): Asks, Path(id): Path<String>, Asked(request): Asked<WaitRequest>) -> Told<WaitAnswer> {
     let mut stop = server.stop.subscribe();
     tokio::select! {
-        answer = server.kernel.wait(&id, request.timeout_ms.map(Duration::from_millis)) => answer.map(Json),
+        answer = server.runtime.wait(&id, request.timeout_ms.map(Duration::from_millis)) => answer.map(Json).map_err(Into::into),
         // The daemon goes, and does not wait for those who wait.
         _ = stop.wait_for(|stopping| *stopping) => {
-            Err(ApiError::new(ErrorCode::Unavailable, "the daemon is stopping").hint("ask again in a moment"))
+            Err(HttpError::new(ErrorCode::Unavailable, "the daemon is stopping").with_hint("ask again in a moment"))
         }
     }
 }
 
 async fn pause(State(server): Asks, Path(id): Path<String>, Asked(request): Asked<PauseRequest>) -> Told<Affected> {
-    server.kernel.pause(&id, request).await.map(Json)
+    server.runtime.pause(&id, request).await.map(Json).map_err(Into::into)
 }
 
 async fn resume(State(server): Asks, Path(id): Path<String>, Asked(request): Asked<ResumeRequest>) -> Told<Resumed> {
-    server.kernel.resume(&id, request).await.map(Json)
+    server.runtime.resume(&id, request).await.map(Json).map_err(Into::into)
 }
 
 async fn signal(State(server): Asks, Path(id): Path<String>, Needed(request): Needed<SignalRequest>) -> Told<Affected> {
-    server.kernel.signal(&id, request).await.map(Json)
+    server.runtime.signal(&id, request).await.map(Json).map_err(Into::into)
 }
 
 async fn input(State(server): Asks, Path(id): Path<String>, Needed(request): Needed<InputRequest>) -> Told<Accepted> {
-    server.kernel.send(&id, request).await.map(Json)
+    server.runtime.send(&id, request).await.map(Json).map_err(Into::into)
 }
 
 async fn resolve(
@@ -231,17 +230,17 @@ async fn resolve(
     Path(id): Path<String>,
     Needed(request): Needed<ResolveRequest>,
 ) -> Told<Affected> {
-    server.kernel.decide(&id, request).await.map(Json)
+    server.runtime.decide(&id, request).await.map(Json).map_err(Into::into)
 }
 
 async fn lineage(State(server): Asks, Path(id): Path<String>) -> Told<Lineage> {
-    server.kernel.lineage(&id).await.map(Json)
+    server.runtime.lineage(&id).await.map(Json).map_err(Into::into)
 }
 
 async fn resumable(State(server): Asks) -> Told<ResumableList> {
-    server.kernel.resumable().await.map(Json)
+    server.runtime.resumable().await.map(Json).map_err(Into::into)
 }
 
 async fn gc(State(server): Asks, Needed(request): Needed<GcRequest>) -> Told<GcAnswer> {
-    server.kernel.gc(request).await.map(Json)
+    server.runtime.gc(request).await.map(Json).map_err(Into::into)
 }

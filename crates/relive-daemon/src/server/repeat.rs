@@ -13,7 +13,7 @@ use relive_core::ErrorCode;
 use tokio::sync::OnceCell;
 
 use super::Server;
-use crate::error::ApiError;
+use crate::error::HttpError;
 
 /// How many answers are remembered.
 const REMEMBERED: usize = 1024;
@@ -57,7 +57,7 @@ pub(super) async fn answer_once(State(server): State<Server>, request: Request, 
         Some(_) | None => return next.run(request).await,
     };
     if id.is_some_and(|id| id.len() > ID_MAX) {
-        return ApiError::new(ErrorCode::Invalid, format!("a request id has at most {ID_MAX} bytes")).into_response();
+        return HttpError::new(ErrorCode::Invalid, format!("a request id has at most {ID_MAX} bytes")).into_response();
     }
     // Read whole, also by a repetition that needs nothing of it: who still writes when we hang up may never read the answer.
     let (head, body) = request.into_parts();
@@ -65,7 +65,7 @@ pub(super) async fn answer_once(State(server): State<Server>, request: Request, 
         Ok(bytes) => Request::from_parts(head, Body::from(bytes)),
         Err(error) => {
             let message = format!("the body: {error}, at most {BODY_MAX} bytes");
-            return ApiError::new(ErrorCode::Invalid, message).into_response();
+            return HttpError::new(ErrorCode::Invalid, message).into_response();
         }
     };
     let remembered = server.repeats.of(&key);

@@ -15,8 +15,8 @@ use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::Server;
-use crate::error::{Answer, ApiError};
-use crate::kernel::Kernel;
+use crate::error::{Answer, HttpError};
+use relive_runtime::Runtime;
 
 /// How many records are read at a time.
 const BATCH: usize = 64;
@@ -53,14 +53,14 @@ async fn open(
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
     let after = match query.after.as_deref() {
         None | Some("") => Cursor::default(),
-        Some(text) => text.parse().map_err(|error| ApiError::new(ErrorCode::Invalid, format!("after: {error}")))?,
+        Some(text) => text.parse().map_err(|error| HttpError::new(ErrorCode::Invalid, format!("after: {error}")))?,
     };
-    let uuid = server.kernel.process(&id).await?.uuid;
-    let path = file(&server.kernel.data.folder(uuid));
+    let uuid = server.runtime.process(&id).await?.uuid;
+    let path = file(&server.runtime.data.folder(uuid));
     let follower = Follower {
-        bell: server.kernel.changes.follow(uuid),
+        bell: server.runtime.changes.follow(uuid),
         stop: server.stop.subscribe(),
-        kernel: server.kernel,
+        runtime: server.runtime,
         uuid,
         reader: Some(Reader::new(path, after)),
         follow: query.follow,
@@ -72,7 +72,7 @@ async fn open(
 }
 
 struct Follower {
-    kernel: Arc<Kernel>,
+    runtime: Arc<Runtime>,
     uuid: Uuid,
     /// Absent while a job has it.
     reader: Option<Reader>,
@@ -94,7 +94,7 @@ impl Follower {
             }
             // Asked before reading: what is written between the two is still read.
             self.bell.borrow_and_update();
-            let ended = self.kernel.is_over(self.uuid);
+            let ended = self.runtime.is_over(self.uuid);
             let items = self.read().await?;
             if !items.is_empty() {
                 self.waiting.extend(items.into_iter().map(event));
@@ -114,7 +114,7 @@ impl Follower {
     async fn read(&mut self) -> Option<Vec<Item>> {
         let mut reader = self.reader.take()?;
         let (reader, items) = self
-            .kernel
+            .runtime
             .pool
             .run(move || {
                 let mut items = Vec::new();

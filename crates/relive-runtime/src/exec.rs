@@ -13,19 +13,19 @@ use relive_session::sessions::numbered;
 use relive_session::stage::{Mode, Snapshot, Stage};
 use relive_session::tree::Rungs;
 
-use super::Kernel;
-use super::program::Live;
-use super::query::Target;
-use super::run::{Begin, check_environment, check_name};
-use crate::error::{Answer, ApiError};
+use crate::error::{Error, Result};
+use crate::program::Live;
+use crate::query::Target;
+use crate::run::{Begin, check_environment, check_name};
+use crate::runtime::Runtime;
 
-impl Kernel {
+impl Runtime {
     /// Begins a program, and answers when its session does or it has ended. Asking again with the same UUID begins
     /// nothing.
-    pub(crate) async fn exec(self: &Arc<Self>, request: ExecRequest) -> Answer<ExecStarted> {
+    pub async fn exec(self: &Arc<Self>, request: ExecRequest) -> Result<ExecStarted> {
         check_name(request.name.as_deref())?;
         check_environment(&request.env)?;
-        let wrong = |message: String| Err(ApiError::new(ErrorCode::Invalid, message));
+        let wrong = |message: String| Err(Error::new(ErrorCode::Invalid, message));
         if request.argv.first().is_none_or(String::is_empty) {
             return wrong("there is no program to run".to_owned());
         }
@@ -77,17 +77,17 @@ impl Kernel {
     }
 
     /// Opens a program's gate.
-    pub(crate) async fn proceed(&self, id: &str) -> Answer<Affected> {
+    pub async fn proceed(&self, id: &str) -> Result<Affected> {
         self.at_the_gate(id, Verb::Proceed).await
     }
 
     /// Lets a program at its gate never run.
-    pub(crate) async fn abort(&self, id: &str) -> Answer<Affected> {
+    pub async fn abort(&self, id: &str) -> Result<Affected> {
         self.at_the_gate(id, Verb::Abort).await
     }
 
-    async fn at_the_gate(&self, id: &str, verb: Verb) -> Answer<Affected> {
-        let ended = || ApiError::new(ErrorCode::Conflict, format!("`{id}` has ended: there is no process"));
+    async fn at_the_gate(&self, id: &str, verb: Verb) -> Result<Affected> {
+        let ended = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: there is no process"));
         let pid = match self.resolve(id).await? {
             Target::Listed(pid) => pid,
             Target::OnDisk(_) => return Err(ended()),
@@ -99,11 +99,13 @@ impl Kernel {
         };
         if !is_program {
             let message = format!("process {pid} is no program: it has no gate");
-            return Err(ApiError::new(ErrorCode::Invalid, message));
+            return Err(Error::new(ErrorCode::Invalid, message));
         }
         if paused && verb == Verb::Proceed {
             let message = format!("process {pid} is suspended");
-            return Err(ApiError::new(ErrorCode::Conflict, message).hint(format!("relive resume {pid}, then proceed")));
+            return Err(
+                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {pid}, then proceed"))
+            );
         }
         let live = self.answering(pid).await.ok_or_else(ended)?;
         let affected = Affected { affected: 1, pids: vec![pid], note: None };
@@ -114,15 +116,15 @@ impl Kernel {
             }
             Ok(Outcome::NoProcess) | Err(_) => Err(ended()),
             Ok(Outcome::WrongStage { message } | Outcome::Unknown { message }) => {
-                Err(ApiError::new(ErrorCode::Conflict, format!("process {pid}: {message}")))
+                Err(Error::new(ErrorCode::Conflict, format!("process {pid}: {message}")))
             }
-            Ok(Outcome::Failed { call, errno }) => Err(ApiError::new(ErrorCode::Internal, format!("{call}: {errno}"))),
-            Ok(Outcome::Stat(_)) => Err(ApiError::new(ErrorCode::Internal, "an answer to another question")),
+            Ok(Outcome::Failed { call, errno }) => Err(Error::new(ErrorCode::Internal, format!("{call}: {errno}"))),
+            Ok(Outcome::Stat(_)) => Err(Error::new(ErrorCode::Internal, "an answer to another question")),
         }
     }
 
     /// The session of a program, for a client: as it answers, or as its folder has it.
-    pub(super) async fn session_view(&self, pid: Pid, uuid: Uuid) -> Answer<Option<Session>> {
+    pub(crate) async fn session_view(&self, pid: Pid, uuid: Uuid) -> Result<Option<Session>> {
         let live = {
             let state = self.lock();
             let paused = state.table.view(pid, self.now()).is_some_and(|view| view.paused);
@@ -139,7 +141,7 @@ impl Kernel {
         Ok(found?)
     }
 
-    async fn last_session(&self, uuid: Uuid) -> Answer<Option<PathBuf>> {
+    async fn last_session(&self, uuid: Uuid) -> Result<Option<PathBuf>> {
         let sessions = self.data.folder(uuid).sessions();
         let last = self.pool.run(move || Ok::<_, std::io::Error>((numbered(&sessions)?.into_iter().max(), sessions)));
         let (last, sessions) = last.await??;

@@ -6,26 +6,26 @@ use std::time::Duration;
 use relive_api::{GcAnswer, GcCandidate, GcRequest};
 use relive_journal::data::{Collected, GcReason, GcRules};
 
-use super::Kernel;
-use crate::error::Answer;
+use crate::error::Result;
+use crate::runtime::Runtime;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 const RING_EVERY: Duration = Duration::from_secs(1);
 
-impl Kernel {
-    /// Starts the loops. They end with the kernel.
-    pub(crate) fn keep_house(self: &Arc<Self>) {
+impl Runtime {
+    /// Starts the loops. They end with the runtime.
+    pub fn keep_house(self: &Arc<Self>) {
         let every = self.settings.stalled_after.div_f32(2.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
-        self.periodically(every, |kernel| async move { kernel.look_for_stalled() });
-        self.periodically(RING_EVERY, |kernel| async move { kernel.ring_alarms() });
-        self.periodically(SWEEP_EVERY, |kernel| async move {
-            let now = kernel.now();
-            kernel.lock().table.sweep(now);
+        self.periodically(every, |runtime| async move { runtime.look_for_stalled() });
+        self.periodically(RING_EVERY, |runtime| async move { runtime.ring_alarms() });
+        self.periodically(SWEEP_EVERY, |runtime| async move {
+            let now = runtime.now();
+            runtime.lock().table.sweep(now);
         });
         if let Some(every) = self.settings.gc_every {
-            self.periodically(every, |kernel| async move {
-                if let Err(error) = kernel.gc(GcRequest { dry_run: false, at_most: None }).await {
-                    kernel.warn(format!("nothing was collected: {}", error.message));
+            self.periodically(every, |runtime| async move {
+                if let Err(error) = runtime.gc(GcRequest { dry_run: false, at_most: None }).await {
+                    runtime.warn(format!("nothing was collected: {}", error.to_string()));
                 }
             });
         }
@@ -36,15 +36,15 @@ impl Kernel {
         every: Duration,
         job: impl Fn(Arc<Self>) -> F + Send + 'static,
     ) {
-        let kernel = Arc::downgrade(self);
+        let runtime = Arc::downgrade(self);
         tokio::spawn(async move {
             let mut ticks = tokio::time::interval(every);
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             ticks.tick().await;
             loop {
                 ticks.tick().await;
-                let Some(kernel) = kernel.upgrade() else { return };
-                job(kernel).await;
+                let Some(runtime) = runtime.upgrade() else { return };
+                job(runtime).await;
             }
         });
     }
@@ -60,7 +60,7 @@ impl Kernel {
     }
 
     /// Collects, or says what would be.
-    pub(crate) async fn gc(self: &Arc<Self>, request: GcRequest) -> Answer<GcAnswer> {
+    pub async fn gc(self: &Arc<Self>, request: GcRequest) -> Result<GcAnswer> {
         let (rules, reading, now): (GcRules, _, _) = (self.settings.gc, self.clock.reading(), self.now());
         let survey = {
             let _alone = self.collecting.lock().await;

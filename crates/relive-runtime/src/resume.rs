@@ -8,28 +8,28 @@ use relive_journal::data::{ForkPoint, ForkRequest};
 use relive_journal::record::{Body, Input, OpenedBy};
 use relive_journal::{DataFolder, Durability, Opening, ProcessMeta, WriteError, Writer};
 
-use super::Kernel;
-use super::drive::is_program;
-use super::query::Target;
-use super::run::spec;
-use crate::error::{Answer, ApiError};
+use crate::drive::is_program;
+use crate::error::{Error, Result};
+use crate::query::Target;
+use crate::run::spec;
+use crate::runtime::Runtime;
 
 /// What a completed agent is told when nobody says anything.
 const CONTINUE: &str = "Continue.";
 
-impl Kernel {
+impl Runtime {
     /// Goes on with a process, or with a fork of it.
-    pub(crate) async fn resume(self: &Arc<Self>, id: &str, request: ResumeRequest) -> Answer<Answered> {
+    pub async fn resume(self: &Arc<Self>, id: &str, request: ResumeRequest) -> Result<Answered> {
         if let Some(step) = request.from_step
             && request.fork.is_none()
         {
             let message = format!("--from-step {step} would change the past of `{id}`");
-            return Err(ApiError::new(ErrorCode::Invalid, message)
-                .hint(format!("relive resume --fork --from-step {step} {id}")));
+            return Err(Error::new(ErrorCode::Invalid, message)
+                .with_hint(format!("relive resume --fork --from-step {step} {id}")));
         }
-        super::run::check_environment(&request.env)?;
+        crate::run::check_environment(&request.env)?;
         if request.fork.is_some() && request.subtree {
-            return Err(ApiError::new(ErrorCode::Invalid, "--fork takes one process, not a subtree"));
+            return Err(Error::new(ErrorCode::Invalid, "--fork takes one process, not a subtree"));
         }
         let target = self.resolve(id).await?;
         let (pid, uuid) = match &target {
@@ -50,7 +50,7 @@ impl Kernel {
     }
 
     /// Goes on with a process that is in the table.
-    async fn wake(self: &Arc<Self>, pid: Pid, request: ResumeRequest) -> Answer<Answered> {
+    async fn wake(self: &Arc<Self>, pid: Pid, request: ResumeRequest) -> Result<Answered> {
         let who = self.who(pid)?;
         let turn = self.turn(who.uuid).lock().await;
         let (bodiless, is_placeholder, reason, model) = {
@@ -60,13 +60,15 @@ impl Kernel {
                 view.map(|view| (view.suspend_reason, view.model.map(str::to_owned))).unwrap_or_default();
             (!state.bodies.contains_key(&pid), state.placeholders.contains(&pid), reason, model)
         };
-        if let Some(choices) = reason.and_then(super::resolve::choices) {
+        if let Some(choices) = reason.and_then(crate::resolve::choices) {
             let message = format!("process {pid} waits for a decision");
-            return Err(ApiError::new(ErrorCode::Conflict, message).hint(format!("relive resolve {pid} {choices}")));
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid} {choices}")));
         }
         if !bodiless && request.limits != Limits::default() {
             let message = format!("process {pid} is running: its limits are changed when it is resumed");
-            return Err(ApiError::new(ErrorCode::Conflict, message).hint(format!("relive pause {pid}, then resume it")));
+            return Err(
+                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive pause {pid}, then resume it"))
+            );
         }
         let say = request.input.clone().filter(|_| !bodiless);
         if reason.is_some() {
@@ -85,8 +87,7 @@ impl Kernel {
                 journal.append(self.now(), batch, Durability::Synced).await?;
             }
             let limits = journal.history().map(|history| history.limits).unwrap_or_default();
-            let writer =
-                journal.into_writer().ok_or_else(|| ApiError::new(ErrorCode::Internal, "the journal is lost"))?;
+            let writer = journal.into_writer().ok_or_else(|| Error::new(ErrorCode::Internal, "the journal is lost"))?;
             let mut state = self.lock();
             state.placeholders.remove(&pid);
             state.ready.insert(pid, writer);
@@ -115,7 +116,7 @@ impl Kernel {
     }
 
     /// Goes on with a process that is dead: a new incarnation.
-    async fn revive(self: &Arc<Self>, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
+    async fn revive(self: &Arc<Self>, uuid: Uuid, request: ResumeRequest) -> Result<Answered> {
         self.admit_one_more()?;
         let _turn = self.turn(uuid).lock().await;
         // It may have been collected while this waited, or somebody else may have done it.
@@ -136,7 +137,7 @@ impl Kernel {
             if !batch.is_empty() {
                 writer.append(at, batch, Durability::Synced)?;
             }
-            Ok::<_, ApiError>(writer)
+            Ok::<_, Error>(writer)
         });
         let writer = opened.await??;
         self.ledger.set_limits(uuid, writer.history().limits);
@@ -145,7 +146,7 @@ impl Kernel {
     }
 
     /// Takes the journal of a process that is dead, under a new PID.
-    async fn open_dead(&self, uuid: Uuid) -> Answer<(Pid, Writer)> {
+    async fn open_dead(&self, uuid: Uuid) -> Result<(Pid, Writer)> {
         let pid = self.on_disk(move |data| data.next_pid().inspect(|pid| data.note_pid(*pid, uuid))).await??;
         let opening = Opening { pid, by: OpenedBy::Resume, boot_id: self.clock.boot_id(), at: self.now() };
         match self.opened(move |data| data.open_writer(uuid, &opening)).await? {
@@ -153,15 +154,15 @@ impl Kernel {
             Err(WriteError::Absent { .. }) => {
                 // Collected since it was looked up, as a rule: then that is what is said.
                 self.resolve(&uuid.to_string()).await?;
-                Err(ApiError::new(ErrorCode::NotFound, format!("process {uuid} is gone")))
+                Err(Error::new(ErrorCode::NotFound, format!("process {uuid} is gone")))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Answer<Answered> {
+    async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Result<Answered> {
         self.admit_one_more()?;
-        super::run::check_name(request.name.as_deref())?;
+        crate::run::check_name(request.name.as_deref())?;
         let _turn = self.turn(uuid).lock().await;
         if let Some(created) = self.begun_before(uuid).await? {
             return self.answer(created.pid, uuid, Some(source), Affected::default());
@@ -198,7 +199,7 @@ impl Kernel {
             if let Some(text) = input {
                 writer.append(at, vec![Body::Input(said(text, at))], Durability::Synced)?;
             }
-            Ok::<_, ApiError>((pid, writer))
+            Ok::<_, Error>((pid, writer))
         });
         let (pid, writer) = forked.await??;
         // Before the fork itself can change anything.
@@ -209,14 +210,14 @@ impl Kernel {
     }
 
     /// Into the table, below its parent if that still lives.
-    pub(super) fn insert_revived(self: &Arc<Self>, pid: Pid, model: Option<String>, writer: Writer) -> Answer<()> {
+    pub(crate) fn insert_revived(self: &Arc<Self>, pid: Pid, model: Option<String>, writer: Writer) -> Result<()> {
         let parent_uuid = writer.history().identity.as_ref().and_then(|identity| identity.spawned.parent_uuid);
         let parent = parent_uuid.and_then(|uuid| self.listed(&uuid.to_string()).ok()).unwrap_or(Pid::KERNEL);
         let spec = spec(writer.history(), pid, parent, model)?;
         self.insert(spec, writer)
     }
 
-    fn answer(&self, pid: Pid, uuid: Uuid, origin_uuid: Option<Uuid>, affected: Affected) -> Answer<Answered> {
+    fn answer(&self, pid: Pid, uuid: Uuid, origin_uuid: Option<Uuid>, affected: Affected) -> Result<Answered> {
         let state = self.lock();
         let view = state.table.view(pid, self.now());
         Ok(Answered {
@@ -274,7 +275,7 @@ fn said(text: &str, at: relive_core::Timestamp) -> Input {
 }
 
 /// The limits with those that were named replaced.
-pub(super) fn raised(limits: Limits, named: Limits) -> Limits {
+pub(crate) fn raised(limits: Limits, named: Limits) -> Limits {
     Limits {
         max_steps: named.max_steps.or(limits.max_steps),
         max_tokens: named.max_tokens.or(limits.max_tokens),
@@ -283,6 +284,6 @@ pub(super) fn raised(limits: Limits, named: Limits) -> Limits {
     }
 }
 
-pub(super) fn model_of(data: &DataFolder, uuid: Uuid) -> Option<String> {
+pub(crate) fn model_of(data: &DataFolder, uuid: Uuid) -> Option<String> {
     ProcessMeta::read(&data.folder(uuid)).ok().map(|meta| meta.model)
 }

@@ -11,27 +11,27 @@ use relive_journal::data::Live;
 use relive_journal::record::Paused;
 use relive_journal::{DataFolder, Health, History, Hole};
 
-use super::super::resume::model_of;
-use super::super::run::spec;
-use super::super::trees::Kin;
-use super::interrupted;
-use crate::error::Answer;
+use crate::error::Result;
+use crate::recover::interrupted;
+use crate::resume::model_of;
+use crate::run::spec;
+use crate::trees::Kin;
 
 /// A process that has not ended.
-pub(super) struct Found {
+pub(crate) struct Found {
     /// As its journal has it. The PID is its last one, the parent is not looked for yet.
-    pub(super) spec: Spec,
+    pub(crate) spec: Spec,
     /// The PID it is to have.
-    pub(super) pid: io::Result<Pid>,
+    pub(crate) pid: io::Result<Pid>,
     /// Its last incarnation.
-    pub(super) past: Option<Past>,
-    pub(super) left: Left,
-    pub(super) paused_total_ms: u64,
-    pub(super) kin: Option<Kin>,
+    pub(crate) past: Option<Past>,
+    pub(crate) left: Left,
+    pub(crate) paused_total_ms: u64,
+    pub(crate) kin: Option<Kin>,
 }
 
 /// How an earlier daemon left a process.
-pub(super) enum Left {
+pub(crate) enum Left {
     /// Its journal cannot be written.
     Unwritable(Hole),
     /// Suspended, for a reason that still holds.
@@ -45,18 +45,18 @@ pub(super) enum Left {
 }
 
 /// What there is, each after its parent, and what could not be made out.
-pub(super) struct Survey {
-    pub(super) found: Vec<Found>,
-    pub(super) unknown: Vec<(Uuid, String)>,
+pub(crate) struct Survey {
+    pub(crate) found: Vec<Found>,
+    pub(crate) unknown: Vec<(Uuid, String)>,
 }
 
-pub(super) fn survey(data: &DataFolder) -> io::Result<Survey> {
+pub(crate) fn survey(data: &DataFolder) -> io::Result<Survey> {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     data.for_each_live(|live| {
         let uuid = live.uuid;
         match read(data, live) {
             Ok(one) => found.push(one),
-            Err(error) => unknown.push((uuid, error.message)),
+            Err(error) => unknown.push((uuid, error.to_string())),
         }
     })?;
     found.sort_unstable_by_key(|found| found.spec.uuid);
@@ -70,7 +70,7 @@ pub(super) fn survey(data: &DataFolder) -> io::Result<Survey> {
     Ok(Survey { found, unknown })
 }
 
-fn read(data: &DataFolder, live: Live) -> Answer<Found> {
+fn read(data: &DataFolder, live: Live) -> Result<Found> {
     let Live { uuid, history, health } = live;
     let last_pid = history.incarnation().map_or(Pid::KERNEL, |last| last.pid);
     let spec = spec(&history, last_pid, Pid::KERNEL, model_of(data, uuid))?;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use relive_core::{Pid, SuspendReason, Timestamp};
 
-use super::{Kernel, State};
+use crate::runtime::{Runtime, State};
 
 /// When a process goes on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Alarm {
+pub(crate) struct Alarm {
     resume_at: Timestamp,
     /// Since when it is suspended: a later suspension is another one.
     asked_at: Timestamp,
@@ -18,20 +18,20 @@ pub(super) struct Alarm {
 
 impl State {
     /// Notes when a process that is suspended since `asked_at` goes on.
-    pub(super) fn set_alarm(&mut self, pid: Pid, resume_at: Timestamp, asked_at: Timestamp) {
+    pub(crate) fn set_alarm(&mut self, pid: Pid, resume_at: Timestamp, asked_at: Timestamp) {
         self.alarms.insert(pid, Alarm { resume_at, asked_at });
     }
 
     /// When a process that is suspended since `paused_at` goes on by itself, if it does.
-    pub(super) fn resume_at(&self, pid: Pid, paused_at: Option<Timestamp>) -> Option<Timestamp> {
+    pub(crate) fn resume_at(&self, pid: Pid, paused_at: Option<Timestamp>) -> Option<Timestamp> {
         let alarm = self.alarms.get(&pid)?;
         (paused_at == Some(alarm.asked_at)).then_some(alarm.resume_at)
     }
 }
 
-impl Kernel {
+impl Runtime {
     /// Wakes those whose moment has come.
-    pub(super) fn ring_alarms(self: &Arc<Self>) {
+    pub(crate) fn ring_alarms(self: &Arc<Self>) {
         let mut state = self.lock();
         let now = self.now();
         let due: Vec<(Pid, Alarm)> = state.alarms.extract_if(|_, alarm| alarm.resume_at <= now).collect();

@@ -17,18 +17,18 @@ use relive_journal::record::{Body, OnBudget, OpenedBy, Paused, Resumed, ResumedB
 use relive_journal::{Durability, History, Opening, ProcInfo, ProcessMeta, WriteError, Writer};
 use tokio::sync::{mpsc, watch};
 
-use super::credentials::{NoModel, provider_of};
-use super::host::KernelHost;
-use super::instructions::tool_names;
-use super::program::Live;
-use super::{BodyHandle, INBOX_MAX, Kernel, State, Who};
+use crate::credentials::{NoModel, provider_of};
+use crate::host::RuntimeHost;
+use crate::instructions::tool_names;
+use crate::program::Live;
+use crate::runtime::{BodyHandle, INBOX_MAX, Runtime, State, Who};
 
 /// What a body is driven with.
-pub(super) struct Lines {
-    pub(super) orders: watch::Receiver<Orders>,
-    pub(super) inbox: mpsc::Receiver<Letter>,
+pub(crate) struct Lines {
+    pub(crate) orders: watch::Receiver<Orders>,
+    pub(crate) inbox: mpsc::Receiver<Letter>,
     /// Where a program's session is made known.
-    pub(super) session: watch::Sender<Option<Live>>,
+    pub(crate) session: watch::Sender<Option<Live>>,
 }
 
 /// What an agent is made of.
@@ -41,9 +41,9 @@ struct Facts {
     model: Arc<dyn Model>,
 }
 
-impl Kernel {
+impl Runtime {
     /// Starts the body's task. Its orders can be given from now on.
-    pub(super) fn launch(self: &Arc<Self>, state: &mut State, of: Incarnation) {
+    pub(crate) fn launch(self: &Arc<Self>, state: &mut State, of: Incarnation) {
         let Some(uuid) = self.uuid_of(state, of.pid) else { return };
         // A program that was found suspended has a body all the same.
         let paused = state.table.view(of.pid, self.now()).is_some_and(|view| view.paused);
@@ -85,7 +85,7 @@ impl Kernel {
     }
 
     /// The writer of a process that is in the table and has no body.
-    pub(super) async fn writer(&self, who: Who, is_placeholder: bool) -> Result<Writer, JournalError> {
+    pub(crate) async fn writer(&self, who: Who, is_placeholder: bool) -> Result<Writer, JournalError> {
         let opening = Opening { pid: who.of.pid, by: OpenedBy::Resume, boot_id: self.clock.boot_id(), at: self.now() };
         let opened = self.opened(move |data| {
             if is_placeholder {
@@ -98,14 +98,14 @@ impl Kernel {
     }
 
     /// The same, for whoever does not know whether the PID has been recorded. It stays so if that fails.
-    pub(super) async fn writer_of_suspended(&self, who: Who) -> Result<Writer, JournalError> {
+    pub(crate) async fn writer_of_suspended(&self, who: Who) -> Result<Writer, JournalError> {
         let is_placeholder = self.lock().placeholders.contains(&who.of.pid);
         let writer = self.writer(who, is_placeholder).await?;
         self.lock().placeholders.remove(&who.of.pid);
         Ok(writer)
     }
 
-    pub(super) fn journal(&self, uuid: relive_core::Uuid, writer: Writer) -> Journal {
+    pub(crate) fn journal(&self, uuid: relive_core::Uuid, writer: Writer) -> Journal {
         let changes = self.changes.clone();
         Journal::new(writer, self.pool.clone(), Arc::new(move || changes.ring(uuid)))
     }
@@ -175,7 +175,7 @@ impl Kernel {
         let meta = self.pool.run(move || ProcessMeta::read(&folder)).await.map_err(|error| wrong(&error))?;
         let meta = meta.map_err(|error| wrong(&error))?;
         let environment = match provider_of(&meta.model) {
-            Some(_) => self.environment_of(who.uuid).await.map_err(|error| NoModel::Wrong(error.message))?,
+            Some(_) => self.environment_of(who.uuid).await.map_err(|error| NoModel::Wrong(error.to_string()))?,
             None => Environment::default(),
         };
         let model = self.model(&meta.model, cwd.as_ref(), who.uuid, &environment).await?;
@@ -188,7 +188,7 @@ impl Kernel {
         let deadline = limits
             .timeout_ms
             .map(|timeout| tokio::time::Instant::now() + Duration::from_millis(timeout.saturating_sub(spent_ms)));
-        let host = Arc::new(KernelHost::new(self, who));
+        let host = Arc::new(RuntimeHost::new(self, who));
         // Those it was given at its start, whatever there is now.
         let given = tool_names(&meta.tools);
         let mut tools = relive_agent::tools::all();
@@ -260,7 +260,7 @@ impl Kernel {
     }
 
     /// Records the end, then makes it known.
-    pub(super) async fn end(self: &Arc<Self>, who: Who, mut journal: Journal, outcome: Outcome) {
+    pub(crate) async fn end(self: &Arc<Self>, who: Who, mut journal: Journal, outcome: Outcome) {
         let pid = who.of.pid;
         // What its tools began is gone before anybody hears that it is.
         if let Err(error) = self.sessions.end_all(&self.data.folder(who.uuid).sessions()).await {
@@ -313,8 +313,8 @@ impl Kernel {
     }
 
     /// The body stands at its boundary: records the pause, and puts the journal down. `Some` if the pause is over
-    /// already. With a reason of the kernel's own, the pause begins here, and ends by itself at `resume_at`.
-    pub(super) async fn stop_at_boundary(
+    /// already. With a reason of the runtime's own, the pause begins here, and ends by itself at `resume_at`.
+    pub(crate) async fn stop_at_boundary(
         self: &Arc<Self>,
         who: Who,
         mut journal: Journal,
@@ -331,7 +331,7 @@ impl Kernel {
                 self.carry_out(&mut state, reached.effects);
             }
             let view = state.table.view(pid, now)?;
-            let hint = super::query::hint(&view);
+            let hint = crate::query::hint(&view);
             view.paused_at.zip(view.suspend_reason).map(|(asked_at, reason)| (asked_at, reason, hint))
         };
         let Some((asked_at, reason, hint)) = paused else { return Some(journal) };
@@ -375,7 +375,7 @@ impl Kernel {
     }
 
     /// It could not record what it does, so it stands still.
-    pub(super) async fn unrecorded(self: &Arc<Self>, who: Who, error: JournalError, journal: Journal) {
+    pub(crate) async fn unrecorded(self: &Arc<Self>, who: Who, error: JournalError, journal: Journal) {
         self.warn(format!("{} cannot record what it does: {error}", who.uuid));
         let full = matches!(error, JournalError::Write(WriteError::DiskFull { .. }));
         if !full {
@@ -406,7 +406,7 @@ impl Kernel {
     }
 
     /// Suspends it in the table alone.
-    pub(super) fn suspend_unrecorded(self: &Arc<Self>, who: Who, reason: SuspendReason) {
+    pub(crate) fn suspend_unrecorded(self: &Arc<Self>, who: Who, reason: SuspendReason) {
         let mut state = self.lock();
         let now = self.now();
         if let Ok(reached) = state.table.suspend(who.of.pid, reason, Urgency::Now, now) {
@@ -434,7 +434,7 @@ impl Kernel {
     }
 
     /// Ends a process that has no body: one that is suspended.
-    pub(super) async fn finish(self: Arc<Self>, who: Who) {
+    pub(crate) async fn finish(self: Arc<Self>, who: Who) {
         let _turn = self.turn(who.uuid).lock().await;
         match self.writer_of_suspended(who).await {
             Ok(writer) => {
@@ -452,18 +452,18 @@ impl Kernel {
     }
 }
 
-pub(super) fn is_program(history: &History) -> bool {
+pub(crate) fn is_program(history: &History) -> bool {
     history.identity.as_ref().is_some_and(|identity| identity.spawned.program.is_some())
 }
 
 /// How long it has run, pauses not counted.
-pub(super) fn elapsed_ms(info: &ProcInfo, now: relive_core::Timestamp) -> u64 {
+pub(crate) fn elapsed_ms(info: &ProcInfo, now: relive_core::Timestamp) -> u64 {
     let since = now.as_millisecond() - info.created_at.as_millisecond();
     u64::try_from(since).unwrap_or(0).saturating_sub(info.paused_total_ms)
 }
 
 /// What a history has used, as the table counts it.
-pub(super) fn usage(history: &History) -> Usage {
+pub(crate) fn usage(history: &History) -> Usage {
     Usage {
         step: history.completed_step,
         tokens_in: history.spent.tokens_in,

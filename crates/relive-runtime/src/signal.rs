@@ -9,15 +9,15 @@ use relive_journal::Durability;
 use relive_journal::record::{Body, Input};
 use tokio::sync::oneshot;
 
-use super::{Kernel, State, Who};
-use crate::error::{Answer, ApiError};
+use crate::error::{Error, Result};
+use crate::runtime::{Runtime, State, Who};
 
-impl Kernel {
+impl Runtime {
     /// Sends a signal.
-    pub(crate) async fn signal(self: &Arc<Self>, id: &str, request: SignalRequest) -> Answer<Affected> {
+    pub async fn signal(self: &Arc<Self>, id: &str, request: SignalRequest) -> Result<Affected> {
         let signal = Signal::from_name(&request.signal).ok_or_else(|| {
             let message = format!("`{}` is no signal", request.signal);
-            ApiError::new(ErrorCode::Invalid, message).hint("one of: TERM, KILL, INT, PAUSE, RESUME")
+            Error::new(ErrorCode::Invalid, message).with_hint("one of: TERM, KILL, INT, PAUSE, RESUME")
         })?;
         let Some(pid) = self.find_or_ended(id).await? else { return Ok(ended_already(id)) };
         let (now, cause) = (self.now(), Cause::kernel(Why::User));
@@ -31,7 +31,7 @@ impl Kernel {
     }
 
     /// Pauses.
-    pub(crate) async fn pause(self: &Arc<Self>, id: &str, request: PauseRequest) -> Answer<Affected> {
+    pub async fn pause(self: &Arc<Self>, id: &str, request: PauseRequest) -> Result<Affected> {
         let Some(pid) = self.find_or_ended(id).await? else { return Ok(ended_already(id)) };
         let (now, urgency) = (self.now(), if request.now { Urgency::Now } else { Urgency::Boundary });
         let mut state = self.lock();
@@ -43,7 +43,7 @@ impl Kernel {
         Ok(self.reached(&mut state, pid, reached))
     }
 
-    pub(super) fn reached(self: &Arc<Self>, state: &mut State, pid: Pid, reached: Reached) -> Affected {
+    pub(crate) fn reached(self: &Arc<Self>, state: &mut State, pid: Pid, reached: Reached) -> Affected {
         let Reached { pids, effects } = reached;
         let ended =
             state.table.view(pid, self.now()).is_none_or(|view| matches!(view.state, Life::Zombie | Life::Dead));
@@ -53,22 +53,22 @@ impl Kernel {
     }
 
     /// The PID of a process in the table, or `None` for one that ended before this daemon and is only on the disk.
-    pub(super) async fn find_or_ended(&self, id: &str) -> Answer<Option<Pid>> {
+    pub(crate) async fn find_or_ended(&self, id: &str) -> Result<Option<Pid>> {
         match self.resolve(id).await? {
-            super::query::Target::Listed(pid) => Ok(Some(pid)),
-            super::query::Target::OnDisk(_) => Ok(None),
+            crate::query::Target::Listed(pid) => Ok(Some(pid)),
+            crate::query::Target::OnDisk(_) => Ok(None),
         }
     }
 
     /// Hands a message to an agent. On return it is on the disk.
-    pub(crate) async fn send(self: &Arc<Self>, id: &str, request: InputRequest) -> Answer<Accepted> {
+    pub async fn send(self: &Arc<Self>, id: &str, request: InputRequest) -> Result<Accepted> {
         let ended = || {
             let message = format!("`{id}` has ended, so it hears nothing");
-            ApiError::new(ErrorCode::Conflict, message).hint(format!("relive resume {id} --input TEXT"))
+            Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {id} --input TEXT"))
         };
         let pid = self.find_or_ended(id).await?.ok_or_else(ended)?;
         if request.id.is_empty() || request.id.len() > 200 {
-            return Err(ApiError::new(ErrorCode::Invalid, "a message id has 1 to 200 bytes"));
+            return Err(Error::new(ErrorCode::Invalid, "a message id has 1 to 200 bytes"));
         }
         loop {
             let input = Input { id: request.id.clone(), from: None, text: request.text.clone().into() };
@@ -81,9 +81,9 @@ impl Kernel {
                 }
                 match state.bodies.get(&pid) {
                     Some(body) => body.inbox.try_send(Letter::Input { input, recorded }).map_err(|error| match error {
-                        tokio::sync::mpsc::error::TrySendError::Full(_) => Some(ApiError::new(
+                        tokio::sync::mpsc::error::TrySendError::Full(_) => Some(Error::new(
                             ErrorCode::Exhausted,
-                            format!("process {pid} has {} messages waiting", super::INBOX_MAX),
+                            format!("process {pid} has {} messages waiting", crate::runtime::INBOX_MAX),
                         )),
                         tokio::sync::mpsc::error::TrySendError::Closed(_) => None,
                     }),
@@ -93,7 +93,7 @@ impl Kernel {
             match handed {
                 Ok(()) => match answer.await {
                     Ok(Ok(accepted)) => return Ok(Accepted { accepted }),
-                    Ok(Err(text)) => return Err(ApiError::new(ErrorCode::Internal, text)),
+                    Ok(Err(text)) => return Err(Error::new(ErrorCode::Internal, text)),
                     // The body stopped with the message unread: it is there no more, so the next turn finds out.
                     Err(_) => tokio::task::yield_now().await,
                 },
@@ -108,7 +108,7 @@ impl Kernel {
     }
 
     /// Writes a message into the journal of a process that has no body; `None` if it has one again, or has ended.
-    async fn send_to_suspended(self: &Arc<Self>, pid: Pid, request: &InputRequest) -> Answer<Option<Accepted>> {
+    async fn send_to_suspended(self: &Arc<Self>, pid: Pid, request: &InputRequest) -> Result<Option<Accepted>> {
         let who = self.who(pid)?;
         let _turn = self.turn(who.uuid).lock().await;
         {
@@ -128,16 +128,16 @@ impl Kernel {
         Ok(Some(Accepted { accepted: true }))
     }
 
-    pub(super) fn who(&self, pid: Pid) -> Answer<Who> {
+    pub(crate) fn who(&self, pid: Pid) -> Result<Who> {
         let state = self.lock();
         let view = state.table.view(pid, self.now());
-        let view = view.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("no process `{pid}`")))?;
+        let view = view.ok_or_else(|| Error::new(ErrorCode::NotFound, format!("no process `{pid}`")))?;
         let of = relive_core::Incarnation { pid, generation: view.generation };
         Ok(Who { of, uuid: view.uuid })
     }
 
     /// May be named by the person who owns the socket.
-    pub(super) fn listed(&self, id: &str) -> Result<Pid, relive_core::Refusal> {
+    pub(crate) fn listed(&self, id: &str) -> Result<Pid, relive_core::Refusal> {
         self.lock().table.resolve(Caller::Person, id)
     }
 }

@@ -13,9 +13,9 @@ use relive_journal::record::{Body, OpenedBy, Paused};
 use relive_journal::{Durability, Opening, Writer};
 use survey::{Found, Left, Survey, survey};
 
-use super::Kernel;
-use super::run::next_generation;
-use crate::error::{Answer, ApiError};
+use crate::error::{Error, Result};
+use crate::run::next_generation;
+use crate::runtime::Runtime;
 
 /// What becomes of a process that an earlier daemon left.
 enum Fate {
@@ -31,10 +31,10 @@ enum Fate {
     Dead,
 }
 
-impl Kernel {
+impl Runtime {
     /// Takes up everything that has not ended. Parents come before their children, and nobody runs before all are there:
     /// a parent that waits for its child has to find it.
-    pub(crate) async fn recover(self: &Arc<Self>) -> Answer<()> {
+    pub async fn recover(self: &Arc<Self>) -> Result<()> {
         let Survey { found, unknown } = self.on_disk(survey).await??;
         for (uuid, error) in unknown {
             self.warn(format!("{uuid} cannot be taken up: {error}"));
@@ -49,7 +49,7 @@ impl Kernel {
                     launches.extend(effects);
                 }
                 Ok(None) => {}
-                Err(error) => self.warn(format!("{uuid} cannot be taken up: {}", error.message)),
+                Err(error) => self.warn(format!("{uuid} cannot be taken up: {}", error.to_string())),
             }
         }
         // Not before all are in the table: who waits for a child must find it.
@@ -57,7 +57,7 @@ impl Kernel {
         Ok(())
     }
 
-    async fn recover_one(self: &Arc<Self>, found: Found, pids: &HashMap<Uuid, Pid>) -> Answer<Option<(Pid, Effects)>> {
+    async fn recover_one(self: &Arc<Self>, found: Found, pids: &HashMap<Uuid, Pid>) -> Result<Option<(Pid, Effects)>> {
         let Found { spec, pid, past, left, paused_total_ms, kin } = found;
         let (uuid, pid) = (spec.uuid, pid?);
         let parent = spec.parent_uuid.and_then(|uuid| pids.get(&uuid).copied()).unwrap_or(Pid::KERNEL);
@@ -98,7 +98,7 @@ impl Kernel {
         Ok(Some((pid, Effects::new())))
     }
 
-    async fn fate(self: &Arc<Self>, uuid: Uuid, pid: Pid, left: Left, paused_total_ms: u64) -> Answer<Fate> {
+    async fn fate(self: &Arc<Self>, uuid: Uuid, pid: Pid, left: Left, paused_total_ms: u64) -> Result<Fate> {
         let now = self.now();
         let suspension = |reason, asked_at| Suspension { asked_at, reason, paused_total_ms };
         match left {
@@ -127,13 +127,13 @@ impl Kernel {
         Ok(Fate::Continue(Box::new(writer)))
     }
 
-    async fn open(&self, uuid: Uuid, pid: Pid, by: OpenedBy) -> Answer<Writer> {
+    async fn open(&self, uuid: Uuid, pid: Pid, by: OpenedBy) -> Result<Writer> {
         let opening = Opening { pid, by, boot_id: self.clock.boot_id(), at: self.now() };
         Ok(self.opened(move |data| data.open_writer(uuid, &opening)).await??)
     }
 
     /// Three resumes and nothing to show for them: it waits for a person.
-    async fn pause_on_disk(&self, uuid: Uuid, pid: Pid, reason: SuspendReason) -> Answer<()> {
+    async fn pause_on_disk(&self, uuid: Uuid, pid: Pid, reason: SuspendReason) -> Result<()> {
         let mut writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
         let now = self.now();
         let paused = Body::Paused(Paused { reason, asked_at: now, resume_at: None });
@@ -141,13 +141,13 @@ impl Kernel {
     }
 
     /// `recovery: manual`: it was interrupted, and says so.
-    async fn end_interrupted(&self, uuid: Uuid, pid: Pid) -> Answer<()> {
+    async fn end_interrupted(&self, uuid: Uuid, pid: Pid) -> Result<()> {
         let mut writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
         let now = self.now();
         let ended = self.on_disk(move |data| {
             writer.append(now, vec![Body::Ended(interrupted())], Durability::Synced)?;
             data.retire(uuid, writer.history())?;
-            Ok::<_, ApiError>(())
+            Ok::<_, Error>(())
         });
         ended.await?
     }
@@ -160,7 +160,7 @@ impl Kernel {
     }
 }
 
-pub(super) fn interrupted() -> End {
+pub(crate) fn interrupted() -> End {
     let status = ProcessStatus::Killed { signal: Signal::Kill.into() };
     End { cause: Some(Cause::kernel(Why::HostLost)), ..End::of(status) }
 }

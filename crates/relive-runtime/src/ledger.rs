@@ -16,14 +16,14 @@ use relive_journal::history::{Phase, Spent};
 use relive_journal::{DataFolder, History};
 use tokio::sync::Notify;
 
-use super::Kernel;
+use crate::runtime::Runtime;
 
 /// More ancestors than any tree of ours has: a lineage that goes on is damaged.
 const ANCESTORS_MAX: usize = 1024;
 
 /// The accounts of those that run in this daemon, and of their ancestors.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     accounts: Mutex<HashMap<Uuid, Account>>,
     /// Told when something was settled, and when a limit has changed.
     changed: Notify,
@@ -48,9 +48,9 @@ struct Account {
 
 /// An amount. What has no known price costs nothing here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Sum {
-    pub(super) tokens: u64,
-    pub(super) cost: Usd,
+pub(crate) struct Sum {
+    pub(crate) tokens: u64,
+    pub(crate) cost: Usd,
 }
 
 impl Sum {
@@ -75,14 +75,14 @@ impl Sum {
 
 /// What an account is opened from.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(crate) struct Page {
     uuid: Uuid,
     children: Vec<Uuid>,
     account: Account,
 }
 
 impl Page {
-    pub(super) fn of(uuid: Uuid, history: &History) -> Option<Self> {
+    pub(crate) fn of(uuid: Uuid, history: &History) -> Option<Self> {
         let account = Account {
             parent: history.identity.as_ref()?.spawned.parent_uuid,
             limits: history.limits,
@@ -147,7 +147,7 @@ impl Ledger {
     }
 
     /// A process got on. A call that is over is settled.
-    pub(super) fn progressed(&self, uuid: Uuid, history: &History) {
+    pub(crate) fn progressed(&self, uuid: Uuid, history: &History) {
         let asking = matches!(history.phase, Phase::Asking { .. });
         let mut accounts = self.lock();
         let Some(account) = accounts.get_mut(&uuid) else { return };
@@ -165,13 +165,13 @@ impl Ledger {
     }
 
     /// Nothing of it is under way any more, however that came.
-    pub(super) fn release(&self, uuid: Uuid) {
+    pub(crate) fn release(&self, uuid: Uuid) {
         if release(&mut self.lock(), uuid) {
             self.changed.notify_waiters();
         }
     }
 
-    pub(super) fn set_limits(&self, uuid: Uuid, limits: Limits) {
+    pub(crate) fn set_limits(&self, uuid: Uuid, limits: Limits) {
         if let Some(account) = self.lock().get_mut(&uuid) {
             account.limits = limits;
             self.changed.notify_waiters();
@@ -179,7 +179,7 @@ impl Ledger {
     }
 
     /// A process has ended. Its account stays open as long as one below it is.
-    pub(super) fn close(&self, uuid: Uuid) {
+    pub(crate) fn close(&self, uuid: Uuid) {
         let mut accounts = self.lock();
         release(&mut accounts, uuid);
         self.changed.notify_waiters();
@@ -237,10 +237,10 @@ fn release(accounts: &mut HashMap<Uuid, Account>, uuid: Uuid) -> bool {
     held != Sum::default()
 }
 
-impl Kernel {
+impl Runtime {
     /// Reserves what a model call may use, and waits where calls of relatives have to be settled first. `false` if nothing
     /// is left, of its own or of an ancestor's.
-    pub(super) async fn reserve(&self, page: Page, wanted: Sum) -> bool {
+    pub(crate) async fn reserve(&self, page: Page, wanted: Sum) -> bool {
         let uuid = page.uuid;
         self.open_account(page).await;
         loop {
@@ -285,7 +285,7 @@ impl Kernel {
     }
 
     /// With what all below it have used.
-    pub(super) async fn with_tree(&self, process: Process) -> Process {
+    pub(crate) async fn with_tree(&self, process: Process) -> Process {
         let uuid = process.uuid;
         let history = self.on_disk(move |data| data.history(uuid)).await;
         let children = history.ok().and_then(Result::ok).map(|(history, _)| history.children).unwrap_or_default();

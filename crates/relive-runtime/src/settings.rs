@@ -1,4 +1,4 @@
-//! What the kernel goes by.
+//! What the runtime goes by.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use relive_journal::policy::Policy;
 use relive_journal::recovery::OnInDoubt;
 use relive_llm::{Prices, Windows};
 
-use crate::kernel::trees::TreeLimits;
+use crate::trees::TreeLimits;
 
-/// What the kernel goes by.
+/// What the runtime goes by.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub struct Settings {
     pub(crate) table: relive_core::Settings,
     pub(crate) gc: GcRules,
     /// How often the collector looks; absent where it never does.
@@ -26,7 +26,8 @@ pub(crate) struct Settings {
     pub(crate) stalled_after: Duration,
     pub(crate) stalled_policy: StallPolicy,
     pub(crate) processes_max: usize,
-    pub(crate) space: SpaceRules,
+    /// How much room the data directory keeps free.
+    pub space: SpaceRules,
     pub(crate) default_model: Option<String>,
     pub(crate) on_in_doubt: OnInDoubt,
     pub(crate) providers: Providers,
@@ -65,7 +66,7 @@ impl From<&Config> for Settings {
             },
             providers: providers.clone(),
             tool_env: tool_env.clone(),
-            policy: crate::kernel::policy::configured(tools),
+            policy: crate::policy::configured(tools),
             trees: TreeLimits {
                 depth_max: limits.max_depth,
                 children_max: limits.max_children as usize,

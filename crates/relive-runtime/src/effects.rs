@@ -8,11 +8,11 @@ use relive_config::StallPolicy;
 use relive_core::{Effect, Effects, Incarnation, Pid, ReleaseEvent, Signal, SuspendReason, Urgency};
 use serde_json::json;
 
-use super::{Kernel, State, Who};
+use crate::runtime::{Runtime, State, Who};
 
-impl Kernel {
+impl Runtime {
     /// Carries effects out, in their order, and those that follow from them. Nothing here waits.
-    pub(super) fn carry_out(self: &Arc<Self>, state: &mut State, effects: Effects) {
+    pub(crate) fn carry_out(self: &Arc<Self>, state: &mut State, effects: Effects) {
         let mut queue = VecDeque::from(effects);
         while let Some(effect) = queue.pop_front() {
             queue.extend(self.carry_out_one(state, effect));
@@ -87,13 +87,13 @@ impl Kernel {
     }
 
     fn arm_grace(self: &Arc<Self>, of: Incarnation, deadline: relive_core::Timestamp) {
-        let kernel = Arc::clone(self);
+        let runtime = Arc::clone(self);
         let left = deadline.duration_since(self.now()).unsigned_abs();
         tokio::spawn(async move {
             tokio::time::sleep(left).await;
-            let mut state = kernel.lock();
-            if let Ok(effects) = state.table.grace_expired(of, kernel.now()) {
-                kernel.carry_out(&mut state, effects);
+            let mut state = runtime.lock();
+            if let Ok(effects) = state.table.grace_expired(of, runtime.now()) {
+                runtime.carry_out(&mut state, effects);
             }
         });
     }
@@ -120,7 +120,7 @@ impl Kernel {
         }
     }
 
-    pub(super) fn uuid_of(&self, state: &State, pid: Pid) -> Option<relive_core::Uuid> {
+    pub(crate) fn uuid_of(&self, state: &State, pid: Pid) -> Option<relive_core::Uuid> {
         state.table.view(pid, self.now()).map(|view| view.uuid)
     }
 

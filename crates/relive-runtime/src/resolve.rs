@@ -15,11 +15,11 @@ use relive_journal::recovery::{Lookup, Recovery};
 use relive_journal::{DataFolder, Durability, History};
 use serde_json::json;
 
-use super::Kernel;
-use crate::error::{Answer, ApiError};
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
 
 /// What can be said to a process that waits for a decision; `None` if it waits for something else.
-pub(super) fn choices(reason: SuspendReason) -> Option<&'static str> {
+pub(crate) fn choices(reason: SuspendReason) -> Option<&'static str> {
     match reason {
         SuspendReason::InDoubt => Some("--done | --not-done | --retry"),
         SuspendReason::Approval => Some("--allow | --deny"),
@@ -34,12 +34,12 @@ pub(super) fn choices(reason: SuspendReason) -> Option<&'static str> {
     }
 }
 
-impl Kernel {
+impl Runtime {
     /// Takes a person's word, and lets the process go on.
-    pub(crate) async fn decide(self: &Arc<Self>, id: &str, request: ResolveRequest) -> Answer<Affected> {
+    pub async fn decide(self: &Arc<Self>, id: &str, request: ResolveRequest) -> Result<Affected> {
         let not_parked = || {
             let message = format!("`{id}` does not wait for a decision");
-            ApiError::new(ErrorCode::Conflict, message).hint(format!("relive info {id}"))
+            Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {id}"))
         };
         let pid = self.find_or_ended(id).await?.ok_or_else(not_parked)?;
         let who = self.who(pid)?;
@@ -90,7 +90,7 @@ impl Kernel {
     }
 
     /// With the calls that wait for a human's word.
-    pub(super) async fn with_parked(&self, process: Process) -> Process {
+    pub(crate) async fn with_parked(&self, process: Process) -> Process {
         let Some(reason) = process.suspend_reason.filter(|reason| choices(*reason).is_some()) else { return process };
         let (uuid, asked_at) = (process.uuid, process.paused_at.unwrap_or(process.created_at));
         let found = self.on_disk(move |data| parked(data, uuid)).await;
@@ -103,19 +103,19 @@ impl Kernel {
     }
 }
 
-fn check(request: &ResolveRequest, pid: Pid, reason: SuspendReason, choices: &str) -> Answer<()> {
+fn check(request: &ResolveRequest, pid: Pid, reason: SuspendReason, choices: &str) -> Result<()> {
     let (fits, about) = match request.outcome {
         Resolution::Done | Resolution::NotDone | Resolution::Retry => (reason == SuspendReason::InDoubt, "in doubt"),
         Resolution::Allow | Resolution::Deny => (reason == SuspendReason::Approval, "put to you"),
     };
     if !fits {
         let message = format!("process {pid} has no call that is {about}: it is {}", relive_api::reason_word(reason));
-        return Err(ApiError::new(ErrorCode::Conflict, message).hint(format!("relive resolve {pid} {choices}")));
+        return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid} {choices}")));
     }
     let extras = request.always || request.reason.is_some();
     if extras && reason == SuspendReason::InDoubt {
-        return Err(ApiError::new(ErrorCode::Invalid, "`always` and `reason` go with an approval only")
-            .hint(format!("relive resolve {pid} {choices}")));
+        return Err(Error::new(ErrorCode::Invalid, "`always` and `reason` go with an approval only")
+            .with_hint(format!("relive resolve {pid} {choices}")));
     }
     Ok(())
 }
@@ -141,7 +141,7 @@ fn records(history: &History, request: &ResolveRequest) -> Vec<(u32, Body)> {
 }
 
 /// The call that was put to a human, and those in doubt.
-fn parked(data: &DataFolder, uuid: Uuid) -> Answer<(Option<ParkedCall>, Vec<ParkedCall>)> {
+fn parked(data: &DataFolder, uuid: Uuid) -> Result<(Option<ParkedCall>, Vec<ParkedCall>)> {
     let folder = data.folder(uuid);
     let (history, _) = data.history(uuid)?;
     let journal = File::open(folder.steps())?;

@@ -1,4 +1,4 @@
-//! What an agent may ask of the kernel.
+//! What an agent may ask of the runtime.
 
 use std::sync::{Arc, Weak};
 
@@ -10,29 +10,29 @@ use relive_core::{Caller, Refusal, Rights, Signal, SignalSet, Timestamp, Usd, Uu
 use relive_journal::History;
 use relive_journal::conversation::Message;
 
-use super::ledger::{Page, Sum};
-use super::{Kernel, Who};
 use crate::clock::Clock;
 use crate::environment::for_tools;
+use crate::ledger::{Page, Sum};
+use crate::runtime::{Runtime, Who};
 
-/// The kernel, as one agent sees it.
+/// The runtime, as one agent sees it.
 #[derive(Debug)]
-pub(super) struct KernelHost {
-    /// Weak, so that a body does not keep the kernel.
-    kernel: Weak<Kernel>,
+pub(crate) struct RuntimeHost {
+    /// Weak, so that a body does not keep the runtime.
+    runtime: Weak<Runtime>,
     clock: Clock,
     who: Who,
 }
 
-impl KernelHost {
-    pub(super) fn new(kernel: &Arc<Kernel>, who: Who) -> Self {
-        Self { kernel: Arc::downgrade(kernel), clock: kernel.clock.clone(), who }
+impl RuntimeHost {
+    pub(crate) fn new(runtime: &Arc<Runtime>, who: Who) -> Self {
+        Self { runtime: Arc::downgrade(runtime), clock: runtime.clock.clone(), who }
     }
 }
 
 const GONE: &str = "the daemon is stopping";
 
-impl Host for KernelHost {
+impl Host for RuntimeHost {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -42,46 +42,46 @@ impl Host for KernelHost {
     }
 
     fn environment(&self) -> BoxFuture<'static, Result<Vec<(String, String)>, String>> {
-        let (kernel, uuid) = (self.kernel.upgrade(), self.who.uuid);
+        let (runtime, uuid) = (self.runtime.upgrade(), self.who.uuid);
         async move {
-            let kernel = kernel.ok_or(GONE)?;
-            let environment = kernel.environment_of(uuid).await.map_err(|error| error.message)?;
-            Ok(for_tools(&environment, &kernel.settings.tool_env))
+            let runtime = runtime.ok_or(GONE)?;
+            let environment = runtime.environment_of(uuid).await.map_err(|error| error.to_string())?;
+            Ok(for_tools(&environment, &runtime.settings.tool_env))
         }
         .boxed()
     }
 
     fn spawn_agent(&self, request: ChildRequest) -> BoxFuture<'static, Result<(), String>> {
-        let (kernel, who) = (self.kernel.upgrade(), self.who);
+        let (runtime, who) = (self.runtime.upgrade(), self.who);
         async move {
-            let kernel = kernel.ok_or(GONE)?;
-            kernel.spawn_child(who, request).await.map_err(|error| error.message)
+            let runtime = runtime.ok_or(GONE)?;
+            runtime.spawn_child(who, request).await.map_err(|error| error.to_string())
         }
         .boxed()
     }
 
     fn exists(&self, uuid: Uuid) -> BoxFuture<'static, bool> {
-        let kernel = self.kernel.upgrade();
+        let runtime = self.runtime.upgrade();
         async move {
-            let Some(kernel) = kernel else { return false };
-            let known = kernel.on_disk(move |data| data.known(uuid)).await;
+            let Some(runtime) = runtime else { return false };
+            let known = runtime.on_disk(move |data| data.known(uuid)).await;
             !matches!(known, Ok(Ok(relive_journal::data::Known::Never)) | Err(_))
         }
         .boxed()
     }
 
     fn wait_agent(&self, _caller: Uuid, uuid: Uuid) -> BoxFuture<'static, Result<ChildEnd, String>> {
-        let (kernel, who) = (self.kernel.upgrade(), self.who);
+        let (runtime, who) = (self.runtime.upgrade(), self.who);
         async move {
-            let kernel = kernel.ok_or(GONE)?;
-            let refused = kernel.may_not_observe(who, uuid);
+            let runtime = runtime.ok_or(GONE)?;
+            let refused = runtime.may_not_observe(who, uuid);
             if let Some((refusal, parent)) = refused
-                && !kernel.began(who.uuid, parent).await
+                && !runtime.began(who.uuid, parent).await
             {
                 return Err(refusal.to_string());
             }
-            let answer = kernel.wait(&uuid.to_string(), None).await.map_err(|error| error.message)?;
-            let last_text = kernel.on_disk(move |data| last_text(data, uuid)).await.ok().flatten();
+            let answer = runtime.wait(&uuid.to_string(), None).await.map_err(|error| error.to_string())?;
+            let last_text = runtime.on_disk(move |data| last_text(data, uuid)).await.ok().flatten();
             let reason = answer.exit.map(|exit| exit.reason).unwrap_or_default();
             Ok(ChildEnd { code: answer.exit_code, reason, last_text })
         }
@@ -89,36 +89,36 @@ impl Host for KernelHost {
     }
 }
 
-impl Watcher for KernelHost {
+impl Watcher for RuntimeHost {
     fn progressed(&self, history: &History) {
-        if let Some(kernel) = self.kernel.upgrade() {
-            kernel.ledger.progressed(self.who.uuid, history);
-            let usage = super::drive::usage(history);
-            let _ = kernel.lock().table.progress(self.who.of, usage, kernel.now());
+        if let Some(runtime) = self.runtime.upgrade() {
+            runtime.ledger.progressed(self.who.uuid, history);
+            let usage = crate::drive::usage(history);
+            let _ = runtime.lock().table.progress(self.who.of, usage, runtime.now());
         }
     }
 
     fn reserve(&self, history: &History, tokens: u64, cost: Usd) -> BoxFuture<'static, bool> {
-        let kernel = self.kernel.upgrade().zip(Page::of(self.who.uuid, history));
+        let runtime = self.runtime.upgrade().zip(Page::of(self.who.uuid, history));
         async move {
-            let Some((kernel, page)) = kernel else { return false };
-            kernel.reserve(page, Sum { tokens, cost }).await
+            let Some((runtime, page)) = runtime else { return false };
+            runtime.reserve(page, Sum { tokens, cost }).await
         }
         .boxed()
     }
 
     fn changing_files(&self, changing: bool) {
-        let Some(kernel) = self.kernel.upgrade() else { return };
+        let Some(runtime) = self.runtime.upgrade() else { return };
         let held: SignalSet = [Signal::Term, Signal::Int, Signal::Pause].into_iter().collect();
         let mask = if changing { held } else { SignalSet::EMPTY };
-        let mut state = kernel.lock();
-        if let Ok(effects) = state.table.set_mask(self.who.of.pid, mask, kernel.now()) {
-            kernel.carry_out(&mut state, effects);
+        let mut state = runtime.lock();
+        if let Ok(effects) = state.table.set_mask(self.who.of.pid, mask, runtime.now()) {
+            runtime.carry_out(&mut state, effects);
         }
     }
 }
 
-impl Kernel {
+impl Runtime {
     /// Why the table does not let one process observe another, and whose child that other one is.
     fn may_not_observe(&self, who: Who, uuid: Uuid) -> Option<(Refusal, Option<Uuid>)> {
         let state = self.lock();
@@ -128,7 +128,7 @@ impl Kernel {
     }
 
     /// Whether a child of `parent` is one that this history began: as an earlier incarnation, whose children went to
-    /// the kernel, or as the original of a fork.
+    /// the runtime, or as the original of a fork.
     async fn began(&self, uuid: Uuid, parent: Option<Uuid>) -> bool {
         let Some(parent) = parent else { return false };
         if parent == uuid {

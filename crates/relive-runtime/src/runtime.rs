@@ -1,29 +1,7 @@
-//! The kernel: drives the process table, carries out its effects, and owns the bodies.
+//! The runtime: drives the process table, carries out its effects, and owns the bodies.
 //!
 //! One lock guards the table and the bodies. It is held for moments, never across an await, and nothing is read or
 //! written under it: an effect that takes time becomes a task. What a client is told happened is on the disk first.
-
-mod alarm;
-mod credentials;
-mod drive;
-mod effects;
-mod exec;
-mod files;
-mod host;
-mod housekeeping;
-mod instructions;
-mod ledger;
-pub(crate) mod policy;
-mod program;
-mod query;
-mod recover;
-mod resolve;
-mod resume;
-mod run;
-mod signal;
-mod stop;
-pub(crate) mod trees;
-mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -40,78 +18,79 @@ use relive_session::sessions::Sessions;
 
 use crate::clock::Clock;
 use crate::environment::Environments;
-use crate::error::Answer;
+use crate::error::Result;
 use crate::settings::Settings;
-pub(crate) use watch::Changes;
+use crate::watch::Changes;
+use crate::{alarm, credentials, ledger, program, trees};
 
 /// How long a journal that is busy is waited for, and how often it is tried.
-const BUSY_PATIENCE: Duration = Duration::from_secs(2);
-const BUSY_AGAIN: Duration = Duration::from_millis(5);
+pub(crate) const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const BUSY_AGAIN: Duration = Duration::from_millis(5);
 /// How many messages may wait for one agent.
-const INBOX_MAX: usize = 64;
+pub(crate) const INBOX_MAX: usize = 64;
 
-/// The kernel.
+/// The runtime.
 #[derive(Debug)]
-pub(crate) struct Kernel {
-    pub(crate) data: Arc<DataFolder>,
-    pub(crate) pool: Pool,
+pub struct Runtime {
+    pub data: Arc<DataFolder>,
+    pub pool: Pool,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    pub(crate) changes: Changes,
+    pub changes: Changes,
     /// Where `config.yaml` is, and beside it agents that can be run by name.
-    config: PathBuf,
+    pub(crate) config: PathBuf,
     /// What each process has of the one who typed its command.
-    environments: Arc<Environments>,
+    pub(crate) environments: Arc<Environments>,
     /// Programs run in these.
-    sessions: Arc<Sessions>,
+    pub(crate) sessions: Arc<Sessions>,
     /// How many commands for keys may run.
-    key_commands: Semaphore,
+    pub(crate) key_commands: Semaphore,
     /// Told when a body has gone, and when the last one has.
-    bodies_changed: Notify,
-    state: Mutex<State>,
-    ledger: ledger::Ledger,
+    pub(crate) bodies_changed: Notify,
+    pub(crate) state: Mutex<State>,
+    pub(crate) ledger: ledger::Ledger,
     /// Those who open the journal of a process that has no body, or begin one, take turns.
-    turns: Vec<tokio::sync::Mutex<()>>,
+    pub(crate) turns: Vec<tokio::sync::Mutex<()>>,
     /// One survey, and one collection, at a time: they share the files `clock` and `tombstones.jsonl`.
-    collecting: tokio::sync::Mutex<()>,
+    pub(crate) collecting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
-struct State {
-    table: relive_core::Table,
-    bodies: HashMap<Pid, BodyHandle>,
+pub(crate) struct State {
+    pub(crate) table: relive_core::Table,
+    pub(crate) bodies: HashMap<Pid, BodyHandle>,
     /// Writers that wait for their body to be launched.
-    ready: HashMap<Pid, Writer>,
+    pub(crate) ready: HashMap<Pid, Writer>,
     /// Suspended since before this daemon: their journal has not been opened under their PID.
-    placeholders: HashSet<Pid>,
+    pub(crate) placeholders: HashSet<Pid>,
     /// Who of them was spawned by an agent.
-    trees: trees::Trees,
+    pub(crate) trees: trees::Trees,
     /// Those who wait for an end.
-    waiting: HashMap<Pid, Arc<Notify>>,
+    pub(crate) waiting: HashMap<Pid, Arc<Notify>>,
     /// Those that are suspended until a moment.
-    alarms: HashMap<Pid, alarm::Alarm>,
-    warnings: Vec<String>,
-    stopping: bool,
+    pub(crate) alarms: HashMap<Pid, alarm::Alarm>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) stopping: bool,
 }
 
 /// A body that runs.
 #[derive(Debug)]
-struct BodyHandle {
-    orders: channel::Sender<Orders>,
-    inbox: mpsc::Sender<Letter>,
+pub(crate) struct BodyHandle {
+    pub(crate) orders: channel::Sender<Orders>,
+    pub(crate) inbox: mpsc::Sender<Letter>,
     /// The session of a program, as soon as it answers.
-    session: channel::Receiver<Option<program::Live>>,
+    pub(crate) session: channel::Receiver<Option<program::Live>>,
 }
 
 /// The names of an incarnation that a task needs.
 #[derive(Debug, Clone, Copy)]
-struct Who {
-    of: Incarnation,
-    uuid: Uuid,
+pub(crate) struct Who {
+    pub(crate) of: Incarnation,
+    pub(crate) uuid: Uuid,
 }
 
-impl Kernel {
-    pub(crate) fn new(
+impl Runtime {
+    pub fn new(
         data: Arc<DataFolder>,
         pool: Pool,
         settings: Settings,
@@ -150,16 +129,16 @@ impl Kernel {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The turn of a process. Whoever has one asks for no other.
-    fn turn(&self, uuid: Uuid) -> &tokio::sync::Mutex<()> {
+    pub(crate) fn turn(&self, uuid: Uuid) -> &tokio::sync::Mutex<()> {
         &self.turns[usize::from(uuid.as_bytes()[15]) % self.turns.len()]
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
@@ -174,7 +153,7 @@ impl Kernel {
     }
 
     /// The same, for what would be said again and again.
-    fn warn_once(&self, text: String) {
+    pub(crate) fn warn_once(&self, text: String) {
         let is_known = self.lock().warnings.contains(&text);
         if !is_known {
             self.warn(text);
@@ -182,14 +161,14 @@ impl Kernel {
     }
 
     /// The environment of a process; an empty one if it is gone.
-    async fn environment_of(&self, uuid: Uuid) -> Answer<Environment> {
+    pub(crate) async fn environment_of(&self, uuid: Uuid) -> Result<Environment> {
         let environments = Arc::clone(&self.environments);
         Ok(self.pool.run(move || environments.get(uuid)).await??.unwrap_or_default())
     }
 
     /// Opens a journal. One that is busy is so for a moment only: nobody else has this data folder, but a child that is
     /// just being spawned, also by a daemon that has just died, has a copy of every lock until it executes.
-    async fn opened<T: Send + 'static>(
+    pub(crate) async fn opened<T: Send + 'static>(
         &self,
         open: impl Fn(&DataFolder) -> Result<T, WriteError> + Clone + Send + 'static,
     ) -> Result<Result<T, WriteError>, relive_journal::JobLost> {

@@ -9,15 +9,15 @@ use relive_core::{Body, End, ErrorCode, Pid, Refusal, State as Life, SuspendReas
 use relive_journal::data::Known;
 use relive_journal::{DataFolder, JournalState, ProcInfo, ProcessMeta};
 
-use super::{Kernel, State};
-use crate::error::{Answer, ApiError};
+use crate::error::{Error, Result};
+use crate::runtime::{Runtime, State};
 
 /// How many histories a beginning of a UUID may match before the search is given up.
 const PREFIX_MIN: usize = 4;
 
 /// What was meant.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// In the table, or remembered by it.
     Listed(Pid),
     /// Known to the disk alone.
@@ -26,17 +26,17 @@ pub(super) enum Target {
 
 /// A process that ended before this daemon.
 #[derive(Debug)]
-pub(super) struct OnDisk {
-    pub(super) info: ProcInfo,
+pub(crate) struct OnDisk {
+    pub(crate) info: ProcInfo,
     /// The incarnation that was asked for, and how it ended.
-    pub(super) pid: Pid,
-    pub(super) end: Option<End>,
-    pub(super) successor: Option<Pid>,
+    pub(crate) pid: Pid,
+    pub(crate) end: Option<End>,
+    pub(crate) successor: Option<Pid>,
 }
 
-impl Kernel {
+impl Runtime {
     /// The process a client means.
-    pub(super) async fn resolve(&self, id: &str) -> Answer<Target> {
+    pub(crate) async fn resolve(&self, id: &str) -> Result<Target> {
         let refusal = match self.listed(id) {
             Ok(pid) => {
                 self.not_collected(pid).await?;
@@ -62,18 +62,18 @@ impl Kernel {
             Search::Collected(uuid) => Err(collected(uuid)),
             Search::Ambiguous(found) => {
                 let list: Vec<String> = found.iter().map(Uuid::to_string).collect();
-                Err(ApiError::new(ErrorCode::Invalid, format!("`{id}` could be any of: {}", list.join(", "))))
+                Err(Error::new(ErrorCode::Invalid, format!("`{id}` could be any of: {}", list.join(", "))))
             }
             Search::Nothing if Uuid::try_parse(id).is_ok() => {
-                Err(ApiError::new(ErrorCode::NotFound, format!("process {id} never existed"))
-                    .hint("relive ps -a lists them"))
+                Err(Error::new(ErrorCode::NotFound, format!("process {id} never existed"))
+                    .with_hint("relive ps -a lists them"))
             }
             Search::Nothing => Err(refusal.into()),
         }
     }
 
     /// The table remembers an end for a while; whether its history is still there is the disk's to say.
-    async fn not_collected(&self, pid: Pid) -> Answer<()> {
+    async fn not_collected(&self, pid: Pid) -> Result<()> {
         let ended = {
             let state = self.lock();
             let view = state.table.view(pid, self.now());
@@ -86,7 +86,7 @@ impl Kernel {
     }
 
     /// Refuses what was collected.
-    pub(super) async fn is_here(&self, uuid: Uuid) -> Answer<()> {
+    pub(crate) async fn is_here(&self, uuid: Uuid) -> Result<()> {
         match self.on_disk(move |data| data.known(uuid)).await?? {
             Known::Here(_) | Known::Never => Ok(()),
             Known::Collected(_) => Err(collected(uuid)),
@@ -94,14 +94,14 @@ impl Kernel {
     }
 
     /// One process.
-    pub(crate) async fn process(&self, id: &str) -> Answer<Process> {
+    pub async fn process(&self, id: &str) -> Result<Process> {
         let process = match self.resolve(id).await? {
             Target::Listed(pid) => {
                 let process = {
                     let state = self.lock();
                     state.table.view(pid, self.now()).map(|view| of_view(&state, &view))
                 };
-                process.ok_or_else(|| ApiError::new(ErrorCode::NotFound, "it is gone"))?
+                process.ok_or_else(|| Error::new(ErrorCode::NotFound, "it is gone"))?
             }
             Target::OnDisk(found) => of_disk(*found),
         };
@@ -122,7 +122,7 @@ impl Kernel {
     }
 
     /// Every process that lives, and with `all` every one that is remembered or on the disk.
-    pub(crate) async fn processes(&self, all: bool) -> Answer<ProcessList> {
+    pub async fn processes(&self, all: bool) -> Result<ProcessList> {
         let mut processes: Vec<Process> = {
             let state = self.lock();
             let now = self.now();
@@ -145,7 +145,7 @@ impl Kernel {
     }
 
     /// What `resume` can take up.
-    pub(crate) async fn resumable(&self) -> Answer<ResumableList> {
+    pub async fn resumable(&self) -> Result<ResumableList> {
         let all = self.processes(true).await?.processes;
         let processes = all.into_iter().filter(|process| process.resumable).map(|process| Resumable {
             uuid: process.uuid,
@@ -164,7 +164,7 @@ impl Kernel {
     }
 
     /// Waits for an end. Any number may, and all get the same answer.
-    pub(crate) async fn wait(&self, id: &str, timeout: Option<Duration>) -> Answer<WaitAnswer> {
+    pub async fn wait(&self, id: &str, timeout: Option<Duration>) -> Result<WaitAnswer> {
         let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
         let mut target = self.resolve(id).await?;
         let mut pid = loop {
@@ -220,7 +220,7 @@ impl Kernel {
     }
 
     /// Where a fork comes from.
-    pub(crate) async fn lineage(&self, id: &str) -> Answer<Lineage> {
+    pub async fn lineage(&self, id: &str) -> Result<Lineage> {
         let uuid = self.process(id).await?.uuid;
         let found = self.on_disk(move |data| data.lineage(uuid)).await??;
         let ancestors = found.into_iter().map(|ancestor| Ancestor {
@@ -232,14 +232,14 @@ impl Kernel {
     }
 
     /// Whether nothing more will be written to the files of a process for now.
-    pub(crate) fn is_over(&self, uuid: Uuid) -> bool {
+    pub fn is_over(&self, uuid: Uuid) -> bool {
         let state = self.lock();
         let Ok(pid) = state.table.resolve(relive_core::Caller::Person, &uuid.to_string()) else { return true };
         state.table.view(pid, self.now()).is_none_or(|view| view.dead_at.is_some())
     }
 
     /// The daemon at a glance.
-    pub(crate) async fn status(&self, about: &crate::About) -> Answer<DaemonStatus> {
+    pub async fn status(&self, about: &About) -> Result<DaemonStatus> {
         let space = self.on_disk(|data| data.space()).await??;
         let state = self.lock();
         let (mut running, mut suspended) = (0, 0);
@@ -261,8 +261,8 @@ impl Kernel {
     }
 }
 
-fn collected(uuid: Uuid) -> ApiError {
-    ApiError::new(ErrorCode::NotFound, format!("process {uuid} was garbage collected")).hint("relive ps -a")
+fn collected(uuid: Uuid) -> Error {
+    Error::new(ErrorCode::NotFound, format!("process {uuid} was garbage collected")).with_hint("relive ps -a")
 }
 
 enum Search {
@@ -339,7 +339,7 @@ fn incarnation(data: &DataFolder, uuid: Uuid, pid: Option<Pid>) -> std::io::Resu
     // One that has a successor and no end of its own was interrupted with its daemon.
     let end = match &found.ended {
         Some((_, end)) => Some(end.clone()),
-        None => successor.map(|_| super::recover::interrupted()),
+        None => successor.map(|_| crate::recover::interrupted()),
     };
     Ok(Search::Found(Box::new(OnDisk { info, pid: found.pid, end, successor })))
 }
@@ -394,9 +394,9 @@ fn answer_of_disk(found: &OnDisk) -> WaitAnswer {
 }
 
 /// What a process waits for, and the way out, where a person has to do something.
-pub(super) fn hint(view: &View<'_>) -> Option<String> {
+pub(crate) fn hint(view: &View<'_>) -> Option<String> {
     let needs_key = view.suspend_reason == Some(SuspendReason::NeedsCredentials);
-    view.model.filter(|_| needs_key).and_then(|model| super::credentials::way_out(model, view.pid))
+    view.model.filter(|_| needs_key).and_then(|model| crate::credentials::way_out(model, view.pid))
 }
 
 /// A process of the table, for a client.
@@ -470,7 +470,7 @@ fn of_disk(found: OnDisk) -> Process {
         generation: info.generation,
         successor_pid: successor,
         name: info.name,
-        body: super::run::body_of(&info.body).unwrap_or_default(),
+        body: crate::run::body_of(&info.body).unwrap_or_default(),
         intent: info.intent,
         cwd: info.cwd,
         state: Life::Dead,
@@ -507,4 +507,15 @@ fn of_disk(found: OnDisk) -> Process {
         in_doubt: Vec::new(),
         tree: None,
     }
+}
+
+/// What a daemon says of itself.
+#[derive(Debug)]
+pub struct About {
+    /// Its data directory.
+    pub data: std::path::PathBuf,
+    /// Its socket.
+    pub socket: std::path::PathBuf,
+    /// When it was started.
+    pub started_at: relive_core::Timestamp,
 }

@@ -20,8 +20,8 @@ use relive_session::spec::{self, Spec};
 use relive_session::stage::{SessionResult, Stage};
 use relive_session::tree::Rungs;
 
-use super::drive::Lines;
-use super::{Kernel, Who};
+use crate::drive::Lines;
+use crate::runtime::{Runtime, Who};
 
 /// How much of a program's output is kept.
 const LOG_MAX_BYTES: u64 = 64 << 20;
@@ -30,10 +30,10 @@ const PIDS_DEFAULT: u32 = 4096;
 
 /// A session that answers.
 #[derive(Debug, Clone)]
-pub(super) struct Live {
-    pub(super) connection: Connection,
-    pub(super) folder: PathBuf,
-    pub(super) rungs: Rungs,
+pub(crate) struct Live {
+    pub(crate) connection: Connection,
+    pub(crate) folder: PathBuf,
+    pub(crate) rungs: Rungs,
 }
 
 /// Why a session is attended no more.
@@ -66,9 +66,9 @@ struct Facts {
     next: PathBuf,
 }
 
-impl Kernel {
+impl Runtime {
     /// Runs a program to its end.
-    pub(super) async fn run_program(self: &Arc<Self>, who: Who, mut journal: Journal, mut lines: Lines) {
+    pub(crate) async fn run_program(self: &Arc<Self>, who: Who, mut journal: Journal, mut lines: Lines) {
         loop {
             let standing = match self.session_of(who, &journal, &lines).await {
                 Ok(standing) => standing,
@@ -128,7 +128,8 @@ impl Kernel {
     }
 
     async fn spec_of(&self, who: Who, facts: &Facts, tree: relive_session::tree::Plan) -> std::io::Result<Spec> {
-        let environment = self.environment_of(who.uuid).await.map_err(|error| std::io::Error::other(error.message))?;
+        let environment =
+            self.environment_of(who.uuid).await.map_err(|error| std::io::Error::other(error.to_string()))?;
         let env = environment.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let program = &facts.program;
         Ok(Spec {
@@ -312,7 +313,7 @@ fn deadline(history: Option<&History>, now: relive_core::Timestamp) -> Option<Du
     let history = history?;
     let info = ProcInfo::of(history)?;
     let timeout = history.limits.timeout_ms?;
-    Some(Duration::from_millis(timeout.saturating_sub(super::drive::elapsed_ms(&info, now))))
+    Some(Duration::from_millis(timeout.saturating_sub(crate::drive::elapsed_ms(&info, now))))
 }
 
 /// What the journal and the folder of sessions say of a program.
@@ -334,7 +335,7 @@ fn facts(sessions: &Path, history: Option<&History>) -> std::io::Result<Facts> {
 }
 
 /// How a program ended, from its session's record. Who asked for it is the table's to know.
-pub(super) fn end_of(record: &ExitRecord) -> End {
+pub(crate) fn end_of(record: &ExitRecord) -> End {
     let status = match &record.result {
         SessionResult::Exited(code) => ProcessStatus::Exited { code: *code },
         SessionResult::Signaled(number) => {

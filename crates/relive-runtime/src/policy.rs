@@ -7,15 +7,15 @@ use relive_api::RunRequest;
 use relive_core::ErrorCode;
 use relive_journal::policy::{EVERY_TOOL, Permission, Policy};
 
-use crate::error::{Answer, ApiError};
+use crate::error::{Error, Result};
 
 const WORDS: [(&str, Permission); 3] =
     [("allow", Permission::Allow), ("ask", Permission::Ask), ("deny", Permission::Deny)];
 
 /// The policy of a new agent.
-pub(super) fn resolve(configured: &Policy, request: &RunRequest) -> Answer<Policy> {
+pub(crate) fn resolve(configured: &Policy, request: &RunRequest) -> Result<Policy> {
     let layer: BTreeMap<String, Permission> =
-        request.policy.iter().map(|(tool, word)| Ok((known(tool)?, permission(tool, word)?))).collect::<Answer<_>>()?;
+        request.policy.iter().map(|(tool, word)| Ok((known(tool)?, permission(tool, word)?))).collect::<Result<_>>()?;
     let policy = configured.clone().with(&layer);
     Ok(if request.yes { policy.without_questions() } else { policy })
 }
@@ -33,7 +33,7 @@ pub(crate) fn configured(tools: &relive_config::Tools) -> Policy {
     Policy::built_in().with(&said.collect())
 }
 
-fn known(tool: &str) -> Answer<String> {
+fn known(tool: &str) -> Result<String> {
     let all = relive_agent::tools::all();
     let names = || relive_config::TOOLS.into_iter().chain(all.iter().map(|tool| tool.name())).chain([EVERY_TOOL]);
     if names().any(|name| name == tool) {
@@ -43,12 +43,12 @@ fn known(tool: &str) -> Answer<String> {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("there are {}", relive_config::TOOLS.join(", ")),
     };
-    Err(ApiError::new(ErrorCode::Invalid, format!("there is no tool `{tool}`")).hint(hint))
+    Err(Error::new(ErrorCode::Invalid, format!("there is no tool `{tool}`")).with_hint(hint))
 }
 
-fn permission(tool: &str, word: &str) -> Answer<Permission> {
+fn permission(tool: &str, word: &str) -> Result<Permission> {
     let found = WORDS.into_iter().find(|(name, _)| *name == word);
-    let wrong = || ApiError::new(ErrorCode::Invalid, format!("{tool}: `{word}` is not one of allow, ask, deny"));
+    let wrong = || Error::new(ErrorCode::Invalid, format!("{tool}: `{word}` is not one of allow, ask, deny"));
     found.map(|(_, permission)| permission).ok_or_else(wrong)
 }
 

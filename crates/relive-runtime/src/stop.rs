@@ -6,14 +6,14 @@ use std::time::Duration;
 use relive_api::Stopping;
 use relive_core::{SuspendReason, Urgency};
 
-use super::Kernel;
+use crate::runtime::Runtime;
 
 /// How long a model call under way may take before it is cancelled.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-impl Kernel {
+impl Runtime {
     /// Begins to stop: nothing new is begun, and every agent is told to stop at its boundary.
-    pub(crate) fn begin_stop(self: &Arc<Self>) -> Stopping {
+    pub fn begin_stop(self: &Arc<Self>) -> Stopping {
         let mut state = self.lock();
         state.stopping = true;
         self.suspend_all(&mut state, Urgency::Boundary);
@@ -21,14 +21,14 @@ impl Kernel {
     }
 
     /// Programs do not stop with the daemon: they go on in their sessions, and are found again.
-    fn agents_with_a_body(&self, state: &super::State) -> Vec<relive_core::Pid> {
+    fn agents_with_a_body(&self, state: &crate::runtime::State) -> Vec<relive_core::Pid> {
         let is_agent = |pid: &relive_core::Pid| {
             state.table.view(*pid, self.now()).is_none_or(|view| view.body != relive_core::Body::Exec)
         };
         state.bodies.keys().copied().filter(is_agent).collect()
     }
 
-    fn suspend_all(self: &Arc<Self>, state: &mut super::State, urgency: Urgency) {
+    fn suspend_all(self: &Arc<Self>, state: &mut crate::runtime::State, urgency: Urgency) {
         for pid in self.agents_with_a_body(state) {
             if let Ok(reached) = state.table.suspend(pid, SuspendReason::DaemonStop, urgency, self.now()) {
                 self.carry_out(state, reached.effects);
@@ -37,7 +37,7 @@ impl Kernel {
     }
 
     /// Waits until every body has put its journal down; those that take too long are stopped now.
-    pub(crate) async fn all_stopped(self: &Arc<Self>) {
+    pub async fn all_stopped(self: &Arc<Self>) {
         if tokio::time::timeout(PATIENCE, self.no_bodies()).await.is_ok() {
             return;
         }

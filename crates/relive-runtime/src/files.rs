@@ -5,11 +5,11 @@ use relive_core::Uuid;
 use relive_journal::History;
 use relive_journal::record::Git;
 
-use super::Kernel;
+use crate::runtime::Runtime;
 
-impl Kernel {
+impl Runtime {
     /// What is to be said about the files of a fork; nothing where nobody knows, or nothing differs.
-    pub(super) async fn compare_files(&self, source: Uuid, fork: &History) -> Option<String> {
+    pub(crate) async fn compare_files(&self, source: Uuid, fork: &History) -> Option<String> {
         if !self.settings.git_notes {
             return None;
         }

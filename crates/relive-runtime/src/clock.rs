@@ -10,36 +10,36 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Reads the clocks of one boot.
 #[derive(Debug, Clone)]
-pub(crate) struct Clock {
+pub struct Clock {
     boot_id: String,
 }
 
 impl Clock {
-    pub(crate) fn new() -> io::Result<Self> {
-        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+    pub fn new() -> io::Result<Self> {
+        let boot_id = fs::read_to_string("/proc/sys/runtime/random/boot_id")?.trim().to_owned();
         Ok(Self { boot_id })
     }
 
-    pub(crate) fn boot_id(&self) -> String {
+    pub fn boot_id(&self) -> String {
         self.boot_id.clone()
     }
 
     /// The wall clock, to the millisecond.
     #[expect(clippy::unused_self, reason = "asked of a clock")]
-    pub(crate) fn now(&self) -> Timestamp {
+    pub fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_millisecond(i64::try_from(since.as_millis()).unwrap_or(0)).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    pub(crate) fn reading(&self) -> ClockReading {
+    pub fn reading(&self) -> ClockReading {
         let since = clock_gettime(ClockId::Boottime);
         let millis = since.tv_sec.saturating_mul(1000).saturating_add(since.tv_nsec / 1_000_000);
         ClockReading { wall: self.now(), since_boot_ms: u64::try_from(millis).unwrap_or(0), boot_id: self.boot_id() }
     }
 
-    pub(crate) fn new_uuid(&self) -> Uuid {
+    pub fn new_uuid(&self) -> Uuid {
         let mut random = [0; 10];
-        // The kernel's source does not fail once it is seeded, which is long before anybody logs in.
+        // The runtime's source does not fail once it is seeded, which is long before anybody logs in.
         let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
         uuid_v7(self.now(), random)
     }

@@ -18,42 +18,42 @@ use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
 use relive_llm::{Access, OpenError, Prices, Secret, Windows};
 use tokio::io::AsyncReadExt as _;
 
-use super::Kernel;
-use crate::error::{Answer, ApiError};
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
 
 /// How long `key_command` may take.
 const COMMAND_WITHIN: Duration = Duration::from_secs(10);
 /// How many of them run at once.
-pub(super) const COMMANDS_MAX: usize = 4;
+pub(crate) const COMMANDS_MAX: usize = 4;
 /// How much of a key file, or of what a command prints, is looked at.
 const KEY_BYTES_MAX: u64 = 16 << 10;
 
 /// The provider of a model; none for one that needs none.
-pub(super) fn provider_of(model: &str) -> Option<relive_llm::Provider> {
+pub(crate) fn provider_of(model: &str) -> Option<relive_llm::Provider> {
     let (provider, _) = model.split_once('/')?;
     relive_llm::provider(provider)
 }
 
 /// Why a model cannot be asked.
 #[derive(Debug)]
-pub(super) enum NoModel {
+pub(crate) enum NoModel {
     /// There is no key, or none that can be used.
     NeedsKey { message: String, hint: String },
     /// There is no such model.
     Wrong(String),
 }
 
-impl From<NoModel> for ApiError {
+impl From<NoModel> for Error {
     fn from(no_model: NoModel) -> Self {
         match no_model {
-            NoModel::NeedsKey { message, hint } => Self::new(ErrorCode::Invalid, message).hint(hint),
+            NoModel::NeedsKey { message, hint } => Self::new(ErrorCode::Invalid, message).with_hint(hint),
             NoModel::Wrong(message) => Self::new(ErrorCode::Invalid, message),
         }
     }
 }
 
 /// What to do for a process that lacks credentials.
-pub(super) fn way_out(model: &str, pid: Pid) -> Option<String> {
+pub(crate) fn way_out(model: &str, pid: Pid) -> Option<String> {
     let provider = provider_of(model)?;
     Some(format!("{}, then from a shell that has it: relive resume {pid}", what_to_set(provider)?))
 }
@@ -90,17 +90,17 @@ fn build_model(
     })
 }
 
-impl Kernel {
+impl Runtime {
     /// Sees to it that process `to` can go on with the history of `from`, and has an environment: the one of `from`, or,
     /// where that is gone or lacks what is needed, the one of whoever asks. Refused, nothing has changed.
-    pub(super) async fn equip(
+    pub(crate) async fn equip(
         &self,
         from: Uuid,
         to: Uuid,
         reason: Option<SuspendReason>,
         model: Option<&str>,
         brought: &Environment,
-    ) -> Answer<()> {
+    ) -> Result<()> {
         let kept = self.environment_of(from).await?;
         let wanted = kept.is_empty() || reason == Some(SuspendReason::NeedsCredentials);
         let takes = wanted && !brought.is_empty();
@@ -116,7 +116,7 @@ impl Kernel {
     }
 
     /// The same for everything suspended below. What still lacks credentials will say so when it goes on.
-    pub(super) async fn equip_below(&self, root: Pid, brought: &Environment) {
+    pub(crate) async fn equip_below(&self, root: Pid, brought: &Environment) {
         for (uuid, reason, model) in self.suspended_below(root) {
             let _ = self.equip(uuid, uuid, Some(reason), model.as_deref(), brought).await;
         }
@@ -134,7 +134,7 @@ impl Kernel {
     }
 
     /// The model of this name, reached with what this environment and the configuration give.
-    pub(super) async fn model(
+    pub(crate) async fn model(
         &self,
         name: &str,
         cwd: &Path,

@@ -15,7 +15,7 @@ use relive_journal::Instructions;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use serde_json::value::RawValue;
 
-use crate::error::{Answer, ApiError};
+use crate::error::{Error, Result};
 
 /// What an agent is told if nobody says anything else.
 const SYSTEM_PROMPT: &str = "You are an agent that works on its own in the current folder. Use the tools to do what \
@@ -28,29 +28,29 @@ const AGENT_FILE_MAX: u64 = 1 << 20;
 
 /// What an agent is told and given.
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) model: Option<String>,
-    pub(super) system_prompt: String,
+pub(crate) struct Told {
+    pub(crate) model: Option<String>,
+    pub(crate) system_prompt: String,
     /// The definitions of its tools, a JSON array.
-    pub(super) tools: Box<RawValue>,
-    pub(super) limits: Limits,
-    pub(super) files: Vec<Instructions>,
+    pub(crate) tools: Box<RawValue>,
+    pub(crate) limits: Limits,
+    pub(crate) files: Vec<Instructions>,
     /// What is there and was not taken, for a person to know.
-    pub(super) warning: Option<String>,
+    pub(crate) warning: Option<String>,
 }
 
 /// What was asked for.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) cwd: PathBuf,
+pub(crate) struct Asked {
+    pub(crate) cwd: PathBuf,
     /// Where `config.yaml` is.
-    pub(super) config: PathBuf,
-    pub(super) agent: Option<String>,
-    pub(super) system_prompt: Option<String>,
+    pub(crate) config: PathBuf,
+    pub(crate) agent: Option<String>,
+    pub(crate) system_prompt: Option<String>,
 }
 
 /// Reads all there is.
-pub(super) fn gather(asked: Asked) -> Answer<Told> {
+pub(crate) fn gather(asked: Asked) -> Result<Told> {
     let Asked { cwd, config, agent, system_prompt } = asked;
     let mut files = Vec::new();
     let file = match agent {
@@ -86,7 +86,7 @@ fn millis(duration: &str) -> Option<u64> {
 }
 
 /// The definitions of these tools, or of all there are.
-fn definitions(names: Option<&[String]>) -> Answer<Box<RawValue>> {
+fn definitions(names: Option<&[String]>) -> Result<Box<RawValue>> {
     let is_given = |name: &str| names.is_none_or(|names| names.iter().any(|given| given == name));
     let tools = relive_agent::tools::all();
     let definitions: Vec<_> = tools.iter().filter(|tool| is_given(tool.name())).map(|tool| tool.definition()).collect();
@@ -94,7 +94,7 @@ fn definitions(names: Option<&[String]>) -> Answer<Box<RawValue>> {
 }
 
 /// The names of the tools whose definitions these are.
-pub(super) fn tool_names(definitions: &RawValue) -> Vec<String> {
+pub(crate) fn tool_names(definitions: &RawValue) -> Vec<String> {
     #[derive(serde::Deserialize)]
     struct Named {
         name: String,
@@ -103,11 +103,11 @@ pub(super) fn tool_names(definitions: &RawValue) -> Vec<String> {
     named.into_iter().map(|tool| tool.name).collect()
 }
 
-fn agent_file(cwd: &Path, config: &Path, name: &str) -> Answer<(AgentFile, Instructions)> {
+fn agent_file(cwd: &Path, config: &Path, name: &str) -> Result<(AgentFile, Instructions)> {
     let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
     if name.is_empty() || name.starts_with('.') || !plain {
         let message = format!("`{name}` cannot be the name of an agent: letters, digits, `.`, `_` and `-`");
-        return Err(ApiError::new(ErrorCode::Invalid, message));
+        return Err(Error::new(ErrorCode::Invalid, message));
     }
     for (folder, inside) in places(cwd, config) {
         let path = folder.join(format!("{name}.yaml"));
@@ -120,7 +120,7 @@ fn agent_file(cwd: &Path, config: &Path, name: &str) -> Answer<(AgentFile, Instr
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => Err(error),
         };
-        let failed = |text: String| ApiError::new(ErrorCode::Invalid, text);
+        let failed = |text: String| Error::new(ErrorCode::Invalid, text);
         let shown = path.display();
         let (text, bytes, cut) = read.map_err(|error| failed(format!("{shown}: cannot be read: {error}")))?;
         if cut {
@@ -140,7 +140,7 @@ fn places(cwd: &Path, config: &Path) -> [(PathBuf, bool); 3] {
     [(cwd.join(".relive/agents"), true), (cwd.join("agents"), true), (beside.join("agents"), false)]
 }
 
-fn no_agent(cwd: &Path, config: &Path, name: &str) -> ApiError {
+fn no_agent(cwd: &Path, config: &Path, name: &str) -> Error {
     let mut names = Vec::new();
     let places = places(cwd, config);
     for entry in places.iter().filter_map(|(folder, _)| std::fs::read_dir(folder).ok()).flatten().flatten() {
@@ -155,7 +155,7 @@ fn no_agent(cwd: &Path, config: &Path, name: &str) -> ApiError {
         None => format!("there are: {}", names.join(", ")),
     };
     let folders: Vec<String> = places.iter().map(|(folder, _)| folder.display().to_string()).collect();
-    ApiError::new(ErrorCode::Invalid, format!("no agent `{name}` in {}", folders.join(", "))).hint(hint)
+    Error::new(ErrorCode::Invalid, format!("no agent `{name}` in {}", folders.join(", "))).with_hint(hint)
 }
 
 /// `AGENTS.md` of the working folder, if there is one.

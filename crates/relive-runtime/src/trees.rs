@@ -1,7 +1,7 @@
 //! How far agents may spawn agents: how deep, how many below one, how many below one that a person began.
 //!
 //! A tree is counted by descent, not by who is whose parent in the table: a child whose parent has ended is the
-//! kernel's there, and would begin a tree of its own. A place is taken before the child is begun, so that parents that
+//! runtime's there, and would begin a tree of its own. A place is taken before the child is begun, so that parents that
 //! spawn at the same moment cannot go past the limit together.
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::record::Spawned;
 
-use crate::error::{Answer, ApiError};
+use crate::error::{Error, Result};
 
 /// How far agents may spawn agents.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) struct TreeLimits {
 
 /// Where an agent that another one spawned is in its tree.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kin {
+pub(crate) struct Kin {
     uuid: Uuid,
     parent: Uuid,
     root: Uuid,
@@ -30,7 +30,7 @@ pub(super) struct Kin {
 
 impl Kin {
     /// `None` for one that a person began.
-    pub(super) fn of(spawned: &Spawned) -> Option<Self> {
+    pub(crate) fn of(spawned: &Spawned) -> Option<Self> {
         let parent = spawned.parent_uuid?;
         Some(Self { uuid: spawned.uuid, parent, root: spawned.root_uuid.unwrap_or(parent), depth: spawned.depth })
     }
@@ -38,7 +38,7 @@ impl Kin {
 
 /// The living agents that another one spawned.
 #[derive(Debug, Default)]
-pub(super) struct Trees {
+pub(crate) struct Trees {
     /// By root, each with its parent.
     members: HashMap<Uuid, HashMap<Uuid, Uuid>>,
     roots: HashMap<Uuid, Uuid>,
@@ -46,7 +46,7 @@ pub(super) struct Trees {
 
 impl Trees {
     /// Takes a place for a child that is about to be begun. One that has a place keeps it.
-    pub(super) fn take(&mut self, child: Kin, limits: TreeLimits) -> Answer<()> {
+    pub(crate) fn take(&mut self, child: Kin, limits: TreeLimits) -> Result<()> {
         let tree = self.members.get(&child.root);
         if tree.is_some_and(|tree| tree.contains_key(&child.uuid)) {
             return Ok(());
@@ -65,20 +65,22 @@ impl Trees {
         if let Some((what, limit, key)) = refused {
             let message =
                 format!("refused: {what}, and limits.{key} is {limit}. Do it yourself, or wait for some to end");
-            return Err(ApiError::new(ErrorCode::Exhausted, message).hint(format!("raise limits.{key} in config.yaml")));
+            return Err(
+                Error::new(ErrorCode::Exhausted, message).with_hint(format!("raise limits.{key} in config.yaml"))
+            );
         }
         self.join(child);
         Ok(())
     }
 
     /// It is there, whatever the limits say.
-    pub(super) fn join(&mut self, child: Kin) {
+    pub(crate) fn join(&mut self, child: Kin) {
         self.members.entry(child.root).or_default().insert(child.uuid, child.parent);
         self.roots.insert(child.uuid, child.root);
     }
 
     /// It has ended, or was not begun.
-    pub(super) fn leave(&mut self, uuid: Uuid) {
+    pub(crate) fn leave(&mut self, uuid: Uuid) {
         let Some(root) = self.roots.remove(&uuid) else { return };
         if let Some(tree) = self.members.get_mut(&root) {
             tree.remove(&uuid);
@@ -102,7 +104,7 @@ mod tests {
         let limits = TreeLimits { depth_max: 2, children_max: 2, tree_max: 3 };
         let mut trees = Trees::default();
         let mut check = |child: Kin, refused: Option<&str>| {
-            let answer = trees.take(child, limits).map_err(|error| error.message);
+            let answer = trees.take(child, limits).map_err(|error| error.to_string());
             assert_eq!(answer.is_err(), refused.is_some(), "{answer:?}");
             assert!(answer.err().unwrap_or_default().contains(refused.unwrap_or_default()));
         };

@@ -11,30 +11,30 @@ use relive_journal::data::{Known, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::{History, Opening, ProcessMeta, Writer};
 
-use super::instructions::{self, Asked, Told};
-use super::resume::raised;
-use super::trees::Kin;
-use super::{Kernel, State, Who};
-use crate::error::{Answer, ApiError};
+use crate::error::{Error, Result};
+use crate::instructions::{self, Asked, Told};
+use crate::resume::raised;
+use crate::runtime::{Runtime, State, Who};
+use crate::trees::Kin;
 
 const NAME_MAX: usize = 64;
 const MODEL_HINT: &str = "name one: relive run --model anthropic/claude-sonnet-4-5 \"...\", or set default_model in \
                           config.yaml; `relive demo` needs none";
 
-impl Kernel {
+impl Runtime {
     /// Begins an agent. Asking again with the same UUID begins nothing.
-    pub(crate) async fn run(self: &Arc<Self>, request: RunRequest) -> Answer<Created> {
+    pub async fn run(self: &Arc<Self>, request: RunRequest) -> Result<Created> {
         check_name(request.name.as_deref())?;
         if request.intent.trim().is_empty() {
-            return Err(ApiError::new(ErrorCode::Invalid, "the intent is empty: say what the agent is to do"));
+            return Err(Error::new(ErrorCode::Invalid, "the intent is empty: say what the agent is to do"));
         }
         let on_in_doubt = parse_word(request.on_in_doubt.as_deref(), "on_in_doubt")?;
         let on_budget = parse_word(request.on_budget.as_deref(), "on_budget")?;
-        let policy = super::policy::resolve(&self.settings.policy, &request)?;
+        let policy = crate::policy::resolve(&self.settings.policy, &request)?;
         check_environment(&request.env)?;
         if !Path::new(&request.cwd).is_absolute() {
             let message = format!("the working folder `{}` is not an absolute path", request.cwd);
-            return Err(ApiError::new(ErrorCode::Invalid, message));
+            return Err(Error::new(ErrorCode::Invalid, message));
         }
         if request.agent.is_some()
             && let Some(created) = self.begun_before(request.uuid).await?
@@ -54,7 +54,7 @@ impl Kernel {
             self.warn_once(warning);
         }
         let model = request.model.or(model).or_else(|| self.settings.default_model.clone());
-        let model = model.ok_or_else(|| ApiError::new(ErrorCode::Invalid, "no model is set").hint(MODEL_HINT))?;
+        let model = model.ok_or_else(|| Error::new(ErrorCode::Invalid, "no model is set").with_hint(MODEL_HINT))?;
         let mut meta = ProcessMeta::new(model, system_prompt, tools);
         meta.instructions = files;
         let begin = Begin {
@@ -84,7 +84,7 @@ impl Kernel {
     }
 
     /// Begins a child of an agent: with what that has, and on its model unless another is named.
-    pub(super) async fn spawn_child(self: &Arc<Self>, parent: Who, request: ChildRequest) -> Answer<()> {
+    pub(crate) async fn spawn_child(self: &Arc<Self>, parent: Who, request: ChildRequest) -> Result<()> {
         check_name(request.name.as_deref())?;
         let folder = self.data.folder(parent.uuid);
         let mut meta = self.pool.run(move || ProcessMeta::read(&folder)).await??;
@@ -93,7 +93,7 @@ impl Kernel {
         }
         let (history, _) = self.on_disk(move |data| data.history(parent.uuid)).await??;
         let Some(identity) = history.identity else {
-            return Err(ApiError::new(ErrorCode::Internal, "the parent's journal does not say what it is"));
+            return Err(Error::new(ErrorCode::Internal, "the parent's journal does not say what it is"));
         };
         let inherited = identity.spawned;
         let spawned = Spawned {
@@ -126,7 +126,7 @@ impl Kernel {
         begun
     }
 
-    pub(super) async fn begin(self: &Arc<Self>, begin: Begin) -> Answer<Created> {
+    pub(crate) async fn begin(self: &Arc<Self>, begin: Begin) -> Result<Created> {
         let Begin { spawned, meta, environment, intent, parent } = begin;
         let uuid = spawned.uuid;
         let _turn = self.turn(uuid).lock().await;
@@ -160,7 +160,7 @@ impl Kernel {
                     // An event that is not written is missed by nobody who has the meta file.
                     let _ = writer.events().append(at, 0, "instructions", &file);
                 }
-                Ok::<_, ApiError>((pid, writer))
+                Ok::<_, Error>((pid, writer))
             })
             .await?;
         let (pid, writer) = writer?;
@@ -170,7 +170,7 @@ impl Kernel {
     }
 
     /// A limit of dollars, its own or an ancestor's, holds only where the price is known.
-    async fn can_be_paid(&self, name: &str, model: &dyn Model, spawned: &Spawned) -> Answer<()> {
+    async fn can_be_paid(&self, name: &str, model: &dyn Model, spawned: &Spawned) -> Result<()> {
         if name.starts_with("script/") || model.cost(1, 1).is_some() {
             return Ok(());
         }
@@ -184,13 +184,13 @@ impl Kernel {
         if limited {
             let message = format!("the price of {name} is not known, so a limit of dollars could not be held");
             let hint = "say it under `prices:` in config.yaml (relive daemon restart), or use --max-tokens";
-            return Err(ApiError::new(ErrorCode::Invalid, message).hint(hint));
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
         }
         Ok(())
     }
 
     /// Puts a process into the table with a writer in its hand, and starts it.
-    pub(super) fn insert(self: &Arc<Self>, spec: Spec, writer: Writer) -> Answer<()> {
+    pub(crate) fn insert(self: &Arc<Self>, spec: Spec, writer: Writer) -> Result<()> {
         let mut state = self.lock();
         let effects = self.admit(&mut state, spec, writer)?;
         self.carry_out(&mut state, effects);
@@ -198,7 +198,7 @@ impl Kernel {
     }
 
     /// Puts a process into the table, running, with a writer in its hand. It is launched by the effects.
-    pub(super) fn admit(&self, state: &mut State, spec: Spec, writer: Writer) -> Answer<Effects> {
+    pub(crate) fn admit(&self, state: &mut State, spec: Spec, writer: Writer) -> Result<Effects> {
         let pid = spec.pid;
         let now = self.now();
         let adopted = if spec.parent == Pid::KERNEL
@@ -216,12 +216,12 @@ impl Kernel {
         Ok(state.table.start(pid, now)?)
     }
 
-    pub(super) async fn begun_before(&self, uuid: Uuid) -> Answer<Option<Created>> {
+    pub(crate) async fn begun_before(&self, uuid: Uuid) -> Result<Option<Created>> {
         let known = self.on_disk(move |data| data.known(uuid)).await??;
         match known {
             Known::Never => Ok(None),
             Known::Collected(_) => {
-                Err(ApiError::new(ErrorCode::Conflict, format!("{uuid} was used before and garbage collected")))
+                Err(Error::new(ErrorCode::Conflict, format!("{uuid} was used before and garbage collected")))
             }
             Known::Here(folder) => {
                 let info = self.pool.run(move || relive_journal::ProcInfo::read(&folder)).await??;
@@ -231,35 +231,37 @@ impl Kernel {
         }
     }
 
-    pub(super) fn admit_one_more(&self) -> Answer<()> {
+    pub(crate) fn admit_one_more(&self) -> Result<()> {
         let state = self.lock();
         if state.stopping {
-            return Err(ApiError::new(ErrorCode::Unavailable, "the daemon is stopping").hint("ask again in a moment"));
+            return Err(Error::new(ErrorCode::Unavailable, "the daemon is stopping").with_hint("ask again in a moment"));
         }
         let max = self.settings.processes_max;
         if state.table.len() >= max {
             let message = format!("there are {max} processes, the limit");
-            return Err(ApiError::new(ErrorCode::Exhausted, message).hint("raise limits.max_processes in config.yaml"));
+            return Err(
+                Error::new(ErrorCode::Exhausted, message).with_hint("raise limits.max_processes in config.yaml")
+            );
         }
         Ok(())
     }
 }
 
-pub(super) struct Begin {
-    pub(super) spawned: Spawned,
-    pub(super) meta: Option<ProcessMeta>,
-    pub(super) environment: Environment,
-    pub(super) intent: String,
-    pub(super) parent: Pid,
+pub(crate) struct Begin {
+    pub(crate) spawned: Spawned,
+    pub(crate) meta: Option<ProcessMeta>,
+    pub(crate) environment: Environment,
+    pub(crate) intent: String,
+    pub(crate) parent: Pid,
 }
 
 /// A process as the table wants it, from what its journal says.
-pub(super) fn spec(history: &History, pid: Pid, parent: Pid, model: Option<String>) -> Answer<Spec> {
+pub(crate) fn spec(history: &History, pid: Pid, parent: Pid, model: Option<String>) -> Result<Spec> {
     let Some(identity) = &history.identity else {
-        return Err(ApiError::new(ErrorCode::Internal, "the journal does not say what it is"));
+        return Err(Error::new(ErrorCode::Internal, "the journal does not say what it is"));
     };
     let spawned = &identity.spawned;
-    let unknown = || ApiError::new(ErrorCode::Internal, format!("it runs `{}`, which is not known here", spawned.body));
+    let unknown = || Error::new(ErrorCode::Internal, format!("it runs `{}`, which is not known here", spawned.body));
     let body = body_of(&spawned.body).ok_or_else(unknown)?;
     Ok(Spec {
         pid,
@@ -274,32 +276,32 @@ pub(super) fn spec(history: &History, pid: Pid, parent: Pid, model: Option<Strin
         cwd: spawned.cwd.clone(),
         model,
         limits: history.limits,
-        usage: super::drive::usage(history),
+        usage: crate::drive::usage(history),
         created_at: identity.created_at,
     })
 }
 
 /// What a journal says a process runs; absent where only a later Relive knows it.
-pub(super) fn body_of(word: &str) -> Option<relive_core::Body> {
+pub(crate) fn body_of(word: &str) -> Option<relive_core::Body> {
     serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
 }
 
 /// The same process in its next incarnation, which has not been recorded yet.
-pub(super) fn next_generation(spec: Spec) -> Spec {
+pub(crate) fn next_generation(spec: Spec) -> Spec {
     Spec { generation: Generation(spec.generation.0 + 1), ..spec }
 }
 
-pub(super) fn check_environment(environment: &Environment) -> Answer<()> {
+pub(crate) fn check_environment(environment: &Environment) -> Result<()> {
     match environment.impossible() {
         Some(name) => {
             let message = format!("env: no program can be given the variable `{}`", name.escape_debug());
-            Err(ApiError::new(ErrorCode::Invalid, message))
+            Err(Error::new(ErrorCode::Invalid, message))
         }
         None => Ok(()),
     }
 }
 
-pub(super) fn check_name(name: Option<&str>) -> Answer<()> {
+pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
     let Some(name) = name else { return Ok(()) };
     let all_digits = name.bytes().all(|byte| byte.is_ascii_digit());
     let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
@@ -307,13 +309,13 @@ pub(super) fn check_name(name: Option<&str>) -> Answer<()> {
         let message = format!(
             "`{name}` cannot be a name: letters, digits, `.`, `_` and `-`, at most {NAME_MAX}, not digits alone"
         );
-        return Err(ApiError::new(ErrorCode::Invalid, message));
+        return Err(Error::new(ErrorCode::Invalid, message));
     }
     Ok(())
 }
 
-fn parse_word<T: serde::de::DeserializeOwned>(word: Option<&str>, field: &str) -> Answer<Option<T>> {
+fn parse_word<T: serde::de::DeserializeOwned>(word: Option<&str>, field: &str) -> Result<Option<T>> {
     let Some(word) = word else { return Ok(None) };
     let parsed = serde_json::from_value(serde_json::Value::String(word.to_owned()));
-    parsed.map(Some).map_err(|error| ApiError::new(ErrorCode::Invalid, format!("{field}: {error}")))
+    parsed.map(Some).map_err(|error| Error::new(ErrorCode::Invalid, format!("{field}: {error}")))
 }

@@ -1,0 +1,154 @@
+//! Why the runtime says no: a typed error with a code for programs, a text for people, and a hint.
+
+use relive_agent::JournalError;
+use relive_core::{ErrorCode, Refusal};
+use relive_journal::data::{CollectError, ForkError, LineageError, SpawnError};
+use relive_journal::{JobLost, WriteError};
+
+/// Why a verb was refused or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The process model refuses it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The journal cannot be opened or written.
+    #[error(transparent)]
+    Journal(#[from] WriteError),
+    /// The conversation cannot be read from the journal.
+    #[error("{0}")]
+    Conversation(String),
+    /// The process cannot be created.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// The process cannot be forked.
+    #[error(transparent)]
+    Fork(#[from] ForkError),
+    /// The origin of a fork cannot be found.
+    #[error(transparent)]
+    Lineage(#[from] LineageError),
+    /// Nothing can be collected.
+    #[error(transparent)]
+    Collect(#[from] CollectError),
+    /// The operating system refuses a read or a write.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A thread for blocking work was lost.
+    #[error(transparent)]
+    Lost(#[from] JobLost),
+    /// The runtime itself refuses it.
+    #[error("{message}")]
+    Said {
+        /// What a program goes by.
+        code: ErrorCode,
+        /// What a person reads.
+        message: String,
+        /// A command that helps.
+        hint: Option<String>,
+    },
+}
+
+/// The result of a verb.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// A refusal of the runtime's own.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::Said { code, message: message.into(), hint: None }
+    }
+
+    /// Adds a command that helps.
+    #[must_use]
+    pub fn with_hint(self, text: impl Into<String>) -> Self {
+        let (code, message) = (self.code(), self.to_string());
+        Self::Said { code, message, hint: Some(text.into()) }
+    }
+
+    /// The published code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Refused(refusal) => refusal.code(),
+            Self::Journal(error) | Self::Spawn(SpawnError::Write(error)) | Self::Fork(ForkError::Write(error)) => {
+                journal_code(error)
+            }
+            Self::Spawn(error) | Self::Fork(ForkError::Spawn(error)) => spawn_code(error),
+            Self::Fork(ForkError::NoSuchStep { .. }) => ErrorCode::Invalid,
+            Self::Fork(ForkError::Damaged { .. } | ForkError::ReadOnly { .. })
+            | Self::Lineage(_)
+            | Self::Collect(CollectError::ClockJumped { .. }) => ErrorCode::Conflict,
+            Self::Fork(ForkError::Io { .. })
+            | Self::Collect(CollectError::Io(_))
+            | Self::Conversation(_)
+            | Self::Io(_)
+            | Self::Lost(_) => ErrorCode::Internal,
+            Self::Said { code, .. } => *code,
+        }
+    }
+
+    /// A command that helps, where there is one.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Refused(refusal) => refusal.hint(),
+            Self::Journal(error) | Self::Spawn(SpawnError::Write(error)) | Self::Fork(ForkError::Write(error)) => {
+                journal_hint(error).map(Into::into)
+            }
+            Self::Spawn(SpawnError::NoSpace { .. }) | Self::Fork(ForkError::Spawn(SpawnError::NoSpace { .. })) => {
+                Some("free some space; `relive gc` removes old processes".into())
+            }
+            Self::Fork(ForkError::NoSuchStep { last, .. }) => Some(format!("--from-step takes 0 to {last}")),
+            Self::Fork(ForkError::Damaged { last, .. }) => Some(format!("--fork --from-step {last} works")),
+            Self::Said { hint, .. } => hint.clone(),
+            Self::Spawn(_)
+            | Self::Fork(_)
+            | Self::Lineage(_)
+            | Self::Collect(_)
+            | Self::Conversation(_)
+            | Self::Io(_)
+            | Self::Lost(_) => None,
+        }
+    }
+}
+
+fn spawn_code(error: &SpawnError) -> ErrorCode {
+    match error {
+        SpawnError::Write(error) => journal_code(error),
+        SpawnError::Exists(_) => ErrorCode::Conflict,
+        SpawnError::NoSpace { .. } => ErrorCode::Exhausted,
+        SpawnError::Io { .. } => ErrorCode::Internal,
+    }
+}
+
+fn journal_code(error: &WriteError) -> ErrorCode {
+    match error {
+        WriteError::Busy { .. } | WriteError::Damaged { .. } | WriteError::ReadOnly { .. } => ErrorCode::Conflict,
+        WriteError::Absent { .. } => ErrorCode::NotFound,
+        WriteError::Poisoned { .. } => ErrorCode::Unavailable,
+        WriteError::DiskFull { .. } => ErrorCode::Exhausted,
+        WriteError::Misplaced { .. } | WriteError::TooLong { .. } | WriteError::Io { .. } => ErrorCode::Internal,
+    }
+}
+
+fn journal_hint(error: &WriteError) -> Option<&'static str> {
+    match error {
+        WriteError::Damaged { .. } => Some("`relive resume --fork --from-step N ID` continues from before the damage"),
+        WriteError::ReadOnly { .. } => Some("install the newer Relive that wrote it"),
+        WriteError::Poisoned { .. } => Some("look at the disk (dmesg), then: relive daemon restart"),
+        WriteError::DiskFull { .. } => Some("free some space, then resume; `relive gc` removes old processes"),
+        WriteError::Busy { .. }
+        | WriteError::Absent { .. }
+        | WriteError::Misplaced { .. }
+        | WriteError::TooLong { .. }
+        | WriteError::Io { .. } => None,
+    }
+}
+
+impl From<JournalError> for Error {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::Write(error) => error.into(),
+            JournalError::Lost(error) => error.into(),
+            JournalError::Read(text) => Self::Conversation(text),
+        }
+    }
+}
