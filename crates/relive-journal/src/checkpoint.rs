@@ -12,8 +12,15 @@ use serde::{Deserialize, Serialize};
 use crate::disk::Disk;
 use crate::folder::Folder;
 use crate::history::History;
-use crate::line::{self, VERSION};
+use crate::line;
 use crate::scan::{Health, Until, scan_until};
+
+/// The version of checkpoints, apart from that of records.
+///
+/// It grows with every kind that decides what may run: a reader that does not know the kind would believe a checkpoint
+/// made after it, and so never meet the record that makes the journal read-only. Only the same version is used; any
+/// other costs a scan.
+const CHECKPOINT_VERSION: u32 = 2;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Checkpoint<H> {
@@ -23,7 +30,7 @@ struct Checkpoint<H> {
 
 /// Writes `checkpoint.json`, and keeps the one before.
 pub(crate) fn write(disk: &Disk, folder: &Folder, history: &History) -> io::Result<()> {
-    let bytes = line::encode_file(&Checkpoint { v: VERSION, history })?;
+    let bytes = line::encode_file(&Checkpoint { v: CHECKPOINT_VERSION, history })?;
     let path = folder.checkpoint();
     if path.exists() {
         disk.rename(&path, &folder.previous_checkpoint())?;
@@ -63,7 +70,7 @@ pub(crate) fn is_before(history: &History, until: Until) -> bool {
 fn read(path: &Path) -> Option<History> {
     let bytes = fs::read(path).ok()?;
     let checkpoint: Checkpoint<History> = line::decode_file(&bytes)?;
-    (checkpoint.v == VERSION).then_some(checkpoint.history)
+    (checkpoint.v == CHECKPOINT_VERSION).then_some(checkpoint.history)
 }
 
 /// Whether the journal begins with the very bytes the checkpoint was made from.

@@ -174,9 +174,14 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
         let text = String::from_utf8(bytes.to_vec()).unwrap().replacen("\"tokens_out\":", "\"tokens_out\":1000", 1);
         crate::open_and_repair::reseal(text.as_bytes())
     };
-    let newer = told(String::from_utf8(second.clone()).unwrap().replacen("\"v\":1", "\"v\":2", 1).as_bytes());
+    let of_version = |version: &str| {
+        let text = String::from_utf8(second.clone()).unwrap();
+        assert!(text.starts_with("{\"v\":2,"), "{text}");
+        told(text.replacen("\"v\":2", version, 1).as_bytes())
+    };
+    let (older, newer) = (of_version("\"v\":1"), of_version("\"v\":3"));
     let bad = [ahead, foreign, Vec::new(), second[..second.len() / 2].to_vec(), second[..second.len() - 1].to_vec()];
-    let bad = bad.into_iter().chain((0..second.len()).step_by(97).map(flipped)).chain([newer, b"{}".to_vec()]);
+    let bad = bad.into_iter().chain((0..second.len()).step_by(97).map(flipped)).chain([older, newer, b"{}".to_vec()]);
     for bytes in bad {
         for previous in [&first, &bytes] {
             put(&folder.checkpoint(), &bytes);
