@@ -313,6 +313,12 @@ impl History {
         self.apply_body(record, place);
     }
 
+    /// Counts a record of a kind that is not known here and that may be skipped.
+    pub(crate) fn skip(&mut self, seq: u64, at: Timestamp) {
+        self.seq = seq;
+        self.last_at = Some(at);
+    }
+
     /// Moves past a line, whether or not it counted.
     pub(crate) fn cover(&mut self, line_with_newline: &[u8], claimed: u64) {
         self.lines += 1;

@@ -123,9 +123,22 @@ pub(crate) fn head(line: &[u8]) -> serde_json::Result<Head<'_>> {
     }
 }
 
-/// The head, if it stands exactly as [`encode`] writes it. What comes after it is not looked at: parsing a line whole
-/// for its head would cost as much as parsing it for its body.
+/// Whether a reader that does not know the line's kind may pass over it: `"skip":true` stands right after `step`.
+///
+/// Only a kind that decides nothing about what may run, and names no blob, is written with it. The place is part of the
+/// rule, so that no field of a body can be taken for it.
+pub(crate) fn is_skippable(line: &[u8]) -> bool {
+    split_head(line).is_some_and(|(_, rest)| rest.starts_with(br#","skip":true,"#))
+}
+
+/// The head, if it stands exactly as [`encode`] writes it.
 fn head_as_written(line: &[u8]) -> Option<Head<'_>> {
+    split_head(line).map(|(head, _)| head)
+}
+
+/// The head and the rest of the line, if the head stands exactly as [`encode`] writes it. The rest is not parsed:
+/// parsing a line whole for its head would cost as much as parsing it for its body.
+fn split_head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let (v, rest) = number(line.strip_prefix(br#"{"v":"#)?)?;
     let (seq, rest) = number(rest.strip_prefix(br#","seq":"#)?)?;
     let (epoch, rest) = number(rest.strip_prefix(br#","epoch":"#)?)?;
@@ -136,7 +149,7 @@ fn head_as_written(line: &[u8]) -> Option<Head<'_>> {
     let (at, rest) = string(rest.strip_prefix(br#","at":"#)?)?;
     let (kind, rest) = string(rest.strip_prefix(br#","kind":"#)?)?;
     let (step, rest) = number(rest.strip_prefix(br#","step":"#)?)?;
-    rest.starts_with(b",").then_some(Head {
+    let head = Head {
         v: u32::try_from(v).ok()?,
         seq,
         epoch: Generation(u32::try_from(epoch).ok()?),
@@ -144,7 +157,8 @@ fn head_as_written(line: &[u8]) -> Option<Head<'_>> {
         at: at.parse().ok()?,
         kind: Cow::Borrowed(kind),
         step: u32::try_from(step).ok()?,
-    })
+    };
+    rest.starts_with(b",").then_some((head, rest))
 }
 
 /// A number without a sign, and what follows it.
@@ -229,6 +243,24 @@ mod tests {
             assert_ne!(changed, text);
             let by_the_book = serde_json::from_str::<Head<'_>>(&changed).ok();
             assert_eq!(head(changed.as_bytes()).ok(), by_the_book, "{changed}");
+        }
+    }
+
+    #[test]
+    fn only_skip_true_right_after_the_step_lets_a_line_be_skipped() {
+        let text = String::from_utf8(line(&serde_json::json!({"text": "hello"}))).unwrap();
+        for (fields, expected) in [
+            (r#""step":3,"skip":true"#, true),
+            (r#""step":3"#, false),
+            (r#""step":3,"skip":false"#, false),
+            (r#""step":3,"skip":1"#, false),
+            (r#""step":3,"skip":"true""#, false),
+            (r#""step":3,"a":{"skip":true}"#, false),
+            (r#""step":3,"a":1,"skip":true"#, false),
+            (r#""skip":true,"step":3"#, false),
+        ] {
+            let changed = text.replace(r#""step":3"#, fields);
+            assert_eq!(is_skippable(changed.as_bytes()), expected, "{changed}");
         }
     }
 

@@ -1,6 +1,10 @@
 //! The records of `steps.jsonl`: a closed list.
 //!
-//! Fields may be added to a kind and old readers pass over them; a new kind, or a changed meaning, is a new version.
+//! How the format grows without a new version:
+//! - An optional field may be added to a kind where ignoring it is safe; older readers pass over it.
+//! - A kind that readers may ignore carries `"skip":true` right after `step`; older readers skip its records.
+//! - Any other new kind, or a new value of an enum, makes a journal that holds one read-only to older readers: they list
+//!   it and do not run it.
 
 use relive_core::{End, Generation, Limits, Origin, Pid, Program, SuspendReason, Timestamp, Usd, Uuid};
 pub use relive_types::Usage;

@@ -2,13 +2,14 @@
 //!
 //! Changes nothing: repair is the writer's (see [`crate::Writer`]). What counts and what does not is decided here and
 //! nowhere else: a record of an older epoch than one before it, or one already seen, is passed over; a line that
-//! fails its checksum ends the good part.
+//! fails its checksum ends the good part; a record of an unknown kind makes the journal read-only, unless it says that
+//! it may be skipped.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 
-use relive_core::Generation;
+use relive_core::{Generation, Timestamp};
 
 use crate::history::{History, Place};
 use crate::line::{self, Head, LINE_MAX, VERSION};
@@ -178,6 +179,12 @@ enum Verdict {
     /// The next record, and the last one it says is on the disk.
     Next(Record, u64),
     PassOver,
+    /// A record of a kind that is not known here and that may be skipped, and the last one it says is on the disk.
+    Skip {
+        seq: u64,
+        at: Timestamp,
+        claimed: u64,
+    },
     Bad(Problem),
     /// A record of a newer Relive, with what its head says if that can be read.
     Newer {
@@ -226,6 +233,10 @@ pub(crate) fn scan_until(file: &File, mut history: History, until: Until) -> io:
                 claimed = says;
             }
             Verdict::PassOver => {}
+            Verdict::Skip { seq, at, claimed: says } => {
+                history.skip(seq, at);
+                claimed = says;
+            }
             Verdict::Newer { seq, epoch, problem } => {
                 newer.get_or_insert(Hole { line: number, offset, problem });
                 (history.seq, history.epoch) = (seq, epoch);
@@ -293,6 +304,9 @@ fn judge(line: &[u8], history: &History) -> Verdict {
     match outline::decode(&head.kind, line) {
         Some(Ok(body)) => Verdict::Next(record(&head, body), head.synced.unwrap_or(0)),
         Some(Err(error)) => newer(Problem::Fields(error.to_string())),
+        None if line::is_skippable(line) => {
+            Verdict::Skip { seq: head.seq, at: head.at, claimed: head.synced.unwrap_or(0) }
+        }
         None => newer(Problem::Kind(head.kind.to_string())),
     }
 }

@@ -2,7 +2,7 @@
 
 use relive_core::{Pid, Usd};
 use relive_journal::conversation::Message;
-use relive_journal::data::{OpenError, SpaceRules, SpawnError};
+use relive_journal::data::{ForkPoint, OpenError, SpaceRules, SpawnError};
 use relive_journal::payload::{Blobs, Json, Text};
 use relive_journal::record::{Body, Call, ModelEnded, OpenedBy, Usage};
 use relive_journal::{DataFolder, Disk, Health, Io, LINE_MAX, Problem, WriteError};
@@ -171,6 +171,38 @@ fn what_a_newer_relive_wrote_is_read_only_and_named() {
             assert!(problem.as_ref().is_none_or(|problem| *problem == hole.problem), "{hole}");
             assert!(refused.to_string().contains(&format!("newer Relive: line {line}")), "{refused}");
         }
+    }
+}
+
+#[test]
+fn an_unknown_kind_that_may_be_skipped_is_passed_over_and_counts_as_a_record() {
+    let fixture = Fixture::new();
+    let (skip, no_skip) = ("\"step\":1,\"skip\":true,", "\"step\":1,\"tone\":\"skip\",\"skip\":true,");
+    for (instead, skipped) in [(skip, true), (no_skip, false), ("\"step\":1,\"skip\":false,", false)] {
+        let mut writer = fixture.spawn();
+        let (uuid, path) = (uuid_of(&writer), writer.folder().steps());
+        step(&mut writer, "one", "1");
+        append(&mut writer, vec![input("tinted", "x")]);
+        step(&mut writer, "two", "2");
+        let before = writer.history().clone();
+        drop(writer);
+        let number = lines(&std::fs::read(&path).unwrap()).len() - 4;
+        edit(&path, number, "\"kind\":\"input\"", "\"kind\":\"tinted\"");
+        edit(&path, number, "\"step\":1,", instead);
+        let bytes = std::fs::read(&path).unwrap();
+        let (history, health) = fixture.data.history(uuid).unwrap();
+        assert_eq!(health == Health::Good, skipped, "{instead}: {health:?}");
+        if !skipped {
+            assert!(matches!(health, Health::ReadOnly(hole) if hole.line == number as u64), "{instead}");
+            continue;
+        }
+        assert_eq!((history.seq, history.completed_step, history.last_at), (before.seq, 2, before.last_at));
+        assert!(!history.has_heard("tinted"));
+        let mut writer = fixture.resume(uuid);
+        step(&mut writer, "three", "3");
+        assert!(std::fs::read(&path).unwrap().starts_with(&bytes), "the record stays");
+        let fork = fixture.fork(uuid, ForkPoint::End).unwrap();
+        assert_eq!(fork.history().completed_step, 3, "a fork takes it along");
     }
 }
 
