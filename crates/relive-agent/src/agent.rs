@@ -1,13 +1,13 @@
 //! The reasoning loop: ask the model, run what it asks for, and record each before it counts.
 //!
-//! One step is one model call and the tool calls it asked for. The order of records is that of the journal's protocol:
-//! `model_started` rides along; the answer and the first intent are one synced write; each result is one with the next
-//! intent; the last result is one with the next `model_started`. The loop ends at a boundary: between two records, never
+//! One step is one model call and the tool calls it asked for. The journal's plan alone decides what comes next: the
+//! loop reads it, acts, appends what it did, and reads it again. It ends at a boundary: between two records, never
 //! between an intent and the act. It knows nothing of PIDs or parents; what it may do is in its [`Orders`].
 
 mod ask;
 mod calls;
 mod compact;
+mod dialogue;
 mod retry;
 mod session;
 mod settle;
@@ -18,73 +18,36 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use relive_core::Urgency;
-use relive_journal::record::{Body, Input};
-use relive_journal::{Durability, History, Next, ProcessMeta};
-use relive_llm::{Message, Model};
-use relive_types::{Signal, Timestamp, Usd};
-use tokio::sync::{mpsc, oneshot, watch};
+use relive_core::{Signal, Timestamp, Urgency, Usd};
+use relive_journal::record::Body;
+use relive_journal::{Durability, Journal, JournalError, Next, ProcessMeta, Standing};
+use tokio::sync::watch;
 
 #[cfg(feature = "faults")]
 pub(crate) use settle::switched_on;
 
-use crate::journal::{Journal, JournalError};
 use crate::tool::{Context, Patience, Tool};
+use dialogue::Dialogue;
+use relive_llm::Model;
 
-/// What the kernel wants of a body. The latest counts.
+/// What a body is told to do. The latest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Orders {
     /// Stop at the next boundary, or now.
     pub stop: Option<Urgency>,
-    /// Sessions are left as they are when it stops: the daemon goes, and they go on.
+    /// Leave sessions running when it stops, because only the daemon stops.
     pub leave_sessions: bool,
     /// End.
     pub end: Option<Signal>,
+    /// When its time is up.
+    pub deadline: Option<tokio::time::Instant>,
 }
 
-/// Something for the agent to take in.
-#[derive(Debug)]
-pub enum Letter {
-    /// A message for the model.
-    Input {
-        /// The message.
-        input: Input,
-        /// Answered when it is on the disk; `false` if it was there before.
-        recorded: oneshot::Sender<Result<bool, String>>,
-    },
-    /// Something the kernel wants among its events.
-    Event {
-        /// Of this kind.
-        kind: &'static str,
-        /// With these fields.
-        body: serde_json::Value,
-    },
-}
-
-/// What comes back when the loop has ended.
-#[derive(Debug)]
-pub struct Returned {
-    /// Why.
-    pub exit: Exit,
-    /// The journal, with everything recorded that was done.
-    pub journal: Journal,
-    /// For going on.
-    pub orders: watch::Receiver<Orders>,
-    /// For going on.
-    pub inbox: mpsc::Receiver<Letter>,
-}
-
-/// Whom the loop tells how it gets on.
-pub trait Watcher: Send + Sync {
-    /// It got on; this is what it amounts to now.
-    fn progressed(&self, history: &History);
-
-    /// Reserves tokens and dollars for a model call, which is settled by the progress after it; waits where others have
+/// Reserves what model calls may use.
+pub trait Budget: Send + Sync {
+    /// Reserves tokens and dollars for a model call, which is settled when its end is recorded; waits where others have
     /// reserved what is left. `false` if nothing is left.
-    fn reserve(&self, history: &History, tokens: u64, cost: Usd) -> BoxFuture<'static, bool>;
-
-    /// It is changing a file itself, or no longer: signals wait while it does.
-    fn changing_files(&self, changing: bool);
+    fn reserve(&self, tokens: u64, cost: Usd) -> BoxFuture<'static, bool>;
 }
 
 /// How often a checkpoint is written.
@@ -99,28 +62,26 @@ pub struct Cadence {
 /// Everything an agent runs with.
 pub struct Agent {
     /// Its journal.
-    pub journal: Journal,
-    /// What it was told and given.
+    pub journal: Arc<dyn Journal>,
+    /// System prompt, tool definitions and model, as they were at the start.
     pub meta: ProcessMeta,
-    /// Its model.
+    /// The model it asks.
     pub model: Arc<dyn Model>,
-    /// Its tools.
+    /// The tools it may use.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// What they may use.
+    /// What those tools may use.
     pub context: Context,
-    /// What the kernel wants.
+    /// What it is told to do.
     pub orders: watch::Receiver<Orders>,
-    /// What is said to it.
-    pub inbox: mpsc::Receiver<Letter>,
-    /// Who watches.
-    pub watcher: Arc<dyn Watcher>,
+    /// Where it reserves what a model call may use.
+    pub budget: Arc<dyn Budget>,
+    /// The task, in the words it was given in.
+    pub intent: String,
     /// How often a checkpoint is written.
     pub cadence: Cadence,
-    /// When its time is up.
-    pub deadline: Option<tokio::time::Instant>,
     /// Whether a spent budget suspends it instead of ending it.
     pub suspend_on_budget: bool,
-    /// Whether it notes how the repository of its folder stands.
+    /// Whether it notes the state of the Git repository in its working directory.
     pub git_notes: bool,
 }
 
@@ -130,7 +91,7 @@ impl std::fmt::Debug for Agent {
     }
 }
 
-/// Why the loop ended. Nothing of this is recorded yet: that is the kernel's, which knows who asked for it.
+/// Why the loop ended. Its owner records it, because only the owner knows who asked for it.
 #[derive(Debug)]
 pub enum Exit {
     /// The model has said its last word.
@@ -147,15 +108,15 @@ pub enum Exit {
     OverBudget,
     /// It has used up what it may, its steps and its time included, and waits for more.
     SuspendedBudget,
-    /// It stands at a boundary, as it was told to.
+    /// It stopped at a boundary, as it was told to.
     Stopped,
-    /// A call's outcome cannot be known, and a person is to decide.
+    /// A call's outcome cannot be known, and a person has to say.
     InDoubt,
-    /// A human has been asked whether a call may be made.
+    /// A person was asked whether a call may be made.
     Approval,
-    /// The provider takes no more questions until then.
+    /// The provider takes no more questions for a while.
     Quota {
-        /// Then.
+        /// When it may be asked again.
         resume_at: Timestamp,
     },
     /// The provider does not accept the key.
@@ -166,7 +127,11 @@ pub enum Exit {
 
 impl From<JournalError> for Exit {
     fn from(error: JournalError) -> Self {
-        Self::Unrecorded(error)
+        match error {
+            // The orders say which it is; its owner looks at them again.
+            JournalError::Held => Self::Stopped,
+            JournalError::Write(_) | JournalError::Read(_) | JournalError::Lost(_) => Self::Unrecorded(error),
+        }
     }
 }
 
@@ -177,14 +142,14 @@ type Step<T = ()> = Result<T, Exit>;
 enum Wait {
     /// A model's answer: an order to end, or to stop now.
     Model,
-    /// For asking a model again: any order.
+    /// The time until a model is asked again: any order.
     Retry,
-    /// A tool.
+    /// A tool, by its patience.
     Tool(Patience),
 }
 
 impl Wait {
-    /// Whether what is waited for can be left at any moment.
+    /// Tells whether the wait can be given up at any moment.
     fn can_be_left(self) -> bool {
         match self {
             Self::Model | Self::Retry | Self::Tool(Patience::Leave) => true,
@@ -196,12 +161,11 @@ impl Wait {
 /// The loop while it runs.
 struct Loop {
     agent: Agent,
-    messages: Vec<Message>,
-    /// What was said during a step: it comes after the step's results.
-    meanwhile: Vec<Message>,
-    /// Records that go with the next batch.
-    carry: Vec<Body>,
-    done: bool,
+    /// What the journal amounts to since the last append.
+    standing: Standing,
+    dialogue: Dialogue,
+    /// Whether a result was written that is not synced yet.
+    unsynced: bool,
     /// How many tokens the model can read and write in one call, as far as is known.
     window: Option<u64>,
     measured: Option<compact::Measured>,
@@ -211,45 +175,55 @@ struct Loop {
 }
 
 impl Agent {
-    /// Runs until there is a reason not to. The journal comes back with the reason.
-    pub async fn run(self) -> Returned {
-        let mut running = Loop {
-            window: self.model.context_tokens(),
-            measured: None,
-            git_status: crate::git::Status::Ask,
-            agent: self,
-            messages: Vec::new(),
-            meanwhile: Vec::new(),
-            carry: Vec::new(),
-            done: false,
-            steps_since_checkpoint: 0,
-            last_checkpoint: Instant::now(),
+    /// Runs until there is a reason not to, and returns the reason.
+    pub async fn run(self) -> Exit {
+        let suspend_on_budget = self.suspend_on_budget;
+        let exit = match Loop::begin(self).await {
+            Ok(mut running) => {
+                let Err(exit) = running.go().await;
+                exit
+            }
+            Err(error) => error.into(),
         };
-        let Err(mut exit) = running.go().await;
-        if running.agent.suspend_on_budget && matches!(exit, Exit::MaxSteps | Exit::TimedOut | Exit::OverBudget) {
-            exit = Exit::SuspendedBudget;
-        }
-        if let Err(error) = running.flush().await {
-            exit = Exit::Unrecorded(error);
-        }
-        let Self { journal, orders, inbox, .. } = running.agent;
-        Returned { exit, journal, orders, inbox }
+        let spent = matches!(exit, Exit::MaxSteps | Exit::TimedOut | Exit::OverBudget);
+        if suspend_on_budget && spent { Exit::SuspendedBudget } else { exit }
     }
 }
 
 impl Loop {
+    async fn begin(agent: Agent) -> Result<Self, JournalError> {
+        let dialogue = Dialogue::of(agent.journal.conversation().await?);
+        let standing = agent.journal.standing().await?;
+        let mut begun = Self {
+            window: agent.model.context_tokens(),
+            agent,
+            standing: Standing { said: Vec::new(), ..standing.clone() },
+            dialogue,
+            unsynced: false,
+            measured: None,
+            git_status: crate::git::Status::Ask,
+            steps_since_checkpoint: 0,
+            last_checkpoint: Instant::now(),
+        };
+        begun.take_in(standing);
+        Ok(begun)
+    }
+
     async fn go(&mut self) -> Step<std::convert::Infallible> {
-        self.messages = self.agent.journal.conversation().await?;
-        self.settle().await?;
-        // It may have said so, and been cut off before its end was recorded.
-        self.done |= self.carry.is_empty() && self.history()?.plan().next == Next::Input;
-        self.progressed();
         loop {
-            match self.next()? {
-                Next::Calls { call, .. } => self.run_calls(call).await?,
+            self.catch_up().await?;
+            if let Some(open) = self.standing.plan.open.first().cloned() {
+                self.settle(open).await?;
+                continue;
+            }
+            match self.standing.plan.next {
+                Next::Calls { call, .. } => {
+                    self.boundary()?;
+                    self.start_call(call).await?;
+                }
                 Next::Input => return Err(Exit::Completed),
                 Next::Ask { step, .. } => {
-                    self.boundary().await?;
+                    self.boundary()?;
                     self.within_limits(step).await?;
                     self.ask(step).await?;
                     self.steps_since_checkpoint += 1;
@@ -259,70 +233,48 @@ impl Loop {
         }
     }
 
-    /// Where it goes on. What is carried is not in the history yet, so the messages decide.
-    fn next(&self) -> Step<Next> {
-        let history = self.history()?;
-        let behind = if self.carry.is_empty() { history.completed_step } else { history.step };
-        let (asked, answered) = self.calls_of_last_answer();
-        if answered < asked {
-            return Ok(Next::Calls { step: history.step, call: answered });
-        }
-        let last_word = match self.messages.last() {
-            Some(Message::Model { .. }) | None => true,
-            Some(Message::User { .. } | Message::Summary { .. } | Message::Tool { .. }) => false,
-        };
-        Ok(if self.done || last_word { Next::Input } else { Next::Ask { step: behind + 1, again: false } })
-    }
-
-    /// How many calls the last answer asked for, and how many of them have their outcome.
-    fn calls_of_last_answer(&self) -> (u32, u32) {
-        let mut outcomes = 0;
-        for message in self.messages.iter().rev() {
-            match message {
-                Message::Tool { .. } => outcomes += 1,
-                Message::Model { calls, .. } => return (u32::try_from(calls.len()).unwrap_or(u32::MAX), outcomes),
-                Message::User { .. } | Message::Summary { .. } => return (0, 0),
-            }
-        }
-        (0, 0)
-    }
-
-    fn history(&self) -> Step<&History> {
-        let lost = || JournalError::Lost(relive_journal::JobLost);
-        self.agent.journal.history().ok_or_else(|| lost().into())
-    }
-
-    fn progressed(&self) {
-        if let Some(history) = self.agent.journal.history() {
-            self.agent.watcher.progressed(history);
-        }
-    }
-
-    /// Records what is carried together with `batch`. What is carried is synced; `model_started` alone need not be.
-    async fn record(&mut self, batch: Vec<Body>, durability: Durability) -> Result<(), JournalError> {
-        let durability = if self.carry.is_empty() { durability } else { Durability::Synced };
-        let mut all = std::mem::take(&mut self.carry);
-        all.extend(batch);
-        let at = self.agent.context.host.now();
-        self.agent.journal.append(at, all, durability).await?;
-        self.progressed();
+    /// Takes in what others have recorded.
+    async fn catch_up(&mut self) -> Step {
+        let standing = self.agent.journal.standing().await?;
+        self.take_in(standing);
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), JournalError> {
-        if self.carry.is_empty() { Ok(()) } else { self.record(Vec::new(), Durability::Synced).await }
-    }
-
-    async fn event(&mut self, kind: &'static str, body: serde_json::Value) {
-        let at = self.agent.context.host.now();
-        self.agent.journal.event(at, kind, body).await;
-    }
-
-    /// Between two records: is there an order, or a message?
-    async fn boundary(&mut self) -> Step {
-        while let Ok(letter) = self.agent.inbox.try_recv() {
-            self.take_in(letter).await?;
+    fn take_in(&mut self, mut standing: Standing) {
+        for text in std::mem::take(&mut standing.said) {
+            self.dialogue.hear(text);
         }
+        self.standing = standing;
+    }
+
+    /// Appends one record, and takes in what came before it.
+    async fn record(&mut self, body: Body, durability: Durability) -> Step {
+        let spoken = body.clone();
+        let standing = self.agent.journal.append(vec![body], durability).await?;
+        self.take_in(standing);
+        self.unsynced = match durability {
+            Durability::Synced => false,
+            // A question to a model that is lost changes nothing in the world.
+            Durability::Written => self.unsynced || !matches!(spoken, Body::ModelStarted(_)),
+        };
+        self.dialogue.take(spoken);
+        Ok(())
+    }
+
+    /// Syncs results that were only written: nothing finished stays unrecorded across a wait.
+    async fn sync_results(&mut self) -> Step {
+        if std::mem::take(&mut self.unsynced) {
+            self.agent.journal.sync().await?;
+        }
+        Ok(())
+    }
+
+    fn event(&self, kind: &'static str, body: serde_json::Value) {
+        self.agent.journal.event(kind, body);
+    }
+
+    /// Obeys orders between two records.
+    fn boundary(&mut self) -> Step {
         let orders = *self.agent.orders.borrow_and_update();
         if orders.end.is_some() {
             return Err(Exit::Cancelled);
@@ -330,20 +282,19 @@ impl Loop {
         if orders.stop.is_some() {
             return Err(Exit::Stopped);
         }
-        if self.agent.deadline.is_some_and(|deadline| deadline <= tokio::time::Instant::now()) {
+        if orders.deadline.is_some_and(|deadline| deadline <= tokio::time::Instant::now()) {
             return Err(Exit::TimedOut);
         }
         Ok(())
     }
 
-    /// Waits for something, and meanwhile for orders, messages and the end of its time.
-    async fn attend<T>(&mut self, wait: Wait, work: impl Future<Output = T>) -> Step<T> {
+    /// Waits for something, and meanwhile for orders and the end of its time.
+    async fn attend<T>(&self, wait: Wait, work: impl Future<Output = T>) -> Step<T> {
         tokio::pin!(work);
         let mut orders = self.agent.orders.clone();
-        let far = tokio::time::Instant::now() + Duration::from_secs(365 * 24 * 3600);
-        let deadline = self.agent.deadline.unwrap_or(far);
         loop {
-            if let Some(exit) = interrupts(*orders.borrow_and_update(), wait) {
+            let now = *orders.borrow_and_update();
+            if let Some(exit) = interrupts(now, wait) {
                 return Err(exit);
             }
             tokio::select! {
@@ -351,66 +302,26 @@ impl Loop {
                 outcome = &mut work => return Ok(outcome),
                 changed = orders.changed() => {
                     if changed.is_err() {
-                        // The kernel has gone; so does the body.
+                        // Its owner has gone with the daemon.
                         return Err(Exit::Cancelled);
                     }
                 }
-                letter = self.agent.inbox.recv() => {
-                    let Some(letter) = letter else { return Err(Exit::Cancelled) };
-                    self.take_in(letter).await?;
-                }
-                () = tokio::time::sleep_until(deadline), if wait.can_be_left() => {
-                    return Err(Exit::TimedOut);
-                }
+                () = until(now.deadline), if wait.can_be_left() => return Err(Exit::TimedOut),
             }
         }
     }
 
-    async fn take_in(&mut self, letter: Letter) -> Step {
-        let (input, recorded) = match letter {
-            Letter::Input { input, recorded } => (input, recorded),
-            Letter::Event { kind, body } => {
-                self.event(kind, body).await;
-                return Ok(());
-            }
-        };
-        if self.history()?.has_heard(&input.id) {
-            // Sent again because the answer was lost, as a rule with an earlier daemon.
-            let _ = recorded.send(Ok(false));
-            return Ok(());
-        }
-        let text = match &input.text {
-            relive_journal::payload::Text::Inline(text) => text.clone(),
-            relive_journal::payload::Text::Blob(blob) => blob.head.clone(),
-        };
-        let (asked, answered) = self.calls_of_last_answer();
-        let outcome = self.record(vec![Body::Input(input)], Durability::Synced).await;
-        let answer = outcome.as_ref().map(|()| true).map_err(ToString::to_string);
-        // Whoever sent it may have gone.
-        let _ = recorded.send(answer);
-        outcome?;
-        let message = Message::User { text };
-        if answered < asked {
-            self.meanwhile.push(message)
-        } else {
-            self.messages.push(message)
-        }
-        self.done = false;
-        Ok(())
-    }
-
-    /// Whether it may ask for this step. What the call may use is reserved then.
+    /// Reserves what the call for this step may use, if the limits allow it.
     async fn within_limits(&mut self, step: u32) -> Step {
-        // An answer whose calls were all refused has not been recorded, nor counted, yet.
-        if self.carry.iter().any(|body| matches!(body, Body::ModelEnded(_))) {
-            self.flush().await?;
-        }
-        let history = self.history()?;
-        if history.limits.max_steps.is_some_and(|max| step > max) {
+        if self.standing.limits.max_steps.is_some_and(|max| step > max) {
             return Err(Exit::MaxSteps);
         }
         let (tokens, cost) = self.reservation();
-        let reserved = self.agent.watcher.reserve(history, tokens, cost.unwrap_or_default());
+        let mut reserved = self.agent.budget.reserve(tokens, cost.unwrap_or_default());
+        if let Some(reserved) = futures_util::FutureExt::now_or_never(&mut reserved) {
+            return if reserved { Ok(()) } else { Err(Exit::OverBudget) };
+        }
+        self.sync_results().await?;
         if self.attend(Wait::Retry, reserved).await? { Ok(()) } else { Err(Exit::OverBudget) }
     }
 
@@ -431,9 +342,17 @@ impl Loop {
     }
 }
 
+/// Waits for a deadline; for ever where there is none.
+async fn until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
 fn interrupts(orders: Orders, wait: Wait) -> Option<Exit> {
     match (wait, orders.end, orders.stop) {
-        // What is under way would go on without us, and change the world after somebody has looked at it.
+        // The act would continue without us, and change the world after somebody has looked at it.
         (Wait::Tool(Patience::Finish | Patience::Session), _, _) => None,
         (Wait::Model | Wait::Retry | Wait::Tool(Patience::Leave), Some(_), _) => Some(Exit::Cancelled),
         (Wait::Retry | Wait::Tool(Patience::Leave), None, Some(_)) | (Wait::Model, None, Some(Urgency::Now)) => {

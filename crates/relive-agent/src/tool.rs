@@ -1,4 +1,4 @@
-//! What the loop wants of a tool, and what a tool may want of the kernel.
+//! What the loop wants of a tool, and what a tool may want of the runtime.
 //!
 //! A call has two halves. [`Tool::prepare`] looks at the world, changes nothing, and says how the call could be settled
 //! after a crash; that goes to the journal. Then [`Tool::run`] does it. Whatever `prepare` saw is not trusted by `run`
@@ -21,7 +21,7 @@ pub struct Context {
     pub uuid: Uuid,
     /// The folder the agent works in; file tools do not leave it.
     pub cwd: PathBuf,
-    /// The kernel.
+    /// The runtime, as this process sees it.
     pub host: Arc<dyn Host>,
     /// Threads for blocking I/O.
     pub pool: Pool,
@@ -97,11 +97,6 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         Patience::Finish
     }
 
-    /// Whether it changes files itself: signals wait while it does.
-    fn changes_files(&self) -> bool {
-        false
-    }
-
     /// Looks, changes nothing, and says how the call could be settled after a crash. An error is the call's result.
     fn prepare(&self, context: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>>;
 
@@ -149,7 +144,7 @@ pub struct ChildEnd {
     pub last_text: Option<String>,
 }
 
-/// What a tool may want of the kernel. A process may name itself, what is below it, and what it was handed.
+/// What a tool may want of the runtime. A process may name itself, what is below it, and what it was handed.
 pub trait Host: Send + Sync + std::fmt::Debug {
     /// The time.
     fn now(&self) -> Timestamp;

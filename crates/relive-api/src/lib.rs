@@ -157,6 +157,9 @@ pub struct WaitAnswer {
     pub timed_out: bool,
     /// What `wait` exits with; 124 if it timed out.
     pub exit_code: u8,
+    /// That the PID which was asked for continues as another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// Whom a pause reaches, and how soon.
@@ -254,10 +257,40 @@ pub struct InputRequest {
 }
 
 /// Something is in the journal, synced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
     /// Whether it was new.
     pub accepted: bool,
+    /// That the PID which was asked for continues as another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Which signals a process blocks, and which it handles itself. What is left out stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SignalMaskRequest {
+    /// The signals to block, and no others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<Vec<String>>,
+    /// The signals it handles itself, and no others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handled: Option<Vec<String>>,
+}
+
+/// What a process does with signals.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalState {
+    /// Its PID.
+    pub pid: Pid,
+    /// The signals it blocks.
+    pub blocked: Vec<String>,
+    /// The signals it handles itself.
+    pub handled: Vec<String>,
+    /// The signals that wait to be unblocked, in the order in which they land.
+    pub pending: Vec<String>,
+    /// That the PID which was asked for continues as another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// What a person found out about the call that is in doubt, or says to one that was put to them.
@@ -291,6 +324,9 @@ pub struct ResolveRequest {
 pub struct Lineage {
     pub uuid: Uuid,
     pub ancestors: Vec<Ancestor>,
+    /// That the PID which was asked for continues as another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// One ancestor of a fork.

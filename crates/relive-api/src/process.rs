@@ -68,6 +68,9 @@ pub struct Process {
     /// What it and all below it have used, where there is something below it; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeUsage>,
+    /// That the PID which was asked for continues as another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A file that was read into the instructions of an agent at its start.

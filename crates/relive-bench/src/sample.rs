@@ -44,7 +44,20 @@ pub(crate) fn data_folder(root: &Path) -> Result<DataFolder> {
 }
 
 pub(crate) fn opening(data: &DataFolder, by: OpenedBy) -> Result<Opening> {
-    Ok(Opening { pid: data.next_pid()?, by, boot_id: "3f7c1c2e-5d0a-4b8e-9a53-6a2f0c9d1e77".to_owned(), at: now() })
+    Ok(Opening {
+        pid: data.next_pid()?,
+        by,
+        boot_id: "3f7c1c2e-5d0a-4b8e-9a53-6a2f0c9d1e77".to_owned(),
+        at: now(),
+        req: None,
+    })
+}
+
+/// Opens a journal for a new incarnation, as a resume does.
+pub(crate) fn reopen(data: &DataFolder, uuid: Uuid) -> Result<Writer> {
+    let opening = opening(data, OpenedBy::Resume)?;
+    let opened = data.open_journal(uuid, &opening, None, |_| Ok::<_, std::convert::Infallible>(Vec::new()));
+    Ok(opened.map_err(relive_journal::WriteError::from)?)
 }
 
 /// What a step holds, apart from what Relive says about it.
@@ -101,9 +114,11 @@ impl Agent {
                 policy: Policy::default(),
                 root_uuid: None,
                 depth: 0,
+                request: None,
             },
             meta: Some(ProcessMeta::new("anthropic/claude-opus-4".to_owned(), "You are a test.".to_owned(), tools)),
             input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),
+            records: Vec::new(),
         };
         let mut writer = folder.spawn(request)?;
         writer.append(now(), vec![model_started()], Durability::Written)?;
@@ -145,7 +160,7 @@ impl Agent {
 
     pub(crate) fn end(&mut self) -> Result<()> {
         let end = End::of(ProcessStatus::Exited { code: 0 });
-        Ok(self.writer.append(now(), vec![Body::Ended(end)], Durability::Synced)?)
+        Ok(self.writer.append(now(), vec![Body::Ended(end.into())], Durability::Synced)?)
     }
 
     /// The bytes of a step's two batches, as they are in the file.

@@ -22,8 +22,6 @@ pub use agent::{AgentFile, AgentLimits};
 pub use check::Problem;
 pub use price::Price;
 pub use providers::{PROVIDERS, Provider, Providers};
-pub use relive_types::duration::parse as parse_duration;
-pub use relive_types::suggest::closest;
 pub use tools::{EVERY_TOOL, Permission, TOOLS, Tools};
 
 /// The shortest time between two collections.

@@ -9,7 +9,7 @@ mod counting;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use relive_core::{Cause, Pid, Settings, Signal, Spec, Table, Uuid, View, Why};
+use relive_core::{Aim, Cause, Event, Pid, Settings, Signal, Spec, Table, Urgency, Uuid, View, Why};
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
@@ -17,7 +17,7 @@ static ALLOCATOR: counting::Counting = counting::Counting;
 const LISTED: u32 = 100_000;
 const SIGNALLED: u32 = 10_000;
 const ROUNDS: usize = 21;
-const MAX_BYTES_EACH: usize = 2048;
+const MAX_BYTES_EACH: usize = 800;
 
 /// The median of some rounds, each on a fresh input.
 fn median<I, O>(mut input: impl FnMut() -> I, mut run: impl FnMut(I) -> O) -> Duration {
@@ -84,10 +84,10 @@ fn signal() {
     let mut table = Table::new(Settings::default(), Pid(0));
     let mut nodes: Vec<Node> = Vec::new();
     for number in 0..SIGNALLED {
-        let parent_pid = if number == 0 { Pid::KERNEL } else { Pid(parent(number) + 1) };
+        let parent_pid = if number == 0 { Pid::RUNTIME } else { Pid(parent(number) + 1) };
         let spec = Spec::new(Pid(number + 1), Uuid::from_u128(u128::from(number) + 1), parent_pid, counting::now());
         assert_eq!(table.spawn(spec), Ok(()));
-        assert!(table.start(Pid(number + 1), counting::now()).is_ok());
+        assert!(table.apply(Pid(number + 1), Event::Start, counting::now()).is_ok());
         nodes.push(Node { children: Vec::new(), signalled: false, _rest: [0; 30] });
         if number > 0 {
             nodes[parent(number) as usize].children.push(number);
@@ -106,10 +106,16 @@ fn signal() {
             reached
         },
     );
-    let cause = Cause::kernel(Why::User);
+    let (cause, urgency, aim) = (Cause::runtime(Why::User), Urgency::Boundary, Aim::Subtree);
     for (signal, what) in [(Signal::Kill, "kill"), (Signal::Pause, "pause")] {
-        let time =
-            median(|| table.clone(), |mut table| (table.signal_tree(Pid(1), signal, cause, counting::now()), table));
+        let send = |mut table: Table| {
+            for pid in table.subtree(Pid(1)) {
+                let event = Event::Signal { signal, cause, urgency, aim };
+                assert!(table.apply(pid, event, counting::now()).is_ok());
+            }
+            table
+        };
+        let time = median(|| table.clone(), send);
         report(&format!("{what} a tree of {SIGNALLED}"), time, raw);
     }
 }

@@ -9,14 +9,15 @@ use std::ops::{Index, IndexMut};
 
 use jiff::Timestamp;
 
-use crate::ids::{Generation, Pid, Uuid};
-use crate::process::{Entry, Facts, Life, Running, Spec};
+use crate::ids::{Generation, Incarnation, Pid, Uuid};
+use crate::machine::Machine;
+use crate::process::{Entry, Facts, Spec};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(u32);
 
 impl Slot {
-    pub(crate) const KERNEL: Self = Self(0);
+    pub(crate) const RUNTIME: Self = Self(0);
     const NONE: Self = Self(u32::MAX);
 
     fn some(self) -> Option<Self> {
@@ -43,13 +44,6 @@ impl Default for Links {
         let none = Slot::NONE;
         Self { parent: none, first_child: none, last_child: none, previous: none, next: none }
     }
-}
-
-/// A stop of a walk: the entry, and which stop of the same walk its parent was.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Visit {
-    pub(crate) slot: Slot,
-    pub(crate) parent: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,7 +117,7 @@ impl Arena {
 
     /// The parent, unless that is PID 0.
     pub(crate) fn above(&self, slot: Slot) -> Option<Slot> {
-        self.parent(slot).filter(|parent| *parent != Slot::KERNEL)
+        self.parent(slot).filter(|parent| *parent != Slot::RUNTIME)
     }
 
     /// Parent, grandparent and so on; PID 0 is not among them.
@@ -137,18 +131,16 @@ impl Arena {
     }
 
     /// The root and everything below it, parents before their children.
-    pub(crate) fn walk(&self, root: Slot) -> Vec<Visit> {
-        let mut visits = vec![Visit { slot: root, parent: 0 }];
-        let mut path = vec![0];
+    pub(crate) fn walk(&self, root: Slot) -> Vec<Slot> {
+        let mut visited = vec![root];
         let mut here = root;
         loop {
             if let Some(child) = self[here].links.first_child.some() {
                 here = child;
             } else {
                 loop {
-                    path.pop();
                     if here == root {
-                        return visits;
+                        return visited;
                     }
                     if let Some(sibling) = self[here].links.next.some() {
                         here = sibling;
@@ -157,8 +149,7 @@ impl Arena {
                     here = self[here].links.parent;
                 }
             }
-            visits.push(Visit { slot: here, parent: path.last().copied().unwrap_or(0) });
-            path.push(visits.len() - 1);
+            visited.push(here);
         }
     }
 }
@@ -179,7 +170,7 @@ impl IndexMut<Slot> for Arena {
 
 /// What a free slot holds, and slot 0.
 fn vacant() -> Entry {
-    let spec =
-        Spec { generation: Generation(0), ..Spec::new(Pid::KERNEL, Uuid::nil(), Pid::KERNEL, Timestamp::UNIX_EPOCH) };
-    Entry::new(Facts::new(spec, None), Life::Running(Running::since(Timestamp::UNIX_EPOCH)))
+    let machine = Machine::new(Incarnation { pid: Pid::RUNTIME, generation: Generation(0) });
+    let spec = Spec::new(Pid::RUNTIME, Uuid::nil(), Pid::RUNTIME, Timestamp::UNIX_EPOCH);
+    Entry::new(Facts::new(spec, None), machine, Timestamp::UNIX_EPOCH)
 }

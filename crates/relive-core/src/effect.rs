@@ -1,4 +1,4 @@
-//! What the table asks its driver to do.
+//! What a machine and the table ask their driver to do.
 //!
 //! Effects are carried out in the order in which they are returned. Each names the incarnation it is for, so that
 //! one that is late can be told from one that is not.
@@ -16,19 +16,19 @@ pub type Effects = Vec<Effect>;
 /// One thing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Launch the body. A launch that fails is reported by `terminate`.
+    /// Launch the body. A launch that fails is reported by `Terminate`.
     Launch {
         /// Whose body.
         of: Incarnation,
     },
-    /// Tell the body to end, in its own time. It answers by `terminate`.
+    /// Tell the body to end, in its own time. It answers by `Terminate`.
     AskToEnd {
         /// Whose body.
         of: Incarnation,
         /// TERM or INT.
         signal: Signal,
     },
-    /// Call `grace_expired` at this moment.
+    /// Apply `GraceExpired` at this moment.
     ArmGrace {
         /// For whom.
         of: Incarnation,
@@ -47,7 +47,7 @@ pub enum Effect {
         /// For this signal.
         signal: Signal,
     },
-    /// Stop the body at its next boundary, or now; then report `boundary_reached`.
+    /// Stop the body at its next boundary, or now; then report `BoundaryReached`.
     Stop {
         /// Whose body.
         of: Incarnation,
@@ -64,14 +64,12 @@ pub enum Effect {
         /// Which process.
         of: Incarnation,
     },
-    /// Tell an ancestor that processes below it were paused.
+    /// Tell an ancestor that runs that a process below it was paused.
     SuspendedBelow {
         /// The ancestor.
         ancestor: Pid,
-        /// The first of those that were paused.
+        /// The process that was paused.
         of: Pid,
-        /// How many were.
-        count: u32,
         /// Why.
         reason: SuspendReason,
     },
@@ -132,13 +130,4 @@ pub enum Effect {
         /// Which process.
         of: Incarnation,
     },
-}
-
-/// What an operation that may concern several processes did.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Reached {
-    /// Those that changed, parents before children, woken ancestors last.
-    pub pids: Vec<Pid>,
-    /// What to do.
-    pub effects: Effects,
 }

@@ -4,21 +4,25 @@
 //! function of state and event that returns effects for a driver to carry out, or a typed refusal that changed
 //! nothing. There is no I/O here, no clock and no randomness: time, ids and random bytes are arguments.
 //!
-//! [`Table`] is the machine; each verb is one of its methods. The states and what every event does in each of them
-//! are in `docs/states.md`, which a test writes by walking the machine.
+//! [`Machine`] is one process, as far as its owner decides on it: events are applied to a draft, and [`Table`] makes
+//! the draft current once it is recorded. The table has the tree, the names, the authority and the completion records.
+//! What every event does in each state is in `docs/states.md`, which a test writes by walking the machine.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod arena;
 pub mod effect;
+pub mod machine;
 pub mod process;
 pub mod refusal;
 pub mod signal;
 pub mod table;
+mod time;
 
-pub use effect::{Effect, Effects, Reached};
-pub use process::{Body, Origin, Outcome, Spec, State, Suspension, Urgency, Usage};
+pub use effect::{Effect, Effects};
+pub use machine::{Aim, Applied, Event, Machine, Restored, Suspension};
+pub use process::{Body, Origin, Outcome, Spec, State, Urgency, Usage};
 pub use refusal::{Refusal, Transition};
 pub use relive_types::{
     Cause, End, ErrorCode, Exit, Generation, Incarnation, KillSignal, Limits, Pid, ProcessStatus, Program, Signal,

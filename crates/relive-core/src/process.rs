@@ -1,8 +1,6 @@
-//! One process: what is known of it, and where in its life it is.
+//! One process: the words for it, and its entry in the table.
 //!
-//! The data of a state is inside the variant of that state, so that nothing can be paused before it runs or have an
-//! end before it ended. Dead is not among the variants: a dead process has left the table, and its completion record
-//! answers for it. Rarely used and long facts are boxed, because a suspended process must stay cheap.
+//! Rarely used and long facts are boxed, because a suspended process must stay cheap.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::arena::Links;
 use crate::ids::{Generation, Incarnation, Pid, Uuid};
 use crate::limits::{Limits, Usd};
-use crate::signal::{Signal, SignalSet};
-use crate::status::{Cause, End, SuspendReason};
+use crate::machine::Machine;
+use crate::status::End;
 use crate::table::release::Release;
 
 /// The four states of a process.
@@ -118,6 +116,10 @@ pub struct Spec {
 }
 
 impl Spec {
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        Incarnation { pid: self.pid, generation: self.generation }
+    }
+
     /// A first incarnation with nothing but its names; set the other fields as needed.
     #[must_use]
     pub fn new(pid: Pid, uuid: Uuid, parent: Pid, created_at: Timestamp) -> Self {
@@ -138,17 +140,6 @@ impl Spec {
             created_at,
         }
     }
-}
-
-/// A pause that an earlier daemon left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Suspension {
-    /// When the pause was asked for.
-    pub asked_at: Timestamp,
-    /// Why it is paused.
-    pub reason: SuspendReason,
-    /// Pauses before this one.
-    pub paused_total_ms: u64,
 }
 
 /// How soon a pause takes hold.
@@ -175,15 +166,12 @@ pub enum Outcome {
 /// What stays the same, or nearly, from spawn to completion record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
-    pub(crate) incarnation: Incarnation,
     pub(crate) body: Body,
     pub(crate) uuid: Uuid,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) about: Box<About>,
     pub(crate) usage: Usage,
     pub(crate) created_at: Timestamp,
-    /// Pauses that are over.
-    pub(crate) paused_total_ms: u64,
 }
 
 /// What only a detailed view asks for.
@@ -208,181 +196,49 @@ impl Facts {
             limits: spec.limits,
         };
         Self {
-            incarnation: Incarnation { pid: spec.pid, generation: spec.generation },
             body: spec.body,
             uuid: spec.uuid,
             name: spec.name.map(Into::into),
             about: Box::new(about),
             usage: spec.usage,
             created_at: spec.created_at,
-            paused_total_ms: 0,
         }
     }
 }
 
-/// Where in its life a process is that is in the table.
+/// A process in the table: the part its owner decides on, and what changes without the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Life {
-    Created,
-    Running(Running),
-    Zombie(Box<Zombie>),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Running {
-    pub(crate) started_at: Timestamp,
+pub(crate) struct Entry {
+    pub(crate) machine: Machine,
+    pub(crate) facts: Facts,
+    pub(crate) links: Links,
+    /// Paused processes below this one.
+    pub(crate) suspended_below: u32,
+    /// Only counts while it runs and is not paused.
     pub(crate) last_progress: Timestamp,
     pub(crate) stalled: bool,
-    pub(crate) pause: Pause,
-    pub(crate) ending: Option<Ending>,
-}
-
-impl Running {
-    pub(crate) fn since(now: Timestamp) -> Self {
-        Self { started_at: now, last_progress: now, stalled: false, pause: Pause::None, ending: None }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pause {
-    None,
-    Pausing { asked_at: Timestamp, reason: SuspendReason, urgency: Urgency },
-    Suspended { asked_at: Timestamp, reason: SuspendReason },
-}
-
-impl Pause {
-    pub(crate) fn asked(self) -> Option<(Timestamp, SuspendReason)> {
-        match self {
-            Self::None => None,
-            Self::Pausing { asked_at, reason, urgency: _ } | Self::Suspended { asked_at, reason } => {
-                Some((asked_at, reason))
-            }
-        }
-    }
-}
-
-/// It was told to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ending {
-    pub(crate) signal: Signal,
-    pub(crate) cause: Cause,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Zombie {
-    pub(crate) started_at: Timestamp,
-    pub(crate) ended_at: Timestamp,
-    pub(crate) end: End,
     pub(crate) release: Release,
 }
 
-/// Signals that were sent while blocked. A pending PAUSE and a pending RESUME are never both in it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Pending {
-    causes: [Option<Cause>; Signal::LANDING_ORDER.len()],
-    /// Of a pending PAUSE.
-    pub(crate) urgency: Urgency,
-}
-
-impl Pending {
-    fn cause_mut(&mut self, signal: Signal) -> Option<&mut Option<Cause>> {
-        let at = Signal::LANDING_ORDER.iter().position(|candidate| *candidate == signal)?;
-        self.causes.get_mut(at)
-    }
-
-    /// Is there anything new in it? The first cause stays.
-    pub(crate) fn add(&mut self, signal: Signal, cause: Cause, urgency: Urgency) -> bool {
-        let Some(kept) = self.cause_mut(signal) else { return false };
-        let is_new = kept.is_none();
-        kept.get_or_insert(cause);
-        let is_sooner = signal == Signal::Pause && (is_new || urgency > self.urgency);
-        if is_sooner {
-            self.urgency = urgency;
-        }
-        is_new || is_sooner
-    }
-
-    pub(crate) fn take(&mut self, signal: Signal) -> Option<Cause> {
-        self.cause_mut(signal)?.take()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.causes.iter().all(Option::is_none)
-    }
-
-    pub(crate) fn signals(&self) -> SignalSet {
-        let pending = Signal::LANDING_ORDER.into_iter().zip(&self.causes);
-        pending.filter(|(_, cause)| cause.is_some()).map(|(signal, _)| signal).collect()
-    }
-}
-
-/// A process in the table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) facts: Facts,
-    pub(crate) life: Life,
-    pub(crate) links: Links,
-    pub(crate) mask: SignalSet,
-    pub(crate) handlers: SignalSet,
-    pub(crate) pending: Option<Box<Pending>>,
-    /// Paused processes below this one.
-    pub(crate) suspended_below: u32,
-}
-
 impl Entry {
-    pub(crate) fn new(facts: Facts, life: Life) -> Self {
+    pub(crate) fn new(facts: Facts, machine: Machine, now: Timestamp) -> Self {
         Self {
+            machine,
             facts,
-            life,
             links: Links::default(),
-            mask: SignalSet::EMPTY,
-            handlers: SignalSet::EMPTY,
-            pending: None,
             suspended_below: 0,
+            last_progress: now,
+            stalled: false,
+            release: Release::default(),
         }
     }
 
     pub(crate) fn pid(&self) -> Pid {
-        self.facts.incarnation.pid
-    }
-
-    pub(crate) fn state(&self) -> State {
-        match self.life {
-            Life::Created => State::Created,
-            Life::Running(_) => State::Running,
-            Life::Zombie(_) => State::Zombie,
-        }
+        self.machine.incarnation().pid
     }
 
     /// It has not ended.
     pub(crate) fn is_living(&self) -> bool {
-        match self.life {
-            Life::Created | Life::Running(_) => true,
-            Life::Zombie(_) => false,
-        }
+        self.machine.end().is_none()
     }
-
-    pub(crate) fn running(&self) -> Option<&Running> {
-        match &self.life {
-            Life::Running(running) => Some(running),
-            Life::Created | Life::Zombie(_) => None,
-        }
-    }
-
-    pub(crate) fn running_mut(&mut self) -> Option<&mut Running> {
-        match &mut self.life {
-            Life::Running(running) => Some(running),
-            Life::Created | Life::Zombie(_) => None,
-        }
-    }
-
-    /// When and why it was paused, if it is.
-    pub(crate) fn paused(&self) -> Option<(Timestamp, SuspendReason)> {
-        self.running().and_then(|running| running.pause.asked())
-    }
-}
-
-/// Milliseconds from one moment to a later one; none where the clock went back.
-pub(crate) fn millis_between(from: Timestamp, to: Timestamp) -> u64 {
-    u64::try_from(to.as_millisecond() - from.as_millisecond()).unwrap_or(0)
 }

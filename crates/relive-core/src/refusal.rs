@@ -8,7 +8,7 @@ use std::fmt;
 pub use relive_types::ErrorCode;
 use thiserror::Error;
 
-use crate::ids::{Generation, Pid, Uuid};
+use crate::ids::{Generation, Incarnation, Pid, Uuid};
 use crate::process::State;
 
 /// One of the three transitions of a process.
@@ -76,6 +76,12 @@ pub enum Refusal {
         generation: Generation,
         /// The highest one known.
         last: Generation,
+    },
+    /// A draft that is not of the incarnation in the table, or that goes back behind it.
+    #[error("the draft of process {} (generation {}) is stale", .of.pid, .of.generation)]
+    StaleDraft {
+        /// Whose draft.
+        of: Incarnation,
     },
     /// No such process, or not the caller's to see.
     #[error("no process `{what}`")]
@@ -148,7 +154,8 @@ impl Refusal {
             | Self::NotEnded { .. }
             | Self::NobodyAsked { .. }
             | Self::PidUsed { .. }
-            | Self::OldGeneration { .. } => ErrorCode::Internal,
+            | Self::OldGeneration { .. }
+            | Self::StaleDraft { .. } => ErrorCode::Internal,
             Self::NotFound { .. } => ErrorCode::NotFound,
             Self::Ambiguous { .. } | Self::NotStarted { .. } => ErrorCode::Invalid,
             Self::Forbidden { .. } => ErrorCode::Permission,
@@ -173,6 +180,7 @@ impl Refusal {
             | Self::NobodyAsked { .. }
             | Self::PidUsed { .. }
             | Self::OldGeneration { .. }
+            | Self::StaleDraft { .. }
             | Self::Forbidden { .. }
             | Self::NotRunning { .. }
             | Self::ParentNotRunning { .. } => None,

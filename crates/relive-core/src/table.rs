@@ -2,23 +2,23 @@
 //!
 //! Each verb is a method in a file of its own. It returns effects, or a refusal after which the table is equal to
 //! what it was. What concerns one process costs no more with many others in the table; what concerns a subtree costs
-//! as much as the subtree; nothing recurses. The table carries nothing out: that is its driver's part.
+//! as much as the subtree; nothing recurses. The table carries nothing out: that is its driver's part. What happens
+//! to one process is decided by its [`Machine`](crate::Machine), of which the table has the current state.
 
 pub mod authority;
 pub mod completion;
-mod end;
-mod pause;
 mod progress;
+mod publish;
 pub mod release;
 pub mod resolve;
-mod signal;
 mod spawn;
+mod tree;
 pub mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::arena::{Arena, Slot};
 use crate::ids::{Incarnation, Pid, Uuid};
@@ -105,7 +105,10 @@ impl Table {
     /// The incarnation of a PID, living or ended.
     #[must_use]
     pub fn incarnation(&self, pid: Pid) -> Option<Incarnation> {
-        self.facts(pid).map(|facts| facts.incarnation)
+        Some(match self.find(pid).ok()? {
+            Found::Living(slot) => self.arena[slot].machine.incarnation(),
+            Found::Ended(record) => record.incarnation,
+        })
     }
 
     /// The parent of a process in the table; of one that ended, the parent it had.
@@ -119,7 +122,7 @@ impl Table {
 
     /// The children of a process in the table, or of PID 0, in the order in which they came.
     pub fn children(&self, pid: Pid) -> impl Iterator<Item = Pid> {
-        let slot = if pid == Pid::KERNEL { Some(Slot::KERNEL) } else { self.by_pid.get(&pid).copied() };
+        let slot = if pid == Pid::RUNTIME { Some(Slot::RUNTIME) } else { self.by_pid.get(&pid).copied() };
         slot.into_iter().flat_map(|slot| self.arena.children(slot)).map(|slot| self.arena[slot].pid())
     }
 
@@ -155,7 +158,7 @@ impl Table {
     /// The slot of exactly this incarnation, if it is in the table. A report from another is stale.
     fn current(&self, of: Incarnation) -> Option<Slot> {
         let slot = *self.by_pid.get(&of.pid)?;
-        (self.arena[slot].facts.incarnation == of).then_some(slot)
+        (self.arena[slot].machine.incarnation() == of).then_some(slot)
     }
 
     /// As [`Self::current`], and nothing for a stale report, but a PID nobody ever had is refused.
@@ -164,23 +167,16 @@ impl Table {
         Ok(self.current(of))
     }
 
-    /// The paused processes at and below the slot went up (or, below zero, down) by so many: tell those above.
+    /// Adds to the counts of the paused that the ancestors keep.
     fn count_above(&mut self, slot: Slot, change: i64) {
+        if change == 0 {
+            return;
+        }
         let mut here = slot;
         while let Some(parent) = self.arena.above(here) {
             let below = &mut self.arena[parent].suspended_below;
-            *below = add(*below, change);
+            *below = u32::try_from(i64::from(*below) + change).unwrap_or(0);
             here = parent;
         }
     }
-}
-
-fn add(count: u32, change: i64) -> u32 {
-    u32::try_from(i64::from(count) + change).unwrap_or(0)
-}
-
-/// A moment later by so many milliseconds, at the latest the end of time.
-fn after(moment: Timestamp, millis: u64) -> Timestamp {
-    let millis = i64::try_from(millis).unwrap_or(i64::MAX);
-    moment.saturating_add(SignedDuration::from_millis(millis)).unwrap_or(Timestamp::MAX)
 }

@@ -7,10 +7,10 @@ mod counting;
 static ALLOCATOR: counting::Counting = counting::Counting;
 
 const COUNT: u32 = 100_000;
-const MAX_BYTES_EACH: usize = 2048;
+const MAX_BYTES_EACH: usize = 800;
 
 #[test]
-fn a_suspended_process_takes_at_most_two_kilobytes() {
+fn a_suspended_process_takes_at_most_800_bytes() {
     let before = counting::bytes_in_use();
     let table = counting::suspended(COUNT);
     let each = (counting::bytes_in_use() - before) / COUNT as usize;

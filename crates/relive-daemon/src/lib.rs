@@ -11,6 +11,7 @@ mod error;
 mod server;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use relive_api::Paths;
 use relive_config::Config;
@@ -21,6 +22,10 @@ use tokio::sync::watch;
 
 use relive_runtime::{About, Clock, Runtime, Settings};
 use server::Server;
+
+/// How long the lock of a daemon that has died is waited for, and how often it is tried.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Why the daemon cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -54,10 +59,9 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let clock = Clock::new()?;
     let pool = Pool::default();
     let io = Io::new(Disk::new(), Some(pool.clone()));
-    let data = Arc::new(DataFolder::open(&paths.data, io, settings.space)?);
+    let data = Arc::new(open_data(paths, &io, &settings).await?);
     let gate = server::bind(&paths.socket).map_err(|error| DaemonError::Socket(error.to_string()))?;
-    let last_pid = data.last_pid();
-    let runtime = Runtime::new(Arc::clone(&data), pool, settings, clock, last_pid, paths);
+    let runtime = Runtime::new(Arc::clone(&data), pool, settings, clock, paths);
     runtime.recover().await.map_err(|error| DaemonError::Recovery(error.to_string()))?;
     runtime.keep_house();
     let about = Arc::new(About { data: paths.data.clone(), socket: paths.socket.clone(), started_at: runtime.now() });
@@ -75,6 +79,25 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     eprintln!("{} stopped", runtime.now());
     let _ = Disk::new().unlink(&paths.socket);
     Ok(())
+}
+
+/// Opens the data directory. A daemon that was killed may have left a child that is just being spawned, which has a copy
+/// of every lock until it executes: where the holder is gone, the lock is free in a moment.
+async fn open_data(paths: &Paths, io: &Io, settings: &Settings) -> Result<DataFolder, OpenError> {
+    let deadline = tokio::time::Instant::now() + LOCK_PATIENCE;
+    loop {
+        match DataFolder::open(&paths.data, io.clone(), settings.space) {
+            Err(OpenError::Held { holder, .. }) if !is_alive(holder) && tokio::time::Instant::now() < deadline => {
+                tokio::time::sleep(LOCK_AGAIN).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn is_alive(os_pid: Option<u32>) -> bool {
+    let pid = os_pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 /// TERM and INT stop the daemon as `relive daemon stop` does.

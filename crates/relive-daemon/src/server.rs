@@ -4,21 +4,24 @@ mod listener;
 mod repeat;
 mod streams;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::HeaderValue;
+use axum::http::request::Parts;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use relive_api::{
     Accepted, Affected, BODY_MAX, Created, DaemonStatus, ExecRequest, ExecStarted, GcAnswer, GcRequest, InputRequest,
-    Lineage, PauseRequest, Process, ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest,
-    SignalRequest, Stopping, VERSION_HEADER, WaitAnswer, WaitRequest,
+    Lineage, PauseRequest, Process, ProcessList, REQUEST_ID_HEADER, ResolveRequest, ResumableList, ResumeRequest,
+    Resumed, RunRequest, SignalMaskRequest, SignalRequest, SignalState, Stopping, VERSION_HEADER, WaitAnswer,
+    WaitRequest,
 };
 use relive_core::ErrorCode;
 use serde::Deserialize;
@@ -60,6 +63,7 @@ impl Server {
             .route("/v1/processes/{id}/pause", post(pause))
             .route("/v1/processes/{id}/resume", post(resume))
             .route("/v1/processes/{id}/signal", post(signal))
+            .route("/v1/processes/{id}/signals", get(signal_mask).post(set_signal_mask))
             .route("/v1/processes/{id}/input", post(input))
             .route("/v1/processes/{id}/resolve", post(resolve))
             .route("/v1/processes/{id}/proceed", post(proceed))
@@ -155,6 +159,18 @@ fn too_large(rejection: axum::extract::rejection::BytesRejection) -> HttpError {
     HttpError::new(ErrorCode::Invalid, format!("the body: {}, at most {BODY_MAX} bytes", rejection.body_text()))
 }
 
+/// The id that the client gave the request.
+struct RequestId(Option<String>);
+
+impl FromRequestParts<Server> for RequestId {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Server) -> Result<Self, Infallible> {
+        let id = parts.headers.get(REQUEST_ID_HEADER).and_then(|id| id.to_str().ok());
+        Ok(Self(id.map(str::to_owned)))
+    }
+}
+
 type Asks = State<Server>;
 type Told<T> = Answer<Json<T>>;
 
@@ -209,16 +225,44 @@ async fn wait(State(server): Asks, Path(id): Path<String>, Asked(request): Asked
     }
 }
 
-async fn pause(State(server): Asks, Path(id): Path<String>, Asked(request): Asked<PauseRequest>) -> Told<Affected> {
-    server.runtime.pause(&id, request).await.map(Json).map_err(Into::into)
+async fn pause(
+    State(server): Asks,
+    Path(id): Path<String>,
+    RequestId(request_id): RequestId,
+    Asked(request): Asked<PauseRequest>,
+) -> Told<Affected> {
+    server.runtime.pause(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn resume(State(server): Asks, Path(id): Path<String>, Asked(request): Asked<ResumeRequest>) -> Told<Resumed> {
-    server.runtime.resume(&id, request).await.map(Json).map_err(Into::into)
+async fn resume(
+    State(server): Asks,
+    Path(id): Path<String>,
+    RequestId(request_id): RequestId,
+    Asked(request): Asked<ResumeRequest>,
+) -> Told<Resumed> {
+    server.runtime.resume(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn signal(State(server): Asks, Path(id): Path<String>, Needed(request): Needed<SignalRequest>) -> Told<Affected> {
-    server.runtime.signal(&id, request).await.map(Json).map_err(Into::into)
+async fn signal(
+    State(server): Asks,
+    Path(id): Path<String>,
+    RequestId(request_id): RequestId,
+    Needed(request): Needed<SignalRequest>,
+) -> Told<Affected> {
+    server.runtime.signal(&id, request, request_id).await.map(Json).map_err(Into::into)
+}
+
+async fn signal_mask(State(server): Asks, Path(id): Path<String>) -> Told<SignalState> {
+    server.runtime.signal_mask(&id).await.map(Json).map_err(Into::into)
+}
+
+async fn set_signal_mask(
+    State(server): Asks,
+    Path(id): Path<String>,
+    RequestId(request_id): RequestId,
+    Asked(request): Asked<SignalMaskRequest>,
+) -> Told<SignalState> {
+    server.runtime.set_signal_mask(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
 async fn input(State(server): Asks, Path(id): Path<String>, Needed(request): Needed<InputRequest>) -> Told<Accepted> {
@@ -228,9 +272,10 @@ async fn input(State(server): Asks, Path(id): Path<String>, Needed(request): Nee
 async fn resolve(
     State(server): Asks,
     Path(id): Path<String>,
+    RequestId(request_id): RequestId,
     Needed(request): Needed<ResolveRequest>,
 ) -> Told<Affected> {
-    server.runtime.decide(&id, request).await.map(Json).map_err(Into::into)
+    server.runtime.answer(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
 async fn lineage(State(server): Asks, Path(id): Path<String>) -> Told<Lineage> {

@@ -80,6 +80,14 @@ impl History {
         Ok(self.conversation_and_cuts(journal)?.0)
     }
 
+    /// Reads the records that the conversation is made of, in its order. `journal` is the file this history was read
+    /// from.
+    pub(crate) fn conversation_records(&self, journal: &File) -> io::Result<Vec<Body>> {
+        let mut buffer = Vec::new();
+        let places = self.conversation.iter().chain(&self.unheard);
+        places.map(|place| Ok(read(journal, *place, &mut buffer)?.1)).collect()
+    }
+
     /// The conversation so far, and where it can be cut, first to last. No cut parts a call from its result.
     pub fn conversation_and_cuts(&self, journal: &File) -> io::Result<(Vec<Message>, Vec<Cut>)> {
         let places: Vec<Place> = self.conversation.iter().chain(&self.unheard).copied().collect();
@@ -163,7 +171,9 @@ impl Builder {
             | Body::Resumed(_)
             | Body::Limits(_)
             | Body::Ended(_)
-            | Body::Repair(_) => {}
+            | Body::Repair(_)
+            | Body::Signalled(_)
+            | Body::SignalMask(_) => {}
         }
     }
 

@@ -45,10 +45,11 @@ use crate::folder::{Folder, uuid_of_name};
 use crate::git;
 use crate::history::History;
 use crate::info::ProcInfo;
+use crate::opening::{Acquired, Epoch, OpenFailure, Opening};
 use crate::profile;
-use crate::record::Git;
+use crate::record::{Body, Git};
 use crate::scan::Health;
-use crate::writer::{Io, Opening, WriteError, Writer};
+use crate::writer::{Io, WriteError, Writer};
 
 /// Why a data folder cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -166,7 +167,7 @@ impl DataFolder {
                 return Ok(());
             }
         }
-        let mut highest = Pid::KERNEL;
+        let mut highest = Pid::RUNTIME;
         let mut unfinished = Vec::new();
         for uuid in self.uuids()? {
             let info = match ProcInfo::read(&self.folder(uuid)) {
@@ -274,30 +275,38 @@ impl DataFolder {
         Ok(())
     }
 
-    /// Takes a journal: a new incarnation of the process begins. Its marker is on the disk before its epoch is.
-    pub fn open_writer(&self, uuid: Uuid, opening: &Opening) -> Result<Writer, WriteError> {
+    /// Opens a journal to write to it, with the records that `decide` asks for: one write and one sync for a verb and the
+    /// incarnation it starts.
+    ///
+    /// - Where `generation` is that of the last record, and its incarnation has not ended and has left no torn end, the
+    ///   incarnation continues: nothing is appended but what `decide` returns.
+    /// - Where it is the next one, or absent, an incarnation begins: `opened`, and `repair` after a torn end, come first.
+    ///   Its marker is on the disk before them.
+    /// - Any other generation is [`WriteError::Misplaced`].
+    ///
+    /// `decide` is shown what the journal says before that. If it refuses, the journal and the marker stay as they were.
+    pub fn open_journal<E>(
+        &self,
+        uuid: Uuid,
+        opening: &Opening,
+        generation: Option<Generation>,
+        decide: impl FnOnce(&History) -> Result<Vec<Body>, E>,
+    ) -> Result<Writer, OpenFailure<E>> {
         let folder = self.folder(uuid);
         let failed = |source| WriteError::Io { path: folder.steps(), source };
-        if !folder.steps().is_file() {
-            return Err(WriteError::Absent { path: folder.steps() });
-        }
-        let marked = self.mark(uuid).map_err(failed)?;
-        let writer = Writer::open(&self.io, folder.clone(), opening);
-        let unmark = match &writer {
-            Err(WriteError::Absent { .. }) => true,
-            // It was dead before, and still is: nothing was written.
-            Err(WriteError::Damaged { .. } | WriteError::ReadOnly { .. }) => marked,
-            Ok(_) | Err(_) => false,
+        let acquired = Acquired::new(&self.io, folder.clone())?;
+        let epoch = acquired.epoch_of(generation)?;
+        let records = decide(acquired.history()).map_err(OpenFailure::Refused)?;
+        let marked = match epoch {
+            Epoch::Same => false,
+            Epoch::New => self.mark(uuid).map_err(failed)?,
         };
-        if unmark {
+        let writer = acquired.open(&self.io, opening, epoch, records);
+        // It was dead before, and still is: nothing was written.
+        if marked && matches!(writer, Err(WriteError::Misplaced { .. } | WriteError::TooLong { .. })) {
             self.io.disk.unlink(&self.marker(uuid)).map_err(failed)?;
         }
-        writer
-    }
-
-    /// Takes up the journal of a process that this very incarnation has put down.
-    pub fn take_up(&self, uuid: Uuid, generation: Generation) -> Result<Writer, WriteError> {
-        Writer::take_up(&self.io, self.folder(uuid), generation)
+        Ok(writer?)
     }
 
     /// `true` if it was not marked before.

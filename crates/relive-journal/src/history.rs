@@ -5,141 +5,31 @@
 //! places in the file. It never looks at the world; what a crash left open is listed, not settled.
 
 mod approvals;
+mod parts;
+mod requests;
 mod rules;
+mod signals;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use relive_core::{End, Generation, Limits, Pid, Timestamp, Usd, Uuid};
+use relive_core::{Cause, End, Generation, Limits, Signal, SignalSet, Timestamp, Usd, Uuid};
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hash;
 use crate::line;
 use crate::record::{
     Approval, Body, CallStarted, Compacted, Decision, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair,
-    Resumed, Spawned, Usage,
+    Signalled, Spawned, Usage,
 };
 use crate::recovery::{Lookup, OnInDoubt, Recovery};
 
 pub use approvals::Leave;
+pub(crate) use parts::Summary;
+pub use parts::{CallState, Identity, Incarnation, OpenCall, Phase, Place, Spent};
+pub use requests::Answered;
 
 /// How many message ids are remembered: those of a client that asks again are among the last.
 const HEARD_MAX: usize = 64;
-
-/// Where a line is in `steps.jsonl`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "(u64, u64, u32)", into = "(u64, u64, u32)")]
-pub struct Place {
-    /// The record's place in the journal.
-    pub seq: u64,
-    /// Of the line's first byte.
-    pub offset: u64,
-    /// Of the line, with its newline.
-    pub len: u32,
-}
-
-impl From<(u64, u64, u32)> for Place {
-    fn from((seq, offset, len): (u64, u64, u32)) -> Self {
-        Self { seq, offset, len }
-    }
-}
-
-impl From<Place> for (u64, u64, u32) {
-    fn from(place: Place) -> Self {
-        (place.seq, place.offset, place.len)
-    }
-}
-
-/// What a process is, as its last `spawned` record says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Identity {
-    /// The record itself.
-    pub spawned: Spawned,
-    /// When it began.
-    pub created_at: Timestamp,
-}
-
-/// One writer's time with the journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Incarnation {
-    /// Its PID.
-    pub pid: Pid,
-    /// Its epoch.
-    pub generation: Generation,
-    /// When it began.
-    pub at: Timestamp,
-    /// The boot it lived in.
-    pub boot_id: String,
-    /// How it ended; absent while it lives, and where it was interrupted.
-    pub ended: Option<(Timestamp, End)>,
-}
-
-/// An intent without an outcome.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenCall {
-    /// Which of the step's calls.
-    pub call: u32,
-    /// Of the intent's record; with the UUID it is the call's key.
-    pub seq: u64,
-    /// When it was begun.
-    pub at: Timestamp,
-    /// The tool.
-    pub name: String,
-    /// How to find out what became of it.
-    pub recovery: Recovery,
-}
-
-/// Where in a step the journal is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// Between steps.
-    Boundary,
-    /// A model is being asked, or was when the writer was lost.
-    Asking {
-        /// What the call may have cost.
-        reserved_tokens: u64,
-        /// What they cost; none where nobody knows.
-        reserved_cost_usd: Option<Usd>,
-    },
-    /// The model answered and its calls are being run.
-    Calling {
-        /// What became of each.
-        calls: Vec<CallState>,
-    },
-}
-
-/// What became of a call of the current step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallState {
-    /// It was not begun.
-    Waiting,
-    /// It was begun.
-    Open(OpenCall),
-    /// It has its outcome.
-    Settled,
-}
-
-/// What the process has spent. A fork begins at nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each name says it")]
-pub struct Spent {
-    pub tokens_in: u64,
-    pub tokens_out: u64,
-    /// Absent as soon as one call's price was not known.
-    pub cost_usd: Option<Usd>,
-    /// Whether some of it is an estimate.
-    pub estimated: bool,
-}
-
-/// A compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Summary {
-    /// Of its record.
-    pub(crate) seq: u64,
-    /// Of the last record it stands for.
-    pub(crate) through: u64,
-}
 
 /// What a journal amounts to. A checkpoint holds it whole, so no field has a default: one that is new makes older
 /// checkpoints unreadable, which costs a scan, instead of wrong.
@@ -176,6 +66,8 @@ pub struct History {
     /// The last question of the step under way, or its answer. Calls are asked about one after the other, so an earlier
     /// one is of no more use.
     pub approval: Option<Approval>,
+    /// The last answer of a person, so that whoever answers later can be told of it.
+    pub last_answer: Option<Approval>,
     /// What was answered once and for all, by tool.
     pub always: BTreeMap<String, Decision>,
     /// The processes it was to spawn, first to last; a fork's own only. One whose intent a crash cut off may not exist.
@@ -184,6 +76,19 @@ pub struct History {
     pub recoveries: u32,
     /// Torn ends cut off so far.
     pub repairs: Vec<Repair>,
+    /// The signal that somebody was told the process ends by. A new writer finds it and completes it.
+    pub ending: Option<Signalled>,
+    /// The signals it blocks.
+    #[serde(with = "crate::signals")]
+    pub mask: SignalSet,
+    /// The signals it handles itself.
+    #[serde(with = "crate::signals")]
+    pub handlers: SignalSet,
+    /// The signals that are kept until they are not blocked any more, in the order in which they were sent, each with
+    /// its first cause. A PAUSE and a RESUME are never both among them.
+    pub pending: Vec<(Signal, Cause)>,
+    /// The ids of the last requests, each with the record that answered it.
+    pub(crate) requests: VecDeque<(String, Answered)>,
     /// The ids of the last messages, so that one that is sent again is known.
     pub(crate) heard: VecDeque<String>,
     /// Offset before the model call of the step under way.
@@ -226,10 +131,16 @@ impl Default for History {
             answered: false,
             answers: 0,
             approval: None,
+            last_answer: None,
             always: BTreeMap::new(),
             children: Vec::new(),
             recoveries: 0,
             repairs: Vec::new(),
+            ending: None,
+            mask: SignalSet::EMPTY,
+            handlers: SignalSet::EMPTY,
+            pending: Vec::new(),
+            requests: VecDeque::new(),
             heard: VecDeque::new(),
             step_start: 0,
             conversation: Vec::new(),
@@ -308,8 +219,11 @@ impl History {
             | Body::Paused(_)
             | Body::Resumed(_)
             | Body::Limits(_)
-            | Body::Ended(_) => self.recoveries = 0,
+            | Body::Ended(_)
+            | Body::Signalled(_)
+            | Body::SignalMask(_) => self.recoveries = 0,
         }
+        self.remember_request(record);
         self.apply_body(record, place);
     }
 
@@ -364,16 +278,23 @@ impl History {
                 // One that follows another, for a reason of its own, takes over from it.
                 self.unpause(paused.asked_at);
                 self.paused = Some(paused.clone());
+                self.land_pause(paused);
             }
-            Body::Resumed(Resumed { by: _ }) => self.unpause(record.at),
-            Body::Limits(limits) => self.limits = *limits,
+            Body::Resumed(resumed) => {
+                self.unpause(record.at);
+                self.land_resume(resumed);
+            }
+            Body::Limits(new) => self.limits = new.limits,
             Body::Ended(ended) => {
                 self.unpause(record.at);
+                self.forget_signals();
                 if let Some(incarnation) = self.incarnations.last_mut() {
-                    incarnation.ended = Some((record.at, ended.clone()));
+                    incarnation.ended = Some((record.at, ended.end.clone()));
                 }
             }
             Body::Repair(repair) => self.repairs.push(*repair),
+            Body::Signalled(signalled) => self.signal(signalled),
+            Body::SignalMask(mask) => self.set_mask(mask),
         }
     }
 
@@ -417,7 +338,9 @@ impl History {
         self.phase = Phase::Boundary;
         self.conversation.append(&mut self.unheard);
         self.heard.clear();
-        self.approval = None;
+        self.requests.clear();
+        self.forget_signals();
+        (self.approval, self.last_answer) = (None, None);
         self.children.clear();
     }
 

@@ -163,6 +163,24 @@ impl PayloadMut<'_> {
         }
         Ok(())
     }
+
+    /// Replaces a payload that is in `blobs/` by the whole of it.
+    pub(crate) fn load(self, blobs: &Blobs) -> Result<(), BlobError> {
+        match self {
+            Self::Text(text) => {
+                if let Text::Blob(blob) = text {
+                    *text = Text::Inline(blobs.get_text(blob.hash)?);
+                }
+            }
+            Self::Json(json) => {
+                if let Json::Blob(blob) = json {
+                    let damaged = BlobError::Damaged { path: blobs.path(blob.hash) };
+                    *json = Json::parse(&blobs.get_text(blob.hash)?).map_err(|_| damaged)?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The folder `blobs/` of one process.

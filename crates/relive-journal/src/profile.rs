@@ -126,7 +126,9 @@ impl Fold {
             | Body::Resumed(_)
             | Body::Limits(_)
             | Body::Ended(_)
-            | Body::Repair(_) => {}
+            | Body::Repair(_)
+            | Body::Signalled(_)
+            | Body::SignalMask(_) => {}
         }
     }
 

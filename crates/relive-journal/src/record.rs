@@ -6,14 +6,19 @@
 //! - Any other new kind, or a new value of an enum, makes a journal that holds one read-only to older readers: they list
 //!   it and do not run it.
 
-use relive_core::{End, Generation, Limits, Origin, Pid, Program, SuspendReason, Timestamp, Usd, Uuid};
+mod payloads;
+mod verbs;
+
+use relive_core::{Generation, Limits, Origin, Pid, Program, Timestamp, Usd, Uuid};
 pub use relive_types::Usage;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::hash::Hash;
-use crate::payload::{Json, PayloadMut, Text};
+use crate::payload::{Json, Text};
 use crate::policy::Policy;
 use crate::recovery::{OnInDoubt, Recovery, RecoveryName};
+
+pub use verbs::{Ended, NewLimits, Paused, Resumed, ResumedBy, SignalMask, Signalled};
 
 /// One record, as read.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,10 +88,12 @@ kinds! {
     "approval" => Approval(Approval), "A call was put to a human, or answered by one.";
     "compacted" => Compacted(Compacted), "The conversation so far was replaced by a summary.";
     "paused" => Paused(Paused), "The process is suspended.";
-    "resumed" => Resumed(Resumed), "The process goes on.";
-    "limits" => Limits(Limits), "What it may spend from now on.";
-    "ended" => Ended(End), "The incarnation ended; synced before any waiter is answered.";
+    "resumed" => Resumed(Resumed), "The suspension is over.";
+    "limits" => Limits(NewLimits), "What it may spend from now on.";
+    "ended" => Ended(Ended), "The incarnation ended; synced before any waiter is answered.";
     "repair" => Repair(Repair), "A torn end was cut off.";
+    "signalled" => Signalled(Signalled), "The process is to end by a signal, or a blocked signal is kept.";
+    "signal_mask" => SignalMask(SignalMask), "Which signals are blocked and which are handled, from now on.";
 }
 
 /// Who opened a journal, and so whether a crash loop is under way.
@@ -111,6 +118,9 @@ pub struct Opened {
     pub boot_id: String,
     /// The version of Relive that writes from here on.
     pub relive: String,
+    /// The id of the request that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub req: Option<String>,
 }
 
 /// What a process is from its beginning on.
@@ -157,6 +167,9 @@ pub struct Spawned {
     /// How many ancestors it has.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u32,
+    /// A hash of the request that began it, which tells a repeat from a different request with the same UUID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
 }
 
 /// What becomes of a process that has spent what it may.
@@ -307,6 +320,9 @@ pub struct Resolved {
     /// Whether the policy `retry` decided, not a person.
     #[serde(default, skip_serializing_if = "is_false")]
     pub by_policy: bool,
+    /// The id of the request that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub req: Option<String>,
 }
 
 /// A question to a human about a call, or the answer.
@@ -325,6 +341,9 @@ pub struct Approval {
     /// Why, in the words of whoever answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The id of the request that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub req: Option<String>,
 }
 
 /// The states of a question.
@@ -348,39 +367,6 @@ pub struct Compacted {
     pub usage: Option<Usage>,
 }
 
-/// A suspension, recorded when its boundary is reached.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Paused {
-    /// Why.
-    pub reason: SuspendReason,
-    /// When it was asked for: elapsed time stands still from here.
-    pub asked_at: Timestamp,
-    /// When it goes on by itself, if it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resume_at: Option<Timestamp>,
-}
-
-/// The end of a suspension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resumed {
-    /// What ended it.
-    pub by: ResumedBy,
-}
-
-/// What ends a suspension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ResumedBy {
-    /// Somebody asked for it.
-    User,
-    /// A process below was resumed.
-    Descendant,
-    /// The daemon is back.
-    DaemonStart,
-    /// Its time came.
-    Timer,
-}
-
 /// A torn end that was cut off. What was cut is kept in `blobs/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "said above")]
@@ -390,72 +376,29 @@ pub struct Repair {
 }
 
 impl Body {
-    /// Calls `each` for every payload that may be too large for the line.
-    pub(crate) fn for_each_payload<E>(
-        &mut self,
-        each: &mut dyn FnMut(PayloadMut<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    /// The id of the request that asked for it. The id of an `input` is one too.
+    #[must_use]
+    pub fn request(&self) -> Option<&str> {
         match self {
-            Self::Spawned(body) => each(PayloadMut::Text(&mut body.intent)),
-            Self::Input(body) => each(PayloadMut::Text(&mut body.text)),
-            Self::ModelEnded(ModelEnded { thinking, text, calls, usage: _, carry, git: _ }) => {
-                thinking.iter_mut().chain(text).try_for_each(|text| each(PayloadMut::Text(text)))?;
-                let args = calls.iter_mut().map(|call| &mut call.args);
-                args.chain(carry).try_for_each(|json| each(PayloadMut::Json(json)))
-            }
-            Self::Partial(Partial { thinking, text, usage: _ }) => {
-                thinking.iter_mut().chain(text).try_for_each(|text| each(PayloadMut::Text(text)))
-            }
-            Self::CallEnded(body) => each(PayloadMut::Text(&mut body.result)),
-            Self::Compacted(body) => each(PayloadMut::Text(&mut body.summary)),
-            Self::Opened(_)
+            Self::Opened(body) => body.req.as_deref(),
+            Self::Input(body) => Some(&body.id),
+            Self::Resolved(body) => body.req.as_deref(),
+            Self::Approval(body) => body.req.as_deref(),
+            Self::Paused(body) => body.req.as_deref(),
+            Self::Resumed(body) => body.req.as_deref(),
+            Self::Limits(body) => body.req.as_deref(),
+            Self::Ended(body) => body.req.as_deref(),
+            Self::Signalled(body) => body.req.as_deref(),
+            Self::SignalMask(body) => body.req.as_deref(),
+            Self::Spawned(_)
             | Self::ModelStarted(_)
+            | Self::ModelEnded(_)
+            | Self::Partial(_)
             | Self::CallStarted(_)
+            | Self::CallEnded(_)
             | Self::Doubt(_)
-            | Self::Resolved(_)
-            | Self::Approval(_)
-            | Self::Paused(_)
-            | Self::Resumed(_)
-            | Self::Limits(_)
-            | Self::Ended(_)
-            | Self::Repair(_) => Ok(()),
-        }
-    }
-
-    /// Calls `each` for every blob the record names.
-    pub(crate) fn for_each_blob(&self, each: &mut dyn FnMut(Hash)) {
-        let mut texts = |texts: &[Option<&Text>]| {
-            for text in texts {
-                if let Some(Text::Blob(blob)) = text {
-                    each(blob.hash);
-                }
-            }
-        };
-        match self {
-            Self::Spawned(body) => texts(&[Some(&body.intent)]),
-            Self::Input(body) => texts(&[Some(&body.text)]),
-            Self::ModelEnded(body) => {
-                texts(&[body.thinking.as_ref(), body.text.as_ref()]);
-                for json in body.calls.iter().map(|call| &call.args).chain(&body.carry) {
-                    if let Json::Blob(blob) = json {
-                        each(blob.hash);
-                    }
-                }
-            }
-            Self::Partial(body) => texts(&[body.thinking.as_ref(), body.text.as_ref()]),
-            Self::CallEnded(body) => texts(&[Some(&body.result)]),
-            Self::Compacted(body) => texts(&[Some(&body.summary)]),
-            Self::Repair(body) => each(body.blob),
-            Self::Opened(_)
-            | Self::ModelStarted(_)
-            | Self::CallStarted(_)
-            | Self::Doubt(_)
-            | Self::Resolved(_)
-            | Self::Approval(_)
-            | Self::Paused(_)
-            | Self::Resumed(_)
-            | Self::Limits(_)
-            | Self::Ended(_) => {}
+            | Self::Compacted(_)
+            | Self::Repair(_) => None,
         }
     }
 }

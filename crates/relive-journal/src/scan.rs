@@ -222,6 +222,9 @@ pub(crate) fn scan_until(file: &File, mut history: History, until: Until) -> io:
             Line::TooLong => Verdict::Bad(Problem::TooLong),
             Line::Whole(line) => judge(line, &history),
         };
+        if matches!(until, Until::Offset(end) if lines.next > end) {
+            break;
+        }
         let (offset, number) = (lines.offset, lines.number);
         #[expect(clippy::cast_possible_truncation, reason = "a line is at most LINE_MAX long")]
         let len = (lines.next - offset) as u32;

@@ -1,31 +1,29 @@
 //! The one writer of a journal.
 //!
-//! Opening takes the journal's lock, repairs a torn end, and appends `opened` with a new epoch. From then on every
-//! batch of records is one `write(2)`; what must be acknowledged is synced before [`Writer::append`] returns. After an
-//! error nothing half-written stays: the file is cut back to the last whole batch, or, where even that fails or a
-//! sync failed, the writer is poisoned and takes nothing more.
+//! Every batch of records is one `write(2)`; what must be acknowledged is synced before [`Writer::append`] returns, or
+//! by [`Writer::sync`]. After an error nothing half-written stays: the file is cut back to the last whole batch, or,
+//! where even that fails or a sync failed, the writer is poisoned and takes nothing more.
 //!
 //! It blocks. It is meant to be moved to a thread of [`crate::Pool`] for each batch and back; that there is one
 //! writer follows from ownership.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use relive_core::{Generation, Pid, Timestamp};
+use relive_core::{Generation, Timestamp};
 
 use crate::checkpoint;
-use crate::disk::{Disk, DiskFile, TEMPORARY, temporary_beside};
+use crate::disk::{Disk, DiskFile, temporary_beside};
 use crate::events::EventLog;
 use crate::folder::Folder;
 use crate::history::{History, Place};
 use crate::line::{self, Head, LINE_MAX, VERSION};
 use crate::payload::{Blobs, INLINE_MAX};
 use crate::pool::Pool;
-use crate::record::{Body, Opened, OpenedBy, Record, Repair};
+use crate::record::{Body, Record, Repair};
 use crate::scan::{Health, Hole, scan};
 
 /// When a line would be too long, payloads above this go to `blobs/` as well.
@@ -80,6 +78,15 @@ pub struct Io {
 
 type Poisoned = Arc<Mutex<HashSet<PathBuf>>>;
 
+/// How a writer comes by its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// Nobody else knows of the file, and nothing of it is synced.
+    Copied,
+    /// An earlier writer wrote it; this one writes in this epoch.
+    Found(Generation),
+}
+
 impl Io {
     /// Files on `disk`, and threads of `pool` for what can wait.
     #[must_use]
@@ -91,29 +98,11 @@ impl Io {
     pub(crate) fn poison(&self, folder: &Path) {
         self.poisoned.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned());
     }
-}
 
-/// What a new writer says of itself.
-#[derive(Debug, Clone)]
-pub struct Opening {
-    /// The incarnation's PID.
-    pub pid: Pid,
-    /// Who asked for it.
-    pub by: OpenedBy,
-    /// The machine's boot.
-    pub boot_id: String,
-    /// Now.
-    pub at: Timestamp,
-}
-
-impl Opening {
-    pub(crate) fn body(&self) -> Body {
-        Body::Opened(Opened {
-            pid: self.pid,
-            by: self.by,
-            boot_id: self.boot_id.clone(),
-            relive: env!("CARGO_PKG_VERSION").to_owned(),
-        })
+    /// Refuses a journal whose sync failed.
+    pub(crate) fn check_poison(&self, folder: &Folder) -> Result<(), WriteError> {
+        let all = self.poisoned.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.contains(folder.path()) { Err(WriteError::Poisoned { path: folder.steps() }) } else { Ok(()) }
     }
 }
 
@@ -128,7 +117,10 @@ pub struct Writer {
     epoch: Generation,
     events: EventLog,
     buffer: Vec<u8>,
-    /// How much of the journal was synced last; absent where earlier writers may have left more than that.
+    /// Where the journal ended when this writer took it.
+    taken_at: u64,
+    /// How much of the journal was synced last; absent before this writer's first sync of a journal that an earlier
+    /// writer wrote, because that one may have left records unsynced.
     synced: Option<u64>,
     /// The last record known to be on the disk.
     synced_seq: u64,
@@ -137,40 +129,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Takes the journal of `folder`: lock, repair, `opened`. On return the new epoch is on the disk.
-    pub fn open(io: &Io, folder: Folder, opening: &Opening) -> Result<Self, WriteError> {
-        let (file, history, torn) = acquire(io, &folder)?;
-        let disk = &io.disk;
-        let mut writer = Self::with(io, folder, file, history);
-        writer.synced = None;
-        let mut batch = vec![opening.body()];
-        if let Some((offset, bytes)) = torn
-            && disk.repairs()
-        {
-            batch.push(Body::Repair(writer.cut(offset, bytes)?));
-        }
-        writer.append(opening.at, batch, Durability::Synced)?;
-        Ok(writer)
-    }
-
-    /// Takes up a journal that this very incarnation has put down: the same epoch goes on, and nothing is appended.
-    pub fn take_up(io: &Io, folder: Folder, generation: Generation) -> Result<Self, WriteError> {
-        let (file, history, torn) = acquire(io, &folder)?;
-        if history.epoch != generation || torn.is_some() || history.ended().is_some() {
-            return Err(WriteError::Misplaced {
-                kind: "opened",
-                why: "the journal has moved on since it was put down",
-            });
-        }
-        let mut writer = Self::with(io, folder, file, history);
-        writer.epoch = generation;
-        writer.events = EventLog::new(io.disk.clone(), writer.folder.events(), generation, io.pool.clone());
-        Ok(writer)
-    }
-
-    /// A writer of a file that nobody else can know of yet, locked, with `history` being all it holds.
-    pub(crate) fn with(io: &Io, folder: Folder, file: DiskFile, history: History) -> Self {
-        let (epoch, synced_seq) = (history.epoch.next(), history.claimed);
+    /// The writer of a locked file of which `history` is all it holds.
+    pub(crate) fn new(io: &Io, folder: Folder, file: DiskFile, history: History, take: Take) -> Self {
+        let (epoch, synced) = match take {
+            Take::Copied => (history.epoch.next(), Some(0)),
+            Take::Found(epoch) => (epoch, None),
+        };
         Self {
             blobs: Blobs::new(io.disk.clone(), folder.path()),
             events: EventLog::new(io.disk.clone(), folder.events(), epoch, io.pool.clone()),
@@ -178,10 +142,11 @@ impl Writer {
             folder,
             file,
             epoch,
+            taken_at: history.end,
+            synced_seq: history.claimed,
             history,
             buffer: Vec::new(),
-            synced: Some(0),
-            synced_seq,
+            synced,
             poisoned: false,
             all_poisoned: Arc::clone(&io.poisoned),
         }
@@ -238,7 +203,7 @@ impl Writer {
         }
         match durability {
             Durability::Written => {}
-            Durability::Synced => self.sync(end)?,
+            Durability::Synced => self.sync()?,
         }
         if boundary {
             self.events.sync_soon();
@@ -282,23 +247,44 @@ impl Writer {
         Err(self.failed(error))
     }
 
-    /// Syncs the journal, whose last batch began at `end`.
+    /// Syncs what was appended with [`Durability::Written`]. Does nothing if all of it is on the disk.
     ///
-    /// If that fails, the cache holds what the disk may never get, and no later sync would say so. None of it was
-    /// acknowledged: it is cut off, so that no writer of another life builds on it. Where nobody knows how far back it
-    /// goes, the journal becomes a new file, of which nothing was given up.
-    fn sync(&mut self, end: u64) -> Result<(), WriteError> {
+    /// If the sync fails, the cache holds what the disk may never get, and no later sync would say so. None of it was
+    /// acknowledged: it is cut off, so that no writer of another daemon builds on it, and this writer is poisoned. Where
+    /// nobody knows how far back the loss goes, the journal becomes a new file, of which nothing was given up.
+    pub fn sync(&mut self) -> Result<(), WriteError> {
+        if self.poisoned {
+            return Err(WriteError::Poisoned { path: self.folder.steps() });
+        }
+        if !self.has_unsynced() {
+            return Ok(());
+        }
         if let Err(error) = self.disk.sync(&self.file) {
             self.poison();
             let _ = match self.synced {
                 Some(synced) => self.disk.truncate(&self.file, synced),
-                None => self.copy_anew(end),
+                None => self.copy_anew(self.taken_at),
             };
             return Err(self.failed(error));
         }
         self.synced = Some(self.history.end);
         self.synced_seq = self.history.seq;
         Ok(())
+    }
+
+    /// The end of the records that this writer knows to be on the disk: nothing after it may be shown or forked.
+    ///
+    /// It is 0 for a writer that resumed an epoch and has not synced yet: an earlier writer may have left records
+    /// unsynced, and [`Self::sync`] settles that.
+    #[must_use]
+    pub fn synced_end(&self) -> u64 {
+        self.synced.unwrap_or(0)
+    }
+
+    /// Whether there are records after [`Self::synced_end`].
+    #[must_use]
+    pub fn has_unsynced(&self) -> bool {
+        self.synced != Some(self.history.end)
     }
 
     fn copy_anew(&self, len: u64) -> io::Result<()> {
@@ -326,7 +312,7 @@ impl Writer {
     }
 
     /// Cuts a torn end off, and keeps it as a blob.
-    fn cut(&mut self, offset: u64, bytes: u64) -> Result<Repair, WriteError> {
+    pub(crate) fn cut(&mut self, offset: u64, bytes: u64) -> Result<Repair, WriteError> {
         let repaired = (|| {
             let mut tail = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX).min(CUT_KEPT_MAX)];
             self.file.file().read_exact_at(&mut tail, offset)?;
@@ -347,66 +333,4 @@ impl Writer {
     pub fn checkpoint(&self) -> io::Result<()> {
         checkpoint::write(&self.disk, &self.folder, &self.history)
     }
-}
-
-/// A torn end: where it begins, and how long it is.
-type Torn = (u64, u64);
-
-/// Takes a journal's lock and reads it.
-fn acquire(io: &Io, folder: &Folder) -> Result<(DiskFile, History, Option<Torn>), WriteError> {
-    let path = folder.steps();
-    if io.poisoned.lock().unwrap_or_else(PoisonError::into_inner).contains(folder.path()) {
-        return Err(WriteError::Poisoned { path });
-    }
-    let file = lock(&io.disk, &path)?;
-    let io_error = |source| WriteError::Io { path: path.clone(), source };
-    remove_unfinished(&io.disk, folder).map_err(io_error)?;
-    let (history, health) = checkpoint::load(folder, file.file()).map_err(io_error)?;
-    let torn = match health {
-        Health::Good => None,
-        Health::Torn { offset, bytes } => Some((offset, bytes)),
-        Health::Damaged(hole) => return Err(WriteError::Damaged { path, hole }),
-        Health::ReadOnly(hole) => return Err(WriteError::ReadOnly { path, hole }),
-    };
-    Ok((file, history, torn))
-}
-
-/// Opens a journal and takes its lock; it is still the file of that name when this returns.
-pub(crate) fn lock(disk: &Disk, path: &Path) -> Result<DiskFile, WriteError> {
-    let path_buf = || path.to_owned();
-    let io_error = |source: io::Error| {
-        if source.kind() == io::ErrorKind::NotFound {
-            WriteError::Absent { path: path_buf() }
-        } else {
-            WriteError::Io { path: path_buf(), source }
-        }
-    };
-    let file = disk.open_append(path).map_err(io_error)?;
-    if !disk.try_lock(&file).map_err(io_error)? {
-        return Err(WriteError::Busy { path: path_buf() });
-    }
-    // Collected between open and lock: the folder has moved away.
-    let (here, there) = (file.file().metadata().map_err(io_error)?, File::open(path).and_then(|file| file.metadata()));
-    if here.ino() != there.map_err(io_error)?.ino() {
-        return Err(WriteError::Absent { path: path_buf() });
-    }
-    Ok(file)
-}
-
-/// Removes what earlier writers left unfinished.
-fn remove_unfinished(disk: &Disk, folder: &Folder) -> io::Result<()> {
-    for place in [folder.path().to_owned(), folder.path().join("blobs")] {
-        let entries = match std::fs::read_dir(place) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        for entry in entries {
-            let path = entry?.path();
-            if path.as_os_str().as_encoded_bytes().ends_with(TEMPORARY.as_bytes()) {
-                disk.unlink(&path)?;
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,14 +1,15 @@
-//! Those that are suspended until a moment, and go on by themselves.
+//! Processes that are suspended until a moment.
 //!
 //! The moment is in their journal; here it is only remembered, so that a suspended process needs no task of its own.
 
 use std::sync::Arc;
 
-use relive_core::{Pid, SuspendReason, Timestamp};
+use relive_core::{Pid, SuspendReason, Timestamp, Uuid};
+use relive_journal::record::ResumedBy;
 
-use crate::runtime::{Runtime, State};
+use crate::runtime::{Published, Runtime};
 
-/// When a process goes on.
+/// When a process is resumed without being asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Alarm {
     resume_at: Timestamp,
@@ -16,13 +17,13 @@ pub(crate) struct Alarm {
     asked_at: Timestamp,
 }
 
-impl State {
-    /// Notes when a process that is suspended since `asked_at` goes on.
+impl Published {
+    /// Notes when a process that is suspended since `asked_at` is resumed.
     pub(crate) fn set_alarm(&mut self, pid: Pid, resume_at: Timestamp, asked_at: Timestamp) {
         self.alarms.insert(pid, Alarm { resume_at, asked_at });
     }
 
-    /// When a process that is suspended since `paused_at` goes on by itself, if it does.
+    /// Returns when a process that is suspended since `paused_at` is resumed without being asked, if it is.
     pub(crate) fn resume_at(&self, pid: Pid, paused_at: Option<Timestamp>) -> Option<Timestamp> {
         let alarm = self.alarms.get(&pid)?;
         (paused_at == Some(alarm.asked_at)).then_some(alarm.resume_at)
@@ -30,16 +31,21 @@ impl State {
 }
 
 impl Runtime {
-    /// Wakes those whose moment has come.
-    pub(crate) fn ring_alarms(self: &Arc<Self>) {
-        let mut state = self.lock();
+    /// Resumes those whose moment has come.
+    pub(crate) async fn ring_alarms(self: &Arc<Self>) {
         let now = self.now();
-        let due: Vec<(Pid, Alarm)> = state.alarms.extract_if(|_, alarm| alarm.resume_at <= now).collect();
-        for (pid, alarm) in due {
+        let due: Vec<Uuid> = {
+            let mut state = self.lock();
+            let due: Vec<(Pid, Alarm)> = state.alarms.extract_if(|_, alarm| alarm.resume_at <= now).collect();
             // Somebody may have been quicker.
-            let same = state.table.view(pid, now).is_some_and(|view| view.paused_at == Some(alarm.asked_at));
-            if same && let Ok(reached) = state.table.lift(pid, SuspendReason::Quota, now) {
-                self.carry_out(&mut state, reached.effects);
+            let same = |(pid, alarm): (Pid, Alarm)| {
+                state.table.view(pid, now).filter(|view| view.paused_at == Some(alarm.asked_at)).map(|view| view.uuid)
+            };
+            due.into_iter().filter_map(same).collect()
+        };
+        for uuid in due {
+            if let Err(error) = self.lift(uuid, SuspendReason::Quota, ResumedBy::Timer).await {
+                self.warn(format!("{uuid} could not be resumed: {error}"));
             }
         }
     }

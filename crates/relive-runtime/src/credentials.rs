@@ -10,21 +10,25 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_agent::model::Model;
 use relive_agent::script::Script;
 use relive_api::Environment;
-use relive_config::Provider;
+use relive_config::{Provider, Providers};
 use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
+use relive_journal::Pool;
+use relive_llm::Model;
 use relive_llm::{Access, OpenError, Prices, Secret, Windows};
 use tokio::io::AsyncReadExt as _;
+use tokio::sync::Semaphore;
 
+use crate::environment::Environments;
 use crate::error::{Error, Result};
-use crate::runtime::Runtime;
+use crate::settings::Settings;
+use crate::warnings::Warnings;
 
 /// How long `key_command` may take.
 const COMMAND_WITHIN: Duration = Duration::from_secs(10);
 /// How many of them run at once.
-pub(crate) const COMMANDS_MAX: usize = 4;
+const COMMANDS_MAX: usize = 4;
 /// How much of a key file, or of what a command prints, is looked at.
 const KEY_BYTES_MAX: u64 = 16 << 10;
 
@@ -90,9 +94,34 @@ fn build_model(
     })
 }
 
-impl Runtime {
-    /// Sees to it that process `to` can go on with the history of `from`, and has an environment: the one of `from`, or,
-    /// where that is gone or lacks what is needed, the one of whoever asks. Refused, nothing has changed.
+/// Finds keys and builds models.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    pool: Pool,
+    environments: Arc<Environments>,
+    providers: Providers,
+    prices: Arc<Prices>,
+    windows: Arc<Windows>,
+    /// How many commands for keys may run.
+    commands: Semaphore,
+    warnings: Warnings,
+}
+
+impl Credentials {
+    pub(crate) fn new(settings: &Settings, pool: Pool, environments: Arc<Environments>, warnings: Warnings) -> Self {
+        Self {
+            pool,
+            environments,
+            providers: settings.providers.clone(),
+            prices: Arc::clone(&settings.prices),
+            windows: Arc::clone(&settings.windows),
+            commands: Semaphore::new(COMMANDS_MAX),
+            warnings,
+        }
+    }
+
+    /// Sees to it that process `to` can continue from the journal of `from`, and has an environment: the one of `from`,
+    /// or, where that is gone or lacks what is needed, the one of whoever asks. Refused, nothing has changed.
     pub(crate) async fn equip(
         &self,
         from: Uuid,
@@ -101,7 +130,7 @@ impl Runtime {
         model: Option<&str>,
         brought: &Environment,
     ) -> Result<()> {
-        let kept = self.environment_of(from).await?;
+        let kept = self.environments.load(&self.pool, from).await?;
         let wanted = kept.is_empty() || reason == Some(SuspendReason::NeedsCredentials);
         let takes = wanted && !brought.is_empty();
         let environment = if takes { brought.clone() } else { kept };
@@ -113,24 +142,6 @@ impl Runtime {
             self.pool.run(move || environments.put(to, &environment)).await??;
         }
         Ok(())
-    }
-
-    /// The same for everything suspended below. What still lacks credentials will say so when it goes on.
-    pub(crate) async fn equip_below(&self, root: Pid, brought: &Environment) {
-        for (uuid, reason, model) in self.suspended_below(root) {
-            let _ = self.equip(uuid, uuid, Some(reason), model.as_deref(), brought).await;
-        }
-    }
-
-    fn suspended_below(&self, root: Pid) -> Vec<(Uuid, SuspendReason, Option<String>)> {
-        let state = self.lock();
-        let now = self.now();
-        let is_below = |pid: Pid| {
-            let parents = std::iter::successors(Some(pid), |pid| Some(state.table.view(*pid, now)?.ppid));
-            parents.skip(1).take_while(|pid| *pid != Pid::KERNEL).any(|parent| parent == root)
-        };
-        let suspended = state.table.processes(now).filter(|view| is_below(view.pid));
-        suspended.filter_map(|view| Some((view.uuid, view.suspend_reason?, view.model.map(str::to_owned)))).collect()
     }
 
     /// The model of this name, reached with what this environment and the configuration give.
@@ -146,13 +157,13 @@ impl Runtime {
             None => None,
         };
         let (name, cwd) = (name.to_owned(), cwd.to_owned());
-        let (prices, windows) = (Arc::clone(&self.settings.prices), Arc::clone(&self.settings.windows));
+        let (prices, windows) = (Arc::clone(&self.prices), Arc::clone(&self.windows));
         let built = self.pool.run(move || build_model(&name, &cwd, uuid, access, &prices, &windows)).await;
         built.map_err(|error| NoModel::Wrong(error.to_string()))?
     }
 
     async fn access(&self, provider: relive_llm::Provider, environment: &Environment) -> Result<Access, NoModel> {
-        let configured = self.settings.providers.get(provider.family()).cloned().unwrap_or_default();
+        let configured = self.providers.get(provider.family()).cloned().unwrap_or_default();
         let of_process = environment.get(provider.base_url_variable).map(str::to_owned);
         let base_url = of_process.or_else(|| configured.base_url.clone());
         let Some(variable) = provider.key_variable else { return Ok(Access { base_url, key: None }) };
@@ -184,13 +195,13 @@ impl Runtime {
             let read = self.pool.run(move || read_key(&path)).await.map_err(|error| error.to_string())?;
             let (key, others_can_read) = read.map_err(|error| format!("{shown}: the key cannot be read: {error}"))?;
             if others_can_read {
-                self.warn_once(format!("{shown}: others can read this key; chmod 600 {shown}"));
+                self.warnings.warn_once(format!("{shown}: others can read this key; chmod 600 {shown}"));
             }
             return Ok(Some((key, shown)));
         }
         let Some(command) = &configured.key_command else { return Ok(None) };
         let from = format!("providers.{provider}.key_command");
-        let _turn = self.key_commands.acquire().await;
+        let _turn = self.commands.acquire().await;
         let key =
             ask_command(command, environment, COMMAND_WITHIN).await.map_err(|problem| format!("{from} {problem}"))?;
         Ok(Some((key, from)))

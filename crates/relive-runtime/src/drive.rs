@@ -1,468 +1,493 @@
-//! One body's life: from its journal to the loop, and from the loop's end to the record of it.
+//! A body's life: started, run, and its exit turned into a record.
 
-use std::panic::AssertUnwindSafe;
+mod release;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use relive_agent::model::Model;
-use relive_agent::tool::Context;
-use relive_agent::{Agent, Exit, Journal, JournalError, Letter, Orders, Returned};
-use relive_api::Environment;
-use relive_core::status::MAX_STEPS_EXCEEDED;
+use relive_agent::Orders;
 use relive_core::{
-    Cause, End, Incarnation, Limits, Outcome, ProcessStatus, Signal, SuspendReason, Timestamp, Urgency, Usage, Why,
+    Cause, End, Event, Incarnation, Outcome, ProcessStatus, Signal, State, SuspendReason, Timestamp, Urgency, Usage,
+    Why,
 };
-use relive_journal::record::{Body, OnBudget, OpenedBy, Paused, Resumed, ResumedBy};
-use relive_journal::{Durability, History, Opening, ProcInfo, ProcessMeta, WriteError, Writer};
-use tokio::sync::{mpsc, watch};
+use relive_journal::conversation::Cut;
+use relive_journal::history::Leave;
+use relive_journal::journal::{Event as Noted, Pending};
+use relive_journal::record::Body as Record;
+use relive_journal::{Durability, History, Journal, JournalError, Next, ProcInfo, Standing, WriteError, Writer};
+use tokio::sync::watch;
 
-use crate::credentials::{NoModel, provider_of};
-use crate::host::RuntimeHost;
-use crate::instructions::tool_names;
-use crate::program::Live;
-use crate::runtime::{BodyHandle, INBOX_MAX, Runtime, State, Who};
+use crate::bodies::{AgentHost, Context, Exit, LiveSession, PreparedModel, Rest};
+use crate::error::Error;
+use crate::owner::{BodyHandle, Change, Lane, Owner, Turn};
+use crate::records::Note;
+use crate::runtime::{ProcessRef, Runtime};
 
-/// What a body is driven with.
-pub(crate) struct Lines {
-    pub(crate) orders: watch::Receiver<Orders>,
-    pub(crate) inbox: mpsc::Receiver<Letter>,
-    /// Where a program's session is made known.
-    pub(crate) session: watch::Sender<Option<Live>>,
+/// How long an event may wait for a record to be written with.
+const EVENTS_WITHIN: Duration = Duration::from_millis(50);
+
+/// What follows when a body has exited.
+enum Then {
+    Over,
+    /// The reason to stop has gone: the body is run again.
+    Again,
 }
 
-/// What an agent is made of.
-struct Facts {
-    cwd: String,
-    on_budget: OnBudget,
-    limits: Limits,
-    info: ProcInfo,
-    meta: ProcessMeta,
-    model: Arc<dyn Model>,
+/// The owner of a process, as its body sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct BodyOwner {
+    runtime: Arc<Runtime>,
+    owner: Arc<Owner>,
+    process: ProcessRef,
+}
+
+impl BodyOwner {
+    pub(crate) fn warn(&self, text: String) {
+        self.runtime.warn(text);
+    }
+
+    pub(crate) fn warn_once(&self, text: String) {
+        self.runtime.warn_once(text);
+    }
+
+    /// Tells those who follow the process that something may have changed.
+    pub(crate) fn ring(&self) {
+        self.runtime.changes.ring(self.process.uuid);
+    }
+
+    pub(crate) fn host(&self) -> AgentHost {
+        AgentHost { runtime: Arc::downgrade(&self.runtime), clock: self.runtime.clock.clone(), process: self.process }
+    }
+
+    /// Reports that the body is ready: the process runs from here on.
+    pub(crate) async fn started(&self) {
+        self.apply(Event::Start, |machine| machine.state() == State::Created).await;
+        self.runtime.bodies_changed.notify_waiters();
+    }
+
+    /// Reports that the process stands still, while its body stays.
+    pub(crate) async fn stands_still(&self) {
+        self.apply(Event::BoundaryReached, |machine| machine.pause().is_some()).await;
+    }
+
+    /// Ends a pause that cannot be carried out.
+    pub(crate) async fn resume(&self) {
+        let resume = Event::Signal {
+            signal: Signal::Resume,
+            cause: Cause::runtime(Why::User),
+            urgency: Urgency::Boundary,
+            aim: relive_core::Aim::Subtree,
+        };
+        self.apply(resume, |machine| machine.pause().is_some()).await;
+    }
+
+    async fn apply(&self, event: Event, wanted: impl FnOnce(&relive_core::Machine) -> bool) {
+        let Ok(mut turn) = self.runtime.turn_with(Arc::clone(&self.owner), Lane::Own).await else { return };
+        let machine = turn.machine().filter(|machine| machine.incarnation() == self.process.of && wanted(machine));
+        let Some(machine) = machine else { return };
+        let mut change = Change::of(machine, Note::default());
+        if change.apply(event, &self.runtime).is_ok()
+            && let Err(error) = turn.commit(change).await
+        {
+            self.runtime.warn(format!("{} cannot be recorded: {error}", self.process.uuid));
+        }
+    }
+
+    /// Has the process end by TERM, for a reason of the runtime's own.
+    pub(crate) fn end_for(&self, why: Why) {
+        let (runtime, uuid) = (Arc::clone(&self.runtime), self.process.uuid);
+        tokio::spawn(async move {
+            if let Err(error) = runtime.signal_one(uuid, Signal::Term, Cause::runtime(why)).await {
+                runtime.warn(format!("{uuid} could not be ended: {error}"));
+            }
+        });
+    }
+}
+
+/// A process's journal, through its owner.
+#[derive(Debug)]
+struct OwnedJournal(BodyOwner);
+
+impl OwnedJournal {
+    async fn turn(&self) -> Result<Turn, JournalError> {
+        let turn = self.0.runtime.turn_with(Arc::clone(&self.0.owner), Lane::Own).await;
+        turn.map_err(|_| JournalError::Held)
+    }
+
+    async fn with<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Writer) -> T + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let mut turn = self.turn().await?;
+        let journal = turn.desk.journal.as_mut().ok_or(relive_journal::JobLost)?;
+        Ok(journal.with(job).await?)
+    }
+}
+
+impl Journal for OwnedJournal {
+    fn append(&self, batch: Vec<Record>, durability: Durability) -> Pending<'_, Result<Standing, JournalError>> {
+        Box::pin(async move { self.turn().await?.append(self.0.process, batch, durability).await })
+    }
+
+    fn standing(&self) -> Pending<'_, Result<Standing, JournalError>> {
+        Box::pin(async move {
+            let mut turn = self.turn().await?;
+            let said = std::mem::take(&mut turn.desk.said);
+            let journal = turn.desk.journal.as_ref().ok_or(relive_journal::JobLost)?;
+            Ok(journal.standing(said)?)
+        })
+    }
+
+    fn sync(&self) -> Pending<'_, Result<(), JournalError>> {
+        Box::pin(async move { Ok(self.with(Writer::sync).await??) })
+    }
+
+    fn leave(&self, call: u32, tool: &str) -> Pending<'_, Result<Leave, JournalError>> {
+        let tool = tool.to_owned();
+        Box::pin(async move {
+            let turn = self.turn().await?;
+            let journal = turn.desk.journal.as_ref().ok_or(relive_journal::JobLost)?;
+            Ok(journal.history()?.leave(call, &tool))
+        })
+    }
+
+    fn conversation(&self) -> Pending<'_, Result<Vec<Record>, JournalError>> {
+        Box::pin(async move {
+            let mut turn = self.turn().await?;
+            turn.desk.said.clear();
+            turn.desk.journal.as_mut().ok_or(relive_journal::JobLost)?.conversation().await
+        })
+    }
+
+    fn cuts(&self) -> Pending<'_, Result<Vec<Cut>, JournalError>> {
+        Box::pin(async move { self.turn().await?.desk.journal.as_mut().ok_or(relive_journal::JobLost)?.cuts().await })
+    }
+
+    fn event(&self, kind: &'static str, body: serde_json::Value) {
+        self.0.runtime.note(&self.0.owner, kind, body);
+    }
+
+    fn checkpoint(&self) -> Pending<'_, ()> {
+        Box::pin(async move {
+            let _ = self.with(|writer| writer.checkpoint()).await;
+        })
+    }
+}
+
+impl Turn {
+    /// Appends records of the body. Nothing new begins once the process was told to stop or to end.
+    async fn append(
+        &mut self,
+        process: ProcessRef,
+        batch: Vec<Record>,
+        durability: Durability,
+    ) -> Result<Standing, JournalError> {
+        let begins = batch.iter().any(|body| matches!(body, Record::CallStarted(_) | Record::ModelStarted(_)));
+        {
+            let state = self.runtime.lock();
+            let machine = state.table.machine(process.of.pid).filter(|machine| machine.incarnation() == process.of);
+            let told = machine.is_none_or(|machine| machine.pause().is_some() || machine.ending().is_some());
+            if begins && told {
+                return Err(JournalError::Held);
+            }
+        }
+        let (now, events) = (self.runtime.now(), self.owner.take_events());
+        let said = std::mem::take(&mut self.desk.said);
+        let journal = self.desk.journal.as_mut().ok_or(relive_journal::JobLost)?;
+        journal.append(now, events, batch, durability).await?;
+        let standing = journal.standing(said)?;
+        self.runtime.progressed(process, journal.history()?);
+        self.runtime.changes.ring(process.uuid);
+        Ok(standing)
+    }
+
+    /// Starts the body of a process whose journal is open. Its orders can be given from now on.
+    pub(crate) fn start_body(&mut self, of: Incarnation) {
+        let process = ProcessRef { of, uuid: self.uuid() };
+        if self.owner.has_body() || self.desk.journal.is_none() {
+            return;
+        }
+        let (orders, session) = {
+            let state = self.runtime.lock();
+            let Some(machine) = state.table.machine(of.pid).filter(|machine| machine.incarnation() == of) else {
+                return;
+            };
+            let stop = machine.pause().map(|_| machine.urgency().unwrap_or_default());
+            let end = machine.ending().map(|(signal, _)| signal);
+            let orders = Orders { stop, end, leave_sessions: false, deadline: self.deadline() };
+            (watch::channel(orders), watch::channel(None))
+        };
+        self.owner.set_body(Some(BodyHandle { orders: orders.0, session: session.1 }));
+        self.runtime.lock().bodies.insert(of.pid, Arc::clone(&self.owner));
+        let driver = Driver {
+            owner: BodyOwner { runtime: Arc::clone(&self.runtime), owner: Arc::clone(&self.owner), process },
+            orders: orders.1,
+            session: session.0,
+        };
+        tokio::spawn(driver.drive(self.desk.prepared.take()));
+    }
+
+    /// Puts the body down: nobody gives it orders any more.
+    pub(crate) fn drop_body(&mut self) {
+        self.owner.set_body(None);
+        let mut state = self.runtime.lock();
+        state.bodies.retain(|_, owner| !Arc::ptr_eq(owner, &self.owner));
+        drop(state);
+        self.runtime.bodies_changed.notify_waiters();
+    }
+
+    /// When the time of the process is up.
+    pub(crate) fn deadline(&self) -> Option<tokio::time::Instant> {
+        let history = self.desk.journal.as_ref()?.history().ok()?;
+        let timeout = history.limits.timeout_ms?;
+        let left = timeout.saturating_sub(elapsed_ms(&ProcInfo::of(history)?, self.runtime.now()));
+        Some(tokio::time::Instant::now() + Duration::from_millis(left))
+    }
+}
+
+/// Runs a body until its process has ended or stands still.
+struct Driver {
+    owner: BodyOwner,
+    orders: watch::Receiver<Orders>,
+    session: watch::Sender<Option<LiveSession>>,
+}
+
+impl Driver {
+    async fn drive(self, mut prepared: Option<PreparedModel>) {
+        let Self { owner, orders, session } = self;
+        loop {
+            let exit = match owner.runtime.body_of(owner.process.of.pid) {
+                Some(body) => {
+                    let context = Context {
+                        process: owner.process,
+                        journal: Arc::new(OwnedJournal(owner.clone())),
+                        orders: orders.clone(),
+                        owner: owner.clone(),
+                        session: session.clone(),
+                        prepared: prepared.take(),
+                    };
+                    // In a task of its own: a panic in one body ends that body, typed, and nothing else.
+                    tokio::spawn(body.run(context)).await.unwrap_or(Exit::Panicked)
+                }
+                None => Exit::Dismissed,
+            };
+            owner.runtime.budgets.release(owner.process.uuid);
+            match owner.runtime.conclude(&owner.owner, owner.process, exit).await {
+                Then::Over => return,
+                Then::Again => {}
+            }
+        }
+    }
 }
 
 impl Runtime {
-    /// Starts the body's task. Its orders can be given from now on.
-    pub(crate) fn launch(self: &Arc<Self>, state: &mut State, of: Incarnation) {
-        let Some(uuid) = self.uuid_of(state, of.pid) else { return };
-        // A program that was found suspended has a body all the same.
-        let paused = state.table.view(of.pid, self.now()).is_some_and(|view| view.paused);
-        let stop = paused.then_some(Urgency::Boundary);
-        let (orders, orders_of) = watch::channel(Orders { stop, ..Orders::default() });
-        let (inbox, inbox_of) = mpsc::channel(INBOX_MAX);
-        let (session, session_of) = watch::channel(None);
-        state.bodies.insert(of.pid, BodyHandle { orders, inbox, session: session_of });
-        let ready = state.ready.remove(&of.pid);
-        let lines = Lines { orders: orders_of, inbox: inbox_of, session };
-        let is_placeholder = state.placeholders.remove(&of.pid);
-        tokio::spawn(Arc::clone(self).drive(Who { of, uuid }, ready, is_placeholder, lines));
-    }
-
-    async fn drive(self: Arc<Self>, who: Who, ready: Option<Writer>, is_placeholder: bool, lines: Lines) {
-        let writer = match ready {
-            Some(writer) => Ok(writer),
-            None => {
-                let _turn = self.turn(who.uuid).lock().await;
-                self.writer(who, is_placeholder).await
-            }
+    /// Records why a body has exited, and makes it known.
+    async fn conclude(self: &Arc<Self>, owner: &Arc<Owner>, process: ProcessRef, exit: Exit) -> Then {
+        if matches!(exit, Exit::Ended(_) | Exit::Cancelled | Exit::Panicked | Exit::Completed) {
+            // What its tools started is gone before anybody hears that it is.
+            self.settle(process, Rest::Ended).await;
+        }
+        let Ok(mut turn) = self.turn_with(Arc::clone(owner), Lane::Own).await else { return Then::Over };
+        let Some(machine) = turn.machine().filter(|machine| machine.incarnation() == process.of) else {
+            turn.drop_body();
+            return Then::Over;
         };
-        match writer {
-            Ok(writer) if is_program(writer.history()) => {
-                let journal = self.journal(who.uuid, writer);
-                if AssertUnwindSafe(self.run_program(who, journal, lines)).catch_unwind().await.is_err() {
-                    self.panicked(who).await;
-                }
+        let mut change = Change::of(machine, Note::default());
+        if change.draft().state() == State::Created && !matches!(exit, Exit::Dismissed) {
+            let _ = change.apply(Event::Start, self);
+        }
+        let (ending, paused) = (change.draft().ending().is_some(), change.draft().pause().is_some());
+        match exit {
+            Exit::Dismissed => {
+                turn.drop_body();
+                Then::Over
             }
-            Ok(writer) => self.run_body(who, writer, lines).await,
-            Err(error) => {
-                self.warn(format!("{} cannot go on: {error}", who.uuid));
-                if is_placeholder {
-                    self.lock().placeholders.insert(who.of.pid);
-                }
-                self.suspend_unrecorded(who, SuspendReason::IoError);
+            Exit::Unrecorded(error) => turn.suspend_unrecorded(change, error).await,
+            Exit::Unknown(error) => {
+                self.warn(format!("the session of {} cannot be looked at: {error}", process.uuid));
+                turn.suspend_silently(change, SuspendReason::IoError);
+                Then::Over
             }
+            Exit::Panicked => {
+                // No text: its reason reads `unexpected exit`.
+                let status = ProcessStatus::Faulted { fault: String::new() };
+                turn.finish(change, Outcome::Ended(End::of(status))).await
+            }
+            Exit::Ended(end) => turn.finish(change, Outcome::Ended(end)).await,
+            Exit::Cancelled if ending => turn.finish(change, Outcome::Cancelled).await,
+            Exit::Stopped | Exit::Suspended { .. } if ending => {
+                self.settle(process, Rest::Ended).await;
+                turn.finish(change, Outcome::Cancelled).await
+            }
+            Exit::Completed if turn.has_more_to_do().await => Then::Again,
+            // It was paused with its last word: it ends when it is resumed.
+            Exit::Completed if !paused => {
+                let status = ProcessStatus::Exited { code: 0 };
+                turn.finish(change, Outcome::Ended(End::of(status))).await
+            }
+            Exit::Stopped | Exit::Cancelled | Exit::Completed if paused => turn.stop(change, None).await,
+            // Resumed before it had stopped.
+            Exit::Stopped | Exit::Cancelled | Exit::Completed => Then::Again,
+            Exit::Suspended { reason, .. } if turn.is_answered(reason).await => Then::Again,
+            Exit::Suspended { reason, resume_at } => turn.stop(change, Some((reason, resume_at))).await,
         }
     }
 
-    /// The writer of a process that is in the table and has no body.
-    pub(crate) async fn writer(&self, who: Who, is_placeholder: bool) -> Result<Writer, JournalError> {
-        let opening = Opening { pid: who.of.pid, by: OpenedBy::Resume, boot_id: self.clock.boot_id(), at: self.now() };
-        let opened = self.opened(move |data| {
-            if is_placeholder {
-                data.open_writer(who.uuid, &opening)
-            } else {
-                data.take_up(who.uuid, who.of.generation)
+    /// Stops or ends what outlives a body.
+    pub(crate) async fn settle(&self, process: ProcessRef, how: Rest) {
+        let Some(body) = self.body_of(process.of.pid) else { return };
+        if let Err(error) = body.settle(process, how).await {
+            self.warn(format!("a program of {} could not be stopped: {error}", process.uuid));
+        }
+    }
+
+    /// Ends a process that was told to end and has no body.
+    pub(crate) async fn finish_bodiless(self: &Arc<Self>, process: ProcessRef) {
+        let owner = self.owners.of(process.uuid);
+        self.conclude(&owner, process, Exit::Cancelled).await;
+    }
+
+    fn progressed(&self, process: ProcessRef, history: &History) {
+        self.budgets.progressed(process.uuid, history);
+        let _ = self.lock().table.progress(process.of, usage(history), self.now());
+    }
+
+    /// Keeps an event to be written with the next records, or soon.
+    pub(crate) fn note(self: &Arc<Self>, owner: &Arc<Owner>, kind: &'static str, body: serde_json::Value) {
+        if !owner.push_event(Noted { at: self.now(), kind, body }) {
+            return;
+        }
+        let (runtime, owner) = (Arc::clone(self), Arc::clone(owner));
+        tokio::spawn(async move {
+            tokio::time::sleep(EVENTS_WITHIN).await;
+            let Ok(mut turn) = runtime.turn_with(Arc::clone(&owner), Lane::Own).await else { return };
+            let events = owner.take_events();
+            if let Some(journal) = turn.desk.journal.as_mut().filter(|_| !events.is_empty()) {
+                journal.write_events(events).await;
+                runtime.changes.ring(owner.uuid);
             }
         });
-        Ok(opened.await??)
+    }
+}
+
+impl Turn {
+    /// Tells whether something was said since a body found nothing to do.
+    async fn has_more_to_do(&mut self) -> bool {
+        self.look(|history| history.plan().next != Next::Input).await.unwrap_or(false)
     }
 
-    /// The same, for whoever does not know whether the PID has been recorded. It stays so if that fails.
-    pub(crate) async fn writer_of_suspended(&self, who: Who) -> Result<Writer, JournalError> {
-        let is_placeholder = self.lock().placeholders.contains(&who.of.pid);
-        let writer = self.writer(who, is_placeholder).await?;
-        self.lock().placeholders.remove(&who.of.pid);
-        Ok(writer)
-    }
-
-    pub(crate) fn journal(&self, uuid: relive_core::Uuid, writer: Writer) -> Journal {
-        let changes = self.changes.clone();
-        Journal::new(writer, self.pool.clone(), Arc::new(move || changes.ring(uuid)))
-    }
-
-    async fn run_body(self: &Arc<Self>, who: Who, writer: Writer, mut lines: Lines) {
-        let mut journal = self.journal(who.uuid, writer);
-        let session = lines.session.clone();
-        loop {
-            let resumed = journal.history().and_then(|history| history.paused.as_ref()).is_some();
-            if resumed && let Err(error) = self.record_resumed(&mut journal).await {
-                return self.unrecorded(who, error, journal).await;
-            }
-            let facts = match self.facts(who, &journal).await {
-                Ok(facts) => facts,
-                Err(NoModel::Wrong(fault)) => {
-                    return self.end(who, journal, Outcome::Ended(End::of(ProcessStatus::Faulted { fault }))).await;
-                }
-                Err(NoModel::NeedsKey { message, hint: _ }) => {
-                    self.warn_once(format!("{} waits for credentials: {message}", who.uuid));
-                    let reason = Some(SuspendReason::NeedsCredentials);
-                    match self.stop_at_boundary(who, journal, reason, None).await {
-                        None => return,
-                        Some(again) if self.is_ending(who) => return self.end(who, again, Outcome::Cancelled).await,
-                        Some(again) => journal = again,
-                    }
-                    continue;
-                }
-            };
-            let agent = self.agent(who, facts, journal, lines);
-            let returned = AssertUnwindSafe(agent.run()).catch_unwind().await;
-            self.ledger.release(who.uuid);
-            let Ok(returned) = returned else { return self.panicked(who).await };
-            let Returned { exit, journal: its_journal, orders, inbox } = returned;
-            match self.conclude(who, exit, its_journal).await {
-                None => return,
-                // Told to end while it was being suspended.
-                Some(again) if self.is_ending(who) => return self.end(who, again, Outcome::Cancelled).await,
-                // The pause was over before it was recorded: the body goes on.
-                Some(again) => (journal, lines) = (again, Lines { orders, inbox, session: session.clone() }),
-            }
-        }
-    }
-
-    async fn record_resumed(&self, journal: &mut Journal) -> Result<(), JournalError> {
-        let now = self.now();
-        let paused = journal.history().and_then(|history| history.paused.as_ref());
-        let by = match paused.map(|paused| (paused.reason, paused.resume_at)) {
-            Some((SuspendReason::DaemonStop, _)) => ResumedBy::DaemonStart,
-            Some((SuspendReason::Quota, Some(resume_at))) if resume_at <= now => ResumedBy::Timer,
-            _ => ResumedBy::User,
-        };
-        journal.append(now, vec![Body::Resumed(Resumed { by })], Durability::Synced).await?;
-        journal.event(now, "resumed", serde_json::json!({"by": by})).await;
-        Ok(())
-    }
-
-    /// What an agent is made of, its journal apart.
-    async fn facts(&self, who: Who, journal: &Journal) -> Result<Facts, NoModel> {
-        let known = journal.history().and_then(|history| {
-            let spawned = &history.identity.as_ref()?.spawned;
-            Some((spawned.cwd.clone(), spawned.on_budget, history.limits, ProcInfo::of(history)?))
+    /// Tells whether the person was quicker than the pause that waits for them.
+    async fn is_answered(&mut self, reason: SuspendReason) -> bool {
+        let answered = self.look(move |history| match reason {
+            SuspendReason::Approval => history.question().is_none(),
+            SuspendReason::InDoubt => history.open_calls().next().is_none(),
+            SuspendReason::User
+            | SuspendReason::BudgetExceeded
+            | SuspendReason::DiskFull
+            | SuspendReason::IoError
+            | SuspendReason::CrashLoop
+            | SuspendReason::Quota
+            | SuspendReason::NeedsCredentials
+            | SuspendReason::DaemonStop => false,
         });
-        let unknown = || NoModel::Wrong("the journal does not say what it is".to_owned());
-        let (cwd, on_budget, limits, info) = known.ok_or_else(unknown)?;
-        let wrong = |error: &dyn std::fmt::Display| NoModel::Wrong(error.to_string());
-        let folder = self.data.folder(who.uuid);
-        let meta = self.pool.run(move || ProcessMeta::read(&folder)).await.map_err(|error| wrong(&error))?;
-        let meta = meta.map_err(|error| wrong(&error))?;
-        let environment = match provider_of(&meta.model) {
-            Some(_) => self.environment_of(who.uuid).await.map_err(|error| NoModel::Wrong(error.to_string()))?,
-            None => Environment::default(),
-        };
-        let model = self.model(&meta.model, cwd.as_ref(), who.uuid, &environment).await?;
-        Ok(Facts { cwd, on_budget, limits, info, meta, model })
+        answered.await.unwrap_or(false)
     }
 
-    fn agent(self: &Arc<Self>, who: Who, facts: Facts, journal: Journal, lines: Lines) -> Agent {
-        let Facts { cwd, on_budget, limits, info, meta, model } = facts;
-        let spent_ms = elapsed_ms(&info, self.now());
-        let deadline = limits
-            .timeout_ms
-            .map(|timeout| tokio::time::Instant::now() + Duration::from_millis(timeout.saturating_sub(spent_ms)));
-        let host = Arc::new(RuntimeHost::new(self, who));
-        // Those it was given at its start, whatever there is now.
-        let given = tool_names(&meta.tools);
-        let mut tools = relive_agent::tools::all();
-        tools.retain(|tool| given.iter().any(|name| name == tool.name()));
-        Agent {
-            journal,
-            meta,
-            model,
-            tools,
-            context: Context {
-                uuid: who.uuid,
-                cwd: cwd.into(),
-                host: host.clone(),
-                pool: self.pool.clone(),
-                sessions: Arc::clone(&self.sessions),
-                folder: self.data.folder(who.uuid).sessions(),
-            },
-            orders: lines.orders,
-            inbox: lines.inbox,
-            watcher: host,
-            cadence: self.settings.cadence,
-            deadline,
-            suspend_on_budget: on_budget == OnBudget::Suspend,
-            git_notes: self.settings.git_notes,
-        }
-    }
-
-    fn is_ending(&self, who: Who) -> bool {
-        self.lock().table.view(who.of.pid, self.now()).is_some_and(|view| view.ending.is_some())
-    }
-
-    /// The loop has come to its end: says so, on the disk first. `Some` if it was only to stop, and need not any more.
-    async fn conclude(self: &Arc<Self>, who: Who, exit: Exit, journal: Journal) -> Option<Journal> {
-        let ended = |status| Outcome::Ended(End::of(status));
-        let killed = |signal: Signal, why| {
-            Outcome::Ended(End {
-                cause: Some(Cause::kernel(why)),
-                ..End::of(ProcessStatus::Killed { signal: signal.into() })
-            })
-        };
-        let outcome = match exit {
-            Exit::Completed => ended(ProcessStatus::Exited { code: 0 }),
-            Exit::Faulted(fault) => ended(ProcessStatus::Faulted { fault }),
-            Exit::MaxSteps => ended(ProcessStatus::Faulted { fault: MAX_STEPS_EXCEEDED.to_owned() }),
-            Exit::Cancelled => Outcome::Cancelled,
-            Exit::TimedOut => killed(Signal::Term, Why::Timeout),
-            Exit::OverBudget => killed(Signal::Term, Why::Budget),
-            Exit::SuspendedBudget => {
-                return self.stop_at_boundary(who, journal, Some(SuspendReason::BudgetExceeded), None).await;
-            }
-            Exit::Approval => {
-                return self.stop_at_boundary(who, journal, Some(SuspendReason::Approval), None).await;
-            }
-            Exit::Quota { resume_at } => {
-                return self.stop_at_boundary(who, journal, Some(SuspendReason::Quota), Some(resume_at)).await;
-            }
-            Exit::NeedsCredentials => {
-                return self.stop_at_boundary(who, journal, Some(SuspendReason::NeedsCredentials), None).await;
-            }
-            Exit::InDoubt => return self.stop_at_boundary(who, journal, Some(SuspendReason::InDoubt), None).await,
-            Exit::Stopped => return self.stop_at_boundary(who, journal, None, None).await,
-            Exit::Unrecorded(error) => {
-                self.unrecorded(who, error, journal).await;
-                return None;
-            }
-        };
-        self.end(who, journal, outcome).await;
-        None
-    }
-
-    /// Records the end, then makes it known.
-    pub(crate) async fn end(self: &Arc<Self>, who: Who, mut journal: Journal, outcome: Outcome) {
-        let pid = who.of.pid;
-        // What its tools began is gone before anybody hears that it is.
-        if let Err(error) = self.sessions.end_all(&self.data.folder(who.uuid).sessions()).await {
-            self.warn(format!("a program of {} could not be ended: {error}", who.uuid));
-        }
-        // Not matched on directly: the lock would be held while the refusal is told.
-        let end = self.lock().table.end_of(pid, outcome);
-        let end = match end {
-            Ok(end) => end,
-            Err(refusal) => return self.warn(format!("the end of {} was refused: {refusal}", who.uuid)),
-        };
-        let now = self.now();
-        let exit = end.exit();
-        let event = serde_json::json!({"code": exit.code, "reason": exit.reason});
-        let recorded = journal.append(now, vec![Body::Ended(end.clone())], Durability::Synced).await;
-        if let Err(error) = recorded {
-            return self.unrecorded(who, error, journal).await;
-        }
-        journal.event(now, "ended", event).await;
-        // While the journal is still held: once the end is known the process may be resumed, and its marker is the next
-        // incarnation's.
-        let history = journal.history().cloned();
-        self.retire(who, history.clone()).await;
-        drop(journal);
+    /// The body stands at its boundary: records a pause of its own if it has one, and puts the journal down.
+    async fn stop(&mut self, mut change: Change, own: Option<(SuspendReason, Option<Timestamp>)>) -> Then {
+        let runtime = Arc::clone(&self.runtime);
+        let mut alarm = None;
+        if let Some((reason, resume_at)) = own
+            && change.draft().pause().is_none()
         {
-            let mut state = self.lock();
-            if let Some(history) = &history {
-                let _ = state.table.progress(who.of, usage(history), now);
+            change.note.resume_at = resume_at;
+            if change.apply(Event::Suspend { reason, urgency: Urgency::Now }, &runtime).is_err() {
+                return Then::Again;
             }
-            match state.table.terminate(pid, Outcome::Recorded(end), now) {
-                Ok(effects) => self.carry_out(&mut state, effects),
-                Err(refusal) => eprintln!("the end of {} was refused: {refusal}", who.uuid),
-            }
+            alarm = resume_at;
         }
-        self.changes.ring(who.uuid);
+        let _ = change.apply(Event::BoundaryReached, &runtime);
+        let of = change.draft().incarnation();
+        let paused = change.draft().pause();
+        // What the last step left unsynced is on the disk before the process is shown as suspended.
+        if let Some(journal) = &mut self.desk.journal
+            && let Err(error) = journal.with(Writer::sync).await.map_err(Error::from).and_then(|synced| Ok(synced?))
+        {
+            return self.suspend_unrecorded_for(change, &error.to_string(), false).await;
+        }
+        if let (Some(resume_at), Some((asked_at, _))) = (alarm, paused) {
+            runtime.lock().set_alarm(of.pid, resume_at, asked_at);
+        }
+        if let Err(error) = self.commit(change).await {
+            runtime.warn(format!("the pause of {} cannot be recorded: {error}", self.uuid()));
+        }
+        self.write_snapshot(of).await;
+        self.drop_body();
+        Then::Over
     }
 
-    async fn retire(&self, who: Who, history: Option<History>) {
-        let Some(history) = history else { return };
-        let retired = self.on_disk(move |data| {
-            // Nobody depends on it.
-            let _ = data.write_profile(who.uuid);
-            data.retire(who.uuid, &history)
-        });
-        let retired = retired.await;
-        // The journal says it; the next start does the rest.
-        if let Ok(Err(error)) = retired {
-            self.warn(format!("the snapshot of {} could not be written: {error}", who.uuid));
+    /// Writes events, checkpoint and snapshot of a process that stands still.
+    async fn write_snapshot(&mut self, of: Incarnation) {
+        let events = self.owner.take_events();
+        let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
+        let Some(journal) = &mut self.desk.journal else { return };
+        if let Ok(history) = journal.history() {
+            runtime.progressed(ProcessRef { of, uuid }, history);
         }
+        journal.write_events(events).await;
+        let (disk, folder) = (runtime.data.io().disk.clone(), runtime.data.folder(uuid));
+        let _ = journal
+            .with(move |writer| {
+                let _ = writer.checkpoint();
+                ProcInfo::of(writer.history()).map(|info| info.write(&disk, &folder))
+            })
+            .await;
+        runtime.changes.ring(uuid);
     }
 
-    /// The body stands at its boundary: records the pause, and puts the journal down. `Some` if the pause is over
-    /// already. With a reason of the runtime's own, the pause begins here, and ends by itself at `resume_at`.
-    pub(crate) async fn stop_at_boundary(
-        self: &Arc<Self>,
-        who: Who,
-        mut journal: Journal,
-        own_reason: Option<SuspendReason>,
-        resume_at: Option<Timestamp>,
-    ) -> Option<Journal> {
-        let pid = who.of.pid;
-        let now = self.now();
-        let paused = {
-            let mut state = self.lock();
-            if let Some(reason) = own_reason
-                && let Ok(reached) = state.table.suspend(pid, reason, Urgency::Now, now)
-            {
-                self.carry_out(&mut state, reached.effects);
-            }
-            let view = state.table.view(pid, now)?;
-            let hint = crate::query::hint(&view);
-            view.paused_at.zip(view.suspend_reason).map(|(asked_at, reason)| (asked_at, reason, hint))
-        };
-        let Some((asked_at, reason, hint)) = paused else { return Some(journal) };
-        // Paused by somebody else in the same moment, it waits for them.
-        let resume_at = resume_at.filter(|_| own_reason == Some(reason));
-        let body = Body::Paused(Paused { reason, asked_at, resume_at });
-        if let Err(error) = journal.append(now, vec![body], Durability::Synced).await {
-            self.unrecorded(who, error, journal).await;
-            return None;
-        }
-        let mut event = serde_json::json!({"reason": reason, "resume_at": resume_at});
-        if let Some(hint) = hint {
-            event["hint"] = hint.into();
-        }
-        journal.event(now, "paused", event).await;
-        journal.checkpoint().await;
-        if let Some(info) = journal.history().and_then(ProcInfo::of) {
-            let disk = self.data.io().disk.clone();
-            let folder = self.data.folder(who.uuid);
-            let _ = self.pool.run(move || info.write(&disk, &folder)).await;
-        }
-        let mut state = self.lock();
-        if let Some(history) = journal.history() {
-            // The last result of a step may have been recorded with the pause.
-            let _ = state.table.progress(who.of, usage(history), now);
-        }
-        let effects = state.table.boundary_reached(who.of).unwrap_or_default();
-        self.carry_out(&mut state, effects);
-        let still = state.table.view(pid, now).is_some_and(|view| view.paused && view.ending.is_none());
-        if still {
-            if let Some(resume_at) = resume_at {
-                state.set_alarm(pid, resume_at, asked_at);
-            }
-            // Before anybody can find it without a body: whoever resumes it wants the journal.
-            drop(journal);
-            state.bodies.remove(&pid);
-            self.bodies_changed.notify_waiters();
-            return None;
-        }
-        Some(journal)
-    }
-
-    /// It could not record what it does, so it stands still.
-    pub(crate) async fn unrecorded(self: &Arc<Self>, who: Who, error: JournalError, journal: Journal) {
-        self.warn(format!("{} cannot record what it does: {error}", who.uuid));
+    /// The body could not record what it does, so the process stands still.
+    async fn suspend_unrecorded(&mut self, change: Change, error: JournalError) -> Then {
         let full = matches!(error, JournalError::Write(WriteError::DiskFull { .. }));
-        if !full {
-            drop(journal);
-            return self.suspend_unrecorded(who, SuspendReason::IoError);
-        }
-        self.disk_full().await;
-        // The reserve has made room for this record; if not even that, the pause holds all the same.
-        let mut journal = journal;
-        let now = self.now();
-        let body = Body::Paused(Paused { reason: SuspendReason::DiskFull, asked_at: now, resume_at: None });
-        let _ = journal.append(now, vec![body], Durability::Synced).await;
-        drop(journal);
-        self.suspend_unrecorded(who, SuspendReason::DiskFull);
+        self.suspend_unrecorded_for(change, &error.to_string(), full).await
     }
 
-    /// Stops everything: nothing goes on unrecorded.
-    async fn disk_full(self: &Arc<Self>) {
-        let _ = self.on_disk(|data| data.release_reserve()).await;
-        let mut state = self.lock();
-        let now = self.now();
-        let running: Vec<_> = state.bodies.keys().copied().collect();
-        for pid in running {
-            if let Ok(reached) = state.table.suspend(pid, SuspendReason::DiskFull, Urgency::Boundary, now) {
-                self.carry_out(&mut state, reached.effects);
+    async fn suspend_unrecorded_for(&mut self, mut change: Change, error: &str, full: bool) -> Then {
+        let runtime = Arc::clone(&self.runtime);
+        runtime.warn(format!("{} cannot record what it does: {error}", self.uuid()));
+        if full {
+            runtime.disk_full().await;
+            // The reserve has made room for this record; if not even that, the pause holds all the same.
+            let suspend = Event::Suspend { reason: SuspendReason::DiskFull, urgency: Urgency::Now };
+            let _ = change.apply(suspend, &runtime);
+            let _ = change.apply(Event::BoundaryReached, &runtime);
+            let draft = change.draft().clone();
+            if self.commit(change).await.is_err() {
+                self.publish(draft, Vec::new());
             }
+            self.drop_body();
+            return Then::Over;
         }
+        self.suspend_silently(change, SuspendReason::IoError);
+        Then::Over
     }
 
-    /// Suspends it in the table alone.
-    pub(crate) fn suspend_unrecorded(self: &Arc<Self>, who: Who, reason: SuspendReason) {
-        let mut state = self.lock();
-        let now = self.now();
-        if let Ok(reached) = state.table.suspend(who.of.pid, reason, Urgency::Now, now) {
-            self.carry_out(&mut state, reached.effects);
-        }
-        let effects = state.table.boundary_reached(who.of).unwrap_or_default();
-        self.carry_out(&mut state, effects);
-        state.bodies.remove(&who.of.pid);
-        self.bodies_changed.notify_waiters();
-    }
-
-    /// A panic in one body ends that body, typed, and nothing else.
-    async fn panicked(self: &Arc<Self>, who: Who) {
-        match self.writer(who, false).await {
-            Ok(writer) => {
-                let journal = self.journal(who.uuid, writer);
-                let fault = "the agent panicked".to_owned();
-                self.end(who, journal, Outcome::Ended(End::of(ProcessStatus::Faulted { fault }))).await;
-            }
-            Err(error) => {
-                self.warn(format!("{} panicked and its journal cannot be opened: {error}", who.uuid));
-                self.suspend_unrecorded(who, SuspendReason::IoError);
-            }
-        }
-    }
-
-    /// Ends a process that has no body: one that is suspended.
-    pub(crate) async fn finish(self: Arc<Self>, who: Who) {
-        let _turn = self.turn(who.uuid).lock().await;
-        match self.writer_of_suspended(who).await {
-            Ok(writer) => {
-                let journal = self.journal(who.uuid, writer);
-                self.end(who, journal, Outcome::Cancelled).await;
-            }
-            Err(error) => {
-                self.warn(format!("{} was ended and its journal cannot say so: {error}", who.uuid));
-                let mut state = self.lock();
-                if let Ok(effects) = state.table.terminate(who.of.pid, Outcome::Cancelled, self.now()) {
-                    self.carry_out(&mut state, effects);
-                }
-            }
-        }
+    /// Suspends a process in the table alone.
+    fn suspend_silently(&mut self, mut change: Change, reason: SuspendReason) {
+        let runtime = Arc::clone(&self.runtime);
+        let _ = change.apply(Event::Suspend { reason, urgency: Urgency::Now }, &runtime);
+        let _ = change.apply(Event::BoundaryReached, &runtime);
+        self.publish(change.draft().clone(), Vec::new());
+        self.drop_body();
     }
 }
 
-pub(crate) fn is_program(history: &History) -> bool {
-    history.identity.as_ref().is_some_and(|identity| identity.spawned.program.is_some())
-}
-
-/// How long it has run, pauses not counted.
-pub(crate) fn elapsed_ms(info: &ProcInfo, now: relive_core::Timestamp) -> u64 {
+/// How long a process has run, pauses not counted.
+pub(crate) fn elapsed_ms(info: &ProcInfo, now: Timestamp) -> u64 {
     let since = now.as_millisecond() - info.created_at.as_millisecond();
     u64::try_from(since).unwrap_or(0).saturating_sub(info.paused_total_ms)
 }
 
-/// What a history has used, as the table counts it.
+/// What a process has used, as the table counts it.
 pub(crate) fn usage(history: &History) -> Usage {
     Usage {
         step: history.completed_step,

@@ -8,10 +8,11 @@
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use relive_api::Environment;
 use relive_core::Uuid;
-use relive_journal::Disk;
+use relive_journal::{Disk, Pool};
 
 /// Where the environments are.
 #[derive(Debug)]
@@ -38,6 +39,13 @@ impl Environments {
         let file = self.disk.create(&unfinished)?;
         self.disk.append(&file, &serde_json::to_vec(environment)?)?;
         self.disk.rename(&unfinished, &path)
+    }
+
+    /// Returns the environment of a process, on a thread that may block; an empty one if it is gone.
+    pub(crate) async fn load(self: &Arc<Self>, pool: &Pool, uuid: Uuid) -> io::Result<Environment> {
+        let environments = Arc::clone(self);
+        let read = pool.run(move || environments.get(uuid)).await.map_err(io::Error::other)?;
+        Ok(read?.unwrap_or_default())
     }
 
     /// The environment of a process, unless it is gone.

@@ -1,9 +1,8 @@
 //! Why the runtime says no: a typed error with a code for programs, a text for people, and a hint.
 
-use relive_agent::JournalError;
 use relive_core::{ErrorCode, Refusal};
 use relive_journal::data::{CollectError, ForkError, LineageError, SpawnError};
-use relive_journal::{JobLost, WriteError};
+use relive_journal::{JobLost, JournalError, WriteError};
 
 /// Why a verb was refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +60,11 @@ impl Error {
     pub fn with_hint(self, text: impl Into<String>) -> Self {
         let (code, message) = (self.code(), self.to_string());
         Self::Said { code, message, hint: Some(text.into()) }
+    }
+
+    /// Tells whether the disk is full.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Journal(WriteError::DiskFull { .. }))
     }
 
     /// The published code.
@@ -143,12 +147,19 @@ fn journal_hint(error: &WriteError) -> Option<&'static str> {
     }
 }
 
+impl From<std::convert::Infallible> for Error {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
 impl From<JournalError> for Error {
     fn from(error: JournalError) -> Self {
         match error {
             JournalError::Write(error) => error.into(),
             JournalError::Lost(error) => error.into(),
             JournalError::Read(text) => Self::Conversation(text),
+            JournalError::Held => Self::new(ErrorCode::Conflict, error.to_string()),
         }
     }
 }

@@ -1,23 +1,26 @@
-//! What is done from time to time: collecting, looking for those that have stalled, forgetting.
+//! Periodic work: collecting, noticing processes that have stalled, forgetting completion records.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{GcAnswer, GcCandidate, GcRequest};
+use relive_config::StallPolicy;
+use relive_core::{Cause, Effect, Pid, Signal, SuspendReason, Urgency, Uuid, Why};
 use relive_journal::data::{Collected, GcReason, GcRules};
 
 use crate::error::Result;
+use crate::owner::Lane;
 use crate::runtime::Runtime;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 const RING_EVERY: Duration = Duration::from_secs(1);
 
 impl Runtime {
-    /// Starts the loops. They end with the runtime.
+    /// Starts the periodic work. It ends with the runtime.
     pub fn keep_house(self: &Arc<Self>) {
         let every = self.settings.stalled_after.div_f32(2.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
-        self.periodically(every, |runtime| async move { runtime.look_for_stalled() });
-        self.periodically(RING_EVERY, |runtime| async move { runtime.ring_alarms() });
+        self.periodically(every, |runtime| async move { runtime.look_for_stalled().await });
+        self.periodically(RING_EVERY, |runtime| async move { runtime.ring_alarms().await });
         self.periodically(SWEEP_EVERY, |runtime| async move {
             let now = runtime.now();
             runtime.lock().table.sweep(now);
@@ -25,7 +28,7 @@ impl Runtime {
         if let Some(every) = self.settings.gc_every {
             self.periodically(every, |runtime| async move {
                 if let Err(error) = runtime.gc(GcRequest { dry_run: false, at_most: None }).await {
-                    runtime.warn(format!("nothing was collected: {}", error.to_string()));
+                    runtime.warn(format!("nothing was collected: {error}"));
                 }
             });
         }
@@ -49,17 +52,35 @@ impl Runtime {
         });
     }
 
-    fn look_for_stalled(self: &Arc<Self>) {
-        let mut state = self.lock();
-        if state.bodies.is_empty() {
-            return;
-        }
+    async fn look_for_stalled(self: &Arc<Self>) {
         let after_ms = u64::try_from(self.settings.stalled_after.as_millis()).unwrap_or(u64::MAX);
-        let effects = state.table.check_stalled(after_ms, self.now());
-        self.carry_out(&mut state, effects);
+        let stalled: Vec<(Pid, Option<Uuid>)> = {
+            let mut state = self.lock();
+            if state.bodies.is_empty() {
+                return;
+            }
+            let now = self.now();
+            let effects = state.table.check_stalled(after_ms, now);
+            let pids = effects
+                .into_iter()
+                .filter_map(|effect| if let Effect::Stalled { of } = effect { Some(of.pid) } else { None });
+            pids.map(|pid| (pid, state.table.view(pid, now).map(|view| view.uuid))).collect()
+        };
+        for (pid, uuid) in stalled {
+            self.tell(pid, "stalled", serde_json::json!({}));
+            let Some(uuid) = uuid else { continue };
+            let done = match self.settings.stalled_policy {
+                StallPolicy::Warn => Ok(()),
+                StallPolicy::Pause => self.suspend(uuid, SuspendReason::User, Urgency::Now).await,
+                StallPolicy::Kill => self.signal_one(uuid, Signal::Term, Cause::runtime(Why::Idle)).await.map(|_| ()),
+            };
+            if let Err(error) = done {
+                self.warn(format!("{uuid} has stalled and could not be stopped: {error}"));
+            }
+        }
     }
 
-    /// Collects, or says what would be.
+    /// Collects old processes, or says which would be.
     pub async fn gc(self: &Arc<Self>, request: GcRequest) -> Result<GcAnswer> {
         let (rules, reading, now): (GcRules, _, _) = (self.settings.gc, self.clock.reading(), self.now());
         let survey = {
@@ -82,7 +103,7 @@ impl Runtime {
         for candidate in survey.candidates {
             let (uuid, bytes) = (candidate.uuid, candidate.bytes);
             // Not while somebody resumes it, and not the other way round.
-            let _turn = self.turn(uuid).lock().await;
+            let _turn = self.turn(uuid, Lane::Own).await?;
             let environments = Arc::clone(&self.environments);
             let collected = self.on_disk(move |data| {
                 let collected = data.collect(&candidate, now);

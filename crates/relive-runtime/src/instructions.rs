@@ -28,7 +28,7 @@ const AGENT_FILE_MAX: u64 = 1 << 20;
 
 /// What an agent is told and given.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Gathered {
     pub(crate) model: Option<String>,
     pub(crate) system_prompt: String,
     /// The definitions of its tools, a JSON array.
@@ -50,7 +50,7 @@ pub(crate) struct Asked {
 }
 
 /// Reads all there is.
-pub(crate) fn gather(asked: Asked) -> Result<Told> {
+pub(crate) fn gather(asked: Asked) -> Result<Gathered> {
     let Asked { cwd, config, agent, system_prompt } = asked;
     let mut files = Vec::new();
     let file = match agent {
@@ -78,11 +78,11 @@ pub(crate) fn gather(asked: Asked) -> Result<Told> {
         timeout_ms: file.limits.timeout.as_deref().and_then(millis),
     };
     let tools = definitions(file.tools.as_deref())?;
-    Ok(Told { model: file.model, system_prompt: prompt, tools, limits, files, warning })
+    Ok(Gathered { model: file.model, system_prompt: prompt, tools, limits, files, warning })
 }
 
 fn millis(duration: &str) -> Option<u64> {
-    u64::try_from(relive_config::parse_duration(duration).ok()?.as_millis()).ok()
+    u64::try_from(relive_types::duration::parse(duration).ok()?.as_millis()).ok()
 }
 
 /// The definitions of these tools, or of all there are.
@@ -149,7 +149,7 @@ fn no_agent(cwd: &Path, config: &Path, name: &str) -> Error {
     }
     names.sort();
     names.dedup();
-    let hint = match relive_config::closest(name, names.iter().map(String::as_str)) {
+    let hint = match relive_types::suggest::closest(name, names.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean `{meant}`? There are: {}", names.join(", ")),
         None if names.is_empty() => "there are none: write agents/NAME.yaml here or beside config.yaml".to_owned(),
         None => format!("there are: {}", names.join(", ")),

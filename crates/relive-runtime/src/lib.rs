@@ -3,37 +3,45 @@
 //! It knows no HTTP: a server hands it requests and gets answers or a typed [`Error`].
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod alarm;
+mod answers;
+mod bodies;
+mod budgets;
 mod clock;
+mod create;
 mod credentials;
 mod drive;
-mod effects;
 mod environment;
 mod error;
-mod exec;
+#[cfg(feature = "faults")]
+pub mod faults;
 mod files;
-mod host;
+mod fork;
+mod gate;
 mod housekeeping;
 mod instructions;
-mod ledger;
+mod lookup;
+mod owner;
 mod policy;
-mod program;
-mod query;
+mod records;
 mod recover;
-mod resolve;
 mod resume;
-mod run;
 mod runtime;
+mod send;
 mod settings;
 mod signal;
 mod stop;
 mod trees;
+mod view;
+mod wait;
+mod warnings;
 mod watch;
 
 pub use clock::Clock;
 pub use error::{Error, Result};
-pub use query::About;
+
 pub use runtime::Runtime;
 pub use settings::Settings;
-pub use watch::Changes;
+pub use view::About;

@@ -39,7 +39,7 @@ fn known(tool: &str) -> Result<String> {
     if names().any(|name| name == tool) {
         return Ok(tool.to_owned());
     }
-    let hint = match relive_config::closest(tool, names()) {
+    let hint = match relive_types::suggest::closest(tool, names()) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("there are {}", relive_config::TOOLS.join(", ")),
     };

@@ -1,166 +1,186 @@
-//! The start: what an earlier daemon left is found, and goes on.
+//! Recovery: what an earlier daemon left is found at the start, and runs, waits or ends as its journal says.
 
 mod survey;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use relive_config::Recovery;
 use relive_core::{
-    Cause, Effects, End, Past, Pid, ProcessStatus, Signal, Spec, SuspendReason, Suspension, Timestamp, Uuid, Why,
+    Cause, End, Incarnation, Pid, ProcessStatus, Restored, Signal, Spec, State, SuspendReason, Suspension, Timestamp,
+    Uuid, Why,
 };
-use relive_journal::record::{Body, OpenedBy, Paused};
-use relive_journal::{Durability, Opening, Writer};
+use relive_journal::record::{Body, Ended, OpenedBy, Paused, Resumed, ResumedBy};
+use relive_journal::{OpenJournal, Opening, Writer};
 use survey::{Found, Left, Survey, survey};
 
-use crate::error::{Error, Result};
-use crate::run::next_generation;
-use crate::runtime::Runtime;
+use crate::bodies::Rest;
+use crate::create::next_generation;
+use crate::error::Result;
+use crate::owner::Lane;
+use crate::runtime::{ProcessRef, Runtime};
 
-/// What becomes of a process that an earlier daemon left.
-enum Fate {
-    /// It goes on.
-    Continue(Box<Writer>),
-    /// It stands still, and has a body all the same: its session may end.
-    Held(Suspension, Box<Writer>),
-    /// It stays suspended, until then if there is a moment, and its journal as it is.
-    Suspended(Suspension, Option<Timestamp>),
-    /// It is suspended now; its journal says so under its new PID.
-    Paused(Suspension),
-    /// It is left dead, for a person to resume.
-    Dead,
+/// How long a start waits for the bodies it has recovered.
+const READY_WITHIN: Duration = Duration::from_millis(250);
+
+/// What follows for a process that was found, once all are in the table.
+enum Then {
+    /// Its body is started, with its journal.
+    Start(Box<Writer>),
+    /// It was told to end, and does.
+    End,
+    /// It stands still; what its tools left running is made to.
+    Freeze,
+    Nothing,
 }
 
 impl Runtime {
-    /// Takes up everything that has not ended. Parents come before their children, and nobody runs before all are there:
-    /// a parent that waits for its child has to find it.
+    /// Recovers everything that has not ended. Parents come before their children, and nobody runs before all are in
+    /// the table: a parent that waits for its child has to find it.
     pub async fn recover(self: &Arc<Self>) -> Result<()> {
         let Survey { found, unknown } = self.on_disk(survey).await??;
         for (uuid, error) in unknown {
-            self.warn(format!("{uuid} cannot be taken up: {error}"));
+            self.warn(format!("{uuid} cannot be recovered: {error}"));
         }
         let mut pids: HashMap<Uuid, Pid> = HashMap::new();
-        let mut launches = Effects::new();
+        let mut ready = Vec::new();
         for found in found {
             let uuid = found.spec.uuid;
             match self.recover_one(found, &pids).await {
-                Ok(Some((pid, effects))) => {
-                    pids.insert(uuid, pid);
-                    launches.extend(effects);
+                Ok(Some((process, then))) => {
+                    pids.insert(uuid, process.of.pid);
+                    ready.push((process, then));
                 }
                 Ok(None) => {}
-                Err(error) => self.warn(format!("{uuid} cannot be taken up: {}", error.to_string())),
+                Err(error) => self.warn(format!("{uuid} cannot be recovered: {error}")),
             }
         }
-        // Not before all are in the table: who waits for a child must find it.
-        self.carry_out(&mut self.lock(), launches);
+        for (process, then) in ready {
+            self.carry_on(process, then).await?;
+        }
+        // Most bodies are ready at once; those that are not are shown as loading.
+        let _ = tokio::time::timeout(READY_WITHIN, self.all_started()).await;
         Ok(())
     }
 
-    async fn recover_one(self: &Arc<Self>, found: Found, pids: &HashMap<Uuid, Pid>) -> Result<Option<(Pid, Effects)>> {
-        let Found { spec, pid, past, left, paused_total_ms, kin } = found;
-        let (uuid, pid) = (spec.uuid, pid?);
-        let parent = spec.parent_uuid.and_then(|uuid| pids.get(&uuid).copied()).unwrap_or(Pid::KERNEL);
-        if let Some(past) = past {
-            self.recall(past);
+    async fn all_started(&self) {
+        loop {
+            let changed = self.bodies_changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let is_created = |pid: &Pid| {
+                let state = self.lock();
+                state.table.machine(*pid).is_some_and(|machine| machine.state() == State::Created)
+            };
+            let running: Vec<Pid> = self.lock().bodies.keys().copied().collect();
+            if !running.iter().any(is_created) {
+                return;
+            }
+            changed.await;
         }
-        let fate = self.fate(uuid, pid, left, paused_total_ms).await?;
-        let spec = Spec { pid, parent, ..spec };
-        match fate {
-            Fate::Dead => return Ok(None),
-            Fate::Continue(writer) => {
-                let effects = self.admit(&mut self.lock(), next_generation(spec), *writer)?;
-                return Ok(Some((pid, effects)));
-            }
-            Fate::Held(suspension, writer) => {
-                let spec = next_generation(spec);
-                let of = relive_core::Incarnation { pid, generation: spec.generation };
-                let mut state = self.lock();
-                state.table.restore(spec, suspension, self.now())?;
-                state.ready.insert(pid, *writer);
-                return Ok(Some((pid, vec![relive_core::Effect::Launch { of }])));
-            }
-            Fate::Suspended(suspension, resume_at) => {
-                let mut state = self.lock();
-                if let Some(resume_at) = resume_at {
-                    state.set_alarm(pid, resume_at, suspension.asked_at);
-                }
-                state.table.restore(next_generation(spec), suspension, self.now())?;
-                state.placeholders.insert(pid);
-            }
-            Fate::Paused(suspension) => {
-                self.lock().table.restore(next_generation(spec), suspension, self.now())?;
-            }
-        }
-        if let Some(kin) = kin {
-            self.lock().trees.join(kin);
-        }
-        Ok(Some((pid, Effects::new())))
     }
 
-    async fn fate(self: &Arc<Self>, uuid: Uuid, pid: Pid, left: Left, paused_total_ms: u64) -> Result<Fate> {
-        let now = self.now();
-        let suspension = |reason, asked_at| Suspension { asked_at, reason, paused_total_ms };
-        match left {
+    async fn carry_on(self: &Arc<Self>, process: ProcessRef, then: Then) -> Result<()> {
+        let runtime = Arc::clone(self);
+        match then {
+            Then::Start(writer) => {
+                let mut turn = self.turn(process.uuid, Lane::Own).await?;
+                turn.desk.journal = Some(OpenJournal::new(*writer, self.pool.clone()));
+                turn.start_body(process.of);
+            }
+            Then::End => {
+                tokio::spawn(async move { runtime.finish_bodiless(process).await });
+            }
+            Then::Freeze => {
+                tokio::spawn(async move { runtime.settle(process, Rest::Frozen).await });
+            }
+            Then::Nothing => {}
+        }
+        Ok(())
+    }
+
+    async fn recover_one(
+        self: &Arc<Self>,
+        found: Found,
+        pids: &HashMap<Uuid, Pid>,
+    ) -> Result<Option<(ProcessRef, Then)>> {
+        let Found { spec, pid, left, restored, kin, open_calls } = found;
+        let (uuid, pid) = (spec.uuid, pid?);
+        let parent = spec.parent_uuid.and_then(|uuid| pids.get(&uuid).copied()).unwrap_or(Pid::RUNTIME);
+        let spec = next_generation(Spec { pid, parent, ..spec });
+        let process = ProcessRef { of: Incarnation { pid, generation: spec.generation }, uuid };
+        let stays = self.bodies.of(spec.body).is_some_and(|body| body.stays_when_suspended());
+        let (restored, resume_at, then) = match left {
             Left::Unwritable(hole) => {
                 self.warn(format!("{uuid} is suspended: its journal cannot be written, {hole}"));
-                return Ok(Fate::Suspended(suspension(SuspendReason::IoError, now), None));
+                (suspended(restored, SuspendReason::IoError, self.now()), None, Then::Nothing)
             }
-            Left::Suspended { reason, asked_at, resume_at } => {
-                return Ok(Fate::Suspended(suspension(reason, asked_at), resume_at));
+            // Its session may have ended or run on: its body looks, and passes the orders on.
+            Left::Suspended { .. } | Left::Ending | Left::Interrupted { .. } | Left::Stopped if stays => {
+                let writer = self.open_recovered(uuid, pid, Vec::new()).await?;
+                (restored, None, Then::Start(Box::new(writer)))
             }
-            Left::Program { suspended: Some((reason, asked_at)) } => {
-                let writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
-                return Ok(Fate::Held(suspension(reason, asked_at), Box::new(writer)));
-            }
+            Left::Ending => (restored, None, Then::End),
+            Left::Suspended { resume_at } if open_calls => (restored, resume_at, Then::Freeze),
+            Left::Suspended { resume_at } => (restored, resume_at, Then::Nothing),
             Left::Interrupted { crash_loop: true } => {
-                self.pause_on_disk(uuid, pid, SuspendReason::CrashLoop).await?;
-                return Ok(Fate::Paused(suspension(SuspendReason::CrashLoop, now)));
+                let (reason, now) = (SuspendReason::CrashLoop, self.now());
+                let paused = Body::Paused(Paused { reason, asked_at: now, resume_at: None, req: None });
+                // Put down at once: a suspended process holds no descriptor.
+                drop(self.open_recovered(uuid, pid, vec![paused]).await?);
+                (suspended(restored, reason, now), None, Then::Nothing)
             }
             Left::Interrupted { crash_loop: false } if self.settings.recovery == Recovery::Manual => {
                 self.end_interrupted(uuid, pid).await?;
-                return Ok(Fate::Dead);
+                return Ok(None);
             }
-            Left::Interrupted { crash_loop: false } | Left::Stopped | Left::Program { suspended: None } => {}
+            Left::Stopped => {
+                let resumed = Body::Resumed(Resumed { by: ResumedBy::DaemonStart, req: None });
+                let writer = self.open_recovered(uuid, pid, vec![resumed]).await?;
+                let by = serde_json::json!({"by": ResumedBy::DaemonStart});
+                self.note_now(&self.owners.of(uuid), "resumed", by);
+                (Restored { suspension: None, ..restored }, None, Then::Start(Box::new(writer)))
+            }
+            Left::Interrupted { crash_loop: false } => {
+                let writer = self.open_recovered(uuid, pid, Vec::new()).await?;
+                (restored, None, Then::Start(Box::new(writer)))
+            }
+        };
+        let mut state = self.lock();
+        if let (Some(resume_at), Some(suspension)) = (resume_at, &restored.suspension) {
+            state.set_alarm(pid, resume_at, suspension.asked_at);
         }
-        let writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
-        Ok(Fate::Continue(Box::new(writer)))
+        state.table.restore(spec, restored, self.now())?;
+        if let Some(kin) = kin {
+            state.trees.join(kin);
+        }
+        Ok(Some((process, then)))
     }
 
-    async fn open(&self, uuid: Uuid, pid: Pid, by: OpenedBy) -> Result<Writer> {
-        let opening = Opening { pid, by, boot_id: self.clock.boot_id(), at: self.now() };
-        Ok(self.opened(move |data| data.open_writer(uuid, &opening)).await??)
+    /// Opens the journal of a process for its next incarnation, with its first records in the same write.
+    async fn open_recovered(&self, uuid: Uuid, pid: Pid, batch: Vec<Body>) -> Result<Writer> {
+        let opening = Opening { pid, by: OpenedBy::Recovery, boot_id: self.clock.boot_id(), at: self.now(), req: None };
+        self.opened(move |data| {
+            let batch = batch.clone();
+            data.open_journal(uuid, &opening, None, move |_| Ok::<_, std::convert::Infallible>(batch))
+        })
+        .await
     }
 
-    /// Three resumes and nothing to show for them: it waits for a person.
-    async fn pause_on_disk(&self, uuid: Uuid, pid: Pid, reason: SuspendReason) -> Result<()> {
-        let mut writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
-        let now = self.now();
-        let paused = Body::Paused(Paused { reason, asked_at: now, resume_at: None });
-        Ok(self.pool.run(move || writer.append(now, vec![paused], Durability::Synced)).await??)
-    }
-
-    /// `recovery: manual`: it was interrupted, and says so.
+    /// Ends a process that was interrupted, where `recovery: manual` leaves resuming to a person.
     async fn end_interrupted(&self, uuid: Uuid, pid: Pid) -> Result<()> {
-        let mut writer = self.open(uuid, pid, OpenedBy::Recovery).await?;
-        let now = self.now();
-        let ended = self.on_disk(move |data| {
-            writer.append(now, vec![Body::Ended(interrupted())], Durability::Synced)?;
-            data.retire(uuid, writer.history())?;
-            Ok::<_, Error>(())
-        });
-        ended.await?
-    }
-
-    fn recall(&self, past: Past) {
-        let pid = past.spec.pid;
-        if let Err(refusal) = self.lock().table.recall(past, self.now()) {
-            eprintln!("PID {pid} cannot be remembered: {refusal}");
-        }
+        let ended = Body::Ended(Ended { end: interrupted(), req: None });
+        let writer = self.open_recovered(uuid, pid, vec![ended]).await?;
+        Ok(self.on_disk(move |data| data.retire(uuid, writer.history())).await??)
     }
 }
 
-pub(crate) fn interrupted() -> End {
+fn suspended(restored: Restored, reason: SuspendReason, asked_at: Timestamp) -> Restored {
+    Restored { suspension: Some(Suspension { asked_at, reason }), ending: None, ..restored }
+}
+
+fn interrupted() -> End {
     let status = ProcessStatus::Killed { signal: Signal::Kill.into() };
-    End { cause: Some(Cause::kernel(Why::HostLost)), ..End::of(status) }
+    End { cause: Some(Cause::runtime(Why::HostLost)), ..End::of(status) }
 }

@@ -1,228 +1,139 @@
-//! Going on: what is suspended, what is dead, and forks of either.
+//! Resume: a suspended process, and a dead one in a new incarnation.
 
 use std::sync::Arc;
 
-use relive_api::{Affected, InputRequest, ResumeRequest, Resumed as Answered};
-use relive_core::{ErrorCode, Limits, Pid, ProcessStatus, Uuid};
-use relive_journal::data::{ForkPoint, ForkRequest};
-use relive_journal::record::{Body, Input, OpenedBy};
-use relive_journal::{DataFolder, Durability, Opening, ProcessMeta, WriteError, Writer};
+use relive_api::{Affected, ResumeRequest, Resumed as Answered};
+use relive_core::{Aim, ErrorCode, Event, Limits, Pid, Signal, State, SuspendReason, Uuid};
+use relive_journal::record::{Body, Input, NewLimits, OpenedBy, ResumedBy};
+use relive_journal::{DataFolder, History, Opening, ProcessMeta, WriteError};
 
-use crate::drive::is_program;
+use crate::create::spec;
 use crate::error::{Error, Result};
-use crate::query::Target;
-use crate::run::spec;
-use crate::runtime::Runtime;
-
-/// What a completed agent is told when nobody says anything.
-const CONTINUE: &str = "Continue.";
+use crate::lookup::Meant;
+use crate::owner::{Change, Lane, Turn};
+use crate::records::Note;
+use crate::runtime::{ProcessRef, Runtime};
+use crate::signal::Sent;
 
 impl Runtime {
-    /// Goes on with a process, or with a fork of it.
-    pub async fn resume(self: &Arc<Self>, id: &str, request: ResumeRequest) -> Result<Answered> {
-        if let Some(step) = request.from_step
-            && request.fork.is_none()
-        {
+    /// Resumes a process, or starts a fork of it.
+    pub async fn resume(
+        self: &Arc<Self>,
+        id: &str,
+        request: ResumeRequest,
+        request_id: Option<String>,
+    ) -> Result<Answered> {
+        if let Some(step) = request.from_step.filter(|_| request.fork.is_none()) {
             let message = format!("--from-step {step} would change the past of `{id}`");
-            return Err(Error::new(ErrorCode::Invalid, message)
-                .with_hint(format!("relive resume --fork --from-step {step} {id}")));
+            let hint = format!("relive resume --fork --from-step {step} {id}");
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
         }
-        crate::run::check_environment(&request.env)?;
+        crate::create::check_environment(&request.env)?;
         if request.fork.is_some() && request.subtree {
             return Err(Error::new(ErrorCode::Invalid, "--fork takes one process, not a subtree"));
         }
-        let target = self.resolve(id).await?;
-        let (pid, uuid) = match &target {
-            Target::Listed(pid) => (Some(*pid), self.who(*pid)?.uuid),
-            Target::OnDisk(found) => (None, found.info.uuid),
-        };
-        if let Some(fork) = request.fork {
-            return self.fork(uuid, fork, request).await;
-        }
-        let ended = {
-            let state = self.lock();
-            pid.and_then(|pid| state.table.view(pid, self.now())).is_none_or(|view| view.dead_at.is_some())
-        };
-        match pid {
-            Some(pid) if !ended => self.wake(pid, request).await,
-            Some(_) | None => self.revive(uuid, request).await,
-        }
+        let (runtime, id) = (Arc::clone(self), id.to_owned());
+        self.to_the_end(async move {
+            let meant = runtime.look_up(&id).await?;
+            let (uuid, note) = runtime.identity_of(&meant)?;
+            if let Some(fork) = request.fork {
+                return runtime.fork(uuid, fork, request).await;
+            }
+            let answered = runtime.resume_process(uuid, request, request_id).await?;
+            Ok(Answered { note: note.or(answered.note), ..answered })
+        })
+        .await
     }
 
-    /// Goes on with a process that is in the table.
-    async fn wake(self: &Arc<Self>, pid: Pid, request: ResumeRequest) -> Result<Answered> {
-        let who = self.who(pid)?;
-        let turn = self.turn(who.uuid).lock().await;
-        let (bodiless, is_placeholder, reason, model) = {
-            let state = self.lock();
-            let view = state.table.view(pid, self.now());
-            let (reason, model) =
-                view.map(|view| (view.suspend_reason, view.model.map(str::to_owned))).unwrap_or_default();
-            (!state.bodies.contains_key(&pid), state.placeholders.contains(&pid), reason, model)
-        };
-        if let Some(choices) = reason.and_then(crate::resolve::choices) {
-            let message = format!("process {pid} waits for a decision");
+    async fn resume_process(
+        self: &Arc<Self>,
+        uuid: Uuid,
+        request: ResumeRequest,
+        request_id: Option<String>,
+    ) -> Result<Answered> {
+        self.prepare_resume(uuid, &request).await?;
+        let mut turn = self.turn(uuid, Lane::Verb).await?;
+        let Some(machine) = turn.machine() else { return turn.resume_dead(request, request_id).await };
+        let process = ProcessRef { of: machine.incarnation(), uuid };
+        let pid = process.of.pid;
+        if let Some(choices) = machine.pause().and_then(|(_, reason)| crate::answers::choices(reason)) {
+            let message = format!("process {pid} waits for your answer");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid} {choices}")));
         }
-        if !bodiless && request.limits != Limits::default() {
-            let message = format!("process {pid} is running: its limits are changed when it is resumed");
-            return Err(
-                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive pause {pid}, then resume it"))
-            );
-        }
-        let say = request.input.clone().filter(|_| !bodiless);
-        if reason.is_some() {
-            // Also where its body is still on its way to the boundary: it looks for its key again when it goes on.
-            self.equip(who.uuid, who.uuid, reason, model.as_deref(), &request.env).await?;
-            if request.subtree {
-                self.equip_below(pid, &request.env).await;
-            }
-        }
-        if bodiless && reason.is_some() {
-            // Opened before anything changes, so that a journal that cannot be opened is said to whoever asks.
-            let writer = self.writer(who, is_placeholder).await?;
-            let mut journal = self.journal(who.uuid, writer);
-            let batch = changes(journal.history().map(|history| history.limits), &request, None, self.now());
-            if !batch.is_empty() {
-                journal.append(self.now(), batch, Durability::Synced).await?;
-            }
-            let limits = journal.history().map(|history| history.limits).unwrap_or_default();
-            let writer = journal.into_writer().ok_or_else(|| Error::new(ErrorCode::Internal, "the journal is lost"))?;
-            let mut state = self.lock();
-            state.placeholders.remove(&pid);
-            state.ready.insert(pid, writer);
-            state.table.set_limits(pid, limits)?;
-            self.ledger.set_limits(who.uuid, limits);
-        }
-        let reached = {
-            let mut state = self.lock();
-            let reached = if request.subtree {
-                state.table.resume_subtree(pid, self.now())
+        if turn.was_answered(request_id.as_deref()).await? {
+            drop(turn);
+            let affected = if request.subtree {
+                self.signal_tree(pid, Sent::new(Signal::Resume, request_id)).await?
             } else {
-                state.table.resume(pid, self.now())
+                Affected { affected: 1, pids: vec![pid], note: None }
             };
-            let reached = reached.inspect_err(|_| drop(state.ready.remove(&pid)))?;
-            let affected = self.reached(&mut state, pid, reached);
-            // If somebody else was quicker the writer is not needed.
-            state.ready.remove(&pid);
-            affected
-        };
+            return Ok(self.resumed(process, None, affected));
+        }
+        let mut change = Change::of(machine, Note { request: request_id.clone(), ..Note::default() });
+        if change.draft().state() == State::Created && turn.owner.has_body() {
+            change.apply(Event::Start, self)?;
+        }
+        let sent = Sent { aim: Aim::Process, ..Sent::new(Signal::Resume, request_id.clone()) };
+        let resume = Event::Signal { signal: Signal::Resume, cause: sent.cause, urgency: sent.urgency, aim: sent.aim };
+        let changed = change.apply(resume, self)?;
+        let resumed = change.resumes();
+        let limits = turn.look(|history| history.limits).await?;
+        let extra = additions(limits, &request, None, request_id.as_deref(), &self.clock.new_uuid().to_string());
+        let changed = changed || !extra.is_empty();
+        turn.add(&mut change, extra)?;
+        turn.commit_additions(change, limits, &request).await?;
         drop(turn);
-        if let Some(text) = say {
-            let id = format!("resume-{}", self.clock.new_uuid());
-            self.send(&who.uuid.to_string(), InputRequest { id, text }).await?;
+        let mut pids = Vec::from_iter(changed.then_some(pid));
+        if request.subtree {
+            let below = self.signal_tree(pid, sent.clone()).await?;
+            pids.extend(below.pids.into_iter().filter(|below| *below != pid));
         }
-        self.answer(pid, who.uuid, None, reached)
+        if resumed {
+            pids.extend(self.resume_above(pid, &sent).await);
+        }
+        Ok(self.resumed(process, None, Affected { affected: pids.len(), pids, note: None }))
     }
 
-    /// Goes on with a process that is dead: a new incarnation.
-    async fn revive(self: &Arc<Self>, uuid: Uuid, request: ResumeRequest) -> Result<Answered> {
-        self.admit_one_more()?;
-        let _turn = self.turn(uuid).lock().await;
-        // It may have been collected while this waited, or somebody else may have done it.
-        self.is_here(uuid).await?;
-        if let Ok(pid) = self.listed(&uuid.to_string()) {
-            let alive = self.lock().table.view(pid, self.now()).is_some_and(|view| view.dead_at.is_none());
-            if alive {
-                return self.answer(pid, uuid, None, Affected::default());
-            }
-        }
-        let at = self.now();
-        let model = self.on_disk(move |data| model_of(data, uuid)).await?;
-        self.equip(uuid, uuid, None, model.as_deref(), &request.env).await?;
-        let (pid, mut writer) = self.open_dead(uuid).await?;
-        let opened = self.pool.run(move || {
-            let say = goes_on_when_told(writer.history()).then_some(CONTINUE);
-            let batch = changes(Some(writer.history().limits), &request, say, at);
-            if !batch.is_empty() {
-                writer.append(at, batch, Durability::Synced)?;
-            }
-            Ok::<_, Error>(writer)
-        });
-        let writer = opened.await??;
-        self.ledger.set_limits(uuid, writer.history().limits);
-        self.insert_revived(pid, model, writer)?;
-        self.answer(pid, uuid, None, Affected { affected: 1, pids: vec![pid], note: None })
-    }
-
-    /// Takes the journal of a process that is dead, under a new PID.
-    async fn open_dead(&self, uuid: Uuid) -> Result<(Pid, Writer)> {
-        let pid = self.on_disk(move |data| data.next_pid().inspect(|pid| data.note_pid(*pid, uuid))).await??;
-        let opening = Opening { pid, by: OpenedBy::Resume, boot_id: self.clock.boot_id(), at: self.now() };
-        match self.opened(move |data| data.open_writer(uuid, &opening)).await? {
-            Ok(writer) => Ok((pid, writer)),
-            Err(WriteError::Absent { .. }) => {
-                // Collected since it was looked up, as a rule: then that is what is said.
-                self.resolve(&uuid.to_string()).await?;
-                Err(Error::new(ErrorCode::NotFound, format!("process {uuid} is gone")))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Result<Answered> {
-        self.admit_one_more()?;
-        crate::run::check_name(request.name.as_deref())?;
-        let _turn = self.turn(uuid).lock().await;
-        if let Some(created) = self.begun_before(uuid).await? {
-            return self.answer(created.pid, uuid, Some(source), Affected::default());
-        }
-        let reason = {
+    /// Sees to it that a process has what it needs, before its turn: keys may take their time.
+    async fn prepare_resume(&self, uuid: Uuid, request: &ResumeRequest) -> Result<()> {
+        let (reason, model, pid) = {
             let state = self.lock();
-            let original = state.table.resolve(relive_core::Caller::Person, &source.to_string()).ok();
-            original.and_then(|pid| state.table.view(pid, self.now())?.suspend_reason)
+            let pid = state.table.resolve(relive_core::Caller::Person, &uuid.to_string()).ok();
+            let view = pid.and_then(|pid| state.table.view(pid, self.now()));
+            let view = view.filter(|view| view.dead_at.is_none());
+            let known = view.map(|view| (view.suspend_reason, view.model.map(str::to_owned), Some(view.pid)));
+            known.unwrap_or_default()
         };
-        let model = self.on_disk(move |data| model_of(data, source)).await?;
-        self.equip(source, uuid, reason, model.as_deref(), &request.env).await?;
-        let environments = Arc::clone(&self.environments);
-        let (boot_id, at) = (self.clock.boot_id(), self.now());
-        let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
-        let forked = self.on_disk(move |data| {
-            let pid = data.next_pid()?;
-            data.note_pid(pid, uuid);
-            let (origin, _) = data.history(source)?;
-            let forked = data.fork(ForkRequest {
-                uuid,
-                opening: Opening { pid, by: OpenedBy::Spawn, boot_id, at },
-                source,
-                point,
-                name: request.name.clone(),
-                parent_uuid: None,
-                limits: Some(raised(origin.limits, request.limits)),
-                input: None,
-            });
-            let mut writer = forked.inspect_err(|_| {
-                let _ = environments.remove(uuid);
-            })?;
-            let say = waits_for_input(writer.history()).then_some(CONTINUE);
-            let input = request.input.as_deref().or(say);
-            if let Some(text) = input {
-                writer.append(at, vec![Body::Input(said(text, at))], Durability::Synced)?;
+        let Some(pid) = pid else {
+            let model = self.on_disk(move |data| model_of(data, uuid)).await?;
+            return self.credentials.equip(uuid, uuid, None, model.as_deref(), &request.env).await;
+        };
+        if reason.is_some() {
+            self.credentials.equip(uuid, uuid, reason, model.as_deref(), &request.env).await?;
+            if request.subtree {
+                // What still lacks credentials will say so when it is resumed.
+                for (uuid, reason, model) in self.suspended_below(pid) {
+                    let _ = self.credentials.equip(uuid, uuid, Some(reason), model.as_deref(), &request.env).await;
+                }
             }
-            Ok::<_, Error>((pid, writer))
-        });
-        let (pid, writer) = forked.await??;
-        // Before the fork itself can change anything.
-        let note = self.compare_files(source, writer.history()).await;
-        self.insert_revived(pid, model, writer)?;
-        let answered = self.answer(pid, uuid, Some(source), Affected { affected: 1, pids: vec![pid], note: None })?;
-        Ok(Answered { note, ..answered })
+        }
+        Ok(())
     }
 
-    /// Into the table, below its parent if that still lives.
-    pub(crate) fn insert_revived(self: &Arc<Self>, pid: Pid, model: Option<String>, writer: Writer) -> Result<()> {
-        let parent_uuid = writer.history().identity.as_ref().and_then(|identity| identity.spawned.parent_uuid);
-        let parent = parent_uuid.and_then(|uuid| self.listed(&uuid.to_string()).ok()).unwrap_or(Pid::KERNEL);
-        let spec = spec(writer.history(), pid, parent, model)?;
-        self.insert(spec, writer)
-    }
-
-    fn answer(&self, pid: Pid, uuid: Uuid, origin_uuid: Option<Uuid>, affected: Affected) -> Result<Answered> {
+    fn suspended_below(&self, root: Pid) -> Vec<(Uuid, SuspendReason, Option<String>)> {
         let state = self.lock();
+        let below = state.table.subtree(root).into_iter().skip(1);
+        let views = below.filter_map(|pid| state.table.view(pid, self.now()));
+        views.filter_map(|view| Some((view.uuid, view.suspend_reason?, view.model.map(str::to_owned)))).collect()
+    }
+
+    pub(crate) fn resumed(&self, process: ProcessRef, origin_uuid: Option<Uuid>, affected: Affected) -> Answered {
+        let state = self.lock();
+        let pid = process.of.pid;
         let view = state.table.view(pid, self.now());
-        Ok(Answered {
+        Answered {
             pid,
-            uuid,
+            uuid: process.uuid,
             origin_uuid,
             resumed_from_step: view.as_ref().map_or(0, |view| view.step),
             max_steps: view.as_ref().and_then(|view| view.max_steps),
@@ -230,48 +141,132 @@ impl Runtime {
             changed: affected.affected > 0,
             affected: affected.affected,
             pids: affected.pids,
-            note: None,
-        })
+            note: affected.note,
+        }
+    }
+
+    /// Resumes those that are suspended until a moment that has come.
+    pub(crate) async fn lift(self: &Arc<Self>, uuid: Uuid, reason: SuspendReason, by: ResumedBy) -> Result<()> {
+        let mut turn = self.turn(uuid, Lane::Own).await?;
+        let Some(machine) = turn.machine() else { return Ok(()) };
+        let mut change = Change::of(machine, Note { resumed_by: by, ..Note::default() });
+        if change.apply(Event::Lift { reason }, self)? { turn.commit(change).await } else { Ok(()) }
     }
 }
 
-/// Whether an agent that is dead says nothing more unless it is told something. A program is told nothing.
-fn goes_on_when_told(history: &relive_journal::History) -> bool {
-    waits_for_input(history) || (!is_program(history) && was_completed(history))
+impl Turn {
+    /// Starts a new incarnation of a process that is dead: `opened` and what it is told are one write.
+    async fn resume_dead(&mut self, request: ResumeRequest, request_id: Option<String>) -> Result<Answered> {
+        let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
+        runtime.admit_one_more()?;
+        // It may have been collected while this waited.
+        runtime.is_here(uuid).await?;
+        if self.was_answered(request_id.as_deref()).await? {
+            // It was resumed by this request, and has ended since.
+            let pid = self.look(|history| history.incarnation().map(|last| (last.pid, last.generation))).await?;
+            let (pid, generation) = pid.unwrap_or((Pid::RUNTIME, relive_core::Generation(0)));
+            let process = ProcessRef { of: relive_core::Incarnation { pid, generation }, uuid };
+            return Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], note: None }));
+        }
+        let (model, body) = runtime
+            .on_disk(move |data| {
+                let (history, _) = data.history(uuid)?;
+                let body = history.identity.and_then(|identity| crate::create::body_of(&identity.spawned.body));
+                Ok::<_, std::io::Error>((model_of(data, uuid), body))
+            })
+            .await??;
+        let body = body.and_then(|kind| runtime.bodies.of(kind));
+        let body = body.ok_or_else(|| Error::new(ErrorCode::Internal, "what it runs is not known here"))?;
+        if request.input.is_some() {
+            body.accepts(crate::bodies::Verb::Send)?;
+        }
+        let pid = runtime.on_disk(move |data| data.next_pid().inspect(|pid| data.note_pid(*pid, uuid))).await??;
+        let opening = Opening {
+            pid,
+            by: OpenedBy::Resume,
+            boot_id: runtime.clock.boot_id(),
+            at: runtime.now(),
+            req: request_id.clone(),
+        };
+        let say = self.look(|history| history.clone()).await?;
+        let say = body.first_message(&say);
+        let input_id = runtime.clock.new_uuid().to_string();
+        let limits = self.look(|history| history.limits).await?;
+        let batch = additions(limits, &request, say, request_id.as_deref(), &input_id);
+        let opened = runtime
+            .opened(move |data| {
+                let batch = batch.clone();
+                data.open_journal(uuid, &opening, None, move |_: &History| Ok::<_, std::convert::Infallible>(batch))
+            })
+            .await;
+        let writer = match opened {
+            Ok(writer) => writer,
+            Err(Error::Journal(WriteError::Absent { .. })) => {
+                // Collected since it was looked up, as a rule: then that is what is said.
+                runtime.is_here(uuid).await?;
+                return Err(Error::new(ErrorCode::NotFound, format!("process {uuid} is gone")));
+            }
+            Err(error) => return Err(error),
+        };
+        runtime.budgets.set_limits(uuid, writer.history().limits);
+        let spec = spec(writer.history(), pid, runtime.parent_of(writer.history()), model)?;
+        let process = ProcessRef { of: relive_core::Incarnation { pid, generation: spec.generation }, uuid };
+        self.publish_new(spec, writer).await?;
+        Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], note: None }))
+    }
+
+    /// Adds records to a change, refusing those that the body does not take.
+    fn add(&self, change: &mut Change, records: Vec<Body>) -> Result<()> {
+        if records.iter().any(|body| matches!(body, Body::Input(_))) {
+            let body = self.runtime.body_of(change.draft().incarnation().pid);
+            body.map_or(Ok(()), |body| body.accepts(crate::bodies::Verb::Send))?;
+        }
+        change.last.extend(records);
+        Ok(())
+    }
+
+    async fn commit_additions(&mut self, change: Change, limits: Limits, request: &ResumeRequest) -> Result<()> {
+        let pid = change.draft().incarnation().pid;
+        let said = request.input.clone();
+        self.commit(change).await?;
+        self.desk.said.extend(said);
+        if request.limits != Limits::default() {
+            let limits = raised(limits, request.limits);
+            self.runtime.lock().table.set_limits(pid, limits)?;
+            self.runtime.budgets.set_limits(self.uuid(), limits);
+            let deadline = self.deadline();
+            self.owner.order(|orders| orders.deadline = deadline);
+        }
+        Ok(())
+    }
 }
 
-fn waits_for_input(history: &relive_journal::History) -> bool {
-    !is_program(history) && history.plan().next == relive_journal::Next::Input
+impl Runtime {
+    /// The living parent of a process, or PID 0.
+    pub(crate) fn parent_of(&self, history: &History) -> Pid {
+        let uuid = history.identity.as_ref().and_then(|identity| identity.spawned.parent_uuid);
+        uuid.and_then(|uuid| self.living(uuid)).map_or(Pid::RUNTIME, |parent| parent.of.pid)
+    }
 }
 
-/// Whether the incarnation before the last one came to its end by itself, having done what it was to do.
-fn was_completed(history: &relive_journal::History) -> bool {
-    let before = history.incarnations.iter().rev().nth(1);
-    let ended = before.and_then(|incarnation| incarnation.ended.as_ref());
-    ended.is_some_and(|(_, end)| matches!(end.status, ProcessStatus::Exited { .. }))
-}
-
-/// What a resume adds to the journal.
-fn changes(
-    limits: Option<Limits>,
+/// What a resume adds to the journal: limits, and a message whose id is that of the request.
+pub(crate) fn additions(
+    limits: Limits,
     request: &ResumeRequest,
     say: Option<&str>,
-    at: relive_core::Timestamp,
+    request_id: Option<&str>,
+    fresh: &str,
 ) -> Vec<Body> {
     let mut batch = Vec::new();
-    if request.limits != Limits::default()
-        && let Some(limits) = limits
-    {
-        batch.push(Body::Limits(raised(limits, request.limits)));
+    if request.limits != Limits::default() {
+        let limits = raised(limits, request.limits);
+        batch.push(Body::Limits(NewLimits { limits, req: request_id.map(str::to_owned) }));
     }
     if let Some(text) = request.input.as_deref().or(say) {
-        batch.push(Body::Input(said(text, at)));
+        let id = request_id.map_or_else(|| format!("resume-{fresh}"), str::to_owned);
+        batch.push(Body::Input(Input { id, from: None, text: text.into() }));
     }
     batch
-}
-
-fn said(text: &str, at: relive_core::Timestamp) -> Input {
-    Input { id: format!("resume-{}", at.as_millisecond()), from: None, text: text.into() }
 }
 
 /// The limits with those that were named replaced.
@@ -286,4 +281,18 @@ pub(crate) fn raised(limits: Limits, named: Limits) -> Limits {
 
 pub(crate) fn model_of(data: &DataFolder, uuid: Uuid) -> Option<String> {
     ProcessMeta::read(&data.folder(uuid)).ok().map(|meta| meta.model)
+}
+
+impl Runtime {
+    /// The process that was meant, whether it lives or not, and what is to be said about its name.
+    pub(crate) fn identity_of(&self, meant: &Meant) -> Result<(Uuid, Option<String>)> {
+        match meant {
+            Meant::Living { process, note } => Ok((process.uuid, note.clone())),
+            Meant::Remembered(pid) => {
+                let gone = || Error::new(ErrorCode::NotFound, format!("no process `{pid}`"));
+                Ok((self.uuid_of(*pid).ok_or_else(gone)?, None))
+            }
+            Meant::OnDisk(found) => Ok((found.info.uuid, found.note.clone())),
+        }
+    }
 }

@@ -1,116 +1,128 @@
-//! The runtime: drives the process table, carries out its effects, and owns the bodies.
+//! The runtime: the process table, the owners that change it, and the components they use.
 //!
-//! One lock guards the table and the bodies. It is held for moments, never across an await, and nothing is read or
-//! written under it: an effect that takes time becomes a task. What a client is told happened is on the disk first.
+//! The table is a view that owners publish to. Its lock is held for moments, never across an await, and nothing is read
+//! or written under it. What a client is told happened is on the disk first.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use relive_agent::{Letter, Orders};
 use relive_api::{Environment, Paths};
-use relive_core::{Incarnation, Pid, Timestamp, Uuid};
-use relive_journal::{DataFolder, Pool, WriteError, Writer};
-use tokio::sync::{Notify, Semaphore, mpsc, watch as channel};
-
+use relive_core::{Incarnation, Pid, Signal, Timestamp, Urgency, Uuid};
+use relive_journal::{DataFolder, OpenFailure, Pool, WriteError, Writer};
 use relive_session::sessions::Sessions;
+use tokio::sync::Notify;
 
+use crate::alarm::Alarm;
+use crate::bodies::{AgentBody, Bodies, Body, ExecBody};
+use crate::budgets::Budgets;
 use crate::clock::Clock;
+use crate::credentials::Credentials;
 use crate::environment::Environments;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::owner::{Owner, Owners};
 use crate::settings::Settings;
+use crate::trees::Trees;
+use crate::warnings::Warnings;
 use crate::watch::Changes;
-use crate::{alarm, credentials, ledger, program, trees};
 
 /// How long a journal that is busy is waited for, and how often it is tried.
-pub(crate) const BUSY_PATIENCE: Duration = Duration::from_secs(2);
-pub(crate) const BUSY_AGAIN: Duration = Duration::from_millis(5);
-/// How many messages may wait for one agent.
-pub(crate) const INBOX_MAX: usize = 64;
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+const BUSY_AGAIN: Duration = Duration::from_millis(5);
 
-/// The runtime.
+/// The program that is executed as a shim: this one, also when its file was replaced.
+const SHIM: &str = "/proc/self/exe";
+
+/// Owns the processes of one data directory.
 #[derive(Debug)]
 pub struct Runtime {
-    pub data: Arc<DataFolder>,
-    pub pool: Pool,
+    pub(crate) data: Arc<DataFolder>,
+    pub(crate) pool: Pool,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    pub changes: Changes,
+    pub(crate) changes: Changes,
     /// Where `config.yaml` is, and beside it agents that can be run by name.
     pub(crate) config: PathBuf,
-    /// What each process has of the one who typed its command.
+    /// The environment of whoever started each process.
     pub(crate) environments: Arc<Environments>,
-    /// Programs run in these.
-    pub(crate) sessions: Arc<Sessions>,
-    /// How many commands for keys may run.
-    pub(crate) key_commands: Semaphore,
-    /// Told when a body has gone, and when the last one has.
+    pub(crate) credentials: Arc<Credentials>,
+    pub(crate) budgets: Budgets,
+    pub(crate) warnings: Warnings,
+    pub(crate) owners: Owners,
+    pub(crate) bodies: Bodies,
+    /// Told when a body has gone.
     pub(crate) bodies_changed: Notify,
-    pub(crate) state: Mutex<State>,
-    pub(crate) ledger: ledger::Ledger,
-    /// Those who open the journal of a process that has no body, or begin one, take turns.
-    pub(crate) turns: Vec<tokio::sync::Mutex<()>>,
     /// One survey, and one collection, at a time: they share the files `clock` and `tombstones.jsonl`.
     pub(crate) collecting: tokio::sync::Mutex<()>,
+    state: Mutex<Published>,
 }
 
+/// What owners have published.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct Published {
     pub(crate) table: relive_core::Table,
-    pub(crate) bodies: HashMap<Pid, BodyHandle>,
-    /// Writers that wait for their body to be launched.
-    pub(crate) ready: HashMap<Pid, Writer>,
-    /// Suspended since before this daemon: their journal has not been opened under their PID.
-    pub(crate) placeholders: HashSet<Pid>,
-    /// Who of them was spawned by an agent.
-    pub(crate) trees: trees::Trees,
-    /// Those who wait for an end.
+    /// The owners of processes whose body runs.
+    pub(crate) bodies: HashMap<Pid, Arc<Owner>>,
+    pub(crate) trees: Trees,
+    /// The signal that each process got with its subtree: a child that is created meanwhile gets it too.
+    pub(crate) inherited: HashMap<Pid, Inherited>,
+    /// Rung when a process has ended.
     pub(crate) waiting: HashMap<Pid, Arc<Notify>>,
-    /// Those that are suspended until a moment.
-    pub(crate) alarms: HashMap<Pid, alarm::Alarm>,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) alarms: HashMap<Pid, Alarm>,
     pub(crate) stopping: bool,
 }
 
-/// A body that runs.
-#[derive(Debug)]
-pub(crate) struct BodyHandle {
-    pub(crate) orders: channel::Sender<Orders>,
-    pub(crate) inbox: mpsc::Sender<Letter>,
-    /// The session of a program, as soon as it answers.
-    pub(crate) session: channel::Receiver<Option<program::Live>>,
+/// A signal that was sent to a whole subtree.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inherited {
+    pub(crate) signal: Signal,
+    pub(crate) urgency: Urgency,
+    pub(crate) cause: relive_core::Cause,
 }
 
-/// The names of an incarnation that a task needs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Who {
+/// One incarnation of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProcessRef {
     pub(crate) of: Incarnation,
     pub(crate) uuid: Uuid,
 }
 
 impl Runtime {
-    pub fn new(
-        data: Arc<DataFolder>,
-        pool: Pool,
-        settings: Settings,
-        clock: Clock,
-        last_pid: Pid,
-        paths: &Paths,
-    ) -> Arc<Self> {
-        let table = relive_core::Table::new(settings.table, last_pid);
-        let state = State {
-            table,
+    /// Returns a runtime that owns no process yet: [`Self::recover`] finds those of the data directory.
+    #[must_use]
+    pub fn new(data: Arc<DataFolder>, pool: Pool, settings: Settings, clock: Clock, paths: &Paths) -> Arc<Self> {
+        let state = Published {
+            table: relive_core::Table::new(settings.table, data.last_pid()),
             bodies: HashMap::new(),
-            ready: HashMap::new(),
-            placeholders: HashSet::new(),
-            trees: trees::Trees::default(),
+            trees: Trees::default(),
+            inherited: HashMap::new(),
             waiting: HashMap::new(),
             alarms: HashMap::new(),
-            warnings: Vec::new(),
             stopping: false,
         };
-        let sessions = Sessions::new("/proc/self/exe".into(), clock.boot_id(), paths.short_name());
+        let sessions = Arc::new(Sessions::new(SHIM.into(), clock.boot_id(), paths.short_name()));
+        let environments = Arc::new(Environments::next_to(&paths.socket));
+        let warnings = Warnings::default();
+        let credentials =
+            Arc::new(Credentials::new(&settings, pool.clone(), Arc::clone(&environments), warnings.clone()));
+        let bodies = Bodies {
+            agent: AgentBody {
+                data: Arc::clone(&data),
+                pool: pool.clone(),
+                sessions: Arc::clone(&sessions),
+                credentials: Arc::clone(&credentials),
+                environments: Arc::clone(&environments),
+                cadence: settings.cadence,
+                git_notes: settings.git_notes,
+            },
+            exec: ExecBody {
+                data: Arc::clone(&data),
+                pool: pool.clone(),
+                sessions,
+                environments: Arc::clone(&environments),
+            },
+        };
         Arc::new(Self {
             data,
             pool,
@@ -118,73 +130,147 @@ impl Runtime {
             clock,
             changes: Changes::default(),
             config: paths.config.clone(),
-            environments: Arc::new(Environments::next_to(&paths.socket)),
-            sessions: Arc::new(sessions),
-            key_commands: Semaphore::new(credentials::COMMANDS_MAX),
+            environments,
+            credentials,
+            budgets: Budgets::default(),
+            warnings,
+            owners: Owners::default(),
+            bodies,
             bodies_changed: Notify::new(),
-            state: Mutex::new(state),
-            ledger: ledger::Ledger::default(),
             collecting: tokio::sync::Mutex::default(),
-            turns: std::iter::repeat_with(tokio::sync::Mutex::default).take(64).collect(),
+            state: Mutex::new(state),
         })
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Published> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The turn of a process. Whoever has one asks for no other.
-    pub(crate) fn turn(&self, uuid: Uuid) -> &tokio::sync::Mutex<()> {
-        &self.turns[usize::from(uuid.as_bytes()[15]) % self.turns.len()]
+    /// Returns the directory of a process, whether or not it exists.
+    #[must_use]
+    pub fn directory(&self, uuid: Uuid) -> relive_journal::Folder {
+        self.data.folder(uuid)
     }
 
+    /// Returns a bell that rings when the files of a process may have changed.
+    #[must_use]
+    pub fn follow(&self, uuid: Uuid) -> tokio::sync::watch::Receiver<()> {
+        self.changes.follow(uuid)
+    }
+
+    /// Returns the threads that may block.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Tells the time.
+    #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Something a person should know.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.lock().stopping
+    }
+
+    /// Says something that a person should know.
     pub(crate) fn warn(&self, text: String) {
-        const WARNINGS_MAX: usize = 100;
-        eprintln!("{} warning: {text}", self.now());
-        let mut state = self.lock();
-        if state.warnings.len() < WARNINGS_MAX {
-            state.warnings.push(text);
-        }
+        self.warnings.warn(text);
     }
 
-    /// The same, for what would be said again and again.
+    /// Says something that would be said again and again.
     pub(crate) fn warn_once(&self, text: String) {
-        let is_known = self.lock().warnings.contains(&text);
-        if !is_known {
-            self.warn(text);
+        self.warnings.warn_once(text);
+    }
+
+    /// Runs a verb to its end, whether or not whoever asked for it stays.
+    pub(crate) async fn to_the_end<T: Send + 'static>(
+        self: &Arc<Self>,
+        verb: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        #[cfg(feature = "faults")]
+        if crate::faults::is_on("inline-verbs") {
+            return verb.await;
+        }
+        match tokio::spawn(verb).await {
+            Ok(answer) => answer,
+            Err(error) => Err(Error::new(relive_core::ErrorCode::Internal, format!("the verb failed: {error}"))),
         }
     }
 
-    /// The environment of a process; an empty one if it is gone.
-    pub(crate) async fn environment_of(&self, uuid: Uuid) -> Result<Environment> {
-        let environments = Arc::clone(&self.environments);
-        Ok(self.pool.run(move || environments.get(uuid)).await??.unwrap_or_default())
+    /// Returns what a process runs.
+    pub(crate) fn body_of(&self, pid: Pid) -> Option<&dyn Body> {
+        let kind = self.lock().table.view(pid, self.now())?.body;
+        self.bodies.of(kind)
     }
 
-    /// Opens a journal. One that is busy is so for a moment only: nobody else has this data folder, but a child that is
-    /// just being spawned, also by a daemon that has just died, has a copy of every lock until it executes.
-    pub(crate) async fn opened<T: Send + 'static>(
+    pub(crate) fn uuid_of(&self, pid: Pid) -> Option<Uuid> {
+        self.lock().table.view(pid, self.now()).map(|view| view.uuid)
+    }
+
+    /// Returns the living incarnation of a process.
+    pub(crate) fn living(&self, uuid: Uuid) -> Option<ProcessRef> {
+        let state = self.lock();
+        let pid = state.table.resolve(relive_core::Caller::Person, &uuid.to_string()).ok()?;
+        let machine = state.table.machine(pid).filter(|machine| machine.end().is_none())?;
+        Some(ProcessRef { of: machine.incarnation(), uuid })
+    }
+
+    /// Notes an event of another process, if that has a body.
+    pub(crate) fn tell(self: &Arc<Self>, pid: Pid, kind: &'static str, body: serde_json::Value) {
+        let owner = self.lock().bodies.get(&pid).cloned();
+        if let Some(owner) = owner {
+            self.note(&owner, kind, body);
+        }
+    }
+
+    /// Keeps an event to be written by the turn under way.
+    pub(crate) fn note_now(&self, owner: &Owner, kind: &'static str, body: serde_json::Value) {
+        owner.push_event(relive_journal::journal::Event { at: self.now(), kind, body });
+    }
+
+    /// Notes that a process stands still, why, and what a person can do about it.
+    pub(crate) fn note_paused(self: &Arc<Self>, owner: &Arc<Owner>, pid: Pid) {
+        let event = {
+            let state = self.lock();
+            let Some(view) = state.table.view(pid, self.now()) else { return };
+            let resume_at = state.resume_at(pid, view.paused_at);
+            let mut event = serde_json::json!({"reason": view.suspend_reason, "resume_at": resume_at});
+            if let Some(hint) = crate::view::hint(&view) {
+                event["hint"] = hint.into();
+            }
+            event
+        };
+        self.note(owner, "paused", event);
+    }
+
+    /// Returns the environment of a process; an empty one if it is gone.
+    pub(crate) async fn environment_of(&self, uuid: Uuid) -> Result<Environment> {
+        Ok(self.environments.load(&self.pool, uuid).await?)
+    }
+
+    /// Opens a journal. One that is busy is so for a moment only: nobody else has this data directory, but a child that
+    /// is just being spawned, also by a daemon that has just died, has a copy of every lock until it executes.
+    pub(crate) async fn opened<E: Into<Error> + Send + 'static>(
         &self,
-        open: impl Fn(&DataFolder) -> Result<T, WriteError> + Clone + Send + 'static,
-    ) -> Result<Result<T, WriteError>, relive_journal::JobLost> {
+        open: impl Fn(&DataFolder) -> Result<Writer, OpenFailure<E>> + Clone + Send + 'static,
+    ) -> Result<Writer> {
         let deadline = tokio::time::Instant::now() + BUSY_PATIENCE;
         loop {
             let job = open.clone();
             match self.on_disk(move |data| job(data)).await? {
-                Err(WriteError::Busy { .. }) if tokio::time::Instant::now() < deadline => {
+                Err(OpenFailure::Write(WriteError::Busy { .. })) if tokio::time::Instant::now() < deadline => {
                     tokio::time::sleep(BUSY_AGAIN).await;
                 }
-                outcome => return Ok(outcome),
+                Ok(writer) => return Ok(writer),
+                Err(OpenFailure::Write(error)) => return Err(error.into()),
+                Err(OpenFailure::Refused(error)) => return Err(error.into()),
             }
         }
     }
 
-    /// Does something with the data folder on a thread that may block.
+    /// Does something with the data directory on a thread that may block.
     pub(crate) async fn on_disk<T: Send + 'static>(
         &self,
         job: impl FnOnce(&DataFolder) -> T + Send + 'static,

@@ -1,147 +1,409 @@
-//! Signals, pauses and messages from clients.
+//! Signals and pauses: to one process and to a subtree.
+//!
+//! Each process is one turn with its own owner. A subtree is walked parents first, so that nothing new is started above;
+//! a child whose creation is under way gets the signal of its parent when it is published.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use relive_agent::Letter;
-use relive_api::{Accepted, Affected, InputRequest, PauseRequest, SignalRequest};
-use relive_core::{Caller, Cause, ErrorCode, Pid, Reached, Signal, State as Life, Urgency, Why};
-use relive_journal::Durability;
-use relive_journal::record::{Body, Input};
-use tokio::sync::oneshot;
+use futures_util::{StreamExt as _, stream};
+use relive_api::{Affected, PauseRequest, SignalMaskRequest, SignalRequest, SignalState};
+use relive_core::{
+    Aim, Cause, ErrorCode, Event, Incarnation, Pid, Signal, SignalSet, State, SuspendReason, Timestamp, Urgency, Uuid,
+    Why,
+};
+use relive_journal::record::{Body, Input, ResumedBy};
 
 use crate::error::{Error, Result};
-use crate::runtime::{Runtime, State, Who};
+use crate::lookup::Meant;
+use crate::owner::{Change, Lane, Turn};
+use crate::records::Note;
+use crate::runtime::{Inherited, Runtime};
+
+/// How many processes of a subtree are signalled at once.
+const IN_FLIGHT: usize = 64;
+/// How long a KILL waits for its turn before it acts without one.
+const KILL_WITHIN: Duration = Duration::from_secs(1);
+
+/// A signal on its way.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) signal: Signal,
+    pub(crate) cause: Cause,
+    pub(crate) urgency: Urgency,
+    pub(crate) aim: Aim,
+    pub(crate) request: Option<String>,
+    pub(crate) resumed_by: ResumedBy,
+}
+
+impl Sent {
+    pub(crate) fn new(signal: Signal, request: Option<String>) -> Self {
+        Self {
+            signal,
+            cause: Cause::runtime(Why::User),
+            urgency: Urgency::Boundary,
+            aim: Aim::Process,
+            request,
+            resumed_by: ResumedBy::User,
+        }
+    }
+
+    fn lane(&self) -> Lane {
+        match self.signal {
+            Signal::Kill | Signal::Term | Signal::Pause => Lane::Urgent,
+            Signal::Int | Signal::Resume => Lane::Verb,
+        }
+    }
+
+    fn event(&self) -> Event {
+        Event::Signal { signal: self.signal, cause: self.cause, urgency: self.urgency, aim: self.aim }
+    }
+
+    fn note(&self) -> Note {
+        Note { request: self.request.clone(), resumed_by: self.resumed_by, resume_at: None }
+    }
+}
+
+/// What a signal did to one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    pub(crate) changed: bool,
+    pub(crate) resumed: bool,
+}
 
 impl Runtime {
-    /// Sends a signal.
-    pub async fn signal(self: &Arc<Self>, id: &str, request: SignalRequest) -> Result<Affected> {
-        let signal = Signal::from_name(&request.signal).ok_or_else(|| {
-            let message = format!("`{}` is no signal", request.signal);
-            Error::new(ErrorCode::Invalid, message).with_hint("one of: TERM, KILL, INT, PAUSE, RESUME")
-        })?;
-        let Some(pid) = self.find_or_ended(id).await? else { return Ok(ended_already(id)) };
-        let (now, cause) = (self.now(), Cause::kernel(Why::User));
-        let mut state = self.lock();
-        let reached = if request.subtree {
-            state.table.signal_tree(pid, signal, cause, now)?
-        } else {
-            state.table.signal(pid, signal, cause, now)?
-        };
-        Ok(self.reached(&mut state, pid, reached))
+    /// Sends a signal to a process, or to everything at and below it.
+    pub async fn signal(
+        self: &Arc<Self>,
+        id: &str,
+        request: SignalRequest,
+        request_id: Option<String>,
+    ) -> Result<Affected> {
+        let signal = parse(&request.signal)?;
+        let sent = Sent::new(signal, request_id);
+        let (runtime, id) = (Arc::clone(self), id.to_owned());
+        self.to_the_end(async move { runtime.deliver(&id, sent, request.subtree).await }).await
     }
 
-    /// Pauses.
-    pub async fn pause(self: &Arc<Self>, id: &str, request: PauseRequest) -> Result<Affected> {
-        let Some(pid) = self.find_or_ended(id).await? else { return Ok(ended_already(id)) };
-        let (now, urgency) = (self.now(), if request.now { Urgency::Now } else { Urgency::Boundary });
-        let mut state = self.lock();
-        let reached = if request.subtree {
-            state.table.pause_subtree(pid, urgency, now)?
-        } else {
-            state.table.pause(pid, urgency, now)?
-        };
-        Ok(self.reached(&mut state, pid, reached))
+    /// Pauses a process, or everything at and below it.
+    pub async fn pause(
+        self: &Arc<Self>,
+        id: &str,
+        request: PauseRequest,
+        request_id: Option<String>,
+    ) -> Result<Affected> {
+        let urgency = if request.now { Urgency::Now } else { Urgency::Boundary };
+        let sent = Sent { urgency, ..Sent::new(Signal::Pause, request_id) };
+        let (runtime, id) = (Arc::clone(self), id.to_owned());
+        self.to_the_end(async move { runtime.deliver(&id, sent, request.subtree).await }).await
     }
 
-    pub(crate) fn reached(self: &Arc<Self>, state: &mut State, pid: Pid, reached: Reached) -> Affected {
-        let Reached { pids, effects } = reached;
-        let ended =
-            state.table.view(pid, self.now()).is_none_or(|view| matches!(view.state, Life::Zombie | Life::Dead));
-        self.carry_out(state, effects);
-        let note = (pids.is_empty() && ended).then(|| format!("process {pid} has ended already: nothing to do"));
-        Affected { affected: pids.len(), pids, note }
-    }
-
-    /// The PID of a process in the table, or `None` for one that ended before this daemon and is only on the disk.
-    pub(crate) async fn find_or_ended(&self, id: &str) -> Result<Option<Pid>> {
-        match self.resolve(id).await? {
-            crate::query::Target::Listed(pid) => Ok(Some(pid)),
-            crate::query::Target::OnDisk(_) => Ok(None),
-        }
-    }
-
-    /// Hands a message to an agent. On return it is on the disk.
-    pub async fn send(self: &Arc<Self>, id: &str, request: InputRequest) -> Result<Accepted> {
-        let ended = || {
-            let message = format!("`{id}` has ended, so it hears nothing");
-            Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {id} --input TEXT"))
-        };
-        let pid = self.find_or_ended(id).await?.ok_or_else(ended)?;
-        if request.id.is_empty() || request.id.len() > 200 {
-            return Err(Error::new(ErrorCode::Invalid, "a message id has 1 to 200 bytes"));
-        }
-        loop {
-            let input = Input { id: request.id.clone(), from: None, text: request.text.clone().into() };
-            let (recorded, answer) = oneshot::channel();
-            let handed = {
-                let state = self.lock();
-                let view = state.table.view(pid, self.now()).ok_or_else(ended)?;
-                if view.dead_at.is_some() {
-                    return Err(ended());
-                }
-                match state.bodies.get(&pid) {
-                    Some(body) => body.inbox.try_send(Letter::Input { input, recorded }).map_err(|error| match error {
-                        tokio::sync::mpsc::error::TrySendError::Full(_) => Some(Error::new(
-                            ErrorCode::Exhausted,
-                            format!("process {pid} has {} messages waiting", crate::runtime::INBOX_MAX),
-                        )),
-                        tokio::sync::mpsc::error::TrySendError::Closed(_) => None,
-                    }),
-                    None => Err(None),
-                }
+    pub(crate) async fn deliver(self: &Arc<Self>, id: &str, sent: Sent, subtree: bool) -> Result<Affected> {
+        let meant = self.look_up(id).await?;
+        let Meant::Living { process, note } = meant else {
+            let (uuid, note) = self.identity_of(&meant)?;
+            let mut turn = self.turn(uuid, Lane::Verb).await?;
+            return match turn.was_answered(sent.request.as_deref()).await? {
+                // It was ended by this request.
+                true => Ok(Affected { affected: 1, pids: Vec::from_iter(turn.last_pid().await?), note }),
+                false => Ok(Affected { note: note.or(ended_already(id).note), ..ended_already(id) }),
             };
-            match handed {
-                Ok(()) => match answer.await {
-                    Ok(Ok(accepted)) => return Ok(Accepted { accepted }),
-                    Ok(Err(text)) => return Err(Error::new(ErrorCode::Internal, text)),
-                    // The body stopped with the message unread: it is there no more, so the next turn finds out.
-                    Err(_) => tokio::task::yield_now().await,
-                },
-                Err(Some(error)) => return Err(error),
-                Err(None) => {
-                    if let Some(answer) = self.send_to_suspended(pid, &request).await? {
-                        return Ok(answer);
+        };
+        let pid = process.of.pid;
+        let mut affected = if subtree {
+            self.signal_tree(pid, sent).await?
+        } else {
+            let delivered = self.signal_process(process.uuid, &sent).await?;
+            let mut pids = Vec::from_iter(delivered.changed.then_some(pid));
+            if delivered.resumed {
+                pids.extend(self.resume_above(pid, &sent).await);
+            }
+            Affected { affected: pids.len(), pids, note: None }
+        };
+        let ended = self.living(process.uuid).is_none();
+        if affected.pids.is_empty() && ended {
+            affected.note = Some(format!("process {pid} has ended already: nothing to do"));
+        }
+        affected.note = note.or(affected.note);
+        Ok(affected)
+    }
+
+    /// Sends a signal to a process and to everything living below it.
+    pub(crate) async fn signal_tree(self: &Arc<Self>, root: Pid, mut sent: Sent) -> Result<Affected> {
+        sent.cause.root = Some(root);
+        let mut pids = Vec::new();
+        let mut done = HashSet::new();
+        let mut resumed = false;
+        loop {
+            // Walked again until nothing new is below: children whose creation was under way are among them.
+            let walk: Vec<Pid> = self.lock().table.subtree(root).into_iter().filter(|pid| done.insert(*pid)).collect();
+            if walk.is_empty() {
+                break;
+            }
+            for pid in &walk {
+                self.inherit(*pid, &sent);
+            }
+            let jobs = walk.into_iter().map(|pid| {
+                let aim = if pid == root { Aim::Process } else { Aim::Subtree };
+                let (runtime, sent) = (Arc::clone(self), Sent { aim, ..sent.clone() });
+                async move {
+                    let Some(uuid) = runtime.uuid_of(pid) else { return (pid, Ok(None)) };
+                    (pid, runtime.signal_process(uuid, &sent).await.map(Some))
+                }
+            });
+            let mut answers = stream::iter(jobs).buffered(IN_FLIGHT);
+            while let Some((pid, answer)) = answers.next().await {
+                match answer {
+                    Ok(Some(delivered)) => {
+                        resumed |= delivered.resumed;
+                        pids.extend(delivered.changed.then_some(pid));
                     }
+                    Ok(None) => {}
+                    // A refusal of the root is the answer; one below it concerns that process alone.
+                    Err(error) if pid == root => return Err(error),
+                    Err(error) => self.warn(format!("process {pid} did not get {}: {error}", sent.signal)),
                 }
             }
         }
+        if resumed {
+            pids.extend(self.resume_above(root, &sent).await);
+        }
+        Ok(Affected { affected: pids.len(), pids, note: None })
     }
 
-    /// Writes a message into the journal of a process that has no body; `None` if it has one again, or has ended.
-    async fn send_to_suspended(self: &Arc<Self>, pid: Pid, request: &InputRequest) -> Result<Option<Accepted>> {
-        let who = self.who(pid)?;
-        let _turn = self.turn(who.uuid).lock().await;
-        {
-            let state = self.lock();
-            let ended = state.table.view(pid, self.now()).is_none_or(|view| view.dead_at.is_some());
-            if ended || state.bodies.contains_key(&pid) {
-                return Ok(None);
+    /// Notes what children of a process that are created from now on get as well.
+    fn inherit(&self, pid: Pid, sent: &Sent) {
+        let mut state = self.lock();
+        match sent.signal {
+            Signal::Resume => {
+                state.inherited.remove(&pid);
+            }
+            Signal::Term | Signal::Kill | Signal::Int | Signal::Pause => {
+                let inherited = Inherited { signal: sent.signal, urgency: sent.urgency, cause: sent.cause };
+                state.inherited.insert(pid, inherited);
             }
         }
-        let writer = self.writer_of_suspended(who).await?;
-        if writer.history().has_heard(&request.id) {
-            return Ok(Some(Accepted { accepted: false }));
+    }
+
+    /// Resumes ancestors that the user paused, nearest first.
+    pub(crate) async fn resume_above(self: &Arc<Self>, pid: Pid, sent: &Sent) -> Vec<Pid> {
+        let above = self.lock().table.ancestors_paused_by_user(pid);
+        let mut resumed = Vec::new();
+        for ancestor in above {
+            let sent =
+                Sent { signal: Signal::Resume, aim: Aim::Subtree, resumed_by: ResumedBy::Descendant, ..sent.clone() };
+            let Some(uuid) = self.uuid_of(ancestor) else { continue };
+            match self.signal_process(uuid, &sent).await {
+                Ok(delivered) => resumed.extend(delivered.changed.then_some(ancestor)),
+                Err(error) => self.warn(format!("process {ancestor} could not be resumed: {error}")),
+            }
         }
-        let mut journal = self.journal(who.uuid, writer);
-        let input = Input { id: request.id.clone(), from: None, text: request.text.clone().into() };
-        journal.append(self.now(), vec![Body::Input(input)], Durability::Synced).await?;
-        Ok(Some(Accepted { accepted: true }))
+        resumed
     }
 
-    pub(crate) fn who(&self, pid: Pid) -> Result<Who> {
+    /// Sends a signal for a reason of the runtime's own.
+    pub(crate) async fn signal_one(self: &Arc<Self>, uuid: Uuid, signal: Signal, cause: Cause) -> Result<Delivered> {
+        let sent = Sent { cause, aim: Aim::Subtree, ..Sent::new(signal, None) };
+        self.signal_process(uuid, &sent).await
+    }
+
+    /// One turn: delivers a signal to one process.
+    pub(crate) async fn signal_process(self: &Arc<Self>, uuid: Uuid, sent: &Sent) -> Result<Delivered> {
+        let owner = self.owners.of(uuid);
+        let mut waiting = std::pin::pin!(self.turn_with(Arc::clone(&owner), sent.lane()));
+        let mut turn = match tokio::time::timeout(KILL_WITHIN, waiting.as_mut()).await {
+            Ok(turn) => turn?,
+            Err(_) => {
+                if sent.signal == Signal::Kill {
+                    // The disk is stuck. KILL acts all the same; it is acknowledged when it is recorded.
+                    owner.order(|orders| orders.end = Some(Signal::Kill));
+                }
+                waiting.await?
+            }
+        };
+        turn.deliver(sent).await
+    }
+
+    pub(crate) fn arm_grace(self: &Arc<Self>, uuid: Uuid, of: Incarnation, deadline: Timestamp) {
+        let runtime = Arc::clone(self);
+        let left = deadline.duration_since(self.now()).unsigned_abs();
+        tokio::spawn(async move {
+            tokio::time::sleep(left).await;
+            let Ok(mut turn) = runtime.turn(uuid, Lane::Own).await else { return };
+            let Some(machine) = turn.machine().filter(|machine| machine.incarnation() == of) else { return };
+            let mut change = Change::of(machine, Note::default());
+            if matches!(change.apply(Event::GraceExpired, &runtime), Ok(true))
+                && let Err(error) = turn.commit(change).await
+            {
+                runtime.warn(format!("the kill of {uuid} after its grace cannot be recorded: {error}"));
+            }
+        });
+    }
+
+    /// Says which signals a process blocks and handles itself.
+    pub async fn set_signal_mask(
+        self: &Arc<Self>,
+        id: &str,
+        request: SignalMaskRequest,
+        request_id: Option<String>,
+    ) -> Result<SignalState> {
+        let (runtime, id) = (Arc::clone(self), id.to_owned());
+        self.to_the_end(async move {
+            let set = |names: &[String]| names.iter().map(|name| parse(name)).collect::<Result<SignalSet>>();
+            let blocked = request.blocked.as_deref().map(set).transpose()?;
+            let handled = request.handled.as_deref().map(set).transpose()?;
+            for set in [blocked, handled].into_iter().flatten() {
+                if set.contains(Signal::Kill) {
+                    return Err(Error::new(ErrorCode::Invalid, "SIGKILL can be neither blocked nor handled"));
+                }
+            }
+            let Meant::Living { process, note } = runtime.look_up(&id).await? else {
+                return Err(Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals")));
+            };
+            let mut turn = runtime.turn(process.uuid, Lane::Verb).await?;
+            let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals"));
+            let machine = turn.machine().ok_or_else(gone)?;
+            let resumed = if turn.was_answered(request_id.as_deref()).await? {
+                false
+            } else {
+                let mut change = Change::of(machine, Note { request: request_id, ..Note::default() });
+                if let Some(handled) = handled {
+                    change.apply(Event::SetHandlers(handled), &runtime)?;
+                }
+                if let Some(blocked) = blocked {
+                    change.apply(Event::SetMask(blocked), &runtime)?;
+                }
+                let resumed = change.resumes();
+                turn.commit_signal(change).await?;
+                resumed
+            };
+            drop(turn);
+            if resumed {
+                runtime.resume_above(process.of.pid, &Sent::new(Signal::Resume, None)).await;
+            }
+            runtime.signal_state(process.of.pid, note).ok_or_else(gone)
+        })
+        .await
+    }
+
+    /// Returns what a process does with signals.
+    pub async fn signal_mask(self: &Arc<Self>, id: &str) -> Result<SignalState> {
+        let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals"));
+        let Meant::Living { process, note } = self.look_up(id).await? else { return Err(gone()) };
+        self.signal_state(process.of.pid, note).ok_or_else(gone)
+    }
+
+    fn signal_state(&self, pid: Pid, note: Option<String>) -> Option<SignalState> {
         let state = self.lock();
-        let view = state.table.view(pid, self.now());
-        let view = view.ok_or_else(|| Error::new(ErrorCode::NotFound, format!("no process `{pid}`")))?;
-        let of = relive_core::Incarnation { pid, generation: view.generation };
-        Ok(Who { of, uuid: view.uuid })
+        let machine = state.table.machine(pid)?;
+        let names = |set: SignalSet| Signal::LANDING_ORDER.into_iter().filter(move |signal| set.contains(*signal));
+        let words = |signals: &mut dyn Iterator<Item = Signal>| signals.map(|signal| signal.to_string()).collect();
+        Some(SignalState {
+            pid,
+            blocked: words(&mut names(machine.mask())),
+            handled: words(&mut names(machine.handlers())),
+            pending: words(&mut machine.pending().map(|(signal, _)| signal)),
+            note,
+        })
+    }
+}
+
+impl Turn {
+    async fn last_pid(&mut self) -> Result<Option<Pid>> {
+        self.look(|history| history.incarnation().map(|last| last.pid)).await
     }
 
-    /// May be named by the person who owns the socket.
-    pub(crate) fn listed(&self, id: &str) -> Result<Pid, relive_core::Refusal> {
-        self.lock().table.resolve(Caller::Person, id)
+    pub(crate) async fn deliver(&mut self, sent: &Sent) -> Result<Delivered> {
+        let nothing = Delivered { changed: false, resumed: false };
+        let Some(machine) = self.machine() else {
+            let answered = sent.request.is_some() && self.was_answered(sent.request.as_deref()).await.unwrap_or(false);
+            return Ok(Delivered { changed: answered, ..nothing });
+        };
+        if self.was_answered(sent.request.as_deref()).await? {
+            return Ok(Delivered { changed: true, ..nothing });
+        }
+        let runtime = Arc::clone(&self.runtime);
+        let mut change = Change::of(machine, sent.note());
+        if change.draft().state() == State::Created && self.owner.has_body() {
+            // Its body is on its way: it is told, instead of being left behind.
+            change.apply(Event::Start, &runtime)?;
+        }
+        let changed = change.apply(sent.event(), &runtime)?;
+        if !changed {
+            return Ok(nothing);
+        }
+        if sent.signal == Signal::Kill {
+            // KILL acts without waiting for its record.
+            self.owner.order(|orders| orders.end = Some(Signal::Kill));
+        }
+        let resumed = change.resumes();
+        self.commit_signal(change).await?;
+        Ok(Delivered { changed: true, resumed })
     }
+
+    /// Records a change that signals made. A process that is told to end and has no body ends here.
+    async fn commit_signal(&mut self, mut change: Change) -> Result<()> {
+        let runtime = Arc::clone(&self.runtime);
+        let of = change.draft().incarnation();
+        let process = crate::runtime::ProcessRef { of, uuid: self.uuid() };
+        let handled: Vec<Signal> = change.handled().collect();
+        let mut texts = Vec::new();
+        for signal in handled {
+            let session = self.owner.session().and_then(|session| session.borrow().clone());
+            let Some(body) = runtime.body_of(of.pid) else { continue };
+            if let Some(text) = body.handle(signal, session).await {
+                let id = format!("signal-{}", runtime.clock.new_uuid());
+                change.last.push(Body::Input(Input { id, from: None, text: text.clone().into() }));
+                texts.push(text);
+            }
+        }
+        let bodiless = !self.owner.has_body();
+        let ends = bodiless && change.draft().ending().is_some() && change.draft().end().is_none();
+        if !ends {
+            self.commit(change).await?;
+            self.desk.said.extend(texts);
+            if bodiless && self.machine().is_none() {
+                // It was created and never started.
+                self.release(of).await;
+            }
+            return Ok(());
+        }
+        let has_session = self.look(|history| history.open_calls().next().is_some()).await.unwrap_or(true);
+        if has_session {
+            self.commit(change).await?;
+            // Its sessions end first, and the end is recorded then.
+            tokio::spawn(async move { runtime.finish_bodiless(process).await });
+            return Ok(());
+        }
+        change.apply(Event::Terminate(relive_core::Outcome::Cancelled), &runtime)?;
+        self.commit(change).await?;
+        self.release(of).await;
+        Ok(())
+    }
+}
+
+fn parse(name: &str) -> Result<Signal> {
+    Signal::from_name(name).ok_or_else(|| {
+        Error::new(ErrorCode::Invalid, format!("`{name}` is not a signal"))
+            .with_hint("one of: TERM, KILL, INT, PAUSE, RESUME")
+    })
 }
 
 fn ended_already(id: &str) -> Affected {
     Affected { affected: 0, pids: Vec::new(), note: Some(format!("`{id}` has ended already: nothing to do")) }
+}
+
+impl Runtime {
+    /// Suspends a process for a reason of the runtime's own.
+    pub(crate) async fn suspend(self: &Arc<Self>, uuid: Uuid, reason: SuspendReason, urgency: Urgency) -> Result<()> {
+        let mut turn = self.turn(uuid, Lane::Own).await?;
+        let Some(machine) = turn.machine() else { return Ok(()) };
+        let mut change = Change::of(machine, Note::default());
+        if change.draft().state() == State::Created {
+            change.apply(Event::Start, self)?;
+        }
+        change.apply(Event::Suspend { reason, urgency }, self)?;
+        if change.changed() { turn.commit(change).await } else { Ok(()) }
+    }
 }

@@ -1,10 +1,10 @@
-//! The daemon's end: agents stop at their boundary, and go on at the next start.
+//! The daemon's end: agents stop at their boundary, and are resumed at the next start.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::Stopping;
-use relive_core::{SuspendReason, Urgency};
+use relive_core::{Pid, SuspendReason, Urgency, Uuid};
 
 use crate::runtime::Runtime;
 
@@ -12,27 +12,30 @@ use crate::runtime::Runtime;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Runtime {
-    /// Begins to stop: nothing new is begun, and every agent is told to stop at its boundary.
+    /// Begins to stop: nothing new is created, and every agent is told to stop at its boundary.
     pub fn begin_stop(self: &Arc<Self>) -> Stopping {
-        let mut state = self.lock();
-        state.stopping = true;
-        self.suspend_all(&mut state, Urgency::Boundary);
-        Stopping { os_pid: std::process::id(), pausing: self.agents_with_a_body(&state).len() }
+        self.lock().stopping = true;
+        let stopping = self.bodies_to_stop();
+        let pausing = stopping.len();
+        self.suspend_all(stopping, SuspendReason::DaemonStop, Urgency::Boundary);
+        Stopping { os_pid: std::process::id(), pausing }
     }
 
-    /// Programs do not stop with the daemon: they go on in their sessions, and are found again.
-    fn agents_with_a_body(&self, state: &crate::runtime::State) -> Vec<relive_core::Pid> {
-        let is_agent = |pid: &relive_core::Pid| {
-            state.table.view(*pid, self.now()).is_none_or(|view| view.body != relive_core::Body::Exec)
-        };
-        state.bodies.keys().copied().filter(is_agent).collect()
+    /// Those whose body stops with the daemon; programs run on in their sessions.
+    fn bodies_to_stop(&self) -> Vec<Uuid> {
+        let running: Vec<(Pid, Uuid)> = self.lock().bodies.iter().map(|(pid, owner)| (*pid, owner.uuid)).collect();
+        let stops = |pid| self.body_of(pid).is_some_and(|body| body.stops_with_daemon());
+        running.into_iter().filter(|(pid, _)| stops(*pid)).map(|(_, uuid)| uuid).collect()
     }
 
-    fn suspend_all(self: &Arc<Self>, state: &mut crate::runtime::State, urgency: Urgency) {
-        for pid in self.agents_with_a_body(state) {
-            if let Ok(reached) = state.table.suspend(pid, SuspendReason::DaemonStop, urgency, self.now()) {
-                self.carry_out(state, reached.effects);
-            }
+    fn suspend_all(self: &Arc<Self>, all: Vec<Uuid>, reason: SuspendReason, urgency: Urgency) {
+        for uuid in all {
+            let runtime = Arc::clone(self);
+            tokio::spawn(async move {
+                if let Err(error) = runtime.suspend(uuid, reason, urgency).await {
+                    runtime.warn(format!("{uuid} cannot be suspended: {error}"));
+                }
+            });
         }
     }
 
@@ -41,7 +44,7 @@ impl Runtime {
         if tokio::time::timeout(PATIENCE, self.no_bodies()).await.is_ok() {
             return;
         }
-        self.suspend_all(&mut self.lock(), Urgency::Now);
+        self.suspend_all(self.bodies_to_stop(), SuspendReason::DaemonStop, Urgency::Now);
         // What has not stopped by then is recovered at the next start, as after a crash.
         let _ = tokio::time::timeout(PATIENCE, self.no_bodies()).await;
     }
@@ -51,10 +54,17 @@ impl Runtime {
             let changed = self.bodies_changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self.agents_with_a_body(&self.lock()).is_empty() {
+            if self.bodies_to_stop().is_empty() {
                 return;
             }
             changed.await;
         }
+    }
+
+    /// Suspends everything, because nothing may run unrecorded, and frees the reserve for the records that say so.
+    pub(crate) async fn disk_full(self: &Arc<Self>) {
+        let _ = self.on_disk(|data| data.release_reserve()).await;
+        let running: Vec<Uuid> = self.lock().bodies.values().map(|owner| owner.uuid).collect();
+        self.suspend_all(running, SuspendReason::DiskFull, Urgency::Boundary);
     }
 }

@@ -17,8 +17,6 @@ pub struct Pid(pub u32);
 impl Pid {
     /// PID 0, the parent of every process that has no other.
     pub const RUNTIME: Self = Self(0);
-    /// The old name of [`Pid::RUNTIME`], until no crate uses it.
-    pub const KERNEL: Self = Self::RUNTIME;
 }
 
 impl fmt::Display for Pid {

@@ -109,12 +109,6 @@ impl Cause {
         Self { why, by: Pid::RUNTIME, root: None }
     }
 
-    /// The old name of [`Cause::runtime`], until no crate uses it.
-    #[must_use]
-    pub fn kernel(why: Why) -> Self {
-        Self::runtime(why)
-    }
-
     /// Creates the cause of an end that a process asked for.
     #[must_use]
     pub fn process(why: Why, by: Pid) -> Self {

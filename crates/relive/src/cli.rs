@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     abort, attach, config, daemon, demo, doctor, exec, gc, info, kill, lineage, list_resumable, logs, paths, pause,
-    proceed, ps, resolve, resume, run, send, steps, strace, wait,
+    proceed, ps, resolve, resume, run, send, signals, steps, strace, wait,
 };
 use crate::terminal::ColorChoice;
 
@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Steps(steps::Args),
     Send(send::Args),
     Pause(pause::Args),
+    Signals(signals::Args),
     Resume(resume::Args),
     Kill(kill::Args),
     Resolve(resolve::Args),

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 
 pub(crate) use follow::Source;
 use http::{Ask, Failure};
-pub(crate) use verbs::Waited;
+pub(crate) use verbs::{Waited, is_continues};
 
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};

@@ -23,6 +23,7 @@ pub(crate) mod resolve;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod send;
+pub(crate) mod signals;
 pub(crate) mod steps;
 pub(crate) mod strace;
 pub(crate) mod wait;
@@ -33,6 +34,7 @@ use relive_api::{Affected, Paths};
 use relive_core::Pid;
 
 use crate::cli::{Cli, Command};
+use crate::client::is_continues;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::terminal::Look;
@@ -58,6 +60,7 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
         Command::Logs(args) => block_on(logs::run(context, &args)),
         Command::Strace(args) => block_on(strace::run(context, &args)),
         Command::Steps(args) => block_on(steps::run(context, &args)),
+        Command::Signals(args) => block_on(signals::run(context, &args)),
         Command::Send(args) => block_on(send::run(context, &args)),
         Command::Pause(args) => block_on(pause::run(context, &args)),
         Command::Resume(args) => block_on(resume::run(context, &args)),
@@ -89,11 +92,13 @@ fn report_affected(context: &Context, id: &str, affected: &Affected, done: &str,
         return Ok(0);
     }
     let undo = undo.map(|undo| format!(" (undo: {undo})")).unwrap_or_default();
-    let line = match (affected.affected, &affected.note) {
+    // Said already.
+    let note = affected.note.as_ref().filter(|note| !is_continues(note));
+    let line = match (affected.affected, note) {
         (0, Some(note)) => note.clone(),
         (0, None) => format!("{id}: nothing changed"),
         (count, note) => {
-            let note = note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
+            let note = note.map(|note| format!("; {note}")).unwrap_or_default();
             format!("{} {done}{note}{undo}", name_pids(count, &affected.pids))
         }
     };

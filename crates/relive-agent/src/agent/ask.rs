@@ -7,7 +7,6 @@ use futures_util::StreamExt as _;
 use relive_journal::Durability;
 use relive_journal::payload::{Json, Text};
 use relive_journal::record::{Body, Call, Git, ModelEnded, ModelStarted, Partial, Usage};
-use relive_llm::{Answer, Delta, Message, ModelError, Purpose, Question, ToolCall, estimated_tokens};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
@@ -15,6 +14,7 @@ use super::compact::Measured;
 use super::retry::{Attempts, Verdict};
 use super::{Exit, Loop, Step, Wait};
 use crate::git;
+use relive_llm::{Answer, Delta, ModelError, Purpose, Question, ToolCall, estimated_tokens};
 
 /// The most that one event says: also escaped, it is well within the longest line.
 const EVENT_TEXT_MAX: usize = 128 * 1024;
@@ -54,38 +54,37 @@ impl Loop {
         let mut attempts = Attempts::default();
         loop {
             self.make_room(step).await?;
-            // What is said from here on the model has not heard.
-            let asked = self.messages.len();
             let question = self.question(step).await?;
             let asked_tokens = question.estimated_tokens();
-            // While the model thinks, so that it is not asked later for it.
+            // Looked at while the model thinks, so that it costs the step nothing.
             let git = self.look_at_git();
             let mut heard = Heard::default();
             let error = match self.ask_once(question, &mut heard, Aloud::Yes).await {
                 Ok(()) => {
                     let git = git.await.ok().flatten();
                     if git.as_ref().is_some_and(|git| git.dirty.is_none()) {
-                        // Nor would it be quicker next time.
+                        // It would not be quicker next time.
                         self.git_status = git::Status::Leave;
                     }
-                    return self.heard(heard, asked, asked_tokens, git).await;
+                    return self.answer(heard, asked_tokens, git).await;
                 }
                 Err(Unanswered::Exit(exit)) => {
-                    self.carry.push(self.partial(heard, asked_tokens));
+                    self.cut_off(heard, asked_tokens).await?;
                     return Err(exit);
                 }
                 Err(Unanswered::Failed(error)) => error,
             };
-            self.carry.push(self.partial(heard, asked_tokens));
             // On the disk before the wait: what was billed is not forgotten, and the step is at a boundary.
-            self.flush().await?;
+            self.cut_off(heard, asked_tokens).await?;
             let refused_tokens = self.context_tokens();
             if matches!(error, ModelError::ContextFull(_)) && self.shrink_window(refused_tokens) {
-                // The estimate was wrong. There is room for it when the conversation was summed up.
-                self.event("model_error", json!({"text": error.to_string()})).await;
+                // The estimate was wrong. There is room once the conversation was summed up.
+                self.event("model_error", json!({"text": error.to_string()}));
             } else {
                 self.back_off(&mut attempts, error).await?;
             }
+            self.catch_up().await?;
+            self.boundary()?;
             self.within_limits(step).await?;
         }
     }
@@ -93,18 +92,17 @@ impl Loop {
     pub(super) async fn model_started(&mut self, purpose: Purpose) -> Step {
         let (reserved_tokens, reserved_cost_usd) = self.reservation();
         let started = ModelStarted { model: self.agent.meta.model.clone(), reserved_tokens, reserved_cost_usd };
-        self.record(vec![Body::ModelStarted(started)], Durability::Written).await?;
-        // The last result of the step before went with this record, so that step is complete only now.
-        self.progressed();
+        let durability = if self.unsynced { Durability::Synced } else { Durability::Written };
+        self.record(Body::ModelStarted(started), durability).await?;
         let mut body = json!({"model": self.agent.meta.model});
         if purpose == Purpose::Summary {
             body["for"] = "summary".into();
         }
-        self.event("model", body).await;
+        self.event("model", body);
         Ok(())
     }
 
-    /// How the repository stands. It is bounded in time.
+    /// Looks at the Git repository of the working directory. It is bounded in time.
     fn look_at_git(&self) -> JoinHandle<Option<Git>> {
         let (pool, folder) = (self.agent.context.pool.clone(), self.agent.context.cwd.clone());
         let (wanted, status) = (self.agent.git_notes, self.git_status);
@@ -117,18 +115,13 @@ impl Loop {
             step,
             system_prompt: self.agent.meta.system_prompt.clone(),
             tools: self.agent.meta.tools.get().to_owned(),
-            messages: self.messages.clone(),
-            answers: self.history()?.answers,
+            messages: self.dialogue.messages.clone(),
+            answers: self.standing.answers,
             purpose: Purpose::Step,
         })
     }
 
-    pub(super) async fn ask_once(
-        &mut self,
-        question: Question,
-        heard: &mut Heard,
-        aloud: Aloud,
-    ) -> Result<(), Unanswered> {
+    pub(super) async fn ask_once(&self, question: Question, heard: &mut Heard, aloud: Aloud) -> Result<(), Unanswered> {
         let asked = self.agent.model.ask(question);
         match self.attend(Wait::Model, asked).await? {
             Ok(answer) => self.listen(answer, heard, aloud).await,
@@ -136,17 +129,17 @@ impl Loop {
         }
     }
 
-    async fn listen(&mut self, mut answer: Answer, heard: &mut Heard, aloud: Aloud) -> Result<(), Unanswered> {
+    async fn listen(&self, mut answer: Answer, heard: &mut Heard, aloud: Aloud) -> Result<(), Unanswered> {
         while let Some(delta) = self.attend(Wait::Model, answer.next()).await? {
             match delta {
                 Err(error) => return Err(Unanswered::Failed(error)),
                 Ok(Delta::Thinking(piece)) => {
                     heard.thinking.push_str(&piece);
-                    self.show("thinking", &piece, aloud).await;
+                    self.show("thinking", &piece, aloud);
                 }
                 Ok(Delta::Text(piece)) => {
                     heard.text.push_str(&piece);
-                    self.show("text", &piece, aloud).await;
+                    self.show("text", &piece, aloud);
                 }
                 Ok(Delta::Call(call)) => heard.calls.push(call),
                 Ok(Delta::Carry(carry)) => heard.carry = Some(carry),
@@ -164,16 +157,16 @@ impl Loop {
                 let body = json!({
                     "attempt": attempts.made() + 1, "after_ms": after.as_millis(), "text": error.to_string(),
                 });
-                self.event("model_retry", body).await;
+                self.event("model_retry", body);
                 self.attend(Wait::Retry, tokio::time::sleep(after)).await
             }
             Verdict::Later { after, error } => {
-                let resume_at = host.now().checked_add(after).unwrap_or(relive_types::Timestamp::MAX);
-                self.event("model_error", json!({"text": error.to_string(), "resume_at": resume_at})).await;
+                let resume_at = host.now().checked_add(after).unwrap_or(relive_core::Timestamp::MAX);
+                self.event("model_error", json!({"text": error.to_string(), "resume_at": resume_at}));
                 Err(Exit::Quota { resume_at })
             }
             Verdict::NeedsCredentials(error) => {
-                self.event("model_error", json!({"text": error.to_string()})).await;
+                self.event("model_error", json!({"text": error.to_string()}));
                 Err(Exit::NeedsCredentials)
             }
             Verdict::Never(fault) => Err(Exit::Faulted(fault)),
@@ -181,23 +174,24 @@ impl Loop {
     }
 
     /// What the model says, for those who watch. A model may say more at once than an event can hold.
-    async fn show(&mut self, kind: &'static str, mut said: &str, aloud: Aloud) {
+    fn show(&self, kind: &'static str, mut said: &str, aloud: Aloud) {
         while aloud == Aloud::Yes && !said.is_empty() {
             let (piece, rest) = said.split_at(said.floor_char_boundary(EVENT_TEXT_MAX));
-            self.event(kind, json!({"text": piece})).await;
+            self.event(kind, json!({"text": piece}));
             said = rest;
         }
     }
 
-    /// What was said until it was cut off. The step is asked again if the process goes on.
-    pub(super) fn partial(&self, heard: Heard, asked_tokens: u64) -> Body {
+    /// Records what was said until the model was cut off. The step is asked again when the process continues.
+    pub(super) async fn cut_off(&mut self, heard: Heard, asked_tokens: u64) -> Step {
         let usage = match heard.usage {
             Some(usage) => usage,
             // Refused, as far as anybody knows: nothing was used.
             None if heard.is_nothing() => Usage { cost_usd: self.agent.model.cost(0, 0), ..Usage::default() },
             None => self.estimate(&heard, asked_tokens),
         };
-        Body::Partial(Partial { thinking: text(heard.thinking), text: text(heard.text), usage })
+        let partial = Partial { thinking: text(heard.thinking), text: text(heard.text), usage };
+        self.record(Body::Partial(partial), Durability::Synced).await
     }
 
     pub(super) fn estimate(&self, heard: &Heard, tokens_in: u64) -> Usage {
@@ -207,40 +201,29 @@ impl Loop {
         Usage { tokens_in, tokens_out, cost_usd, estimated: true, ..Usage::default() }
     }
 
-    /// The answer is whole. It is recorded with the first intent, or, without calls, by itself. `asked` is how many
-    /// messages the model has seen: what was said since comes after its answer, as it does in the journal.
-    async fn heard(&mut self, heard: Heard, asked: usize, asked_tokens: u64, git: Option<Git>) -> Step {
+    /// Records a whole answer. One without calls may be the last word, so it is synced; the others are with the intent
+    /// of their first call.
+    async fn answer(&mut self, heard: Heard, asked_tokens: u64, git: Option<Git>) -> Step {
         let usage = heard.usage.unwrap_or_else(|| self.estimate(&heard, asked_tokens));
         let Heard { thinking, text: said, calls, carry, usage: _ } = heard;
         let mut recorded = Vec::new();
-        for call in &calls {
-            let args = parse(&call.args, "the model's arguments")?;
-            recorded.push(Call { id: call.id.clone(), name: call.name.clone(), args });
+        for call in calls {
+            recorded.push(Call { args: parse(&call.args, "the model's arguments")?, id: call.id, name: call.name });
         }
-        let body = ModelEnded {
-            thinking: text(thinking.clone()),
-            text: text(said.clone()),
+        let durability = if recorded.is_empty() { Durability::Synced } else { Durability::Written };
+        let answer = ModelEnded {
+            thinking: text(thinking),
+            text: text(said),
             calls: recorded,
             usage,
             carry: carry.as_deref().map(|carry| parse(carry, "what the model wants back")).transpose()?,
             git,
         };
-        let is_last_word = body.calls.is_empty();
-        let mut since = self.messages.split_off(asked.min(self.messages.len()));
-        self.messages.push(Message::Model { thinking: some(thinking), text: some(said), calls, carry });
-        self.measured = (!usage.estimated).then_some(Measured {
-            messages: self.messages.len(),
-            tokens: usage.tokens_in.saturating_add(usage.tokens_out),
-        });
-        if is_last_word {
-            self.messages.append(&mut since);
-            self.record(vec![Body::ModelEnded(body)], Durability::Synced).await?;
-            Ok(())
-        } else {
-            self.meanwhile.append(&mut since);
-            self.carry.push(Body::ModelEnded(body));
-            self.run_calls(0).await
-        }
+        let seen = self.dialogue.messages.len() + 1;
+        self.record(Body::ModelEnded(answer), durability).await?;
+        let tokens = usage.tokens_in.saturating_add(usage.tokens_out);
+        self.measured = (!usage.estimated).then_some(Measured { messages: seen, tokens });
+        Ok(())
     }
 }
 
@@ -254,10 +237,6 @@ fn parse(json: &str, what: &str) -> Step<Json> {
     Json::parse(json).map_err(|error| Exit::Faulted(format!("{what} are no JSON: {error}")))
 }
 
-fn some(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
-}
-
 fn text(text: String) -> Option<Text> {
-    some(text).map(Text::Inline)
+    (!text.is_empty()).then_some(Text::Inline(text))
 }

@@ -11,6 +11,7 @@ use relive_llm::{Message, ModelError, Purpose, Question, estimated_tokens};
 use serde_json::json;
 
 use super::ask::{Aloud, Heard, Unanswered};
+use super::dialogue::Dialogue;
 use super::retry::Attempts;
 use super::transcript::transcript;
 use super::{Exit, Loop, Step};
@@ -43,7 +44,7 @@ impl Loop {
             let tokens = estimated_tokens(meta.system_prompt.len() + meta.tools.get().len());
             Measured { messages: 0, tokens }
         });
-        let since = self.messages.get(messages..).unwrap_or_default();
+        let since = self.dialogue.messages.get(messages..).unwrap_or_default();
         tokens.saturating_add(estimated_tokens(since.iter().map(Message::bytes).sum()))
     }
 
@@ -59,7 +60,8 @@ impl Loop {
                 return Ok(());
             }
             self.compact(step, self.window.unwrap_or(u64::MAX) / share).await?;
-            self.boundary().await?;
+            self.catch_up().await?;
+            self.boundary()?;
             self.within_limits(step).await?;
         }
         if self.is_full() { Err(self.does_not_fit()) } else { Ok(()) }
@@ -81,28 +83,27 @@ impl Loop {
     }
 
     async fn compact(&mut self, step: u32, keep_tokens: u64) -> Step {
-        // What is carried is part of what may be summed up.
-        self.flush().await?;
-        let (messages, cuts) = self.agent.journal.conversation_and_cuts().await?;
+        let cuts = self.agent.journal.cuts().await?;
+        let messages = self.dialogue.messages.clone();
         let Some(cut) = choose(&messages, &cuts, keep_tokens) else { return Err(self.does_not_fit()) };
         let before = self.context_tokens();
         let (said, usage) = self.sum_up(step, &messages[..cut.messages]).await?;
-        let summary = format!("{}{}", self.task()?, said.trim());
+        let summary = format!("{}{}", self.task(), said.trim());
         let compacted = Compacted { through: cut.through, summary: summary.into(), usage: Some(usage) };
-        self.record(vec![Body::Compacted(compacted)], Durability::Synced).await?;
-        self.messages = self.agent.journal.conversation().await?;
+        self.record(Body::Compacted(compacted), Durability::Synced).await?;
+        self.dialogue = Dialogue::of(self.agent.journal.conversation().await?);
         self.measured = None;
         let after = self.context_tokens();
         let body = json!({"messages": cut.messages, "tokens_before": before, "tokens_after": after});
-        self.event("compacted", body).await;
+        self.event("compacted", body);
         Ok(())
     }
 
     /// What it was asked to do, in the words it was asked in: no summary may lose them.
-    fn task(&self) -> Step<String> {
+    fn task(&self) -> String {
         let max = self.window.and_then(|window| usize::try_from(window / 4).ok()).unwrap_or(TASK_MAX).min(TASK_MAX);
-        let task = self.history()?.identity.as_ref().map(|identity| identity.spawned.intent.head(max));
-        Ok(task.map(|task| format!("The task, as it was given:\n\n{task}\n\nSince then:\n\n")).unwrap_or_default())
+        let task = &self.agent.intent[..self.agent.intent.floor_char_boundary(max)];
+        format!("The task, as it was given:\n\n{task}\n\nSince then:\n\n")
     }
 
     /// Asks for a summary, as often as for any other answer.
@@ -117,7 +118,7 @@ impl Loop {
                 system_prompt: SUM_UP.to_owned(),
                 tools: "[]".to_owned(),
                 messages: vec![Message::User { text: transcript(messages, bytes_max) }],
-                answers: self.history()?.answers,
+                answers: self.standing.answers,
                 purpose: Purpose::Summary,
             };
             let asked_tokens = question.estimated_tokens();
@@ -129,18 +130,18 @@ impl Loop {
                 }
                 Ok(()) => ModelError::Cut("the model did not sum up what was said".to_owned()),
                 Err(Unanswered::Exit(exit)) => {
-                    self.carry.push(self.partial(heard, asked_tokens));
+                    self.cut_off(heard, asked_tokens).await?;
                     return Err(exit);
                 }
                 Err(Unanswered::Failed(error)) => error,
             };
-            self.carry.push(self.partial(heard, asked_tokens));
-            self.flush().await?;
+            self.cut_off(heard, asked_tokens).await?;
             let shrunk = matches!(error, ModelError::ContextFull(_)) && self.shrink_window(asked_tokens);
             if !shrunk {
                 self.back_off(&mut attempts, error).await?;
             }
-            self.boundary().await?;
+            self.catch_up().await?;
+            self.boundary()?;
             self.within_limits(step).await?;
         }
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use relive_types::Signal;
 
-use super::{Exit, Loop, Step};
+use super::{Exit, Loop, Step, until};
 use crate::tool::{Order, Tool, ToolResult};
 
 impl Loop {
     /// Waits for the session's end. An order to end is passed on, and the end waited for; an order to stop freezes the
     /// session and leaves the call open, to be joined when the process goes on.
     pub(super) async fn attend_session(
-        &mut self,
+        &self,
         tool: &Arc<dyn Tool>,
         key: &str,
         act: impl Future<Output = ToolResult>,
@@ -20,7 +20,6 @@ impl Loop {
         tokio::pin!(act);
         let mut orders = self.agent.orders.clone();
         let mut told = None;
-        let deadline = self.agent.deadline;
         loop {
             let now = *orders.borrow_and_update();
             match now.end {
@@ -41,26 +40,16 @@ impl Loop {
                 }
                 None => {}
             }
-            let time_is_up = async {
-                match deadline {
-                    Some(deadline) => tokio::time::sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 outcome = &mut act => return Ok(outcome),
                 changed = orders.changed() => {
                     if changed.is_err() {
-                        // The kernel has gone. The session has not, and is joined by the next one.
+                        // The daemon stops. The session does not, and the next daemon joins it.
                         return Err(Exit::Cancelled);
                     }
                 }
-                letter = self.agent.inbox.recv() => {
-                    let Some(letter) = letter else { return Err(Exit::Cancelled) };
-                    self.take_in(letter).await?;
-                }
-                () = time_is_up, if told != Some(Signal::Kill) => {
+                () = until(now.deadline), if told != Some(Signal::Kill) => {
                     told = Some(Signal::Kill);
                     if !self.pass_on(tool, key, Order::End(Signal::Kill)).await {
                         return Err(Exit::TimedOut);

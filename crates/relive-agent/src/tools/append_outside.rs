@@ -50,10 +50,6 @@ impl Tool for AppendOutside {
         })
     }
 
-    fn changes_files(&self) -> bool {
-        true
-    }
-
     fn prepare(&self, _: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
         super::ready(parse(&args).map(|_| Recovery::Doubt))
     }

@@ -95,10 +95,6 @@ impl Tool for Edit {
         })
     }
 
-    fn changes_files(&self) -> bool {
-        true
-    }
-
     fn prepare(&self, context: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
         async move {
             let wanted = parse(&args)?;

@@ -43,10 +43,6 @@ impl Tool for Write {
         })
     }
 
-    fn changes_files(&self) -> bool {
-        true
-    }
-
     fn prepare(&self, context: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
         async move {
             let (path, content) = parse(&args)?;

@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use relive_agent::{Agent, Cadence, Exit, Journal, Letter, Orders, Watcher};
-use relive_core::Urgency;
+use relive_agent::{Agent, Budget, Cadence, Exit, Orders};
+use relive_core::{Limits, Pid, Signal, Timestamp, Urgency, Usd, Uuid};
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::recovery::OnInDoubt;
-use relive_journal::{DataFolder, History, Io, Opening, Pool, ProcessMeta};
+use relive_journal::{DataFolder, History, Io, LocalJournal, Opening, Pool, ProcessMeta};
 use relive_llm::{Answer, Delta, Message, Model, ModelError, Question};
-use relive_types::{Limits, Pid, Signal, Timestamp, Usd, Uuid};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::support::World;
@@ -26,7 +25,7 @@ enum Act {
     Fail(ModelError),
     /// Says something first.
     Break(ModelError),
-    /// Fails, and the kernel orders something in the same moment.
+    /// Fails, and the owner orders something in the same moment.
     FailAndOrder(ModelError, Orders),
     /// Fails, and somebody says something.
     FailAndHear(ModelError),
@@ -38,7 +37,7 @@ struct Flaky {
     asked: Mutex<Vec<(Duration, Vec<Message>)>>,
     began: Instant,
     orders: watch::Sender<Orders>,
-    inbox: mpsc::Sender<Letter>,
+    journal: Arc<LocalJournal>,
 }
 
 impl std::fmt::Debug for Flaky {
@@ -67,10 +66,13 @@ impl Model for Flaky {
                 Err(error)
             }
             Act::FailAndHear(error) => {
-                let (recorded, _) = oneshot::channel();
-                let input = Input { id: "later".to_owned(), from: None, text: "one more thing".into() };
-                self.inbox.try_send(Letter::Input { input, recorded }).unwrap();
-                Err(error)
+                let journal = Arc::clone(&self.journal);
+                return async move {
+                    let input = Input { id: "later".to_owned(), from: None, text: "one more thing".into() };
+                    journal.hear(input, "one more thing".to_owned()).await.unwrap();
+                    Err(error)
+                }
+                .boxed();
             }
             Act::Answer => Ok(stream::iter([said("half of it"), said(" all")]).boxed()),
         };
@@ -78,16 +80,12 @@ impl Model for Flaky {
     }
 }
 
-struct Unwatched;
+struct Unlimited;
 
-impl Watcher for Unwatched {
-    fn progressed(&self, _: &History) {}
-
-    fn reserve(&self, _: &History, _: u64, _: Usd) -> BoxFuture<'static, bool> {
+impl Budget for Unlimited {
+    fn reserve(&self, _: u64, _: Usd) -> BoxFuture<'static, bool> {
         std::future::ready(true).boxed()
     }
-
-    fn changing_files(&self, _: bool) {}
 }
 
 /// What came of a run.
@@ -121,34 +119,36 @@ async fn run(acts: impl IntoIterator<Item = Act>, deadline: Option<Duration>) ->
         policy: relive_journal::policy::Policy::default(),
         root_uuid: None,
         depth: 0,
+        request: None,
     };
     let at = Timestamp::UNIX_EPOCH;
-    let opening = Opening { pid: Pid(1), by: OpenedBy::Spawn, boot_id: "boot".to_owned(), at };
+    let opening = Opening { pid: Pid(1), by: OpenedBy::Spawn, boot_id: "boot".to_owned(), at, req: None };
     let input = Some(Input { id: "intent".to_owned(), from: None, text: "do it".into() });
-    let writer = data.spawn(SpawnRequest { opening, spawned, meta: Some(meta.clone()), input }).unwrap();
-    let (orders, orders_of) = watch::channel(Orders::default());
-    let (inbox, inbox_of) = mpsc::channel(8);
+    let writer =
+        data.spawn(SpawnRequest { opening, spawned, meta: Some(meta.clone()), input, records: Vec::new() }).unwrap();
     let began = Instant::now();
+    let deadline = deadline.map(|deadline| began + deadline);
+    let (orders, orders_of) = watch::channel(Orders { deadline, ..Orders::default() });
     let acts = Mutex::new(acts.into_iter().collect());
-    let model = Arc::new(Flaky { acts, asked: Mutex::default(), began, orders, inbox });
+    let journal = Arc::new(LocalJournal::new(writer, Pool::default(), || Timestamp::UNIX_EPOCH));
+    let model = Arc::new(Flaky { acts, asked: Mutex::default(), began, orders, journal: Arc::clone(&journal) });
     let agent = Agent {
-        journal: Journal::new(writer, Pool::default(), Arc::new(|| {})),
+        journal: Arc::clone(&journal) as Arc<dyn relive_journal::Journal>,
         meta,
         model: Arc::clone(&model) as Arc<dyn Model>,
         tools: Vec::new(),
         context: world.context.clone(),
         orders: orders_of,
-        inbox: inbox_of,
-        watcher: Arc::new(Unwatched),
+        budget: Arc::new(Unlimited),
+        intent: "do it".to_owned(),
         cadence: Cadence { steps: 100, time: Duration::from_secs(3600) },
-        deadline: deadline.map(|deadline| began + deadline),
         suspend_on_budget: false,
         git_notes: false,
     };
-    let returned = agent.run().await;
-    let history = returned.journal.history().unwrap().clone();
+    let exit = agent.run().await;
+    let history = journal.history().await.unwrap();
     let asked = std::mem::take(&mut *model.asked.lock().unwrap());
-    Run { exit: returned.exit, asked, took: began.elapsed(), history }
+    Run { exit, asked, took: began.elapsed(), history }
 }
 
 fn limited(seconds: u64) -> ModelError {

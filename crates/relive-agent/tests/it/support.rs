@@ -1,4 +1,4 @@
-//! A working folder with a secret beside it, and a kernel that only remembers.
+//! A working folder with a secret beside it, and a runtime that only remembers.
 //!
 //! The folder is deep inside a temporary one: a path of the tests that did get out would still not get far.
 
@@ -16,7 +16,7 @@ use relive_session::sessions::Sessions;
 use relive_types::{Timestamp, Uuid};
 use serde_json::Value;
 
-/// A kernel whose clock is tokio's.
+/// A runtime whose clock is tokio's.
 #[derive(Debug)]
 pub(crate) struct FakeHost {
     began: tokio::time::Instant,

@@ -171,7 +171,13 @@ impl Recorded {
     fn spawn(&self, folder: &DataFolder) -> Result<Writer> {
         let spawned = Spawned { uuid: uuid(), ..self.spawned.clone() };
         let (meta, input) = (Some(self.meta.clone()), Some(self.input.clone()));
-        Ok(folder.spawn(SpawnRequest { opening: opening(folder, OpenedBy::Spawn)?, spawned, meta, input })?)
+        Ok(folder.spawn(SpawnRequest {
+            opening: opening(folder, OpenedBy::Spawn)?,
+            spawned,
+            meta,
+            input,
+            records: Vec::new(),
+        })?)
     }
 }
 

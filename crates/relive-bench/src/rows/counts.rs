@@ -63,8 +63,7 @@ pub(crate) fn counts(place: &Place) -> Result<Vec<String>> {
     counter.count("checkpoint at step 1,000", |_| Ok(agent.writer.checkpoint()?))?;
     let source = agent.uuid()?;
     drop(agent);
-    let writer =
-        counter.count("resume", |folder| Ok(folder.open_writer(source, &opening(folder, OpenedBy::Resume)?)?))?;
+    let writer = counter.count("resume", |folder| crate::sample::reopen(folder, source))?;
     drop(writer);
     let mut agent = Agent::spawn(&folder, &data)?;
     let source = agent.uuid()?;
@@ -77,6 +76,8 @@ pub(crate) fn counts(place: &Place) -> Result<Vec<String>> {
         parent_uuid: None,
         limits: None,
         input: None,
+        request: None,
+        within: None,
     };
     drop(counter.count("fork", |folder| Ok(folder.fork(request)?))?);
     counter.count("end and retire", |folder| {

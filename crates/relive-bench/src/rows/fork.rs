@@ -74,6 +74,8 @@ fn fork(folder: &DataFolder, source: Uuid, point: ForkPoint) -> Result<f64> {
         parent_uuid: None,
         limits: None,
         input: None,
+        request: None,
+        within: None,
     };
     let (taken, writer) = seconds(|| Ok(folder.fork(request)?))?;
     fs::remove_dir_all(writer.folder().path())?;

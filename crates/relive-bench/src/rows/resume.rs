@@ -6,14 +6,13 @@ use std::path::Path;
 
 use relive_core::Uuid;
 use relive_journal::DataFolder;
-use relive_journal::record::OpenedBy;
 use serde::de::IgnoredAny;
 
 use crate::Result;
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, seconds};
-use crate::sample::{Agent, Checkpoint, data_folder, opening};
+use crate::sample::{Agent, Checkpoint, data_folder};
 use crate::table::{Mark, Row, milliseconds};
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
@@ -65,13 +64,13 @@ fn parse(lines: &[&[u8]]) -> Result<()> {
 }
 
 fn resume(folder: &DataFolder, uuid: Uuid) -> Result<()> {
-    let writer = folder.open_writer(uuid, &opening(folder, OpenedBy::Resume)?)?;
+    let writer = crate::sample::reopen(folder, uuid)?;
     black_box(writer.history().plan());
     Ok(())
 }
 
 fn converse(folder: &DataFolder, uuid: Uuid, journal: &Path) -> Result<()> {
-    let writer = folder.open_writer(uuid, &opening(folder, OpenedBy::Resume)?)?;
+    let writer = crate::sample::reopen(folder, uuid)?;
     black_box(writer.history().plan());
     black_box(writer.history().conversation(&File::open(journal)?)?);
     Ok(())

@@ -97,7 +97,7 @@ impl Table {
             Caller::Person => Some(Rights::Owner),
             Caller::Process(pid) => {
                 let slot = self.by_pid.get(&pid)?;
-                self.arena[*slot].running()?;
+                self.arena[*slot].machine.running()?;
                 if self.is_at_or_below(target, pid) { Some(Rights::Owner) } else { self.handles.rights(caller, target) }
             }
         }
@@ -123,7 +123,7 @@ impl Table {
         self.authorize(caller, target, Rights::Owner)?;
         self.authorize(caller, to, Rights::Observer)?;
         match self.find(to)? {
-            Found::Living(slot) if self.arena[slot].running().is_some() => {}
+            Found::Living(slot) if self.arena[slot].machine.running().is_some() => {}
             Found::Living(_) | Found::Ended(_) => return Err(Refusal::NotRunning { pid: to }),
         }
         Ok(self.add_handle(Handle { holder: Caller::Process(to), target, rights }))

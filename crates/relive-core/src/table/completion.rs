@@ -6,16 +6,20 @@
 use jiff::Timestamp;
 
 use crate::arena::Slot;
-use crate::ids::Pid;
-use crate::process::{Facts, Life, Spec};
+use crate::ids::{Incarnation, Pid};
+use crate::machine::Life;
+use crate::process::{Facts, Spec};
 use crate::refusal::Refusal;
 use crate::status::End;
-use crate::table::{Found, Table, after};
+use crate::table::{Found, Table};
+use crate::time::after;
 
 /// A process that has left the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
+    pub(crate) incarnation: Incarnation,
     pub(crate) facts: Facts,
+    pub(crate) paused_total_ms: u64,
     /// The parent at the end.
     pub(crate) parent: Pid,
     pub(crate) started_at: Timestamp,
@@ -59,9 +63,9 @@ impl Table {
     pub fn wait(&self, pid: Pid) -> Result<Wait<'_>, Refusal> {
         Ok(match self.find(pid)? {
             Found::Ended(record) => Wait::Ended { end: &record.end, successor: record.successor },
-            Found::Living(slot) => match &self.arena[slot].life {
-                Life::Created | Life::Running(_) => Wait::NotEnded,
-                Life::Zombie(zombie) => Wait::Ended { end: &zombie.end, successor: None },
+            Found::Living(slot) => match self.arena[slot].machine.end() {
+                None => Wait::NotEnded,
+                Some(end) => Wait::Ended { end, successor: None },
             },
         })
     }
@@ -73,13 +77,24 @@ impl Table {
         if pid > self.last_pid || self.find(pid).is_ok() {
             return Err(Refusal::PidUsed { pid, last: self.last_pid });
         }
-        let mut facts = Facts::new(spec, parent_uuid);
-        facts.paused_total_ms = paused_total_ms;
+        let incarnation = spec.incarnation();
+        let facts = Facts::new(spec, parent_uuid);
         self.by_uuid.insert((facts.uuid, pid));
         if let Some(name) = &facts.name {
             self.by_name.insert((name.clone(), pid));
         }
-        self.remember(Record { facts, parent, started_at, ended_at, end, successor: None, keep_until: now });
+        let (successor, keep_until) = (None, now);
+        self.remember(Record {
+            incarnation,
+            facts,
+            paused_total_ms,
+            parent,
+            started_at,
+            ended_at,
+            end,
+            successor,
+            keep_until,
+        });
         Ok(())
     }
 
@@ -100,12 +115,15 @@ impl Table {
 
     /// The last step of a release.
     pub(super) fn leave(&mut self, slot: Slot, now: Timestamp) {
-        let parent = self.arena.parent(slot).map_or(Pid::KERNEL, |parent| self.arena[parent].pid());
+        let parent = self.arena.parent(slot).map_or(Pid::RUNTIME, |parent| self.arena[parent].pid());
         let entry = self.arena.remove(slot);
         self.by_pid.remove(&entry.pid());
-        let Life::Zombie(zombie) = entry.life else { return };
+        let (incarnation, paused_total_ms) = (entry.machine.incarnation(), entry.machine.paused_total_ms());
+        let Life::Zombie(zombie) = entry.machine.into_life() else { return };
         self.remember(Record {
+            incarnation,
             facts: entry.facts,
+            paused_total_ms,
             parent,
             started_at: zombie.started_at,
             ended_at: zombie.ended_at,
@@ -117,7 +135,7 @@ impl Table {
 
     /// The retention time runs from `keep_until`, which becomes its end.
     fn remember(&mut self, mut record: Record) {
-        let pid = record.facts.incarnation.pid;
+        let pid = record.incarnation.pid;
         record.keep_until = after(record.keep_until, self.settings.retention_ms);
         if !self.handles.has_target(pid) {
             self.expiring.insert((record.keep_until, pid));

@@ -5,18 +5,19 @@ use jiff::Timestamp;
 use crate::effect::{Effect, Effects};
 use crate::ids::{Incarnation, Pid};
 use crate::limits::Limits;
-use crate::process::{Body, Life, Usage, millis_between};
+use crate::process::{Body, Usage};
 use crate::refusal::Refusal;
 use crate::table::{Found, Table};
+use crate::time::millis_between;
 
 impl Table {
     /// It got on, and has used this much so far. Stale reports change nothing.
     pub fn progress(&mut self, of: Incarnation, usage: Usage, now: Timestamp) -> Result<(), Refusal> {
         let Some(slot) = self.reporting(of)? else { return Ok(()) };
         let entry = &mut self.arena[slot];
-        if let Life::Running(running) = &mut entry.life {
-            running.last_progress = now;
-            running.stalled = false;
+        if entry.machine.running().is_some() {
+            entry.last_progress = now;
+            entry.stalled = false;
             entry.facts.usage = usage;
         }
         Ok(())
@@ -36,16 +37,15 @@ impl Table {
         let mut effects = Effects::new();
         for slot in self.by_pid.values() {
             let entry = &mut self.arena[*slot];
-            let of = entry.facts.incarnation;
             // Nobody knows what progress is to a program.
             if entry.facts.body == Body::Exec {
                 continue;
             }
-            let Some(running) = entry.running_mut() else { continue };
-            let is_late = millis_between(running.last_progress, now) >= no_progress_ms;
-            if is_late && !running.stalled && running.pause.asked().is_none() {
-                running.stalled = true;
-                effects.push(Effect::Stalled { of });
+            let is_busy = entry.machine.running().is_some() && entry.machine.pause().is_none();
+            let is_late = millis_between(entry.last_progress, now) >= no_progress_ms;
+            if is_busy && is_late && !entry.stalled {
+                entry.stalled = true;
+                effects.push(Effect::Stalled { of: entry.machine.incarnation() });
             }
         }
         effects

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::arena::Slot;
 use crate::effect::{Effect, Effects};
 use crate::ids::{Incarnation, Pid};
-use crate::process::{Life, State};
+use crate::process::State;
 use crate::refusal::{Refusal, Transition};
 use crate::table::{Found, Table};
 
@@ -108,10 +108,11 @@ impl Table {
             Found::Ended(_) => return Err(illegal(State::Dead)),
         };
         let entry = &self.arena[slot];
-        match &entry.life {
-            Life::Created | Life::Running(_) => return Err(illegal(entry.state())),
-            Life::Zombie(zombie) if zombie.release.is_under_way() => return Ok(Effects::new()),
-            Life::Zombie(_) => {}
+        if entry.is_living() {
+            return Err(illegal(entry.machine.state()));
+        }
+        if entry.release.is_under_way() {
+            return Ok(Effects::new());
         }
         let mut effects = Effects::new();
         self.give_up_children(slot, &mut effects);
@@ -123,11 +124,8 @@ impl Table {
     pub fn released(&mut self, of: Incarnation, event: ReleaseEvent, now: Timestamp) -> Result<Effects, Refusal> {
         let Some(slot) = self.reporting(of)? else { return Ok(Effects::new()) };
         let entry = &self.arena[slot];
-        match entry.life {
-            Life::Created | Life::Running(_) => {
-                return Err(Refusal::NotEnded { pid: of.pid, state: entry.state() });
-            }
-            Life::Zombie(_) => {}
+        if entry.is_living() {
+            return Err(Refusal::NotEnded { pid: of.pid, state: entry.machine.state() });
         }
         let mut effects = Effects::new();
         self.step_release(slot, now, &mut effects, |release, of, effects| release.answer(event, of, effects));
@@ -142,10 +140,8 @@ impl Table {
         step: impl FnOnce(&mut Release, Incarnation, &mut Effects),
     ) {
         let entry = &mut self.arena[slot];
-        let of = entry.facts.incarnation;
-        let Life::Zombie(zombie) = &mut entry.life else { return };
-        step(&mut zombie.release, of, effects);
-        if zombie.release.step == Step::Done {
+        step(&mut entry.release, entry.machine.incarnation(), effects);
+        if entry.release.step == Step::Done {
             self.leave(slot, now);
         }
     }
@@ -159,13 +155,10 @@ impl Table {
         }
         let children: Vec<Slot> = self.arena.children(slot).collect();
         for child in children {
-            self.arena.move_under(child, Slot::KERNEL);
+            self.arena.move_under(child, Slot::RUNTIME);
             let orphan = &self.arena[child];
-            let of = orphan.facts.incarnation;
-            effects.push(match orphan.life {
-                Life::Created | Life::Running(_) => Effect::Reparented { of, from },
-                Life::Zombie(_) => Effect::Reap { of },
-            });
+            let of = orphan.machine.incarnation();
+            effects.push(if orphan.is_living() { Effect::Reparented { of, from } } else { Effect::Reap { of } });
         }
     }
 }

@@ -74,8 +74,8 @@ impl Table {
         let closest = match caller {
             Caller::Person => closest(text, self.by_name.iter().map(|(name, _)| &**name)),
             Caller::Process(pid) => {
-                let slot = self.by_pid.get(&pid).filter(|slot| self.arena[**slot].running().is_some())?;
-                let below = self.arena.walk(*slot).into_iter().map(|visit| &self.arena[visit.slot].facts);
+                let slot = self.by_pid.get(&pid).filter(|slot| self.arena[**slot].machine.running().is_some())?;
+                let below = self.arena.walk(*slot).into_iter().map(|slot| &self.arena[slot].facts);
                 let held = self.held(caller).filter_map(|target| self.facts(target));
                 closest(text, below.chain(held).filter_map(|facts| facts.name.as_deref()))
             }

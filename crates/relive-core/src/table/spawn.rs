@@ -1,12 +1,12 @@
-//! Processes come into the table: new, to be started, or paused since an earlier daemon.
+//! Processes come into the table: new ones, and those an earlier daemon left.
 
 use jiff::Timestamp;
 
 use crate::arena::Slot;
-use crate::effect::{Effect, Effects};
 use crate::ids::{Generation, Pid, Uuid};
-use crate::process::{Entry, Facts, Life, Pause, Running, Spec, State, Suspension};
-use crate::refusal::{Refusal, Transition};
+use crate::machine::{Machine, Restored};
+use crate::process::{Entry, Facts, Spec, State};
+use crate::refusal::Refusal;
 use crate::table::{Found, Table};
 
 /// How many PIDs that were passed over may still be used. Those that never are, because their process could not be
@@ -14,41 +14,27 @@ use crate::table::{Found, Table};
 const PASSED_OVER_MAX: u32 = 1024;
 
 impl Table {
-    /// A new process, in state Created.
+    /// Adds a new process, in state Created.
     pub fn spawn(&mut self, spec: Spec) -> Result<(), Refusal> {
         let parent = self.check(&spec)?;
-        self.admit(spec, Life::Created, parent);
-        Ok(())
-    }
-
-    /// A process that an earlier daemon left paused: a new PID that is suspended from the beginning. Its parent, where
-    /// that was restored too, comes first.
-    pub fn restore(&mut self, spec: Spec, suspension: Suspension, now: Timestamp) -> Result<(), Refusal> {
-        let parent = self.check(&spec)?;
-        let Suspension { asked_at, reason, paused_total_ms } = suspension;
-        let running = Running { pause: Pause::Suspended { asked_at, reason }, ..Running::since(now) };
-        let slot = self.admit(spec, Life::Running(running), parent);
-        self.arena[slot].facts.paused_total_ms = paused_total_ms;
-        self.count_above(slot, 1);
-        Ok(())
-    }
-
-    /// Created to Running, before the body is launched. A pause that was asked for meanwhile takes hold at once.
-    pub fn start(&mut self, pid: Pid, now: Timestamp) -> Result<Effects, Refusal> {
-        let illegal = |state| Refusal::Illegal { pid, state, transition: Transition::Start };
-        let slot = match self.find(pid)? {
-            Found::Living(slot) => slot,
-            Found::Ended(_) => return Err(illegal(State::Dead)),
-        };
-        let entry = &mut self.arena[slot];
-        match entry.state() {
-            State::Created => {}
-            state @ (State::Running | State::Zombie | State::Dead) => return Err(illegal(state)),
+        let state = self.arena[parent].machine.state();
+        if parent != Slot::RUNTIME && state != State::Running {
+            return Err(Refusal::ParentNotRunning { pid: spec.parent, state });
         }
-        entry.life = Life::Running(Running::since(now));
-        let mut effects = vec![Effect::Launch { of: entry.facts.incarnation }];
-        effects.extend(self.land(slot, now));
-        Ok(effects)
+        let (machine, now) = (Machine::new(spec.incarnation()), spec.created_at);
+        self.admit(spec, machine, parent, now);
+        Ok(())
+    }
+
+    /// Adds a process that an earlier daemon left, under a new PID. Its parent, where that was restored too, comes
+    /// first. [`Machine::restored`] says in which state it is.
+    pub fn restore(&mut self, spec: Spec, restored: Restored, now: Timestamp) -> Result<(), Refusal> {
+        let parent = self.check(&spec)?;
+        let machine = Machine::restored(spec.incarnation(), restored, now);
+        let is_paused = machine.pause().is_some();
+        let slot = self.admit(spec, machine, parent, now);
+        self.count_above(slot, i64::from(is_paused));
+        Ok(())
     }
 
     /// The parent's slot, if nothing speaks against the process.
@@ -64,26 +50,27 @@ impl Table {
                 return Err(Refusal::OldGeneration { uuid: spec.uuid, generation: spec.generation, last });
             }
         }
-        if spec.parent == Pid::KERNEL {
-            return Ok(Slot::KERNEL);
+        if spec.parent == Pid::RUNTIME {
+            return Ok(Slot::RUNTIME);
         }
         let not_running = |state| Refusal::ParentNotRunning { pid: spec.parent, state };
         match self.find(spec.parent)? {
-            Found::Living(slot) if self.arena[slot].running().is_some() => Ok(slot),
-            Found::Living(slot) => Err(not_running(self.arena[slot].state())),
+            // One that was restored and not started yet has its children already.
+            Found::Living(slot) if self.arena[slot].machine.end().is_none() => Ok(slot),
+            Found::Living(slot) => Err(not_running(self.arena[slot].machine.state())),
             Found::Ended(_) => Err(not_running(State::Dead)),
         }
     }
 
-    fn admit(&mut self, spec: Spec, life: Life, parent: Slot) -> Slot {
+    fn admit(&mut self, spec: Spec, machine: Machine, parent: Slot, now: Timestamp) -> Slot {
         let (pid, uuid) = (spec.pid, spec.uuid);
         let before = self.latest(uuid);
-        let parent_uuid = spec.parent_uuid.or_else(|| (parent != Slot::KERNEL).then(|| self.arena[parent].facts.uuid));
+        let parent_uuid = spec.parent_uuid.or_else(|| (parent != Slot::RUNTIME).then(|| self.arena[parent].facts.uuid));
         let facts = Facts::new(spec, parent_uuid);
         if let Some(name) = &facts.name {
             self.by_name.insert((name.clone(), pid));
         }
-        let slot = self.arena.insert(Entry::new(facts, life), parent);
+        let slot = self.arena.insert(Entry::new(facts, machine, now), parent);
         self.by_pid.insert(pid, slot);
         self.by_uuid.insert((uuid, pid));
         self.use_pid(pid);

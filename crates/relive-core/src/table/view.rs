@@ -7,13 +7,15 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::arena::Slot;
-use crate::ids::{Generation, Pid, Uuid};
+use crate::ids::{Generation, Incarnation, Pid, Uuid};
 use crate::limits::Usd;
-use crate::process::{Body, Entry, Facts, Life, Pause, Running, State, millis_between};
+use crate::machine::{Life, Pause, Running};
+use crate::process::{Body, Entry, Facts, State};
 use crate::signal::Signal;
 use crate::status::{End, Exit, ProcessStatus, SuspendReason, Why};
 use crate::table::completion::Record;
 use crate::table::{Found, Table};
+use crate::time::millis_between;
 
 /// The word a table shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -74,7 +76,7 @@ pub struct View<'a> {
     pub ending: Option<Signal>,
     pub status: Option<&'a ProcessStatus>,
     pub why: Option<Why>,
-    /// Which process ended it, 0 for the kernel.
+    /// Which process ended it, 0 for the runtime.
     pub killed_by: Option<Pid>,
     /// The root of the tree that was signalled.
     pub killed_from: Option<Pid>,
@@ -98,7 +100,7 @@ pub struct View<'a> {
 /// Where in its life it is, with the data of that state and nothing else.
 enum Phase<'a> {
     Created,
-    Running(&'a Running),
+    Running { running: &'a Running, stalled: bool },
     Zombie { started_at: Timestamp, ended_at: Timestamp, end: &'a End },
     Dead { started_at: Timestamp, ended_at: Timestamp, end: &'a End, successor: Option<Pid> },
 }
@@ -107,20 +109,11 @@ impl Phase<'_> {
     fn display(&self) -> Display {
         match *self {
             Self::Created => Display::Loading,
-            Self::Running(Running { pause: Pause::None, stalled: true, .. }) => Display::Stalled,
-            Self::Running(Running { pause: Pause::None, stalled: false, .. }) => Display::Running,
-            Self::Running(Running { pause: Pause::Pausing { .. }, .. }) => Display::Pausing,
-            Self::Running(Running { pause: Pause::Suspended { reason, .. }, .. }) => match reason {
-                SuspendReason::InDoubt => Display::InDoubt,
-                SuspendReason::Approval => Display::Approval,
-                SuspendReason::User
-                | SuspendReason::BudgetExceeded
-                | SuspendReason::DiskFull
-                | SuspendReason::IoError
-                | SuspendReason::CrashLoop
-                | SuspendReason::Quota
-                | SuspendReason::NeedsCredentials
-                | SuspendReason::DaemonStop => Display::Suspended,
+            Self::Running { running, stalled } => match running.pause {
+                Pause::None if stalled => Display::Stalled,
+                Pause::None => Display::Running,
+                Pause::Pausing { .. } => Display::Pausing,
+                Pause::Suspended { reason, .. } => display_suspended(reason),
             },
             Self::Zombie { .. } => Display::Zombie,
             Self::Dead { .. } => Display::Dead,
@@ -130,11 +123,35 @@ impl Phase<'_> {
     fn state(&self) -> State {
         match self {
             Self::Created => State::Created,
-            Self::Running(_) => State::Running,
+            Self::Running { .. } => State::Running,
             Self::Zombie { .. } => State::Zombie,
             Self::Dead { .. } => State::Dead,
         }
     }
+}
+
+fn display_suspended(reason: SuspendReason) -> Display {
+    match reason {
+        SuspendReason::InDoubt => Display::InDoubt,
+        SuspendReason::Approval => Display::Approval,
+        SuspendReason::User
+        | SuspendReason::BudgetExceeded
+        | SuspendReason::DiskFull
+        | SuspendReason::IoError
+        | SuspendReason::CrashLoop
+        | SuspendReason::Quota
+        | SuspendReason::NeedsCredentials
+        | SuspendReason::DaemonStop => Display::Suspended,
+    }
+}
+
+/// What a view is made of, beside the phase.
+struct Parts<'a> {
+    incarnation: Incarnation,
+    facts: &'a Facts,
+    ppid: Pid,
+    suspended_below: u32,
+    paused_total_ms: u64,
 }
 
 impl Table {
@@ -158,36 +175,42 @@ impl Table {
     }
 
     fn view_of(&self, slot: Slot, now: Timestamp) -> View<'_> {
-        let Entry { facts, life, suspended_below, .. } = &self.arena[slot];
-        let ppid = self.arena.parent(slot).map_or(Pid::KERNEL, |parent| self.arena[parent].pid());
-        let phase = match life {
+        let Entry { facts, machine, suspended_below, stalled, .. } = &self.arena[slot];
+        let ppid = self.arena.parent(slot).map_or(Pid::RUNTIME, |parent| self.arena[parent].pid());
+        let phase = match machine.life() {
             Life::Created => Phase::Created,
-            Life::Running(running) => Phase::Running(running),
+            Life::Running(running) => Phase::Running { running, stalled: *stalled },
             Life::Zombie(zombie) => {
                 Phase::Zombie { started_at: zombie.started_at, ended_at: zombie.ended_at, end: &zombie.end }
             }
         };
-        view(facts, ppid, *suspended_below, &phase, now)
+        let (incarnation, paused_total_ms) = (machine.incarnation(), machine.paused_total_ms());
+        let parts = Parts { incarnation, facts, ppid, suspended_below: *suspended_below, paused_total_ms };
+        view(&parts, &phase, now)
     }
 }
 
 fn view_of_record(record: &Record, now: Timestamp) -> View<'_> {
-    let Record { facts, parent, started_at, ended_at, end, successor, keep_until: _ } = record;
+    let Record { incarnation, facts, paused_total_ms, parent, started_at, ended_at, end, successor, keep_until: _ } =
+        record;
     let phase = Phase::Dead { started_at: *started_at, ended_at: *ended_at, end, successor: *successor };
-    view(facts, *parent, 0, &phase, now)
+    let (incarnation, paused_total_ms) = (*incarnation, *paused_total_ms);
+    let parts = Parts { incarnation, facts, ppid: *parent, suspended_below: 0, paused_total_ms };
+    view(&parts, &phase, now)
 }
 
-fn view<'a>(facts: &'a Facts, ppid: Pid, suspended_below: u32, phase: &Phase<'a>, now: Timestamp) -> View<'a> {
+fn view<'a>(parts: &Parts<'a>, phase: &Phase<'a>, now: Timestamp) -> View<'a> {
+    let Parts { incarnation, facts, ppid, suspended_below, paused_total_ms } = *parts;
     let (started_at, dead_at, end, successor_pid) = match *phase {
         Phase::Created => (None, None, None, None),
-        Phase::Running(running) => (Some(running.started_at), None, None, None),
+        Phase::Running { running, .. } => (Some(running.started_at), None, None, None),
         Phase::Zombie { started_at, ended_at, end } => (Some(started_at), Some(ended_at), Some(end), None),
         Phase::Dead { started_at, ended_at, end, successor } => {
             (Some(started_at), Some(ended_at), Some(end), successor)
         }
     };
     let (paused, ending) = match *phase {
-        Phase::Running(running) => (running.pause.asked(), running.ending.map(|ending| ending.signal)),
+        Phase::Running { running, .. } => (running.pause.asked(), running.ending.map(|(signal, _)| signal)),
         Phase::Created | Phase::Zombie { .. } | Phase::Dead { .. } => (None, None),
     };
     let (paused_at, suspend_reason) = paused.unzip();
@@ -196,13 +219,13 @@ fn view<'a>(facts: &'a Facts, ppid: Pid, suspended_below: u32, phase: &Phase<'a>
     let cause = end.and_then(|end| end.cause);
     let about = &facts.about;
     View {
-        pid: facts.incarnation.pid,
+        pid: incarnation.pid,
         ppid,
         uuid: facts.uuid,
         parent_uuid: about.parent_uuid,
         origin_uuid: about.origin.map(|origin| origin.uuid),
         origin_step: about.origin.map(|origin| origin.step),
-        generation: facts.incarnation.generation,
+        generation: incarnation.generation,
         successor_pid,
         name: facts.name.as_deref(),
         body: facts.body,
@@ -232,6 +255,6 @@ fn view<'a>(facts: &'a Facts, ppid: Pid, suspended_below: u32, phase: &Phase<'a>
         created_at: facts.created_at,
         started_at,
         dead_at,
-        elapsed_ms: millis_between(facts.created_at, until).saturating_sub(facts.paused_total_ms),
+        elapsed_ms: millis_between(facts.created_at, until).saturating_sub(paused_total_ms),
     }
 }

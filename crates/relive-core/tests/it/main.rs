@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "tests; the helpers are outside of `#[test]` functions")]
 
+mod drafts;
 mod names;
 mod pauses;
 mod processes;
 mod random;
 mod records;
 mod release;
+mod restored;
 mod states;
 mod support;

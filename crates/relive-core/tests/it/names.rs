@@ -1,6 +1,6 @@
 //! Who can name whom, and by what.
 
-use relive_core::{Caller, ErrorCode, Pid, Refusal, Rights, Spec, Table, Timestamp};
+use relive_core::{Caller, ErrorCode, Event, Pid, Refusal, Rights, Spec, Table, Timestamp};
 
 use crate::support::{World, uuid};
 
@@ -12,9 +12,9 @@ fn check(world: &World, text: &str, expect: Result<Pid, ErrorCode>) {
 #[test]
 fn digits_are_a_pid_and_the_rest_is_a_name_or_a_uuid() {
     let mut world = World::new();
-    let coder = world.run_named(Pid::KERNEL, "coder");
-    let trap = world.run_named(Pid::KERNEL, "1");
-    let hex = world.run_named(Pid::KERNEL, "0198f3c1");
+    let coder = world.run_named(Pid::RUNTIME, "coder");
+    let trap = world.run_named(Pid::RUNTIME, "1");
+    let hex = world.run_named(Pid::RUNTIME, "0198f3c1");
     check(&world, "1", Ok(coder));
     check(&world, "2", Ok(trap));
     check(&world, "007", Err(ErrorCode::NotFound));
@@ -33,8 +33,8 @@ fn digits_are_a_pid_and_the_rest_is_a_name_or_a_uuid() {
 #[test]
 fn an_ambiguous_name_lists_its_candidates() {
     let mut world = World::new();
-    let first = world.run_named(Pid::KERNEL, "worker");
-    let second = world.run_named(Pid::KERNEL, "worker");
+    let first = world.run_named(Pid::RUNTIME, "worker");
+    let second = world.run_named(Pid::RUNTIME, "worker");
     let refusal = world.table.resolve(Caller::Person, "worker").unwrap_err();
     assert_eq!(refusal.to_string(), "`worker` could be any of: PID 1, PID 2");
     world.finish(first);
@@ -45,7 +45,7 @@ fn an_ambiguous_name_lists_its_candidates() {
     check(&world, "worker", Ok(second));
 
     for _ in 0..10 {
-        world.run(Pid::KERNEL);
+        world.run(Pid::RUNTIME);
     }
     let Refusal::Ambiguous { candidates, .. } = world.table.resolve(Caller::Person, "0198f3c1-").unwrap_err() else {
         panic!("many begin like this")
@@ -56,7 +56,7 @@ fn an_ambiguous_name_lists_its_candidates() {
 #[test]
 fn an_unknown_name_is_answered_with_the_closest_one() {
     let mut world = World::new();
-    world.run_named(Pid::KERNEL, "reviewer");
+    world.run_named(Pid::RUNTIME, "reviewer");
     let refusal = world.table.resolve(Caller::Person, "reviwer").unwrap_err();
     assert_eq!(refusal.hint().unwrap(), "did you mean `reviewer`?");
     let refusal = world.table.resolve(Caller::Person, "zzz").unwrap_err();
@@ -66,10 +66,10 @@ fn an_unknown_name_is_answered_with_the_closest_one() {
 #[test]
 fn a_uuid_is_its_current_incarnation() {
     let mut world = World::new();
-    let first = world.run(Pid::KERNEL);
+    let first = world.run(Pid::RUNTIME);
     world.finish(first);
     world.release(first);
-    let mut spec = world.spec(Pid::KERNEL);
+    let mut spec = world.spec(Pid::RUNTIME);
     (spec.uuid, spec.generation) = (uuid(first.0), world.of(first).generation.next());
     let second = world.spawn_as(spec);
     check(&world, &uuid(first.0).to_string(), Ok(second));
@@ -80,7 +80,7 @@ fn a_uuid_is_its_current_incarnation() {
 #[test]
 fn pids_come_in_any_order_and_never_twice() {
     let mut world = World::new();
-    let spec = |pid, name| Spec::new(Pid(pid), uuid(name), Pid::KERNEL, Timestamp::UNIX_EPOCH);
+    let spec = |pid, name| Spec::new(Pid(pid), uuid(name), Pid::RUNTIME, Timestamp::UNIX_EPOCH);
     for pid in [5, 2, 4, 9, 1, 3] {
         world.table.spawn(spec(pid, pid)).unwrap();
         assert!(matches!(world.table.spawn(spec(pid, 100)), Err(Refusal::PidUsed { .. })), "{pid} again");
@@ -92,9 +92,9 @@ fn pids_come_in_any_order_and_never_twice() {
 
 fn neighbours() -> (World, [Pid; 4]) {
     let mut world = World::new();
-    let asking = world.run_named(Pid::KERNEL, "asking");
+    let asking = world.run_named(Pid::RUNTIME, "asking");
     let below = world.run_named(asking, "below");
-    let beside = world.run_named(Pid::KERNEL, "beside");
+    let beside = world.run_named(Pid::RUNTIME, "beside");
     let handed = world.run_named(beside, "handed");
     world.table.hand(Caller::Person, asking, handed, Rights::Observer).unwrap();
     (world, [asking, below, beside, handed])
@@ -108,7 +108,7 @@ fn a_process_may_name_itself_what_is_below_it_and_what_it_was_handed() {
     assert_eq!(rights(asking, below), Some(Rights::Owner));
     assert_eq!(rights(asking, handed), Some(Rights::Observer));
     assert_eq!((rights(asking, beside), rights(below, asking), rights(handed, beside)), (None, None, None));
-    assert_eq!(rights(asking, Pid::KERNEL), None);
+    assert_eq!(rights(asking, Pid::RUNTIME), None);
     assert_eq!(world.table.rights(Caller::Person, beside), Some(Rights::Owner));
 
     let code = |target, needed| world.table.authorize(Caller::Process(asking), target, needed).map_err(|r| r.code());
@@ -133,7 +133,7 @@ fn unknown_and_forbidden_look_alike() {
     assert_eq!(forbidden.to_string().replace('3', "99"), unknown.to_string());
     assert_eq!((forbidden.code(), forbidden.hint()), (unknown.code(), unknown.hint()));
 
-    world.run_named(Pid::KERNEL, "handed");
+    world.run_named(Pid::RUNTIME, "handed");
     assert_eq!(world.table.resolve(caller, "handed"), Ok(handed), "a namesake that it may not see is no rival");
     assert_eq!(world.table.resolve(caller, "handde").unwrap_err().hint().unwrap(), "did you mean `handed`?");
 }
@@ -174,10 +174,10 @@ fn only_an_owner_hands_on_and_only_to_the_running() {
 #[test]
 fn what_ended_below_a_process_is_still_its_to_name() {
     let mut world = World::new();
-    let top = world.run(Pid::KERNEL);
+    let top = world.run(Pid::RUNTIME);
     let middle = world.run(top);
     let bottom = world.spawn_as(Spec { name: Some("bottom".into()), ..world.spec(middle) });
-    world.table.start(bottom, world.now()).unwrap();
+    world.effects(bottom, Event::Start);
     for pid in [bottom, middle] {
         world.finish(pid);
         world.release(pid);

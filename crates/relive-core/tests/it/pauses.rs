@@ -1,12 +1,14 @@
 //! Pause and resume: who stops, who wakes, and what the clock does.
 
-use relive_core::{Effect, ErrorCode, Outcome, Pid, Signal, SignalSet, SuspendReason, Suspension, Urgency, Usage};
+use relive_core::{
+    Effect, ErrorCode, Event, Pid, Restored, Signal, SignalSet, SuspendReason, Suspension, Urgency, Usage,
+};
 
-use crate::support::{World, names};
+use crate::support::{Message, Reached, Scope, World, names};
 
 /// A root with a child and a grandchild, and a sibling of the child.
 fn family(world: &mut World) -> [Pid; 4] {
-    let root = world.run(Pid::KERNEL);
+    let root = world.run(Pid::RUNTIME);
     let child = world.run(root);
     let grandchild = world.run(child);
     let sibling = world.run(root);
@@ -25,7 +27,7 @@ fn case_12_pausing_one_pauses_that_one() {
     assert_eq!(paused(&world, pids), [false, true, false, false]);
     let before = world.table.clone();
     world.ms += 50;
-    assert_eq!(world.pause(child), relive_core::Reached::default(), "pausing twice changes nothing");
+    assert_eq!(world.pause(child), Reached::default(), "pausing twice changes nothing");
     assert!(world.table == before);
 }
 
@@ -34,13 +36,13 @@ fn case_12_pausing_a_subtree_pauses_all_below_and_counts_those_that_changed() {
     let mut world = World::new();
     let pids @ [root, child, grandchild, sibling] = family(&mut world);
     world.pause(grandchild);
-    let reached = world.table.pause_subtree(root, Urgency::Boundary, world.now()).unwrap();
+    let reached = world.signal_tree(root, Signal::Pause);
     assert_eq!(reached.pids, [root, child, sibling], "the grandchild was paused already");
     assert_eq!(paused(&world, pids), [true; 4]);
     assert_eq!(pids.map(|pid| world.table.suspended_below(pid)), [3, 1, 0, 0]);
-    let again = world.table.pause_subtree(root, Urgency::Boundary, world.now()).unwrap();
+    let again = world.signal_tree(root, Signal::Pause);
     assert_eq!(again.pids, []);
-    let resumed = world.table.resume_subtree(root, world.now()).unwrap();
+    let resumed = world.signal_tree(root, Signal::Resume);
     assert_eq!(resumed.pids, [root, child, grandchild, sibling]);
     assert_eq!(pids.map(|pid| world.table.suspended_below(pid)), [0; 4]);
 }
@@ -48,10 +50,10 @@ fn case_12_pausing_a_subtree_pauses_all_below_and_counts_those_that_changed() {
 #[test]
 fn case_12_a_queued_child_of_a_paused_subtree_does_not_start_running() {
     let mut world = World::new();
-    let root = world.run(Pid::KERNEL);
+    let root = world.run(Pid::RUNTIME);
     let queued = world.spawn(root);
-    assert_eq!(world.table.pause_subtree(root, Urgency::Boundary, world.now()).unwrap().pids, [root, queued]);
-    let effects = world.table.start(queued, world.now()).unwrap();
+    assert_eq!(world.signal_tree(root, Signal::Pause).pids, [root, queued]);
+    let effects = world.effects(queued, Event::Start);
     assert_eq!(names(&effects)[..2], ["Launch", "Stop"]);
     assert!(world.view(queued).paused);
 }
@@ -59,53 +61,53 @@ fn case_12_a_queued_child_of_a_paused_subtree_does_not_start_running() {
 #[test]
 fn case_13_pausing_until_the_boundary_then_suspended() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
+    let pid = world.run(Pid::RUNTIME);
     let of = world.of(pid);
     let asked_at = world.now();
     let reached = world.pause(pid);
     assert_eq!(reached.effects, [Effect::Stop { of, urgency: Urgency::Boundary }]);
     assert_eq!(world.view(pid).display.word(), "pausing");
     world.ms += 7_000;
-    assert_eq!(world.table.boundary_reached(of).unwrap(), [Effect::Suspended { of }]);
+    assert_eq!(world.effects(pid, Event::BoundaryReached), [Effect::Suspended { of }]);
     let view = world.view(pid);
     assert_eq!((view.display.word(), view.paused_at), ("suspended", Some(asked_at)));
     assert_eq!((view.suspend_reason, view.status), (Some(SuspendReason::User), None));
-    assert_eq!(world.table.boundary_reached(of).unwrap(), [], "said once");
+    assert_eq!(world.effects(pid, Event::BoundaryReached), [], "said once");
 }
 
 #[test]
 fn case_13_now_cancels_what_a_pause_would_wait_for() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
+    let pid = world.run(Pid::RUNTIME);
     let now = Effect::Stop { of: world.of(pid), urgency: Urgency::Now };
     world.pause(pid);
-    let reached = world.table.pause(pid, Urgency::Now, world.now()).unwrap();
+    let reached = world.pause_now(pid);
     assert_eq!((reached.effects, reached.pids), (vec![now], vec![pid]));
-    assert_eq!(world.table.pause(pid, Urgency::Now, world.now()).unwrap().pids, []);
+    assert_eq!(world.pause_now(pid).pids, []);
     assert_eq!(world.pause(pid).pids, [], "it does not become less urgent");
 }
 
 #[test]
 fn case_13_a_resume_before_the_boundary_takes_the_pause_back() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
+    let pid = world.run(Pid::RUNTIME);
     world.pause(pid);
     assert_eq!(world.resume(pid).effects, [Effect::GoOn { of: world.of(pid) }]);
-    assert_eq!(world.table.boundary_reached(world.of(pid)).unwrap(), [], "it was resumed meanwhile");
+    assert_eq!(world.effects(pid, Event::BoundaryReached), [], "it was resumed meanwhile");
     assert_eq!(world.view(pid).display.word(), "running");
 }
 
 #[test]
 fn case_14_elapsed_time_stands_still_while_paused() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
+    let pid = world.run(Pid::RUNTIME);
     let check = |world: &World, expect: u64| assert_eq!(world.view(pid).elapsed_ms, expect);
     world.ms += 1_000;
     check(&world, 1_000);
     world.pause(pid);
     world.ms += 5_000;
     check(&world, 1_000);
-    world.table.boundary_reached(world.of(pid)).unwrap();
+    world.effects(pid, Event::BoundaryReached);
     world.ms += 5_000;
     check(&world, 1_000);
     world.resume(pid);
@@ -115,7 +117,7 @@ fn case_14_elapsed_time_stands_still_while_paused() {
     world.suspend(pid);
     world.ms += 9_000;
     world.signal(pid, Signal::Kill);
-    world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap();
+    world.cancelled(pid);
     world.ms += 9_000;
     check(&world, 1_300);
     world.release(pid);
@@ -125,7 +127,7 @@ fn case_14_elapsed_time_stands_still_while_paused() {
 #[test]
 fn elapsed_time_never_goes_below_zero_when_the_clock_goes_back() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
+    let pid = world.run(Pid::RUNTIME);
     world.ms -= 10_000;
     assert_eq!(world.view(pid).elapsed_ms, 0);
     world.pause(pid);
@@ -139,7 +141,7 @@ fn elapsed_time_never_goes_below_zero_when_the_clock_goes_back() {
 fn case_14_the_heartbeat_monitor_never_flags_a_paused_process() {
     let mut world = World::new();
     let (busy, silent, stopped) = (world.run(Pid(0)), world.run(Pid(0)), world.run(Pid(0)));
-    let queued = world.spawn(Pid::KERNEL);
+    let queued = world.spawn(Pid::RUNTIME);
     world.pause(stopped);
     world.ms += 299_999;
     assert_eq!(world.table.check_stalled(300_000, world.now()), []);
@@ -159,16 +161,29 @@ fn case_14_the_heartbeat_monitor_never_flags_a_paused_process() {
 }
 
 #[test]
+fn a_pause_takes_the_stall_of_a_process_away() {
+    let mut world = World::new();
+    let pid = world.run(Pid::RUNTIME);
+    world.ms += 300_000;
+    let before = world.table.machine(pid).unwrap().clone();
+    assert_eq!(names(&world.table.check_stalled(300_000, world.now())), ["Stalled"]);
+    assert_eq!(world.table.machine(pid), Some(&before), "a stall is not the owner's affair");
+    world.pause(pid);
+    world.resume(pid);
+    assert_eq!(world.view(pid).display.word(), "running");
+}
+
+#[test]
 fn case_15_resuming_a_descendant_wakes_the_ancestors_the_user_paused() {
     let mut world = World::new();
     let pids @ [root, child, grandchild, _] = family(&mut world);
-    let top = world.table.pause_subtree(root, Urgency::Boundary, world.now()).unwrap();
+    let top = world.signal_tree(root, Signal::Pause);
     assert_eq!(top.pids.len(), 4);
     assert_eq!(world.resume(grandchild).pids, [grandchild, child, root]);
     assert_eq!(paused(&world, pids), [false, false, false, true], "the sibling sleeps on");
     assert_eq!(pids.map(|pid| world.table.suspended_below(pid)), [1, 0, 0, 0]);
     let before = world.table.clone();
-    assert_eq!(world.resume(grandchild), relive_core::Reached::default(), "resuming a running one changes nothing");
+    assert_eq!(world.resume(grandchild), Reached::default(), "resuming a running one changes nothing");
     assert!(world.table == before);
 }
 
@@ -176,8 +191,8 @@ fn case_15_resuming_a_descendant_wakes_the_ancestors_the_user_paused() {
 fn case_15_an_ancestor_stopped_otherwise_sleeps_on_and_those_above_it_wake() {
     let mut world = World::new();
     let pids @ [root, child, grandchild, _] = family(&mut world);
-    world.table.suspend(child, SuspendReason::BudgetExceeded, Urgency::Boundary, world.now()).unwrap();
-    world.table.pause_subtree(root, Urgency::Boundary, world.now()).unwrap();
+    world.suspend_for(child, SuspendReason::BudgetExceeded);
+    world.signal_tree(root, Signal::Pause);
     assert_eq!(world.resume(grandchild).pids, [grandchild, root]);
     assert_eq!(paused(&world, pids), [false, true, false, true]);
     assert_eq!(world.view(child).suspend_reason, Some(SuspendReason::BudgetExceeded), "the first reason stays");
@@ -188,22 +203,21 @@ fn case_15_an_ancestor_stopped_otherwise_sleeps_on_and_those_above_it_wake() {
 fn ancestors_learn_of_what_is_paused_below_them() {
     let mut world = World::new();
     let [root, child, grandchild, sibling] = family(&mut world);
-    let told = |ancestor, of, count, reason| Effect::SuspendedBelow { ancestor, of, count, reason };
-    let reached =
-        world.table.suspend(grandchild, SuspendReason::DiskFull, Urgency::Boundary, world.now()).unwrap().effects;
+    let told = |ancestor, of, reason| Effect::SuspendedBelow { ancestor, of, reason };
+    let effects = world.suspend_for(grandchild, SuspendReason::DiskFull).effects;
     assert_eq!(
-        reached[1..],
-        [told(child, grandchild, 1, SuspendReason::DiskFull), told(root, grandchild, 1, SuspendReason::DiskFull)]
+        effects[1..],
+        [told(child, grandchild, SuspendReason::DiskFull), told(root, grandchild, SuspendReason::DiskFull)]
     );
 
     let mask = SignalSet::EMPTY.with(Signal::Pause);
-    world.table.set_mask(child, mask, world.now()).unwrap();
+    world.effects(child, Event::SetMask(mask));
     let below_child = world.run(child);
-    let reached = world.table.pause_subtree(root, Urgency::Boundary, world.now()).unwrap();
+    let reached = world.signal_tree(root, Signal::Pause);
     assert_eq!(reached.pids, [root, child, below_child, sibling]);
     let notices: Vec<_> =
         reached.effects.into_iter().filter(|effect| matches!(effect, Effect::SuspendedBelow { .. })).collect();
-    assert_eq!(notices, [told(child, below_child, 1, SuspendReason::User)], "the root sleeps, the child does not yet");
+    assert_eq!(notices, [told(child, below_child, SuspendReason::User)], "the root sleeps, the child does not yet");
     assert_eq!([root, child].map(|pid| world.table.suspended_below(pid)), [3, 2]);
 }
 
@@ -212,17 +226,17 @@ fn what_waits_for_a_decision_is_not_resumed() {
     let mut world = World::new();
     let [root, child, grandchild, _] = family(&mut world);
     for reason in [SuspendReason::InDoubt, SuspendReason::Approval] {
-        world.table.suspend(child, reason, Urgency::Boundary, world.now()).unwrap();
+        world.suspend_for(child, reason);
         let before = world.table.clone();
-        let refusal = world.table.resume(child, world.now()).unwrap_err();
+        let refusal = world.send(child, Scope::Process, Message::new(Signal::Resume)).unwrap_err();
         assert_eq!(refusal.code(), ErrorCode::Conflict);
         assert_eq!(refusal.hint().unwrap(), format!("relive resolve {child}"));
         assert!(world.table == before);
 
         world.pause(grandchild);
-        assert_eq!(world.table.resume_subtree(root, world.now()).unwrap().pids, [grandchild], "passed by in a tree");
-        assert_eq!(world.table.lift(child, SuspendReason::DiskFull, world.now()).unwrap().pids, []);
-        assert_eq!(world.table.lift(child, reason, world.now()).unwrap().pids, [child]);
+        assert_eq!(world.signal_tree(root, Signal::Resume).pids, [grandchild], "passed by in a tree");
+        assert!(!world.apply(child, Event::Lift { reason: SuspendReason::DiskFull }).unwrap().changed);
+        assert!(world.apply(child, Event::Lift { reason }).unwrap().changed);
         assert_eq!(world.table.suspended_below(root), 0);
     }
 }
@@ -230,11 +244,12 @@ fn what_waits_for_a_decision_is_not_resumed() {
 #[test]
 fn a_process_that_has_not_been_started_has_nothing_to_resume() {
     let mut world = World::new();
-    let queued = world.spawn(Pid::KERNEL);
-    assert_eq!(world.table.resume(queued, world.now()).unwrap_err().code(), ErrorCode::Invalid);
+    let queued = world.spawn(Pid::RUNTIME);
+    let refusal = world.send(queued, Scope::Process, Message::new(Signal::Resume)).unwrap_err();
+    assert_eq!(refusal.code(), ErrorCode::Invalid);
     world.pause(queued);
     assert_eq!(world.resume(queued).pids, [queued], "but its pause can be taken back");
-    let effects = world.table.start(queued, world.now()).unwrap();
+    let effects = world.effects(queued, Event::Start);
     assert_eq!(names(&effects), ["Launch"]);
 }
 
@@ -242,14 +257,14 @@ fn a_process_that_has_not_been_started_has_nothing_to_resume() {
 fn killed_while_paused_says_so_and_killed_on_the_way_there_does_not() {
     let check = |at_boundary: bool, signal: Signal, expect: &str| {
         let mut world = World::new();
-        let parent = world.run(Pid::KERNEL);
+        let parent = world.run(Pid::RUNTIME);
         let pid = world.run(parent);
         world.pause(pid);
         if at_boundary {
-            world.table.boundary_reached(world.of(pid)).unwrap();
+            world.effects(pid, Event::BoundaryReached);
         }
         world.signal(pid, signal);
-        world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap();
+        world.cancelled(pid);
         let exit = world.view(pid).exit.unwrap();
         assert_eq!((exit.code, &*exit.reason), (1, expect));
         assert_eq!(world.table.suspended_below(parent), 0, "a zombie is not paused");
@@ -262,11 +277,11 @@ fn killed_while_paused_says_so_and_killed_on_the_way_there_does_not() {
 #[test]
 fn a_stopped_process_runs_no_handler() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
+    let pid = world.run(Pid::RUNTIME);
     let handlers = SignalSet::EMPTY.with(Signal::Pause).with(Signal::Resume);
     world.suspend(pid);
-    world.table.set_handlers(pid, handlers).unwrap();
-    assert_eq!(world.pause(pid), relive_core::Reached::default(), "it is paused already");
+    world.effects(pid, Event::SetHandlers(handlers));
+    assert_eq!(world.pause(pid), Reached::default(), "it is paused already");
     assert_eq!(names(&world.resume(pid).effects), ["GoOn", "Handle"], "woken first, for its handler to run");
     assert_eq!(names(&world.pause(pid).effects), ["Handle"]);
     assert!(!world.view(pid).paused, "its own handler decides");
@@ -275,17 +290,17 @@ fn a_stopped_process_runs_no_handler() {
 #[test]
 fn what_an_earlier_daemon_left_paused_comes_back_paused() {
     let mut world = World::new();
-    let spec = world.spec(Pid::KERNEL);
+    let spec = world.spec(Pid::RUNTIME);
     let (parent, asked_at) = (spec.pid, world.now());
     world.ms += 500_000;
-    let suspension = Suspension { asked_at, reason: SuspendReason::DaemonStop, paused_total_ms: 0 };
-    world.table.restore(spec, suspension, world.now()).unwrap();
+    let paused = |reason| Restored { suspension: Some(Suspension { asked_at, reason }), ..Restored::default() };
+    world.table.restore(spec, paused(SuspendReason::DaemonStop), world.now()).unwrap();
     let spec = world.spec(parent);
     let child = spec.pid;
-    world.table.restore(spec, Suspension { reason: SuspendReason::User, ..suspension }, world.now()).unwrap();
+    world.table.restore(spec, paused(SuspendReason::User), world.now()).unwrap();
     for pid in [parent, child] {
         assert_eq!((world.view(pid).display.word(), world.view(pid).paused_at), ("suspended", Some(asked_at)));
     }
     assert_eq!((world.view(parent).elapsed_ms, world.table.suspended_below(parent)), (0, 1));
-    assert_eq!(world.table.resume_subtree(parent, world.now()).unwrap().pids, [parent, child]);
+    assert_eq!(world.signal_tree(parent, Signal::Resume).pids, [parent, child]);
 }

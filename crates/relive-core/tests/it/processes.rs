@@ -1,16 +1,16 @@
 //! Trees, signals, attribution.
 
 use relive_core::{
-    Cause, Effect, End, ErrorCode, KillSignal, Outcome, Pid, ProcessStatus, Signal, SignalSet, Spec, State, Urgency,
+    Cause, Effect, End, ErrorCode, Event, KillSignal, Outcome, Pid, ProcessStatus, Signal, SignalSet, Spec, State,
     Wait, Why,
 };
 
-use crate::support::{USER, World, names, uuid};
+use crate::support::{Message, Reached, Scope, USER, World, names, uuid};
 
 #[test]
-fn case_06_a_parent_that_ends_leaves_its_children_to_the_kernel() {
+fn case_06_a_parent_that_ends_leaves_its_children_to_pid_0() {
     let mut world = World::new();
-    let grandparent = world.run(Pid::KERNEL);
+    let grandparent = world.run(Pid::RUNTIME);
     let parent = world.run(grandparent);
     let (running, paused, queued, zombie) =
         (world.run(parent), world.run(parent), world.spawn(parent), world.run(parent));
@@ -23,7 +23,7 @@ fn case_06_a_parent_that_ends_leaves_its_children_to_the_kernel() {
     let effects = world.release(parent);
 
     for orphan in [running, paused, queued] {
-        assert_eq!(world.view(orphan).ppid, Pid::KERNEL);
+        assert_eq!(world.view(orphan).ppid, Pid::RUNTIME);
         assert!(effects.contains(&Effect::Reparented { of: world.of(orphan), from: parent }));
     }
     assert_eq!((world.view(paused).display.word(), world.view(running).display.word()), ("suspended", "running"));
@@ -32,52 +32,52 @@ fn case_06_a_parent_that_ends_leaves_its_children_to_the_kernel() {
     assert_eq!(world.table.suspended_below(grandparent), 0);
     assert_eq!(effects.iter().filter(|effect| **effect == Effect::Reap { of: world.of(zombie) }).count(), 1);
     world.release(zombie);
-    assert_eq!(world.children(Pid::KERNEL), [grandparent, running, paused, queued]);
+    assert_eq!(world.children(Pid::RUNTIME), [grandparent, running, paused, queued]);
     assert_eq!(world.children(grandparent), []);
 }
 
 #[test]
 fn case_07_every_kill_is_attributed() {
     let mut world = World::new();
-    let root = world.run(Pid::KERNEL);
+    let root = world.run(Pid::RUNTIME);
     let parent = world.run(root);
     let (child, sibling) = (world.run(parent), world.run(root));
     let check = |world: &mut World, pid: Pid, expect: (Why, Pid, Option<Pid>)| {
-        world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap();
+        world.cancelled(pid);
         let view = world.view(pid);
         assert_eq!((view.why.unwrap(), view.killed_by.unwrap(), view.killed_from), expect, "{pid}");
     };
 
-    world.table.signal(sibling, Signal::Term, Cause::kernel(Why::Timeout), world.now()).unwrap();
+    world.signal_for(sibling, Signal::Term, Cause::runtime(Why::Timeout));
     let by_root = Cause::process(Why::Parent, root);
-    let reached = world.table.signal_tree(parent, Signal::Term, by_root, world.now()).unwrap();
+    let reached = world.send(parent, Scope::Subtree, Message { cause: by_root, ..Message::new(Signal::Term) }).unwrap();
     assert_eq!(reached.pids, [parent, child]);
     world.signal(root, Signal::Kill);
 
-    check(&mut world, sibling, (Why::Timeout, Pid::KERNEL, None));
+    check(&mut world, sibling, (Why::Timeout, Pid::RUNTIME, None));
     check(&mut world, parent, (Why::Parent, root, Some(parent)));
     check(&mut world, child, (Why::Parent, root, Some(parent)));
-    check(&mut world, root, (Why::User, Pid::KERNEL, None));
+    check(&mut world, root, (Why::User, Pid::RUNTIME, None));
 }
 
 #[test]
 fn the_strongest_signal_names_the_cause_and_the_body_may_know_better() {
     let mut world = World::new();
     let (escalated, segfaulted, oom) = (world.run(Pid(0)), world.run(Pid(0)), world.run(Pid(0)));
-    world.table.signal(escalated, Signal::Int, USER, world.now()).unwrap();
-    world.table.signal(escalated, Signal::Term, Cause::kernel(Why::Idle), world.now()).unwrap();
-    world.table.signal(escalated, Signal::Int, Cause::kernel(Why::Budget), world.now()).unwrap();
-    world.table.terminate(escalated, Outcome::Cancelled, world.now()).unwrap();
+    world.signal_for(escalated, Signal::Int, USER);
+    world.signal_for(escalated, Signal::Term, Cause::runtime(Why::Idle));
+    world.signal_for(escalated, Signal::Int, Cause::runtime(Why::Budget));
+    world.cancelled(escalated);
     assert_eq!(world.view(escalated).why, Some(Why::Idle));
     assert_eq!(world.view(escalated).status, Some(&ProcessStatus::Killed { signal: Signal::Term.into() }));
 
     let os = |number| End::of(ProcessStatus::Killed { signal: KillSignal::Os(number) });
-    world.table.terminate(segfaulted, Outcome::Ended(os(11)), world.now()).unwrap();
+    world.effects(segfaulted, Event::Terminate(Outcome::Ended(os(11))));
     assert_eq!((world.view(segfaulted).why, world.view(segfaulted).killed_by), (None, None));
 
     world.signal(oom, Signal::Term);
-    let end = End { cause: Some(Cause::kernel(Why::Oom)), ..os(9) };
-    world.table.terminate(oom, Outcome::Ended(end), world.now()).unwrap();
+    let end = End { cause: Some(Cause::runtime(Why::Oom)), ..os(9) };
+    world.effects(oom, Event::Terminate(Outcome::Ended(end)));
     assert_eq!(world.view(oom).exit.unwrap().reason, "out of memory");
 }
 
@@ -88,33 +88,33 @@ fn all() -> SignalSet {
 #[test]
 fn case_08_a_blocked_signal_is_pending_once_and_lands_in_order() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
-    world.table.set_handlers(pid, all()).unwrap();
-    world.table.set_mask(pid, all(), world.now()).unwrap();
+    let pid = world.run(Pid::RUNTIME);
+    world.effects(pid, Event::SetHandlers(all()));
+    world.effects(pid, Event::SetMask(all()));
     for signal in [Signal::Resume, Signal::Int, Signal::Term] {
         assert_eq!(world.signal(pid, signal).pids, [pid]);
         for _ in 0..3 {
             assert_eq!(world.signal(pid, signal).pids, [], "pending once");
         }
     }
-    let landed = world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
+    let landed = world.effects(pid, Event::SetMask(SignalSet::EMPTY));
     let of = world.of(pid);
     let handled = [Signal::Term, Signal::Int, Signal::Resume].map(|signal| Effect::Handle { of, signal });
     let came: Vec<_> = landed.into_iter().filter(|effect| matches!(effect, Effect::Handle { .. })).collect();
     assert_eq!(came, handled);
-    assert!(world.table.pending(pid).is_empty());
+    assert!(world.pending(pid).is_empty());
 }
 
 #[test]
 fn case_07_a_pending_signal_keeps_the_cause_of_the_first_who_sent_it() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
-    world.table.set_mask(pid, all(), world.now()).unwrap();
+    let pid = world.run(Pid::RUNTIME);
+    world.effects(pid, Event::SetMask(all()));
     for why in [Why::Idle, Why::User] {
-        world.table.signal(pid, Signal::Term, Cause::kernel(why), world.now()).unwrap();
+        world.signal_for(pid, Signal::Term, Cause::runtime(why));
     }
-    world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
-    world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap();
+    world.effects(pid, Event::SetMask(SignalSet::EMPTY));
+    world.cancelled(pid);
     assert_eq!(world.view(pid).why, Some(Why::Idle));
 }
 
@@ -122,13 +122,13 @@ fn case_07_a_pending_signal_keeps_the_cause_of_the_first_who_sent_it() {
 fn case_08_pause_and_resume_cancel_each_other_while_pending() {
     for (first, second) in [(Signal::Pause, Signal::Resume), (Signal::Resume, Signal::Pause)] {
         let mut world = World::new();
-        let pid = world.run(Pid::KERNEL);
-        world.table.set_mask(pid, all(), world.now()).unwrap();
+        let pid = world.run(Pid::RUNTIME);
+        world.effects(pid, Event::SetMask(all()));
         world.signal(pid, first);
-        assert!(world.table.pending(pid).contains(first));
+        assert!(world.pending(pid).contains(first));
         assert_eq!(world.signal(pid, second).pids, [pid]);
-        assert!(world.table.pending(pid).is_empty());
-        assert_eq!(world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap(), []);
+        assert!(world.pending(pid).is_empty());
+        assert_eq!(world.effects(pid, Event::SetMask(SignalSet::EMPTY)), []);
         assert!(!world.view(pid).paused);
     }
 }
@@ -136,21 +136,21 @@ fn case_08_pause_and_resume_cancel_each_other_while_pending() {
 #[test]
 fn case_08_the_last_word_counts_also_where_only_one_of_the_two_is_blocked() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
+    let pid = world.run(Pid::RUNTIME);
     let pause_only = SignalSet::EMPTY.with(Signal::Pause);
-    world.table.set_mask(pid, pause_only, world.now()).unwrap();
+    world.effects(pid, Event::SetMask(pause_only));
     world.pause(pid);
     assert_eq!(world.resume(pid).pids, [pid]);
-    world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
+    world.effects(pid, Event::SetMask(SignalSet::EMPTY));
     assert!(!world.view(pid).paused, "it was resumed after it was paused");
 }
 
 #[test]
 fn case_08_kill_ignores_mask_and_handlers() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
-    world.table.set_mask(pid, all(), world.now()).unwrap();
-    world.table.set_handlers(pid, all()).unwrap();
+    let pid = world.run(Pid::RUNTIME);
+    world.effects(pid, Event::SetMask(all()));
+    world.effects(pid, Event::SetHandlers(all()));
     let reached = world.signal(pid, Signal::Kill);
     assert_eq!(reached.effects, [Effect::Kill { of: world.of(pid) }]);
     assert_eq!(world.signal(pid, Signal::Kill).pids, [], "killing again changes nothing");
@@ -159,22 +159,22 @@ fn case_08_kill_ignores_mask_and_handlers() {
 #[test]
 fn term_is_followed_by_kill_when_its_grace_is_over() {
     let mut world = World::new();
-    let (pid, other) = (world.run(Pid::KERNEL), world.run(Pid::KERNEL));
+    let (pid, other) = (world.run(Pid::RUNTIME), world.run(Pid::RUNTIME));
     let of = world.of(pid);
-    world.table.set_mask(pid, all(), world.now()).unwrap();
-    world.table.signal(pid, Signal::Term, Cause::kernel(Why::Timeout), world.now()).unwrap();
+    world.effects(pid, Event::SetMask(all()));
+    world.signal_for(pid, Signal::Term, Cause::runtime(Why::Timeout));
     world.ms += 60_000;
-    let landed = world.table.set_mask(pid, SignalSet::EMPTY, world.now()).unwrap();
+    let landed = world.effects(pid, Event::SetMask(SignalSet::EMPTY));
     let deadline = world.now() + std::time::Duration::from_secs(10);
     assert_eq!(
         landed,
         [Effect::AskToEnd { of, signal: Signal::Term }, Effect::ArmGrace { of, deadline }],
         "from delivery, not from when it was sent"
     );
-    assert_eq!(world.table.grace_expired(world.of(other), world.now()).unwrap(), [], "nobody told that one to end");
-    assert_eq!(world.table.grace_expired(of, world.now()).unwrap(), [Effect::Kill { of }]);
-    assert_eq!(world.table.grace_expired(of, world.now()).unwrap(), [], "a second timer is harmless");
-    world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap();
+    assert_eq!(world.effects(other, Event::GraceExpired), [], "nobody told that one to end");
+    assert_eq!(world.effects(pid, Event::GraceExpired), [Effect::Kill { of }]);
+    assert_eq!(world.effects(pid, Event::GraceExpired), [], "a second timer is harmless");
+    world.cancelled(pid);
     assert_eq!(world.view(pid).status, Some(&ProcessStatus::Killed { signal: Signal::Kill.into() }));
     assert_eq!(world.view(pid).why, Some(Why::Timeout), "the cause is that of the TERM");
 }
@@ -182,59 +182,59 @@ fn term_is_followed_by_kill_when_its_grace_is_over() {
 #[test]
 fn a_stale_timer_or_report_is_harmless_and_an_unknown_one_is_refused() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
+    let pid = world.run(Pid::RUNTIME);
     world.signal(pid, Signal::Term);
     let mut stale = world.of(pid);
     stale.generation = stale.generation.next();
     let before = world.table.clone();
-    assert_eq!(world.table.grace_expired(stale, world.now()).unwrap(), []);
-    assert_eq!(world.table.boundary_reached(stale).unwrap(), []);
     world.table.progress(stale, relive_core::Usage::default(), world.now()).unwrap();
     assert!(world.table == before);
     stale.pid = Pid(99);
-    assert_eq!(world.table.grace_expired(stale, world.now()).unwrap_err().code(), ErrorCode::NotFound);
+    let refusal = world.table.progress(stale, relive_core::Usage::default(), world.now()).unwrap_err();
+    assert_eq!(refusal.code(), ErrorCode::NotFound);
+    assert_eq!(world.apply(Pid(99), Event::GraceExpired).unwrap_err().code(), ErrorCode::NotFound);
 }
 
 #[test]
 fn a_handled_term_still_has_its_grace() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
-    world.table.set_handlers(pid, all()).unwrap();
+    let pid = world.run(Pid::RUNTIME);
+    world.effects(pid, Event::SetHandlers(all()));
     assert_eq!(names(&world.signal(pid, Signal::Term).effects), ["Handle", "ArmGrace"]);
-    assert_eq!(names(&world.table.grace_expired(world.of(pid), world.now()).unwrap()), ["Kill"]);
+    assert_eq!(names(&world.effects(pid, Event::GraceExpired)), ["Kill"]);
 }
 
 #[test]
 fn a_tree_is_reached_without_the_zombies_and_the_counts_are_of_what_changed() {
     let mut world = World::new();
-    let root = world.run(Pid::KERNEL);
+    let root = world.run(Pid::RUNTIME);
     let (left, right) = (world.run(root), world.run(root));
     let (deep, queued) = (world.run(left), world.spawn(left));
-    let outside = world.run(Pid::KERNEL);
+    let outside = world.run(Pid::RUNTIME);
     world.finish(right);
     world.signal(deep, Signal::Kill);
-    let reached = world.table.signal_tree(root, Signal::Kill, USER, world.now()).unwrap();
+    let reached = world.signal_tree(root, Signal::Kill);
     assert_eq!(reached.pids, [root, left, queued], "deep had been killed, right was a zombie");
     assert_eq!(world.view(queued).state, State::Zombie, "a queued process has nobody to ask");
     assert_eq!(world.view(outside).ending, None);
-    let again = world.table.signal_tree(root, Signal::Kill, USER, world.now()).unwrap();
-    assert_eq!(again, relive_core::Reached::default());
+    let again = world.signal_tree(root, Signal::Kill);
+    assert_eq!(again, Reached::default());
 }
 
 #[test]
 fn a_zombie_root_still_passes_the_signal_on_to_those_below() {
     let mut world = World::new();
-    let root = world.run(Pid::KERNEL);
+    let root = world.run(Pid::RUNTIME);
     let child = world.run(root);
     world.finish(root);
     assert_eq!(world.signal(root, Signal::Kill).pids, []);
-    assert_eq!(world.table.signal_tree(root, Signal::Kill, USER, world.now()).unwrap().pids, [child]);
+    assert_eq!(world.signal_tree(root, Signal::Kill).pids, [child]);
 }
 
 #[test]
 fn case_11_a_process_that_ends_at_once_is_not_missed() {
     let mut world = World::new();
-    let parent = world.run(Pid::KERNEL);
+    let parent = world.run(Pid::RUNTIME);
     let pid = world.run(parent);
     assert_eq!(world.table.wait(pid).unwrap(), Wait::NotEnded);
     world.finish(pid);
@@ -249,15 +249,15 @@ fn case_11_a_process_that_ends_at_once_is_not_missed() {
 #[test]
 fn a_process_killed_in_the_queue_or_not_launched_passes_through_running() {
     let mut world = World::new();
-    let (queued, broken) = (world.spawn(Pid::KERNEL), world.spawn(Pid::KERNEL));
+    let (queued, broken) = (world.spawn(Pid::RUNTIME), world.spawn(Pid::RUNTIME));
     world.ms += 5;
     let reached = world.signal(queued, Signal::Term);
     assert_eq!(names(&reached.effects), ["Ended", "Reap"], "no body was launched, so none is asked");
     assert_eq!((world.view(queued).state, world.view(queued).started_at), (State::Zombie, Some(world.now())));
 
-    world.table.start(broken, world.now()).unwrap();
+    world.effects(broken, Event::Start);
     let status = ProcessStatus::StartupFailed { stage: "execve".into(), errno: "ENOENT".into(), code: 2 };
-    world.table.terminate(broken, Outcome::Ended(End::of(status)), world.now()).unwrap();
+    world.effects(broken, Event::Terminate(Outcome::Ended(End::of(status))));
     let Wait::Ended { end, .. } = world.table.wait(broken).unwrap() else { panic!("it has ended") };
     assert_eq!(end.exit_code(), 127);
 }
@@ -265,9 +265,9 @@ fn a_process_killed_in_the_queue_or_not_launched_passes_through_running() {
 #[test]
 fn a_body_that_was_cancelled_by_nobody_is_refused() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
+    let pid = world.run(Pid::RUNTIME);
     let before = world.table.clone();
-    let refusal = world.table.terminate(pid, Outcome::Cancelled, world.now()).unwrap_err();
+    let refusal = world.apply(pid, Event::Terminate(Outcome::Cancelled)).unwrap_err();
     assert_eq!(refusal.code(), ErrorCode::Internal);
     assert!(world.table == before);
 }
@@ -300,18 +300,20 @@ fn a_spawn_that_cannot_be_changes_nothing() {
 #[test]
 fn a_chain_of_ten_thousand_does_not_overflow_and_keeps_its_counts() {
     const DEPTH: u32 = 10_000;
+    const PAUSED: usize = 100;
     let mut world = World::new();
-    let root = world.run(Pid::KERNEL);
-    let mut last = root;
+    let root = world.run(Pid::RUNTIME);
+    let mut chain = vec![root];
     for _ in 1..DEPTH {
-        last = world.run(last);
+        chain.push(world.run(*chain.last().unwrap()));
     }
-    let paused = world.table.pause_subtree(root, Urgency::Boundary, world.now()).unwrap();
-    assert_eq!(paused.pids.len(), DEPTH as usize);
-    assert_eq!(world.table.suspended_below(root), DEPTH - 1);
-    assert_eq!(world.resume(last).pids.len(), DEPTH as usize, "every ancestor was paused by the user");
+    assert_eq!(world.table.subtree(root), chain);
+    let tail = &chain[chain.len() - PAUSED..];
+    assert_eq!(world.signal_tree(tail[0], Signal::Pause).pids, tail);
+    assert_eq!(world.table.suspended_below(root) as usize, PAUSED);
+    assert_eq!(world.resume(tail[PAUSED - 1]).pids.len(), PAUSED, "every ancestor in the tail was paused by the user");
     assert_eq!(world.table.suspended_below(root), 0);
-    let killed = world.table.signal_tree(root, Signal::Kill, USER, world.now()).unwrap();
+    let killed = world.signal_tree(root, Signal::Kill);
     assert_eq!(killed.pids.len(), DEPTH as usize);
 }
 
@@ -319,7 +321,7 @@ fn a_chain_of_ten_thousand_does_not_overflow_and_keeps_its_counts() {
 fn two_that_begin_at_once_may_arrive_in_either_order_and_no_pid_is_used_twice() {
     let mut world = World::new();
     let now = world.now();
-    let spec = |pid: u32| relive_core::Spec::new(Pid(pid), crate::support::uuid(100 + pid), Pid::KERNEL, now);
+    let spec = |pid: u32| relive_core::Spec::new(Pid(pid), crate::support::uuid(100 + pid), Pid::RUNTIME, now);
     world.table.spawn(spec(3)).unwrap();
     world.table.spawn(spec(2)).unwrap();
     assert_eq!(world.table.last_pid(), Pid(3));

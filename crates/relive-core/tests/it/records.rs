@@ -10,7 +10,7 @@ use crate::support::{World, uuid};
 const RETENTION_MS: i64 = 3_600_000;
 
 fn ended(world: &mut World) -> Pid {
-    let pid = world.run_named(Pid::KERNEL, "ended");
+    let pid = world.run_named(Pid::RUNTIME, "ended");
     world.finish(pid);
     world.release(pid);
     pid
@@ -28,7 +28,7 @@ fn a_record_is_dropped_when_its_time_is_over() {
     for gone in ["ended", &uuid(pid.0).to_string()] {
         assert_eq!(world.table.resolve(Caller::Person, gone).unwrap_err().code(), ErrorCode::NotFound);
     }
-    assert!(world.table.spawn(Spec { pid, ..world.spec(Pid::KERNEL) }).is_err(), "its PID is not used again");
+    assert!(world.table.spawn(Spec { pid, ..world.spec(Pid::RUNTIME) }).is_err(), "its PID is not used again");
     assert_eq!(world.table.sweep(world.now()), []);
 }
 
@@ -36,7 +36,7 @@ fn a_record_is_dropped_when_its_time_is_over() {
 fn a_handle_keeps_a_record_and_the_last_one_to_close_lets_it_go() {
     for opened_before_the_end in [true, false] {
         let mut world = World::new();
-        let pid = world.run(Pid::KERNEL);
+        let pid = world.run(Pid::RUNTIME);
         let early = opened_before_the_end.then(|| world.table.open(Caller::Person, pid, Rights::Observer).unwrap());
         world.finish(pid);
         world.release(pid);
@@ -57,7 +57,7 @@ fn a_handle_keeps_a_record_and_the_last_one_to_close_lets_it_go() {
 #[test]
 fn a_handle_of_a_process_that_ended_keeps_nothing() {
     let mut world = World::new();
-    let (holder, pid) = (world.run(Pid::KERNEL), ended(&mut world));
+    let (holder, pid) = (world.run(Pid::RUNTIME), ended(&mut world));
     world.table.hand(Caller::Person, holder, pid, Rights::Observer).unwrap();
     world.ms += RETENTION_MS;
     assert_eq!(world.table.sweep(world.now()), []);
@@ -70,10 +70,10 @@ fn an_interrupted_pid_answers_for_itself_and_names_its_successor() {
     let mut world = World::new();
     world.table = Table::new(Settings::default(), Pid(7));
     let end = End {
-        cause: Some(Cause::kernel(Why::HostLost)),
+        cause: Some(Cause::runtime(Why::HostLost)),
         ..End::of(ProcessStatus::Killed { signal: Signal::Kill.into() })
     };
-    let spec = Spec::new(Pid(5), uuid(5), Pid::KERNEL, world.now());
+    let spec = Spec::new(Pid(5), uuid(5), Pid::RUNTIME, world.now());
     let past = Past {
         spec: spec.clone(),
         started_at: world.now(),

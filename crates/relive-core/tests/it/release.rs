@@ -24,7 +24,7 @@ fn steps_come_once_and_in_order_in_every_order_of_answers_with_every_one_twice()
     for order in permutations(ReleaseEvent::ALL.to_vec()) {
         for before_reap in 0..=4 {
             let mut world = World::new();
-            let pid = world.run(Pid::KERNEL);
+            let pid = world.run(Pid::RUNTIME);
             let of = world.of(pid);
             world.finish(pid);
             let mut effects = Effects::new();
@@ -49,7 +49,7 @@ fn steps_come_once_and_in_order_in_every_order_of_answers_with_every_one_twice()
 #[test]
 fn each_step_waits_for_the_answer_to_the_one_before() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
+    let pid = world.run(Pid::RUNTIME);
     let of = world.of(pid);
     world.finish(pid);
     let mut came = vec![names(&world.table.reap(pid, world.now()).unwrap())];
@@ -66,20 +66,20 @@ fn each_step_waits_for_the_answer_to_the_one_before() {
 #[test]
 fn orphans_go_before_anything_else() {
     let mut world = World::new();
-    let parent = world.run(Pid::KERNEL);
+    let parent = world.run(Pid::RUNTIME);
     let (running, zombie) = (world.run(parent), world.run(parent));
     world.finish(zombie);
     world.finish(parent);
     assert_eq!(world.children(parent), [running, zombie]);
     let effects = world.release(parent);
     assert_eq!(names(&effects)[..3], ["Reparented", "Reap", "Cancel"]);
-    assert_eq!(world.children(Pid::KERNEL), [running, zombie]);
+    assert_eq!(world.children(Pid::RUNTIME), [running, zombie]);
 }
 
 #[test]
 fn nothing_is_released_of_a_process_that_has_not_ended() {
     let mut world = World::new();
-    let pid = world.run(Pid::KERNEL);
+    let pid = world.run(Pid::RUNTIME);
     let before = world.table.clone();
     let refusal = world.table.released(world.of(pid), ReleaseEvent::Joined, world.now()).unwrap_err();
     assert_eq!(refusal.code(), ErrorCode::Internal);

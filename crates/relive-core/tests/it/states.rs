@@ -3,23 +3,27 @@
 use std::fmt::Write as _;
 
 use relive_core::{
-    Effects, ErrorCode, Outcome, Pid, Reached, Refusal, ReleaseEvent, Signal, SignalSet, State, SuspendReason, Urgency,
+    Effects, ErrorCode, Event, Outcome, Pid, Refusal, ReleaseEvent, Signal, SignalSet, State, SuspendReason, Urgency,
     Usage,
 };
 
-use crate::support::{USER, World, names};
+use crate::support::{Message, Scope, World, names};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/states.md");
 const PID: Pid = Pid(2);
 
 type Do = fn(&mut World) -> Result<Effects, Refusal>;
 
-fn reached(reached: Result<Reached, Refusal>) -> Result<Effects, Refusal> {
-    reached.map(|reached| reached.effects)
+fn apply(world: &mut World, event: Event) -> Result<Effects, Refusal> {
+    let before = world.table.clone();
+    let applied = world.apply(PID, event)?;
+    assert_eq!(applied.changed, world.table != before, "nothing here has a handler");
+    Ok(applied.effects)
 }
 
-fn send(world: &mut World, signal: Signal) -> Result<Effects, Refusal> {
-    reached(world.table.signal(PID, signal, USER, world.now()))
+fn send(world: &mut World, signal: Signal, urgency: Urgency) -> Result<Effects, Refusal> {
+    let message = Message { urgency, ..Message::new(signal) };
+    world.send(PID, Scope::Process, message).map(|reached| reached.effects)
 }
 
 fn done() -> Outcome {
@@ -27,15 +31,15 @@ fn done() -> Outcome {
 }
 
 const TRANSITIONS: [(&str, Do); 3] = [
-    ("start", |world| world.table.start(PID, world.now())),
-    ("terminate", |world| world.table.terminate(PID, done(), world.now())),
+    ("start", |world| apply(world, Event::Start)),
+    ("terminate", |world| apply(world, Event::Terminate(done()))),
     ("reap", |world| world.table.reap(PID, world.now())),
 ];
 
 const EVENTS: [(&str, Do); 17] = [
     TRANSITIONS[0],
     TRANSITIONS[1],
-    ("terminate, cancelled", |world| world.table.terminate(PID, Outcome::Cancelled, world.now())),
+    ("terminate, cancelled", |world| apply(world, Event::Terminate(Outcome::Cancelled))),
     TRANSITIONS[2],
     ("answer: cancelled", |world| world.table.released(world.of(PID), ReleaseEvent::Cancelled, world.now())),
     ("the other three answers", |world| {
@@ -45,18 +49,18 @@ const EVENTS: [(&str, Do); 17] = [
         }
         Ok(effects)
     }),
-    ("SIGTERM", |world| send(world, Signal::Term)),
-    ("SIGKILL", |world| send(world, Signal::Kill)),
-    ("SIGINT", |world| send(world, Signal::Int)),
-    ("SIGPAUSE", |world| send(world, Signal::Pause)),
-    ("SIGPAUSE, now", |world| reached(world.table.pause(PID, Urgency::Now, world.now()))),
-    ("SIGRESUME", |world| send(world, Signal::Resume)),
+    ("SIGTERM", |world| send(world, Signal::Term, Urgency::Boundary)),
+    ("SIGKILL", |world| send(world, Signal::Kill, Urgency::Boundary)),
+    ("SIGINT", |world| send(world, Signal::Int, Urgency::Boundary)),
+    ("SIGPAUSE", |world| send(world, Signal::Pause, Urgency::Boundary)),
+    ("SIGPAUSE, now", |world| send(world, Signal::Pause, Urgency::Now)),
+    ("SIGRESUME", |world| send(world, Signal::Resume, Urgency::Boundary)),
     ("suspend, budget", |world| {
-        reached(world.table.suspend(PID, SuspendReason::BudgetExceeded, Urgency::Boundary, world.now()))
+        apply(world, Event::Suspend { reason: SuspendReason::BudgetExceeded, urgency: Urgency::Boundary })
     }),
-    ("boundary reached", |world| world.table.boundary_reached(world.of(PID))),
-    ("grace expired", |world| world.table.grace_expired(world.of(PID), world.now())),
-    ("all unblocked", |world| world.table.set_mask(PID, SignalSet::EMPTY, world.now())),
+    ("boundary reached", |world| apply(world, Event::BoundaryReached)),
+    ("grace expired", |world| apply(world, Event::GraceExpired)),
+    ("all unblocked", |world| apply(world, Event::SetMask(SignalSet::EMPTY))),
     ("no progress for 5 min", |world| {
         world.ms += 300_000;
         world.table.progress(world.of(Pid(1)), Usage::default(), world.now())?;
@@ -85,12 +89,12 @@ const SITUATIONS: [(State, &[&str]); 15] = [
 
 fn situation(path: &[&str]) -> World {
     let mut world = World::new();
-    world.run(Pid::KERNEL);
+    world.run(Pid::RUNTIME);
     assert_eq!(world.spawn(Pid(1)), PID);
     for step in path {
         if *step == "block all" {
             let all = Signal::ALL.into_iter().collect();
-            world.table.set_mask(PID, all, world.now()).unwrap();
+            world.apply(PID, Event::SetMask(all)).unwrap();
             continue;
         }
         let (_, event) = EVENTS.iter().find(|(name, _)| name == step).unwrap();
@@ -112,7 +116,7 @@ fn describe(world: &World) -> String {
     if let Some(signal) = view.ending {
         write!(text, ", told to end by {signal}").unwrap();
     }
-    let pending = world.table.pending(PID);
+    let pending = world.pending(PID);
     for signal in Signal::ALL.into_iter().filter(|signal| pending.contains(*signal)) {
         write!(text, ", {signal} pending").unwrap();
     }

@@ -1,11 +1,49 @@
 //! A table with a clock, and short words for what tests do to it.
 
 use relive_core::{
-    Cause, Effect, Effects, End, Incarnation, Outcome, Pid, ProcessStatus, Reached, ReleaseEvent, Settings, Signal,
-    Spec, Table, Timestamp, Urgency, Uuid, View, Why,
+    Aim, Applied, Cause, Effect, Effects, End, Event, Incarnation, Machine, Outcome, Pid, ProcessStatus, Refusal,
+    ReleaseEvent, Settings, Signal, SignalSet, Spec, SuspendReason, Table, Timestamp, Urgency, Uuid, View, Why,
 };
 
-pub(crate) const USER: Cause = Cause { why: Why::User, by: Pid::KERNEL, root: None };
+pub(crate) const USER: Cause = Cause { why: Why::User, by: Pid::RUNTIME, root: None };
+
+/// One process, or everything below it too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Process,
+    Subtree,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Message {
+    pub(crate) signal: Signal,
+    pub(crate) cause: Cause,
+    pub(crate) urgency: Urgency,
+}
+
+impl Message {
+    /// From the user, at the boundary.
+    pub(crate) fn new(signal: Signal) -> Self {
+        Self { signal, cause: USER, urgency: Urgency::Boundary }
+    }
+}
+
+/// What a verb that may concern several processes did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Reached {
+    /// Those that changed, parents before children, resumed ancestors last.
+    pub(crate) pids: Vec<Pid>,
+    pub(crate) effects: Effects,
+}
+
+impl Reached {
+    fn add(&mut self, pid: Pid, applied: Applied) {
+        if applied.changed {
+            self.pids.push(pid);
+        }
+        self.effects.extend(applied.effects);
+    }
+}
 
 #[derive(Clone)]
 pub(crate) struct World {
@@ -41,13 +79,13 @@ impl World {
     /// Spawned and started.
     pub(crate) fn run(&mut self, parent: Pid) -> Pid {
         let pid = self.spawn(parent);
-        self.table.start(pid, self.now()).unwrap();
+        self.apply(pid, Event::Start).unwrap();
         pid
     }
 
     pub(crate) fn run_named(&mut self, parent: Pid, name: &str) -> Pid {
         let pid = self.spawn_as(Spec { name: Some(name.into()), ..self.spec(parent) });
-        self.table.start(pid, self.now()).unwrap();
+        self.apply(pid, Event::Start).unwrap();
         pid
     }
 
@@ -59,27 +97,94 @@ impl World {
         self.table.view(pid, self.now()).unwrap()
     }
 
+    pub(crate) fn apply(&mut self, pid: Pid, event: Event) -> Result<Applied, Refusal> {
+        self.table.apply(pid, event, self.now())
+    }
+
+    /// The effects of an event that is not refused.
+    pub(crate) fn effects(&mut self, pid: Pid, event: Event) -> Effects {
+        self.apply(pid, event).unwrap().effects
+    }
+
     pub(crate) fn signal(&mut self, pid: Pid, signal: Signal) -> Reached {
-        self.table.signal(pid, signal, USER, self.now()).unwrap()
+        self.send(pid, Scope::Process, Message::new(signal)).unwrap()
+    }
+
+    pub(crate) fn signal_for(&mut self, pid: Pid, signal: Signal, cause: Cause) -> Reached {
+        self.send(pid, Scope::Process, Message { cause, ..Message::new(signal) }).unwrap()
+    }
+
+    pub(crate) fn signal_tree(&mut self, pid: Pid, signal: Signal) -> Reached {
+        self.send(pid, Scope::Subtree, Message::new(signal)).unwrap()
     }
 
     pub(crate) fn pause(&mut self, pid: Pid) -> Reached {
-        self.table.pause(pid, Urgency::Boundary, self.now()).unwrap()
+        self.signal(pid, Signal::Pause)
+    }
+
+    pub(crate) fn pause_now(&mut self, pid: Pid) -> Reached {
+        let message = Message { urgency: Urgency::Now, ..Message::new(Signal::Pause) };
+        self.send(pid, Scope::Process, message).unwrap()
     }
 
     /// Paused, and at its boundary.
     pub(crate) fn suspend(&mut self, pid: Pid) {
         self.pause(pid);
-        self.table.boundary_reached(self.of(pid)).unwrap();
+        self.apply(pid, Event::BoundaryReached).unwrap();
+    }
+
+    pub(crate) fn suspend_for(&mut self, pid: Pid, reason: SuspendReason) -> Applied {
+        self.apply(pid, Event::Suspend { reason, urgency: Urgency::Boundary }).unwrap()
     }
 
     pub(crate) fn resume(&mut self, pid: Pid) -> Reached {
-        self.table.resume(pid, self.now()).unwrap()
+        self.signal(pid, Signal::Resume)
+    }
+
+    /// Sends a signal as the coordinator of the runtime does: one event for each process, parents first, and after a
+    /// resume the ancestors that the user paused.
+    pub(crate) fn send(&mut self, target: Pid, scope: Scope, message: Message) -> Result<Reached, Refusal> {
+        let Message { signal, mut cause, urgency } = message;
+        let mut pids = vec![target];
+        if scope == Scope::Subtree {
+            cause.root = Some(target);
+            pids.extend(self.table.subtree(target).into_iter().filter(|pid| *pid != target));
+        }
+        let mut reached = Reached::default();
+        for pid in pids {
+            let aim = if pid == target { Aim::Process } else { Aim::Subtree };
+            let applied = self.apply(pid, Event::Signal { signal, cause, urgency, aim })?;
+            reached.add(pid, applied);
+        }
+        self.resume_above(target, cause, &mut reached);
+        Ok(reached)
+    }
+
+    /// Resumes the ancestors that the user paused, if something was resumed.
+    pub(crate) fn resume_above(&mut self, pid: Pid, cause: Cause, reached: &mut Reached) {
+        if !reached.effects.iter().any(|effect| matches!(effect, Effect::GoOn { .. })) {
+            return;
+        }
+        for ancestor in self.table.ancestors_paused_by_user(pid) {
+            let (signal, urgency, aim) = (Signal::Resume, Urgency::Boundary, Aim::Subtree);
+            let applied = self.apply(ancestor, Event::Signal { signal, cause, urgency, aim }).unwrap();
+            reached.add(ancestor, applied);
+        }
+    }
+
+    /// The signals that wait to be unblocked.
+    pub(crate) fn pending(&self, pid: Pid) -> SignalSet {
+        let machine = self.table.machine(pid);
+        machine.into_iter().flat_map(Machine::pending).map(|(signal, _)| signal).collect()
     }
 
     pub(crate) fn finish(&mut self, pid: Pid) -> Effects {
-        let end = End::of(ProcessStatus::Exited { code: 0 });
-        self.table.terminate(pid, Outcome::Ended(end), self.now()).unwrap()
+        self.effects(pid, Event::Terminate(Outcome::Ended(End::of(ProcessStatus::Exited { code: 0 }))))
+    }
+
+    /// Ends a process that was told to end.
+    pub(crate) fn cancelled(&mut self, pid: Pid) -> Effects {
+        self.effects(pid, Event::Terminate(Outcome::Cancelled))
     }
 
     /// Reaped and released to the end.

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use relive_core::{Pid, Settings, Spec, SuspendReason, Suspension, Table, Timestamp, Usage, uuid_v7};
+use relive_core::{Pid, Restored, Settings, Spec, SuspendReason, Suspension, Table, Timestamp, Usage, uuid_v7};
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
@@ -50,8 +50,8 @@ pub(crate) fn suspended(count: u32) -> Table {
             usage,
             ..Spec::new(Pid(number), uuid_v7(now(), random), Pid((number - 1) / 10), now())
         };
-        let suspension = Suspension { asked_at: now(), reason: SuspendReason::User, paused_total_ms: 0 };
-        assert_eq!(table.restore(spec, suspension, now()), Ok(()));
+        let suspension = Some(Suspension { asked_at: now(), reason: SuspendReason::User });
+        assert_eq!(table.restore(spec, Restored { suspension, ..Restored::default() }, now()), Ok(()));
     }
     table
 }

@@ -1,7 +1,10 @@
-//! A request that is sent again gets the answer it got before.
+//! Requests that are sent again: a repeat gets the answer of the first, also while that is under way.
+//!
+//! This is for repeats that meet the same daemon. What a verb changed is in the journal with the request's id, so a
+//! repeat is recognised by the next daemon too. A refusal is not remembered: asking again may help.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
@@ -10,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use relive_api::{BODY_MAX, REQUEST_ID_HEADER};
 use relive_core::ErrorCode;
+use relive_journal::Hash;
 use tokio::sync::OnceCell;
 
 use super::Server;
@@ -17,9 +21,10 @@ use crate::error::HttpError;
 
 /// How many answers are remembered.
 const REMEMBERED: usize = 1024;
+/// The longest request id.
 const ID_MAX: usize = 100;
 
-type Remembered = Arc<OnceCell<(StatusCode, Bytes)>>;
+type Answer = Arc<OnceCell<(StatusCode, Bytes)>>;
 
 /// The answers to the last requests that had an id.
 #[derive(Debug, Clone, Default)]
@@ -29,14 +34,18 @@ pub(super) struct Repeats {
 
 #[derive(Debug, Default)]
 struct Inner {
-    answers: HashMap<String, Remembered>,
+    answers: HashMap<String, Answer>,
     order: VecDeque<String>,
 }
 
 impl Repeats {
-    fn of(&self, id: &str) -> Remembered {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = inner.answers.get(id) {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, key: &str) -> Answer {
+        let mut inner = self.lock();
+        if let Some(known) = inner.answers.get(key) {
             return Arc::clone(known);
         }
         if inner.order.len() == REMEMBERED
@@ -44,42 +53,58 @@ impl Repeats {
         {
             inner.answers.remove(&oldest);
         }
-        inner.order.push_back(id.to_owned());
-        Arc::clone(inner.answers.entry(id.to_owned()).or_default())
+        inner.order.push_back(key.to_owned());
+        Arc::clone(inner.answers.entry(key.to_owned()).or_default())
+    }
+
+    fn forget(&self, key: &str) {
+        let mut inner = self.lock();
+        inner.answers.remove(key);
+        inner.order.retain(|known| known != key);
     }
 }
 
-/// Lets a request with an id through once; whoever repeats it, also meanwhile, gets the same answer.
+/// Serves a request with an id once, to its end, whether or not its client stays.
 pub(super) async fn answer_once(State(server): State<Server>, request: Request, next: Next) -> Response {
-    let id = request.headers().get(REQUEST_ID_HEADER).and_then(|id| id.to_str().ok());
-    let key = match id {
-        Some(id) if request.method() == Method::POST => format!("{} {id}", request.uri().path()),
-        Some(_) | None => return next.run(request).await,
-    };
-    if id.is_some_and(|id| id.len() > ID_MAX) {
+    let id = request.headers().get(REQUEST_ID_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
+    let Some(id) = id.filter(|_| request.method() == Method::POST) else { return next.run(request).await };
+    if id.len() > ID_MAX {
         return HttpError::new(ErrorCode::Invalid, format!("a request id has at most {ID_MAX} bytes")).into_response();
     }
-    // Read whole, also by a repetition that needs nothing of it: who still writes when we hang up may never read the answer.
+    // Read whole before anything is done: half a request is no request.
     let (head, body) = request.into_parts();
-    let request = match to_bytes(body, BODY_MAX).await {
-        Ok(bytes) => Request::from_parts(head, Body::from(bytes)),
+    let bytes = match to_bytes(body, BODY_MAX).await {
+        Ok(bytes) => bytes,
         Err(error) => {
             let message = format!("the body: {error}, at most {BODY_MAX} bytes");
             return HttpError::new(ErrorCode::Invalid, message).into_response();
         }
     };
-    let remembered = server.repeats.of(&key);
-    let mut unserved = Some((next, request));
-    let (status, bytes) = remembered.get_or_init(|| whole(unserved.take())).await.clone();
-    if let Some((_, request)) = unserved {
-        // Whoever is still sending would find the connection closed, and not the answer.
-        let _ = to_bytes(request.into_body(), BODY_MAX).await;
+    let key = format!("{} {id} {}", head.uri.path(), Hash::of(&bytes));
+    let (repeats, answer) = (server.repeats.clone(), server.repeats.of(&key));
+    let served = async move {
+        let request = Request::from_parts(head, Body::from(bytes));
+        let (status, bytes) = answer.get_or_init(|| serve(next, request)).await.clone();
+        if !status.is_success() {
+            repeats.forget(&key);
+        }
+        (status, bytes)
+    };
+    #[cfg(feature = "faults")]
+    if relive_runtime::faults::is_on("inline-verbs") {
+        return response(served.await);
     }
+    match tokio::spawn(served).await {
+        Ok(answered) => response(answered),
+        Err(error) => HttpError::new(ErrorCode::Internal, format!("the request failed: {error}")).into_response(),
+    }
+}
+
+fn response((status, bytes): (StatusCode, Bytes)) -> Response {
     (status, [("content-type", "application/json")], Body::from(bytes)).into_response()
 }
 
-async fn whole(unserved: Option<(Next, Request)>) -> (StatusCode, Bytes) {
-    let Some((next, request)) = unserved else { return (StatusCode::INTERNAL_SERVER_ERROR, Bytes::new()) };
+async fn serve(next: Next, request: Request) -> (StatusCode, Bytes) {
     let response = next.run(request).await;
     let status = response.status();
     let bytes = to_bytes(response.into_body(), BODY_MAX).await.unwrap_or_default();

@@ -56,9 +56,9 @@ async fn open(
         Some(text) => text.parse().map_err(|error| HttpError::new(ErrorCode::Invalid, format!("after: {error}")))?,
     };
     let uuid = server.runtime.process(&id).await?.uuid;
-    let path = file(&server.runtime.data.folder(uuid));
+    let path = file(&server.runtime.directory(uuid));
     let follower = Follower {
-        bell: server.runtime.changes.follow(uuid),
+        bell: server.runtime.follow(uuid),
         stop: server.stop.subscribe(),
         runtime: server.runtime,
         uuid,
@@ -115,7 +115,7 @@ impl Follower {
         let mut reader = self.reader.take()?;
         let (reader, items) = self
             .runtime
-            .pool
+            .pool()
             .run(move || {
                 let mut items = Vec::new();
                 while items.len() < BATCH

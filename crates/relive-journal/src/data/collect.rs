@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::{DataFolder, Tombstone};
 use crate::info::ProcInfo;
 use crate::line;
-use crate::writer::{WriteError, lock};
+use crate::opening::lock;
+use crate::writer::WriteError;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 

@@ -6,16 +6,17 @@
 use std::fs::File;
 use std::io;
 
-use relive_core::{Limits, Origin, Uuid};
+use relive_core::{Limits, Origin, Timestamp, Uuid};
 
 use super::{DataFolder, SpawnError};
 use crate::checkpoint;
 use crate::folder::Folder;
-use crate::history::{History, Phase};
+use crate::history::{History, Phase, Place};
+use crate::opening::Opening;
 use crate::payload::Blobs;
-use crate::record::{Body, Input};
-use crate::scan::{Health, Hole, Until, scan, scan_until};
-use crate::writer::{Durability, Opening, WriteError, Writer};
+use crate::record::{Body, Input, Record};
+use crate::scan::{Health, Hole, Until, scan_until};
+use crate::writer::{Durability, Take, WriteError, Writer};
 
 /// Where a fork leaves its original.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,11 @@ pub struct ForkRequest {
     pub limits: Option<Limits>,
     /// What it is told first.
     pub input: Option<Input>,
+    /// A hash of the request, see [`crate::record::Spawned::request`].
+    pub request: Option<String>,
+    /// The end of what is synced of an original that is being written: nothing after it is copied. Without it nobody
+    /// may be writing the original, which is then synced before it is copied.
+    pub within: Option<u64>,
 }
 
 /// Why there is no fork. Nothing of it remains.
@@ -97,13 +103,27 @@ pub enum ForkError {
 impl DataFolder {
     /// Begins a process as a copy of another's past. On return it is on the disk, whole.
     pub fn fork(&self, request: ForkRequest) -> Result<Writer, ForkError> {
+        self.fork_with(request, |_| Ok(Vec::new()))
+    }
+
+    /// [`Self::fork`], with the records that `decide` asks for in the fork's first write. It is shown the fork as it is
+    /// before its first message; if it refuses, there is no fork.
+    pub fn fork_with<E: From<ForkError>>(
+        &self,
+        request: ForkRequest,
+        decide: impl FnOnce(&History) -> Result<Vec<Body>, E>,
+    ) -> Result<Writer, E> {
         let source_uuid = request.source;
         let unreadable = |source| ForkError::Io { source_uuid, source };
         let original = self.folder(source_uuid);
         let journal = File::open(original.steps()).map_err(unreadable)?;
+        if request.within.is_none() {
+            self.sync_original(source_uuid, &original)?;
+        }
         let prefix = prefix(&original, &journal, &request)?;
         let Some(identity) = &prefix.identity else {
-            return Err(unreadable(io::Error::new(io::ErrorKind::InvalidData, "the journal does not say what it is")));
+            let error = io::Error::new(io::ErrorKind::InvalidData, "the journal does not say what it is");
+            return Err(unreadable(error).into());
         };
         let mut spawned = identity.spawned.clone();
         spawned.uuid = request.uuid;
@@ -113,14 +133,29 @@ impl DataFolder {
         // A fork is nobody's child, unless somebody asks for it.
         (spawned.root_uuid, spawned.depth) = (None, 0);
         spawned.limits = request.limits.unwrap_or(prefix.limits);
+        spawned.request = request.request;
         let mut batch = vec![request.opening.body(), Body::Spawned(Box::new(spawned))];
-        batch.extend(request.input.map(Body::Input));
-        self.make(request.uuid, |folder| {
+        let records = decide(&start(&prefix, &batch, request.opening.at))?;
+        batch.extend(request.input.map(Body::Input).into_iter().chain(records));
+        let made = self.make(request.uuid, |folder| {
             let file = self.copy_prefix(&original, &journal, &prefix, folder).map_err(unreadable)?;
-            let mut writer = Writer::with(&self.io, folder.clone(), file, prefix);
+            let mut writer = Writer::new(&self.io, folder.clone(), file, prefix, Take::Copied);
             writer.append(request.opening.at, batch, Durability::Synced)?;
-            Ok(writer)
-        })
+            Ok::<_, ForkError>(writer)
+        });
+        Ok(made?)
+    }
+
+    /// Makes sure that all of an original is on the disk: after a power cut it would otherwise be without records that
+    /// its fork has.
+    fn sync_original(&self, source_uuid: Uuid, original: &Folder) -> Result<(), ForkError> {
+        // A sync that failed once is not made good by another: what the cache says of such a journal counts for nothing.
+        self.io.check_poison(original)?;
+        let disk = &self.io.disk;
+        let synced = disk
+            .open_append(&original.steps())
+            .and_then(|file| disk.sync(&file).inspect_err(|_| self.io.poison(original.path())));
+        synced.map_err(|source| ForkError::Io { source_uuid, source })
     }
 
     fn copy_prefix(
@@ -160,15 +195,31 @@ impl DataFolder {
     }
 }
 
+/// What a fork amounts to with its first records, before they are written.
+fn start(prefix: &History, batch: &[Body], at: Timestamp) -> History {
+    let mut history = prefix.clone();
+    let epoch = history.epoch.next();
+    for body in batch {
+        let (seq, step) = (history.seq + 1, history.step_of(body));
+        let place = Place { seq, offset: history.end, len: 0 };
+        history.apply(&Record { seq, epoch, at, step, body: body.clone() }, place);
+    }
+    history
+}
+
 /// The original as of the point where the fork leaves it.
 fn prefix(original: &Folder, journal: &File, request: &ForkRequest) -> Result<History, ForkError> {
     let source_uuid = request.source;
     let unreadable = |source| ForkError::Io { source_uuid, source };
     let damaged = |hole, last| ForkError::Damaged { source_uuid, hole, last };
+    let bound = request.within.map_or(Until::End, Until::Offset);
     match request.point {
         ForkPoint::Step(asked) => {
-            let (history, health) =
-                checkpoint::load_until(original, journal, Until::EndOfStep(asked)).map_err(unreadable)?;
+            let read = |until| checkpoint::load_until(original, journal, until).map_err(unreadable);
+            let (mut history, mut health) = read(Until::EndOfStep(asked))?;
+            if request.within.is_some_and(|end| history.end > end || health != Health::Good) {
+                (history, health) = read(bound)?;
+            }
             let last = history.completed_step;
             let reached = history.completed_step == asked && history.identity.is_some();
             match health {
@@ -179,8 +230,8 @@ fn prefix(original: &Folder, journal: &File, request: &ForkRequest) -> Result<Hi
             }
         }
         ForkPoint::End => {
-            let start = checkpoint::newest_before(original, journal, Until::End);
-            let (history, health) = scan(journal, start.clone()).map_err(unreadable)?;
+            let start = checkpoint::newest_before(original, journal, bound);
+            let (history, health) = scan_until(journal, start.clone(), bound).map_err(unreadable)?;
             match health {
                 Health::ReadOnly(hole) => return Err(ForkError::ReadOnly { source_uuid, hole }),
                 Health::Damaged(hole) => return Err(damaged(hole, history.completed_step)),

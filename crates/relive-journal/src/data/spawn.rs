@@ -8,8 +8,9 @@ use super::DataFolder;
 use crate::folder::Folder;
 use crate::history::History;
 use crate::meta::ProcessMeta;
+use crate::opening::Opening;
 use crate::record::{Body, Input, Spawned};
-use crate::writer::{Durability, Opening, WriteError, Writer};
+use crate::writer::{Durability, Take, WriteError, Writer};
 
 /// What a process begins with.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct SpawnRequest {
     pub meta: Option<ProcessMeta>,
     /// Its first message, if it has one.
     pub input: Option<Input>,
+    /// What else is recorded at its start, after the message and in the same write.
+    pub records: Vec<Body>,
 }
 
 /// Why a process could not be begun. Nothing of it remains.
@@ -54,7 +57,7 @@ pub enum SpawnError {
 impl DataFolder {
     /// Begins a process. On return it is on the disk, whole.
     pub fn spawn(&self, request: SpawnRequest) -> Result<Writer, SpawnError> {
-        let SpawnRequest { opening, spawned, meta, input } = request;
+        let SpawnRequest { opening, spawned, meta, input, records } = request;
         self.make(spawned.uuid, |folder| {
             let disk = &self.io.disk;
             let failed = |source| WriteError::Io { path: folder.path().to_owned(), source };
@@ -63,9 +66,9 @@ impl DataFolder {
             }
             let file = disk.create(&folder.steps()).map_err(failed)?;
             disk.try_lock(&file).map_err(failed)?;
-            let mut writer = Writer::with(&self.io, folder.clone(), file, History::default());
+            let mut writer = Writer::new(&self.io, folder.clone(), file, History::default(), Take::Copied);
             let mut batch = vec![opening.body(), Body::Spawned(Box::new(spawned))];
-            batch.extend(input.map(Body::Input));
+            batch.extend(input.map(Body::Input).into_iter().chain(records));
             writer.append(opening.at, batch, Durability::Synced)?;
             Ok(writer)
         })

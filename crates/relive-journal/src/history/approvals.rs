@@ -60,6 +60,9 @@ impl History {
         if let Some(name) = approval.name.as_ref().filter(|_| approval.always) {
             self.always.insert(name.clone(), approval.decision);
         }
+        if approval.decision != Decision::Asked {
+            self.last_answer = Some(approval.clone());
+        }
         self.approval = Some(approval.clone());
     }
 }

@@ -1,5 +1,7 @@
 //! Which record may come next. No writer of ours appends another.
 
+use relive_core::Signal;
+
 use super::{CallState, History, Phase};
 use crate::record::Body;
 
@@ -18,7 +20,7 @@ impl History {
         let asking = matches!(self.phase, Phase::Asking { .. });
         match body {
             Body::Opened(_) | Body::Spawned(_) | Body::Input(_) | Body::Paused(_) => Ok(()),
-            Body::Limits(_) | Body::Ended(_) | Body::Repair(_) => Ok(()),
+            Body::Limits(_) | Body::Ended(_) | Body::Repair(_) | Body::SignalMask(_) => Ok(()),
             Body::ModelStarted(_) => {
                 require(!matches!(self.phase, Phase::Calling { .. }), "calls of the step before are not settled")
             }
@@ -38,6 +40,11 @@ impl History {
                 "only whole steps that are over, and all that is summed up already, can be compacted",
             ),
             Body::Resumed(_) => require(self.paused.is_some(), "it is not suspended"),
+            Body::Signalled(body) => match body.signal {
+                Signal::Kill => require(!body.pending, "KILL is never kept"),
+                Signal::Term | Signal::Int => Ok(()),
+                Signal::Pause | Signal::Resume => require(body.pending, "this signal ends nothing"),
+            },
         }
     }
 

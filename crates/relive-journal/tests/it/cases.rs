@@ -10,8 +10,8 @@ use relive_journal::{Durability, Health, Next, ProcessMeta, WriteError, Writer};
 
 use crate::support::{
     Fixture, append, approval, call_ended, call_started, collect_all, compacted, completed, doubt, end, files, input,
-    lines, model_ended, model_started, now, opening, paused, put, put_after, remove, resolved, resumed, step, uuid,
-    uuid_of,
+    lines, model_ended, model_started, now, open_journal, opening, paused, put, put_after, remove, resolved, resumed,
+    step, uuid, uuid_of,
 };
 
 /// A process with so many whole steps, which then ended.
@@ -62,7 +62,7 @@ fn case_17_a_process_that_fails_at_every_resume_is_a_crash_loop_until_it_gets_on
     drop(writer);
     let recover = || {
         let opening = opening(fixture.data.next_pid().unwrap(), OpenedBy::Recovery);
-        fixture.data.open_writer(uuid, &opening).unwrap()
+        open_journal(&fixture.data, uuid, &opening).unwrap()
     };
     let looping: Vec<bool> = (0..3).map(|_| recover().history().plan().crash_loop).collect();
     assert_eq!(looping, [false, false, true]);
@@ -121,7 +121,7 @@ fn case_21_never_known_and_collected_are_told_apart_also_after_a_restart() {
     for _ in 0..2 {
         assert!(matches!(fixture.data.known(here).unwrap(), Known::Collected(tombstone) if tombstone.uuid == here));
         assert_eq!(fixture.data.known(uuid()).unwrap(), Known::Never);
-        let refused = fixture.data.open_writer(here, &opening(Pid(99), OpenedBy::Resume)).unwrap_err();
+        let refused = open_journal(&fixture.data, here, &opening(Pid(99), OpenedBy::Resume)).unwrap_err();
         assert!(matches!(refused, WriteError::Absent { .. }), "{refused}");
         fixture = fixture.reopen();
     }
@@ -208,7 +208,7 @@ fn case_26_a_torn_line_is_repaired_and_a_flipped_byte_is_named() {
     let middle = lines(&bytes)[..8].concat().len() + 30;
     bytes[middle] ^= 4;
     put(&path, &bytes);
-    let refused = fixture.data.open_writer(uuid, &opening(Pid(99), OpenedBy::Resume)).unwrap_err();
+    let refused = open_journal(&fixture.data, uuid, &opening(Pid(99), OpenedBy::Resume)).unwrap_err();
     assert!(refused.to_string().contains("line 9: its bytes do not match its checksum"), "{refused}");
     let refused = fixture.fork(uuid, ForkPoint::Step(3)).unwrap_err();
     assert!(matches!(refused, ForkError::Damaged { last: 1, .. }), "{refused}");

@@ -6,8 +6,8 @@ use relive_journal::record::OpenedBy;
 use relive_journal::{Health, Writer};
 
 use crate::support::{
-    EVERY_ENDED, Fixture, append, clock, collect_all, completed, end, files, now, opening, paused, put, put_after,
-    remove, step, uuid_of,
+    EVERY_ENDED, Fixture, append, clock, collect_all, completed, end, files, now, open_journal, opening, paused, put,
+    put_after, remove, step, uuid_of,
 };
 
 const NEITHER: GcRules = GcRules { retention_days: None, max_entries: None };
@@ -180,7 +180,7 @@ fn a_tombstone_answers_after_a_restart_also_when_its_file_was_torn() {
         assert!(matches!(fixture.data.known(uuid).unwrap(), Known::Collected(_)), "what was torn was cut off first");
     }
     assert_eq!(std::fs::read_dir(fixture.temp.path().join("tmp")).unwrap().count(), 0);
-    let refused = fixture.data.open_writer(first, &opening(Pid(99), OpenedBy::Resume)).unwrap_err();
+    let refused = open_journal(&fixture.data, first, &opening(Pid(99), OpenedBy::Resume)).unwrap_err();
     assert!(matches!(refused, relive_journal::WriteError::Absent { .. }), "{refused}");
     assert!(fixture.data.live().unwrap().is_empty(), "no marker stays of the attempt");
 }

@@ -189,7 +189,8 @@ fn time_asleep_is_counted_from_the_first_moment_it_was_asked_for() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
-    let pause = |second| Body::Paused(Paused { reason: SuspendReason::User, asked_at: at(second), resume_at: None });
+    let pause =
+        |second| Body::Paused(Paused { reason: SuspendReason::User, asked_at: at(second), resume_at: None, req: None });
     let mut append = |second, body| writer.append(at(second), vec![body], relive_journal::Durability::Synced).unwrap();
     append(12, pause(10));
     append(20, pause(19));

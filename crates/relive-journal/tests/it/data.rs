@@ -9,8 +9,8 @@ use relive_journal::{DataFolder, Disk, Health, Io, LINE_MAX, Problem, WriteError
 
 use crate::open_and_repair::reseal;
 use crate::support::{
-    Fixture, NO_SPACE_RULES, append, end, input, lines, model_ended, model_started, now, opening, put, put_after,
-    spawn_request, step, temp, uuid, uuid_of,
+    Fixture, NO_SPACE_RULES, append, end, input, lines, model_ended, model_started, now, open_journal, opening, put,
+    put_after, spawn_request, step, temp, uuid, uuid_of,
 };
 
 #[test]
@@ -30,11 +30,11 @@ fn a_journal_has_one_writer() {
     let fixture = Fixture::new();
     let writer = fixture.spawn();
     let uuid = uuid_of(&writer);
-    let refused = fixture.data.open_writer(uuid, &opening(Pid(9), OpenedBy::Resume)).unwrap_err();
+    let refused = open_journal(&fixture.data, uuid, &opening(Pid(9), OpenedBy::Resume)).unwrap_err();
     assert!(matches!(refused, WriteError::Busy { .. }), "{refused}");
     drop(writer);
     let writer = fixture.resume(uuid);
-    let refused = fixture.data.open_writer(uuid, &opening(Pid(9), OpenedBy::Resume)).unwrap_err();
+    let refused = open_journal(&fixture.data, uuid, &opening(Pid(9), OpenedBy::Resume)).unwrap_err();
     assert!(matches!(refused, WriteError::Busy { .. }), "{refused}");
     drop(writer);
 }
@@ -157,7 +157,7 @@ fn what_a_newer_relive_wrote_is_read_only_and_named() {
             put_after(&path, tail);
             let bytes = std::fs::read(&path).unwrap();
             let (history, health) = fixture.data.history(uuid).unwrap();
-            let refused = fixture.data.open_writer(uuid, &opening(Pid(9), OpenedBy::Resume)).unwrap_err();
+            let refused = open_journal(&fixture.data, uuid, &opening(Pid(9), OpenedBy::Resume)).unwrap_err();
             assert!(std::fs::read(&path).unwrap() == bytes, "{to}: nothing is cut from it");
             if to.contains("taken") {
                 assert!(matches!(health, Health::Damaged(_)), "a writer that did not open it is no newer one");

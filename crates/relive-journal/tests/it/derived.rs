@@ -1,13 +1,13 @@
 //! Everything but journals, what an agent was told, and blobs can be deleted or wrong: every answer stays the same.
 
-use relive_core::{Pid, SuspendReason, Uuid};
+use relive_core::{Pid, Signal, SuspendReason, Uuid};
 use relive_journal::data::{Ancestor, ForkPoint, Known};
 use relive_journal::recovery::Recovery;
 use relive_journal::{Health, History, Io, Plan, ProcInfo};
 
 use crate::support::{
-    Fixture, append, call_started, collect_all, copy_tree, end, files, model_ended, model_started, now, open, paused,
-    put, remove, step, temp, uuid, uuid_of, varied,
+    Fixture, append, call_started, collect_all, copy_tree, end, files, kept, model_ended, model_started, now, open,
+    paused, put, remove, signal_mask, signalled, step, temp, uuid, uuid_of, varied, with_request,
 };
 
 /// Everything that can be asked about a data folder.
@@ -53,7 +53,7 @@ fn populate(fixture: &Fixture) -> Vec<Uuid> {
     let varied = varied(fixture);
     fixture.data.retire(varied, &fixture.history(varied)).unwrap();
     let mut uuids = vec![gone, varied, uuid()];
-    for leave in 0..4 {
+    for leave in 0..5 {
         let mut writer = fixture.spawn();
         step(&mut writer, "one", "1");
         writer.checkpoint().unwrap();
@@ -65,6 +65,12 @@ fn populate(fixture: &Fixture) -> Vec<Uuid> {
             0 => append(&mut writer, vec![paused(SuspendReason::User)]),
             1 => append(&mut writer, vec![model_started(), model_ended("three", 2), call_started(0, Recovery::Join)]),
             2 => append(&mut writer, vec![model_started()]),
+            3 => {
+                let told = vec![signal_mask(&[Signal::Pause], &[Signal::Int]), kept(Signal::Pause)];
+                append(&mut writer, told);
+                writer.checkpoint().unwrap();
+                append(&mut writer, vec![with_request(signalled(Signal::Term), "term")]);
+            }
             _ => drop(end(fixture, writer)),
         }
     }

@@ -2,14 +2,15 @@
 
 use relive_core::Uuid;
 use relive_journal::conversation::TOLD_PENDING;
-use relive_journal::data::{ForkError, ForkPoint};
+use relive_journal::data::{ForkError, ForkPoint, ForkRequest};
 use relive_journal::history::Phase;
+use relive_journal::record::OpenedBy;
 use relive_journal::recovery::Recovery;
-use relive_journal::{Health, Next};
+use relive_journal::{Durability, Health, History, Next, Writer};
 
 use crate::support::{
-    Fixture, append, call_ended, call_started, collect_all, completed, end, files, input, lines, model_ended,
-    model_started, put, put_after, remove, step, uuid_of, varied,
+    Fixture, append, call_ended, call_started, collect_all, completed, end, files, fork_request, input, lines,
+    max_steps, model_ended, model_started, now, opening, put, put_after, remove, step, uuid, uuid_of, varied,
 };
 
 /// Forks at a point, and compares the fork with a journal that simply ends there. Returns the fork.
@@ -189,4 +190,83 @@ fn a_fork_outlives_its_original_and_remembers_its_name() {
     assert!(matches!(fixture.health(uuid), Health::Torn { bytes: 4, .. }), "a fork repairs nothing");
     let mut writer = fixture.resume(uuid);
     append(&mut writer, vec![completed()]);
+}
+
+#[test]
+fn a_fork_and_its_first_records_are_one_write_of_its_own_journal() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    step(&mut writer, "one", "1");
+    append(&mut writer, vec![model_started(), model_ended("two", 0)]);
+    let source = uuid_of(&writer);
+    drop(writer);
+    let request = |hash: &str| {
+        let opening = opening(fixture.data.next_pid().unwrap(), OpenedBy::Spawn);
+        ForkRequest { request: Some(hash.to_owned()), ..fork_request(uuid(), source, ForkPoint::End, opening) }
+    };
+    let count = |fork: &dyn Fn() -> Writer| {
+        let before = fixture.disk().counts();
+        let fork = fork();
+        let counts = fixture.disk().counts().since(before);
+        (fork, (counts.writes, counts.syncs))
+    };
+    let (_, plain) = count(&|| fixture.data.fork(request("a")).unwrap());
+    let decide = |history: &History| {
+        assert_eq!(history.identity.as_ref().unwrap().spawned.request.as_deref(), Some("b"));
+        assert_eq!((history.plan().next, history.incarnations.len()), (Next::Input, 1), "the fork, as it starts");
+        Ok::<_, ForkError>(vec![max_steps(history.completed_step + 5), input("more", "more")])
+    };
+    let (fork, with_records) = count(&|| fixture.data.fork_with(request("b"), decide).unwrap());
+    assert_eq!(with_records, plain, "no write and no sync more than without");
+    assert_eq!((fork.history().limits.max_steps, fork.history().completed_step), (Some(7), 2));
+    assert_eq!(fixture.said(uuid_of(&fork)).last().unwrap(), "user more");
+    assert!(!fork.has_unsynced());
+}
+
+#[test]
+fn a_fork_that_is_refused_leaves_nothing() {
+    let fixture = Fixture::new();
+    let source = uuid_of(&fixture.spawn());
+    let opening = opening(fixture.data.next_pid().unwrap(), OpenedBy::Spawn);
+    let before = files(fixture.temp.path());
+    let refuse = |_: &History| Err(ForkError::NoSuchStep { source_uuid: source, asked: 1, last: 0 });
+    fixture.data.fork_with(fork_request(uuid(), source, ForkPoint::End, opening), refuse).unwrap_err();
+    assert!(files(fixture.temp.path()) == before);
+}
+
+#[test]
+fn a_fork_of_a_journal_that_is_being_written_ends_within_what_is_synced() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let source = uuid_of(&writer);
+    step(&mut writer, "one", "1");
+    append(&mut writer, vec![input("said", "between steps")]);
+    let within = writer.synced_end();
+    for body in [model_started(), model_ended("two", 0), input("later", "unsynced")] {
+        writer.append(now(), vec![body], Durability::Written).unwrap();
+    }
+    writer.checkpoint().unwrap();
+    assert_eq!((writer.synced_end(), writer.history().completed_step), (within, 2));
+    let fork = |point, within| {
+        let opening = opening(fixture.data.next_pid().unwrap(), OpenedBy::Spawn);
+        let before = fixture.disk().counts();
+        let request = ForkRequest { within, ..fork_request(uuid(), source, point, opening) };
+        (fixture.data.fork(request), fixture.disk().counts().since(before).syncs)
+    };
+    let (end, syncs) = fork(ForkPoint::End, Some(within));
+    let end = end.unwrap();
+    assert_eq!(end.history().completed_step, 1);
+    assert_eq!(fixture.said(uuid_of(&end)).last().unwrap(), "user said");
+    let forked = std::fs::read(end.folder().steps()).unwrap();
+    let journal = std::fs::read(writer.folder().steps()).unwrap();
+    assert_eq!(lines(&forked).len(), lines(&journal[..usize::try_from(within).unwrap()]).len() + 2);
+    assert_eq!(fork(ForkPoint::Step(1), Some(within)).0.unwrap().history().completed_step, 1);
+    assert_eq!(fork(ForkPoint::Step(0), Some(within)).0.unwrap().history().completed_step, 0);
+    let refused = fork(ForkPoint::Step(2), Some(within)).0.unwrap_err();
+    assert!(matches!(refused, ForkError::NoSuchStep { asked: 2, last: 1, .. }), "{refused}");
+    let (whole, more_syncs) = fork(ForkPoint::Step(2), None);
+    assert_eq!((whole.unwrap().history().completed_step, more_syncs), (2, syncs + 1), "the original is synced first");
+    // An end that is not the end of a record is the end of the one before it.
+    let (inside, _) = fork(ForkPoint::End, Some(within - 1));
+    assert_eq!(fixture.said(uuid_of(&inside.unwrap())).last().unwrap(), "tool 1 0 true 1");
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod additions;
 mod cases;
 mod collect;
 mod conversations;
@@ -12,6 +13,7 @@ mod forks;
 mod golden;
 mod model;
 mod open_and_repair;
+mod openings;
 mod properties;
 mod protocol;
 mod random;
@@ -19,3 +21,6 @@ mod readers;
 mod support;
 #[cfg(feature = "faults")]
 mod sweep;
+#[cfg(feature = "faults")]
+mod unsynced;
+mod verbs;

@@ -1,7 +1,8 @@
 //! A simple model of a process, written without looking at how the crate does it. See `random.rs`.
 
-use relive_core::{Limits, Pid, SuspendReason, Uuid};
+use relive_core::{Limits, Pid, Signal, SuspendReason, Uuid};
 use relive_journal::conversation::{TOLD_DONE, TOLD_IN_DOUBT, TOLD_NOT_DONE, TOLD_PENDING};
+use relive_journal::history::Answered;
 use relive_journal::record::Outcome;
 use relive_journal::{History, Next};
 
@@ -51,11 +52,61 @@ pub(crate) struct Model {
     pub(crate) later: Vec<Said>,
     pub(crate) tokens: (u64, u64),
     pub(crate) paused: Option<SuspendReason>,
+    pub(crate) ending: Option<Signal>,
+    pub(crate) kept: Vec<Signal>,
+    pub(crate) blocked: Vec<Signal>,
+    pub(crate) handled: Vec<Signal>,
+    /// Request ids, each with the kind and the place of the first record that has it.
+    pub(crate) requests: Vec<(String, &'static str, u64)>,
     pub(crate) ended: bool,
 }
 
 impl Model {
+    pub(crate) fn asked(&mut self, id: &str, kind: &'static str, seq: u64) {
+        if self.requests.iter().all(|(known, ..)| known != id) {
+            self.requests.push((id.to_owned(), kind, seq));
+        }
+    }
+
+    pub(crate) fn tell_to_end(&mut self, signal: Signal) {
+        self.kept.retain(|kept| *kept != signal);
+        let weaker: &[Option<Signal>] = match signal {
+            Signal::Kill => &[None, Some(Signal::Int), Some(Signal::Term)],
+            Signal::Term => &[None, Some(Signal::Int)],
+            Signal::Int | Signal::Pause | Signal::Resume => &[None],
+        };
+        if weaker.contains(&self.ending) {
+            self.ending = Some(signal);
+        }
+    }
+
+    pub(crate) fn keep(&mut self, signal: Signal) {
+        let cancels = match signal {
+            Signal::Pause => Some(Signal::Resume),
+            Signal::Resume => Some(Signal::Pause),
+            Signal::Term | Signal::Kill | Signal::Int => None,
+        };
+        if let Some(at) = self.kept.iter().position(|kept| Some(*kept) == cancels) {
+            self.kept.remove(at);
+        } else if !self.kept.contains(&signal) {
+            self.kept.push(signal);
+        }
+    }
+
+    /// A PAUSE or a RESUME took effect: neither is kept any more.
+    pub(crate) fn land(&mut self) {
+        self.kept.retain(|kept| !matches!(kept, Signal::Pause | Signal::Resume));
+    }
+
+    pub(crate) fn end(&mut self) {
+        (self.ended, self.paused, self.ending) = (true, None, None);
+        self.kept.clear();
+        self.blocked.clear();
+        self.handled.clear();
+    }
+
     pub(crate) fn input(&mut self, seq: u64, id: &str) {
+        self.asked(id, "input", seq);
         self.past.answered = false;
         let said = (seq, format!("user {id}"));
         if self.doing == Doing::Nothing { self.past.said.push(said) } else { self.later.push(said) }
@@ -168,6 +219,15 @@ impl Model {
         assert_eq!((history.spent.tokens_in, history.spent.tokens_out), self.tokens);
         assert_eq!(history.paused.as_ref().map(|paused| paused.reason), self.paused);
         assert_eq!(history.ended().is_some(), self.ended);
+        assert_eq!(history.ending.as_ref().map(|ending| ending.signal), self.ending);
+        assert_eq!(history.pending.iter().map(|(signal, _)| *signal).collect::<Vec<_>>(), self.kept);
+        assert_eq!(history.mask, self.blocked.iter().copied().collect());
+        assert_eq!(history.handlers, self.handled.iter().copied().collect());
+        let (gone, known) = self.requests.split_at(self.requests.len().saturating_sub(64));
+        for (id, kind, seq) in known {
+            assert_eq!(history.request(id), Some(Answered { kind, seq: *seq }), "{id}");
+        }
+        assert!(gone.iter().all(|(id, ..)| history.request(id).is_none()));
         assert_eq!(history.limits, self.past.limits);
         assert_eq!(history.incarnations.iter().map(|one| one.pid).collect::<Vec<_>>(), self.pids);
         let open: Vec<usize> = (0..calls.len()).filter(|call| *calls[*call] == Slot::Open).collect();

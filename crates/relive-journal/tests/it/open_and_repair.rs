@@ -1,5 +1,6 @@
 //! What must hold of any bytes at all in the place of a journal. The fuzz target `open` runs the same function.
 
+use std::convert::Infallible;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -22,8 +23,8 @@ pub(crate) fn open_and_repair(data: &DataFolder, uuid: Uuid, bytes: &[u8]) {
     before.conversation(&fs::File::open(folder.steps()).unwrap()).unwrap();
 
     let at = Timestamp::UNIX_EPOCH;
-    let opening = Opening { pid: Pid(7), by: OpenedBy::Recovery, boot_id: "boot".to_owned(), at };
-    let opened = data.open_writer(uuid, &opening);
+    let opening = Opening { pid: Pid(7), by: OpenedBy::Recovery, boot_id: "boot".to_owned(), at, req: None };
+    let opened = data.open_journal(uuid, &opening, None, |_| Ok::<_, Infallible>(Vec::new())).map_err(WriteError::from);
     let sound = match &health {
         Health::Good => bytes.len(),
         Health::Torn { offset, bytes: cut } => {

@@ -6,7 +6,7 @@ use relive_journal::record::OpenedBy;
 use relive_journal::{Health, History, Problem, WriteError};
 
 use crate::open_and_repair::{open_and_repair, reseal};
-use crate::support::{Fixture, append, lines, opening, put, step, uuid_of, varied};
+use crate::support::{Fixture, append, lines, open_journal, opening, put, step, uuid_of, varied};
 
 /// Where the lines of a journal begin, and its length.
 fn starts(bytes: &[u8]) -> Vec<usize> {
@@ -80,7 +80,7 @@ fn check_flip(fixture: &Fixture, uuid: Uuid, bytes: &[u8], starts: &[usize], (at
     if at % 8 != 0 && bytes[at] != b'\n' {
         return;
     }
-    let refused = fixture.data.open_writer(uuid, &opening(relive_core::Pid(1), OpenedBy::Resume)).unwrap_err();
+    let refused = open_journal(&fixture.data, uuid, &opening(relive_core::Pid(1), OpenedBy::Resume)).unwrap_err();
     assert!(matches!(&refused, WriteError::Damaged { hole: named, .. } if named == hole), "{refused}");
     assert!(journal_of(fixture, uuid) == bad, "nothing is cut");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use relive_core::{Limits, Pid, SuspendReason, Uuid};
+use relive_core::{Limits, Pid, Signal, SuspendReason, Uuid};
 use relive_journal::data::{ForkPoint, Known};
 use relive_journal::reader::{Cursor, Item, Reader};
 use relive_journal::record::{Body, Decision, Outcome};
@@ -12,8 +12,9 @@ use relive_journal::{Durability, Health, Writer};
 
 use crate::model::{Doing, Model, Slot};
 use crate::support::{
-    Fixture, approval, call_ended, call_started, collect_all, compacted, completed, doubt, input, model_ended,
-    model_started, now, partial, paused, put_after, resolved, resumed, said, uuid_of,
+    Fixture, approval, call_ended, call_started, collect_all, compacted, completed, doubt, input, kept, model_ended,
+    model_started, now, partial, paused, put_after, resolved, resumed, said, signal_mask, signalled, uuid_of,
+    with_request,
 };
 
 /// A process, its writer if it has one, and somebody who reads along.
@@ -131,14 +132,42 @@ impl World {
     fn suspend_or_resume(&mut self, uuid: Uuid, choice: u8) {
         let reason = if choice.is_multiple_of(2) { SuspendReason::User } else { SuspendReason::DiskFull };
         let is_paused = self.model(uuid).paused.is_some();
-        self.write(uuid, if is_paused { resumed() } else { paused(reason) }, Durability::Synced);
-        self.model(uuid).paused = if is_paused { None } else { Some(reason) };
+        let body = if is_paused { resumed() } else { paused(reason) };
+        self.request(uuid, body, choice);
+        let model = self.model(uuid);
+        if is_paused || reason == SuspendReason::User {
+            model.land();
+        }
+        model.paused = if is_paused { None } else { Some(reason) };
+    }
+
+    /// Writes a record that was asked for by one of a few requests.
+    fn request(&mut self, uuid: Uuid, body: Body, choice: u8) {
+        let (id, kind) = (format!("request {}", choice % 100), body.kind());
+        let seq = self.write(uuid, with_request(body, &id), Durability::Synced);
+        self.model(uuid).asked(&id, kind, seq);
+    }
+
+    fn signal(&mut self, uuid: Uuid, choice: u8) {
+        let signal = Signal::ALL[usize::from(choice / 2 % 5)];
+        let ends = matches!(signal, Signal::Kill) || (choice.is_multiple_of(2) && signal.opposite().is_none());
+        self.request(uuid, if ends { signalled(signal) } else { kept(signal) }, choice);
+        if ends { self.model(uuid).tell_to_end(signal) } else { self.model(uuid).keep(signal) }
+    }
+
+    fn mask(&mut self, uuid: Uuid, choice: u8) {
+        let some = |bits: u8| Signal::LANDING_ORDER.into_iter().enumerate().filter(move |(at, _)| bits >> at & 1 == 1);
+        let signals = |bits| some(bits).map(|(_, signal)| signal).collect::<Vec<_>>();
+        let (blocked, handled) = (signals(choice & 15), signals(choice >> 4));
+        self.request(uuid, signal_mask(&blocked, &handled), choice);
+        let model = self.model(uuid);
+        (model.blocked, model.handled) = (blocked, handled);
     }
 
     fn end(&mut self, uuid: Uuid, retire: bool) {
-        self.write(uuid, completed(), Durability::Synced);
+        self.request(uuid, completed(), u8::from(retire));
         let process = self.processes.get_mut(&uuid).unwrap();
-        (process.model.ended, process.model.paused) = (true, None);
+        process.model.end();
         let writer = process.writer.take().unwrap();
         if retire {
             self.fixture().data.retire(uuid, writer.history()).unwrap();
@@ -223,7 +252,7 @@ impl World {
             17 if writable => self.suspend_or_resume(uuid, choice),
             18 if writable => {
                 let limits = Limits { max_steps: Some(u32::from(choice)), ..Limits::default() };
-                self.write(uuid, Body::Limits(limits), Durability::Synced);
+                self.request(uuid, Body::Limits(limits.into()), choice);
                 self.model(uuid).past.limits = limits;
             }
             19 if writable => self.compact(uuid, choice),
@@ -233,6 +262,8 @@ impl World {
             23 => self.collect(),
             24 => self.restart(),
             25 => self.read_along(uuid),
+            26..=27 if writable => self.signal(uuid, choice),
+            28 if writable => self.mask(uuid, choice),
             _ => self.resume(uuid, choice % 4 == 0),
         }
         if let Some(process) = self.processes.get(&uuid) {
@@ -272,7 +303,7 @@ impl World {
 
 #[test]
 fn whatever_is_done_the_journal_says_what_a_simple_model_says() {
-    let acts = proptest::collection::vec((0..30_u8, any::<u8>(), any::<u8>()), 1..120);
+    let acts = proptest::collection::vec((0..32_u8, any::<u8>(), any::<u8>()), 1..120);
     proptest!(crate::support::cases(64), |(acts in acts)| {
         let fixture = Some(Fixture::new());
         let (processes, collected) = (BTreeMap::new(), Vec::new());

@@ -1,12 +1,13 @@
 //! What the tests of this crate share: a data folder of their own, a clock they set, and short names for records.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use relive_core::{End, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, uuid_v7};
+use relive_core::{Cause, End, Limits, Pid, ProcessStatus, Signal, SuspendReason, Timestamp, Uuid, Why, uuid_v7};
 use relive_journal::conversation::Message;
 use relive_journal::data::{
     ClockReading, Collected, ForkError, ForkPoint, ForkRequest, GcRules, SpaceRules, SpawnRequest,
@@ -15,10 +16,12 @@ use relive_journal::payload::{Json, Text};
 use relive_journal::policy::Policy;
 use relive_journal::record::{
     Approval, Body, Call, CallEnded, CallStarted, Compacted, Decision, Doubt, Input, ModelEnded, ModelStarted,
-    OnBudget, OpenedBy, Outcome, Partial, Paused, Resolved, Resumed, ResumedBy, Spawned, Usage,
+    OnBudget, OpenedBy, Outcome, Partial, Paused, Resolved, Resumed, ResumedBy, SignalMask, Signalled, Spawned, Usage,
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
-use relive_journal::{DataFolder, Disk, Durability, Hash, Health, History, Io, Opening, ProcessMeta, Writer};
+use relive_journal::{
+    DataFolder, Disk, Durability, Hash, Health, History, Io, Opening, ProcessMeta, WriteError, Writer,
+};
 
 /// A data folder that goes with the test.
 pub(crate) struct Fixture {
@@ -55,7 +58,7 @@ impl Fixture {
 
     /// Takes the journal of a process whose writer is gone.
     pub(crate) fn resume(&self, uuid: Uuid) -> Writer {
-        self.data.open_writer(uuid, &opening(self.data.next_pid().unwrap(), OpenedBy::Resume)).unwrap()
+        open_journal(&self.data, uuid, &opening(self.data.next_pid().unwrap(), OpenedBy::Resume)).unwrap()
     }
 
     pub(crate) fn history(&self, uuid: Uuid) -> History {
@@ -68,8 +71,7 @@ impl Fixture {
 
     pub(crate) fn fork(&self, source: Uuid, point: ForkPoint) -> Result<Writer, ForkError> {
         let opening = opening(self.data.next_pid().unwrap(), OpenedBy::Spawn);
-        let (name, parent_uuid, limits, input) = (None, None, None, None);
-        self.data.fork(ForkRequest { uuid: uuid(), opening, source, point, name, parent_uuid, limits, input })
+        self.data.fork(fork_request(uuid(), source, point, opening))
     }
 
     /// The conversation of a process, one short text a message.
@@ -153,6 +155,11 @@ pub(crate) fn open(root: &Path, io: Io) -> DataFolder {
     DataFolder::open(root, io, NO_SPACE_RULES).unwrap()
 }
 
+/// Opens a journal for a new incarnation.
+pub(crate) fn open_journal(data: &DataFolder, uuid: Uuid, opening: &Opening) -> Result<Writer, WriteError> {
+    Ok(data.open_journal(uuid, opening, None, |_| Ok::<_, Infallible>(Vec::new()))?)
+}
+
 /// A moment later than every one before it.
 pub(crate) fn now() -> Timestamp {
     static TICKS: AtomicU64 = AtomicU64::new(0);
@@ -168,7 +175,7 @@ pub(crate) fn uuid() -> Uuid {
 }
 
 pub(crate) fn opening(pid: Pid, by: OpenedBy) -> Opening {
-    Opening { pid, by, boot_id: "boot".to_owned(), at: now() }
+    Opening { pid, by, boot_id: "boot".to_owned(), at: now(), req: None }
 }
 
 pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
@@ -191,10 +198,17 @@ pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
             policy: Policy::default(),
             root_uuid: None,
             depth: 0,
+            request: None,
         },
         meta: Some(ProcessMeta::new("script/test".to_owned(), "You are a test.".to_owned(), tools)),
         input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),
+        records: Vec::new(),
     }
+}
+
+pub(crate) fn fork_request(uuid: Uuid, source: Uuid, point: ForkPoint, opening: Opening) -> ForkRequest {
+    let (name, parent_uuid, limits, input, request, within) = (None, None, None, None, None, None);
+    ForkRequest { uuid, opening, source, point, name, parent_uuid, limits, input, request, within }
 }
 
 pub(crate) fn input(id: &str, text: &str) -> Body {
@@ -231,15 +245,15 @@ pub(crate) fn call_ended(call: u32, result: &str) -> Body {
 }
 
 pub(crate) fn paused(reason: SuspendReason) -> Body {
-    Body::Paused(Paused { reason, asked_at: now(), resume_at: None })
+    Body::Paused(Paused { reason, asked_at: now(), resume_at: None, req: None })
 }
 
 pub(crate) fn resumed() -> Body {
-    Body::Resumed(Resumed { by: ResumedBy::User })
+    Body::Resumed(Resumed { by: ResumedBy::User, req: None })
 }
 
 pub(crate) fn completed() -> Body {
-    Body::Ended(End::of(ProcessStatus::Exited { code: 0 }))
+    Body::Ended(End::of(ProcessStatus::Exited { code: 0 }).into())
 }
 
 pub(crate) fn append(writer: &mut Writer, batch: Vec<Body>) {
@@ -292,11 +306,11 @@ pub(crate) fn doubt(call: u32) -> Body {
 }
 
 pub(crate) fn resolved(call: u32, outcome: Outcome) -> Body {
-    Body::Resolved(Resolved { call, outcome, by_policy: false })
+    Body::Resolved(Resolved { call, outcome, by_policy: false, req: None })
 }
 
 pub(crate) fn approval(call: u32, decision: Decision) -> Body {
-    Body::Approval(Approval { call, decision, name: None, always: false, reason: None })
+    Body::Approval(Approval { call, decision, name: None, always: false, reason: None, req: None })
 }
 
 pub(crate) fn compacted(through: u64, summary: &str) -> Body {
@@ -304,7 +318,49 @@ pub(crate) fn compacted(through: u64, summary: &str) -> Body {
 }
 
 pub(crate) fn max_steps(max_steps: u32) -> Body {
-    Body::Limits(Limits { max_steps: Some(max_steps), ..Limits::default() })
+    Body::Limits(Limits { max_steps: Some(max_steps), ..Limits::default() }.into())
+}
+
+/// A signal by which the process ends.
+pub(crate) fn signalled(signal: Signal) -> Body {
+    Body::Signalled(Signalled { signal, cause: Cause::runtime(Why::User), pending: false, req: None })
+}
+
+/// A signal that is kept.
+pub(crate) fn kept(signal: Signal) -> Body {
+    Body::Signalled(Signalled { signal, cause: Cause::runtime(Why::User), pending: true, req: None })
+}
+
+pub(crate) fn signal_mask(blocked: &[Signal], handled: &[Signal]) -> Body {
+    let set = |signals: &[Signal]| signals.iter().copied().collect();
+    Body::SignalMask(SignalMask { blocked: set(blocked), handled: set(handled), req: None })
+}
+
+/// The same record, asked for by this request.
+pub(crate) fn with_request(mut body: Body, id: &str) -> Body {
+    let req = match &mut body {
+        Body::Resolved(body) => &mut body.req,
+        Body::Approval(body) => &mut body.req,
+        Body::Paused(body) => &mut body.req,
+        Body::Resumed(body) => &mut body.req,
+        Body::Limits(body) => &mut body.req,
+        Body::Ended(body) => &mut body.req,
+        Body::Signalled(body) => &mut body.req,
+        Body::SignalMask(body) => &mut body.req,
+        Body::Opened(_)
+        | Body::Spawned(_)
+        | Body::Input(_)
+        | Body::ModelStarted(_)
+        | Body::ModelEnded(_)
+        | Body::Partial(_)
+        | Body::CallStarted(_)
+        | Body::CallEnded(_)
+        | Body::Doubt(_)
+        | Body::Compacted(_)
+        | Body::Repair(_) => panic!("a `{}` record has no `req`", body.kind()),
+    };
+    *req = Some(id.to_owned());
+    body
 }
 
 /// Steps 1 to 4, with a record of every kind that a writer appends after its first.
@@ -317,12 +373,15 @@ pub(crate) fn every_kind(writer: &mut Writer) {
     append(writer, vec![doubt(1), call_started(2, Recovery::Join)]);
     append(writer, vec![resolved(2, Outcome::NotDone), model_started()]);
     append(writer, vec![partial("tw"), paused(SuspendReason::User)]);
-    append(writer, vec![resumed(), input("second", "go on")]);
+    append(writer, vec![with_request(resumed(), "resume"), input("second", "go on")]);
+    let mask = signal_mask(&[Signal::Int, Signal::Pause], &[Signal::Term]);
+    append(writer, vec![mask, with_request(kept(Signal::Pause), "pause"), kept(Signal::Int)]);
     step(writer, "two", &"large ".repeat(12_000));
     let through = writer.history().seq;
     step(writer, "three", "3");
     append(writer, vec![compacted(through, "what happened"), model_started()]);
-    append(writer, vec![model_ended("four", 0)]);
+    append(writer, vec![with_request(paused(SuspendReason::User), "early"), model_ended("four", 0)]);
+    append(writer, vec![signalled(Signal::Term), with_request(signalled(Signal::Kill), "kill")]);
 }
 
 /// A process with every kind of record, three incarnations, a blob, and an end; its writer is gone.

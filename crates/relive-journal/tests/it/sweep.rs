@@ -24,7 +24,7 @@ use check::{Bare, Resume, check};
 use oracle::Oracle;
 use script::{Outcome, Script};
 
-use crate::support::{NO_SPACE_RULES, open, opening, spawn_request, uuid};
+use crate::support::{NO_SPACE_RULES, open, open_journal, opening, spawn_request, uuid};
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
@@ -215,7 +215,7 @@ fn check_locks(switches: Switches) -> Vec<String> {
     }
     let uuid = uuid();
     let writer = data.spawn(spawn_request(uuid, data.next_pid().unwrap())).unwrap();
-    let second = || data.open_writer(uuid, &opening(data.next_pid().unwrap(), OpenedBy::Resume));
+    let second = || open_journal(&data, uuid, &opening(data.next_pid().unwrap(), OpenedBy::Resume));
     match second() {
         Err(WriteError::Busy { .. }) => {}
         Err(error) => violations.push(format!("a second writer was told: {error}")),

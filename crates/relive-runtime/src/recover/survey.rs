@@ -1,56 +1,55 @@
-//! Reading what an earlier daemon left, in one go: a job for each would take longer than its reading.
+//! Reading what an earlier daemon left, in one job: a job for each process would take longer than its reading.
 //!
-//! Of each history only what the table will hold is kept, so that a start with many processes needs no more memory than
-//! it goes on with.
+//! Of each journal only what the table will hold is kept, so that a start with many processes needs no more memory than
+//! the daemon that follows.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 
-use relive_core::{Body, Past, Pid, Spec, SuspendReason, Timestamp, Uuid};
+use relive_core::{Pid, Restored, Spec, SuspendReason, Suspension, Timestamp, Uuid};
 use relive_journal::data::Live;
 use relive_journal::record::Paused;
 use relive_journal::{DataFolder, Health, History, Hole};
 
+use crate::create::spec;
 use crate::error::Result;
-use crate::recover::interrupted;
 use crate::resume::model_of;
-use crate::run::spec;
 use crate::trees::Kin;
 
 /// A process that has not ended.
-pub(crate) struct Found {
-    /// As its journal has it. The PID is its last one, the parent is not looked for yet.
-    pub(crate) spec: Spec,
+pub(super) struct Found {
+    /// As its journal has it. The PID is its last one; the parent is looked for later.
+    pub(super) spec: Spec,
     /// The PID it is to have.
-    pub(crate) pid: io::Result<Pid>,
-    /// Its last incarnation.
-    pub(crate) past: Option<Past>,
-    pub(crate) left: Left,
-    pub(crate) paused_total_ms: u64,
-    pub(crate) kin: Option<Kin>,
+    pub(super) pid: io::Result<Pid>,
+    pub(super) left: Left,
+    pub(super) restored: Restored,
+    pub(super) kin: Option<Kin>,
+    /// Whether calls are open, whose sessions may be running.
+    pub(super) open_calls: bool,
 }
 
 /// How an earlier daemon left a process.
-pub(crate) enum Left {
+pub(super) enum Left {
     /// Its journal cannot be written.
     Unwritable(Hole),
+    /// Told to end: an acknowledged signal that the next daemon completes.
+    Ending,
     /// Suspended, for a reason that still holds.
-    Suspended { reason: SuspendReason, asked_at: Timestamp, resume_at: Option<Timestamp> },
+    Suspended { resume_at: Option<Timestamp> },
     /// Suspended because the daemon stopped.
     Stopped,
     /// In the middle of something.
     Interrupted { crash_loop: bool },
-    /// It is a program: it goes on without a daemon, and is looked for.
-    Program { suspended: Option<(SuspendReason, Timestamp)> },
 }
 
-/// What there is, each after its parent, and what could not be made out.
-pub(crate) struct Survey {
-    pub(crate) found: Vec<Found>,
-    pub(crate) unknown: Vec<(Uuid, String)>,
+/// What was found, each after its parent, and what could not be read.
+pub(super) struct Survey {
+    pub(super) found: Vec<Found>,
+    pub(super) unknown: Vec<(Uuid, String)>,
 }
 
-pub(crate) fn survey(data: &DataFolder) -> io::Result<Survey> {
+pub(super) fn survey(data: &DataFolder) -> io::Result<Survey> {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     data.for_each_live(|live| {
         let uuid = live.uuid;
@@ -72,35 +71,35 @@ pub(crate) fn survey(data: &DataFolder) -> io::Result<Survey> {
 
 fn read(data: &DataFolder, live: Live) -> Result<Found> {
     let Live { uuid, history, health } = live;
-    let last_pid = history.incarnation().map_or(Pid::KERNEL, |last| last.pid);
-    let spec = spec(&history, last_pid, Pid::KERNEL, model_of(data, uuid))?;
-    let past = past(&history, &spec);
+    let last_pid = history.incarnation().map_or(Pid::RUNTIME, |last| last.pid);
+    let spec = spec(&history, last_pid, Pid::RUNTIME, model_of(data, uuid))?;
     let left = match (health, &history.paused) {
         (Health::Damaged(hole) | Health::ReadOnly(hole), _) => Left::Unwritable(hole),
-        (_, paused) if spec.body == Body::Exec => {
-            Left::Program { suspended: paused.as_ref().map(|paused| (paused.reason, paused.asked_at)) }
-        }
+        _ if history.ending.is_some() => Left::Ending,
         (_, Some(Paused { reason: SuspendReason::DaemonStop, .. })) => Left::Stopped,
-        (_, Some(paused)) => {
-            Left::Suspended { reason: paused.reason, asked_at: paused.asked_at, resume_at: paused.resume_at }
-        }
+        (_, Some(paused)) => Left::Suspended { resume_at: paused.resume_at },
         (_, None) => Left::Interrupted { crash_loop: history.plan().crash_loop },
     };
-    let pid = Err(io::ErrorKind::NotFound.into());
-    let kin = history.identity.as_ref().and_then(|identity| Kin::of(&identity.spawned));
-    Ok(Found { spec, pid, past, left, paused_total_ms: history.paused_total_ms, kin })
+    Ok(Found {
+        spec,
+        pid: Err(io::ErrorKind::NotFound.into()),
+        left,
+        restored: restored(&history),
+        kin: history.identity.as_ref().and_then(|identity| Kin::of(&identity.spawned)),
+        open_calls: history.open_calls().next().is_some(),
+    })
 }
 
-/// The PID it had answers for its own end: interrupted, and followed by another.
-fn past(history: &History, spec: &Spec) -> Option<Past> {
-    let last = history.incarnation()?;
-    Some(Past {
-        spec: Spec { generation: last.generation, ..spec.clone() },
-        started_at: last.at,
-        ended_at: history.last_at.unwrap_or(last.at),
-        end: interrupted(),
+fn restored(history: &History) -> Restored {
+    let suspension = history.paused.as_ref();
+    Restored {
+        suspension: suspension.map(|paused| Suspension { asked_at: paused.asked_at, reason: paused.reason }),
         paused_total_ms: history.paused_total_ms,
-    })
+        mask: history.mask,
+        handlers: history.handlers,
+        pending: history.pending.clone(),
+        ending: history.ending.as_ref().map(|signalled| (signalled.signal, signalled.cause)),
+    }
 }
 
 /// Each after its parent, if that is among them.
@@ -119,7 +118,7 @@ fn parents_first(all: Vec<Found>) -> Vec<Found> {
         ready.extend(waiting.remove(&found.spec.uuid).unwrap_or_default());
         ordered.push(found);
     }
-    // What is left claims to be its own ancestor; it is taken up all the same.
+    // What is left claims to be its own ancestor; it is recovered all the same.
     ordered.extend(waiting.into_values().flatten());
     ordered
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use relive_api::{
     Accepted, Affected, Created, DaemonStatus, ExecRequest, ExecStarted, GcAnswer, GcRequest, InputRequest, Lineage,
     PauseRequest, Process, ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest,
-    SignalRequest, Stopping, WaitAnswer, WaitRequest,
+    SignalMaskRequest, SignalRequest, SignalState, Stopping, WaitAnswer, WaitRequest,
 };
 use relive_core::ErrorCode;
 use serde::Serialize;
@@ -28,6 +28,11 @@ pub(crate) enum Waited {
     Answer(Box<WaitAnswer>),
     /// The daemon did not even say that the time is up.
     TimedOut,
+}
+
+/// Tells whether a note says that a PID continues as another.
+pub(crate) fn is_continues(note: &str) -> bool {
+    note.starts_with("PID ") && note.contains(" continues as ")
 }
 
 impl Client<'_> {
@@ -65,41 +70,79 @@ impl Client<'_> {
     }
 
     pub(crate) async fn proceed(&self, id: &str) -> Outcome<Affected> {
-        self.tell(id, "proceed", &serde_json::json!({})).await
+        let answer: Affected = self.tell(id, "proceed", &serde_json::json!({})).await?;
+        self.say_continues(answer.note.as_deref());
+        Ok(answer)
     }
 
     pub(crate) async fn abort(&self, id: &str) -> Outcome<Affected> {
-        self.tell(id, "abort", &serde_json::json!({})).await
+        let answer: Affected = self.tell(id, "abort", &serde_json::json!({})).await?;
+        self.say_continues(answer.note.as_deref());
+        Ok(answer)
     }
 
     pub(crate) async fn process(&self, id: &str) -> Outcome<Process> {
         let found = self.get(format!("/v1/processes/{}", segment(id))).await;
-        self.with_suggestion(id, found).await
+        let process: Process = self.with_suggestion(id, found).await?;
+        self.say_continues(process.note.as_deref());
+        Ok(process)
+    }
+
+    /// Says that a PID of an earlier daemon stands for the process under its present PID.
+    fn say_continues(&self, note: Option<&str>) {
+        if let Some(note) = note.filter(|note| is_continues(note)) {
+            self.context.say(note);
+        }
+    }
+
+    pub(crate) async fn signals(&self, id: &str) -> Outcome<SignalState> {
+        let found = self.get(format!("/v1/processes/{}/signals", segment(id))).await;
+        let state: SignalState = self.with_suggestion(id, found).await?;
+        self.say_continues(state.note.as_deref());
+        Ok(state)
+    }
+
+    pub(crate) async fn set_signals(&self, id: &str, request: &SignalMaskRequest) -> Outcome<SignalState> {
+        let state: SignalState = self.tell(id, "signals", request).await?;
+        self.say_continues(state.note.as_deref());
+        Ok(state)
     }
 
     pub(crate) async fn pause(&self, id: &str, request: &PauseRequest) -> Outcome<Affected> {
-        self.tell(id, "pause", request).await
+        let answer: Affected = self.tell(id, "pause", request).await?;
+        self.say_continues(answer.note.as_deref());
+        Ok(answer)
     }
 
     pub(crate) async fn resume(&self, id: &str, request: &ResumeRequest) -> Outcome<Resumed> {
-        self.tell(id, "resume", request).await
+        let answer: Resumed = self.tell(id, "resume", request).await?;
+        self.say_continues(answer.note.as_deref());
+        Ok(answer)
     }
 
     pub(crate) async fn signal(&self, id: &str, request: &SignalRequest) -> Outcome<Affected> {
-        self.tell(id, "signal", request).await
+        let answer: Affected = self.tell(id, "signal", request).await?;
+        self.say_continues(answer.note.as_deref());
+        Ok(answer)
     }
 
     pub(crate) async fn input(&self, id: &str, request: &InputRequest) -> Outcome<Accepted> {
-        self.tell(id, "input", request).await
+        let answer: Accepted = self.tell(id, "input", request).await?;
+        self.say_continues(answer.note.as_deref());
+        Ok(answer)
     }
 
     pub(crate) async fn resolve(&self, id: &str, request: &ResolveRequest) -> Outcome<Affected> {
-        self.tell(id, "resolve", request).await
+        let answer: Affected = self.tell(id, "resolve", request).await?;
+        self.say_continues(answer.note.as_deref());
+        Ok(answer)
     }
 
     pub(crate) async fn lineage(&self, id: &str) -> Outcome<Lineage> {
         let found = self.get(format!("/v1/processes/{}/lineage", segment(id))).await;
-        self.with_suggestion(id, found).await
+        let lineage: Lineage = self.with_suggestion(id, found).await?;
+        self.say_continues(lineage.note.as_deref());
+        Ok(lineage)
     }
 
     pub(crate) async fn resumable(&self) -> Outcome<ResumableList> {

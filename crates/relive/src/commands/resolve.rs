@@ -74,7 +74,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
 
 fn show(context: &Context, id: &str, process: &Process) -> Outcome<u8> {
     let Some(told) = parked::describe(process) else {
-        let message = format!("`{id}` does not wait for a decision: it is {}", process.display);
+        let message = format!("`{id}` does not wait for an answer: it is {}", process.display);
         return Err(CommandError::new(ErrorCode::Conflict, message).with_hint(format!("relive info {id}")));
     };
     if context.json {

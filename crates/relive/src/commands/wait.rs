@@ -56,5 +56,6 @@ fn timed_out(process: &Process) -> WaitAnswer {
         exit: None,
         timed_out: true,
         exit_code: ErrorCode::Timeout.exit_code(),
+        note: None,
     }
 }

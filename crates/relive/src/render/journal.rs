@@ -4,7 +4,7 @@ use relive_core::{End, SuspendReason};
 use relive_journal::payload::{Json, Text};
 use relive_journal::record::{
     Approval, Call, CallEnded, Compacted, Decision, Doubt, Input, ModelEnded, Opened, OpenedBy, Outcome, Partial,
-    Paused, Repair, Resolved, Resumed, ResumedBy, Spawned,
+    Paused, Repair, Resolved, Resumed, ResumedBy, Signalled, Spawned,
 };
 use serde::de::DeserializeOwned;
 
@@ -62,6 +62,8 @@ impl Journal {
             "opened" => opened(&read(text)?, look),
             "paused" => note(&format!("paused ({})", reason(read::<Paused>(text)?.reason)), look),
             "resumed" => note(&format!("resumed {}", resumed_by(read::<Resumed>(text)?.by)), look),
+            "signalled" => note(&signalled(&read(text)?), look),
+            "signal_mask" => note(&signal_mask(line), look),
             "limits" => limits(line, look),
             "ended" => ended(&read(text)?, look),
             "repair" => note(&format!("repaired: {} torn bytes were cut off", read::<Repair>(text)?.cut_bytes), look),
@@ -123,6 +125,19 @@ impl Journal {
     }
 }
 
+fn signalled(signalled: &Signalled) -> String {
+    let state = if signalled.pending { " is blocked and waits" } else { " was sent: it is to end" };
+    format!("{}{state}", signalled.signal)
+}
+
+fn signal_mask(line: &Line) -> String {
+    let names = |field: &str| {
+        let names: Vec<String> = line.field(field).unwrap_or_default();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    };
+    format!("signals: blocked {}, handled {}", names("blocked"), names("handled"))
+}
+
 fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
@@ -174,7 +189,7 @@ fn spawned(spawned: &Spawned, look: &Look) -> String {
 fn opened(opened: &Opened, look: &Look) -> String {
     match opened.by {
         OpenedBy::Spawn => String::new(),
-        OpenedBy::Resume => note(&format!("taken up again as PID {}", opened.pid), look),
+        OpenedBy::Resume => note(&format!("resumed as PID {}", opened.pid), look),
         OpenedBy::Recovery => note(&format!("recovered by a new daemon as PID {}", opened.pid), look),
     }
 }
@@ -193,7 +208,12 @@ fn resumed_by(by: ResumedBy) -> &'static str {
 }
 
 fn limits(line: &Line, look: &Look) -> String {
-    let fields: Vec<String> = line.fields.iter().map(|(name, value)| format!("{name} {}", value.get())).collect();
+    let fields: Vec<String> = line
+        .fields
+        .iter()
+        .filter(|(name, _)| name != "req")
+        .map(|(name, value)| format!("{name} {}", value.get()))
+        .collect();
     note(&format!("limits from here on: {}", if fields.is_empty() { "none".into() } else { fields.join(", ") }), look)
 }
 

@@ -48,7 +48,7 @@ fn a_call_that_is_asked_about_is_not_made_before_the_answer() {
     assert!(shown.contains(r#"write {"path":"file-1","content":"x"} (decide: relive resolve 1)"#), "{shown}");
     assert!(world.records(&process.uuid, "call_started").is_empty(), "not even its intent is recorded");
     assert_eq!(files(&world), Vec::<String>::new());
-    world.relive(&["resume", "1"]).fails(3, &["waits for a decision", "hint: relive resolve 1 --allow | --deny"]);
+    world.relive(&["resume", "1"]).fails(3, &["waits for your answer", "hint: relive resolve 1 --allow | --deny"]);
     world.relive(&["resolve", "1", "--done"]).fails(3, &["hint: relive resolve 1 --allow | --deny"]);
     let known = world.relive(&["resolve", "1"]).ok().stdout;
     assert!(known.contains("file-1") && known.contains("relive resolve 1 --deny"), "{known}");
@@ -67,8 +67,8 @@ fn a_call_that_is_asked_about_is_not_made_before_the_answer() {
     let text = told["result"].as_str().unwrap();
     assert!(told["ok"] == false && text.contains("refused") && text.contains("one is enough"), "{told}");
     assert_eq!(world.records(&process.uuid, "call_started").len(), 1);
-    world.relive(&["resolve", "1", "--allow"]).fails(3, &["does not wait for a decision"]);
-    world.relive(&["resolve", "1"]).fails(3, &["does not wait for a decision"]);
+    world.relive(&["resolve", "1", "--allow"]).fails(3, &["does not wait for an answer"]);
+    world.relive(&["resolve", "1"]).fails(3, &["does not wait for an answer"]);
 }
 
 #[test]

@@ -6,19 +6,31 @@
 #![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
 
 mod approvals;
+mod attribution;
 mod budgets;
+#[path = "../support/client.rs"]
+#[expect(dead_code, reason = "other targets use the rest")]
+mod client;
 mod collecting;
+mod conflicts;
 mod context;
 mod credentials;
 mod daemon;
+#[path = "../support/dice.rs"]
+#[expect(dead_code, reason = "other targets use the rest")]
+mod dice;
 #[cfg(feature = "faults")]
 mod doubts;
 mod environments;
 mod forks;
+#[path = "../support/freezer.rs"]
+mod freezer;
+mod hang_ups;
 mod journal;
 mod killing;
 mod looking;
 mod models;
+mod old_pids;
 mod pauses;
 mod recovery;
 mod requests;

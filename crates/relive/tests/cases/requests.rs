@@ -31,8 +31,9 @@ fn case_50_a_run_that_is_sent_twice_starts_one_process() {
     let other = world.run_request("01900000-0000-7000-8000-00000000000b", &world.hanging(), "x");
     let id = "relive-request-id: the-same\r\n";
     let second = post(id, &other);
-    let third = world.run_request("01900000-0000-7000-8000-00000000000c", &world.hanging(), "x");
-    assert_eq!(post(id, &third), second, "by its request id");
+    assert_eq!(post(id, &other), second, "by its request id");
+    let (status, answer) = world.http("POST", "/v1/processes", id, &body.replace("\"x\"", "\"y\""));
+    assert_eq!(status, 409, "a different request with the same UUID: {answer}");
     assert_eq!(processes(&world), 2);
     world.kill_daemon();
     world.relive(&["ps"]).ok();

@@ -32,8 +32,8 @@ fn case_39_sessions_go_on_without_their_daemon_and_the_next_one_takes_them_up() 
         pids.iter().step_by(2).all(|pid| !super::sessions_support::is_alive(*pid))
     });
     for (begun, pid) in begun.iter().zip(&pids).skip(1).step_by(2) {
-        let info = world.info(&begun.uuid);
-        assert_eq!((&info["display"], &info["session"]["host_pid"]), (&json!("running"), &json!(pid)), "the same one");
+        let info = world.await_display(&begun.uuid, "running");
+        assert_eq!(info["session"]["host_pid"], json!(pid), "the same one");
     }
     fs::write(world.work().join("go-odd"), "").unwrap();
     let whole: String = (0..LINES).map(|line| format!("line {line}\n")).collect();

@@ -150,7 +150,7 @@ impl Driver<'_> {
             200 => self.oracle.exists(uuid, answer.body["pid"].as_u64().unwrap_or(0)),
             // Collected, or in doubt.
             404 => {}
-            409 if answer.body["error"]["message"].as_str().is_some_and(|text| text.contains("decision")) => {}
+            409 if answer.body["error"]["message"].as_str().is_some_and(|text| text.contains("your answer")) => {}
             _ => self.oracle.violation(format!("a resume of {uuid} was refused: {}", answer.body)),
         }
     }

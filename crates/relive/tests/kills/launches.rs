@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::daemon::Places;
-use crate::dice::Dice;
+use crate::dice::{Dice, fresh_seed, number};
 use crate::left;
 use crate::oracle::Oracle;
 use crate::programs::command;
@@ -17,8 +17,8 @@ const KILL_WITHIN_MS: u64 = 30;
 /// `RELIVE_LAUNCHES` is how many (15).
 #[test]
 fn a_program_whose_launch_was_cut_off_is_the_same_one_when_it_is_asked_for_again() {
-    let launches = crate::number("RELIVE_LAUNCHES").unwrap_or(15);
-    let seed = crate::number("RELIVE_SEED").unwrap_or_else(crate::fresh_seed);
+    let launches = number("RELIVE_LAUNCHES").unwrap_or(15);
+    let seed = number("RELIVE_SEED").unwrap_or_else(fresh_seed);
     println!("RELIVE_SEED={seed}");
     let (places, oracle, mut dice) = (Places::new(None, 10_000), Oracle::default(), Dice::new(seed));
     let (client, mut daemon) = (places.client(), places.start());

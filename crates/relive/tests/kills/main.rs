@@ -7,8 +7,12 @@
 #![expect(clippy::disallowed_methods, reason = "what a test writes need not survive")]
 
 mod check;
+#[path = "../support/client.rs"]
+#[expect(dead_code, reason = "other targets use the rest")]
 mod client;
+#[path = "../support/daemon.rs"]
 mod daemon;
+#[path = "../support/dice.rs"]
 mod dice;
 mod drive;
 mod launches;
@@ -19,24 +23,15 @@ mod run;
 mod scripts;
 mod thousand;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use dice::Dice;
+use dice::{Dice, fresh_seed, number};
 use run::{Plan, run};
 
 /// How many times a daemon is killed in one run.
 const KILLS_A_RUN: u32 = 25;
 /// A start takes at most so long, whatever the kill left behind.
 const START_MAX: Duration = Duration::from_secs(10);
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().unwrap())
-}
-
-fn fresh_seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    u64::from(now.subsec_nanos()) ^ (now.as_secs() << 20)
-}
 
 #[test]
 fn nothing_acknowledged_is_lost_and_no_write_is_repeated() {

@@ -13,7 +13,7 @@ use relive_journal::{DataFolder, Disk, Durability, Folder, Health, History, Io, 
 
 use super::oracle::{Fact, Oracle, Process};
 use super::script::SPACE;
-use crate::support::{input, open, opening};
+use crate::support::{input, open, open_journal, opening};
 
 /// When a checker resumes what it found; always the same, so that most worlds hold the same journals.
 const LATER: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -68,7 +68,7 @@ impl Checker<'_> {
         let strangers = self.data.uuids().unwrap().into_iter().filter(|uuid| !oracle.processes.contains_key(uuid));
         let strangers: Vec<Uuid> = strangers.collect();
         self.require(strangers.is_empty(), || format!("nobody asked for {strangers:?}"));
-        let highest = oracle.pids.iter().copied().fold(Pid::KERNEL, Pid::max);
+        let highest = oracle.pids.iter().copied().fold(Pid::RUNTIME, Pid::max);
         let next = self.data.next_pid().unwrap();
         self.require(next > highest, || format!("PID {next} is given out, and {highest} was"));
     }
@@ -127,10 +127,14 @@ impl Checker<'_> {
         }
         self.derived(uuid, name, folder, &bytes, &(history, health));
         self.blobs(name, folder, &bytes);
-        if let Some(original) = &process.fork_of {
-            let prefix = own_beginning(&bytes, uuid);
-            let holds = prefix.is_some_and(|prefix| prefix > 0 && original.starts_with(&bytes[..prefix]));
+        if let Some((source, original)) = &process.fork_of {
+            let prefix = own_beginning(&bytes, uuid).map(|end| &bytes[..end]).unwrap_or_default();
+            let holds = !prefix.is_empty() && original.starts_with(prefix);
             self.require(holds, || format!("{name} does not begin as its original"));
+            // What the original lost its fork never had.
+            if let Ok(now) = fs::read(self.data.folder(*source).steps()) {
+                self.require(now.starts_with(prefix), || format!("{name} has records that its original lost"));
+            }
         }
     }
 
@@ -168,7 +172,7 @@ impl Checker<'_> {
             let pid = self.data.next_pid().unwrap();
             oracle.pids.push(pid);
             let opening = Opening { at: LATER, ..opening(pid, OpenedBy::Resume) };
-            let appended = self.data.open_writer(uuid, &opening).and_then(|mut writer| {
+            let appended = open_journal(&self.data, uuid, &opening).and_then(|mut writer| {
                 writer.append(LATER, vec![input("after", "after")], Durability::Synced)?;
                 Ok(writer)
             });

@@ -21,8 +21,8 @@ pub(crate) struct Process {
     pub(crate) collected: Fact,
     /// The journal's beginning, as far as it was acknowledged.
     pub(crate) journal: Vec<u8>,
-    /// For a fork, the original's journal when it was asked for.
-    pub(crate) fork_of: Option<Vec<u8>>,
+    /// For a fork, the original and its journal when the fork was asked for.
+    pub(crate) fork_of: Option<(Uuid, Vec<u8>)>,
 }
 
 /// Everything that was acknowledged.
@@ -33,7 +33,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    pub(crate) fn begin(&mut self, uuid: Uuid, name: &'static str, fork_of: Option<Vec<u8>>) {
+    pub(crate) fn begin(&mut self, uuid: Uuid, name: &'static str, fork_of: Option<(Uuid, Vec<u8>)>) {
         let (ended, collected) = (Fact::Not, Fact::Not);
         let process = Process { name, begun: Fact::Asked, ended, collected, journal: Vec::new(), fork_of };
         self.processes.insert(uuid, process);

@@ -2,20 +2,24 @@
 //! a full disk is relieved and tried again, a poisoned writer is dropped.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use relive_core::{Pid, SuspendReason, Timestamp, Uuid, uuid_v7};
+use relive_core::{Generation, Pid, Signal, SuspendReason, Timestamp, Uuid, uuid_v7};
 use relive_journal::data::{ClockReading, Collected, ForkPoint, ForkRequest, GcRules, Known, SpaceRules, SpawnRequest};
 use relive_journal::faults::Faults;
 use relive_journal::record::{Body, OpenedBy, Paused};
 use relive_journal::recovery::Recovery;
-use relive_journal::{DataFolder, Disk, Durability, Io, Opening, ProcInfo, WriteError, Writer};
+use relive_journal::{DataFolder, Disk, Durability, History, Io, Opening, ProcInfo, WriteError, Writer};
 
 use super::oracle::{Fact, Oracle};
-use crate::support::{call_ended, call_started, completed, input, model_ended, model_started, resumed, spawn_request};
+use crate::support::{
+    call_ended, call_started, completed, fork_request, input, kept, model_ended, model_started, open_journal, resumed,
+    signal_mask, signalled, spawn_request, with_request,
+};
 
 pub(crate) const SPACE: SpaceRules = SpaceRules { reserve_bytes: 4096, floor_bytes: 0 };
 
@@ -75,12 +79,20 @@ impl Script {
         self.step("b", "small");
         self.pause("a");
         self.end("b");
+        self.fork("f", "b", ForkPoint::End);
         self.fork("c", "a", ForkPoint::Step(1));
+        self.written_step("a");
         self.fork("d", "a", ForkPoint::End);
+        self.sync("a");
         self.step("c", &"y".repeat(BIG));
         self.end("d");
+        self.put_away("a", &[with_request(kept(Signal::Int), "int")]);
+        self.written_step("a");
+        self.sync("a");
         self.reopen("a");
         self.step("a", "again");
+        self.signals("f");
+        self.put_away("f", &[]);
         self.checkpoint("a");
         self.collect("b");
         self.written_with_snapshot("c");
@@ -91,6 +103,7 @@ impl Script {
         self.end("c");
         self.collect("d");
         self.restart();
+        self.end("f");
         self.two_calls("e", "last");
         self.reopen_ended("c");
         self.written_with_snapshot("a");
@@ -152,21 +165,29 @@ impl Script {
             self.violations.push(format!("PID {pid} was given out twice"));
         }
         self.oracle.pids.push(pid);
-        Some(Opening { pid, by, boot_id: "boot".to_owned(), at: self.now() })
+        Some(Opening { pid, by, boot_id: "boot".to_owned(), at: self.now(), req: None })
     }
 
-    /// Takes a journal; a sensible caller tries twice.
+    /// Opens a journal for a new incarnation.
     fn open(&mut self, name: &'static str, by: OpenedBy) {
+        self.open_with(name, by, None, &[]);
+    }
+
+    /// Opens a journal, with these records first; a sensible caller tries twice.
+    fn open_with(&mut self, name: &'static str, by: OpenedBy, generation: Option<Generation>, records: &[Body]) {
         let uuid = uuid_of(name);
         let mut poisoned = false;
         for _ in 0..2 {
             let Some(opening) = self.opening(by) else { return };
             let wrong_before = self.faults.injected().is_some();
             let Some(data) = &self.data else { return };
-            match data.open_writer(uuid, &opening) {
+            let decide = |_: &History| Ok::<_, Infallible>(records.to_vec());
+            match data.open_journal(uuid, &opening, generation, decide).map_err(WriteError::from) {
                 Ok(_) if poisoned => break,
                 Ok(writer) => {
-                    self.oracle.reopen(uuid, journal(&writer));
+                    if generation.is_none() || !records.is_empty() {
+                        self.oracle.reopen(uuid, journal(&writer));
+                    }
                     self.writers.insert(name, writer);
                     return;
                 }
@@ -216,10 +237,10 @@ impl Script {
             let Some(opening) = self.opening(OpenedBy::Spawn) else { return };
             let Some(data) = &self.data else { return };
             let Ok(original) = fs::read(data.folder(uuid_of(source)).steps()) else { return };
+            let within = self.writers.get(source).map(Writer::synced_end);
             let source = uuid_of(source);
-            self.oracle.begin(uuid, name, Some(original));
-            let request =
-                ForkRequest { uuid, opening, source, point, name: None, parent_uuid: None, limits: None, input: None };
+            self.oracle.begin(uuid, name, Some((source, original)));
+            let request = ForkRequest { within, ..fork_request(uuid, source, point, opening) };
             match data.fork(request).map_err(|error| error.to_string()) {
                 // A poisoned original has lost the step.
                 Err(_) if self.journal_sync_failed(source) => return,
@@ -285,7 +306,7 @@ impl Script {
         drop(writer);
         let Some(opening) = self.opening(OpenedBy::Resume) else { return };
         let Some(data) = &self.data else { return };
-        let opened = data.open_writer(uuid_of(name), &opening);
+        let opened = open_journal(data, uuid_of(name), &opening);
         if !matches!(opened, Err(WriteError::Poisoned { .. })) {
             self.violation(format!("{name}: a sync failed and the journal is opened again: {opened:?}"));
         }
@@ -339,7 +360,7 @@ impl Script {
 
     fn pause(&mut self, name: &'static str) {
         let asked_at = self.now();
-        let paused = Paused { reason: SuspendReason::User, asked_at, resume_at: None };
+        let paused = Paused { reason: SuspendReason::User, asked_at, resume_at: None, req: None };
         self.append(name, vec![Body::Paused(paused)]);
         self.snapshot(name);
         self.append(name, vec![resumed()]);
@@ -359,9 +380,47 @@ impl Script {
         }
     }
 
+    /// A new incarnation that begins with the records of the verb that asked for it.
     fn reopen(&mut self, name: &'static str) {
         if self.writers.remove(name).is_some() {
-            self.open(name, OpenedBy::Resume);
+            let mask = signal_mask(&[Signal::Pause], &[Signal::Int]);
+            self.open_with(name, OpenedBy::Resume, None, &[with_request(mask, "mask"), input("resume", "more")]);
+        }
+    }
+
+    /// The writer is put away, and the same incarnation continues with these records.
+    fn put_away(&mut self, name: &'static str, records: &[Body]) {
+        if let Some(writer) = self.writers.remove(name) {
+            let generation = writer.history().epoch;
+            drop(writer);
+            self.open_with(name, OpenedBy::Resume, Some(generation), records);
+        }
+    }
+
+    fn signals(&mut self, name: &'static str) {
+        self.append(name, vec![signal_mask(&[Signal::Pause], &[]), with_request(kept(Signal::Pause), "pause")]);
+        self.append(name, vec![with_request(signalled(Signal::Term), "term")]);
+        self.append(name, vec![with_request(signalled(Signal::Kill), "kill")]);
+    }
+
+    /// A step that is written, record by record, and not acknowledged.
+    fn written_step(&mut self, name: &'static str) {
+        self.append_as(name, &[model_started()], Durability::Written);
+        self.append_as(name, &[model_ended("text", 0)], Durability::Written);
+    }
+
+    /// Acknowledges all that was written.
+    fn sync(&mut self, name: &'static str) {
+        let Some(mut writer) = self.writers.remove(name) else { return };
+        self.now();
+        let wrong_before = self.faults.injected().is_some();
+        match writer.sync() {
+            Ok(()) => {
+                self.oracle.acknowledge(uuid_of(name), journal(&writer));
+                self.writers.insert(name, writer);
+            }
+            Err(_) if !wrong_before && self.journal_sync_failed(uuid_of(name)) => self.check_poisoned(name, writer),
+            Err(error) => self.violation(format!("{name} cannot be synced: {error}")),
         }
     }
 

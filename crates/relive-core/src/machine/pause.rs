@@ -1,0 +1,100 @@
+//! Pause and resume, and the boundary between them.
+//!
+//! Paused is not a state: the process stays Running. The clock of a pause starts when it takes hold, that is when it
+//! was asked for, or when a blocked PAUSE landed; the body continues to its boundary and only then stands still. The
+//! first reason stays until the pause is over.
+
+use crate::effect::Effect;
+use crate::machine::{Context, Life, Machine, Pause};
+use crate::process::Urgency;
+use crate::refusal::Refusal;
+use crate::status::SuspendReason;
+use crate::time::millis_between;
+
+/// Returns whether only an answer ends a pause for this reason. A RESUME is none.
+fn is_parked(reason: SuspendReason) -> bool {
+    match reason {
+        SuspendReason::InDoubt | SuspendReason::Approval => true,
+        SuspendReason::User
+        | SuspendReason::BudgetExceeded
+        | SuspendReason::DiskFull
+        | SuspendReason::IoError
+        | SuspendReason::CrashLoop
+        | SuspendReason::Quota
+        | SuspendReason::NeedsCredentials
+        | SuspendReason::DaemonStop => false,
+    }
+}
+
+impl Machine {
+    pub(super) fn check_resumable(&self) -> Result<(), Refusal> {
+        match (&self.life, self.pause()) {
+            (Life::Created, _) if self.pending.is_none() => Err(Refusal::NotStarted { pid: self.pid() }),
+            (Life::Running(_), Some((_, reason))) if is_parked(reason) => Err(Refusal::Parked { pid: self.pid() }),
+            (Life::Created | Life::Running(_) | Life::Zombie(_), _) => Ok(()),
+        }
+    }
+
+    pub(super) fn suspend(
+        &mut self,
+        reason: SuspendReason,
+        urgency: Urgency,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, Refusal> {
+        match &self.life {
+            Life::Created => Err(Refusal::NotStarted { pid: self.pid() }),
+            Life::Zombie(_) => Ok(false),
+            Life::Running(running) if running.ending.is_some() => Ok(false),
+            Life::Running(_) => Ok(self.begin_pause(reason, urgency, cx)),
+        }
+    }
+
+    pub(super) fn lift(&mut self, reason: SuspendReason, cx: &mut Context<'_>) -> bool {
+        match self.pause() {
+            Some((_, current)) if current == reason => self.go_on(cx),
+            Some(_) | None => false,
+        }
+    }
+
+    pub(super) fn reach_boundary(&mut self, cx: &mut Context<'_>) -> bool {
+        let of = self.incarnation;
+        let Some(running) = self.running_mut() else { return false };
+        match running.pause {
+            Pause::Pausing { asked_at, reason, urgency: _ } => {
+                running.pause = Pause::Suspended { asked_at, reason };
+                cx.effects.push(Effect::Suspended { of });
+                true
+            }
+            Pause::None | Pause::Suspended { .. } => false,
+        }
+    }
+
+    pub(super) fn begin_pause(&mut self, reason: SuspendReason, urgency: Urgency, cx: &mut Context<'_>) -> bool {
+        let of = self.incarnation;
+        let Some(running) = self.running_mut() else { return false };
+        match &mut running.pause {
+            Pause::None => running.pause = Pause::Pausing { asked_at: cx.now, reason, urgency },
+            Pause::Pausing { urgency: current, .. } if urgency > *current => *current = urgency,
+            Pause::Pausing { .. } | Pause::Suspended { .. } => return false,
+        }
+        cx.effects.push(Effect::Stop { of, urgency });
+        true
+    }
+
+    /// Ends a pause by a RESUME, unless it waits for an answer.
+    pub(super) fn end_pause(&mut self, cx: &mut Context<'_>) -> bool {
+        match self.pause() {
+            Some((_, reason)) if !is_parked(reason) => self.go_on(cx),
+            Some(_) | None => false,
+        }
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_>) -> bool {
+        let Life::Running(running) = &mut self.life else { return false };
+        let Some((asked_at, _)) = running.pause.asked() else { return false };
+        self.paused_total_ms += millis_between(asked_at, cx.now);
+        running.pause = Pause::None;
+        cx.effects.push(Effect::GoOn { of: self.incarnation });
+        true
+    }
+}

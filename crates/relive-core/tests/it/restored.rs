@@ -1,0 +1,81 @@
+//! What an earlier daemon left: where a process continues, and what was acknowledged and is still to come.
+
+use relive_core::{
+    Cause, Event, Pid, ProcessStatus, Restored, Signal, SignalSet, State, SuspendReason, Suspension, Why,
+};
+
+use crate::support::{USER, World, names};
+
+fn restore(world: &mut World, restored: Restored) -> Pid {
+    let spec = world.spec(Pid::RUNTIME);
+    let pid = spec.pid;
+    world.table.restore(spec, restored, world.now()).unwrap();
+    pid
+}
+
+fn suspension(world: &World) -> Option<Suspension> {
+    Some(Suspension { asked_at: world.now(), reason: SuspendReason::User })
+}
+
+#[test]
+fn a_process_that_was_running_is_to_be_started() {
+    let mut world = World::new();
+    let pid = restore(&mut world, Restored { paused_total_ms: 400, ..Restored::default() });
+    assert_eq!(
+        (world.view(pid).state, names(&world.effects(pid, Event::Start))),
+        (State::Created, vec!["Launch".into()])
+    );
+    world.ms += 1_000;
+    assert_eq!(world.view(pid).elapsed_ms, 600, "earlier pauses are not counted");
+}
+
+#[test]
+fn an_acknowledged_end_is_carried_out_with_the_recorded_cause() {
+    for suspended in [false, true] {
+        let mut world = World::new();
+        let cause = Cause::process(Why::Parent, Pid(7));
+        let suspension = suspension(&world).filter(|_| suspended);
+        let ending = Some((Signal::Term, cause));
+        let pid = restore(&mut world, Restored { suspension, ending, ..Restored::default() });
+        let machine = world.table.machine(pid).unwrap();
+        assert_eq!((machine.state(), machine.ending()), (State::Running, ending));
+        assert_eq!(names(&world.cancelled(pid)), ["Ended", "Reap"]);
+        let view = world.view(pid);
+        assert_eq!(view.status, Some(&ProcessStatus::Killed { signal: Signal::Term.into() }));
+        assert_eq!((view.why, view.killed_by), (Some(Why::Parent), Some(Pid(7))));
+        assert_eq!(view.exit.unwrap().reason.contains("while paused"), suspended);
+    }
+}
+
+#[test]
+fn pending_signals_land_at_the_start_unless_they_are_blocked() {
+    let mut world = World::new();
+    let pending = vec![(Signal::Pause, USER), (Signal::Int, USER)];
+    let mask = SignalSet::EMPTY.with(Signal::Int);
+    let pid = restore(&mut world, Restored { mask, pending, ..Restored::default() });
+    assert_eq!(names(&world.effects(pid, Event::Start)), ["Launch", "Stop"]);
+    assert_eq!(world.pending(pid), mask);
+}
+
+#[test]
+fn pending_signals_of_a_suspended_process_land_when_the_mask_is_set() {
+    let mut world = World::new();
+    let suspension = suspension(&world);
+    let pending = vec![(Signal::Term, USER)];
+    let pid = restore(&mut world, Restored { suspension, pending, ..Restored::default() });
+    assert!(world.pending(pid).contains(Signal::Term));
+    assert_eq!(names(&world.effects(pid, Event::SetMask(SignalSet::EMPTY))), ["AskToEnd", "ArmGrace"]);
+    assert!(world.pending(pid).is_empty());
+}
+
+#[test]
+fn what_cannot_be_pending_or_end_a_process_is_ignored() {
+    let mut world = World::new();
+    let pending = vec![(Signal::Pause, USER), (Signal::Resume, USER), (Signal::Kill, USER)];
+    let ending = Some((Signal::Resume, USER));
+    let pid = restore(&mut world, Restored { pending, ending, ..Restored::default() });
+    assert!(world.pending(pid).is_empty(), "the RESUME took the PAUSE back");
+    assert_eq!(world.view(pid).state, State::Created);
+    let fresh = relive_core::Machine::new(world.of(pid));
+    assert_eq!(world.table.machine(pid), Some(&fresh));
+}

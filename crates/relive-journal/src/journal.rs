@@ -1,0 +1,279 @@
+//! The journal for async code.
+//!
+//! [`OpenJournal`] moves a [`Writer`] to a thread of the pool for each job and back. [`Journal`] is what a body gets:
+//! it appends records in one order with everybody else who writes to the same process, and never holds the writer
+//! itself.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use relive_core::{Limits, Timestamp};
+use serde_json::Value;
+
+use crate::conversation::Cut;
+use crate::history::{History, Leave};
+use crate::plan::Plan;
+use crate::pool::{JobLost, Pool};
+use crate::record::Body;
+use crate::writer::{Durability, WriteError, Writer};
+
+/// A future of a trait method.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Why something was not recorded, or could not be read back.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The journal cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The conversation cannot be read.
+    #[error("the conversation cannot be read: {0}")]
+    Read(String),
+    /// A disk thread was lost with the writer.
+    #[error(transparent)]
+    Lost(#[from] JobLost),
+    /// The process was told to stop or to end, so nothing new may begin.
+    #[error("the process was told to stop")]
+    Held,
+}
+
+/// What a journal amounts to after an append, as far as a body needs it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// What is to be done next.
+    pub plan: Plan,
+    /// What the process may spend.
+    pub limits: Limits,
+    /// How often a model has answered.
+    pub answers: u64,
+    /// Messages that others recorded since the last time, before the records of this append.
+    pub said: Vec<String>,
+}
+
+/// A process's journal as its body sees it.
+pub trait Journal: Send + Sync + std::fmt::Debug {
+    /// Appends records in one write. Refused with [`JournalError::Held`] if a batch would begin something new after the
+    /// process was told to stop or to end.
+    fn append(&self, batch: Vec<Body>, durability: Durability) -> Pending<'_, Result<Standing, JournalError>>;
+
+    /// Returns what the journal amounts to now.
+    fn standing(&self) -> Pending<'_, Result<Standing, JournalError>>;
+
+    /// Syncs what was only written so far.
+    fn sync(&self) -> Pending<'_, Result<(), JournalError>>;
+
+    /// Tells whether a call of the step under way may be made.
+    fn leave(&self, call: u32, tool: &str) -> Pending<'_, Result<Leave, JournalError>>;
+
+    /// Reads the records that the conversation is made of, with their payloads. Messages among them are not told again.
+    fn conversation(&self) -> Pending<'_, Result<Vec<Body>, JournalError>>;
+
+    /// Tells where the conversation can be cut.
+    fn cuts(&self) -> Pending<'_, Result<Vec<Cut>, JournalError>>;
+
+    /// Notes an event. It is written soon, and never acknowledged.
+    fn event(&self, kind: &'static str, body: Value);
+
+    /// Writes a checkpoint. A failure costs only speed.
+    fn checkpoint(&self) -> Pending<'_, ()>;
+}
+
+/// An event that is not written yet.
+#[derive(Debug)]
+pub struct Event {
+    /// When it happened.
+    pub at: Timestamp,
+    /// What happened.
+    pub kind: &'static str,
+    /// Its fields.
+    pub body: Value,
+}
+
+/// A writer for async code.
+#[derive(Debug)]
+pub struct OpenJournal {
+    /// Absent while a job has it, and after a job was lost.
+    writer: Option<Writer>,
+    pool: Pool,
+}
+
+impl OpenJournal {
+    /// Wraps a writer.
+    #[must_use]
+    pub fn new(writer: Writer, pool: Pool) -> Self {
+        Self { writer: Some(writer), pool }
+    }
+
+    /// Returns what the journal amounts to.
+    pub fn history(&self) -> Result<&History, JobLost> {
+        self.writer.as_ref().map(Writer::history).ok_or(JobLost)
+    }
+
+    /// Runs a job with the writer on a thread that may block.
+    pub async fn with<T: Send + 'static>(
+        &mut self,
+        job: impl FnOnce(&mut Writer) -> T + Send + 'static,
+    ) -> Result<T, JobLost> {
+        let mut writer = self.writer.take().ok_or(JobLost)?;
+        let (writer, answer) = self
+            .pool
+            .run(move || {
+                let answer = job(&mut writer);
+                (writer, answer)
+            })
+            .await?;
+        self.writer = Some(writer);
+        Ok(answer)
+    }
+
+    /// Appends records in one write, after the events that happened before them.
+    pub async fn append(
+        &mut self,
+        at: Timestamp,
+        events: Vec<Event>,
+        batch: Vec<Body>,
+        durability: Durability,
+    ) -> Result<(), JournalError> {
+        let written = self.with(move |writer| {
+            write_events(writer, events);
+            writer.append(at, batch, durability)
+        });
+        Ok(written.await??)
+    }
+
+    /// Writes events. That they could not be written is no reason to stop: the journal beside them will say so.
+    pub async fn write_events(&mut self, events: Vec<Event>) {
+        if !events.is_empty() {
+            let _ = self.with(move |writer| write_events(writer, events)).await;
+        }
+    }
+
+    /// Reads the records that the conversation is made of, with their payloads.
+    pub async fn conversation(&mut self) -> Result<Vec<Body>, JournalError> {
+        self.with(|writer| load(writer)).await?.map_err(JournalError::Read)
+    }
+
+    /// Tells where the conversation can be cut.
+    pub async fn cuts(&mut self) -> Result<Vec<Cut>, JournalError> {
+        let cuts = self.with(|writer| {
+            let journal = std::fs::File::open(writer.folder().steps())?;
+            Ok::<_, std::io::Error>(writer.history().conversation_and_cuts(&journal)?.1)
+        });
+        cuts.await?.map_err(|error| JournalError::Read(error.to_string()))
+    }
+
+    /// What a body is told of it.
+    pub fn standing(&self, said: Vec<String>) -> Result<Standing, JobLost> {
+        let history = self.history()?;
+        Ok(Standing { plan: history.plan(), limits: history.limits, answers: history.answers, said })
+    }
+}
+
+fn write_events(writer: &mut Writer, events: Vec<Event>) {
+    let step = writer.history().step;
+    for Event { at, kind, body } in events {
+        let _ = writer.events().append(at, step, kind, &body);
+    }
+}
+
+fn load(writer: &Writer) -> Result<Vec<Body>, String> {
+    let journal = std::fs::File::open(writer.folder().steps()).map_err(|error| error.to_string())?;
+    let mut records = writer.history().conversation_records(&journal).map_err(|error| error.to_string())?;
+    let blobs = writer.blobs();
+    for body in &mut records {
+        body.for_each_payload(&mut |payload| payload.load(blobs)).map_err(|error| error.to_string())?;
+    }
+    Ok(records)
+}
+
+/// A journal without an owner: nobody but its body writes to it, and whoever calls [`Self::hear`].
+#[derive(Debug)]
+pub struct LocalJournal {
+    open: tokio::sync::Mutex<OpenJournal>,
+    said: std::sync::Mutex<Vec<String>>,
+    events: std::sync::Mutex<Vec<Event>>,
+    now: fn() -> Timestamp,
+}
+
+impl LocalJournal {
+    /// Wraps a writer; records get the time that `now` tells.
+    #[must_use]
+    pub fn new(writer: Writer, pool: Pool, now: fn() -> Timestamp) -> Self {
+        Self {
+            open: tokio::sync::Mutex::new(OpenJournal::new(writer, pool)),
+            said: std::sync::Mutex::default(),
+            events: std::sync::Mutex::default(),
+            now,
+        }
+    }
+
+    /// Returns the history, once nobody uses the journal any more.
+    pub async fn history(&self) -> Result<History, JobLost> {
+        self.open.lock().await.history().cloned()
+    }
+
+    /// Records a message to the body.
+    pub async fn hear(&self, input: crate::record::Input, text: String) -> Result<(), JournalError> {
+        let mut open = self.open.lock().await;
+        open.append((self.now)(), self.take_events(), vec![Body::Input(input)], Durability::Synced).await?;
+        self.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(text);
+        Ok(())
+    }
+
+    fn take_said(&self) -> Vec<String> {
+        std::mem::take(&mut *self.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+impl Journal for LocalJournal {
+    fn append(&self, batch: Vec<Body>, durability: Durability) -> Pending<'_, Result<Standing, JournalError>> {
+        Box::pin(async move {
+            let mut open = self.open.lock().await;
+            open.append((self.now)(), self.take_events(), batch, durability).await?;
+            Ok(open.standing(self.take_said())?)
+        })
+    }
+
+    fn standing(&self) -> Pending<'_, Result<Standing, JournalError>> {
+        Box::pin(async move {
+            let open = self.open.lock().await;
+            Ok(open.standing(self.take_said())?)
+        })
+    }
+
+    fn sync(&self) -> Pending<'_, Result<(), JournalError>> {
+        Box::pin(async move { Ok(self.open.lock().await.with(Writer::sync).await??) })
+    }
+
+    fn leave(&self, call: u32, tool: &str) -> Pending<'_, Result<Leave, JournalError>> {
+        let tool = tool.to_owned();
+        Box::pin(async move { Ok(self.open.lock().await.history()?.leave(call, &tool)) })
+    }
+
+    fn conversation(&self) -> Pending<'_, Result<Vec<Body>, JournalError>> {
+        Box::pin(async move {
+            let mut open = self.open.lock().await;
+            self.take_said();
+            open.conversation().await
+        })
+    }
+
+    fn cuts(&self) -> Pending<'_, Result<Vec<Cut>, JournalError>> {
+        Box::pin(async move { self.open.lock().await.cuts().await })
+    }
+
+    fn event(&self, kind: &'static str, body: Value) {
+        let event = Event { at: (self.now)(), kind, body };
+        self.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(event);
+    }
+
+    fn checkpoint(&self) -> Pending<'_, ()> {
+        Box::pin(async move {
+            let _ = self.open.lock().await.with(|writer| writer.checkpoint()).await;
+        })
+    }
+}

@@ -1,0 +1,192 @@
+//! Opening a journal in two phases: it is locked and read, and whoever asked decides on what it says; only then is
+//! anything written. The new epoch and the records that were decided on are one write and one sync, so that neither is
+//! acknowledged without the other.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use relive_core::{Generation, Pid, Timestamp};
+
+use crate::checkpoint;
+use crate::disk::{Disk, DiskFile, TEMPORARY};
+use crate::folder::Folder;
+use crate::history::History;
+use crate::record::{Body, Opened, OpenedBy};
+use crate::scan::Health;
+use crate::writer::{Durability, Io, Take, WriteError, Writer};
+
+/// What a new writer says of itself.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// The incarnation's PID.
+    pub pid: Pid,
+    /// Who asked for it.
+    pub by: OpenedBy,
+    /// The machine's boot.
+    pub boot_id: String,
+    /// Now.
+    pub at: Timestamp,
+    /// The id of the request that asked for it.
+    pub req: Option<String>,
+}
+
+impl Opening {
+    pub(crate) fn body(&self) -> Body {
+        Body::Opened(Opened {
+            pid: self.pid,
+            by: self.by,
+            boot_id: self.boot_id.clone(),
+            relive: env!("CARGO_PKG_VERSION").to_owned(),
+            req: self.req.clone(),
+        })
+    }
+}
+
+/// Why a journal was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenFailure<E> {
+    /// Whoever asked did not want it, having seen what it says. Nothing was written.
+    #[error("{0}")]
+    Refused(E),
+    /// It cannot be opened or written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl From<OpenFailure<Infallible>> for WriteError {
+    fn from(failure: OpenFailure<Infallible>) -> Self {
+        match failure {
+            OpenFailure::Refused(never) => match never {},
+            OpenFailure::Write(error) => error,
+        }
+    }
+}
+
+/// In which epoch a journal is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Epoch {
+    /// In that of its last record: the incarnation continues.
+    Same,
+    /// In the next one: an incarnation begins.
+    New,
+}
+
+/// A journal that is locked and read, and not written to yet.
+#[derive(Debug)]
+pub(crate) struct Acquired {
+    folder: Folder,
+    file: DiskFile,
+    history: History,
+    /// Where a torn end begins, and how long it is.
+    torn: Option<(u64, u64)>,
+}
+
+impl Acquired {
+    /// Locks and reads the journal of `folder`.
+    pub(crate) fn new(io: &Io, folder: Folder) -> Result<Self, WriteError> {
+        io.check_poison(&folder)?;
+        let path = folder.steps();
+        let file = lock(&io.disk, &path)?;
+        let io_error = |source| WriteError::Io { path: path.clone(), source };
+        remove_unfinished(&io.disk, &folder).map_err(io_error)?;
+        let (history, health) = checkpoint::load(&folder, file.file()).map_err(io_error)?;
+        let torn = match health {
+            Health::Good => None,
+            Health::Torn { offset, bytes } => Some((offset, bytes)),
+            Health::Damaged(hole) => return Err(WriteError::Damaged { path, hole }),
+            Health::ReadOnly(hole) => return Err(WriteError::ReadOnly { path, hole }),
+        };
+        Ok(Self { folder, file, history, torn })
+    }
+
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The epoch in which this generation writes; without one, a new epoch.
+    pub(crate) fn epoch_of(&self, generation: Option<Generation>) -> Result<Epoch, WriteError> {
+        let last = self.history.epoch;
+        match generation {
+            None => Ok(Epoch::New),
+            Some(generation) if generation == last.next() => Ok(Epoch::New),
+            Some(generation) if generation == last && self.torn.is_none() && self.history.ended().is_none() => {
+                Ok(Epoch::Same)
+            }
+            Some(_) => Err(WriteError::Misplaced { kind: "opened", why: "the journal is of another generation" }),
+        }
+    }
+
+    /// Starts writing, with these records first. They, and with a new epoch `opened`, are on the disk on return.
+    pub(crate) fn open(
+        self,
+        io: &Io,
+        opening: &Opening,
+        epoch: Epoch,
+        records: Vec<Body>,
+    ) -> Result<Writer, WriteError> {
+        let Self { folder, file, history, torn } = self;
+        let last = history.epoch;
+        let take = match epoch {
+            Epoch::Same => Take::Found(last),
+            Epoch::New => Take::Found(last.next()),
+        };
+        let mut writer = Writer::new(io, folder, file, history, take);
+        let mut batch = Vec::new();
+        if epoch == Epoch::New {
+            batch.push(opening.body());
+            if let Some((offset, bytes)) = torn
+                && io.disk.repairs()
+            {
+                batch.push(Body::Repair(writer.cut(offset, bytes)?));
+            }
+        }
+        batch.extend(records);
+        if !batch.is_empty() {
+            writer.append(opening.at, batch, Durability::Synced)?;
+        }
+        Ok(writer)
+    }
+}
+
+/// Opens a journal and takes its lock; it is still the file of that name when this returns.
+pub(crate) fn lock(disk: &Disk, path: &Path) -> Result<DiskFile, WriteError> {
+    let path_buf = || path.to_owned();
+    let io_error = |source: io::Error| {
+        if source.kind() == io::ErrorKind::NotFound {
+            WriteError::Absent { path: path_buf() }
+        } else {
+            WriteError::Io { path: path_buf(), source }
+        }
+    };
+    let file = disk.open_append(path).map_err(io_error)?;
+    if !disk.try_lock(&file).map_err(io_error)? {
+        return Err(WriteError::Busy { path: path_buf() });
+    }
+    // Collected between open and lock: the folder has moved away.
+    let (here, there) = (file.file().metadata().map_err(io_error)?, File::open(path).and_then(|file| file.metadata()));
+    if here.ino() != there.map_err(io_error)?.ino() {
+        return Err(WriteError::Absent { path: path_buf() });
+    }
+    Ok(file)
+}
+
+/// Removes what earlier writers left unfinished.
+fn remove_unfinished(disk: &Disk, folder: &Folder) -> io::Result<()> {
+    for place in [folder.path().to_owned(), folder.path().join("blobs")] {
+        let entries = match std::fs::read_dir(place) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let path = entry?.path();
+            if path.as_os_str().as_encoded_bytes().ends_with(TEMPORARY.as_bytes()) {
+                disk.unlink(&path)?;
+            }
+        }
+    }
+    Ok(())
+}

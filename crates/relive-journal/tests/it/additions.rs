@@ -1,0 +1,245 @@
+//! What was added to format 1 since Relive 0.1: each addition has golden files of its own, which are never written
+//! again, and a reader of 0.1 finds in them what it is meant to find.
+//!
+//! `RELIVE_BLESS_GOLDEN=<name> cargo test -p relive-journal -- --ignored bless_golden` makes those of a new addition,
+//! and prints their hash.
+
+use std::path::{Path, PathBuf};
+
+use relive_core::{End, Limits, Signal, SuspendReason, Timestamp, Uuid};
+use relive_journal::data::ForkPoint;
+use relive_journal::record::{Body, Decision, Outcome};
+use relive_journal::recovery::Recovery;
+use relive_journal::{Hash, Health, Next, Problem, Writer};
+
+use crate::golden::{KINDS_OF_0_1, check_sums, opened_copy, sums};
+use crate::open_and_repair::reseal;
+use crate::support::{
+    Fixture, append, approval, call_ended, call_started, completed, copy_tree, input, kept, lines, max_steps,
+    model_ended, model_started, paused, put, remove, resolved, resumed, signal_mask, signalled, spawn_request, step,
+    with_request,
+};
+
+struct Addition {
+    name: &'static str,
+    /// The hash of the list of hashes.
+    sums: &'static str,
+    make: fn(&Fixture),
+    check: fn(&Fixture),
+    /// The line at which a reader of 0.1 finds the journal read-only, and the kind it does not know; absent where it
+    /// reads all of it.
+    unknown: Option<(u64, &'static str)>,
+}
+
+const ADDITIONS: [Addition; 4] = [
+    Addition {
+        name: "v1-signalled",
+        sums: "463c16d736c8fa7e029bd35b7c4b7b7ddc6d7b1ab8c555c0f8ec45a95f5f5ee0",
+        make: make_signalled,
+        check: check_signalled,
+        unknown: Some((8, "signalled")),
+    },
+    Addition {
+        name: "v1-signal-mask",
+        sums: "0ee32306dfab62038ddc2bdd1d5a186aa1968c266b7447f9a199940729e102f6",
+        make: make_signal_mask,
+        check: check_signal_mask,
+        unknown: Some((4, "signal_mask")),
+    },
+    Addition {
+        name: "v1-requests",
+        sums: "b23f8cf8773e281a13a2ac61c1c3d8f1cda03ba59a1182f7fdb03cca42aeb4fe",
+        make: make_requests,
+        check: check_requests,
+        unknown: None,
+    },
+    Addition {
+        name: "v1-skip",
+        sums: "cf6ec18548ad8537942e754326e39a52999a59bad6213510198d11f789698c10",
+        make: make_skip,
+        check: check_skip,
+        unknown: Some((8, "tinted")),
+    },
+];
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+fn uuid() -> Uuid {
+    relive_core::uuid_v7(Timestamp::from_millisecond(1_700_000_000_000).unwrap(), [7; 10])
+}
+
+fn spawn(fixture: &Fixture) -> Writer {
+    fixture.data.spawn(spawn_request(uuid(), fixture.data.next_pid().unwrap())).unwrap()
+}
+
+fn journal(fixture: &Fixture) -> Vec<u8> {
+    std::fs::read(fixture.data.folder(uuid()).steps()).unwrap()
+}
+
+#[test]
+#[ignore = "makes the golden files of an addition, once"]
+fn bless_golden() {
+    let name = std::env::var("RELIVE_BLESS_GOLDEN").unwrap();
+    let addition = ADDITIONS.iter().find(|addition| addition.name == name).unwrap();
+    assert!(!golden(&name).exists(), "they are never written again");
+    let fixture = Fixture::new();
+    (addition.make)(&fixture);
+    remove(&fixture.temp.path().join("lock"));
+    copy_tree(fixture.temp.path(), &golden(&name));
+    let sums = sums(&golden(&name));
+    put(&golden(&name).with_extension("sha256"), sums.as_bytes());
+    println!("{}", Hash::of(sums.as_bytes()));
+}
+
+#[test]
+fn the_golden_files_of_every_addition_are_the_ones_that_were_written_and_say_what_they_said() {
+    for addition in &ADDITIONS {
+        check_sums(&golden(addition.name), addition.sums);
+        let fixture = opened_copy(&golden(addition.name));
+        assert_eq!(fixture.health(uuid()), Health::Good, "{}", addition.name);
+        (addition.check)(&fixture);
+        let with = fixture.history(uuid());
+        remove(&fixture.data.folder(uuid()).checkpoint());
+        assert_eq!(fixture.history(uuid()), with, "{}: without its checkpoint", addition.name);
+        step(&mut fixture.resume(uuid()), "more", "more");
+    }
+}
+
+/// The lines of a journal as a reader of 0.1 sees them: it knows neither later kinds nor that some may be skipped.
+fn as_of_0_1(journal: &[u8]) -> Vec<u8> {
+    let mut seen = Vec::new();
+    for line in lines(journal) {
+        let line = std::str::from_utf8(line).unwrap();
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let kind = value["kind"].as_str().unwrap();
+        if KINDS_OF_0_1.contains(&kind) {
+            seen.push(line.to_owned());
+        } else {
+            let unknown = line.replacen(&format!("\"kind\":\"{kind}\""), &format!("\"kind\":\"new_{kind}\""), 1);
+            seen.push(unknown.replacen("\"skip\":true,", "", 1));
+        }
+    }
+    reseal(seen.concat().as_bytes())
+}
+
+#[test]
+fn a_reader_of_0_1_finds_a_journal_read_only_at_the_first_kind_it_does_not_know() {
+    for addition in &ADDITIONS {
+        let fixture = opened_copy(&golden(addition.name));
+        let folder = fixture.data.folder(uuid());
+        put(&folder.steps(), &as_of_0_1(&journal(&fixture)));
+        let (history, health) = fixture.data.history(uuid()).unwrap();
+        match (addition.unknown, health) {
+            (None, Health::Good) => assert!(history.identity.is_some()),
+            (Some((line, kind)), Health::ReadOnly(hole)) => {
+                assert_eq!(
+                    (hole.line, hole.problem),
+                    (line, Problem::Kind(format!("new_{kind}"))),
+                    "{}",
+                    addition.name
+                );
+                let live = fixture.data.live().unwrap();
+                assert_eq!(live.iter().map(|live| live.uuid).collect::<Vec<_>>(), [uuid()], "it is listed");
+            }
+            (unknown, health) => panic!("{}: {health:?}, and unknown is {unknown:?}", addition.name),
+        }
+    }
+}
+
+#[test]
+fn every_kind_is_in_a_golden_journal() {
+    let journals = crate::golden::journals().concat();
+    for kind in Body::KINDS {
+        assert!(memchr::memmem::find(&journals, format!("\"kind\":\"{kind}\"").as_bytes()).is_some(), "no {kind}");
+    }
+}
+
+fn make_signalled(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    step(&mut writer, "one", "1");
+    append(&mut writer, vec![with_request(kept(Signal::Pause), "pause"), kept(Signal::Int)]);
+    writer.checkpoint().unwrap();
+    append(&mut writer, vec![model_started()]);
+    append(&mut writer, vec![signalled(Signal::Term), with_request(signalled(Signal::Kill), "kill")]);
+}
+
+fn check_signalled(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!(history.ending.as_ref().map(|ending| ending.signal), Some(Signal::Kill));
+    assert_eq!(history.ending.as_ref().and_then(|ending| ending.req.as_deref()), Some("kill"));
+    assert_eq!(history.pending.iter().map(|(signal, _)| *signal).collect::<Vec<_>>(), [Signal::Pause, Signal::Int]);
+    assert_eq!(history.request("pause").map(|answered| answered.kind), Some("signalled"));
+}
+
+fn make_signal_mask(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    let mask = signal_mask(&[Signal::Term, Signal::Int, Signal::Pause, Signal::Resume], &[]);
+    append(&mut writer, vec![with_request(mask, "mask")]);
+    writer.checkpoint().unwrap();
+    append(&mut writer, vec![signal_mask(&[Signal::Pause, Signal::Int], &[Signal::Term])]);
+}
+
+fn check_signal_mask(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!(history.mask, [Signal::Int, Signal::Pause].into_iter().collect());
+    assert_eq!(history.handlers, [Signal::Term].into_iter().collect());
+    assert_eq!(history.request("mask").map(|answered| (answered.kind, answered.seq)), Some(("signal_mask", 4)));
+}
+
+fn make_requests(fixture: &Fixture) {
+    let mut request = spawn_request(uuid(), fixture.data.next_pid().unwrap());
+    request.spawned.request = Some(Hash::of(b"the request").to_string());
+    let mut writer = fixture.data.spawn(request).unwrap();
+    append(&mut writer, vec![model_started(), model_ended("one", 2), approval(0, Decision::Asked)]);
+    append(&mut writer, vec![with_request(approval(0, Decision::Allowed), "allow")]);
+    append(&mut writer, vec![call_started(0, Recovery::Doubt), with_request(paused(SuspendReason::User), "pause")]);
+    append(&mut writer, vec![with_request(resolved(0, Outcome::Done), "resolve")]);
+    append(&mut writer, vec![with_request(resumed(), "resume"), with_request(max_steps(9), "resume")]);
+    append(&mut writer, vec![input("resume", "more"), call_ended(1, "x")]);
+    writer.checkpoint().unwrap();
+    append(&mut writer, vec![with_request(completed(), "kill")]);
+}
+
+fn check_requests(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    let spawned = &history.identity.as_ref().unwrap().spawned;
+    assert_eq!(spawned.request, Some(Hash::of(b"the request").to_string()));
+    for (id, kind) in
+        [("allow", "approval"), ("pause", "paused"), ("resolve", "resolved"), ("resume", "resumed"), ("kill", "ended")]
+    {
+        assert_eq!(history.request(id).map(|answered| answered.kind), Some(kind), "{id}");
+    }
+    assert_eq!((history.limits.max_steps, history.plan().next), (Some(9), Next::Ask { step: 2, again: false }));
+    // A reader of 0.1 takes these lines for the bare types.
+    let bytes = journal(fixture);
+    for line in lines(&bytes) {
+        let value: serde_json::Value = serde_json::from_slice(line).unwrap();
+        match value["kind"].as_str().unwrap() {
+            "limits" => assert_eq!(serde_json::from_slice::<Limits>(line).unwrap(), history.limits),
+            "ended" => assert_eq!(serde_json::from_slice::<End>(line).unwrap(), history.ended().unwrap().1),
+            _ => {}
+        }
+    }
+}
+
+/// Nothing writes a record that may be skipped yet: this one is made by hand.
+fn make_skip(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    step(&mut writer, "one", "1");
+    append(&mut writer, vec![input("tinted", "x")]);
+    step(&mut writer, "two", "2");
+    drop(writer);
+    let text = String::from_utf8(journal(fixture)).unwrap();
+    let by_hand = "\"kind\":\"tinted\",\"step\":1,\"skip\":true,\"id\":\"tinted\"";
+    let changed = text.replacen("\"kind\":\"input\",\"step\":1,\"id\":\"tinted\"", by_hand, 1);
+    put(&fixture.data.folder(uuid()).steps(), &reseal(changed.as_bytes()));
+}
+
+fn check_skip(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!((history.seq, history.completed_step), (12, 2));
+    assert!(!history.has_heard("tinted"));
+    assert_eq!(fixture.fork(uuid(), ForkPoint::Step(2)).unwrap().history().completed_step, 2);
+}

@@ -1,0 +1,161 @@
+//! Opening a journal: what is decided on it, and the records that follow, are one write and one sync or nothing.
+
+use std::convert::Infallible;
+
+use relive_core::{Generation, Pid, Signal, Uuid};
+use relive_journal::record::{Body, OpenedBy};
+use relive_journal::recovery::Recovery;
+use relive_journal::{Counts, Durability, History, OpenFailure, WriteError, Writer};
+
+use crate::support::{
+    Fixture, append, call_started, completed, end, files, input, lines, max_steps, model_ended, model_started, now,
+    opening, put_after, signalled, step, uuid_of,
+};
+
+impl Fixture {
+    fn open_as(&self, uuid: Uuid, generation: Option<u32>, records: Vec<Body>) -> Result<Writer, WriteError> {
+        let opening = opening(Pid(9), OpenedBy::Resume);
+        let decided = |_: &History| Ok::<_, Infallible>(records);
+        Ok(self.data.open_journal(uuid, &opening, generation.map(Generation), decided)?)
+    }
+
+    /// The kinds of a journal's records from `first` on.
+    fn kinds(&self, uuid: Uuid, first: usize) -> Vec<String> {
+        let journal = std::fs::read(self.data.folder(uuid).steps()).unwrap();
+        let kind = |line: &&[u8]| {
+            let line: serde_json::Value = serde_json::from_slice(line).unwrap();
+            line["kind"].as_str().unwrap().to_owned()
+        };
+        lines(&journal)[first..].iter().map(kind).collect()
+    }
+
+    fn records(&self, uuid: Uuid) -> usize {
+        lines(&std::fs::read(self.data.folder(uuid).steps()).unwrap()).len()
+    }
+}
+
+fn writes_and_syncs(counts: Counts) -> (u64, u64) {
+    (counts.writes, counts.syncs)
+}
+
+#[test]
+fn a_new_incarnation_and_what_was_decided_are_one_write_and_one_sync() {
+    let fixture = Fixture::new();
+    for generation in [None, Some(2)] {
+        let uuid = uuid_of(&fixture.spawn());
+        let (records, before) = (fixture.records(uuid), fixture.disk().counts());
+        let writer = fixture.open_as(uuid, generation, vec![max_steps(5), input("more", "more")]).unwrap();
+        assert_eq!(writes_and_syncs(fixture.disk().counts().since(before)), (1, 1), "{generation:?}");
+        assert_eq!(fixture.kinds(uuid, records), ["opened", "limits", "input"]);
+        assert_eq!(writer.history().epoch, Generation(2));
+        assert!(!writer.has_unsynced());
+    }
+}
+
+#[test]
+fn a_dead_process_is_marked_before_its_new_incarnation_begins() {
+    let fixture = Fixture::new();
+    let uuid = end(&fixture, fixture.spawn());
+    let before = fixture.disk().counts();
+    let writer = fixture.open_as(uuid, None, vec![input("more", "more")]).unwrap();
+    assert_eq!(writes_and_syncs(fixture.disk().counts().since(before)), (1, 2), "the marker and the journal");
+    assert!(fixture.temp.path().join("live").join(uuid.to_string()).exists());
+    assert!(writer.history().ended().is_none());
+}
+
+#[test]
+fn an_incarnation_continues_in_its_own_epoch_with_nothing_but_what_was_decided() {
+    let fixture = Fixture::new();
+    let uuid = uuid_of(&fixture.spawn());
+    let (records, before) = (fixture.records(uuid), fixture.disk().counts());
+    let writer = fixture.open_as(uuid, Some(1), Vec::new()).unwrap();
+    assert_eq!(writes_and_syncs(fixture.disk().counts().since(before)), (0, 0));
+    assert!(writer.has_unsynced(), "an earlier writer may have left something");
+    drop(writer);
+    let writer = fixture.open_as(uuid, Some(1), vec![signalled(Signal::Term)]).unwrap();
+    assert_eq!(writes_and_syncs(fixture.disk().counts().since(before)), (1, 1));
+    assert_eq!(fixture.kinds(uuid, records), ["signalled"]);
+    assert_eq!((writer.history().epoch, writer.has_unsynced()), (Generation(1), false));
+    drop(writer);
+    let mut writer = fixture.open_as(uuid, Some(2), Vec::new()).unwrap();
+    assert_eq!(fixture.kinds(uuid, records), ["signalled", "opened"]);
+    step(&mut writer, "one", "1");
+}
+
+#[test]
+fn another_generation_is_misplaced_and_nothing_is_written() {
+    let fixture = Fixture::new();
+    let uuid = uuid_of(&fixture.spawn());
+    fixture.resume(uuid);
+    let refused = |fixture: &Fixture, generation| {
+        let before = files(fixture.temp.path());
+        let refused = fixture.open_as(uuid, Some(generation), vec![max_steps(1)]).unwrap_err();
+        assert!(matches!(refused, WriteError::Misplaced { kind: "opened", .. }), "{generation}: {refused}");
+        assert!(files(fixture.temp.path()) == before, "{generation}");
+    };
+    for generation in [0, 1, 4, u32::MAX] {
+        refused(&fixture, generation);
+    }
+    put_after(&fixture.data.folder(uuid).steps(), b"{\"v\":1,\"se");
+    refused(&fixture, 2);
+    let mut writer = fixture.open_as(uuid, Some(3), Vec::new()).unwrap();
+    assert_eq!(writer.history().repairs.len(), 1, "a new incarnation repairs it");
+    append(&mut writer, vec![completed()]);
+    drop(writer);
+    refused(&fixture, 3);
+    assert_eq!(fixture.open_as(uuid, Some(4), Vec::new()).unwrap().history().epoch, Generation(4));
+}
+
+#[test]
+fn whoever_decides_sees_the_journal_before_it_is_opened_and_a_refusal_changes_nothing() {
+    let fixture = Fixture::new();
+    let dead = end(&fixture, fixture.spawn());
+    let torn = uuid_of(&fixture.spawn());
+    put_after(&fixture.data.folder(torn).steps(), b"{\"v\":1,\"se");
+    for (uuid, has_ended) in [(dead, true), (torn, false)] {
+        let before = files(fixture.temp.path());
+        let decide = |history: &History| {
+            assert_eq!((history.epoch, history.ended().is_some()), (Generation(1), has_ended));
+            Err::<Vec<Body>, _>("not now")
+        };
+        let failure = fixture.data.open_journal(uuid, &opening(Pid(9), OpenedBy::Resume), None, decide).unwrap_err();
+        assert!(matches!(failure, OpenFailure::Refused("not now")), "{failure}");
+        assert!(files(fixture.temp.path()) == before);
+        fixture.resume(uuid);
+    }
+}
+
+#[test]
+fn records_that_do_not_fit_open_nothing() {
+    let fixture = Fixture::new();
+    let uuid = end(&fixture, fixture.spawn());
+    let before = files(fixture.temp.path());
+    let refused = fixture.open_as(uuid, None, vec![max_steps(1), model_ended("x", 0)]).unwrap_err();
+    assert!(matches!(refused, WriteError::Misplaced { kind: "model_ended", .. }), "{refused}");
+    assert!(files(fixture.temp.path()) == before, "no marker, no epoch");
+}
+
+#[test]
+fn a_writer_knows_how_much_of_its_journal_is_synced() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let len = |writer: &Writer| writer.folder().steps().metadata().unwrap().len();
+    assert_eq!((writer.synced_end(), writer.has_unsynced()), (len(&writer), false));
+    let (end, before) = (len(&writer), fixture.disk().counts());
+    writer.sync().unwrap();
+    assert_eq!(fixture.disk().counts().since(before).syncs, 0, "there is nothing to sync");
+    writer.append(now(), vec![model_started()], Durability::Written).unwrap();
+    assert_eq!((writer.synced_end(), writer.has_unsynced()), (end, true));
+    writer.sync().unwrap();
+    assert_eq!((writer.synced_end(), writer.has_unsynced()), (len(&writer), false));
+    assert_eq!(fixture.disk().counts().since(before).syncs, 1);
+    writer.append(now(), vec![model_ended("one", 1)], Durability::Written).unwrap();
+    append(&mut writer, vec![call_started(0, Recovery::Rerun)]);
+    assert_eq!(fixture.disk().counts().since(before).syncs, 2, "one sync for all that was written");
+    let uuid = uuid_of(&writer);
+    drop(writer);
+    let mut writer = fixture.open_as(uuid, Some(1), Vec::new()).unwrap();
+    assert_eq!((writer.synced_end(), writer.has_unsynced()), (0, true));
+    writer.sync().unwrap();
+    assert_eq!((writer.synced_end(), writer.has_unsynced()), (len(&writer), false));
+}

@@ -1,0 +1,232 @@
+//! A person's answers: whether a call may be made, and what became of a call in doubt.
+//!
+//! The answer and the end of the pause are one synced write: a daemon killed at any moment around it either asks again
+//! or keeps to the answer. The first answer wins; a later one is told which that was.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use relive_api::{Affected, ParkedCall, Process, Resolution, ResolveRequest};
+use relive_core::{ErrorCode, Event, Pid, SuspendReason, Uuid};
+use relive_journal::conversation::Message;
+use relive_journal::payload::Blobs;
+use relive_journal::record::{Approval, Body, Call, Decision, Outcome, Resolved};
+use relive_journal::recovery::{Lookup, Recovery};
+use relive_journal::{DataFolder, History};
+use serde_json::json;
+
+use crate::error::{Error, Result};
+use crate::lookup::Meant;
+use crate::owner::{Change, Lane, Turn};
+use crate::records::Note;
+use crate::runtime::Runtime;
+
+/// Says what can be answered to a process that waits for a person; `None` if it waits for something else.
+pub(crate) fn choices(reason: SuspendReason) -> Option<&'static str> {
+    match reason {
+        SuspendReason::InDoubt => Some("--done | --not-done | --retry"),
+        SuspendReason::Approval => Some("--allow | --deny"),
+        SuspendReason::User
+        | SuspendReason::BudgetExceeded
+        | SuspendReason::DiskFull
+        | SuspendReason::IoError
+        | SuspendReason::CrashLoop
+        | SuspendReason::Quota
+        | SuspendReason::NeedsCredentials
+        | SuspendReason::DaemonStop => None,
+    }
+}
+
+/// What a process waits for, as its journal says.
+#[derive(Debug)]
+struct Open {
+    /// The records that this answer would add, each with its call.
+    records: Vec<(u32, Body)>,
+    /// The call that a person was asked about.
+    asked: bool,
+    /// Whether calls are in doubt.
+    in_doubt: bool,
+    /// The answer that was given last.
+    earlier: Option<Approval>,
+}
+
+impl Runtime {
+    /// Takes a person's answer, and resumes the process.
+    pub async fn answer(
+        self: &Arc<Self>,
+        id: &str,
+        request: ResolveRequest,
+        request_id: Option<String>,
+    ) -> Result<Affected> {
+        let (runtime, id) = (Arc::clone(self), id.to_owned());
+        self.to_the_end(async move {
+            let ended = || {
+                let message = format!("`{id}` does not wait for an answer: it has ended");
+                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {id}"))
+            };
+            let Meant::Living { process, note } = runtime.look_up(&id).await? else { return Err(ended()) };
+            let mut turn = runtime.turn(process.uuid, Lane::Verb).await?;
+            turn.answer(&request, request_id).await?.ok_or_else(ended)?;
+            Ok(Affected { affected: 1, pids: vec![process.of.pid], note })
+        })
+        .await
+    }
+
+    /// Adds the calls that wait for a person.
+    pub(crate) async fn with_parked(&self, process: Process) -> Process {
+        let Some(reason) = process.suspend_reason.filter(|reason| choices(*reason).is_some()) else { return process };
+        let (uuid, asked_at) = (process.uuid, process.paused_at.unwrap_or(process.created_at));
+        let found = self.on_disk(move |data| parked(data, uuid)).await;
+        // What cannot be read is not shown; whoever answers is told why.
+        let Ok(Ok((asked, open))) = found else { return process };
+        if reason == SuspendReason::Approval {
+            return Process { approval: asked.map(|asked| ParkedCall { at: asked_at, ..asked }), ..process };
+        }
+        Process { in_doubt: open, ..process }
+    }
+}
+
+impl Turn {
+    /// Records an answer; `None` if the process has ended.
+    async fn answer(&mut self, request: &ResolveRequest, request_id: Option<String>) -> Result<Option<()>> {
+        let Some(machine) = self.machine() else { return Ok(None) };
+        if self.was_answered(request_id.as_deref()).await? {
+            return Ok(Some(()));
+        }
+        let pid = machine.incarnation().pid;
+        if machine.ending().is_some() {
+            let message = format!("process {pid} is being ended: there is nothing to answer");
+            return Err(Error::new(ErrorCode::Conflict, message));
+        }
+        let (asked, req) = (request.clone(), request_id.clone());
+        let open = self.look(move |history| open(history, &asked, req.as_deref())).await?;
+        // A call in doubt is put to a person only when the process has stopped for it.
+        let parked = machine.pause().map(|(_, reason)| reason).filter(|reason| choices(*reason).is_some());
+        let in_doubt = open.in_doubt && parked == Some(SuspendReason::InDoubt);
+        check(request, pid, &open, in_doubt)?;
+        let mut change = Change::of(machine, Note::default());
+        let calls: Vec<u32> = open.records.iter().map(|(call, _)| *call).collect();
+        change.first = open.records.into_iter().map(|(_, body)| body).collect();
+        if let Some(reason) = parked {
+            change.apply(Event::Lift { reason }, &self.runtime)?;
+        }
+        for call in calls {
+            let event = json!({"call": call, "outcome": request.outcome});
+            self.runtime.note_now(&self.owner, "resolved", event);
+        }
+        self.commit(change).await?;
+        Ok(Some(()))
+    }
+}
+
+/// Refuses an answer to a question that was not asked.
+fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Result<()> {
+    let hint = |reason| format!("relive resolve {pid} {}", choices(reason).unwrap_or_default());
+    let conflict = |message: String| Error::new(ErrorCode::Conflict, message);
+    let approves = match request.outcome {
+        Resolution::Done | Resolution::NotDone | Resolution::Retry => false,
+        Resolution::Allow | Resolution::Deny => true,
+    };
+    match (approves, open.asked, in_doubt) {
+        (true, true, _) => Ok(()),
+        (false, _, true) if request.always || request.reason.is_some() => {
+            let message = "`always` and `reason` go with an approval only";
+            Err(Error::new(ErrorCode::Invalid, message).with_hint(hint(SuspendReason::InDoubt)))
+        }
+        (false, _, true) => Ok(()),
+        (true, false, true) => {
+            let message = format!("process {pid} waits to hear what a call in doubt did, not for an approval");
+            Err(conflict(message).with_hint(hint(SuspendReason::InDoubt)))
+        }
+        (false, true, false) => {
+            let message = format!("process {pid} waits for your approval of a call, and none is in doubt");
+            Err(conflict(message).with_hint(hint(SuspendReason::Approval)))
+        }
+        (_, false, false) => {
+            let message = match &open.earlier {
+                Some(earlier) => {
+                    let word = if earlier.decision == Decision::Allowed { "allowed" } else { "denied" };
+                    let call = earlier.name.as_deref().unwrap_or("the tool");
+                    format!("process {pid} has its answer already: the call of {call} was {word}")
+                }
+                None => format!("process {pid} does not wait for an answer"),
+            };
+            Err(conflict(message).with_hint(format!("relive info {pid}")))
+        }
+    }
+}
+
+/// What a journal waits for, and what this answer would add to it.
+fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -> Open {
+    let req = request_id.map(str::to_owned);
+    let settle = |outcome| {
+        let resolved = |call| (call, Body::Resolved(Resolved { call, outcome, by_policy: false, req: req.clone() }));
+        history.open_calls().map(|open| resolved(open.call)).collect()
+    };
+    let answer = |decision| {
+        let (always, reason) = (request.always, request.reason.clone());
+        let answer =
+            history.question().map(|asked| Approval { decision, always, reason, req: req.clone(), ..asked.clone() });
+        answer.into_iter().map(|answer| (answer.call, Body::Approval(answer))).collect()
+    };
+    Open {
+        records: match request.outcome {
+            Resolution::Done => settle(Outcome::Done),
+            Resolution::NotDone => settle(Outcome::NotDone),
+            Resolution::Retry => settle(Outcome::Retry),
+            Resolution::Allow => answer(Decision::Allowed),
+            Resolution::Deny => answer(Decision::Denied),
+        },
+        asked: history.question().is_some(),
+        in_doubt: history.open_calls().next().is_some(),
+        earlier: history.last_answer.clone(),
+    }
+}
+
+/// Returns the call that a person was asked about, and those in doubt.
+fn parked(data: &DataFolder, uuid: Uuid) -> Result<(Option<ParkedCall>, Vec<ParkedCall>)> {
+    let folder = data.folder(uuid);
+    let (history, _) = data.history(uuid)?;
+    let journal = File::open(folder.steps())?;
+    let last = history.conversation(&journal)?.into_iter().rev().find_map(|message| match message {
+        Message::Model { calls, .. } => Some(calls),
+        Message::User { .. } | Message::Summary { .. } | Message::Tool { .. } => None,
+    });
+    let calls = last.unwrap_or_default();
+    let blobs = Blobs::new(data.io().disk.clone(), folder.path());
+    let at = history.last_at.unwrap_or_default();
+    let args = |call: &Call| {
+        let text = blobs.json(&call.args).ok()?;
+        serde_json::from_str(&text).ok()
+    };
+    let show = |place: u32, at, looked| {
+        let call = calls.get(place as usize)?;
+        Some(ParkedCall { call: place, tool: call.name.clone(), args: args(call).unwrap_or_default(), at, looked })
+    };
+    let asked = history.question().and_then(|asked| show(asked.call, at, None));
+    let open = history.open_calls().filter_map(|open| show(open.call, open.at, Some(looked(&open.recovery))));
+    Ok((asked, open.collect()))
+}
+
+/// Says what was looked at, and why that does not settle the call.
+fn looked(recovery: &Recovery) -> String {
+    match recovery {
+        Recovery::Check { path, before, after } => {
+            let hash = |hash: &Option<relive_journal::Hash>| match hash {
+                Some(hash) => format!("sha256 {}", &hash.to_string()[..12]),
+                None => "no file".to_owned(),
+            };
+            let (path, before, after) = (path.display(), hash(before), hash(after));
+            format!("{path} is neither as it was before ({before}) nor as it was to become ({after})")
+        }
+        Recovery::Join => "the session it ran in is lost: there is no exit record".to_owned(),
+        Recovery::Lookup { what: Lookup::Child(uuid) } => format!("whether process {uuid} was begun could not be told"),
+        Recovery::Lookup { what: Lookup::Message(id) } => {
+            format!("whether message {id} was delivered could not be told")
+        }
+        Recovery::Lookup { what: Lookup::Wait(_) | Lookup::Until(_) } | Recovery::Rerun | Recovery::SameKey => {
+            "the tool is not there any more".to_owned()
+        }
+        Recovery::Doubt => "nothing: this tool leaves no trace that Relive could look for".to_owned(),
+    }
+}

@@ -1,0 +1,141 @@
+//! Bodies: what processes run.
+//!
+//! A body is fed by its orders, of which the latest counts, and records through its owner. It decides nothing about the
+//! process: it runs until it has ended or has to stop, and says why.
+
+mod agent;
+mod exec;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use relive_agent::Orders;
+use relive_core::{Body as Kind, End, Signal, SuspendReason, Timestamp};
+use relive_journal::{History, Journal, JournalError};
+use relive_llm::Model;
+use relive_session::connection::Connection;
+use relive_session::tree::Rungs;
+use tokio::sync::watch;
+
+use crate::drive::BodyOwner;
+use crate::error::Result;
+use crate::runtime::ProcessRef;
+
+pub(crate) use agent::{AgentBody, AgentHost};
+pub(crate) use exec::{ExecBody, last_session};
+
+/// What a process runs. Adding one touches no other body and no verb.
+pub(crate) trait Body: Send + Sync + std::fmt::Debug {
+    /// Refuses a verb that this kind of body cannot carry out.
+    fn accepts(&self, verb: Verb) -> Result<()>;
+
+    /// Says what a new run of a dead process is told, where its history waits for a message.
+    fn first_message(&self, history: &History) -> Option<&'static str>;
+
+    /// Runs until the process ends or has to stand still.
+    fn run(&self, cx: Context) -> BoxFuture<'static, Exit>;
+
+    /// Stops or ends what outlives the body, while there is no body.
+    fn settle(&self, process: ProcessRef, how: Rest) -> BoxFuture<'_, std::io::Result<()>>;
+
+    /// Tells whether the body stays while the process is suspended, to notice its end.
+    fn stays_when_suspended(&self) -> bool;
+
+    /// Tells whether the process stops with the daemon.
+    fn stops_with_daemon(&self) -> bool;
+
+    /// Hands a signal to a process that handles it itself; returns a message for the process, if that is how.
+    fn handle(&self, signal: Signal, session: Option<LiveSession>) -> BoxFuture<'static, Option<String>>;
+}
+
+/// A verb that not every body can carry out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// A message to the process.
+    Send,
+    /// Opening or aborting its gate.
+    Gate,
+    /// A new process from a prefix of this one.
+    Fork,
+}
+
+/// How sessions are left while there is no body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Frozen, because the process is suspended.
+    Frozen,
+    /// Ended, because the process ends.
+    Ended,
+}
+
+/// What a body runs with.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) process: ProcessRef,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) orders: watch::Receiver<Orders>,
+    pub(crate) owner: BodyOwner,
+    /// Where a program's session is made known.
+    pub(crate) session: watch::Sender<Option<LiveSession>>,
+    /// A model that was built already.
+    pub(crate) prepared: Option<PreparedModel>,
+}
+
+/// A model that was built before its agent starts.
+#[derive(Debug, Clone)]
+pub(crate) struct PreparedModel(pub(crate) Arc<dyn Model>);
+
+/// A session that answers.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveSession {
+    pub(crate) connection: Connection,
+    pub(crate) folder: PathBuf,
+    pub(crate) rungs: Rungs,
+}
+
+/// Why a body has stopped running.
+#[derive(Debug)]
+pub(crate) enum Exit {
+    /// It said its last word. Something said meanwhile starts it again.
+    Completed,
+    /// The process ended like this.
+    Ended(End),
+    /// It was told to end, and has.
+    Cancelled,
+    /// It stands still, as it was told to.
+    Stopped,
+    /// It cannot continue for a reason of its own.
+    Suspended {
+        /// Why.
+        reason: SuspendReason,
+        /// When it can.
+        resume_at: Option<Timestamp>,
+    },
+    /// It cannot record what it does.
+    Unrecorded(JournalError),
+    /// Its session cannot be looked at, so nobody can tell whether it runs.
+    Unknown(std::io::Error),
+    /// The daemon stops, and what the process runs does not.
+    Dismissed,
+    /// It panicked.
+    Panicked,
+}
+
+/// The bodies there are.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    pub(crate) agent: AgentBody,
+    pub(crate) exec: ExecBody,
+}
+
+impl Bodies {
+    /// Returns what a process of this kind runs.
+    pub(crate) fn of(&self, kind: Kind) -> Option<&dyn Body> {
+        match kind {
+            Kind::Agent => Some(&self.agent),
+            Kind::Exec => Some(&self.exec),
+            Kind::Cli | Kind::Compose | Kind::Supervisor => None,
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The native agent as a body.
+
+use std::sync::{Arc, Weak};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use relive_agent::tool::{ChildEnd, ChildRequest, Context as ToolContext, Host};
+use relive_agent::{Agent, Budget, Cadence, Exit as AgentExit};
+use relive_api::Environment;
+use relive_core::status::MAX_STEPS_EXCEEDED;
+use relive_core::{Cause, End, ErrorCode, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
+use relive_journal::record::OnBudget;
+use relive_journal::{DataFolder, History, Next, Pool, ProcessMeta};
+use relive_llm::Model;
+use relive_session::protocol::Verb as SessionVerb;
+use relive_session::sessions::{Sessions, Standing};
+
+use super::{Body, Context, Exit, LiveSession, PreparedModel, Rest, Verb};
+use crate::clock::Clock;
+use crate::credentials::{Credentials, NoModel, provider_of};
+use crate::environment::{Environments, for_tools};
+use crate::error::{Error, Result};
+use crate::instructions::tool_names;
+use crate::runtime::{ProcessRef, Runtime};
+
+/// What a completed agent is told when nobody says anything.
+const CONTINUE: &str = "Continue.";
+
+/// Runs native agents.
+#[derive(Debug)]
+pub(crate) struct AgentBody {
+    pub(crate) data: Arc<DataFolder>,
+    pub(crate) pool: Pool,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) credentials: Arc<Credentials>,
+    pub(crate) environments: Arc<Environments>,
+    pub(crate) cadence: Cadence,
+    pub(crate) git_notes: bool,
+}
+
+/// What an agent is made of, its journal apart.
+struct Parts {
+    meta: ProcessMeta,
+    model: Arc<dyn Model>,
+    cwd: String,
+    intent: String,
+    on_budget: OnBudget,
+}
+
+/// Why an agent cannot be made.
+enum NoAgent {
+    Model(NoModel),
+    Journal(String),
+}
+
+impl Body for AgentBody {
+    fn accepts(&self, verb: Verb) -> Result<()> {
+        match verb {
+            Verb::Send | Verb::Fork => Ok(()),
+            Verb::Gate => Err(Error::new(ErrorCode::Invalid, "an agent has no gate: only programs do")),
+        }
+    }
+
+    fn first_message(&self, history: &History) -> Option<&'static str> {
+        let ended = history.ended().map(|(_, end)| &end.status);
+        let completed = matches!(ended, Some(ProcessStatus::Exited { .. }));
+        (completed || history.plan().next == Next::Input).then_some(CONTINUE)
+    }
+
+    fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
+        let parts = self.parts(cx.process, cx.prepared.clone());
+        let (sessions, folder) = (Arc::clone(&self.sessions), self.data.folder(cx.process.uuid).sessions());
+        let (pool, cadence, git_notes) = (self.pool.clone(), self.cadence, self.git_notes);
+        async move {
+            let Parts { meta, model, cwd, intent, on_budget } = match parts.await {
+                Ok(parts) => parts,
+                Err(NoAgent::Journal(fault) | NoAgent::Model(NoModel::Wrong(fault))) => {
+                    return Exit::Ended(End::of(ProcessStatus::Faulted { fault }));
+                }
+                Err(NoAgent::Model(NoModel::NeedsKey { message, hint: _ })) => {
+                    cx.owner.warn_once(format!("{} waits for credentials: {message}", cx.process.uuid));
+                    return Exit::Suspended { reason: SuspendReason::NeedsCredentials, resume_at: None };
+                }
+            };
+            cx.owner.started().await;
+            // Those it was given at its start, whatever there is now.
+            let given = tool_names(&meta.tools);
+            let mut tools = relive_agent::tools::all();
+            tools.retain(|tool| given.iter().any(|name| name == tool.name()));
+            let host = Arc::new(cx.owner.host());
+            let context =
+                ToolContext { uuid: cx.process.uuid, cwd: cwd.into(), host: host.clone(), pool, sessions, folder };
+            let agent = Agent {
+                journal: cx.journal,
+                meta,
+                model,
+                tools,
+                context,
+                orders: cx.orders,
+                budget: host,
+                intent,
+                cadence,
+                suspend_on_budget: on_budget == OnBudget::Suspend,
+                git_notes,
+            };
+            exit_of(agent.run().await)
+        }
+        .boxed()
+    }
+
+    fn settle(&self, process: ProcessRef, how: Rest) -> BoxFuture<'_, std::io::Result<()>> {
+        async move {
+            let sessions = self.data.folder(process.uuid).sessions();
+            if how == Rest::Ended {
+                return self.sessions.end_all(&sessions).await;
+            }
+            let data = Arc::clone(&self.data);
+            let open = self.pool.run(move || {
+                let (history, _) = data.history(process.uuid)?;
+                Ok::<_, std::io::Error>(history.open_calls().map(|open| open.seq).collect::<Vec<u64>>())
+            });
+            for seq in open.await.map_err(std::io::Error::other)?? {
+                let folder = sessions.join(format!("call-{seq}"));
+                if folder.exists()
+                    && let Standing::Alive(connection) = self.sessions.find(&folder).await?
+                {
+                    // One that has gone meanwhile needs no freeze.
+                    let _ = connection.request(SessionVerb::Freeze).await;
+                }
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn stays_when_suspended(&self) -> bool {
+        false
+    }
+
+    fn stops_with_daemon(&self) -> bool {
+        true
+    }
+
+    /// An agent handles a signal by hearing of it.
+    fn handle(&self, signal: Signal, _: Option<LiveSession>) -> BoxFuture<'static, Option<String>> {
+        let text = match signal {
+            Signal::Term => {
+                "You received SIGTERM: you are killed after the grace period. Save what matters and finish."
+            }
+            Signal::Int => "You received SIGINT: the user interrupts you. Decide whether to stop what you are doing.",
+            Signal::Pause => "You received SIGPAUSE, which you handle yourself: nothing was paused.",
+            Signal::Resume => "You received SIGRESUME.",
+            Signal::Kill => return std::future::ready(None).boxed(),
+        };
+        std::future::ready(Some(text.to_owned())).boxed()
+    }
+}
+
+impl AgentBody {
+    fn parts(
+        &self,
+        process: ProcessRef,
+        prepared: Option<PreparedModel>,
+    ) -> impl Future<Output = Result<Parts, NoAgent>> + Send + 'static {
+        let (data, pool) = (Arc::clone(&self.data), self.pool.clone());
+        let (credentials, environments) = (Arc::clone(&self.credentials), Arc::clone(&self.environments));
+        async move {
+            let uuid = process.uuid;
+            let read = pool.run(move || {
+                let folder = data.folder(uuid);
+                let (history, _) = data.history(uuid)?;
+                let spawned = history.identity.ok_or_else(|| std::io::Error::other("the journal has no `spawned`"))?;
+                let blobs = relive_journal::payload::Blobs::new(data.io().disk.clone(), folder.path());
+                let intent = blobs.text(&spawned.spawned.intent).map_err(std::io::Error::other)?;
+                Ok::<_, std::io::Error>((ProcessMeta::read(&folder)?, spawned.spawned, intent))
+            });
+            let failed = |error: &dyn std::fmt::Display| NoAgent::Journal(error.to_string());
+            let (meta, spawned, intent) =
+                read.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+            let model = match prepared {
+                Some(PreparedModel(model)) => model,
+                None => {
+                    let environment = match provider_of(&meta.model) {
+                        Some(_) => environments.load(&pool, uuid).await.map_err(|error| failed(&error))?,
+                        None => Environment::default(),
+                    };
+                    let cwd = std::path::Path::new(&spawned.cwd);
+                    credentials.model(&meta.model, cwd, uuid, &environment).await.map_err(NoAgent::Model)?
+                }
+            };
+            Ok(Parts { meta, model, cwd: spawned.cwd, intent, on_budget: spawned.on_budget })
+        }
+    }
+}
+
+fn exit_of(exit: AgentExit) -> Exit {
+    let ended = |status| Exit::Ended(End::of(status));
+    let killed = |why| {
+        let status = ProcessStatus::Killed { signal: Signal::Term.into() };
+        Exit::Ended(End { cause: Some(Cause::runtime(why)), ..End::of(status) })
+    };
+    let suspended = |reason, resume_at| Exit::Suspended { reason, resume_at };
+    match exit {
+        AgentExit::Completed => Exit::Completed,
+        AgentExit::Faulted(fault) => ended(ProcessStatus::Faulted { fault }),
+        AgentExit::MaxSteps => ended(ProcessStatus::Faulted { fault: MAX_STEPS_EXCEEDED.to_owned() }),
+        AgentExit::Cancelled => Exit::Cancelled,
+        AgentExit::TimedOut => killed(Why::Timeout),
+        AgentExit::OverBudget => killed(Why::Budget),
+        AgentExit::SuspendedBudget => suspended(SuspendReason::BudgetExceeded, None),
+        AgentExit::Approval => suspended(SuspendReason::Approval, None),
+        AgentExit::InDoubt => suspended(SuspendReason::InDoubt, None),
+        AgentExit::Quota { resume_at } => suspended(SuspendReason::Quota, Some(resume_at)),
+        AgentExit::NeedsCredentials => suspended(SuspendReason::NeedsCredentials, None),
+        AgentExit::Stopped => Exit::Stopped,
+        AgentExit::Unrecorded(error) => Exit::Unrecorded(error),
+    }
+}
+
+/// The runtime, as one agent sees it.
+#[derive(Debug)]
+pub(crate) struct AgentHost {
+    /// Weak, so that a body does not keep the runtime.
+    pub(crate) runtime: Weak<Runtime>,
+    pub(crate) clock: Clock,
+    pub(crate) process: ProcessRef,
+}
+
+const STOPPING: &str = "the daemon is stopping";
+
+impl Host for AgentHost {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn new_uuid(&self) -> Uuid {
+        self.clock.new_uuid()
+    }
+
+    fn environment(&self) -> BoxFuture<'static, Result<Vec<(String, String)>, String>> {
+        let (runtime, uuid) = (self.runtime.upgrade(), self.process.uuid);
+        async move {
+            let runtime = runtime.ok_or(STOPPING)?;
+            let environment = runtime.environment_of(uuid).await.map_err(|error| error.to_string())?;
+            Ok(for_tools(&environment, &runtime.settings.tool_env))
+        }
+        .boxed()
+    }
+
+    fn spawn_agent(&self, request: ChildRequest) -> BoxFuture<'static, Result<(), String>> {
+        let (runtime, process) = (self.runtime.upgrade(), self.process);
+        async move {
+            let runtime = runtime.ok_or(STOPPING)?;
+            runtime.spawn_child(process, request).await.map_err(|error| error.to_string())
+        }
+        .boxed()
+    }
+
+    fn exists(&self, uuid: Uuid) -> BoxFuture<'static, bool> {
+        let runtime = self.runtime.upgrade();
+        async move {
+            let Some(runtime) = runtime else { return false };
+            let known = runtime.on_disk(move |data| data.known(uuid)).await;
+            !matches!(known, Ok(Ok(relive_journal::data::Known::Never)) | Err(_))
+        }
+        .boxed()
+    }
+
+    fn wait_agent(&self, _: Uuid, uuid: Uuid) -> BoxFuture<'static, Result<ChildEnd, String>> {
+        let (runtime, process) = (self.runtime.upgrade(), self.process);
+        async move {
+            let runtime = runtime.ok_or(STOPPING)?;
+            runtime.wait_for_child(process, uuid).await.map_err(|error| error.to_string())
+        }
+        .boxed()
+    }
+}
+
+impl Budget for AgentHost {
+    fn reserve(&self, tokens: u64, cost: Usd) -> BoxFuture<'static, bool> {
+        let (runtime, process) = (self.runtime.upgrade(), self.process);
+        async move {
+            match runtime {
+                Some(runtime) => runtime.reserve(process.uuid, tokens, cost).await,
+                None => false,
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,368 @@
+//! Any program as a body: its session is launched or found, orders are passed on to it, and its end is reported.
+//!
+//! The session does not depend on the daemon, so nothing here is the program's to lose. A body that finds its session
+//! alive adopts it; one that finds its exit record reports that. A program is launched only where its session's
+//! directory shows that it never ran.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use relive_agent::Orders;
+use relive_core::program::{Namespace, Stdio};
+use relive_core::{Cause, End, ErrorCode, KillSignal, ProcessStatus, Program, Signal, Why};
+use relive_journal::{DataFolder, History, Pool};
+use relive_session::connection::Connection;
+use relive_session::exit::{EndedBy, ExitRecord};
+use relive_session::protocol::{self, Verb as SessionVerb};
+use relive_session::sessions::{Sessions, Standing};
+use relive_session::spec::{self, Spec};
+use relive_session::stage::{SessionResult, Stage};
+use relive_session::tree::{Plan, Rungs};
+
+use super::{Body, Context, Exit, LiveSession, Rest, Verb};
+use crate::environment::Environments;
+use crate::error::{Error, Result};
+use crate::runtime::ProcessRef;
+
+/// How much of a program's output is kept.
+const LOG_MAX_BYTES: u64 = 64 << 20;
+/// How many processes and threads a program may have if nobody says.
+const PIDS_DEFAULT: u32 = 4096;
+
+/// Runs programs.
+#[derive(Debug, Clone)]
+pub(crate) struct ExecBody {
+    pub(crate) data: Arc<DataFolder>,
+    pub(crate) pool: Pool,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) environments: Arc<Environments>,
+}
+
+/// Why a session is attended no more.
+enum Left {
+    /// It ended.
+    Ended(ExitRecord),
+    /// Its shim does not answer any more; its directory knows why.
+    Gone,
+    /// The daemon stops, and the session does not.
+    Dismissed,
+}
+
+/// Why there is no session.
+enum NoSession {
+    /// It cannot be started.
+    Failed(ProcessStatus),
+    /// Nobody can tell whether it runs: it is left as it is.
+    Unknown(io::Error),
+    /// It was to end before it was launched.
+    NotNeeded,
+}
+
+/// What a program was created with.
+struct Facts {
+    program: Program,
+    cwd: String,
+    /// The session of the current run, if it was launched before.
+    before: Option<PathBuf>,
+    /// Where a session launched now would be.
+    next: PathBuf,
+}
+
+impl Body for ExecBody {
+    fn accepts(&self, verb: Verb) -> Result<()> {
+        match verb {
+            Verb::Gate | Verb::Fork => Ok(()),
+            Verb::Send => Err(Error::new(ErrorCode::Invalid, "a program takes no messages: type to it instead")
+                .with_hint("relive attach ID")),
+        }
+    }
+
+    fn first_message(&self, _: &History) -> Option<&'static str> {
+        None
+    }
+
+    fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
+        let body = self.clone();
+        async move { body.run_to_end(cx).await }.boxed()
+    }
+
+    fn settle(&self, process: ProcessRef, _: Rest) -> BoxFuture<'_, io::Result<()>> {
+        // Its body never leaves a session that runs, so this is about the ends of runs that nobody attended.
+        async move { self.sessions.end_all(&self.data.folder(process.uuid).sessions()).await }.boxed()
+    }
+
+    fn stays_when_suspended(&self) -> bool {
+        true
+    }
+
+    fn stops_with_daemon(&self) -> bool {
+        false
+    }
+
+    /// A program's handlers are its own: it gets the operating system's signal.
+    fn handle(&self, signal: Signal, session: Option<LiveSession>) -> BoxFuture<'static, Option<String>> {
+        async move {
+            if let Some(live) = session {
+                pass_on(&live.connection, signal).await;
+            }
+            None
+        }
+        .boxed()
+    }
+}
+
+impl ExecBody {
+    async fn run_to_end(&self, mut cx: Context) -> Exit {
+        loop {
+            let (standing, folder) = match self.session_of(&cx).await {
+                Ok(found) => found,
+                Err(NoSession::Failed(status)) => return Exit::Ended(End::of(status)),
+                Err(NoSession::Unknown(error)) => return Exit::Unknown(error),
+                Err(NoSession::NotNeeded) => return Exit::Cancelled,
+            };
+            let connection = match standing {
+                Standing::Alive(connection) => connection,
+                Standing::Ended(record) => return Exit::Ended(end_of(&record)),
+                Standing::NeverRan => return Exit::Cancelled,
+            };
+            match attend(&mut cx, connection, folder).await {
+                Left::Ended(record) => return Exit::Ended(end_of(&record)),
+                Left::Dismissed => return Exit::Dismissed,
+                Left::Gone => {}
+            }
+        }
+    }
+
+    /// Finds the session of the current run, or launches it if it never ran.
+    async fn session_of(&self, cx: &Context) -> Result<(Standing, PathBuf), NoSession> {
+        let failed = |stage: &str, error: &io::Error| NoSession::Failed(startup_failed(stage, error));
+        let (data, uuid) = (Arc::clone(&self.data), cx.process.uuid);
+        let facts = self.pool.run(move || facts(&data, uuid)).await.map_err(io::Error::other).and_then(|facts| facts);
+        let facts = facts.map_err(NoSession::Unknown)?;
+        if let Some(path) = &facts.before {
+            match self.sessions.find(path).await.map_err(NoSession::Unknown)? {
+                Standing::NeverRan => {}
+                standing @ (Standing::Alive(_) | Standing::Ended(_)) => return Ok((standing, path.clone())),
+            }
+        }
+        if cx.orders.borrow().end.is_some() {
+            return Err(NoSession::NotNeeded);
+        }
+        let ladder = self.sessions.ladder().await.map_err(|error| failed("ladder", &error))?;
+        let spec = self.spec_of(uuid, &facts, ladder.plan.clone()).await;
+        let spec = spec.map_err(|error| failed("environment", &error))?;
+        match self.sessions.launch(&facts.next, &spec).await {
+            Ok(connection) => Ok((Standing::Alive(connection), facts.next)),
+            Err(error) => {
+                cx.owner.warn(format!("{uuid} cannot be launched: {error}"));
+                // The shim may have left a record that says more.
+                match self.sessions.find(&facts.next).await {
+                    Ok(Standing::Ended(record)) => Ok((Standing::Ended(record), facts.next)),
+                    Ok(_) | Err(_) => Err(failed("launch", &io::Error::other(error))),
+                }
+            }
+        }
+    }
+
+    async fn spec_of(&self, uuid: relive_core::Uuid, facts: &Facts, tree: Plan) -> io::Result<Spec> {
+        let environment = self.environments.load(&self.pool, uuid).await?;
+        let env = environment.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let program = &facts.program;
+        Ok(Spec {
+            argv: program.argv.clone(),
+            env,
+            cwd: facts.cwd.clone(),
+            stdio: match program.stdio {
+                Stdio::Null => spec::Stdio::Null,
+                Stdio::Pipes => spec::Stdio::Pipes,
+                Stdio::Pty { rows, columns } => spec::Stdio::Pty(spec::Size { rows, columns }),
+            },
+            gate: if program.gate { spec::Gate::Closed } else { spec::Gate::Open },
+            namespace: match program.namespace {
+                Namespace::Host => spec::Namespace::AsPlanned,
+                Namespace::Pid => spec::Namespace::Pid,
+                Namespace::PidWithoutInit => spec::Namespace::PidWithoutInit,
+            },
+            tree,
+            limits: spec::Limits {
+                memory: program.memory,
+                pids: Some(spec::PidsLimit {
+                    max: program.pids.unwrap_or(PIDS_DEFAULT),
+                    required: program.pids.is_some(),
+                }),
+            },
+            log_max_bytes: LOG_MAX_BYTES,
+        })
+    }
+}
+
+/// What the freezer of a session was last told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Freezer {
+    /// Nothing: an earlier daemon may have told it anything.
+    Unknown,
+    Thawed,
+    /// Stopped at this stage. A program that waits at its gate stands still without being frozen.
+    Frozen(Stage),
+}
+
+/// Passes orders on to a session that answers, until it ends.
+async fn attend(cx: &mut Context, connection: Connection, folder: PathBuf) -> Left {
+    let rungs = match connection.request(SessionVerb::Stat).await {
+        Ok(protocol::Outcome::Stat(stat)) => stat.rungs,
+        Ok(_) | Err(_) => Rungs::default(),
+    };
+    cx.owner.started().await;
+    cx.session.send_replace(Some(LiveSession { connection: connection.clone(), folder, rungs }));
+    let mut seen = connection.seen();
+    let (mut told, mut freezer, mut timed_out) = (None, Freezer::Unknown, false);
+    loop {
+        let orders = *cx.orders.borrow_and_update();
+        let (ended, gone, stage) = {
+            let seen = seen.borrow_and_update();
+            (seen.ended.clone(), seen.gone, seen.snapshot.stage)
+        };
+        cx.owner.ring();
+        if let Some(record) = ended {
+            return Left::Ended(record);
+        }
+        if gone {
+            return Left::Gone;
+        }
+        if let Some(signal) = orders.end.filter(|signal| told != Some(*signal)) {
+            told = Some(signal);
+            pass_on(&connection, signal).await;
+        }
+        match wanted(&orders, stage, freezer) {
+            Some(Freezer::Frozen(stage)) => {
+                freezer = freeze(cx, &connection, stage).await;
+                continue;
+            }
+            Some(_) => {
+                // If it has gone, that is seen next.
+                let _ = connection.request(SessionVerb::Thaw).await;
+                freezer = Freezer::Thawed;
+                continue;
+            }
+            None => {}
+        }
+        let runs = matches!(freezer, Freezer::Thawed) && orders.end.is_none() && !timed_out;
+        let deadline = orders.deadline.filter(|_| runs);
+        let far = tokio::time::Instant::now() + std::time::Duration::from_secs(365 * 24 * 3600);
+        tokio::select! {
+            changed = cx.orders.changed() => if changed.is_err() { return Left::Dismissed },
+            _ = seen.changed() => {}
+            () = tokio::time::sleep_until(deadline.unwrap_or(far)), if deadline.is_some() => {
+                timed_out = true;
+                cx.owner.end_for(Why::Timeout);
+            }
+        }
+    }
+}
+
+/// What the freezer is to be told, if anything.
+fn wanted(orders: &Orders, stage: Stage, freezer: Freezer) -> Option<Freezer> {
+    let still = orders.stop.is_some() && orders.end.is_none() && !orders.leave_sessions;
+    let can_stand_still = stage == Stage::Running || stage == Stage::Ready;
+    match freezer {
+        Freezer::Frozen(at) if still && at == stage => None,
+        Freezer::Unknown | Freezer::Thawed | Freezer::Frozen(_) if still => {
+            can_stand_still.then_some(Freezer::Frozen(stage))
+        }
+        Freezer::Thawed => None,
+        Freezer::Unknown | Freezer::Frozen(_) => Some(Freezer::Thawed),
+    }
+}
+
+/// Freezes the tree of a session, and reports that the process stands still.
+async fn freeze(cx: &Context, connection: &Connection, stage: Stage) -> Freezer {
+    if stage == Stage::Running {
+        match connection.request(SessionVerb::Freeze).await {
+            Ok(protocol::Outcome::Done) => {}
+            // It has ended; that is seen next.
+            Ok(protocol::Outcome::NoProcess) | Err(_) => return Freezer::Frozen(stage),
+            Ok(other) => {
+                cx.owner.warn(format!("{} cannot be frozen: {other:?}", cx.process.uuid));
+                cx.owner.resume().await;
+                return Freezer::Frozen(stage);
+            }
+        }
+    }
+    cx.owner.stands_still().await;
+    Freezer::Frozen(stage)
+}
+
+async fn pass_on(connection: &Connection, signal: Signal) {
+    let number = |signal: rustix::process::Signal| SessionVerb::Signal { number: signal.as_raw() };
+    let verb = match signal {
+        Signal::Term => number(rustix::process::Signal::TERM),
+        Signal::Int => number(rustix::process::Signal::INT),
+        Signal::Kill => SessionVerb::Kill,
+        Signal::Pause => number(rustix::process::Signal::TSTP),
+        Signal::Resume => number(rustix::process::Signal::CONT),
+    };
+    // One that has gone needs no signal.
+    let _ = connection.request(verb).await;
+}
+
+/// What the journal and the directory of sessions say of a program.
+fn facts(data: &DataFolder, uuid: relive_core::Uuid) -> io::Result<Facts> {
+    let (history, _) = data.history(uuid)?;
+    let sessions = data.folder(uuid).sessions();
+    let untold = || io::Error::other("the journal does not say which program it is");
+    let spawned = &history.identity.as_ref().ok_or_else(untold)?.spawned;
+    let program = spawned.program.clone().ok_or_else(untold)?;
+    // A session of an incarnation that ended is of an earlier run.
+    let over = history.incarnations.iter().rev().find(|incarnation| incarnation.ended.is_some());
+    let over = over.map_or(0, |incarnation| incarnation.generation.0);
+    let before = relive_session::sessions::numbered(&sessions)?.into_iter().filter(|number| *number > over).max();
+    Ok(Facts {
+        program,
+        cwd: spawned.cwd.clone(),
+        before: before.map(|number| sessions.join(number.to_string())),
+        next: sessions.join(history.epoch.0.to_string()),
+    })
+}
+
+/// Returns how a program ended, from its session's record. Who asked for it is the owner's to know.
+fn end_of(record: &ExitRecord) -> End {
+    let status = match &record.result {
+        SessionResult::Exited(code) => ProcessStatus::Exited { code: *code },
+        SessionResult::Signaled(number) => {
+            ProcessStatus::Killed { signal: KillSignal::Os(u8::try_from(*number).unwrap_or(0)) }
+        }
+        SessionResult::Aborted => {
+            ProcessStatus::StartupFailed { stage: "gate".to_owned(), errno: "ECANCELED".to_owned(), code: 125 }
+        }
+        SessionResult::Error(_) if matches!(record.why, Some(EndedBy::ShimLost | EndedBy::HostLost)) => {
+            ProcessStatus::Killed { signal: Signal::Kill.into() }
+        }
+        SessionResult::Error(failure) => ProcessStatus::StartupFailed {
+            stage: failure.stage.clone(),
+            errno: failure.errno.clone(),
+            code: failure.code,
+        },
+    };
+    let why = match record.why {
+        Some(EndedBy::Oom) => Some(Why::Oom),
+        Some(EndedBy::Abort) => Some(Why::Aborted),
+        Some(EndedBy::ShimLost) => Some(Why::ShimLost),
+        Some(EndedBy::HostLost) => Some(Why::HostLost),
+        Some(EndedBy::Kill | EndedBy::Signal | EndedBy::Version) | None => None,
+    };
+    End { cause: why.map(Cause::runtime), ..End::of(status) }
+}
+
+fn startup_failed(stage: &str, error: &io::Error) -> ProcessStatus {
+    let code = error.raw_os_error().unwrap_or(0);
+    ProcessStatus::StartupFailed { stage: stage.to_owned(), errno: error.to_string(), code }
+}
+
+/// The directory of the last session of a process, if it had one.
+pub(crate) fn last_session(sessions: &Path) -> io::Result<Option<PathBuf>> {
+    let last = relive_session::sessions::numbered(sessions)?.into_iter().max();
+    Ok(last.map(|number| sessions.join(number.to_string())))
+}

@@ -1,0 +1,334 @@
+//! Who pays: what a process spends counts against its own limits and against those of every ancestor, living or not.
+//!
+//! An account is opened from the journals before its process asks its first model call in this daemon, and with it those
+//! of all its ancestors. So while an account is closed nothing below it spends, and what the journals say of all that is
+//! below it is exact; from then on each settled call is added all the way up. What is reserved for calls under way is
+//! taken as spent until they are settled: a call waits while only that leaves it nothing, and is refused when nothing is
+//! left at all. A reservation larger than what is left is cut to that: the last call is not refused because its model
+//! might say more than it will.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use relive_api::{Process, TreeUsage};
+use relive_core::{Limits, Usd, Uuid};
+use relive_journal::history::{Phase, Spent};
+use relive_journal::{DataFolder, History};
+use tokio::sync::Notify;
+
+use crate::owner::Lane;
+use crate::runtime::Runtime;
+
+/// More ancestors than any tree of ours has: a lineage that goes on is damaged.
+const ANCESTORS_MAX: usize = 1024;
+
+/// The accounts of those that run in this daemon, and of their ancestors.
+#[derive(Debug, Default)]
+pub(crate) struct Budgets {
+    accounts: Mutex<HashMap<Uuid, Account>>,
+    /// Told when something was settled, and when a limit has changed.
+    changed: Notify,
+    /// Accounts are opened by one at a time.
+    opening: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Clone)]
+struct Account {
+    parent: Option<Uuid>,
+    limits: Limits,
+    own: Sum,
+    below: Sum,
+    /// Of its own call under way.
+    holds: Sum,
+    /// Of all calls under way, its own and those below.
+    reserved: Sum,
+    /// Accounts open right below it.
+    children: u32,
+    ended: bool,
+}
+
+/// An amount. What has no known price costs nothing here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Sum {
+    tokens: u64,
+    cost: Usd,
+}
+
+impl Sum {
+    fn of(spent: &Spent) -> Self {
+        Self { tokens: spent.tokens_in.saturating_add(spent.tokens_out), cost: spent.cost_usd.unwrap_or_default() }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { tokens: self.tokens.saturating_add(other.tokens), cost: self.cost.saturating_add(other.cost) }
+    }
+
+    /// The smaller of each.
+    fn at_most(self, other: Self) -> Self {
+        Self { tokens: self.tokens.min(other.tokens), cost: self.cost.min(other.cost) }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        let cost = self.cost.nanos().saturating_sub(earlier.cost.nanos());
+        Self { tokens: self.tokens.saturating_sub(earlier.tokens), cost: Usd::from_nanos(cost) }
+    }
+}
+
+/// What an account is opened from.
+#[derive(Debug)]
+struct Page {
+    uuid: Uuid,
+    children: Vec<Uuid>,
+    account: Account,
+}
+
+impl Page {
+    fn of(uuid: Uuid, history: &History) -> Option<Self> {
+        let account = Account {
+            parent: history.identity.as_ref()?.spawned.parent_uuid,
+            limits: history.limits,
+            own: Sum::of(&history.spent),
+            below: Sum::default(),
+            holds: Sum::default(),
+            reserved: Sum::default(),
+            children: 0,
+            ended: history.ended().is_some(),
+        };
+        Some(Self { uuid, children: history.children.clone(), account })
+    }
+}
+
+/// What can be had for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// It is reserved.
+    Reserved,
+    /// Nothing, as long as calls under way may use it all.
+    Taken,
+    /// Nothing is left.
+    Spent,
+}
+
+impl Budgets {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Account>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_reserve(&self, uuid: Uuid, wanted: Sum) -> Room {
+        let mut accounts = self.lock();
+        release(&mut accounts, uuid);
+        let mut amount = wanted;
+        for payer in payers(&accounts, uuid) {
+            let Account { limits, own, below, reserved, .. } = &accounts[&payer];
+            let spent = own.and(*below);
+            let most = Sum {
+                tokens: limits.max_tokens.unwrap_or(u64::MAX),
+                cost: limits.max_cost_usd.unwrap_or(Usd::from_nanos(u64::MAX)),
+            };
+            if spent.tokens >= most.tokens || spent.cost >= most.cost {
+                return Room::Spent;
+            }
+            amount = amount.at_most(most.since(spent).since(*reserved));
+        }
+        let nothing = Sum::default();
+        if (amount.tokens == nothing.tokens && wanted.tokens > nothing.tokens)
+            || (amount.cost == nothing.cost && wanted.cost > nothing.cost)
+        {
+            return Room::Taken;
+        }
+        for payer in payers(&accounts, uuid) {
+            if let Some(account) = accounts.get_mut(&payer) {
+                account.reserved = account.reserved.and(amount);
+            }
+        }
+        if let Some(account) = accounts.get_mut(&uuid) {
+            account.holds = amount;
+        }
+        Room::Reserved
+    }
+
+    /// A process got on. A call that is over is settled.
+    pub(crate) fn progressed(&self, uuid: Uuid, history: &History) {
+        let asking = matches!(history.phase, Phase::Asking { .. });
+        let mut accounts = self.lock();
+        let Some(account) = accounts.get_mut(&uuid) else { return };
+        let spent = Sum::of(&history.spent);
+        let more = spent.since(account.own);
+        account.own = spent;
+        for payer in payers(&accounts, uuid).into_iter().skip(1) {
+            if let Some(ancestor) = accounts.get_mut(&payer) {
+                ancestor.below = ancestor.below.and(more);
+            }
+        }
+        if !asking && release(&mut accounts, uuid) {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Nothing of it is under way any more, however that came.
+    pub(crate) fn release(&self, uuid: Uuid) {
+        if release(&mut self.lock(), uuid) {
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(crate) fn set_limits(&self, uuid: Uuid, limits: Limits) {
+        if let Some(account) = self.lock().get_mut(&uuid) {
+            account.limits = limits;
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// A process has ended. Its account stays open as long as one below it is.
+    pub(crate) fn close(&self, uuid: Uuid) {
+        let mut accounts = self.lock();
+        release(&mut accounts, uuid);
+        self.changed.notify_waiters();
+        let Some(account) = accounts.get_mut(&uuid) else { return };
+        account.ended = true;
+        let mut next = Some(uuid);
+        while let Some(uuid) = next.take() {
+            let done = accounts.get(&uuid).is_some_and(|account| account.ended && account.children == 0);
+            let Some(account) = done.then(|| accounts.remove(&uuid)).flatten() else { return };
+            if let Some(parent) = account.parent.and_then(|parent| accounts.get_mut(&parent)) {
+                parent.children = parent.children.saturating_sub(1);
+                next = account.parent;
+            }
+        }
+    }
+
+    fn is_known(&self, uuid: Uuid) -> bool {
+        self.lock().contains_key(&uuid)
+    }
+
+    /// One that was closed for good is open again.
+    fn is_open(&self, uuid: Uuid) -> bool {
+        self.lock().get_mut(&uuid).map(|account| account.ended = false).is_some()
+    }
+
+    fn open(&self, read: Vec<(Uuid, Account)>) {
+        let mut accounts = self.lock();
+        let parents: Vec<Uuid> = read.iter().filter_map(|(_, account)| account.parent).collect();
+        accounts.extend(read);
+        for parent in parents {
+            if let Some(account) = accounts.get_mut(&parent) {
+                account.children += 1;
+            }
+        }
+    }
+}
+
+/// A process and its ancestors.
+fn payers(accounts: &HashMap<Uuid, Account>, uuid: Uuid) -> Vec<Uuid> {
+    let parent = |uuid: &Uuid| accounts.get(uuid).and_then(|account| account.parent);
+    let known = |uuid: &Uuid| accounts.contains_key(uuid);
+    let first = Some(uuid).filter(known);
+    std::iter::successors(first, |uuid| parent(uuid).filter(known)).take(ANCESTORS_MAX).collect()
+}
+
+/// Whether anything was.
+fn release(accounts: &mut HashMap<Uuid, Account>, uuid: Uuid) -> bool {
+    let Some(account) = accounts.get_mut(&uuid) else { return false };
+    let held = std::mem::take(&mut account.holds);
+    for payer in payers(accounts, uuid) {
+        if let Some(account) = accounts.get_mut(&payer) {
+            account.reserved = account.reserved.since(held);
+        }
+    }
+    held != Sum::default()
+}
+
+impl Runtime {
+    /// Reserves what a model call may use, and waits where calls of relatives have to be settled first. `false` if nothing
+    /// is left, of its own or of an ancestor's.
+    pub(crate) async fn reserve(self: &Arc<Self>, uuid: Uuid, tokens: u64, cost: Usd) -> bool {
+        let wanted = Sum { tokens, cost };
+        if !self.budgets.is_open(uuid) {
+            let Ok(mut turn) = self.turn(uuid, Lane::Own).await else { return false };
+            let Ok(Some(page)) = turn.look(move |history| Page::of(uuid, history)).await else { return false };
+            drop(turn);
+            self.open_account(page).await;
+        }
+        loop {
+            let changed = self.budgets.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            match self.budgets.try_reserve(uuid, wanted) {
+                Room::Reserved => return true,
+                Room::Spent => return false,
+                Room::Taken => changed.await,
+            }
+        }
+    }
+
+    async fn open_account(&self, page: Page) {
+        if self.budgets.is_open(page.uuid) {
+            return;
+        }
+        let _one = self.budgets.opening.lock().await;
+        // Meanwhile one below it may have opened it.
+        if self.budgets.is_open(page.uuid) {
+            return;
+        }
+        let mut read = Vec::new();
+        let mut next = Some(page);
+        while let Some(Page { uuid, children, account }) = next.take() {
+            let below = if children.is_empty() { Vec::new() } else { self.spent_below(children).await };
+            let parent = account.parent.filter(|parent| read.len() < ANCESTORS_MAX && !self.budgets.is_known(*parent));
+            let below = below.iter().map(Sum::of).fold(Sum::default(), Sum::and);
+            read.push((uuid, Account { below, ..account }));
+            if let Some(parent) = parent {
+                // An ancestor whose history is gone has no limits any more.
+                let history = self.on_disk(move |data| data.history(parent)).await;
+                next = history.ok().and_then(Result::ok).and_then(|(history, _)| Page::of(parent, &history));
+            }
+        }
+        self.budgets.open(read);
+    }
+
+    async fn spent_below(&self, children: Vec<Uuid>) -> Vec<Spent> {
+        self.on_disk(move |data| descendants(data, children)).await.unwrap_or_default()
+    }
+
+    /// With what all below it have used.
+    pub(crate) async fn with_tree(&self, process: Process) -> Process {
+        let uuid = process.uuid;
+        let history = self.on_disk(move |data| data.history(uuid)).await;
+        let children = history.ok().and_then(Result::ok).map(|(history, _)| history.children).unwrap_or_default();
+        if children.is_empty() {
+            return process;
+        }
+        let below = self.spent_below(children).await;
+        let own = TreeUsage {
+            processes: 1,
+            tokens_in: process.tokens_in,
+            tokens_out: process.tokens_out,
+            cost_usd: process.cost_usd,
+        };
+        let tree = below.into_iter().fold(own, |sum, spent| TreeUsage {
+            processes: sum.processes + 1,
+            tokens_in: sum.tokens_in.saturating_add(spent.tokens_in),
+            tokens_out: sum.tokens_out.saturating_add(spent.tokens_out),
+            cost_usd: sum.cost_usd.zip(spent.cost_usd).map(|(a, b)| a.saturating_add(b)),
+        });
+        Process { tree: Some(tree), ..process }
+    }
+}
+
+/// What each process below one has spent, by the journals.
+fn descendants(data: &DataFolder, children: Vec<Uuid>) -> Vec<Spent> {
+    let mut spent = Vec::new();
+    let mut seen: HashSet<Uuid> = HashSet::new();
+    let mut next = children;
+    while let Some(uuid) = next.pop() {
+        if !seen.insert(uuid) {
+            continue;
+        }
+        // One that was never begun, or is collected, has no history.
+        if let Ok((history, _)) = data.history(uuid) {
+            spent.push(history.spent);
+            next.extend(history.children);
+        }
+    }
+    spent
+}

@@ -1,0 +1,429 @@
+//! New processes: agents, programs, and the children of agents.
+//!
+//! A process is keyed by the UUID that its client chose: asking again reaches the same owner and gets the process that
+//! is there. It is in the table only when its directory is on the disk, and from then on it runs whether or not its
+//! client waits for the answer.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use relive_agent::tool::ChildRequest;
+use relive_api::{Created, Environment, ExecRequest, ExecStarted, RunRequest};
+use relive_core::{Aim, ErrorCode, Generation, Limits, Pid, Program, Spec, Uuid};
+use relive_journal::data::{Known, SpawnRequest};
+use relive_journal::policy::Policy;
+use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
+use relive_journal::{Hash, History, OpenJournal, Opening, ProcInfo, ProcessMeta, Writer};
+use relive_llm::Model;
+
+use crate::bodies::PreparedModel;
+use crate::error::{Error, Result};
+use crate::instructions::{self, Asked, Gathered};
+use crate::owner::{Lane, Turn};
+use crate::resume::raised;
+use crate::runtime::{ProcessRef, Runtime};
+use crate::signal::Sent;
+use crate::trees::Kin;
+
+const NAME_MAX: usize = 64;
+const MODEL_HINT: &str = "name one: relive run --model anthropic/claude-sonnet-4-5 \"...\", or set default_model in \
+                          config.yaml; `relive demo` needs none";
+
+/// A process to be created.
+struct Draft {
+    spawned: Spawned,
+    meta: Option<ProcessMeta>,
+    environment: Environment,
+    /// What it is told first; a program is told nothing.
+    first: Option<String>,
+    parent: Pid,
+}
+
+impl Runtime {
+    /// Creates an agent. Asking again with the same UUID creates nothing.
+    pub async fn run(self: &Arc<Self>, request: RunRequest) -> Result<Created> {
+        let runtime = Arc::clone(self);
+        self.to_the_end(async move { runtime.create_agent(request).await }).await
+    }
+
+    /// Creates a program, and answers when its session does or it has ended. Asking again with the same UUID creates
+    /// nothing.
+    pub async fn exec(self: &Arc<Self>, request: ExecRequest) -> Result<ExecStarted> {
+        let runtime = Arc::clone(self);
+        self.to_the_end(async move { runtime.create_program(request).await }).await
+    }
+
+    async fn create_agent(self: &Arc<Self>, request: RunRequest) -> Result<Created> {
+        check_name(request.name.as_deref())?;
+        if request.intent.trim().is_empty() {
+            return Err(Error::new(ErrorCode::Invalid, "the intent is empty: say what the agent is to do"));
+        }
+        let on_in_doubt = parse_word(request.on_in_doubt.as_deref(), "on_in_doubt")?;
+        let on_budget = parse_word(request.on_budget.as_deref(), "on_budget")?;
+        let policy = crate::policy::resolve(&self.settings.policy, &request)?;
+        check_environment(&request.env)?;
+        check_directory(&request.cwd)?;
+        let hash = request_hash(&RunRequest { env: Environment::default(), ..request.clone() });
+        if let Some(created) = self.created_before(request.uuid, &hash).await? {
+            // Before its files are read again: they may have gone.
+            return Ok(created);
+        }
+        let asked = Asked {
+            cwd: request.cwd.clone().into(),
+            config: self.config.clone(),
+            agent: request.agent,
+            system_prompt: request.system_prompt,
+        };
+        let Gathered { model, system_prompt, tools, limits, files, warning } =
+            self.pool.run(move || instructions::gather(asked)).await??;
+        if let Some(warning) = warning {
+            self.warn_once(warning);
+        }
+        let model = request.model.or(model).or_else(|| self.settings.default_model.clone());
+        let model = model.ok_or_else(|| Error::new(ErrorCode::Invalid, "no model is set").with_hint(MODEL_HINT))?;
+        let mut meta = ProcessMeta::new(model, system_prompt, tools);
+        meta.instructions = files;
+        self.create(Draft {
+            spawned: Spawned {
+                uuid: request.uuid,
+                name: request.name,
+                parent_uuid: None,
+                origin: None,
+                body: "agent".to_owned(),
+                program: None,
+                intent: request.intent.clone().into(),
+                cwd: request.cwd,
+                limits: raised(limits, request.limits),
+                on_in_doubt: on_in_doubt.unwrap_or(self.settings.on_in_doubt),
+                on_budget: on_budget.unwrap_or(OnBudget::End),
+                env_names: request.env.names().map(str::to_owned).collect(),
+                policy,
+                root_uuid: None,
+                depth: 0,
+                request: Some(hash),
+            },
+            meta: Some(meta),
+            environment: request.env,
+            first: Some(request.intent),
+            parent: Pid::RUNTIME,
+        })
+        .await
+    }
+
+    async fn create_program(self: &Arc<Self>, request: ExecRequest) -> Result<ExecStarted> {
+        check_name(request.name.as_deref())?;
+        check_environment(&request.env)?;
+        check_directory(&request.cwd)?;
+        if request.argv.first().is_none_or(String::is_empty) {
+            return Err(Error::new(ErrorCode::Invalid, "there is no program to run"));
+        }
+        if request.argv.iter().any(|word| word.contains('\0')) {
+            return Err(Error::new(ErrorCode::Invalid, "an argument cannot contain a NUL byte"));
+        }
+        let hash = request_hash(&ExecRequest { env: Environment::default(), ..request.clone() });
+        let ExecRequest { uuid, name, argv, env, cwd, stdio, gate, namespace, limits, memory, pids } = request;
+        let program = Program { argv, stdio, gate, namespace, memory, pids };
+        let draft = Draft {
+            spawned: Spawned {
+                uuid,
+                name,
+                parent_uuid: None,
+                origin: None,
+                body: "exec".to_owned(),
+                intent: program.command_line().into(),
+                program: Some(program),
+                cwd,
+                limits: Limits { timeout_ms: limits.timeout_ms, ..Limits::default() },
+                on_in_doubt: self.settings.on_in_doubt,
+                on_budget: OnBudget::End,
+                env_names: env.names().map(str::to_owned).collect(),
+                policy: Policy::default(),
+                root_uuid: None,
+                depth: 0,
+                request: Some(hash),
+            },
+            meta: None,
+            environment: env,
+            first: None,
+            parent: Pid::RUNTIME,
+        };
+        let pid = self.create(draft).await?.pid;
+        let folder = match self.live_session(uuid).await {
+            Some(live) => live.folder,
+            None => self.last_session(uuid).await?.unwrap_or_default(),
+        };
+        Ok(ExecStarted { pid, uuid, folder: folder.display().to_string() })
+    }
+
+    /// Creates a child of an agent: with what that has, and on its model unless another is named.
+    pub(crate) async fn spawn_child(self: &Arc<Self>, parent: ProcessRef, request: ChildRequest) -> Result<()> {
+        let runtime = Arc::clone(self);
+        self.to_the_end(async move { runtime.create_child(parent, request).await }).await
+    }
+
+    async fn create_child(self: &Arc<Self>, parent: ProcessRef, request: ChildRequest) -> Result<()> {
+        check_name(request.name.as_deref())?;
+        let folder = self.data.folder(parent.uuid);
+        let mut meta = self.pool.run(move || ProcessMeta::read(&folder)).await??;
+        if let Some(model) = request.model {
+            meta.model = model;
+        }
+        let (history, _) = self.on_disk(move |data| data.history(parent.uuid)).await??;
+        let Some(identity) = history.identity else {
+            return Err(Error::new(ErrorCode::Internal, "the parent's journal does not say what it is"));
+        };
+        let inherited = identity.spawned;
+        let spawned = Spawned {
+            uuid: request.uuid,
+            name: request.name,
+            parent_uuid: Some(parent.uuid),
+            origin: None,
+            intent: request.intent.clone().into(),
+            // What it spends is its ancestors' spending, and their limits hold for it.
+            limits: Limits { max_tokens: None, max_cost_usd: None, ..history.limits },
+            root_uuid: Some(inherited.root_uuid.unwrap_or(parent.uuid)),
+            depth: inherited.depth + 1,
+            request: None,
+            ..inherited
+        };
+        if let Some(kin) = Kin::of(&spawned) {
+            self.lock().trees.take(kin, self.settings.trees)?;
+        }
+        let draft = Draft {
+            spawned,
+            meta: Some(meta),
+            environment: self.environment_of(parent.uuid).await?,
+            first: Some(request.intent),
+            parent: parent.of.pid,
+        };
+        let created = self.create(draft).await.map(|_| ());
+        if self.living(request.uuid).is_none() {
+            // It was not created, or has ended already.
+            self.lock().trees.leave(request.uuid);
+        }
+        created
+    }
+
+    async fn create(self: &Arc<Self>, draft: Draft) -> Result<Created> {
+        let Draft { spawned, meta, environment, first, parent } = draft;
+        let uuid = spawned.uuid;
+        self.admit_one_more()?;
+        // Prepared before the turn: keys may take their time.
+        let prepared = match &meta {
+            Some(meta) => {
+                let model = self.credentials.model(&meta.model, spawned.cwd.as_ref(), uuid, &environment).await?;
+                self.can_be_paid(&meta.model, model.as_ref(), &spawned).await?;
+                Some(PreparedModel(model))
+            }
+            None => None,
+        };
+        let mut turn = self.turn(uuid, Lane::Verb).await?;
+        let hash = spawned.request.clone().unwrap_or_default();
+        if let Some(created) = self.created_before(uuid, &hash).await? {
+            return Ok(created);
+        }
+        let model = meta.as_ref().map(|meta| meta.model.clone());
+        let input = first.map(|text| Input { id: "intent".to_owned(), from: spawned.parent_uuid, text: text.into() });
+        let (boot_id, at) = (self.clock.boot_id(), self.now());
+        let environments = Arc::clone(&self.environments);
+        let created = self
+            .on_disk(move |data| {
+                let pid = data.next_pid()?;
+                data.note_pid(pid, uuid);
+                // First, so that a process that is there has it.
+                environments.put(uuid, &environment)?;
+                let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, at, req: None };
+                let files = meta.as_ref().map(|meta| meta.instructions.clone()).unwrap_or_default();
+                let spawned = data.spawn(SpawnRequest { opening, spawned, meta, input, records: Vec::new() });
+                let mut writer = spawned.inspect_err(|_| {
+                    let _ = environments.remove(uuid);
+                })?;
+                for file in files {
+                    // An event that is not written is missed by nobody who has the meta file.
+                    let _ = writer.events().append(at, 0, "instructions", &file);
+                }
+                Ok::<_, Error>((pid, writer))
+            })
+            .await??;
+        let (pid, writer) = created;
+        let spec = spec(writer.history(), pid, parent, model)?;
+        turn.desk.prepared = prepared;
+        turn.publish_new(spec, writer).await?;
+        Ok(Created { pid, uuid })
+    }
+
+    /// Refuses a limit of dollars, its own or an ancestor's, where the price is not known.
+    async fn can_be_paid(&self, name: &str, model: &dyn Model, spawned: &Spawned) -> Result<()> {
+        if name.starts_with("script/") || model.cost(1, 1).is_some() {
+            return Ok(());
+        }
+        let mut limited = spawned.limits.max_cost_usd.is_some();
+        let mut above = spawned.parent_uuid;
+        while let Some(uuid) = above.filter(|_| !limited) {
+            let (history, _) = self.on_disk(move |data| data.history(uuid)).await??;
+            limited = history.limits.max_cost_usd.is_some();
+            above = history.identity.and_then(|identity| identity.spawned.parent_uuid);
+        }
+        if limited {
+            let message = format!("the price of {name} is not known, so a limit in dollars could not be held");
+            let hint = "set it under `prices:` in config.yaml and restart the daemon, or use --max-tokens";
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
+        }
+        Ok(())
+    }
+
+    /// Returns the process that this request created before; refuses a different request with the same UUID.
+    pub(crate) async fn created_before(&self, uuid: Uuid, hash: &str) -> Result<Option<Created>> {
+        let found = self.on_disk(move |data| match data.known(uuid)? {
+            Known::Never => Ok(None),
+            Known::Collected(_) => Ok(Some(None)),
+            Known::Here(_) => data.history(uuid).map(|(history, _)| Some(Some(history))),
+        });
+        let history = match found.await?.map_err(|error: std::io::Error| Error::from(error))? {
+            None => return Ok(None),
+            Some(None) => {
+                let message = format!("{uuid} was used before and garbage collected");
+                return Err(Error::new(ErrorCode::Conflict, message));
+            }
+            Some(Some(history)) => history,
+        };
+        let first = history.identity.as_ref().and_then(|identity| identity.spawned.request.as_deref());
+        if first.is_some_and(|first| !hash.is_empty() && first != hash) {
+            let message = format!("{uuid} was created by a different request");
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {uuid}")));
+        }
+        let last = ProcInfo::of(&history).and_then(|info| info.pids.last().copied());
+        let pid = self.living(uuid).map(|process| process.of.pid).or(last);
+        Ok(pid.map(|pid| Created { pid, uuid }))
+    }
+
+    pub(crate) fn admit_one_more(&self) -> Result<()> {
+        let state = self.lock();
+        if state.stopping {
+            return Err(Error::new(ErrorCode::Unavailable, "the daemon is stopping").with_hint("ask again in a moment"));
+        }
+        let max = self.settings.processes_max;
+        if state.table.len() >= max {
+            let message = format!("there are {max} processes, the limit");
+            return Err(
+                Error::new(ErrorCode::Exhausted, message).with_hint("raise limits.max_processes in config.yaml")
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Turn {
+    /// Publishes a process whose journal is on the disk, and starts its body.
+    pub(crate) async fn publish_new(&mut self, spec: Spec, writer: Writer) -> Result<()> {
+        let runtime = Arc::clone(&self.runtime);
+        let of = relive_core::Incarnation { pid: spec.pid, generation: spec.generation };
+        let kin = writer.history().identity.as_ref().and_then(|identity| Kin::of(&identity.spawned));
+        self.desk.journal = Some(OpenJournal::new(writer, runtime.pool.clone()));
+        let inherited = {
+            let mut state = runtime.lock();
+            let inherited = state.inherited.get(&spec.parent).copied();
+            let spec = below_living_parent(&state.table, spec);
+            state.table.spawn(spec)?;
+            if let Some(kin) = kin {
+                state.trees.join(kin);
+            }
+            inherited
+        };
+        self.start_body(of);
+        if let Some(inherited) = inherited {
+            // Its parent's subtree was signalled while it was being created.
+            let sent = Sent {
+                cause: inherited.cause,
+                urgency: inherited.urgency,
+                aim: Aim::Subtree,
+                ..Sent::new(inherited.signal, None)
+            };
+            self.deliver(&sent).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A process whose parent has ended is a child of PID 0.
+fn below_living_parent(table: &relive_core::Table, spec: Spec) -> Spec {
+    let lives = |pid| table.machine(pid).is_some_and(|machine| machine.state() == relive_core::State::Running);
+    if spec.parent == Pid::RUNTIME || lives(spec.parent) { spec } else { Spec { parent: Pid::RUNTIME, ..spec } }
+}
+
+/// Returns a process as the table wants it, from what its journal says.
+pub(crate) fn spec(history: &History, pid: Pid, parent: Pid, model: Option<String>) -> Result<Spec> {
+    let Some(identity) = &history.identity else {
+        return Err(Error::new(ErrorCode::Internal, "the journal does not say what it is"));
+    };
+    let spawned = &identity.spawned;
+    let unknown = || Error::new(ErrorCode::Internal, format!("it runs `{}`, which is not known here", spawned.body));
+    let body = body_of(&spawned.body).ok_or_else(unknown)?;
+    Ok(Spec {
+        pid,
+        uuid: spawned.uuid,
+        generation: history.epoch,
+        parent,
+        parent_uuid: spawned.parent_uuid,
+        origin: spawned.origin,
+        body,
+        name: spawned.name.clone(),
+        intent: spawned.intent.head(200).to_owned(),
+        cwd: spawned.cwd.clone(),
+        model,
+        limits: history.limits,
+        usage: crate::drive::usage(history),
+        created_at: identity.created_at,
+    })
+}
+
+/// Returns what a journal says a process runs; nothing where only a later Relive knows it.
+pub(crate) fn body_of(word: &str) -> Option<relive_core::Body> {
+    serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
+}
+
+/// The same process in its next incarnation, which has not been recorded yet.
+pub(crate) fn next_generation(spec: Spec) -> Spec {
+    Spec { generation: Generation(spec.generation.0 + 1), ..spec }
+}
+
+/// Tells one request from another. Its environment is left out: it may hold keys.
+fn request_hash(request: &impl serde::Serialize) -> String {
+    Hash::of(&serde_json::to_vec(request).unwrap_or_default()).to_string()
+}
+
+fn check_directory(cwd: &str) -> Result<()> {
+    if Path::new(cwd).is_absolute() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorCode::Invalid, format!("the working directory `{cwd}` is not an absolute path")))
+}
+
+pub(crate) fn check_environment(environment: &Environment) -> Result<()> {
+    match environment.impossible() {
+        Some(name) => {
+            let message = format!("env: no program can be given the variable `{}`", name.escape_debug());
+            Err(Error::new(ErrorCode::Invalid, message))
+        }
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    let all_digits = name.bytes().all(|byte| byte.is_ascii_digit());
+    let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
+    if name.is_empty() || name.len() > NAME_MAX || all_digits || !plain {
+        let message = format!(
+            "`{name}` cannot be a name: letters, digits, `.`, `_` and `-`, at most {NAME_MAX}, not digits alone"
+        );
+        return Err(Error::new(ErrorCode::Invalid, message));
+    }
+    Ok(())
+}
+
+fn parse_word<T: serde::de::DeserializeOwned>(word: Option<&str>, field: &str) -> Result<Option<T>> {
+    let Some(word) = word else { return Ok(None) };
+    let parsed = serde_json::from_value(serde_json::Value::String(word.to_owned()));
+    parsed.map(Some).map_err(|error| Error::new(ErrorCode::Invalid, format!("{field}: {error}")))
+}

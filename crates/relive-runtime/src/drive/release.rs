@@ -1,0 +1,94 @@
+//! The end of a process: recorded, made known, and everything it had released, in one order.
+
+use std::sync::Arc;
+
+use relive_core::{Event, Incarnation, Outcome, ReleaseEvent};
+use serde_json::json;
+
+use super::Then;
+use crate::owner::{Change, Turn};
+
+/// The steps of a release, as its events name them.
+const STEPS: [&str; 7] = ["orphans", "cancel", "join", "debug_channel", "context", "dead", "left"];
+
+impl Turn {
+    /// Records the end of a process, then releases it.
+    pub(super) async fn finish(&mut self, mut change: Change, outcome: Outcome) -> Then {
+        let runtime = Arc::clone(&self.runtime);
+        if let Err(error) = change.apply(Event::Terminate(outcome), &runtime) {
+            runtime.warn(format!("the end of {} was refused: {error}", self.uuid()));
+            self.drop_body();
+            return Then::Over;
+        }
+        let of = change.draft().incarnation();
+        if let Some(end) = change.draft().end() {
+            let exit = end.exit();
+            runtime.note_now(&self.owner, "ended", json!({"code": exit.code, "reason": exit.reason}));
+        }
+        let before = change.before().clone();
+        if let Err(error) = self.commit(change).await {
+            let full = error.is_disk_full();
+            return self.suspend_unrecorded_for(Change::of(before, Default::default()), &error.to_string(), full).await;
+        }
+        self.release(of).await;
+        Then::Over
+    }
+
+    /// Releases a process whose end is recorded: orphans, cancel, join, debug channel, context, Dead, out of the table.
+    /// Waiters are answered when it is over.
+    pub(crate) async fn release(&mut self, of: Incarnation) {
+        let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
+        let answer = |event| {
+            let _ = runtime.lock().table.released(of, event, runtime.now());
+        };
+        // Orphans go to PID 0 before anything of their parent does.
+        let _ = runtime.lock().table.reap(of.pid, runtime.now());
+        // Nobody gives the body orders any more. It has returned, so joining it is over at once.
+        self.drop_body();
+        answer(ReleaseEvent::Cancelled);
+        answer(ReleaseEvent::Joined);
+        answer(ReleaseEvent::Closed);
+        let mut events = self.owner.take_events();
+        let at = runtime.now();
+        let step = |step| relive_journal::journal::Event { at, kind: "release", body: json!({"step": step}) };
+        events.extend(STEPS.map(step));
+        if let Some(journal) = &mut self.desk.journal {
+            if let Ok(history) = journal.history() {
+                let _ = runtime.lock().table.progress(of, super::usage(history), at);
+            }
+            journal.write_events(events).await;
+            self.retire().await;
+        }
+        self.desk.journal = None;
+        {
+            let mut state = runtime.lock();
+            state.trees.leave(uuid);
+            state.inherited.remove(&of.pid);
+        }
+        runtime.budgets.close(uuid);
+        answer(ReleaseEvent::Freed);
+        if let Some(waiting) = runtime.lock().waiting.remove(&of.pid) {
+            waiting.notify_waiters();
+        }
+        runtime.changes.ring(uuid);
+    }
+
+    /// Writes the snapshot and removes the marker, while the journal is still held: once the process can be resumed, the
+    /// marker is the next incarnation's.
+    async fn retire(&mut self) {
+        let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
+        let Some(journal) = &mut self.desk.journal else { return };
+        let data = Arc::clone(&runtime.data);
+        let retired = journal
+            .with(move |writer| {
+                // Nobody depends on it.
+                let _ = data.write_profile(uuid);
+                data.retire(uuid, writer.history())
+            })
+            .await;
+        // The journal says it; the next start does the rest.
+        if let Ok(Err(error)) = retired {
+            runtime.warn(format!("the snapshot of {uuid} could not be written: {error}"));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Forks: a new process that starts from a prefix of another.
+
+use std::sync::Arc;
+
+use relive_api::{Affected, ResumeRequest, Resumed as Answered};
+use relive_core::{ErrorCode, Uuid};
+use relive_journal::data::{ForkError, ForkPoint, ForkRequest};
+use relive_journal::record::{Body, Input, OpenedBy};
+use relive_journal::{Hash, Opening, Writer};
+
+use crate::bodies::Verb;
+use crate::create::{body_of, spec};
+use crate::error::{Error, Result};
+use crate::owner::Lane;
+use crate::resume::{model_of, raised};
+use crate::runtime::{ProcessRef, Runtime};
+
+impl Runtime {
+    pub(crate) async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Result<Answered> {
+        self.admit_one_more()?;
+        crate::create::check_name(request.name.as_deref())?;
+        let hash = request_hash(source, &request);
+        let reason = self.living(source).and_then(|process| {
+            let state = self.lock();
+            state.table.machine(process.of.pid)?.pause().map(|(_, reason)| reason)
+        });
+        let model = self.on_disk(move |data| model_of(data, source)).await?;
+        self.credentials.equip(source, uuid, reason, model.as_deref(), &request.env).await?;
+        // What its owner has synced is copied; nothing after that.
+        let within = self.synced_end(source).await?;
+        let mut turn = self.turn(uuid, Lane::Verb).await?;
+        if let Some(created) = self.created_before(uuid, &hash).await? {
+            let process = self.living(uuid).unwrap_or(ProcessRef {
+                of: relive_core::Incarnation { pid: created.pid, generation: relive_core::Generation(1) },
+                uuid,
+            });
+            let affected = Affected { affected: 1, pids: vec![created.pid], note: None };
+            return Ok(self.resumed(process, Some(source), affected));
+        }
+        let writer = self.write_fork(source, uuid, within, hash, request).await?;
+        let (pid, history) = (writer.0, writer.1.history().clone());
+        // Before the fork itself can change anything.
+        let note = self.compare_files(source, &history).await;
+        let spec = spec(&history, pid, self.parent_of(&history), model)?;
+        let process = ProcessRef { of: relive_core::Incarnation { pid, generation: spec.generation }, uuid };
+        turn.publish_new(spec, writer.1).await?;
+        drop(turn);
+        Ok(self.resumed(process, Some(source), Affected { affected: 1, pids: vec![pid], note }))
+    }
+
+    /// Returns how far the journal of a process that is being written is on the disk.
+    async fn synced_end(self: &Arc<Self>, uuid: Uuid) -> Result<Option<u64>> {
+        let mut turn = self.turn(uuid, Lane::Verb).await?;
+        let Some(journal) = &mut turn.desk.journal else { return Ok(None) };
+        let synced = journal.with(|writer| writer.sync().map(|()| writer.synced_end())).await?;
+        Ok(Some(synced?))
+    }
+
+    async fn write_fork(
+        self: &Arc<Self>,
+        source: Uuid,
+        uuid: Uuid,
+        within: Option<u64>,
+        hash: String,
+        request: ResumeRequest,
+    ) -> Result<(relive_core::Pid, Writer)> {
+        let environments = Arc::clone(&self.environments);
+        let (boot_id, at) = (self.clock.boot_id(), self.now());
+        let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
+        let (origin, _) = self.on_disk(move |data| data.history(source)).await??;
+        let kind = origin.identity.as_ref().and_then(|identity| body_of(&identity.spawned.body));
+        let body = kind.and_then(|kind| self.bodies.of(kind));
+        let body = body.ok_or_else(|| Error::new(ErrorCode::Internal, "what it runs is not known here"))?;
+        body.accepts(Verb::Fork)?;
+        if request.input.is_some() {
+            body.accepts(Verb::Send)?;
+        }
+        let runtime = Arc::clone(self);
+        let forked = self.on_disk(move |data| {
+            let pid = data.next_pid()?;
+            data.note_pid(pid, uuid);
+            let say = |text: &str| Input { id: "fork".to_owned(), from: None, text: text.into() };
+            let input = request.input.as_deref().map(say);
+            let told = input.is_some();
+            let fork = ForkRequest {
+                uuid,
+                opening: Opening { pid, by: OpenedBy::Spawn, boot_id, at, req: None },
+                source,
+                point,
+                name: request.name.clone(),
+                parent_uuid: None,
+                limits: Some(raised(origin.limits, request.limits)),
+                input,
+                within,
+                request: Some(hash),
+            };
+            let forked = data.fork_with(fork, |history| {
+                let body = kind.and_then(|kind| runtime.bodies.of(kind)).filter(|_| !told);
+                let first = body.and_then(|body| body.first_message(history)).map(say);
+                Ok::<_, ForkError>(Vec::from_iter(first.map(Body::Input)))
+            });
+            let writer = forked.inspect_err(|_| {
+                let _ = environments.remove(uuid);
+            })?;
+            Ok::<_, Error>((pid, writer))
+        });
+        forked.await?
+    }
+}
+
+fn request_hash(source: Uuid, request: &ResumeRequest) -> String {
+    let told = serde_json::json!({
+        "source": source, "from_step": request.from_step, "input": request.input, "name": request.name,
+        "limits": request.limits,
+    });
+    Hash::of(told.to_string().as_bytes()).to_string()
+}

@@ -1,0 +1,132 @@
+//! The gates of programs, and their sessions as clients see them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use relive_api::{Affected, Session};
+use relive_core::{ErrorCode, Pid, Uuid};
+use relive_session::folder::Folder;
+use relive_session::protocol::{Outcome, Verb};
+use relive_session::stage::{Mode, Snapshot, Stage};
+use relive_session::tree::Rungs;
+
+use crate::bodies::{LiveSession, Verb as BodyVerb, last_session};
+use crate::error::{Error, Result};
+use crate::lookup::Meant;
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// Returns the session of a program as soon as it answers; none for one that has ended.
+    pub(crate) async fn live_session(&self, uuid: Uuid) -> Option<LiveSession> {
+        let mut session = self.owners.find(uuid)?.session()?;
+        // The sender goes with the body.
+        session.wait_for(Option::is_some).await.ok()?.clone()
+    }
+
+    /// Opens a program's gate.
+    pub async fn proceed(self: &Arc<Self>, id: &str) -> Result<Affected> {
+        let (runtime, id) = (Arc::clone(self), id.to_owned());
+        self.to_the_end(async move { runtime.at_the_gate(&id, Verb::Proceed).await }).await
+    }
+
+    /// Lets a program at its gate never run.
+    pub async fn abort(self: &Arc<Self>, id: &str) -> Result<Affected> {
+        let (runtime, id) = (Arc::clone(self), id.to_owned());
+        self.to_the_end(async move { runtime.at_the_gate(&id, Verb::Abort).await }).await
+    }
+
+    async fn at_the_gate(self: &Arc<Self>, id: &str, verb: Verb) -> Result<Affected> {
+        let ended = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: there is no process"));
+        let Meant::Living { process, note } = self.look_up(id).await? else { return Err(ended()) };
+        let pid = process.of.pid;
+        if let Some(body) = self.body_of(pid) {
+            body.accepts(BodyVerb::Gate)?;
+        }
+        let paused = self.lock().table.machine(pid).is_some_and(|machine| machine.pause().is_some());
+        if paused && verb == Verb::Proceed {
+            let message = format!("process {pid} is suspended");
+            return Err(
+                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {pid}, then proceed"))
+            );
+        }
+        let live = self.live_session(process.uuid).await.ok_or_else(ended)?;
+        let affected = Affected { affected: 1, pids: vec![pid], note };
+        match live.connection.request(verb).await {
+            Ok(Outcome::Done) => Ok(affected),
+            Ok(Outcome::Kept) => {
+                let kept = format!("process {pid} is not at its gate yet: this is kept until it is");
+                Ok(Affected { note: Some(kept), ..affected })
+            }
+            Ok(Outcome::NoProcess) | Err(_) => Err(ended()),
+            Ok(Outcome::WrongStage { message } | Outcome::Unknown { message }) => {
+                Err(Error::new(ErrorCode::Conflict, format!("process {pid}: {message}")))
+            }
+            Ok(Outcome::Failed { call, errno }) => Err(Error::new(ErrorCode::Internal, format!("{call}: {errno}"))),
+            Ok(Outcome::Stat(_)) => Err(Error::new(ErrorCode::Internal, "an answer to another question")),
+        }
+    }
+
+    /// Returns the session of a program: as it answers, or as its directory has it.
+    pub(crate) async fn session_view(&self, pid: Pid, uuid: Uuid) -> Result<Option<Session>> {
+        let session = self.owners.find(uuid).and_then(|owner| owner.session());
+        if let Some(live) = session.and_then(|session| session.borrow().clone()) {
+            let paused = self.lock().table.machine(pid).is_some_and(|machine| machine.is_at_boundary());
+            let snapshot = live.connection.seen().borrow().snapshot.clone();
+            let frozen = paused && snapshot.stage == Stage::Running;
+            return Ok(Some(view(&snapshot, &live.rungs, &live.folder, frozen)));
+        }
+        let Some(path) = self.last_session(uuid).await? else { return Ok(None) };
+        let found = self.pool.run(move || of_folder(&path)).await?;
+        Ok(found?)
+    }
+
+    pub(crate) async fn last_session(&self, uuid: Uuid) -> Result<Option<PathBuf>> {
+        let sessions = self.data.folder(uuid).sessions();
+        Ok(self.pool.run(move || last_session(&sessions)).await??)
+    }
+}
+
+/// Reads what the directory of a session says that does not answer.
+fn of_folder(path: &Path) -> std::io::Result<Option<Session>> {
+    let folder = Folder::open(path)?;
+    let (state, exit) = (folder.read_state()?, folder.read_exit()?);
+    let rungs = state.as_ref().map(|state| state.rungs.clone()).unwrap_or_default();
+    let starting = Snapshot {
+        mode: Mode::Spawn,
+        stage: Stage::Starting,
+        host_pid: None,
+        child_pid: None,
+        pty: false,
+        result: None,
+    };
+    let mut snapshot = state.map_or(starting, |state| state.snapshot);
+    if let Some(exit) = exit {
+        snapshot.stage = exit.result.stage();
+        snapshot.result = Some(exit.result);
+        snapshot.host_pid = exit.host_pid.or(snapshot.host_pid);
+        snapshot.child_pid = exit.child_pid.or(snapshot.child_pid);
+    }
+    Ok(Some(view(&snapshot, &rungs, path, false)))
+}
+
+fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Session {
+    let mode = match snapshot.mode {
+        Mode::Spawn => "spawn",
+    };
+    Session {
+        mode: mode.to_owned(),
+        stage: snapshot.stage.name().to_owned(),
+        host_pid: snapshot.host_pid,
+        child_pid: snapshot.child_pid,
+        pty: snapshot.pty,
+        result: snapshot.result.as_ref().and_then(|result| serde_json::to_value(result).ok()),
+        isolation: "none".to_owned(),
+        degraded: rungs.degraded.clone(),
+        tree: rungs.tree.clone(),
+        pause: rungs.pause.clone(),
+        kill: rungs.kill.clone(),
+        folder: folder.display().to_string(),
+        frozen,
+        compact: snapshot.to_string(),
+    }
+}

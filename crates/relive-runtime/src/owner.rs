@@ -1,0 +1,180 @@
+//! One owner per process: every verb and every record of a body waits for its turn there.
+//!
+//! A turn decides on a draft of the process, writes the records, publishes the draft and ends; nobody else changes the
+//! process meanwhile. Turns come in the order in which they were asked for. An owner exists while somebody has a turn,
+//! waits for one, or a body runs: a suspended agent has none.
+
+mod turn;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use relive_agent::Orders;
+use relive_core::{ErrorCode, Uuid};
+use relive_journal::OpenJournal;
+use relive_journal::journal::Event;
+use tokio::sync::watch;
+
+use crate::bodies::{LiveSession, PreparedModel};
+use crate::error::{Error, Result};
+
+pub(crate) use turn::{Change, Turn};
+
+/// How many verbs may wait for one process.
+const WAITING_MAX: usize = 64;
+/// How many more of those that stop or end it.
+const URGENT_MAX: usize = 8;
+
+/// The owners that exist.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Owners {
+    by_uuid: Arc<Mutex<HashMap<Uuid, Weak<Owner>>>>,
+}
+
+impl Owners {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Weak<Owner>>> {
+        self.by_uuid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the owner of a process, whether or not the process exists.
+    pub(crate) fn of(&self, uuid: Uuid) -> Arc<Owner> {
+        let mut owners = self.lock();
+        if let Some(owner) = owners.get(&uuid).and_then(Weak::upgrade) {
+            return owner;
+        }
+        let owner = Arc::new(Owner {
+            uuid,
+            desk: Arc::default(),
+            body: Mutex::default(),
+            events: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            owners: self.clone(),
+        });
+        owners.insert(uuid, Arc::downgrade(&owner));
+        owner
+    }
+
+    /// Returns the owner of a process that has a turn or a body.
+    pub(crate) fn find(&self, uuid: Uuid) -> Option<Arc<Owner>> {
+        self.lock().get(&uuid).and_then(Weak::upgrade)
+    }
+}
+
+/// How a turn is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// A verb: refused when too many wait.
+    Verb,
+    /// A verb that stops or ends the process: it has places of its own.
+    Urgent,
+    /// The process's own body, or the runtime: never refused.
+    Own,
+}
+
+/// The owner of one process.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) uuid: Uuid,
+    desk: Arc<tokio::sync::Mutex<Desk>>,
+    /// Beside the desk, so that orders reach the body without a turn.
+    body: Mutex<Option<BodyHandle>>,
+    /// Events of the body that are not written yet.
+    events: Mutex<Vec<Event>>,
+    waiting: AtomicUsize,
+    owners: Owners,
+}
+
+/// What a turn works with.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    /// Open while a body runs, and during a turn that needs it.
+    pub(crate) journal: Option<OpenJournal>,
+    /// Messages that were recorded and that the body has not taken in.
+    pub(crate) said: Vec<String>,
+    /// A model that was built to see whether it can be, for the body that is about to start.
+    pub(crate) prepared: Option<PreparedModel>,
+}
+
+/// A body that runs.
+#[derive(Debug)]
+pub(crate) struct BodyHandle {
+    pub(crate) orders: watch::Sender<Orders>,
+    /// The session of a program, as soon as it answers.
+    pub(crate) session: watch::Receiver<Option<LiveSession>>,
+}
+
+/// Counts a verb while it waits for its turn.
+struct Waiting<'a>(&'a Owner);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Owner {
+    /// Waits for the desk.
+    pub(crate) async fn take_desk(&self, lane: Lane) -> Result<tokio::sync::OwnedMutexGuard<Desk>> {
+        let most = match lane {
+            Lane::Verb => WAITING_MAX,
+            Lane::Urgent => WAITING_MAX + URGENT_MAX,
+            Lane::Own => usize::MAX,
+        };
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(self);
+        if before >= most {
+            let message = format!("{before} requests wait for process {}, the limit", self.uuid);
+            return Err(Error::new(ErrorCode::Exhausted, message).with_hint("ask again in a moment"));
+        }
+        Ok(Arc::clone(&self.desk).lock_owned().await)
+    }
+
+    fn body(&self) -> MutexGuard<'_, Option<BodyHandle>> {
+        self.body.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn has_body(&self) -> bool {
+        self.body().is_some()
+    }
+
+    pub(crate) fn set_body(&self, body: Option<BodyHandle>) {
+        *self.body() = body;
+    }
+
+    /// Changes the orders of the body; `false` if there is none.
+    pub(crate) fn order(&self, change: impl FnOnce(&mut Orders)) -> bool {
+        match &*self.body() {
+            Some(body) => {
+                body.orders.send_modify(change);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Returns the session of a program that runs.
+    pub(crate) fn session(&self) -> Option<watch::Receiver<Option<LiveSession>>> {
+        self.body().as_ref().map(|body| body.session.clone())
+    }
+
+    /// Keeps an event to be written; `true` if it is the first that waits.
+    pub(crate) fn push_event(&self, event: Event) -> bool {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.push(event);
+        events.len() == 1
+    }
+
+    pub(crate) fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let mut owners = self.owners.lock();
+        if owners.get(&self.uuid).is_some_and(|owner| owner.strong_count() == 0) {
+            owners.remove(&self.uuid);
+        }
+    }
+}

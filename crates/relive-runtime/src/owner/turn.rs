@@ -1,0 +1,267 @@
+//! One turn with a process: decide, write, publish.
+
+use std::sync::Arc;
+
+use relive_core::{Effect, Effects, Event, Incarnation, Machine, Signal, Uuid};
+use relive_journal::record::Body;
+use relive_journal::{Durability, History, OpenJournal, Opening};
+
+use super::{Desk, Lane, Owner};
+use crate::error::Result;
+use crate::records::{self, Note};
+use crate::runtime::Runtime;
+
+/// A turn with a process. While it lasts nobody else decides about the process or writes to its journal.
+pub(crate) struct Turn {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) owner: Arc<Owner>,
+    pub(crate) desk: tokio::sync::OwnedMutexGuard<Desk>,
+}
+
+/// A decision that is not recorded yet.
+#[derive(Debug)]
+pub(crate) struct Change {
+    before: Machine,
+    draft: Machine,
+    effects: Effects,
+    changed: bool,
+    /// Records of the verb itself, before those that follow from the draft.
+    pub(crate) first: Vec<Body>,
+    /// And after them.
+    pub(crate) last: Vec<Body>,
+    pub(crate) note: Note,
+}
+
+impl Change {
+    pub(crate) fn of(machine: Machine, note: Note) -> Self {
+        let (before, draft) = (machine.clone(), machine);
+        Self { before, draft, effects: Effects::new(), changed: false, first: Vec::new(), last: Vec::new(), note }
+    }
+
+    /// Applies an event to the draft; `true` if it changed anything.
+    pub(crate) fn apply(&mut self, event: Event, runtime: &Runtime) -> Result<bool> {
+        let applied = self.draft.apply(event, &runtime.settings.table, runtime.now())?;
+        self.effects.extend(applied.effects);
+        self.changed |= applied.changed;
+        Ok(applied.changed)
+    }
+
+    pub(crate) fn before(&self) -> &Machine {
+        &self.before
+    }
+
+    pub(crate) fn draft(&self) -> &Machine {
+        &self.draft
+    }
+
+    pub(crate) fn changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Tells whether a pause ends.
+    pub(crate) fn resumes(&self) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, Effect::GoOn { .. }))
+    }
+
+    /// The signals that the process is to handle itself.
+    pub(crate) fn handled(&self) -> impl Iterator<Item = Signal> {
+        self.effects
+            .iter()
+            .filter_map(|effect| if let Effect::Handle { signal, .. } = effect { Some(*signal) } else { None })
+    }
+}
+
+impl Runtime {
+    /// Waits for a turn with a process, whether or not the process exists.
+    pub(crate) async fn turn(self: &Arc<Self>, uuid: Uuid, lane: Lane) -> Result<Turn> {
+        let owner = self.owners.of(uuid);
+        self.turn_with(owner, lane).await
+    }
+
+    pub(crate) async fn turn_with(self: &Arc<Self>, owner: Arc<Owner>, lane: Lane) -> Result<Turn> {
+        let desk = owner.take_desk(lane).await?;
+        Ok(Turn { runtime: Arc::clone(self), owner, desk })
+    }
+}
+
+impl Turn {
+    pub(crate) fn uuid(&self) -> Uuid {
+        self.owner.uuid
+    }
+
+    /// Returns the process as the table has it, if it has not ended.
+    pub(crate) fn machine(&self) -> Option<Machine> {
+        let state = self.runtime.lock();
+        let pid = state.table.resolve(relive_core::Caller::Person, &self.uuid().to_string()).ok()?;
+        state.table.machine(pid).filter(|machine| machine.end().is_none()).cloned()
+    }
+
+    /// Looks at what the journal amounts to, in memory or on the disk.
+    pub(crate) async fn look<T: Send + 'static>(
+        &mut self,
+        look: impl FnOnce(&History) -> T + Send + 'static,
+    ) -> Result<T> {
+        if let Some(journal) = &self.desk.journal {
+            return Ok(look(journal.history()?));
+        }
+        let uuid = self.uuid();
+        Ok(self.runtime.on_disk(move |data| data.history(uuid).map(|(history, _)| look(&history))).await??)
+    }
+
+    /// Tells whether the journal has answered this request before.
+    pub(crate) async fn was_answered(&mut self, request: Option<&str>) -> Result<bool> {
+        let Some(id) = request.map(str::to_owned) else { return Ok(false) };
+        self.look(move |history| history.request(&id).is_some()).await
+    }
+
+    /// Writes records for an incarnation, and returns when they are on the disk.
+    pub(crate) async fn write(&mut self, of: Incarnation, batch: Vec<Body>) -> Result<()> {
+        let (now, events) = (self.runtime.now(), self.owner.take_events());
+        if self.desk.journal.as_ref().is_some_and(|journal| journal.history().is_err()) {
+            // Its thread was lost with the writer: the file has what was written.
+            self.desk.journal = None;
+        }
+        if let Some(journal) = &mut self.desk.journal {
+            journal.append(now, events, batch, Durability::Synced).await?;
+        } else {
+            self.open(of, batch).await?;
+            if let Some(journal) = &mut self.desk.journal {
+                journal.write_events(events).await;
+            }
+        }
+        self.runtime.changes.ring(self.uuid());
+        Ok(())
+    }
+
+    /// Opens the journal for an incarnation that is in the table, with its first records.
+    pub(crate) async fn open(&mut self, of: Incarnation, batch: Vec<Body>) -> Result<()> {
+        let runtime = Arc::clone(&self.runtime);
+        let opening = Opening {
+            pid: of.pid,
+            by: relive_journal::record::OpenedBy::Resume,
+            boot_id: runtime.clock.boot_id(),
+            at: runtime.now(),
+            req: None,
+        };
+        let uuid = self.uuid();
+        let writer = runtime
+            .opened(move |data| {
+                let batch = batch.clone();
+                data.open_journal(uuid, &opening, Some(of.generation), move |_| {
+                    Ok::<_, std::convert::Infallible>(batch)
+                })
+            })
+            .await?;
+        self.desk.journal = Some(OpenJournal::new(writer, runtime.pool.clone()));
+        Ok(())
+    }
+
+    /// Records a change, publishes it and carries out its effects. On an error nothing has changed.
+    pub(crate) async fn commit(&mut self, change: Change) -> Result<()> {
+        let Change { before, draft, effects, changed: _, first, last, note } = change;
+        let mut batch = first;
+        batch.extend(records::between(&before, &draft, &note));
+        batch.extend(last);
+        if before.pause().is_some() && draft.pause().is_none() && draft.end().is_none() {
+            let by = serde_json::json!({"by": note.resumed_by});
+            self.runtime.note_now(&self.owner, "resumed", by);
+        }
+        #[cfg(feature = "faults")]
+        if draft.end().is_none() && (crate::faults::is_on("publish-first") || crate::faults::is_on("ack-before-sync")) {
+            self.commit_later(draft, effects, batch);
+            return Ok(());
+        }
+        if !batch.is_empty() {
+            self.write(draft.incarnation(), batch).await?;
+        }
+        self.publish(draft, effects);
+        Ok(())
+    }
+
+    /// What must never be done: answers, and writes a moment later.
+    #[cfg(feature = "faults")]
+    fn commit_later(&mut self, draft: Machine, effects: Effects, batch: Vec<Body>) {
+        let publish_first = crate::faults::is_on("publish-first");
+        if publish_first {
+            self.publish(draft.clone(), effects.clone());
+        }
+        let (runtime, owner) = (Arc::clone(&self.runtime), Arc::clone(&self.owner));
+        tokio::spawn(async move {
+            crate::faults::dawdle().await;
+            let Ok(mut turn) = runtime.turn_with(owner, Lane::Own).await else { return };
+            if !batch.is_empty() && turn.write(draft.incarnation(), batch).await.is_ok() && !publish_first {
+                turn.publish(draft, effects);
+            }
+        });
+    }
+
+    /// Publishes a draft that is recorded, and carries out what follows from it.
+    pub(crate) fn publish(&mut self, draft: Machine, effects: Effects) {
+        let runtime = Arc::clone(&self.runtime);
+        let of_tree = {
+            let mut state = runtime.lock();
+            match state.table.publish(draft, runtime.now()) {
+                Ok(effects) => effects,
+                Err(refusal) => {
+                    eprintln!("a change of {} was not published: {refusal}", self.uuid());
+                    return;
+                }
+            }
+        };
+        for effect in effects.into_iter().chain(of_tree) {
+            self.carry_out(effect);
+        }
+        runtime.changes.ring(self.uuid());
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Launch { of } => self.start_body(of),
+            Effect::AskToEnd { signal, .. } => self.order_end(signal),
+            Effect::Kill { .. } => self.order_end(Signal::Kill),
+            Effect::ArmGrace { of, deadline } => self.runtime.arm_grace(self.uuid(), of, deadline),
+            Effect::Stop { urgency, .. } => {
+                let leave_sessions = self.runtime.is_stopping();
+                self.owner.order(|orders| (orders.stop, orders.leave_sessions) = (Some(urgency), leave_sessions));
+            }
+            Effect::GoOn { of } => {
+                let deadline = self.deadline();
+                if !self.owner.order(|orders| (orders.stop, orders.deadline) = (None, deadline)) {
+                    self.start_body(of);
+                }
+            }
+            Effect::SuspendedBelow { ancestor, of, reason } => {
+                self.runtime.tell(ancestor, "suspended_below", serde_json::json!({"pid": of, "reason": reason}));
+            }
+            // Taken from the change by the verb, which knows what the body does with it.
+            Effect::Handle { .. } => {}
+            Effect::Suspended { of } => self.runtime.note_paused(&self.owner, of.pid),
+            // The release drives the rest.
+            Effect::Stalled { .. }
+            | Effect::Ended { .. }
+            | Effect::Reap { .. }
+            | Effect::Reparented { .. }
+            | Effect::Cancel { .. }
+            | Effect::Join { .. }
+            | Effect::TakeDebugChannel { .. }
+            | Effect::CloseDebugChannel { .. }
+            | Effect::FreeContext { .. }
+            | Effect::Dead { .. }
+            | Effect::Left { .. } => {}
+        }
+    }
+
+    fn order_end(&self, signal: Signal) {
+        self.owner.order(|orders| orders.end = Some(signal));
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.owner.has_body() {
+            // A suspended process holds no descriptor.
+            self.desk.journal = None;
+            self.desk.said.clear();
+        }
+    }
+}

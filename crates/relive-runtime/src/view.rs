@@ -1,0 +1,266 @@
+//! Processes as clients see them: the JSON of `ps` and `info`, built in one place from the table and the journals.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process, ProcessList, Resumable, ResumableList};
+use relive_core::{Body, End, Pid, State as Life, SuspendReason, Uuid, View};
+use relive_journal::{JournalState, ProcInfo, ProcessMeta};
+
+use crate::error::Result;
+use crate::lookup::{Meant, OnDisk, snapshots};
+use crate::runtime::{Published, Runtime};
+use crate::wait::gone;
+
+/// What a daemon says of itself.
+#[derive(Debug)]
+pub struct About {
+    /// Its data directory.
+    pub data: std::path::PathBuf,
+    /// Its socket.
+    pub socket: std::path::PathBuf,
+    /// When it was started.
+    pub started_at: relive_core::Timestamp,
+}
+
+impl Runtime {
+    /// Returns one process.
+    pub async fn process(self: &Arc<Self>, id: &str) -> Result<Process> {
+        let listed = |pid| {
+            let state = self.lock();
+            state.table.view(pid, self.now()).map(|view| of_view(&state, &view)).ok_or_else(gone)
+        };
+        let process = match self.look_up(id).await? {
+            Meant::Living { process, note } => Process { note, ..listed(process.of.pid)? },
+            Meant::Remembered(pid) => listed(pid)?,
+            Meant::OnDisk(found) => of_disk(*found),
+        };
+        let folder = self.data.folder(process.uuid);
+        let meta = self.pool.run(move || ProcessMeta::read(&folder)).await?.ok();
+        let (model, files) = meta.map(|meta| (meta.model, meta.instructions)).unzip();
+        let instructions = files.into_iter().flatten().map(|file| {
+            let relive_journal::Instructions { path, bytes, cut } = file;
+            relive_api::Instructions { path, bytes, cut }
+        });
+        let instructions = instructions.collect();
+        let session = match process.body {
+            Body::Exec => self.session_view(process.pid, process.uuid).await?,
+            Body::Agent | Body::Cli | Body::Compose | Body::Supervisor => None,
+        };
+        let process = Process { model: process.model.or(model), instructions, session, ..process };
+        Ok(self.with_tree(self.with_parked(process).await).await)
+    }
+
+    /// Returns every living process, and with `all` every one that is remembered or on the disk.
+    pub async fn processes(self: &Arc<Self>, all: bool) -> Result<ProcessList> {
+        let mut processes: Vec<Process> = {
+            let state = self.lock();
+            let now = self.now();
+            let ended = state.table.ended(now).filter(|_| all);
+            state.table.processes(now).chain(ended).map(|view| of_view(&state, &view)).collect()
+        };
+        if all {
+            let listed: HashSet<Uuid> = processes.iter().map(|process| process.uuid).collect();
+            let on_disk = self.on_disk(move |data| {
+                let here: HashSet<Uuid> = data.uuids()?.into_iter().collect();
+                Ok::<_, std::io::Error>((snapshots(data, |uuid| !listed.contains(uuid))?, here))
+            });
+            let (found, here) = on_disk.await??;
+            // What was collected is remembered for a while and listed no more.
+            processes.retain(|process| process.dead_at.is_none() || here.contains(&process.uuid));
+            processes.extend(found.into_iter().filter_map(last_incarnation).map(of_disk));
+        }
+        processes.sort_by_key(|process| process.pid);
+        Ok(ProcessList { processes })
+    }
+
+    /// Returns what `resume` can resume.
+    pub async fn resumable(self: &Arc<Self>) -> Result<ResumableList> {
+        let all = self.processes(true).await?.processes;
+        let processes = all.into_iter().filter(|process| process.resumable).map(|process| Resumable {
+            uuid: process.uuid,
+            pid: process.pid,
+            name: process.name,
+            intent: process.intent,
+            display: process.display,
+            step: process.step,
+            last_active: process.dead_at.or(process.paused_at).unwrap_or(process.created_at),
+            reason: process
+                .suspend_reason
+                .map(|reason| relive_api::reason_word(reason).to_owned())
+                .or(process.exit.map(|exit| exit.reason)),
+        });
+        Ok(ResumableList { processes: processes.collect() })
+    }
+
+    /// Returns where a fork comes from.
+    pub async fn lineage(self: &Arc<Self>, id: &str) -> Result<Lineage> {
+        let (uuid, note) = self.identity_of(&self.look_up(id).await?)?;
+        let found = self.on_disk(move |data| data.lineage(uuid)).await??;
+        let ancestors = found.into_iter().map(|ancestor| Ancestor {
+            uuid: ancestor.uuid,
+            step: ancestor.step,
+            gone: ancestor.gone,
+        });
+        Ok(Lineage { uuid, ancestors: ancestors.collect(), note })
+    }
+
+    /// Tells whether nothing more will be written to the files of a process for now.
+    #[must_use]
+    pub fn is_over(&self, uuid: Uuid) -> bool {
+        let state = self.lock();
+        let Ok(pid) = state.table.resolve(relive_core::Caller::Person, &uuid.to_string()) else { return true };
+        state.table.machine(pid).is_none()
+    }
+
+    /// Returns the daemon's state at a glance.
+    pub async fn status(&self, about: &About) -> Result<DaemonStatus> {
+        let space = self.on_disk(|data| data.space()).await??;
+        let state = self.lock();
+        let (mut running, mut suspended) = (0, 0);
+        for view in state.table.processes(self.now()) {
+            if view.paused { suspended += 1 } else { running += 1 }
+        }
+        Ok(DaemonStatus {
+            api: relive_api::API_VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            os_pid: std::process::id(),
+            data_dir: about.data.display().to_string(),
+            socket: about.socket.display().to_string(),
+            started_at: about.started_at,
+            running,
+            suspended,
+            free_bytes: space.free_bytes,
+            warnings: self.warnings.all(),
+        })
+    }
+}
+
+fn last_incarnation(info: ProcInfo) -> Option<OnDisk> {
+    let pid = *info.pids.last()?;
+    let end = info.end.clone();
+    Some(OnDisk { info, pid, end, successor: None, note: None })
+}
+
+pub(crate) fn exit_of(end: &End) -> Exit {
+    let exit = end.exit();
+    Exit { code: exit.code, reason: exit.reason.into_owned(), err: exit.err.map(std::borrow::Cow::into_owned) }
+}
+
+/// Says what a person can do about a process that waits for them.
+pub(crate) fn hint(view: &View<'_>) -> Option<String> {
+    let needs_key = view.suspend_reason == Some(SuspendReason::NeedsCredentials);
+    view.model.filter(|_| needs_key).and_then(|model| crate::credentials::way_out(model, view.pid))
+}
+
+/// Returns a process of the table.
+fn of_view(state: &Published, view: &View<'_>) -> Process {
+    Process {
+        pid: view.pid,
+        ppid: view.ppid,
+        uuid: view.uuid,
+        parent_uuid: view.parent_uuid,
+        origin_uuid: view.origin_uuid,
+        origin_step: view.origin_step,
+        generation: view.generation,
+        successor_pid: view.successor_pid,
+        name: view.name.map(str::to_owned),
+        body: view.body,
+        intent: view.intent.to_owned(),
+        cwd: view.cwd.to_owned(),
+        state: view.state,
+        paused: view.paused,
+        paused_at: view.paused_at,
+        display: view.display.word().to_owned(),
+        suspend_reason: view.suspend_reason,
+        resume_at: state.resume_at(view.pid, view.paused_at),
+        ending: view.ending,
+        status: view.status.cloned(),
+        why: view.why,
+        killed_by: view.killed_by,
+        killed_from: view.killed_from,
+        exit: view.exit.as_ref().map(|exit| Exit {
+            code: exit.code,
+            reason: exit.reason.to_string(),
+            err: exit.err.as_ref().map(ToString::to_string),
+        }),
+        step: view.step,
+        max_steps: view.max_steps,
+        tokens_in: view.tokens_in,
+        tokens_out: view.tokens_out,
+        max_tokens: view.max_tokens,
+        cost_usd: view.cost_usd,
+        model: view.model.map(str::to_owned),
+        suspended_below: view.suspended_below,
+        resumable: view.resumable,
+        stalled: view.stalled,
+        created_at: view.created_at,
+        started_at: view.started_at,
+        dead_at: view.dead_at,
+        elapsed_ms: view.elapsed_ms,
+        session: None,
+        agent: None,
+        hint: hint(view),
+        instructions: Vec::new(),
+        approval: None,
+        in_doubt: Vec::new(),
+        tree: None,
+        note: None,
+    }
+}
+
+/// Returns a process of the disk.
+fn of_disk(found: OnDisk) -> Process {
+    let OnDisk { info, pid, end, successor, note } = found;
+    let dead_at = info.dead_at.unwrap_or(info.last_active);
+    let alive_ms = dead_at.as_millisecond() - info.created_at.as_millisecond();
+    let cause = end.as_ref().and_then(|end| end.cause);
+    Process {
+        pid,
+        ppid: Pid::RUNTIME,
+        uuid: info.uuid,
+        parent_uuid: info.parent_uuid,
+        origin_uuid: info.origin.map(|origin| origin.uuid),
+        origin_step: info.origin.map(|origin| origin.step),
+        generation: info.generation,
+        successor_pid: successor,
+        name: info.name,
+        body: crate::create::body_of(&info.body).unwrap_or_default(),
+        intent: info.intent,
+        cwd: info.cwd,
+        state: Life::Dead,
+        paused: false,
+        paused_at: None,
+        display: "dead".to_owned(),
+        suspend_reason: None,
+        resume_at: None,
+        ending: None,
+        status: end.as_ref().map(|end| end.status.clone()),
+        why: cause.map(|cause| cause.why),
+        killed_by: cause.map(|cause| cause.by),
+        killed_from: cause.and_then(|cause| cause.root),
+        exit: end.as_ref().map(exit_of),
+        step: info.step,
+        max_steps: info.limits.max_steps,
+        tokens_in: info.spent.tokens_in,
+        tokens_out: info.spent.tokens_out,
+        max_tokens: info.limits.max_tokens,
+        cost_usd: info.spent.cost_usd,
+        model: None,
+        suspended_below: 0,
+        resumable: successor.is_none() && info.state == JournalState::Dead,
+        stalled: false,
+        created_at: info.created_at,
+        started_at: Some(info.started_at),
+        dead_at: Some(dead_at),
+        elapsed_ms: u64::try_from(alive_ms).unwrap_or(0).saturating_sub(info.paused_total_ms),
+        session: None,
+        agent: None,
+        hint: None,
+        instructions: Vec::new(),
+        approval: None,
+        in_doubt: Vec::new(),
+        tree: None,
+        note,
+    }
+}

@@ -1,0 +1,136 @@
+//! Waiting for the end of a process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use relive_agent::tool::ChildEnd;
+use relive_api::WaitAnswer;
+use relive_core::{Caller, End, ErrorCode, Pid, Refusal, Rights, State, Uuid, Wait};
+use relive_journal::conversation::Message;
+
+use crate::error::{Error, Result};
+use crate::lookup::{Meant, OnDisk};
+use crate::runtime::{ProcessRef, Runtime};
+use crate::view::exit_of;
+
+impl Runtime {
+    /// Waits for an end. Any number may, and all get the same answer.
+    pub async fn wait(self: &Arc<Self>, id: &str, timeout: Option<Duration>) -> Result<WaitAnswer> {
+        let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
+        let (pid, uuid, note) = match self.look_up(id).await? {
+            Meant::OnDisk(found) => return Ok(answer_of_disk(*found)),
+            Meant::Living { process, note } => (process.of.pid, process.uuid, note),
+            Meant::Remembered(pid) => (pid, self.uuid_of(pid).unwrap_or_default(), None),
+        };
+        loop {
+            let bell = {
+                let mut state = self.lock();
+                if let Some(answer) = ended(&state.table, pid, uuid)? {
+                    return Ok(WaitAnswer { note, ..answer });
+                }
+                Arc::clone(state.waiting.entry(pid).or_default())
+            };
+            let rung = bell.notified();
+            tokio::pin!(rung);
+            // From here on the bell is heard; what was rung before is seen by looking once more.
+            rung.as_mut().enable();
+            if ended(&self.lock().table, pid, uuid)?.is_some() {
+                continue;
+            }
+            match deadline {
+                None => rung.await,
+                Some(deadline) => {
+                    if tokio::time::timeout_at(deadline, rung).await.is_err() {
+                        return Ok(timed_out(pid, uuid, note));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for the end of a process that an agent may observe.
+    pub(crate) async fn wait_for_child(self: &Arc<Self>, process: ProcessRef, uuid: Uuid) -> Result<ChildEnd> {
+        let refused = self.may_not_observe(process, uuid);
+        if let Some((refusal, parent)) = refused
+            && !self.has_spawned(process.uuid, parent).await
+        {
+            return Err(refusal.into());
+        }
+        let answer = self.wait(&uuid.to_string(), None).await?;
+        let last_text = self.on_disk(move |data| last_text(data, uuid)).await.ok().flatten();
+        let reason = answer.exit.map(|exit| exit.reason).unwrap_or_default();
+        Ok(ChildEnd { code: answer.exit_code, reason, last_text })
+    }
+
+    /// Says why the table does not let one process observe another, and whose child that other one is.
+    fn may_not_observe(&self, process: ProcessRef, uuid: Uuid) -> Option<(Refusal, Option<Uuid>)> {
+        let state = self.lock();
+        let pid = state.table.resolve(Caller::Person, &uuid.to_string()).ok()?;
+        let refusal = state.table.authorize(Caller::Process(process.of.pid), pid, Rights::Observer).err()?;
+        Some((refusal, state.table.view(pid, self.now()).and_then(|view| view.parent_uuid)))
+    }
+
+    /// Tells whether a child of `parent` was spawned by this process: by an earlier incarnation, whose children went to
+    /// PID 0, or by the original of a fork.
+    async fn has_spawned(&self, uuid: Uuid, parent: Option<Uuid>) -> bool {
+        let Some(parent) = parent else { return false };
+        if parent == uuid {
+            return true;
+        }
+        let lineage = self.on_disk(move |data| data.lineage(uuid)).await;
+        matches!(lineage, Ok(Ok(ancestors)) if ancestors.iter().any(|ancestor| ancestor.uuid == parent))
+    }
+}
+
+/// The end of a process that was released.
+fn ended(table: &relive_core::Table, pid: Pid, uuid: Uuid) -> Result<Option<WaitAnswer>> {
+    let being_released = table.machine(pid).is_some_and(|machine| machine.state() == State::Zombie);
+    match table.wait(pid) {
+        Ok(Wait::Ended { end, .. }) if !being_released => Ok(Some(answer(pid, uuid, end))),
+        Ok(Wait::Ended { .. } | Wait::NotEnded) => Ok(None),
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+fn answer(pid: Pid, uuid: Uuid, end: &End) -> WaitAnswer {
+    WaitAnswer {
+        pid,
+        uuid,
+        status: Some(end.status.clone()),
+        why: end.why(),
+        exit: Some(exit_of(end)),
+        timed_out: false,
+        exit_code: end.exit_code(),
+        note: None,
+    }
+}
+
+fn answer_of_disk(found: OnDisk) -> WaitAnswer {
+    let (pid, uuid, note) = (found.pid, found.info.uuid, found.note);
+    match &found.end {
+        Some(end) => WaitAnswer { note, ..answer(pid, uuid, end) },
+        None => WaitAnswer { pid, uuid, status: None, why: None, exit: None, timed_out: false, exit_code: 1, note },
+    }
+}
+
+fn timed_out(pid: Pid, uuid: Uuid, note: Option<String>) -> WaitAnswer {
+    WaitAnswer { pid, uuid, status: None, why: None, exit: None, timed_out: true, exit_code: 124, note }
+}
+
+/// Returns the last thing a model said.
+fn last_text(data: &relive_journal::DataFolder, uuid: Uuid) -> Option<String> {
+    let folder = data.folder(uuid);
+    let (history, _) = data.history(uuid).ok()?;
+    let journal = std::fs::File::open(folder.steps()).ok()?;
+    let blobs = relive_journal::payload::Blobs::new(data.io().disk.clone(), folder.path());
+    let said = history.conversation(&journal).ok()?.into_iter().rev().find_map(|message| match message {
+        Message::Model { text, .. } => text,
+        Message::User { .. } | Message::Summary { .. } | Message::Tool { .. } => None,
+    });
+    blobs.text(&said?).ok()
+}
+
+/// What is said to whoever asks for a process that is gone.
+pub(crate) fn gone() -> Error {
+    Error::new(ErrorCode::NotFound, "it is gone")
+}
