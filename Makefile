@@ -34,6 +34,7 @@ soak:
 	PROPTEST_CASES=5000 cargo test --release -p relive-journal
 	RELIVE_SWEEP_SEEDS=64 cargo test --release -p relive-journal --features faults sweep
 	RELIVE_KILLS=2000 cargo test --release -p relive --features faults --test kills -- --nocapture --test-threads 1
+	RELIVE_VERBS=20000 cargo test --release -p relive --features faults --test torture -- --nocapture --test-threads 1
 	RELIVE_LAUNCHES=2000 cargo test --release -p relive-session --test it -- races --nocapture
 	RELIVE_LAUNCHES=10000 cargo test --release -p relive-session --test it -- races --nocapture
 	FUZZ_SECONDS=1800 scripts/fuzz-short

@@ -1,0 +1,260 @@
+//! A client that asks for anything, hangs up at any moment, and asks again.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use relive_core::Uuid;
+use serde_json::{Value, json};
+
+use crate::client::{Attempt, Client, HangUp, PATIENCE, Request};
+use crate::daemon::Places;
+use crate::dice::Dice;
+use crate::explain::VERBS_MAX;
+use crate::ledger::{Kind, Ledger};
+use crate::scripts;
+use crate::verb::{Decision, Told, Verb};
+
+/// With so many processes no more are begun.
+const PROCESSES_MAX: usize = 20;
+/// Clients leave up to so long after they have asked.
+const HANG_UP_MAX_US: u64 = 12_000;
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// How clients behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manners {
+    /// They wait for every answer.
+    Calm,
+    /// They hang up, and send conflicting verbs at once.
+    Wild,
+}
+
+/// What a verb that was acknowledged promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acknowledged {
+    Nothing,
+    Change,
+    /// The change is a signal.
+    End,
+}
+
+/// One client.
+pub(crate) struct Caller<'a> {
+    pub(crate) client: Client,
+    pub(crate) dice: Dice,
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) places: &'a Places,
+    pub(crate) manners: Manners,
+    /// How many verbs are still to be sent, by all clients.
+    pub(crate) left: &'a AtomicUsize,
+    /// Hears of every acknowledgement.
+    pub(crate) acknowledged: Sender<Acknowledged>,
+}
+
+impl Caller<'_> {
+    /// Asks until enough was asked.
+    pub(crate) fn call(&mut self) {
+        while self.takes_one() {
+            self.act();
+        }
+    }
+
+    fn takes_one(&self) -> bool {
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn act(&mut self) {
+        let known = self.ledger.lock().processes.len();
+        let room = known < PROCESSES_MAX;
+        match self.dice.between(0, 100) {
+            _ if known < 3 => self.run(),
+            0..9 if room => self.run(),
+            9..13 if room => self.exec(),
+            13..18 if room => self.fork(),
+            18..30 => self.look(),
+            30..55 if self.manners == Manners::Wild => self.conflict(),
+            _ => {
+                if let Some((uuid, kind)) = self.one() {
+                    self.any_verb(uuid, kind);
+                }
+            }
+        }
+    }
+
+    /// A process that has room for more verbs; the newest ones more often.
+    fn one(&mut self) -> Option<(Uuid, Kind)> {
+        let all = {
+            let book = self.ledger.lock();
+            let verbs_of = |uuid: &Uuid| book.entries.iter().filter(|entry| entry.uuid == *uuid).count();
+            let fits = |(uuid, _): &&(Uuid, Kind)| verbs_of(uuid) < VERBS_MAX - 10;
+            book.processes.iter().filter(fits).copied().collect::<Vec<_>>()
+        };
+        let newest = &all[all.len().saturating_sub(4)..];
+        let from = if self.dice.chance(50) { newest } else { &all };
+        self.dice.pick(from).copied()
+    }
+
+    fn request(&mut self, path: String, body: Value) -> Request {
+        Request { path, body, id: format!("r{:x}", self.dice.next()) }
+    }
+
+    /// Known before it is asked for, so that others can ask for it at the same moment.
+    fn announce(&mut self, kind: Kind) -> Uuid {
+        let uuid = self.dice.uuid();
+        self.ledger.lock().processes.push((uuid, kind));
+        uuid
+    }
+
+    fn run(&mut self) {
+        let kind = match self.dice.between(0, 100) {
+            0..45 => Kind::Idle,
+            45..70 => Kind::Worker,
+            _ => Kind::Asker,
+        };
+        let uuid = self.announce(kind);
+        let mut body = json!({"uuid": uuid, "intent": "x", "model": scripts::model(kind), "cwd": self.places.work});
+        if kind == Kind::Asker {
+            body["policy"] = json!({"append_outside": "ask"});
+        }
+        let request = self.request("/v1/processes".into(), body);
+        self.perform(uuid, Verb::Create, &request);
+    }
+
+    fn exec(&mut self) {
+        let uuid = self.announce(Kind::Program);
+        let argv = scripts::argv(self.places);
+        let env = json!({"PATH": "/usr/bin:/bin"});
+        let body = json!({"uuid": uuid, "argv": argv, "cwd": self.places.work, "stdio": "null", "env": env});
+        let request = self.request("/v1/programs".into(), body);
+        self.perform(uuid, Verb::Create, &request);
+    }
+
+    fn fork(&mut self) {
+        let Some((source, kind)) = self.one().filter(|(_, kind)| *kind != Kind::Program) else { return };
+        let uuid = self.announce(kind);
+        let request = self.request(format!("/v1/processes/{source}/resume"), json!({"fork": uuid}));
+        self.perform(uuid, Verb::Create, &request);
+    }
+
+    fn look(&mut self) {
+        let Some((uuid, _)) = self.one() else { return };
+        let sent = self.ledger.at(Instant::now());
+        if let Ok(answer) = self.client.get(&format!("/v1/processes/{uuid}")) {
+            let told = Told::of(&Verb::Look, &answer);
+            self.ledger.answered(uuid, Verb::Look, sent, Instant::now(), told);
+        }
+    }
+
+    /// Two clients, one process, the same moment.
+    fn conflict(&mut self) {
+        let Some((uuid, kind)) = self.one() else { return };
+        let mut other = Caller {
+            client: self.client.clone(),
+            dice: self.dice.split(),
+            acknowledged: self.acknowledged.clone(),
+            ..*self
+        };
+        std::thread::scope(|scope| {
+            if self.takes_one() {
+                scope.spawn(move || other.any_verb(uuid, kind));
+            }
+            self.any_verb(uuid, kind);
+        });
+    }
+
+    fn any_verb(&mut self, uuid: Uuid, kind: Kind) {
+        let verb = self.verb_for(kind);
+        let (path, body) = match &verb {
+            Verb::Pause => ("pause", json!({"now": kind != Kind::Worker || self.dice.chance(50)})),
+            Verb::Resume => ("resume", json!({})),
+            Verb::ResumeWith(text) => ("resume", json!({ "input": text })),
+            Verb::Send(text) => ("input", json!({ "id": text, "text": text })),
+            Verb::Signal(signal) => ("signal", json!({ "signal": signal })),
+            Verb::Resolve(decision) => ("resolve", json!({ "outcome": decision.word() })),
+            Verb::Create | Verb::Look => return,
+        };
+        let request = self.request(format!("/v1/processes/{uuid}/{path}"), body);
+        self.perform(uuid, verb, &request);
+    }
+
+    fn text(&mut self) -> String {
+        let text = format!("m{:x}", self.dice.next());
+        self.ledger.lock().texts.insert(text.clone());
+        text
+    }
+
+    fn verb_for(&mut self, kind: Kind) -> Verb {
+        match (kind, self.dice.between(0, 100)) {
+            (Kind::Program, 0..35) => Verb::Pause,
+            (Kind::Program, 35..75) => Verb::Resume,
+            // One that is frozen gets no other signal before it is resumed, or the grace is over.
+            (Kind::Program, _) => Verb::Signal("KILL"),
+            (Kind::Asker, 0..35) => Verb::Resolve(Decision::Allow),
+            (Kind::Asker, 35..70) => Verb::Resolve(Decision::Deny),
+            (Kind::Asker, 70..80) => Verb::Resume,
+            (Kind::Asker, 80..90) => Verb::Send(self.text()),
+            (Kind::Asker, _) => Verb::Signal("KILL"),
+            (Kind::Idle | Kind::Worker, 0..25) => Verb::Pause,
+            (Kind::Idle | Kind::Worker, 25..50) => Verb::Resume,
+            (Kind::Idle | Kind::Worker, 50..60) => Verb::ResumeWith(self.text()),
+            (Kind::Idle | Kind::Worker, 60..80) => Verb::Send(self.text()),
+            (Kind::Idle | Kind::Worker, 80..90) => Verb::Signal("KILL"),
+            (Kind::Idle | Kind::Worker, 90..95) => Verb::Signal("TERM"),
+            (Kind::Idle | Kind::Worker, _) => Verb::Signal("INT"),
+        }
+    }
+
+    fn moment(&mut self) -> HangUp {
+        match self.dice.between(0, 100) {
+            _ if self.manners == Manners::Calm => HangUp::Never,
+            0..50 => HangUp::Never,
+            50..55 => HangUp::InBody,
+            _ => HangUp::After(Duration::from_micros(self.dice.between(0, HANG_UP_MAX_US))),
+        }
+    }
+
+    /// Sends a verb, now and then more than once, until it is answered or given up.
+    fn perform(&mut self, uuid: Uuid, verb: Verb, request: &Request) {
+        let (begun, mut hang_up) = (Instant::now(), self.moment());
+        let mut sent_at: Option<(u64, u64)> = None;
+        loop {
+            let sent = match self.client.attempt(request, hang_up) {
+                Attempt::NotSent if begun.elapsed() < PATIENCE => {
+                    std::thread::sleep(LOOK_EVERY);
+                    continue;
+                }
+                Attempt::NotSent | Attempt::Silent => {
+                    return self.ledger.contradiction(format!("{uuid}: no answer to {verb:?}"));
+                }
+                Attempt::Answered { sent, answered, answer } if answer.status != 503 && answer.status != 500 => {
+                    let first = sent_at.map_or(self.ledger.at(sent), |(first, _)| first);
+                    let told = Told::of(&verb, &answer);
+                    let promised = match (&verb, &told) {
+                        (Verb::Signal(_), Told::Done { changed: true }) => Acknowledged::End,
+                        (_, Told::Done { changed: true }) => Acknowledged::Change,
+                        (_, _) => Acknowledged::Nothing,
+                    };
+                    self.ledger.answered(uuid, verb, first, answered, told);
+                    // The round may be over.
+                    let _ = self.acknowledged.send(promised);
+                    return;
+                }
+                Attempt::Answered { sent, answer, .. } => {
+                    if answer.status == 500 {
+                        self.ledger.contradiction(format!("{uuid}: {verb:?} failed: {}", answer.body));
+                    }
+                    sent
+                }
+                Attempt::Unanswered { sent } => sent,
+            };
+            let sent = self.ledger.at(sent);
+            let first = sent_at.map_or(sent, |(first, _)| first);
+            if !self.dice.chance(60) {
+                return self.ledger.unanswered(uuid, verb, first, sent);
+            }
+            sent_at = Some((first, sent));
+            hang_up = self.moment();
+        }
+    }
+}

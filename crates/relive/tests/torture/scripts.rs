@@ -1,0 +1,33 @@
+//! What the processes do. None of them ends by itself, and every effect has a text of its own within its process.
+
+use std::fs;
+
+use crate::daemon::Places;
+use crate::ledger::Kind;
+
+/// The model of an agent.
+pub(crate) fn model(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Idle | Kind::Program => "script/idle.yaml",
+        Kind::Worker => "script/worker.yaml",
+        Kind::Asker => "script/asker.yaml",
+    }
+}
+
+/// A program that leaves one line for each session it runs in.
+pub(crate) fn argv(places: &Places) -> [String; 3] {
+    let command = format!("echo $RELIVE_SESSION >> {}; exec sleep 1000", places.lines.display());
+    ["/bin/sh".into(), "-c".into(), command]
+}
+
+pub(crate) fn write(places: &Places) {
+    let world = places.world.display();
+    let effects = |delay: &str| {
+        let call = format!("{{name: append_outside, args: {{path: '{world}', text: 'e{{{{step}}}}'}}}}");
+        format!("turns:\n  - delay: {delay}\n    calls: [{call}]\n    repeat: 100000\n")
+    };
+    let put = |name: &str, text: String| fs::write(places.work.join(name), text).unwrap();
+    put("idle.yaml", "turns: [{hang: true}]".to_owned());
+    put("worker.yaml", effects("40ms"));
+    put("asker.yaml", effects("1ms"));
+}

@@ -1,0 +1,102 @@
+//! What clients ask of a process, and what they are told.
+
+use serde_json::Value;
+
+use crate::client::Answer;
+
+/// A verb to one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// `run`, `exec`, or `resume --fork` of another process.
+    Create,
+    Pause,
+    Resume,
+    /// `resume --input`.
+    ResumeWith(String),
+    Send(String),
+    Signal(&'static str),
+    Resolve(Decision),
+    /// `info`.
+    Look,
+}
+
+/// An answer to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Allow,
+    Deny,
+}
+
+impl Decision {
+    /// As a request has it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// What the client that sent a verb knows of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It hung up, or the daemon died: the verb may have been done.
+    Nothing,
+    Done {
+        changed: bool,
+    },
+    Refused(u16),
+    Saw(Seen),
+}
+
+impl Told {
+    pub(crate) fn of(verb: &Verb, answer: &Answer) -> Self {
+        let body = &answer.body;
+        match (verb, answer.status) {
+            (Verb::Look, 200) => Self::Saw(Seen::of(body)),
+            (Verb::Look, 404) => Self::Saw(Seen::Absent),
+            (Verb::Create | Verb::Send(_), 200) => Self::Done { changed: true },
+            (Verb::Resume | Verb::ResumeWith(_), 200) => Self::Done { changed: body["changed"] == true },
+            (Verb::Pause | Verb::Signal(_) | Verb::Resolve(_), 200) => {
+                Self::Done { changed: body["affected"].as_u64() > Some(0) }
+            }
+            (_, status) => Self::Refused(status),
+        }
+    }
+
+    /// Whether a client may have been told this by a verb that changed something, or did not.
+    pub(crate) fn fits(&self, changed: bool) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Done { changed: told } => *told == changed,
+            Self::Refused(_) | Self::Saw(_) => false,
+        }
+    }
+}
+
+/// A process as `info` and `ps` show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Absent,
+    Running,
+    Asking,
+    Suspended,
+    Dead,
+    /// In a state that nothing in this test brings about.
+    Other(String),
+}
+
+impl Seen {
+    pub(crate) fn of(process: &Value) -> Self {
+        let display = process["display"].as_str().unwrap_or_default();
+        let reason = process["suspend_reason"].as_str().unwrap_or_default();
+        match (display, reason) {
+            // Whether the question is recorded yet is not said.
+            ("running" | "loading", _) | ("pausing", "approval") => Self::Running,
+            ("approval", _) => Self::Asking,
+            ("pausing" | "suspended", "user") => Self::Suspended,
+            ("dead" | "zombie", _) => Self::Dead,
+            _ => Self::Other(format!("{display} {reason}")),
+        }
+    }
+}
