@@ -1,0 +1,62 @@
+//! The parsers, one file for each dialect.
+
+pub(crate) mod acp;
+pub(crate) mod claude;
+pub(crate) mod codex_app_server;
+pub(crate) mod codex_exec;
+pub(crate) mod gemini;
+pub(crate) mod json_rpc;
+pub(crate) mod opencode;
+mod quota;
+
+use crate::event::{Event, EventKind, TurnOutcome};
+
+/// Collects the events of one line.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    events: Vec<Event>,
+    /// The subagent that the line is about.
+    subagent: Option<String>,
+}
+
+impl Events {
+    pub(crate) fn push(&mut self, kind: EventKind) {
+        self.events.push(Event { kind, subagent: self.subagent.clone() });
+    }
+
+    /// Marks the events of this line as a subagent's.
+    pub(crate) fn set_subagent(&mut self, id: String) {
+        self.subagent = Some(id);
+    }
+
+    pub(crate) fn is_by_subagent(&self) -> bool {
+        self.subagent.is_some()
+    }
+
+    pub(crate) fn other(&mut self, name: impl Into<String>) {
+        self.push(EventKind::Other { name: name.into() });
+    }
+
+    pub(crate) fn unknown(&mut self, name: impl Into<String>) {
+        self.push(EventKind::Unknown { name: name.into() });
+    }
+
+    pub(crate) fn warning(&mut self, message: impl Into<String>) {
+        self.push(EventKind::Warning { message: message.into() });
+    }
+
+    pub(crate) fn turn_ended(&mut self, outcome: TurnOutcome, message: Option<String>) {
+        self.push(EventKind::TurnEnded { outcome, message });
+    }
+
+    /// For a known line that turned out to say nothing: every line has at least one event.
+    pub(crate) fn other_if_empty(&mut self, name: impl Into<String>) {
+        if self.events.is_empty() {
+            self.other(name);
+        }
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<Event> {
+        self.events
+    }
+}

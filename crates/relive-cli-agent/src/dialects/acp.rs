@@ -1,0 +1,244 @@
+//! Agent Client Protocol, version 1: the general dialect, for gemini, opencode, copilot and every other ACP agent.
+//!
+//! The agent does not announce a turn: a turn is the time between a `session/prompt` and its reply.
+
+use super::Events;
+use super::json_rpc::{Message, SentRequests};
+use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind, TurnOutcome, Usage, UsageScope};
+use crate::id_set::{IdSet, shorten};
+use crate::json::Json;
+
+/// Updates that say nothing about the state.
+const HOUSEKEEPING: [&str; 13] = [
+    "plan",
+    "plan_update",
+    "plan_removed",
+    "available_commands_update",
+    "current_mode_update",
+    "config_option_update",
+    "session_info_update",
+    "notice",
+    "compaction_update",
+    "compaction_summary_chunk",
+    "subagent_update",
+    "session_message",
+    "session_message_chunk",
+];
+
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    session_id: Option<String>,
+    sent: SentRequests<Sent>,
+    /// The calls of this turn, also those that have ended: an update may follow the end, and starts nothing.
+    calls: IdSet,
+}
+
+/// What the reply to a request will mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    Prompt,
+    /// The agent replays the whole conversation before it replies.
+    Load,
+    Other,
+}
+
+impl Reader {
+    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut Events) {
+        let (message, method) = Message::of(line);
+        match message {
+            Message::Notification { params } if method == "session/update" => self.read_update(params, events),
+            Message::Notification { .. } => events.other(method),
+            Message::Request { id, params } => read_request(&method, id, params, events),
+            Message::Reply { id, result } => {
+                let sent = self.sent.take(id);
+                self.read_reply(sent, result, events);
+            }
+            Message::ErrorReply { id, error } => {
+                let message = error.text_at(&["message"]).unwrap_or_default();
+                match self.sent.take(id) {
+                    Some(Sent::Load | Sent::Other) => events.warning(message),
+                    // Without the request, a failed prompt is the only error that matters to the state.
+                    Some(Sent::Prompt) | None => {
+                        self.calls = IdSet::default();
+                        events.push(EventKind::Error { message });
+                    }
+                }
+            }
+            Message::Invalid => events.unknown(line.name()),
+        }
+    }
+
+    /// Reads a line that was written to the agent.
+    pub(crate) fn read_input(&mut self, line: Json<'_>, events: &mut Events) {
+        let (message, method) = Message::of(line);
+        match message {
+            Message::Request { id, params } => {
+                let sent = match method.as_str() {
+                    "session/prompt" => Sent::Prompt,
+                    "session/load" => Sent::Load,
+                    _ => Sent::Other,
+                };
+                self.sent.add(id, sent);
+                if let Some(session_id) = params.and_then(|params| params.text_at(&["sessionId"])) {
+                    self.start_session(session_id, events);
+                }
+                if sent == Sent::Prompt {
+                    events.push(EventKind::TurnStarted { turn_id: None });
+                }
+                events.other_if_empty(method);
+            }
+            Message::Reply { id, .. } | Message::ErrorReply { id, .. } => {
+                events.push(EventKind::Answered { request_id: id.to_raw() });
+            }
+            Message::Notification { .. } | Message::Invalid => events.other(method),
+        }
+    }
+
+    fn start_session(&mut self, session_id: String, events: &mut Events) {
+        if self.session_id.as_deref() != Some(shorten(&session_id)) {
+            self.session_id = Some(shorten(&session_id).to_owned());
+            events.push(EventKind::SessionStarted { session_id, model: None });
+        }
+    }
+
+    fn read_update(&mut self, params: Option<Json<'_>>, events: &mut Events) {
+        let Some(update) = params.and_then(|params| params.field("update")) else {
+            return events.other("session/update");
+        };
+        let name = update.text_at(&["sessionUpdate"]).unwrap_or_default();
+        if self.sent.contains(Sent::Load) {
+            return events.other(format!("replayed {name}"));
+        }
+        let text = update.text_at(&["content", "text"]).unwrap_or_default();
+        match name.as_str() {
+            // Qwen reports the usage of a call in an empty message, also while a tool runs.
+            "agent_message_chunk" if text.is_empty() => read_chunk_usage(update, events),
+            "agent_message_chunk" => events.push(EventKind::Text { text, delta: true }),
+            "agent_thought_chunk" => events.push(EventKind::Thinking { text, delta: true }),
+            "user_message_chunk" => events.push(EventKind::UserText { text }),
+            "tool_call" | "tool_call_update" => self.read_tool_call(update, events),
+            "usage_update" => read_usage_update(update, events),
+            name if HOUSEKEEPING.contains(&name) => {}
+            name => events.unknown(format!("session/update/{name}")),
+        }
+        events.other_if_empty(name);
+    }
+
+    /// A call may be announced when it is already over, and some agents announce it with its first update.
+    fn read_tool_call(&mut self, update: Json<'_>, events: &mut Events) {
+        let [id, title, input, status] = update.fields(["toolCallId", "title", "rawInput", "status"]);
+        let id = id.and_then(Json::text).unwrap_or_default();
+        let failed = match status.and_then(Json::text).as_deref() {
+            Some("completed") => Some(false),
+            Some("failed") => Some(true),
+            Some(_) | None => None,
+        };
+        if self.calls.insert(&id) {
+            events.push(EventKind::ToolStarted {
+                id: id.clone(),
+                name: title.and_then(Json::text).unwrap_or_default(),
+                input: input.map(Json::to_raw),
+            });
+        }
+        if let Some(failed) = failed {
+            events.push(EventKind::ToolEnded { id, failed });
+        }
+    }
+
+    fn read_reply(&mut self, sent: Option<Sent>, result: Option<Json<'_>>, events: &mut Events) {
+        let fields = result.map(|result| result.fields(["stopReason", "sessionId", "usage"]));
+        let [stop_reason, session_id, usage] = fields.unwrap_or([None; 3]);
+        if let Some(session_id) = session_id.and_then(Json::text) {
+            self.start_session(session_id, events);
+        }
+        if let Some(usage) = usage {
+            events.push(EventKind::Usage(usage_of(usage, UsageScope::Turn)));
+        }
+        if let Some(reason) = stop_reason.and_then(Json::text) {
+            self.calls = IdSet::default();
+            end_turn(reason, events);
+        } else if sent.is_none() && session_id.is_none() && ends_a_load(result) {
+            events.turn_ended(TurnOutcome::Replayed, None);
+        }
+        events.other_if_empty("reply");
+    }
+}
+
+/// Recognizes the reply to a `session/load` that was not seen: the updates before it have looked like a turn.
+fn ends_a_load(result: Option<Json<'_>>) -> bool {
+    result.is_none_or(|result| result.fields(["modes", "models", "configOptions"]).iter().any(Option::is_some))
+}
+
+fn end_turn(reason: String, events: &mut Events) {
+    match reason.as_str() {
+        "end_turn" => events.turn_ended(TurnOutcome::Completed, None),
+        "cancelled" => events.turn_ended(TurnOutcome::Interrupted, None),
+        _ => events.turn_ended(TurnOutcome::Failed, Some(reason)),
+    }
+}
+
+fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut Events) {
+    match (method, params) {
+        ("session/request_permission", Some(params)) => read_permission(id, params, events),
+        ("elicitation/create" | "session/elicitation", Some(params)) => {
+            let text = params.text_at(&["message"]).unwrap_or_default();
+            events.push(EventKind::Question { request_id: id.to_raw(), tool_id: None, text });
+        }
+        // Files and terminals of the client, and extensions of the vendor.
+        (method, _) => events.other(method),
+    }
+}
+
+fn read_permission(id: Json<'_>, params: Json<'_>, events: &mut Events) {
+    let [call, options] = params.fields(["toolCall", "options"]);
+    let [tool_id, title, input] =
+        call.map(|call| call.fields(["toolCallId", "title", "rawInput"])).unwrap_or([None; 3]);
+    let options = options.map(Json::items).unwrap_or_default();
+    events.push(EventKind::ApprovalAsked(ApprovalRequest {
+        request_id: id.to_raw(),
+        tool_id: tool_id.and_then(Json::text),
+        tool: title.and_then(Json::text).unwrap_or_default(),
+        input: input.map(Json::to_raw),
+        reason: None,
+        options: options.into_iter().filter_map(option_of).collect(),
+    }));
+}
+
+fn option_of(option: Json<'_>) -> Option<ApprovalOption> {
+    let [id, kind] = option.fields(["optionId", "kind"]);
+    let kind = match kind.and_then(Json::text).as_deref() {
+        Some("allow_once") => OptionKind::AllowOnce,
+        Some("allow_always") => OptionKind::AllowAlways,
+        Some("reject_once") => OptionKind::DenyOnce,
+        Some("reject_always") => OptionKind::DenyAlways,
+        Some(_) | None => OptionKind::Other,
+    };
+    Some(ApprovalOption { kind, value: id?.to_raw() })
+}
+
+fn read_chunk_usage(update: Json<'_>, events: &mut Events) {
+    if let Some(usage) = update.at(&["_meta", "usage"]) {
+        events.push(EventKind::Usage(usage_of(usage, UsageScope::Step)));
+    }
+}
+
+fn usage_of(usage: Json<'_>, scope: UsageScope) -> Usage {
+    let [input, output, cache_read, cache_write] =
+        usage.fields(["inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens"]);
+    Usage {
+        input_tokens: input.and_then(Json::u64),
+        output_tokens: output.and_then(Json::u64),
+        cache_read_tokens: cache_read.and_then(Json::u64),
+        cache_write_tokens: cache_write.and_then(Json::u64),
+        ..Usage::of(scope)
+    }
+}
+
+/// Its token figures are the size of the context, which is not usage; only the cost is.
+fn read_usage_update(update: Json<'_>, events: &mut Events) {
+    let Some(cost) = update.field("cost") else { return };
+    let [amount, currency] = cost.fields(["amount", "currency"]);
+    if currency.is_some_and(|currency| currency.is("USD")) {
+        events.push(EventKind::Usage(Usage { cost_usd: amount.and_then(Json::f64), ..Usage::of(UsageScope::Session) }));
+    }
+}

@@ -1,0 +1,253 @@
+//! `claude --output-format stream-json`, and qwen, which speaks the same dialect.
+//!
+//! Order surprises that were measured: `assistant` comes before the `content_block_stop` of its last block, and a
+//! `tool_result` before the `message_stop` of the message that asked for it.
+
+mod control;
+mod hooks;
+mod system;
+
+pub(crate) use control::read_input;
+
+use std::collections::BTreeMap;
+
+use super::{Events, quota};
+use crate::dialect::Dialect;
+use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
+use crate::id_set::{IdSet, shorten};
+use crate::json::{Json, MAX_ITEMS};
+
+/// The tool that claude asks the user with, and the tools that start a subagent.
+const QUESTION_TOOL: &str = "AskUserQuestion";
+const SUBAGENT_TOOLS: [&str; 2] = ["Task", "Agent"];
+
+/// Qwen reports an interrupt only by this message.
+const QWEN_CANCELLED: &str = "Operation cancelled.";
+
+/// Names of lines that are known and say nothing about the state.
+const HOUSEKEEPING: [&str; 6] =
+    ["keep_alive", "tool_progress", "tool_use_summary", "auth_status", "prompt_suggestion", "transcript_mirror"];
+
+#[derive(Debug)]
+pub(crate) struct Reader {
+    usage_scope: UsageScope,
+    session_id: Option<String>,
+    background: IdSet,
+    subagents: IdSet,
+    /// The tasks that are subagents in the background, each with the call that started it.
+    background_subagents: BTreeMap<String, String>,
+    /// The last call that a hook announced: a `PermissionRequest` hook names the tool, but not the call.
+    hook_call: Option<(String, String)>,
+}
+
+impl Reader {
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        let mut reader = Self {
+            usage_scope: UsageScope::Turn,
+            session_id: None,
+            background: IdSet::default(),
+            subagents: IdSet::default(),
+            background_subagents: BTreeMap::new(),
+            hook_call: None,
+        };
+        if dialect == Dialect::Qwen {
+            reader.become_qwen();
+        }
+        reader
+    }
+
+    pub(crate) fn become_qwen(&mut self) {
+        self.usage_scope = UsageScope::Session;
+    }
+
+    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut Events) {
+        let [kind, hook, parent] = line.fields(["type", "hook_event_name", "parent_tool_use_id"]);
+        if let Some(hook) = hook.and_then(Json::text) {
+            return self.read_hook(&hook, line, events);
+        }
+        let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
+        if let Some(parent) = parent.and_then(Json::text) {
+            events.set_subagent(parent);
+        }
+        match kind.as_str() {
+            "system" => self.read_system(line, events),
+            "assistant" => self.read_message(line, Speaker::of_assistant(line), events),
+            "user" => self.read_message(line, Speaker::User, events),
+            "stream_event" => read_stream_event(line, events),
+            "result" => self.read_result(line, events),
+            "control_request" => control::read_request(line, events),
+            "control_cancel_request" => control::read_cancel(line, events),
+            "control_response" => control::read_response(line, events),
+            "rate_limit_event" => read_rate_limit(line, events),
+            name if HOUSEKEEPING.contains(&name) => events.other(name),
+            name => events.unknown(name),
+        }
+    }
+
+    fn start_session(&mut self, session_id: String, model: Option<String>, events: &mut Events) {
+        if self.session_id.as_deref() != Some(shorten(&session_id)) {
+            self.session_id = Some(shorten(&session_id).to_owned());
+            events.push(EventKind::SessionStarted { session_id, model });
+        }
+    }
+
+    /// A whole message. Its content is a list of blocks, or one string.
+    fn read_message(&mut self, line: Json<'_>, speaker: Speaker, events: &mut Events) {
+        let content = line.at(&["message", "content"]);
+        if let Some(text) = content.and_then(Json::text) {
+            events.push(speaker.says(text));
+        }
+        let blocks = content.map(Json::items).unwrap_or_default();
+        let is_cut = blocks.len() == MAX_ITEMS;
+        for block in blocks {
+            self.read_block(block, speaker, events);
+        }
+        if is_cut {
+            events.warning(format!("only the first {MAX_ITEMS} blocks of a message were read"));
+        }
+        events.other_if_empty("message");
+    }
+
+    fn read_block(&mut self, block: Json<'_>, speaker: Speaker, events: &mut Events) {
+        let kind = block.text_at(&["type"]).unwrap_or_default();
+        match kind.as_str() {
+            "text" => events.push(speaker.says(block.text_at(&["text"]).unwrap_or_default())),
+            "thinking" | "redacted_thinking" => {
+                let text = block.text_at(&["thinking"]).unwrap_or_default();
+                events.push(EventKind::Thinking { text, delta: false });
+            }
+            kind if kind.ends_with("tool_use") => self.start_tool(block, events),
+            kind if kind.ends_with("tool_result") => self.end_tool(block, events),
+            _ => {}
+        }
+    }
+
+    fn start_tool(&mut self, block: Json<'_>, events: &mut Events) {
+        let [id, name, input] = block.fields(["id", "name", "input"]);
+        let id = id.and_then(Json::text).unwrap_or_default();
+        let name = name.and_then(Json::text).unwrap_or_default();
+        let is_subagent = SUBAGENT_TOOLS.contains(&name.as_str());
+        events.push(EventKind::ToolStarted { id: id.clone(), name, input: input.map(Json::to_raw) });
+        if is_subagent && self.subagents.insert(&id) {
+            let name = input.and_then(|input| input.text_at(&["subagent_type"]));
+            events.push(EventKind::SubagentStarted { id, name });
+        }
+    }
+
+    fn end_tool(&mut self, block: Json<'_>, events: &mut Events) {
+        let [id, is_error] = block.fields(["tool_use_id", "is_error"]);
+        let id = id.and_then(Json::text).unwrap_or_default();
+        events.push(EventKind::ToolEnded { id: id.clone(), failed: is_error.is_some_and(Json::is_true) });
+        // The call of a subagent in the background returns at once; its task says when it has ended.
+        let is_in_background = self.background_subagents.values().any(|call| call == shorten(&id));
+        if !is_in_background {
+            self.end_subagent(id, events);
+        }
+    }
+
+    fn end_subagent(&mut self, id: String, events: &mut Events) {
+        if self.subagents.contains(&id) && self.subagents.remove(&id) {
+            events.push(EventKind::SubagentEnded { id });
+        }
+    }
+
+    /// `subtype` says `success` also when the provider refused; only `is_error` counts.
+    fn read_result(&self, line: Json<'_>, events: &mut Events) {
+        let [is_error, terminal, status] = line.fields(["is_error", "terminal_reason", "api_error_status"]);
+        self.report_usage(line, events);
+        if !is_error.is_some_and(Json::is_true) {
+            return events.turn_ended(TurnOutcome::Completed, None);
+        }
+        let message = error_message(line);
+        if status.and_then(Json::u64) == Some(429) {
+            let message = message.clone().unwrap_or_default();
+            events.push(EventKind::Quota { resets_at: None, message });
+        } else {
+            quota::report(message.as_deref().unwrap_or_default(), events);
+        }
+        let is_aborted = terminal.and_then(Json::text).is_some_and(|reason| reason.starts_with("aborted"))
+            || message.as_deref() == Some(QWEN_CANCELLED);
+        let outcome = if is_aborted { TurnOutcome::Interrupted } else { TurnOutcome::Failed };
+        events.turn_ended(outcome, message);
+    }
+
+    fn report_usage(&self, line: Json<'_>, events: &mut Events) {
+        let [usage, cost] = line.fields(["usage", "total_cost_usd"]);
+        let Some(usage) = usage else { return };
+        let [input, output, cache_read, cache_write] =
+            usage.fields(["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"]);
+        events.push(EventKind::Usage(Usage {
+            scope: self.usage_scope,
+            input_tokens: input.and_then(Json::u64),
+            output_tokens: output.and_then(Json::u64),
+            cache_read_tokens: cache_read.and_then(Json::u64),
+            cache_write_tokens: cache_write.and_then(Json::u64),
+            cost_usd: cost.and_then(Json::f64),
+        }));
+    }
+}
+
+/// Whose words a message has.
+#[derive(Debug, Clone, Copy)]
+enum Speaker {
+    Agent,
+    User,
+    /// Claude shows an error of its provider as a message of the agent; the `result` that follows ends the turn.
+    Provider,
+}
+
+impl Speaker {
+    fn of_assistant(line: Json<'_>) -> Self {
+        let is_error = line.field("is_api_error_message").is_some_and(Json::is_true);
+        if is_error { Self::Provider } else { Self::Agent }
+    }
+
+    fn says(self, text: String) -> EventKind {
+        match self {
+            Self::Agent => EventKind::Text { text, delta: false },
+            Self::User => EventKind::UserText { text },
+            Self::Provider => EventKind::Warning { message: text },
+        }
+    }
+}
+
+/// Claude says why in `result` or in `errors`, qwen in `error`.
+fn error_message(line: Json<'_>) -> Option<String> {
+    let [result, errors, error] = line.fields(["result", "errors", "error"]);
+    let first_error = errors.and_then(|errors| errors.items().first().copied());
+    result.or(first_error).and_then(Json::text).or_else(|| error?.text_at(&["message"]))
+}
+
+/// One event of the provider's own stream (`--include-partial-messages`).
+fn read_stream_event(line: Json<'_>, events: &mut Events) {
+    let Some(event) = line.field("event") else { return events.other("stream_event") };
+    let [kind, block, delta] = event.fields(["type", "content_block", "delta"]);
+    let kind = kind.and_then(Json::text).unwrap_or_default();
+    let block_kind = block.and_then(|block| block.text_at(&["type"]));
+    let delta_kind = delta.and_then(|delta| delta.text_at(&["type"]));
+    let delta_text = |name: &str| delta.and_then(|delta| delta.text_at(&[name])).unwrap_or_default();
+    match (kind.as_str(), block_kind.as_deref(), delta_kind.as_deref()) {
+        ("content_block_start", Some("thinking"), _) => {
+            events.push(EventKind::Thinking { text: String::new(), delta: true });
+        }
+        ("content_block_delta", _, Some("text_delta")) => {
+            events.push(EventKind::Text { text: delta_text("text"), delta: true });
+        }
+        ("content_block_delta", _, Some("thinking_delta")) => {
+            events.push(EventKind::Thinking { text: delta_text("thinking"), delta: true });
+        }
+        ("error", _, _) => events.warning(event.text_at(&["error", "message"]).unwrap_or_default()),
+        (kind, _, _) => events.other(kind),
+    }
+}
+
+fn read_rate_limit(line: Json<'_>, events: &mut Events) {
+    let Some(info) = line.field("rate_limit_info") else { return events.other("rate_limit_event") };
+    let [status, resets_at, kind] = info.fields(["status", "resetsAt", "rateLimitType"]);
+    if !status.is_some_and(|status| status.is("rejected")) {
+        return events.other("rate_limit_event");
+    }
+    let resets_at = resets_at.and_then(Json::i64).and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+    let message = format!("limit reached: {}", kind.and_then(Json::text).unwrap_or_default());
+    events.push(EventKind::Quota { resets_at, message });
+}

@@ -1,0 +1,73 @@
+//! Claude's control messages: permissions, questions, and what the user writes to the CLI.
+
+use super::QUESTION_TOOL;
+use crate::dialects::Events;
+use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind, RawJson};
+use crate::json::Json;
+
+pub(super) fn read_request(line: Json<'_>, events: &mut Events) {
+    let [id, request] = line.fields(["request_id", "request"]);
+    let Some(request) = request else { return events.other("control_request") };
+    let subtype = request.text_at(&["subtype"]).unwrap_or_default();
+    let Some(request_id) = id.map(Json::to_raw) else { return events.other("control_request") };
+    match subtype.as_str() {
+        "can_use_tool" => read_permission(request_id, request, events),
+        "elicitation" => {
+            let text = request.text_at(&["message"]).unwrap_or_default();
+            events.push(EventKind::Question { request_id, tool_id: None, text });
+        }
+        _ => events.other(format!("control_request/{subtype}")),
+    }
+}
+
+fn read_permission(request_id: RawJson, request: Json<'_>, events: &mut Events) {
+    let [tool, tool_id, input, reason, suggestions] =
+        request.fields(["tool_name", "tool_use_id", "input", "decision_reason", "permission_suggestions"]);
+    let tool = tool.and_then(Json::text).unwrap_or_default();
+    let tool_id = tool_id.and_then(Json::text);
+    if tool == QUESTION_TOOL {
+        let text = input.map(question_text).unwrap_or_default();
+        return events.push(EventKind::Question { request_id, tool_id, text });
+    }
+    let always = suggestions.filter(|suggestions| !suggestions.items().is_empty());
+    let options = always.map(|value| ApprovalOption { kind: OptionKind::AllowAlways, value: value.to_raw() });
+    events.push(EventKind::ApprovalAsked(ApprovalRequest {
+        request_id,
+        tool_id,
+        tool,
+        input: input.map(Json::to_raw),
+        reason: reason.and_then(Json::text),
+        options: options.into_iter().collect(),
+    }));
+}
+
+fn question_text(input: Json<'_>) -> String {
+    let questions = input.field("questions").map(Json::items).unwrap_or_default();
+    let texts: Vec<String> = questions.into_iter().filter_map(|question| question.text_at(&["question"])).collect();
+    texts.join("\n")
+}
+
+/// Claude withdrew a request, because the turn was interrupted or a hook has answered.
+pub(super) fn read_cancel(line: Json<'_>, events: &mut Events) {
+    match line.field("request_id") {
+        Some(id) => events.push(EventKind::Answered { request_id: id.to_raw() }),
+        None => events.other("control_cancel_request"),
+    }
+}
+
+pub(super) fn read_response(line: Json<'_>, events: &mut Events) {
+    match line.text_at(&["response", "error"]) {
+        Some(error) => events.warning(error),
+        None => events.other("control_response"),
+    }
+}
+
+/// Reads a line that was written to claude's standard input.
+pub(crate) fn read_input(line: Json<'_>, events: &mut Events) {
+    let kind = line.text_at(&["type"]).unwrap_or_default();
+    match (kind.as_str(), line.at(&["response", "request_id"])) {
+        ("user", _) => events.push(EventKind::TurnStarted { turn_id: None }),
+        ("control_response", Some(id)) => events.push(EventKind::Answered { request_id: id.to_raw() }),
+        (kind, _) => events.other(kind),
+    }
+}

@@ -1,0 +1,138 @@
+//! Claude's `system` lines: the start of a turn, retries, background commands.
+
+use super::Reader;
+use crate::dialects::Events;
+use crate::event::EventKind;
+use crate::id_set::shorten;
+use crate::json::Json;
+
+/// The statuses of a background command that has ended.
+const ENDED: [&str; 4] = ["completed", "failed", "killed", "stopped"];
+
+/// Claude runs a few subagents at a time. The end of more than this is not reported.
+const MAX_BACKGROUND_SUBAGENTS: usize = 256;
+
+const HOUSEKEEPING: [&str; 11] = [
+    "status",
+    "hook_started",
+    "hook_progress",
+    "hook_response",
+    "compact_boundary",
+    "files_persisted",
+    "local_command_output",
+    "session_state_changed",
+    "task_progress",
+    "model_refusal_fallback",
+    "notification",
+];
+
+impl Reader {
+    pub(super) fn read_system(&mut self, line: Json<'_>, events: &mut Events) {
+        let subtype = line.text_at(&["subtype"]).unwrap_or_default();
+        match subtype.as_str() {
+            "init" => self.read_init(line, events),
+            "api_retry" => read_retry(line, events),
+            "thinking_tokens" => events.push(EventKind::Thinking { text: String::new(), delta: true }),
+            "permission_denied" => events.warning(line.text_at(&["message"]).unwrap_or_default()),
+            "task_started" => self.read_task_started(line, events),
+            "task_updated" => self.read_task_updated(line, events),
+            "task_notification" => self.read_task_notification(line, events),
+            "background_tasks_changed" => self.read_background_tasks(line.field("tasks"), events),
+            name if HOUSEKEEPING.contains(&name) => {}
+            name => events.unknown(format!("system/{name}")),
+        }
+        events.other_if_empty(format!("system/{subtype}"));
+    }
+
+    /// Claude prints `init` at the start of every turn, also of a turn that a finished background command starts.
+    fn read_init(&mut self, line: Json<'_>, events: &mut Events) {
+        let [session_id, model] = line.fields(["session_id", "model"]);
+        if let Some(session_id) = session_id.and_then(Json::text) {
+            self.start_session(session_id, model.and_then(Json::text), events);
+        }
+        events.push(EventKind::TurnStarted { turn_id: None });
+    }
+
+    fn read_task_started(&mut self, line: Json<'_>, events: &mut Events) {
+        if line.field("is_backgrounded").is_some_and(Json::is_true) {
+            self.start_background(task_id(line), line.text_at(&["description"]), events);
+            self.link_subagent(line);
+        }
+    }
+
+    /// Remembers the call that started a subagent in the background.
+    fn link_subagent(&mut self, line: Json<'_>) {
+        let (Some(task), Some(call)) = (task_id(line), line.text_at(&["tool_use_id"])) else { return };
+        if self.subagents.contains(&call) && self.background_subagents.len() < MAX_BACKGROUND_SUBAGENTS {
+            self.background_subagents.insert(shorten(&task).to_owned(), shorten(&call).to_owned());
+        }
+    }
+
+    fn read_task_updated(&mut self, line: Json<'_>, events: &mut Events) {
+        let Some(patch) = line.field("patch") else { return };
+        let [status, background] = patch.fields(["status", "is_backgrounded"]);
+        if background.is_some_and(Json::is_true) {
+            self.start_background(task_id(line), None, events);
+        }
+        if status.and_then(Json::text).is_some_and(|status| ENDED.contains(&status.as_str())) {
+            self.end_background(task_id(line), events);
+        }
+    }
+
+    /// Claude also sends this for slow foreground commands, whose ids were never in the background.
+    fn read_task_notification(&mut self, line: Json<'_>, events: &mut Events) {
+        if line.text_at(&["status"]).is_none_or(|status| ENDED.contains(&status.as_str())) {
+            self.end_background(task_id(line), events);
+        }
+    }
+
+    /// The complete list of what runs in the background.
+    pub(super) fn read_background_tasks(&mut self, tasks: Option<Json<'_>>, events: &mut Events) {
+        let tasks = tasks.map(Json::items).unwrap_or_default();
+        let running: Vec<String> = tasks.iter().filter_map(|task| task_id(*task)).collect();
+        let is_running = |id: &str| running.iter().any(|task| shorten(task) == id);
+        let ended: Vec<String> = self.background.iter().filter(|id| !is_running(id)).map(Into::into).collect();
+        for id in ended {
+            self.end_background(Some(id), events);
+        }
+        for task in tasks {
+            self.start_background(task_id(task), task.text_at(&["description"]), events);
+        }
+    }
+
+    fn start_background(&mut self, id: Option<String>, description: Option<String>, events: &mut Events) {
+        let Some(id) = id else { return };
+        if self.background.insert(&id) {
+            events.push(EventKind::BackgroundStarted { id, description });
+        }
+    }
+
+    fn end_background(&mut self, id: Option<String>, events: &mut Events) {
+        let Some(id) = id else { return };
+        let call = self.background_subagents.remove(shorten(&id));
+        if self.background.remove(&id) {
+            events.push(EventKind::BackgroundEnded { id });
+        }
+        if let Some(call) = call {
+            self.end_subagent(call, events);
+        }
+    }
+}
+
+/// Stream lines say `task_id`, the `Stop` hook says `id`.
+fn task_id(task: Json<'_>) -> Option<String> {
+    let [task_id, id] = task.fields(["task_id", "id"]);
+    task_id.or(id).and_then(Json::text)
+}
+
+fn read_retry(line: Json<'_>, events: &mut Events) {
+    let [attempt, max_attempts, delay_ms, status, error] =
+        line.fields(["attempt", "max_retries", "retry_delay_ms", "error_status", "error"]);
+    events.push(EventKind::Retry {
+        attempt: attempt.and_then(Json::u64),
+        max_attempts: max_attempts.and_then(Json::u64),
+        delay_ms: delay_ms.and_then(Json::u64),
+        status: status.and_then(Json::u64),
+        message: error.and_then(Json::text).unwrap_or_default(),
+    });
+}

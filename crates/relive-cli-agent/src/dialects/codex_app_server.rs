@@ -1,0 +1,206 @@
+//! `codex app-server`: JSON-RPC without the `jsonrpc` field.
+//!
+//! One server holds several threads. A thread with a parent is a subagent, and its turns are not the agent's.
+
+mod approvals;
+mod items;
+
+use super::json_rpc::{Message, SentRequests};
+use super::{Events, quota};
+use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
+use crate::id_set::{IdSet, shorten};
+use crate::json::Json;
+
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    session_id: Option<String>,
+    subagents: IdSet,
+    sent: SentRequests<Sent>,
+}
+
+/// What the reply to a request will mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    TurnStart,
+}
+
+impl Reader {
+    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut Events) {
+        let (message, method) = Message::of(line);
+        match message {
+            Message::Request { id, params } => {
+                self.mark_subagent(params, events);
+                approvals::read(&method, id, params, events);
+            }
+            Message::Notification { params: Some(params) } => {
+                self.mark_subagent(Some(params), events);
+                self.read_notification(&method, params, events);
+            }
+            Message::Notification { params: None } => events.other(method),
+            Message::Reply { id, result } => {
+                self.sent.take(id);
+                if let Some(thread) = result.and_then(|result| result.field("thread")) {
+                    self.start_thread(thread, events);
+                }
+                events.other_if_empty("reply");
+            }
+            Message::ErrorReply { id, error } => {
+                let message = error.text_at(&["message"]).unwrap_or_default();
+                match self.sent.take(id) {
+                    Some(Sent::TurnStart) => events.push(EventKind::Error { message }),
+                    None => events.warning(message),
+                }
+            }
+            Message::Invalid => events.unknown(line.name()),
+        }
+    }
+
+    /// Reads a line that was written to the server.
+    pub(crate) fn read_input(&mut self, line: Json<'_>, events: &mut Events) {
+        let (message, method) = Message::of(line);
+        match message {
+            Message::Request { id, .. } if method == "turn/start" => {
+                self.sent.add(id, Sent::TurnStart);
+                events.push(EventKind::TurnStarted { turn_id: None });
+            }
+            Message::Reply { id, .. } | Message::ErrorReply { id, .. } => {
+                events.push(EventKind::Answered { request_id: id.to_raw() });
+            }
+            Message::Request { .. } | Message::Notification { .. } | Message::Invalid => events.other(method),
+        }
+    }
+
+    fn start_thread(&mut self, thread: Json<'_>, events: &mut Events) {
+        let [id, parent, model, nickname] = thread.fields(["id", "parentThreadId", "model", "agentNickname"]);
+        let Some(id) = id.and_then(Json::text) else { return };
+        if parent.is_some() {
+            if self.subagents.insert(&id) {
+                events.push(EventKind::SubagentStarted { id, name: nickname.and_then(Json::text) });
+            }
+        } else if self.session_id.as_deref() != Some(shorten(&id)) {
+            self.session_id = Some(shorten(&id).to_owned());
+            events.push(EventKind::SessionStarted { session_id: id, model: model.and_then(Json::text) });
+        }
+    }
+
+    fn mark_subagent(&self, params: Option<Json<'_>>, events: &mut Events) {
+        let thread_id = params.and_then(|params| params.text_at(&["threadId"]));
+        if let Some(thread_id) = thread_id.filter(|id| self.subagents.contains(id)) {
+            events.set_subagent(thread_id);
+        }
+    }
+
+    fn read_notification(&mut self, method: &str, params: Json<'_>, events: &mut Events) {
+        let [turn, item, delta, message] = params.fields(["turn", "item", "delta", "message"]);
+        let delta = delta.and_then(Json::text).unwrap_or_default();
+        match (method, item) {
+            ("thread/started", _) => {
+                if let Some(thread) = params.field("thread") {
+                    self.start_thread(thread, events);
+                }
+            }
+            ("turn/started", _) => {
+                events.push(EventKind::TurnStarted { turn_id: turn.and_then(|turn| turn.text_at(&["id"])) });
+            }
+            ("turn/completed", _) => read_turn_completed(params, turn, events),
+            ("item/started", Some(item)) => items::read_started(item, events),
+            ("item/completed", Some(item)) => items::read_completed(item, events),
+            ("item/agentMessage/delta", _) => events.push(EventKind::Text { text: delta, delta: true }),
+            (method, _) if method.starts_with("item/reasoning/") => {
+                events.push(EventKind::Thinking { text: delta, delta: true });
+            }
+            ("error", _) => read_error(params, events),
+            ("warning", _) => events.warning(message.and_then(Json::text).unwrap_or_default()),
+            ("configWarning" | "deprecationNotice", _) => {
+                events.warning(params.text_at(&["summary"]).unwrap_or_default());
+            }
+            ("thread/tokenUsage/updated", _) => report_usage(params, events),
+            ("account/rateLimits/updated", _) => read_rate_limits(params, events),
+            ("serverRequest/resolved", _) => {
+                if let Some(id) = params.field("requestId") {
+                    events.push(EventKind::Answered { request_id: id.to_raw() });
+                }
+            }
+            (method, _) if is_housekeeping(method) => {}
+            (method, _) => events.unknown(method),
+        }
+        events.other_if_empty(method);
+    }
+}
+
+/// A subagent ends with each of its turns; its thread stays known, because the agent may give it another one.
+fn read_turn_completed(params: Json<'_>, turn: Option<Json<'_>>, events: &mut Events) {
+    if events.is_by_subagent() {
+        let id = params.text_at(&["threadId"]).unwrap_or_default();
+        return events.push(EventKind::SubagentEnded { id });
+    }
+    let status = turn.and_then(|turn| turn.text_at(&["status"])).unwrap_or_default();
+    match status.as_str() {
+        "completed" => events.turn_ended(TurnOutcome::Completed, None),
+        "interrupted" => events.turn_ended(TurnOutcome::Interrupted, None),
+        _ => events.turn_ended(TurnOutcome::Failed, turn.and_then(|turn| turn.text_at(&["error", "message"]))),
+    }
+}
+
+fn is_housekeeping(method: &str) -> bool {
+    const PREFIXES: [&str; 12] = [
+        "item/agentMessage/",
+        "item/commandExecution/",
+        "item/fileChange/",
+        "item/mcpToolCall/",
+        "item/plan/",
+        "thread/",
+        "turn/",
+        "account/",
+        "mcpServer/",
+        "remoteControl/",
+        "skills/",
+        "app/",
+    ];
+    PREFIXES.iter().any(|prefix| method.starts_with(prefix))
+}
+
+/// The turn continues only if codex says that it will ask again. A subagent's error is not the agent's.
+fn read_error(params: Json<'_>, events: &mut Events) {
+    let [error, will_retry] = params.fields(["error", "willRetry"]);
+    let message = error.and_then(|error| error.text_at(&["message"])).unwrap_or_default();
+    if will_retry.is_some_and(Json::is_true) {
+        let (attempt, max_attempts) = super::codex_exec::reconnecting(&message).unzip();
+        return events.push(EventKind::Retry { attempt, max_attempts, delay_ms: None, status: None, message });
+    }
+    let info = error.and_then(|error| error.field("codexErrorInfo"));
+    if info.is_some_and(|info| info.is("usageLimitExceeded")) {
+        events.push(EventKind::Quota { resets_at: None, message: message.clone() });
+    } else {
+        quota::report(&message, events);
+    }
+    events.push(EventKind::Error { message });
+}
+
+fn report_usage(params: Json<'_>, events: &mut Events) {
+    let Some(total) = params.at(&["tokenUsage", "total"]) else { return };
+    let [input, output, cache_read, cache_write] =
+        total.fields(["inputTokens", "outputTokens", "cachedInputTokens", "cacheWriteInputTokens"]);
+    events.push(EventKind::Usage(Usage {
+        input_tokens: input.and_then(Json::u64),
+        output_tokens: output.and_then(Json::u64),
+        cache_read_tokens: cache_read.and_then(Json::u64),
+        cache_write_tokens: cache_write.and_then(Json::u64),
+        ..Usage::of(UsageScope::Session)
+    }));
+}
+
+/// Sent after every model call; it is about a used-up quota only if it names the limit that was reached.
+fn read_rate_limits(params: Json<'_>, events: &mut Events) {
+    let Some(limits) = params.field("rateLimits") else { return };
+    let [reached, primary, secondary] = limits.fields(["rateLimitReachedType", "primary", "secondary"]);
+    let Some(reached) = reached.and_then(Json::text) else { return };
+    let windows = [primary, secondary].into_iter().flatten();
+    let used_up =
+        windows.filter(|window| window.field("usedPercent").and_then(Json::f64).is_some_and(|used| used >= 100.0));
+    let resets_at = used_up
+        .filter_map(|window| window.field("resetsAt").and_then(Json::i64))
+        .filter_map(|seconds| jiff::Timestamp::from_second(seconds).ok())
+        .max();
+    events.push(EventKind::Quota { resets_at, message: format!("limit reached: {reached}") });
+}

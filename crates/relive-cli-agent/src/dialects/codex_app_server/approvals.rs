@@ -1,0 +1,52 @@
+//! The requests that codex makes of its user.
+
+use crate::dialects::Events;
+use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind};
+use crate::json::Json;
+
+pub(super) fn read(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut Events) {
+    match (method, params) {
+        (method, Some(params)) if method.ends_with("/requestApproval") => read_approval(method, id, params, events),
+        ("item/tool/requestUserInput", Some(params)) => {
+            let questions = params.field("questions").map(Json::items).unwrap_or_default();
+            let texts: Vec<String> =
+                questions.into_iter().filter_map(|question| question.text_at(&["question"])).collect();
+            let tool_id = params.text_at(&["itemId"]);
+            events.push(EventKind::Question { request_id: id.to_raw(), tool_id, text: texts.join("\n") });
+        }
+        ("mcpServer/elicitation/request", Some(params)) => {
+            let text = params.text_at(&["message"]).unwrap_or_default();
+            events.push(EventKind::Question { request_id: id.to_raw(), tool_id: None, text });
+        }
+        ("item/tool/call" | "account/chatgptAuthTokens/refresh", _) => events.other(method),
+        (method, _) => events.unknown(method),
+    }
+}
+
+/// The second part of the method is the tool: `item/commandExecution/requestApproval`.
+fn read_approval(method: &str, id: Json<'_>, params: Json<'_>, events: &mut Events) {
+    let [item_id, command, reason, decisions] = params.fields(["itemId", "command", "reason", "availableDecisions"]);
+    let options = decisions.map(Json::items).unwrap_or_default();
+    events.push(EventKind::ApprovalAsked(ApprovalRequest {
+        request_id: id.to_raw(),
+        tool_id: item_id.and_then(Json::text),
+        tool: method.split('/').nth(1).unwrap_or_default().into(),
+        input: command.map(Json::to_raw),
+        reason: reason.and_then(Json::text),
+        options: options
+            .into_iter()
+            .map(|value| ApprovalOption { kind: option_kind(value), value: value.to_raw() })
+            .collect(),
+    }));
+}
+
+fn option_kind(decision: Json<'_>) -> OptionKind {
+    match decision.text().as_deref() {
+        Some("accept") => OptionKind::AllowOnce,
+        Some("acceptForSession") => OptionKind::AllowAlways,
+        Some("decline") => OptionKind::DenyOnce,
+        Some("cancel") => OptionKind::Cancel,
+        None if decision.field("acceptWithExecpolicyAmendment").is_some() => OptionKind::AllowAlways,
+        Some(_) | None => OptionKind::Other,
+    }
+}

@@ -1,0 +1,99 @@
+//! `codex exec --json`.
+
+use super::{Events, quota};
+use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
+use crate::json::Json;
+
+/// Items that are calls of tools. An item of any other unknown type is no call.
+const TOOLS: [&str; 5] = ["command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"];
+
+pub(crate) fn read(line: Json<'_>, events: &mut Events) {
+    let [kind, item, message] = line.fields(["type", "item", "message"]);
+    let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
+    let message = message.and_then(Json::text).unwrap_or_default();
+    match (kind.as_str(), item) {
+        ("thread.started", _) => {
+            let session_id = line.text_at(&["thread_id"]).unwrap_or_default();
+            events.push(EventKind::SessionStarted { session_id, model: None });
+        }
+        ("turn.started", _) => events.push(EventKind::TurnStarted { turn_id: None }),
+        ("turn.completed", _) => {
+            report_usage(line, events);
+            events.turn_ended(TurnOutcome::Completed, None);
+        }
+        ("turn.failed", _) => events.turn_ended(TurnOutcome::Failed, line.text_at(&["error", "message"])),
+        ("error", _) => read_error(message, events),
+        ("item.started" | "item.updated" | "item.completed", Some(item)) => read_item(&kind, item, events),
+        (name, _) => events.unknown(name),
+    }
+}
+
+fn read_item(stage: &str, item: Json<'_>, events: &mut Events) {
+    let [kind, id, text, message, status] = item.fields(["type", "id", "text", "message", "status"]);
+    let kind = kind.and_then(Json::text).unwrap_or_default();
+    let id = id.and_then(Json::text).unwrap_or_default();
+    let text = text.and_then(Json::text).unwrap_or_default();
+    match (stage, kind.as_str()) {
+        ("item.completed", "agent_message") => events.push(EventKind::Text { text, delta: false }),
+        ("item.completed", "reasoning") => events.push(EventKind::Thinking { text, delta: false }),
+        // A warning in spite of its name: codex prints one before the first turn.
+        ("item.completed", "error") => events.warning(message.and_then(Json::text).unwrap_or_default()),
+        ("item.started", tool) if TOOLS.contains(&tool) => {
+            events.push(EventKind::ToolStarted { id, name: kind, input: input_of(item) });
+        }
+        ("item.completed", tool) if TOOLS.contains(&tool) => {
+            let status = status.and_then(Json::text).unwrap_or_default();
+            events.push(EventKind::ToolEnded { id, failed: matches!(status.as_str(), "failed" | "declined") });
+        }
+        ("item.started" | "item.updated", "agent_message" | "reasoning" | "error") => events.other(kind),
+        ("item.updated", tool) if TOOLS.contains(&tool) => events.other(kind),
+        (_, "todo_list") => events.other(kind),
+        (_, name) => events.unknown(format!("item/{name}")),
+    }
+}
+
+/// The field of an item that says what the call is about.
+fn input_of(item: Json<'_>) -> Option<crate::event::RawJson> {
+    let [command, arguments, changes, query, prompt] =
+        item.fields(["command", "arguments", "changes", "query", "prompt"]);
+    command.or(arguments).or(changes).or(query).or(prompt).map(Json::to_raw)
+}
+
+/// Codex also reports its own retries as errors; every other error ends the turn.
+fn read_error(message: String, events: &mut Events) {
+    match reconnecting(&message) {
+        Some((attempt, max_attempts)) => events.push(EventKind::Retry {
+            attempt: Some(attempt),
+            max_attempts: Some(max_attempts),
+            delay_ms: None,
+            status: None,
+            message,
+        }),
+        None => {
+            quota::report(&message, events);
+            events.push(EventKind::Error { message });
+        }
+    }
+}
+
+/// Reads `Reconnecting... 2/5 (...)`.
+pub(super) fn reconnecting(message: &str) -> Option<(u64, u64)> {
+    let rest = message.strip_prefix("Reconnecting... ")?;
+    let (attempt, rest) = rest.split_once('/')?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    Some((attempt.parse().ok()?, rest[..digits].parse().ok()?))
+}
+
+/// The figures are those of the whole conversation, over all its resumes.
+fn report_usage(line: Json<'_>, events: &mut Events) {
+    let Some(usage) = line.field("usage") else { return };
+    let [input, output, cache_read, cache_write] =
+        usage.fields(["input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens"]);
+    events.push(EventKind::Usage(Usage {
+        input_tokens: input.and_then(Json::u64),
+        output_tokens: output.and_then(Json::u64),
+        cache_read_tokens: cache_read.and_then(Json::u64),
+        cache_write_tokens: cache_write.and_then(Json::u64),
+        ..Usage::of(UsageScope::Session)
+    }));
+}

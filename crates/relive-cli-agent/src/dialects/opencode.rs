@@ -1,0 +1,113 @@
+//! `opencode run --format json`.
+//!
+//! A turn is a row of steps, and a tool is shown only when it is done. While the provider fails, opencode is silent.
+
+use super::{Events, quota};
+use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
+use crate::id_set::shorten;
+use crate::json::Json;
+
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    session_id: Option<String>,
+    turn: Turn,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Turn {
+    #[default]
+    Closed,
+    Open,
+}
+
+impl Reader {
+    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut Events) {
+        let [kind, session_id, part] = line.fields(["type", "sessionID", "part"]);
+        let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
+        if let Some(session_id) = session_id.and_then(Json::text) {
+            self.start_session(session_id, events);
+        }
+        let text = part.and_then(|part| part.text_at(&["text"])).unwrap_or_default();
+        match kind.as_str() {
+            "step_start" if self.turn == Turn::Open => events.other("step_start"),
+            "step_start" => {
+                self.turn = Turn::Open;
+                events.push(EventKind::TurnStarted { turn_id: None });
+            }
+            "text" => events.push(EventKind::Text { text, delta: false }),
+            "reasoning" => events.push(EventKind::Thinking { text, delta: false }),
+            "tool_use" => read_tool(part, events),
+            "step_finish" => self.read_step_finish(part, events),
+            "error" => {
+                self.turn = Turn::Closed;
+                let message = error_message(line);
+                quota::report(&message, events);
+                events.push(EventKind::Error { message });
+            }
+            name => events.unknown(name),
+        }
+    }
+
+    fn start_session(&mut self, session_id: String, events: &mut Events) {
+        if self.session_id.as_deref() != Some(shorten(&session_id)) {
+            self.session_id = Some(shorten(&session_id).to_owned());
+            events.push(EventKind::SessionStarted { session_id, model: None });
+        }
+    }
+
+    fn read_step_finish(&mut self, part: Option<Json<'_>>, events: &mut Events) {
+        let Some(part) = part else { return events.other("step_finish") };
+        let [reason, tokens, cost] = part.fields(["reason", "tokens", "cost"]);
+        events.push(EventKind::Usage(usage_of(tokens, cost.and_then(Json::f64))));
+        let reason = reason.and_then(Json::text).unwrap_or_default();
+        match reason.as_str() {
+            // The model wants its tools, so another step follows.
+            "tool-calls" | "unknown" => {}
+            "stop" => self.end_turn(TurnOutcome::Completed, None, events),
+            _ => self.end_turn(TurnOutcome::Failed, Some(reason), events),
+        }
+    }
+
+    fn end_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut Events) {
+        self.turn = Turn::Closed;
+        events.turn_ended(outcome, message);
+    }
+}
+
+fn read_tool(part: Option<Json<'_>>, events: &mut Events) {
+    let Some(part) = part else { return events.other("tool_use") };
+    let [id, name, state] = part.fields(["callID", "tool", "state"]);
+    let id = id.and_then(Json::text).unwrap_or_default();
+    let status = state.and_then(|state| state.text_at(&["status"])).unwrap_or_default();
+    events.push(EventKind::ToolStarted {
+        id: id.clone(),
+        name: name.and_then(Json::text).unwrap_or_default(),
+        input: state.and_then(|state| state.field("input")).map(Json::to_raw),
+    });
+    match status.as_str() {
+        "completed" => events.push(EventKind::ToolEnded { id, failed: false }),
+        "error" => events.push(EventKind::ToolEnded { id, failed: true }),
+        _ => {}
+    }
+}
+
+fn usage_of(tokens: Option<Json<'_>>, cost_usd: Option<f64>) -> Usage {
+    let number = |path: &[&str]| tokens.and_then(|tokens| tokens.at(path)).and_then(Json::u64);
+    Usage {
+        scope: UsageScope::Step,
+        input_tokens: number(&["input"]),
+        output_tokens: number(&["output"]),
+        cache_read_tokens: number(&["cache", "read"]),
+        cache_write_tokens: number(&["cache", "write"]),
+        cost_usd,
+    }
+}
+
+fn error_message(line: Json<'_>) -> String {
+    let Some(error) = line.field("error") else { return String::new() };
+    error
+        .text_at(&["data", "message"])
+        .or_else(|| error.text_at(&["name"]))
+        .or_else(|| error.text())
+        .unwrap_or_default()
+}

@@ -1,0 +1,257 @@
+//! The neutral events that every dialect is translated to.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// One fact that a line states.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Event {
+    #[serde(flatten)]
+    pub kind: EventKind,
+    /// The subagent that the fact is about; absent for the agent itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+}
+
+impl From<EventKind> for Event {
+    fn from(kind: EventKind) -> Self {
+        Self { kind, subagent: None }
+    }
+}
+
+/// What an [`Event`] says. In JSON the variant's name is the field `kind`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EventKind {
+    /// The CLI named the conversation, which is what a later resume needs.
+    SessionStarted {
+        session_id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
+    TurnStarted {
+        /// Only codex app-server names its turns; an interrupt has to repeat the name.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        turn_id: Option<String>,
+    },
+    TurnEnded {
+        outcome: TurnOutcome,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// `delta` marks a fragment. Claude and codex app-server send fragments and then the whole text again; gemini and
+    /// ACP send fragments only; codex exec and opencode send whole texts only.
+    Thinking {
+        text: String,
+        delta: bool,
+    },
+    /// Text of the agent; `delta` as in `Thinking`.
+    Text {
+        text: String,
+        delta: bool,
+    },
+    /// The CLI repeated what the user said.
+    UserText {
+        text: String,
+    },
+    ToolStarted {
+        id: String,
+        name: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        input: Option<RawJson>,
+    },
+    ToolEnded {
+        id: String,
+        failed: bool,
+    },
+    /// A command runs in the background. When it ends, claude starts a turn that nobody asked for.
+    BackgroundStarted {
+        id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        description: Option<String>,
+    },
+    BackgroundEnded {
+        id: String,
+    },
+    SubagentStarted {
+        id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    SubagentEnded {
+        id: String,
+    },
+    ApprovalAsked(ApprovalRequest),
+    /// The agent asks the user something that is not a permission.
+    Question {
+        request_id: RawJson,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool_id: Option<String>,
+        text: String,
+    },
+    /// An approval or a question is closed: answered, or withdrawn by the CLI.
+    Answered {
+        request_id: RawJson,
+    },
+    Usage(Usage),
+    /// The CLI asks its provider again by itself; the turn continues.
+    Retry {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        attempt: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_attempts: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        delay_ms: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<u64>,
+        message: String,
+    },
+    /// The account has used up what it may use, until `resets_at` if the CLI says so.
+    Quota {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resets_at: Option<Timestamp>,
+        message: String,
+    },
+    /// Something went wrong and the turn continues.
+    Warning {
+        message: String,
+    },
+    /// Something went wrong and the turn is over.
+    Error {
+        message: String,
+    },
+    /// The line is not JSON, or not all of it could be read. The turn continues.
+    Malformed {
+        reason: String,
+        excerpt: String,
+    },
+    /// Valid JSON of a type that this version does not know.
+    Unknown {
+        name: String,
+    },
+    /// A known line that says nothing about the state.
+    Other {
+        name: String,
+    },
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnOutcome {
+    Completed,
+    Interrupted,
+    Failed,
+    /// An earlier conversation was replayed while it was loaded; no turn of this process.
+    Replayed,
+}
+
+/// A request for permission, with all that an answer has to repeat.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ApprovalRequest {
+    pub request_id: RawJson,
+    /// The call that waits; its result also closes the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_id: Option<String>,
+    pub tool: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<RawJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The answers that the CLI offers. Empty if it takes a plain allow or deny.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<ApprovalOption>,
+}
+
+/// One answer that a CLI offers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ApprovalOption {
+    pub kind: OptionKind,
+    /// The JSON to send back to choose this answer.
+    pub value: RawJson,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptionKind {
+    AllowOnce,
+    AllowAlways,
+    DenyOnce,
+    DenyAlways,
+    /// Denies and interrupts the turn.
+    Cancel,
+    /// An answer that this version does not know.
+    Other,
+}
+
+/// Tokens and cost, as the CLI claims them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Usage {
+    /// What the tokens are counted over. Figures of different scopes must not be added up.
+    pub scope: UsageScope,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_read_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write_tokens: Option<u64>,
+    /// In every dialect but opencode this covers the whole process, whatever the scope of the tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+impl Usage {
+    pub(crate) fn of(scope: UsageScope) -> Self {
+        Self {
+            scope,
+            input_tokens: None,
+            output_tokens: None,
+            cache_read_tokens: None,
+            cache_write_tokens: None,
+            cost_usd: None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageScope {
+    /// One model call (opencode, qwen over ACP).
+    Step,
+    /// One turn (claude, ACP).
+    Turn,
+    /// Everything since the process started (gemini).
+    Process,
+    /// Everything since the conversation started, over all its processes (codex, qwen).
+    Session,
+}
+
+/// A piece of JSON, byte for byte as the CLI wrote it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct RawJson(Box<RawValue>);
+
+impl RawJson {
+    pub(crate) fn new(value: &RawValue) -> Self {
+        Self(value.to_owned())
+    }
+
+    /// Encodes a string as JSON.
+    pub(crate) fn string(text: &str) -> Self {
+        // A string always serializes: `null` only stands in for a case that cannot happen.
+        Self(serde_json::value::to_raw_value(text).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}

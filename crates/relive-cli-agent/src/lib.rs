@@ -1,0 +1,28 @@
+//! Reads what CLI agents (claude, codex, gemini, opencode, qwen and every agent that speaks ACP) print, and derives
+//! what they are doing.
+//!
+//! Bytes become lines ([`LineSplitter`]), lines become neutral events ([`Parser`]), and events drive one state machine
+//! ([`Machine`]). [`Stream`] joins the three.
+//!
+//! The crate is pure: bytes and the time are arguments, and nothing is opened, started or awaited. It is lenient: no
+//! input is rejected, because a CLI that prints an unknown line is still a working CLI.
+
+mod detect;
+mod dialect;
+mod dialects;
+mod event;
+mod id_set;
+mod json;
+mod lines;
+mod machine;
+mod parser;
+mod stream;
+
+pub use dialect::{Dialect, UnknownDialect};
+pub use event::{
+    ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson, TurnOutcome, Usage, UsageScope,
+};
+pub use lines::{Line, LineSplitter, MAX_LINE_BYTES};
+pub use machine::{Activity, Lifecycle, Machine, Waiting};
+pub use parser::Parser;
+pub use stream::{LineReport, Stream};

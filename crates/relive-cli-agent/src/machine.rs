@@ -1,0 +1,284 @@
+//! What a CLI agent is doing, derived from its events.
+
+use std::mem;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use crate::event::{Event, EventKind};
+use crate::id_set::{IdSet, shorten};
+
+/// Whether the CLI's process is alive, and whether it has work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifecycle {
+    /// Started, and has not printed anything yet. Shown to people as `loading`.
+    Spawning,
+    Working,
+    /// Alive, and no turn is open: the countdown to the idle kill runs.
+    Idle,
+    Killed,
+}
+
+/// What the agent does within its turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activity {
+    #[default]
+    Idle,
+    Thinking,
+    RunningTool,
+    Responding,
+}
+
+/// What a person has to give before the agent can continue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waiting {
+    Approval,
+    Question,
+}
+
+/// The state of one CLI agent.
+///
+/// The machine is lenient: real CLIs reorder their events and invent new ones, so no event is rejected. A test writes a
+/// table of every state and event into `docs/cli-agents.md`.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    state: State,
+    last_active: Timestamp,
+    idle_timeout: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum State {
+    Spawning,
+    Idle,
+    Working(Work),
+    Killed,
+}
+
+/// The data of an agent that is not idle.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Work {
+    activity: Activity,
+    turn: Turn,
+    tools: IdSet,
+    background: IdSet,
+    requests: Vec<Request>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Turn {
+    #[default]
+    Closed,
+    Open,
+}
+
+/// An approval or a question that nobody has answered yet.
+#[derive(Debug, Clone, PartialEq)]
+struct Request {
+    id: String,
+    tool_id: Option<String>,
+    waiting: Waiting,
+}
+
+/// Agents ask one thing at a time. More than this are not remembered.
+const MAX_REQUESTS: usize = 256;
+
+impl Machine {
+    /// Starts in `spawning`. An `idle_timeout` of zero means that an idle agent is never ended.
+    pub fn new(idle_timeout: Duration, now: Timestamp) -> Self {
+        Self { state: State::Spawning, last_active: now, idle_timeout }
+    }
+
+    /// Moves the machine by one event. Every event of a living process moves `last_active`; after `mark_killed` nothing
+    /// changes until `mark_spawning`.
+    pub fn apply(&mut self, event: &Event, now: Timestamp) {
+        if self.state == State::Killed {
+            return;
+        }
+        self.last_active = now;
+        self.state = mem::replace(&mut self.state, State::Idle).after(event);
+    }
+
+    /// Resets the machine for a new subprocess. Calling it again before the first event changes nothing.
+    pub fn mark_spawning(&mut self, now: Timestamp) {
+        if self.state != State::Spawning {
+            self.state = State::Spawning;
+            self.last_active = now;
+        }
+    }
+
+    /// Forces the machine to idle. This is not a sign of life, so `last_active` stays.
+    pub fn mark_idle(&mut self) {
+        if self.state != State::Killed {
+            self.state = State::Idle;
+        }
+    }
+
+    /// Records that the subprocess has ended, for whatever reason.
+    pub fn mark_killed(&mut self) {
+        self.state = State::Killed;
+    }
+
+    pub fn lifecycle(&self) -> Lifecycle {
+        match self.state {
+            State::Spawning => Lifecycle::Spawning,
+            State::Idle => Lifecycle::Idle,
+            State::Working(_) => Lifecycle::Working,
+            State::Killed => Lifecycle::Killed,
+        }
+    }
+
+    pub fn activity(&self) -> Activity {
+        self.work().map_or(Activity::Idle, |work| work.activity)
+    }
+
+    /// What the agent waits for: its oldest request without an answer.
+    pub fn waiting(&self) -> Option<Waiting> {
+        self.work()?.requests.first().map(|request| request.waiting)
+    }
+
+    /// The number of open tool calls, without background commands.
+    pub fn open_tools(&self) -> usize {
+        self.work().map_or(0, |work| work.tools.len())
+    }
+
+    /// The number of running background commands.
+    pub fn background_commands(&self) -> usize {
+        self.work().map_or(0, |work| work.background.len())
+    }
+
+    pub fn is_turn_open(&self) -> bool {
+        self.work().is_some_and(|work| work.turn == Turn::Open)
+    }
+
+    /// The time of the last event.
+    pub fn last_active(&self) -> Timestamp {
+        self.last_active
+    }
+
+    /// The time when the idle countdown reaches zero; `None` while it does not run.
+    pub fn idle_kill_at(&self) -> Option<Timestamp> {
+        if self.state != State::Idle || self.idle_timeout.is_zero() {
+            return None;
+        }
+        let timeout = SignedDuration::try_from(self.idle_timeout).unwrap_or(SignedDuration::MAX);
+        Some(self.last_active.saturating_add(timeout).unwrap_or(Timestamp::MAX))
+    }
+
+    fn work(&self) -> Option<&Work> {
+        match &self.state {
+            State::Working(work) => Some(work),
+            State::Spawning | State::Idle | State::Killed => None,
+        }
+    }
+}
+
+impl State {
+    fn after(self, event: &Event) -> Self {
+        let mut work = match self {
+            Self::Killed => return Self::Killed,
+            Self::Spawning | Self::Idle => Work::default(),
+            Self::Working(work) => work,
+        };
+        work.apply(event);
+        work.settle()
+    }
+}
+
+impl Work {
+    fn apply(&mut self, event: &Event) {
+        let by_subagent = event.subagent.is_some();
+        match &event.kind {
+            EventKind::ToolEnded { id, .. } if by_subagent => self.close_requests_of(id),
+            // The agent itself waits for its subagent with a tool call of its own, so its activity is that call's.
+            EventKind::Thinking { .. }
+            | EventKind::Text { .. }
+            | EventKind::ToolStarted { .. }
+            | EventKind::TurnStarted { .. }
+            | EventKind::TurnEnded { .. }
+            | EventKind::Error { .. }
+                if by_subagent => {}
+            EventKind::Thinking { .. } => self.act(Activity::Thinking),
+            EventKind::Text { .. } => self.act(Activity::Responding),
+            EventKind::ToolStarted { id, .. } => {
+                self.tools.insert(id);
+                self.act(Activity::RunningTool);
+            }
+            EventKind::ToolEnded { id, .. } => self.end_tool(id),
+            EventKind::TurnStarted { .. } => self.turn = Turn::Open,
+            EventKind::TurnEnded { .. } | EventKind::Error { .. } => self.close_turn(),
+            EventKind::BackgroundStarted { id, .. } => {
+                self.background.insert(id);
+            }
+            EventKind::BackgroundEnded { id } => {
+                self.background.remove(id);
+            }
+            EventKind::ApprovalAsked(request) => {
+                self.ask(request.request_id.as_str(), request.tool_id.as_deref(), Waiting::Approval);
+            }
+            EventKind::Question { request_id, tool_id, .. } => {
+                self.ask(request_id.as_str(), tool_id.as_deref(), Waiting::Question);
+            }
+            EventKind::Answered { request_id } => {
+                self.requests.retain(|request| request.id != shorten(request_id.as_str()));
+            }
+            EventKind::SessionStarted { .. }
+            | EventKind::UserText { .. }
+            | EventKind::SubagentStarted { .. }
+            | EventKind::SubagentEnded { .. }
+            | EventKind::Usage(_)
+            | EventKind::Retry { .. }
+            | EventKind::Quota { .. }
+            | EventKind::Warning { .. }
+            | EventKind::Malformed { .. }
+            | EventKind::Unknown { .. }
+            | EventKind::Other { .. } => {}
+        }
+    }
+
+    /// The agent did something itself, so it is in a turn, whether or not the start was seen.
+    fn act(&mut self, activity: Activity) {
+        self.turn = Turn::Open;
+        self.activity = activity;
+    }
+
+    fn end_tool(&mut self, id: &str) {
+        self.turn = Turn::Open;
+        self.tools.remove(id);
+        self.close_requests_of(id);
+        if self.tools.is_empty() {
+            self.activity = Activity::Responding;
+        }
+    }
+
+    /// A call that has a result needs no approval any more, wherever the answer came from.
+    fn close_requests_of(&mut self, tool_id: &str) {
+        self.requests.retain(|request| request.tool_id.as_deref() != Some(shorten(tool_id)));
+    }
+
+    /// Calls and requests end with their turn, because a CLI that gave up on a call never reports its end.
+    fn close_turn(&mut self) {
+        *self = Self { background: mem::take(&mut self.background), ..Self::default() };
+    }
+
+    fn ask(&mut self, id: &str, tool_id: Option<&str>, waiting: Waiting) {
+        let (id, tool_id) = (shorten(id).to_owned(), tool_id.map(|id| shorten(id).to_owned()));
+        let is_new = self.requests.iter().all(|request| request.id != id);
+        if is_new && self.requests.len() < MAX_REQUESTS {
+            self.requests.push(Request { id, tool_id, waiting });
+        }
+    }
+
+    fn settle(mut self) -> State {
+        if self.turn == Turn::Closed {
+            // A background command is a running tool: ending the process would end it too.
+            self.activity = if self.background.is_empty() { Activity::Idle } else { Activity::RunningTool };
+        }
+        let is_idle = self.turn == Turn::Closed && self.background.is_empty() && self.requests.is_empty();
+        if is_idle { State::Idle } else { State::Working(self) }
+    }
+}

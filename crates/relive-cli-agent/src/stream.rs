@@ -1,0 +1,98 @@
+//! A whole stream: bytes in, one report for each line out.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::dialect::Dialect;
+use crate::event::Event;
+use crate::lines::{Line, LineSplitter};
+use crate::machine::{Activity, Lifecycle, Machine};
+use crate::parser::Parser;
+
+/// What a line said, and the state after it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LineReport {
+    /// The number of the line, from 1.
+    pub line: u64,
+    /// `None` until the dialect is detected.
+    pub dialect: Option<Dialect>,
+    pub events: Vec<Event>,
+    pub activity: Activity,
+    pub lifecycle: Lifecycle,
+}
+
+/// Reads the output of one CLI process.
+#[derive(Debug)]
+pub struct Stream {
+    splitter: LineSplitter,
+    parser: Parser,
+    machine: Machine,
+    lines: u64,
+}
+
+impl Stream {
+    /// Without a dialect, it is detected.
+    pub fn new(dialect: Option<Dialect>, idle_timeout: Duration, now: Timestamp) -> Self {
+        Self {
+            splitter: LineSplitter::default(),
+            parser: Parser::new(dialect),
+            machine: Machine::new(idle_timeout, now),
+            lines: 0,
+        }
+    }
+
+    /// The same with another limit for lines than [`MAX_LINE_BYTES`](crate::MAX_LINE_BYTES).
+    #[must_use]
+    pub fn with_max_line_bytes(mut self, max_bytes: usize) -> Self {
+        self.splitter = LineSplitter::new(max_bytes);
+        self
+    }
+
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// For facts that no line states: the process was started, or has ended.
+    pub fn machine_mut(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    /// Takes bytes that the CLI printed. `on_line` gets the line as it was, for whoever keeps it, and its report.
+    pub fn push(&mut self, chunk: &[u8], now: Timestamp, mut on_line: impl FnMut(Line<'_>, LineReport)) {
+        let Self { splitter, parser, machine, lines } = self;
+        splitter.push(chunk, |line| on_line(line, report(line, parser, machine, lines, now)));
+    }
+
+    /// Ends the stream. Half a line at its end is reported like a whole one.
+    pub fn finish(&mut self, now: Timestamp, mut on_line: impl FnMut(Line<'_>, LineReport)) {
+        let Self { splitter, parser, machine, lines } = self;
+        splitter.finish(|line| on_line(line, report(line, parser, machine, lines, now)));
+    }
+
+    /// Takes a whole line that was written to the CLI. A turn that was written to the CLI counts as open before the CLI
+    /// says so, but only the CLI itself ends `spawning`.
+    pub fn push_input(&mut self, line: &[u8], now: Timestamp) -> Vec<Event> {
+        let events = self.parser.read_input(Line::Whole(line));
+        if self.machine.lifecycle() != Lifecycle::Spawning {
+            events.iter().for_each(|event| self.machine.apply(event, now));
+        }
+        events
+    }
+}
+
+fn report(line: Line<'_>, parser: &mut Parser, machine: &mut Machine, lines: &mut u64, now: Timestamp) -> LineReport {
+    *lines += 1;
+    let events = parser.read(line);
+    for event in &events {
+        machine.apply(event, now);
+    }
+    LineReport {
+        line: *lines,
+        dialect: parser.dialect(),
+        events,
+        activity: machine.activity(),
+        lifecycle: machine.lifecycle(),
+    }
+}

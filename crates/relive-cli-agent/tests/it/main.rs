@@ -1,0 +1,7 @@
+//! The crate from outside: recorded streams, the table of states, the behaviour cases, properties.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod cases;
+mod states;
+mod support;
