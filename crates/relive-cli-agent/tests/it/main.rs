@@ -3,5 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod cases;
+mod replay;
 mod states;
 mod support;
+mod timing;
