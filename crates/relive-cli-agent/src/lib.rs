@@ -2,7 +2,8 @@
 //! what they are doing.
 //!
 //! Bytes become lines ([`LineSplitter`]), lines become neutral events ([`Parser`]), and events drive one state machine
-//! ([`Machine`]). [`Stream`] joins the three.
+//! ([`Machine`]). [`Stream`] joins the three. [`Encoder`] writes the other direction: a user turn, an interrupt, the
+//! answer to an approval.
 //!
 //! The crate is pure: bytes and the time are arguments, and nothing is opened, started or awaited. It is lenient: no
 //! input is rejected, because a CLI that prints an unknown line is still a working CLI.
@@ -10,6 +11,7 @@
 mod detect;
 mod dialect;
 mod dialects;
+mod encode;
 mod event;
 mod id_set;
 mod json;
@@ -19,6 +21,7 @@ mod parser;
 mod stream;
 
 pub use dialect::{Dialect, UnknownDialect};
+pub use encode::{Answer, EncodeError, Encoder};
 pub use event::{
     ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson, TurnOutcome, Usage, UsageScope,
 };

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod cases;
+mod encoding;
 mod replay;
 mod states;
 mod support;

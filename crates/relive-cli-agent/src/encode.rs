@@ -1,0 +1,132 @@
+//! Writes to a CLI: a user turn, an interrupt, the answer to an approval.
+//!
+//! JSON that the CLI wrote itself (an input, an id) goes back byte for byte: parsing it could fail.
+
+mod acp;
+mod claude;
+mod codex_app_server;
+
+use crate::dialect::Dialect;
+use crate::event::{ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind};
+
+/// A person's answer to a request for permission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Allow,
+    /// Allow, and do not ask again for the like. A CLI that cannot remember takes it as a plain allow.
+    AllowAlways,
+    /// Claude hands the reason to the model; the other dialects have no place for it.
+    Deny {
+        reason: Option<String>,
+    },
+}
+
+/// Why a message cannot be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    #[error("{0} reads no messages while it runs")]
+    NotDuplex(Dialect),
+    #[error("the CLI has not named its conversation yet")]
+    NoSession,
+    #[error("no turn is open that could be interrupted")]
+    NoTurn,
+}
+
+/// Encodes messages for one CLI process. It has to be shown the events of that process, because codex and ACP want the
+/// ids that the CLI chose.
+#[derive(Debug)]
+pub struct Encoder {
+    dialect: Dialect,
+    session_id: Option<String>,
+    turn_id: Option<String>,
+    last_request: u64,
+}
+
+impl Encoder {
+    pub fn new(dialect: Dialect) -> Result<Self, EncodeError> {
+        if !dialect.is_duplex() {
+            return Err(EncodeError::NotDuplex(dialect));
+        }
+        Ok(Self { dialect, session_id: None, turn_id: None, last_request: 0 })
+    }
+
+    /// Learns the ids that later messages have to repeat.
+    pub fn observe(&mut self, event: &Event) {
+        if event.subagent.is_some() {
+            return;
+        }
+        if let EventKind::SessionStarted { session_id, .. } = &event.kind {
+            self.session_id = Some(session_id.clone());
+        } else if let EventKind::TurnStarted { turn_id: Some(turn_id) } = &event.kind {
+            self.turn_id = Some(turn_id.clone());
+        } else if let EventKind::TurnEnded { .. } | EventKind::Error { .. } = &event.kind {
+            self.turn_id = None;
+        }
+    }
+
+    /// Encodes a message of the user, which starts a turn. Like every message it is one line, with its line ending.
+    pub fn user_turn(&mut self, text: &str) -> Result<String, EncodeError> {
+        let message = match self.dialect {
+            Dialect::Claude | Dialect::Qwen => claude::user_turn(text),
+            Dialect::CodexAppServer => {
+                let session = self.session_id()?.to_owned();
+                codex_app_server::user_turn(self.next_request(), &session, text)
+            }
+            Dialect::Acp => {
+                let session = self.session_id()?.to_owned();
+                acp::user_turn(self.next_request(), &session, text)
+            }
+            Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => return self.not_duplex(),
+        };
+        Ok(message + "\n")
+    }
+
+    /// Encodes the request to stop the turn and keep the conversation.
+    pub fn interrupt(&mut self) -> Result<String, EncodeError> {
+        let message = match self.dialect {
+            Dialect::Claude | Dialect::Qwen => claude::interrupt(self.next_request()),
+            Dialect::CodexAppServer => {
+                let session = self.session_id()?.to_owned();
+                let turn = self.turn_id.clone().ok_or(EncodeError::NoTurn)?;
+                codex_app_server::interrupt(self.next_request(), &session, &turn)
+            }
+            Dialect::Acp => acp::interrupt(self.session_id()?),
+            Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => return self.not_duplex(),
+        };
+        Ok(message + "\n")
+    }
+
+    /// Encodes the answer to a request for permission.
+    pub fn answer(&self, request: &ApprovalRequest, answer: &Answer) -> Result<String, EncodeError> {
+        let message = match self.dialect {
+            Dialect::Claude | Dialect::Qwen => claude::answer(request, answer),
+            Dialect::CodexAppServer => codex_app_server::answer(request, answer),
+            Dialect::Acp => acp::answer(request, answer),
+            Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => return self.not_duplex(),
+        };
+        Ok(message + "\n")
+    }
+
+    fn session_id(&self) -> Result<&str, EncodeError> {
+        self.session_id.as_deref().ok_or(EncodeError::NoSession)
+    }
+
+    fn next_request(&mut self) -> String {
+        self.last_request += 1;
+        format!("relive-{}", self.last_request)
+    }
+
+    fn not_duplex(&self) -> Result<String, EncodeError> {
+        Err(EncodeError::NotDuplex(self.dialect))
+    }
+}
+
+/// The option that comes closest to an answer.
+fn choose<'a>(request: &'a ApprovalRequest, answer: &Answer) -> Option<&'a ApprovalOption> {
+    let wanted: &[OptionKind] = match answer {
+        Answer::Allow => &[OptionKind::AllowOnce],
+        Answer::AllowAlways => &[OptionKind::AllowAlways, OptionKind::AllowOnce],
+        Answer::Deny { .. } => &[OptionKind::DenyOnce, OptionKind::Cancel],
+    };
+    wanted.iter().find_map(|kind| request.options.iter().find(|option| option.kind == *kind))
+}

@@ -1,0 +1,218 @@
+//! What is written to a CLI, compared with what was written in the recordings.
+
+use relive_cli_agent::{
+    Answer, ApprovalRequest, Dialect, EncodeError, Encoder, Event, EventKind, Line, Parser, TurnOutcome,
+};
+use serde_json::{Value, json};
+
+use crate::support::{Pipe, files, fixtures, name, recording};
+
+fn value(line: &str) -> Value {
+    assert!(line.ends_with('\n') && !line.trim_end().contains('\n'), "{line}");
+    serde_json::from_str(line).unwrap()
+}
+
+fn events(dialect: Dialect, lines: &[&str]) -> Vec<Event> {
+    let mut parser = Parser::new(Some(dialect));
+    lines.iter().flat_map(|line| parser.read(Line::Whole(line.as_bytes()))).collect()
+}
+
+fn encoder(dialect: Dialect, lines: &[&str]) -> Encoder {
+    let mut encoder = Encoder::new(dialect).unwrap();
+    events(dialect, lines).iter().for_each(|event| encoder.observe(event));
+    encoder
+}
+
+fn approval(dialect: Dialect, line: &str) -> ApprovalRequest {
+    let EventKind::ApprovalAsked(request) = events(dialect, &[line]).remove(0).kind else {
+        unreachable!("not an approval: {line}");
+    };
+    request
+}
+
+/// The same message as a recorded one, but for the id that the sender chooses.
+#[track_caller]
+fn assert_same(mut ours: Value, mut recorded: Value) {
+    for id in ["id", "request_id"] {
+        for message in [&mut ours, &mut recorded] {
+            if message.get("method").is_some() || message["type"] == "control_request" {
+                message.as_object_mut().unwrap().remove(id);
+            }
+        }
+    }
+    assert_eq!(ours, recorded);
+}
+
+#[test]
+fn turns_and_interrupts_of_claude_are_those_of_the_recordings() {
+    let mut compared = 0;
+    for path in files(&fixtures().join("streams"), "jsonl") {
+        if !(name(&path).starts_with("claude") && name(&path).ends_with(".stdin")) {
+            continue;
+        }
+        let mut encoder = Encoder::new(Dialect::Claude).unwrap();
+        for recorded in recording(&path) {
+            let message: Value = serde_json::from_str(&recorded.line).unwrap();
+            let ours = match message["message"]["content"][0]["text"].as_str() {
+                Some(text) => encoder.user_turn(text).unwrap(),
+                None if message["request"]["subtype"] == "interrupt" => encoder.interrupt().unwrap(),
+                None => continue,
+            };
+            assert_same(value(&ours), message);
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 23);
+}
+
+/// What a recorded message to a CLI was, and our encoding of the same.
+fn encode_again(
+    encoder: &mut Encoder,
+    message: &Value,
+    asked: Option<&ApprovalRequest>,
+) -> Option<(&'static str, String)> {
+    let params = &message["params"];
+    let texts =
+        [&message["message"]["content"], &params["input"], &params["prompt"]].map(|list| list[0]["text"].as_str());
+    let method = message["method"].as_str().unwrap_or_default();
+    let is_turn = message["type"] == "user" || ["turn/start", "session/prompt"].contains(&method);
+    if is_turn {
+        return Some(("turn", encoder.user_turn(texts.into_iter().flatten().next().unwrap()).unwrap()));
+    }
+    let is_interrupt =
+        message["request"]["subtype"] == "interrupt" || ["turn/interrupt", "session/cancel"].contains(&method);
+    if is_interrupt {
+        return Some(("interrupt", encoder.interrupt().unwrap()));
+    }
+    let reply = message.get("result").or_else(|| message.pointer("/response/response"))?.to_string();
+    let is_denied = reply.contains("\"deny\"") || reply.contains("reject") || reply.contains("cancel\"");
+    let answer = if is_denied { Answer::Deny { reason: Some("not now".into()) } } else { Answer::Allow };
+    Some((if is_denied { "deny" } else { "allow" }, encoder.answer(asked.unwrap(), &answer).unwrap()))
+}
+
+#[test]
+fn messages_to_every_duplex_cli_are_those_of_the_recordings() {
+    for (name, dialect, expected) in [
+        ("codex_app_server_duplex", Dialect::CodexAppServer, "turn allow turn interrupt turn"),
+        ("claude_permission_stdio", Dialect::Claude, "turn allow turn deny turn interrupt"),
+        ("qwen_duplex", Dialect::Qwen, "turn allow turn deny turn interrupt"),
+        ("acp_opencode", Dialect::Acp, "turn allow turn deny turn interrupt"),
+        ("acp_qwen", Dialect::Acp, "turn allow turn deny turn interrupt"),
+    ] {
+        let mut parser = Parser::new(Some(dialect));
+        let mut encoder = Encoder::new(dialect).unwrap();
+        let mut asked = None;
+        let mut compared = Vec::new();
+        for recorded in recording(&fixtures().join(format!("streams/{name}.jsonl"))) {
+            if recorded.pipe == Pipe::Stdout {
+                for event in parser.read(Line::Whole(recorded.line.as_bytes())) {
+                    encoder.observe(&event);
+                    if let EventKind::ApprovalAsked(request) = event.kind {
+                        asked = Some(request);
+                    }
+                }
+                continue;
+            }
+            let message: Value = serde_json::from_str(&recorded.line).unwrap();
+            if let Some((kind, ours)) = encode_again(&mut encoder, &message, asked.as_ref()) {
+                assert_same(value(&ours), message);
+                compared.push(kind);
+            }
+        }
+        assert_eq!(compared.join(" "), expected, "{name}");
+    }
+}
+
+#[test]
+fn answers_of_claude_repeat_the_input_and_the_suggestions() {
+    let line = r#"{"type":"control_request","request_id":"p1","request":{"subtype":"can_use_tool","tool_name":"Bash",
+        "input":{"command":"\ud83d"},"permission_suggestions":[{"type":"addRules"}],"tool_use_id":"t"}}"#
+        .replace('\n', "");
+    let request = approval(Dialect::Claude, &line);
+    let encoder = Encoder::new(Dialect::Claude).unwrap();
+    let allow = encoder.answer(&request, &Answer::Allow).unwrap();
+    // Half a surrogate pair is no valid string to serde, and still goes back as it came.
+    let expected = r#"{"type":"control_response","response":{"subtype":"success","request_id":"p1","response":{"behavior":"allow","updatedInput":{"command":"\ud83d"}}}}"#;
+    assert_eq!(allow.trim_end(), expected);
+    let always = encoder.answer(&request, &Answer::AllowAlways).unwrap();
+    assert!(always.contains(r#","updatedPermissions":[{"type":"addRules"}]}"#), "{always}");
+    let deny = value(&encoder.answer(&request, &Answer::Deny { reason: Some("too \"risky\"".into()) }).unwrap());
+    assert_eq!(deny["response"]["response"], json!({ "behavior": "deny", "message": "too \"risky\"" }));
+}
+
+#[test]
+fn answers_of_codex_choose_among_the_decisions_that_it_offers() {
+    let encoder = Encoder::new(Dialect::CodexAppServer).unwrap();
+    let line = |decisions: &str| {
+        let params = format!(r#"{{"itemId":"c","command":"ls"{decisions}}}"#);
+        format!(r#"{{"method":"item/commandExecution/requestApproval","id":"x","params":{params}}}"#)
+    };
+    let amendment = r#"{"acceptWithExecpolicyAmendment":{"execpolicy_amendment":["ls"]}}"#;
+    let offered =
+        approval(Dialect::CodexAppServer, &line(&format!(r#","availableDecisions":["accept",{amendment},"cancel"]"#)));
+    let plain = approval(Dialect::CodexAppServer, &line(""));
+    let deny = Answer::Deny { reason: None };
+    for (request, answer, decision) in [
+        (&offered, &Answer::Allow, json!("accept")),
+        (&offered, &Answer::AllowAlways, serde_json::from_str(amendment).unwrap()),
+        (&offered, &deny, json!("cancel")),
+        (&plain, &Answer::Allow, json!("accept")),
+        (&plain, &Answer::AllowAlways, json!("acceptForSession")),
+        (&plain, &deny, json!("decline")),
+    ] {
+        let message = value(&encoder.answer(request, answer).unwrap());
+        assert_eq!(message, json!({ "id": "x", "result": { "decision": decision } }));
+    }
+}
+
+#[test]
+fn messages_to_an_acp_agent() {
+    let mut encoder =
+        encoder(Dialect::Acp, &[r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"sess_1","modes":{}}}"#]);
+    let turn = value(&encoder.user_turn("go\nnow").unwrap());
+    assert_eq!(turn["method"], "session/prompt");
+    let prompt = json!([{ "type": "text", "text": "go\nnow" }]);
+    assert_eq!(turn["params"], json!({ "sessionId": "sess_1", "prompt": prompt }));
+    let interrupt = value(&encoder.interrupt().unwrap());
+    assert_eq!(interrupt, json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": "sess_1" } }));
+
+    let options = r#"[{"optionId":"y","kind":"allow_once"},{"optionId":"n","kind":"reject_once"}]"#;
+    let ask = |options: &str| {
+        let params = format!(r#"{{"toolCall":{{"toolCallId":"c"}},"options":{options}}}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":5,"method":"session/request_permission","params":{params}}}"#)
+    };
+    let offered = approval(Dialect::Acp, &ask(options));
+    let nothing = approval(Dialect::Acp, &ask("[]"));
+    let deny = Answer::Deny { reason: None };
+    for (request, answer, outcome) in [
+        (&offered, &Answer::Allow, json!({ "outcome": "selected", "optionId": "y" })),
+        (&offered, &Answer::AllowAlways, json!({ "outcome": "selected", "optionId": "y" })),
+        (&offered, &deny, json!({ "outcome": "selected", "optionId": "n" })),
+        (&nothing, &deny, json!({ "outcome": "cancelled" })),
+    ] {
+        let message = value(&encoder.answer(request, answer).unwrap());
+        assert_eq!(message, json!({ "jsonrpc": "2.0", "id": 5, "result": { "outcome": outcome } }));
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_by_name() {
+    for dialect in Dialect::ALL {
+        assert_eq!(Encoder::new(dialect).is_ok(), dialect.is_duplex(), "{dialect}");
+    }
+    for dialect in [Dialect::CodexAppServer, Dialect::Acp] {
+        let mut encoder = Encoder::new(dialect).unwrap();
+        assert_eq!(encoder.user_turn("go"), Err(EncodeError::NoSession));
+        assert_eq!(encoder.interrupt(), Err(EncodeError::NoSession));
+    }
+    let mut encoder =
+        encoder(Dialect::CodexAppServer, &[r#"{"method":"thread/started","params":{"thread":{"id":"t"}}}"#]);
+    assert_eq!(encoder.interrupt(), Err(EncodeError::NoTurn));
+    let turn = EventKind::TurnStarted { turn_id: Some("u".into()) };
+    encoder.observe(&Event { kind: turn.clone(), subagent: Some("x".into()) });
+    assert_eq!(encoder.interrupt(), Err(EncodeError::NoTurn), "a subagent's turn is not the agent's");
+    encoder.observe(&turn.into());
+    assert!(encoder.interrupt().is_ok());
+    encoder.observe(&EventKind::TurnEnded { outcome: TurnOutcome::Completed, message: None }.into());
+    assert_eq!(encoder.interrupt(), Err(EncodeError::NoTurn));
+}
