@@ -32,6 +32,7 @@ demo:
 soak:
 	PROPTEST_CASES=20000 cargo test --release -p relive-core
 	PROPTEST_CASES=5000 cargo test --release -p relive-journal
+	PROPTEST_CASES=20000 cargo test --release -p relive-cli-agent
 	RELIVE_SWEEP_SEEDS=64 cargo test --release -p relive-journal --features faults sweep
 	RELIVE_KILLS=2000 cargo test --release -p relive --features faults --test kills -- --nocapture --test-threads 1
 	RELIVE_VERBS=20000 cargo test --release -p relive --features faults --test torture -- --nocapture --test-threads 1

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod any_bytes;
 mod cases;
 mod encoding;
+mod properties;
 mod replay;
 mod states;
 mod support;
