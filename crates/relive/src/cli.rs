@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    abort, attach, config, daemon, demo, doctor, exec, gc, info, kill, lineage, list_resumable, logs, paths, pause,
-    proceed, ps, resolve, resume, run, send, signals, steps, strace, wait,
+    abort, agent_events, attach, config, daemon, demo, doctor, exec, gc, info, kill, lineage, list_resumable, logs,
+    paths, pause, proceed, ps, resolve, resume, run, send, signals, steps, strace, wait,
 };
 use crate::terminal::ColorChoice;
 
@@ -59,6 +59,7 @@ pub(crate) enum Command {
     Paths(paths::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
+    AgentEvents(agent_events::Args),
 }
 
 pub(crate) fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {

@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 pub(crate) mod abort;
+pub(crate) mod agent_events;
 pub(crate) mod attach;
 pub(crate) mod config;
 pub(crate) mod daemon;
@@ -74,6 +75,7 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
         Command::Paths(_) => paths::run(context),
         Command::Doctor(_) => block_on(doctor::run(context)),
         Command::Demo(_) => block_on(demo::run()),
+        Command::AgentEvents(args) => agent_events::run(&args),
     }
 }
 

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod agent_events;
 mod danger;
 mod fake;
 mod offline;

@@ -1,0 +1,109 @@
+//! `relive agent-events`: what a CLI agent printed, as neutral events and states.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use jiff::Timestamp;
+use relive_cli_agent::{Dialect, LineReport, Stream};
+
+use crate::error::{CommandError, Outcome};
+
+const AUTO: &str = "auto";
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Translate the output of a CLI agent to neutral events, with its state after every line
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "\
+Examples:
+  relive agent-events claude.jsonl
+  claude -p --output-format stream-json --verbose \"hi\" | relive agent-events -
+  relive agent-events --dialect codex-exec run.jsonl | jq -c '{line, activity}'
+  relive agent-events new-cli.jsonl | jq 'select(.events[].kind == \"unknown\")'")]
+#[command(after_long_help = "\
+Prints one JSON object for each line of the input, with or without --json:
+  {\"line\":3,\"dialect\":\"claude\",\"events\":[{\"kind\":\"text\",...}],\"activity\":\"responding\",\"lifecycle\":\"working\"}
+
+  line       number of the line, from 1
+  dialect    null until it is detected
+  activity   idle | thinking | running_tool | responding
+  lifecycle  spawning | working | idle | killed
+
+A line that is not JSON, above 16 MiB, or of an unknown type is an event like any other:
+the exit code is still 0. docs/cli-agents.md lists all kinds of events.")]
+pub(crate) struct Args {
+    /// What the CLI speaks; `auto` is decided by the first line that fits only one dialect
+    #[arg(long, value_name = "D", default_value = AUTO, value_parser = dialect_parser())]
+    dialect: DialectChoice,
+    /// The recorded output of a CLI agent, a FIFO, or `-` for standard input
+    file: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum DialectChoice {
+    Auto,
+    Fixed(Dialect),
+}
+
+fn dialect_parser() -> impl TypedValueParser<Value = DialectChoice> {
+    let names = Dialect::ALL.into_iter().map(Dialect::name);
+    PossibleValuesParser::new([AUTO].into_iter().chain(names))
+        .map(|name| name.parse().map_or(DialectChoice::Auto, DialectChoice::Fixed))
+}
+
+pub(crate) fn run(args: &Args) -> Outcome<u8> {
+    let dialect = match args.dialect {
+        DialectChoice::Auto => None,
+        DialectChoice::Fixed(dialect) => Some(dialect),
+    };
+    // The countdown to the idle kill is not printed, so it does not run.
+    let stream = Stream::new(dialect, Duration::ZERO, Timestamp::now());
+    let out = BufWriter::new(io::stdout().lock());
+    if args.file == Path::new("-") {
+        translate(stream, io::stdin().lock(), out, "standard input")?;
+    } else {
+        let name = args.file.display().to_string();
+        let file = File::open(&args.file).map_err(|error| unreadable(&name, error))?;
+        translate(stream, file, out, &name)?;
+    }
+    Ok(0)
+}
+
+/// Writes each report as soon as its line is there, so that a pipe can be watched.
+fn translate(mut stream: Stream, mut input: impl Read, mut out: impl Write, name: &str) -> Outcome<()> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let bytes = match input.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => &chunk[..count],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                out.flush()?;
+                return Err(unreadable(name, error));
+            }
+        };
+        let mut written = Ok(());
+        stream.push(bytes, Timestamp::now(), |_, report| write_report(&mut out, &report, &mut written));
+        written?;
+        out.flush()?;
+    }
+    let mut written = Ok(());
+    stream.finish(Timestamp::now(), |_, report| write_report(&mut out, &report, &mut written));
+    written?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes a report unless an earlier one could not be written.
+fn write_report(out: &mut impl Write, report: &LineReport, written: &mut io::Result<()>) {
+    if written.is_ok() {
+        *written =
+            serde_json::to_writer(&mut *out, report).map_err(io::Error::from).and_then(|()| out.write_all(b"\n"));
+    }
+}
+
+fn unreadable(name: &str, error: io::Error) -> CommandError {
+    CommandError::invalid(format!("cannot read {name}")).because(error)
+}

@@ -1,0 +1,176 @@
+//! `relive agent-events` with the real binary.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::{Place, Ran};
+
+const INIT: &str = r#"{"type":"system","subtype":"init","session_id":"s","model":"m"}"#;
+const TEXT: &str = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]}}"#;
+
+fn recording(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../relive-cli-agent/tests/fixtures/streams").join(name)
+}
+
+/// Starts the command on its standard input.
+fn start(place: &Place, args: &[&str]) -> (Child, ChildStdin) {
+    let mut command = place.command(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let input = child.stdin.take().unwrap();
+    (child, input)
+}
+
+fn translate(place: &Place, input: &[u8]) -> Vec<Value> {
+    let (child, mut stdin) = start(place, &["agent-events", "-"]);
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    objects(&String::from_utf8(output.stdout).unwrap())
+}
+
+fn objects(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn kinds(object: &Value) -> Vec<&str> {
+    object["events"].as_array().unwrap().iter().map(|event| event["kind"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_recording_gives_one_object_for_each_line() {
+    let place = Place::new();
+    for (name, dialect) in
+        [("claude_tool.jsonl", "claude"), ("codex_tool.jsonl", "codex-exec"), ("gemini_tool.jsonl", "gemini")]
+    {
+        let path = recording(name);
+        let path = path.to_str().unwrap();
+        let detected = place.relive(&["agent-events", path]).exits(0);
+        let objects = objects(&detected.stdout);
+        let last = objects.last().unwrap();
+        let keys: Vec<&String> = last.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["line", "dialect", "events", "activity", "lifecycle"], "{name}");
+        assert_eq!(last["line"], objects.len());
+        assert_eq!(last["dialect"], dialect);
+        assert_eq!((&last["activity"], &last["lifecycle"]), (&json!("idle"), &json!("idle")), "{name}");
+        assert!(objects.iter().any(|object| object["activity"] == "running_tool"), "{name}");
+        let named = place.relive(&["agent-events", "--dialect", dialect, path, "--json"]).exits(0);
+        assert_eq!(named.stdout, detected.stdout);
+        assert_eq!(detected.stderr, "");
+    }
+    assert!(!place.data().exists(), "nothing was created for it");
+}
+
+#[test]
+fn case_42_unknown_and_malformed_lines_are_events_and_the_exit_code_is_0() {
+    let place = Place::new();
+    let input = format!("npm warn\n{INIT}\n{{\"type\":\"new\"}}\n\n{TEXT}\nhalf {{\n{{\"type\":\"res");
+    let objects = translate(&place, input.as_bytes());
+    let found: Vec<Vec<&str>> = objects.iter().map(kinds).collect();
+    let expected: [&[&str]; 7] = [
+        &["malformed"],
+        &["session_started", "turn_started"],
+        &["unknown"],
+        &[],
+        &["text"],
+        &["malformed"],
+        &["malformed"],
+    ];
+    assert_eq!(found, expected);
+    assert_eq!((&objects[0]["dialect"], &objects[0]["lifecycle"]), (&json!(null), &json!("idle")));
+    assert_eq!((&objects[6]["activity"], &objects[6]["lifecycle"]), (&json!("responding"), &json!("working")));
+}
+
+#[test]
+fn strange_bytes_are_read_as_far_as_they_can_be() {
+    let place = Place::new();
+    assert_eq!(translate(&place, b""), Vec::<Value>::new());
+    let input = [b"\xef\xbb\xbf", INIT.as_bytes(), b"\r\n", TEXT.replace("hi", "h\u{e9}").as_bytes(), b"\n"].concat();
+    assert_eq!(translate(&place, &input).iter().map(kinds).collect::<Vec<_>>()[1], ["text"]);
+    let mut invalid = TEXT.replace("hi", "h_").into_bytes();
+    let place_of_text = invalid.iter().position(|byte| *byte == b'_').unwrap();
+    invalid[place_of_text] = 0xff;
+    let objects = translate(&place, &invalid);
+    assert_eq!(kinds(&objects[0]), ["text", "malformed"]);
+    assert_eq!(objects[0]["events"][0]["text"], "h\u{fffd}");
+    let nested = format!("{{\"type\":\"x\",\"a\":{}1{}}}", "[".repeat(300_000), "]".repeat(300_000));
+    assert_eq!(kinds(&translate(&place, nested.as_bytes())[0]), ["unknown"]);
+}
+
+#[test]
+fn a_line_above_the_limit_takes_no_more_memory_than_the_limit() {
+    let place = Place::new();
+    let (child, mut stdin) = start(&place, &["agent-events", "-"]);
+    let writer = std::thread::spawn(move || {
+        let block = vec![b'x'; 1 << 20];
+        for _ in 0..64 {
+            stdin.write_all(&block).unwrap();
+        }
+        stdin.write_all(format!("\n{INIT}\n").as_bytes()).unwrap();
+    });
+    let pid = child.id();
+    let mut out = BufReader::new(child.stdout.unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let objects = objects(&line);
+    assert_eq!(kinds(&objects[0]), ["malformed"]);
+    assert_eq!(objects[0]["events"][0]["reason"], "a line of 67108864 bytes is above the limit");
+    // The process still reads: its peak is known while it lives.
+    if let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status"))
+        && let Some(peak) = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))
+    {
+        let kilobytes: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(kilobytes < 60 * 1024, "{kilobytes} kB");
+    }
+    writer.join().unwrap();
+    line.clear();
+    out.read_to_string(&mut line).unwrap();
+    assert_eq!(kinds(&self::objects(&line)[0]), ["session_started", "turn_started"]);
+}
+
+#[test]
+fn a_pipe_is_translated_while_it_is_open() {
+    let place = Place::new();
+    let (mut child, mut stdin) = start(&place, &["agent-events", "-"]);
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    for (input, lifecycle) in [(INIT, "working"), (TEXT, "working")] {
+        stdin.write_all(format!("{input}\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert_eq!(objects(&line)[0]["lifecycle"], lifecycle);
+    }
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let place = Place::new();
+    let (mut child, mut stdin) = start(&place, &["agent-events", "-"]);
+    drop(child.stdout.take());
+    let block = format!("{INIT}\n").repeat(1000);
+    // Once the command has left, writing to it fails in turn.
+    while stdin.write_all(block.as_bytes()).is_ok() {}
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let place = Place::new();
+    let missing: Ran = place.relive(&["agent-events", "nowhere.jsonl"]).exits(2);
+    missing.says("error: cannot read nowhere.jsonl").says("No such file or directory");
+    place.relive(&["agent-events", "."]).exits(2).says("error: cannot read .").says("Is a directory");
+    place.relive(&["agent-events"]).exits(2).says("<FILE>");
+    place
+        .relive(&["agent-events", "--dialect", "codex", "x"])
+        .exits(2)
+        .says("hint: a similar value exists: 'codex-exec'");
+    let error = place.relive(&["agent-events", "nowhere.jsonl", "--json"]).exits(2).json();
+    assert_eq!(error["error"]["code"], "INVALID");
+}
