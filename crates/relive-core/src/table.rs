@@ -111,6 +111,12 @@ impl Table {
         })
     }
 
+    /// Returns the PID of the current incarnation of a process, living or remembered.
+    #[must_use]
+    pub fn current_pid(&self, uuid: Uuid) -> Option<Pid> {
+        self.latest(uuid).map(|(pid, _)| pid)
+    }
+
     /// The parent of a process in the table; of one that ended, the parent it had.
     #[must_use]
     pub fn parent(&self, pid: Pid) -> Option<Pid> {

@@ -413,9 +413,10 @@ pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
     let Some(name) = name else { return Ok(()) };
     let all_digits = name.bytes().all(|byte| byte.is_ascii_digit());
     let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
-    if name.is_empty() || name.len() > NAME_MAX || all_digits || !plain {
+    let is_uuid = Uuid::try_parse(name).is_ok();
+    if name.is_empty() || name.len() > NAME_MAX || all_digits || is_uuid || !plain {
         let message = format!(
-            "`{name}` cannot be a name: letters, digits, `.`, `_` and `-`, at most {NAME_MAX}, not digits alone"
+            "`{name}` cannot be a name: letters, digits, `.`, `_` and `-`, at most {NAME_MAX}, neither digits alone nor a UUID"
         );
         return Err(Error::new(ErrorCode::Invalid, message));
     }

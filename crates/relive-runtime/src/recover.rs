@@ -87,6 +87,13 @@ impl Runtime {
             Then::Start(writer) => {
                 let mut turn = self.turn(process.uuid, Lane::Own).await?;
                 turn.desk.journal = Some(OpenJournal::new(*writer, self.pool.clone()));
+                let told = turn.machine().and_then(|machine| machine.ending());
+                if told.is_some_and(|(signal, _)| signal == Signal::Term) {
+                    // Its grace was the earlier daemon's to count.
+                    let grace = Duration::from_millis(self.settings.table.grace_ms);
+                    let deadline = self.now().checked_add(grace).unwrap_or(Timestamp::MAX);
+                    self.arm_grace(process.uuid, process.of, deadline);
+                }
                 turn.start_body(process.of);
             }
             Then::End => {

@@ -98,7 +98,7 @@ impl Runtime {
     async fn prepare_resume(&self, uuid: Uuid, request: &ResumeRequest) -> Result<()> {
         let (reason, model, pid) = {
             let state = self.lock();
-            let pid = state.table.resolve(relive_core::Caller::Person, &uuid.to_string()).ok();
+            let pid = state.table.current_pid(uuid);
             let view = pid.and_then(|pid| state.table.view(pid, self.now()));
             let view = view.filter(|view| view.dead_at.is_none());
             let known = view.map(|view| (view.suspend_reason, view.model.map(str::to_owned), Some(view.pid)));

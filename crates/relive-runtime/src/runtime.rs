@@ -212,7 +212,7 @@ impl Runtime {
     /// Returns the living incarnation of a process.
     pub(crate) fn living(&self, uuid: Uuid) -> Option<ProcessRef> {
         let state = self.lock();
-        let pid = state.table.resolve(relive_core::Caller::Person, &uuid.to_string()).ok()?;
+        let pid = state.table.current_pid(uuid)?;
         let machine = state.table.machine(pid).filter(|machine| machine.end().is_none())?;
         Some(ProcessRef { of: machine.incarnation(), uuid })
     }

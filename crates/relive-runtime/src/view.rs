@@ -109,7 +109,7 @@ impl Runtime {
     #[must_use]
     pub fn is_over(&self, uuid: Uuid) -> bool {
         let state = self.lock();
-        let Ok(pid) = state.table.resolve(relive_core::Caller::Person, &uuid.to_string()) else { return true };
+        let Some(pid) = state.table.current_pid(uuid) else { return true };
         state.table.machine(pid).is_none()
     }
 

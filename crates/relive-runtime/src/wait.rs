@@ -65,7 +65,7 @@ impl Runtime {
     /// Says why the table does not let one process observe another, and whose child that other one is.
     fn may_not_observe(&self, process: ProcessRef, uuid: Uuid) -> Option<(Refusal, Option<Uuid>)> {
         let state = self.lock();
-        let pid = state.table.resolve(Caller::Person, &uuid.to_string()).ok()?;
+        let pid = state.table.current_pid(uuid)?;
         let refusal = state.table.authorize(Caller::Process(process.of.pid), pid, Rights::Observer).err()?;
         Some((refusal, state.table.view(pid, self.now()).and_then(|view| view.parent_uuid)))
     }

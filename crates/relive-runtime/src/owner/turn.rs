@@ -92,7 +92,7 @@ impl Turn {
     /// Returns the process as the table has it, if it has not ended.
     pub(crate) fn machine(&self) -> Option<Machine> {
         let state = self.runtime.lock();
-        let pid = state.table.resolve(relive_core::Caller::Person, &self.uuid().to_string()).ok()?;
+        let pid = state.table.current_pid(self.uuid())?;
         state.table.machine(pid).filter(|machine| machine.end().is_none()).cloned()
     }
 
@@ -122,6 +122,7 @@ impl Turn {
             self.desk.journal = None;
         }
         if let Some(journal) = &mut self.desk.journal {
+            let batch = without_idle_resume(journal.history()?, batch);
             journal.append(now, events, batch, Durability::Synced).await?;
         } else {
             self.open(of, batch).await?;
@@ -147,8 +148,8 @@ impl Turn {
         let writer = runtime
             .opened(move |data| {
                 let batch = batch.clone();
-                data.open_journal(uuid, &opening, Some(of.generation), move |_| {
-                    Ok::<_, std::convert::Infallible>(batch)
+                data.open_journal(uuid, &opening, Some(of.generation), move |history| {
+                    Ok::<_, std::convert::Infallible>(without_idle_resume(history, batch))
                 })
             })
             .await?;
@@ -254,6 +255,14 @@ impl Turn {
     fn order_end(&self, signal: Signal) {
         self.owner.order(|orders| orders.end = Some(signal));
     }
+}
+
+/// Leaves out a `resumed` of a pause that could not be recorded: the journal never heard of it.
+fn without_idle_resume(history: &History, mut batch: Vec<Body>) -> Vec<Body> {
+    if history.paused.is_none() {
+        batch.retain(|body| !matches!(body, Body::Resumed(_)));
+    }
+    batch
 }
 
 impl Drop for Turn {
