@@ -240,11 +240,8 @@ async fn ask_command(command: &str, environment: &Environment, within: Duration)
 
 /// The key in a file, and whether others than its owner can read it.
 fn read_key(path: &Path) -> std::io::Result<(String, bool)> {
-    let file = std::fs::File::open(path)?;
+    let file = crate::user_file::open(path)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(std::io::Error::other("not a file"));
-    }
     let mut bytes = Vec::new();
     file.take(KEY_BYTES_MAX).read_to_end(&mut bytes)?;
     let key = first_line(&bytes).ok_or_else(|| std::io::Error::other("it is empty"))?;

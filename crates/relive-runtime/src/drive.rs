@@ -354,13 +354,15 @@ impl Runtime {
 
     /// Keeps an event to be written with the next records, or soon.
     pub(crate) fn note(self: &Arc<Self>, owner: &Arc<Owner>, kind: &'static str, body: serde_json::Value) {
-        if !owner.push_event(Noted { at: self.now(), kind, body }) {
+        owner.push_event(Noted { at: self.now(), kind, body });
+        if !owner.claim_flush() {
             return;
         }
         let (runtime, owner) = (Arc::clone(self), Arc::clone(owner));
         tokio::spawn(async move {
             tokio::time::sleep(EVENTS_WITHIN).await;
             let Ok(mut turn) = runtime.turn_with(Arc::clone(&owner), Lane::Own).await else { return };
+            owner.release_flush();
             let events = owner.take_events();
             if let Some(journal) = turn.desk.journal.as_mut().filter(|_| !events.is_empty()) {
                 journal.write_events(events).await;

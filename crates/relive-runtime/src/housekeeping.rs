@@ -27,8 +27,9 @@ impl Runtime {
         });
         if let Some(every) = self.settings.gc_every {
             self.periodically(every, |runtime| async move {
-                if let Err(error) = runtime.gc(GcRequest { dry_run: false, at_most: None }).await {
-                    runtime.warn(format!("nothing was collected: {error}"));
+                match runtime.gc(GcRequest { dry_run: false, at_most: None }).await {
+                    Ok(answer) => answer.warnings.into_iter().for_each(|warning| runtime.warn_once(warning)),
+                    Err(error) => runtime.warn(format!("nothing was collected: {error}")),
                 }
             });
         }

@@ -113,7 +113,7 @@ fn agent_file(cwd: &Path, config: &Path, name: &str) -> Result<(AgentFile, Instr
         let path = folder.join(format!("{name}.yaml"));
         let opened = match path.strip_prefix(cwd) {
             Ok(below) if inside => open_beneath(cwd, below),
-            Ok(_) | Err(_) => File::open(&path),
+            Ok(_) | Err(_) => crate::user_file::open(&path),
         };
         let read = match opened {
             Ok(file) => read(file, AGENT_FILE_MAX),

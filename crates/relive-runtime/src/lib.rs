@@ -34,6 +34,7 @@ mod settings;
 mod signal;
 mod stop;
 mod trees;
+mod user_file;
 mod view;
 mod wait;
 mod warnings;

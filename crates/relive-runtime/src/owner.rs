@@ -7,7 +7,7 @@
 mod turn;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use relive_agent::Orders;
@@ -48,6 +48,7 @@ impl Owners {
             desk: Arc::default(),
             body: Mutex::default(),
             events: Mutex::default(),
+            flush_is_due: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             owners: self.clone(),
         });
@@ -81,6 +82,8 @@ pub(crate) struct Owner {
     body: Mutex<Option<BodyHandle>>,
     /// Events of the body that are not written yet.
     events: Mutex<Vec<Event>>,
+    /// Whether somebody will write them soon.
+    flush_is_due: AtomicBool,
     waiting: AtomicUsize,
     owners: Owners,
 }
@@ -158,11 +161,19 @@ impl Owner {
         self.body().as_ref().map(|body| body.session.clone())
     }
 
-    /// Keeps an event to be written; `true` if it is the first that waits.
-    pub(crate) fn push_event(&self, event: Event) -> bool {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.push(event);
-        events.len() == 1
+    /// Keeps an event to be written with the next records.
+    pub(crate) fn push_event(&self, event: Event) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+
+    /// Takes it on to write the events that wait; `false` if somebody else has.
+    pub(crate) fn claim_flush(&self) -> bool {
+        !self.flush_is_due.swap(true, Ordering::AcqRel)
+    }
+
+    /// Gives that up, before the events are taken.
+    pub(crate) fn release_flush(&self) {
+        self.flush_is_due.store(false, Ordering::Release);
     }
 
     pub(crate) fn take_events(&self) -> Vec<Event> {

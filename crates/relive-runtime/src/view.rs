@@ -149,8 +149,26 @@ pub(crate) fn exit_of(end: &End) -> Exit {
 
 /// Says what a person can do about a process that waits for them.
 pub(crate) fn hint(view: &View<'_>) -> Option<String> {
-    let needs_key = view.suspend_reason == Some(SuspendReason::NeedsCredentials);
-    view.model.filter(|_| needs_key).and_then(|model| crate::credentials::way_out(model, view.pid))
+    match view.suspend_reason? {
+        SuspendReason::NeedsCredentials => crate::credentials::way_out(view.model?, view.pid),
+        SuspendReason::BudgetExceeded => {
+            let (pid, steps) = (view.pid, view.max_steps.filter(|max| view.step >= *max));
+            let spent = view.tokens_in.saturating_add(view.tokens_out);
+            Some(match (steps, view.max_tokens.filter(|max| spent >= *max)) {
+                (Some(max), _) => format!("relive resume {pid} --max-steps {}", max.saturating_mul(2)),
+                (None, Some(max)) => format!("relive resume {pid} --max-tokens {}", max.saturating_mul(2)),
+                (None, None) => format!("relive resume {pid} with a higher --max-cost or --timeout"),
+            })
+        }
+        SuspendReason::User
+        | SuspendReason::DiskFull
+        | SuspendReason::IoError
+        | SuspendReason::CrashLoop
+        | SuspendReason::InDoubt
+        | SuspendReason::Approval
+        | SuspendReason::Quota
+        | SuspendReason::DaemonStop => None,
+    }
 }
 
 /// Returns a process of the table.

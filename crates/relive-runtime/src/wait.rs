@@ -50,24 +50,26 @@ impl Runtime {
 
     /// Waits for the end of a process that an agent may observe.
     pub(crate) async fn wait_for_child(self: &Arc<Self>, process: ProcessRef, uuid: Uuid) -> Result<ChildEnd> {
-        let refused = self.may_not_observe(process, uuid);
-        if let Some((refusal, parent)) = refused
+        // Unknown and forbidden are the same answer.
+        let unknown = || Error::from(Refusal::NotFound { what: uuid.to_string(), suggestion: None });
+        if let Some(parent) = self.parent_of_forbidden(process, uuid)
             && !self.has_spawned(process.uuid, parent).await
         {
-            return Err(refusal.into());
+            return Err(unknown());
         }
-        let answer = self.wait(&uuid.to_string(), None).await?;
+        let answer = self.wait(&uuid.to_string(), None).await;
+        let answer = answer.map_err(|error| if error.code() == ErrorCode::NotFound { unknown() } else { error })?;
         let last_text = self.on_disk(move |data| last_text(data, uuid)).await.ok().flatten();
         let reason = answer.exit.map(|exit| exit.reason).unwrap_or_default();
         Ok(ChildEnd { code: answer.exit_code, reason, last_text })
     }
 
-    /// Says why the table does not let one process observe another, and whose child that other one is.
-    fn may_not_observe(&self, process: ProcessRef, uuid: Uuid) -> Option<(Refusal, Option<Uuid>)> {
+    /// Returns whose child a process is that the table does not let another one observe; `None` where it does.
+    fn parent_of_forbidden(&self, process: ProcessRef, uuid: Uuid) -> Option<Option<Uuid>> {
         let state = self.lock();
         let pid = state.table.current_pid(uuid)?;
-        let refusal = state.table.authorize(Caller::Process(process.of.pid), pid, Rights::Observer).err()?;
-        Some((refusal, state.table.view(pid, self.now()).and_then(|view| view.parent_uuid)))
+        state.table.authorize(Caller::Process(process.of.pid), pid, Rights::Observer).err()?;
+        Some(state.table.view(pid, self.now()).and_then(|view| view.parent_uuid))
     }
 
     /// Tells whether a child of `parent` was spawned by this process: by an earlier incarnation, whose children went to

@@ -1,18 +1,19 @@
 //! What a person should know about the daemon.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many warnings are kept for `daemon status`.
+/// How many of the last warnings are kept for `daemon status`.
 const KEPT_MAX: usize = 100;
 
 /// The warnings of a runtime, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Warnings {
-    kept: Arc<Mutex<Vec<String>>>,
+    kept: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Warnings {
-    fn lock(&self) -> MutexGuard<'_, Vec<String>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -20,9 +21,10 @@ impl Warnings {
     pub(crate) fn warn(&self, text: String) {
         eprintln!("warning: {text}");
         let mut kept = self.lock();
-        if kept.len() < KEPT_MAX {
-            kept.push(text);
+        if kept.len() == KEPT_MAX {
+            kept.pop_front();
         }
+        kept.push_back(text);
     }
 
     /// Does the same for a warning that would come again and again.
@@ -34,6 +36,6 @@ impl Warnings {
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
-        self.lock().clone()
+        self.lock().iter().cloned().collect()
     }
 }

@@ -16,6 +16,8 @@ impl Changes {
     /// Rings whenever the files of the process may have changed.
     pub(crate) fn follow(&self, uuid: Uuid) -> watch::Receiver<()> {
         let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of processes that never change any more are heard by nobody after a while.
+        bells.retain(|_, bell| bell.receiver_count() > 0);
         bells.entry(uuid).or_insert_with(|| watch::Sender::new(())).subscribe()
     }
 
