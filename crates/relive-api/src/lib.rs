@@ -180,12 +180,24 @@ pub struct Affected {
     pub affected: usize,
     /// Which.
     pub pids: Vec<Pid>,
+    /// Those of a subtree that could not be changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<Failed>,
     /// One line for a person where there is something to say, such as that it had ended already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// How to go on.
+/// A process that could not be changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Its PID.
+    pub pid: Pid,
+    /// Why.
+    pub message: String,
+}
+
+/// How to resume.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ResumeRequest {
     /// As a new process with this UUID, chosen by the client.

@@ -188,6 +188,12 @@ impl Machine {
         self.running()?.ending
     }
 
+    /// Returns the signal by which its body is to end. A TERM that the process handles itself is none: it has its grace.
+    #[must_use]
+    pub fn told_to_end(&self) -> Option<(Signal, Cause)> {
+        self.ending().filter(|(signal, _)| *signal != Signal::Term || !self.handlers.contains(Signal::Term))
+    }
+
     /// Returns the signals that wait to be unblocked, in the order in which they land.
     pub fn pending(&self) -> impl Iterator<Item = (Signal, Cause)> {
         self.pending.iter().flat_map(|pending| pending.iter())

@@ -23,8 +23,8 @@ use tokio::sync::watch;
 use relive_runtime::{About, Clock, Runtime, Settings};
 use server::Server;
 
-/// How long the lock of a daemon that has died is waited for, and how often it is tried.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the lock of another daemon is waited for, and how often it is tried.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Why the daemon cannot run.
@@ -81,23 +81,18 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// Opens the data directory. A daemon that was killed may have left a child that is just being spawned, which has a copy
-/// of every lock until it executes: where the holder is gone, the lock is free in a moment.
+/// Opens the data directory. A daemon that was killed may take a moment to die, and a child that it was just spawning has
+/// a copy of every lock until it executes.
 async fn open_data(paths: &Paths, io: &Io, settings: &Settings) -> Result<DataFolder, OpenError> {
     let deadline = tokio::time::Instant::now() + LOCK_PATIENCE;
     loop {
         match DataFolder::open(&paths.data, io.clone(), settings.space) {
-            Err(OpenError::Held { holder, .. }) if !is_alive(holder) && tokio::time::Instant::now() < deadline => {
+            Err(OpenError::Held { .. }) if tokio::time::Instant::now() < deadline => {
                 tokio::time::sleep(LOCK_AGAIN).await;
             }
             opened => return opened,
         }
     }
-}
-
-fn is_alive(os_pid: Option<u32>) -> bool {
-    let pid = os_pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
-    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 /// TERM and INT stop the daemon as `relive daemon stop` does.

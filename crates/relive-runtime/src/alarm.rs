@@ -8,6 +8,7 @@ use relive_core::{Pid, SuspendReason, Timestamp, Uuid};
 use relive_journal::record::ResumedBy;
 
 use crate::runtime::{Published, Runtime};
+use crate::signal::RETRY_EVERY;
 
 /// When a process is resumed without being asked.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +33,7 @@ impl Published {
 
 impl Runtime {
     /// Resumes those whose moment has come.
-    pub(crate) async fn ring_alarms(self: &Arc<Self>) {
+    pub(crate) fn ring_alarms(self: &Arc<Self>) {
         let now = self.now();
         let due: Vec<Uuid> = {
             let mut state = self.lock();
@@ -44,9 +45,13 @@ impl Runtime {
             due.into_iter().filter_map(same).collect()
         };
         for uuid in due {
-            if let Err(error) = self.lift(uuid, SuspendReason::Quota, ResumedBy::Timer).await {
-                self.warn(format!("{uuid} could not be resumed: {error}"));
-            }
+            let runtime = Arc::clone(self);
+            tokio::spawn(async move {
+                while let Err(error) = runtime.lift(uuid, SuspendReason::Quota, ResumedBy::Timer).await {
+                    runtime.warn_once(format!("{uuid} could not be resumed: {error}"));
+                    tokio::time::sleep(RETRY_EVERY).await;
+                }
+            });
         }
     }
 }

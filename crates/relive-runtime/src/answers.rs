@@ -67,7 +67,7 @@ impl Runtime {
             let Meant::Living { process, note } = runtime.look_up(&id).await? else { return Err(ended()) };
             let mut turn = runtime.turn(process.uuid, Lane::Verb).await?;
             turn.answer(&request, request_id).await?.ok_or_else(ended)?;
-            Ok(Affected { affected: 1, pids: vec![process.of.pid], note })
+            Ok(Affected { affected: 1, pids: vec![process.of.pid], note, ..Affected::default() })
         })
         .await
     }
@@ -90,11 +90,12 @@ impl Turn {
     /// Records an answer; `None` if the process has ended.
     async fn answer(&mut self, request: &ResolveRequest, request_id: Option<String>) -> Result<Option<()>> {
         let Some(machine) = self.machine() else { return Ok(None) };
+        let request_id = request_id.map(|id| format!("resolve:{id}"));
         if self.was_answered(request_id.as_deref()).await? {
             return Ok(Some(()));
         }
         let pid = machine.incarnation().pid;
-        if machine.ending().is_some() {
+        if machine.told_to_end().is_some() {
             let message = format!("process {pid} is being ended: there is nothing to answer");
             return Err(Error::new(ErrorCode::Conflict, message));
         }
@@ -110,10 +111,8 @@ impl Turn {
         if let Some(reason) = parked {
             change.apply(Event::Lift { reason }, &self.runtime)?;
         }
-        for call in calls {
-            let event = json!({"call": call, "outcome": request.outcome});
-            self.runtime.note_now(&self.owner, "resolved", event);
-        }
+        let event = |call| ("resolved", json!({"call": call, "outcome": request.outcome}));
+        change.events.extend(calls.into_iter().map(event));
         self.commit(change).await?;
         Ok(Some(()))
     }

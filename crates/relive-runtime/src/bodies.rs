@@ -45,8 +45,11 @@ pub(crate) trait Body: Send + Sync + std::fmt::Debug {
     /// Tells whether the process stops with the daemon.
     fn stops_with_daemon(&self) -> bool;
 
-    /// Hands a signal to a process that handles it itself; returns a message for the process, if that is how.
-    fn handle(&self, signal: Signal, session: Option<LiveSession>) -> BoxFuture<'static, Option<String>>;
+    /// Returns the message by which a process that handles a signal itself hears of it, if that is how.
+    fn message_for(&self, signal: Signal) -> Option<&'static str>;
+
+    /// Passes a signal on to the session of a process that handles it itself.
+    fn pass_on(&self, signal: Signal, session: LiveSession) -> BoxFuture<'static, ()>;
 }
 
 /// A verb that not every body can carry out.
@@ -116,8 +119,6 @@ pub(crate) enum Exit {
     Unrecorded(JournalError),
     /// Its session cannot be looked at, so nobody can tell whether it runs.
     Unknown(std::io::Error),
-    /// The daemon stops, and what the process runs does not.
-    Dismissed,
     /// It panicked.
     Panicked,
 }

@@ -244,8 +244,9 @@ impl Runtime {
     pub(crate) async fn reserve(self: &Arc<Self>, uuid: Uuid, tokens: u64, cost: Usd) -> bool {
         let wanted = Sum { tokens, cost };
         if !self.budgets.is_open(uuid) {
-            let Ok(mut turn) = self.turn(uuid, Lane::Own).await else { return false };
-            let Ok(Some(page)) = turn.look(move |history| Page::of(uuid, history)).await else { return false };
+            // A journal that cannot be read cannot be written either: the call is refused there, with the true reason.
+            let Ok(mut turn) = self.turn(uuid, Lane::Own).await else { return true };
+            let Ok(Some(page)) = turn.look(move |history| Page::of(uuid, history)).await else { return true };
             drop(turn);
             self.open_account(page).await;
         }

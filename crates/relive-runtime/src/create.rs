@@ -297,11 +297,16 @@ impl Runtime {
         Ok(pid.map(|pid| Created { pid, uuid }))
     }
 
-    pub(crate) fn admit_one_more(&self) -> Result<()> {
-        let state = self.lock();
-        if state.stopping {
+    pub(crate) fn refuse_if_stopping(&self) -> Result<()> {
+        if self.is_stopping() {
             return Err(Error::new(ErrorCode::Unavailable, "the daemon is stopping").with_hint("ask again in a moment"));
         }
+        Ok(())
+    }
+
+    pub(crate) fn admit_one_more(&self) -> Result<()> {
+        self.refuse_if_stopping()?;
+        let state = self.lock();
         let max = self.settings.processes_max;
         if state.table.len() >= max {
             let message = format!("there are {max} processes, the limit");

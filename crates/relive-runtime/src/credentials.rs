@@ -130,6 +130,22 @@ impl Credentials {
         model: Option<&str>,
         brought: &Environment,
     ) -> Result<()> {
+        if let Some(environment) = self.choose(from, to, reason, model, brought).await? {
+            let environments = Arc::clone(&self.environments);
+            self.pool.run(move || environments.put(to, &environment)).await??;
+        }
+        Ok(())
+    }
+
+    /// Chooses the environment that [`Self::equip`] puts, and puts nothing; `None` if what is kept stays.
+    pub(crate) async fn choose(
+        &self,
+        from: Uuid,
+        to: Uuid,
+        reason: Option<SuspendReason>,
+        model: Option<&str>,
+        brought: &Environment,
+    ) -> Result<Option<Environment>> {
         let kept = self.environments.load(&self.pool, from).await?;
         let wanted = kept.is_empty() || reason == Some(SuspendReason::NeedsCredentials);
         let takes = wanted && !brought.is_empty();
@@ -137,11 +153,7 @@ impl Credentials {
         if let Some(provider) = model.and_then(provider_of) {
             self.access(provider, &environment).await?;
         }
-        if takes || from != to {
-            let environments = Arc::clone(&self.environments);
-            self.pool.run(move || environments.put(to, &environment)).await??;
-        }
-        Ok(())
+        Ok((takes || from != to).then_some(environment))
     }
 
     /// The model of this name, reached with what this environment and the configuration give.

@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::owner::{BodyHandle, Change, Lane, Owner, Turn};
 use crate::records::Note;
 use crate::runtime::{ProcessRef, Runtime};
+use crate::signal::RETRY_EVERY;
 
 /// How long an event may wait for a record to be written with.
 const EVENTS_WITHIN: Duration = Duration::from_millis(50);
@@ -56,7 +57,7 @@ impl BodyOwner {
     }
 
     pub(crate) fn host(&self) -> AgentHost {
-        AgentHost { runtime: Arc::downgrade(&self.runtime), clock: self.runtime.clock.clone(), process: self.process }
+        AgentHost { runtime: Arc::clone(&self.runtime), clock: self.runtime.clock.clone(), process: self.process }
     }
 
     /// Reports that the body is ready: the process runs from here on.
@@ -111,7 +112,9 @@ struct OwnedJournal(BodyOwner);
 impl OwnedJournal {
     async fn turn(&self) -> Result<Turn, JournalError> {
         let turn = self.0.runtime.turn_with(Arc::clone(&self.0.owner), Lane::Own).await;
-        turn.map_err(|_| JournalError::Held)
+        // A body of an incarnation that is over has nothing to record any more.
+        let is_current = |turn: &Turn| turn.machine().is_some_and(|machine| machine.incarnation() == self.0.process.of);
+        turn.ok().filter(is_current).ok_or(JournalError::Held)
     }
 
     async fn with<T: Send + 'static>(
@@ -186,7 +189,7 @@ impl Turn {
         {
             let state = self.runtime.lock();
             let machine = state.table.machine(process.of.pid).filter(|machine| machine.incarnation() == process.of);
-            let told = machine.is_none_or(|machine| machine.pause().is_some() || machine.ending().is_some());
+            let told = machine.is_none_or(|machine| machine.pause().is_some() || machine.told_to_end().is_some());
             if begins && told {
                 return Err(JournalError::Held);
             }
@@ -207,16 +210,16 @@ impl Turn {
         if self.owner.has_body() || self.desk.journal.is_none() {
             return;
         }
-        let (orders, session) = {
-            let state = self.runtime.lock();
-            let Some(machine) = state.table.machine(of.pid).filter(|machine| machine.incarnation() == of) else {
-                return;
-            };
-            let stop = machine.pause().map(|_| machine.urgency().unwrap_or_default());
-            let end = machine.ending().map(|(signal, _)| signal);
-            let orders = Orders { stop, end, leave_sessions: false, deadline: self.deadline() };
-            (watch::channel(orders), watch::channel(None))
-        };
+        let Some(body) = self.runtime.body_of(of.pid) else { return };
+        let Some(machine) = self.machine().filter(|machine| machine.incarnation() == of) else { return };
+        let end = machine.told_to_end().map(|(signal, _)| signal);
+        if end.is_some() && !body.stays_when_suspended() {
+            // It ends without a body: see `Runtime::finish_bodiless`.
+            return;
+        }
+        let stop = machine.pause().map(|_| machine.urgency().unwrap_or_default());
+        let orders = watch::channel(Orders { stop, end, leave_sessions: false, deadline: self.deadline() });
+        let session = watch::channel(None);
         self.owner.set_body(Some(BodyHandle { orders: orders.0, session: session.1 }));
         self.runtime.lock().bodies.insert(of.pid, Arc::clone(&self.owner));
         let driver = Driver {
@@ -269,7 +272,7 @@ impl Driver {
                     // In a task of its own: a panic in one body ends that body, typed, and nothing else.
                     tokio::spawn(body.run(context)).await.unwrap_or(Exit::Panicked)
                 }
-                None => Exit::Dismissed,
+                None => Exit::Unknown(std::io::Error::other("what it runs is not known here")),
             };
             owner.runtime.budgets.release(owner.process.uuid);
             match owner.runtime.conclude(&owner.owner, owner.process, exit).await {
@@ -283,8 +286,10 @@ impl Driver {
 impl Runtime {
     /// Records why a body has exited, and makes it known.
     async fn conclude(self: &Arc<Self>, owner: &Arc<Owner>, process: ProcessRef, exit: Exit) -> Then {
-        if matches!(exit, Exit::Ended(_) | Exit::Cancelled | Exit::Panicked | Exit::Completed) {
-            // What its tools started is gone before anybody hears that it is.
+        let ends = matches!(exit, Exit::Ended(_) | Exit::Cancelled | Exit::Panicked | Exit::Completed);
+        if ends || self.is_told_to_end(process) {
+            // What its tools started is gone before anybody hears that it is. Sessions may take their time, so this is
+            // before the turn.
             self.settle(process, Rest::Ended).await;
         }
         let Ok(mut turn) = self.turn_with(Arc::clone(owner), Lane::Own).await else { return Then::Over };
@@ -293,21 +298,16 @@ impl Runtime {
             return Then::Over;
         };
         let mut change = Change::of(machine, Note::default());
-        if change.draft().state() == State::Created && !matches!(exit, Exit::Dismissed) {
+        if change.draft().state() == State::Created {
             let _ = change.apply(Event::Start, self);
         }
-        let (ending, paused) = (change.draft().ending().is_some(), change.draft().pause().is_some());
+        let (ending, paused) = (change.draft().told_to_end().is_some(), change.draft().pause().is_some());
         match exit {
-            Exit::Dismissed => {
-                turn.drop_body();
-                Then::Over
+            Exit::Unrecorded(error) => {
+                let full = matches!(error, JournalError::Write(WriteError::DiskFull { .. }));
+                turn.suspend_unrecorded(change, &error.to_string(), full).await
             }
-            Exit::Unrecorded(error) => turn.suspend_unrecorded(change, error).await,
-            Exit::Unknown(error) => {
-                self.warn(format!("the session of {} cannot be looked at: {error}", process.uuid));
-                turn.suspend_silently(change, SuspendReason::IoError);
-                Then::Over
-            }
+            Exit::Unknown(error) => turn.suspend_unrecorded(change, &error.to_string(), false).await,
             Exit::Panicked => {
                 // No text: its reason reads `unexpected exit`.
                 let status = ProcessStatus::Faulted { fault: String::new() };
@@ -316,21 +316,50 @@ impl Runtime {
             Exit::Ended(end) => turn.finish(change, Outcome::Ended(end)).await,
             Exit::Cancelled if ending => turn.finish(change, Outcome::Cancelled).await,
             Exit::Stopped | Exit::Suspended { .. } if ending => {
-                self.settle(process, Rest::Ended).await;
-                turn.finish(change, Outcome::Cancelled).await
+                // Told to end since it was looked at: its sessions end first.
+                drop(turn);
+                self.finish_soon(process, Duration::ZERO);
+                Then::Over
             }
             Exit::Completed if turn.has_more_to_do().await => Then::Again,
-            // It was paused with its last word: it ends when it is resumed.
+            // Paused while it completed: it ends when it is resumed.
             Exit::Completed if !paused => {
                 let status = ProcessStatus::Exited { code: 0 };
                 turn.finish(change, Outcome::Ended(End::of(status))).await
             }
             Exit::Stopped | Exit::Cancelled | Exit::Completed if paused => turn.stop(change, None).await,
+            Exit::Cancelled => {
+                // A KILL that reached the body and could not be recorded.
+                let cause = Cause::runtime(Why::User);
+                let kill = Event::Signal {
+                    signal: Signal::Kill,
+                    cause,
+                    urgency: Urgency::Now,
+                    aim: relive_core::Aim::Subtree,
+                };
+                let _ = change.apply(kill, self);
+                turn.finish(change, Outcome::Cancelled).await
+            }
             // Resumed before it had stopped.
-            Exit::Stopped | Exit::Cancelled | Exit::Completed => Then::Again,
+            Exit::Stopped | Exit::Completed => Then::Again,
             Exit::Suspended { reason, .. } if turn.is_answered(reason).await => Then::Again,
             Exit::Suspended { reason, resume_at } => turn.stop(change, Some((reason, resume_at))).await,
         }
+    }
+
+    fn is_told_to_end(&self, process: ProcessRef) -> bool {
+        let state = self.lock();
+        let machine = state.table.machine(process.of.pid).filter(|machine| machine.incarnation() == process.of);
+        machine.is_some_and(|machine| machine.told_to_end().is_some())
+    }
+
+    /// Ends a process that was told to end and has no body, after a while.
+    pub(crate) fn finish_soon(self: &Arc<Self>, process: ProcessRef, after: Duration) {
+        let runtime = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            runtime.finish_bodiless(process).await;
+        });
     }
 
     /// Stops or ends what outlives a body.
@@ -415,15 +444,30 @@ impl Turn {
         if let Some(journal) = &mut self.desk.journal
             && let Err(error) = journal.with(Writer::sync).await.map_err(Error::from).and_then(|synced| Ok(synced?))
         {
-            return self.suspend_unrecorded_for(change, &error.to_string(), false).await;
+            return self.suspend_unrecorded(change, &error.to_string(), error.is_disk_full()).await;
         }
+        let before = change.before().clone();
         if let (Some(resume_at), Some((asked_at, _))) = (alarm, paused) {
             runtime.lock().set_alarm(of.pid, resume_at, asked_at);
         }
-        if let Err(error) = self.commit(change).await {
-            runtime.warn(format!("the pause of {} cannot be recorded: {error}", self.uuid()));
+        match self.record(change).await {
+            Ok(recorded) => {
+                // Before it is shown as suspended: whoever sees that may look at the files.
+                self.write_snapshot(of).await;
+                if let Some((draft, effects)) = recorded {
+                    self.publish(draft, effects);
+                }
+            }
+            Err(error) => {
+                runtime.lock().alarms.remove(&of.pid);
+                let change = Change::of(before, Note::default());
+                return self.suspend_unrecorded(change, &error.to_string(), error.is_disk_full()).await;
+            }
         }
-        self.write_snapshot(of).await;
+        let events = self.owner.take_events();
+        if let Some(journal) = &mut self.desk.journal {
+            journal.write_events(events).await;
+        }
         self.drop_body();
         Then::Over
     }
@@ -447,29 +491,31 @@ impl Turn {
         runtime.changes.ring(uuid);
     }
 
-    /// The body could not record what it does, so the process stands still.
-    async fn suspend_unrecorded(&mut self, change: Change, error: JournalError) -> Then {
-        let full = matches!(error, JournalError::Write(WriteError::DiskFull { .. }));
-        self.suspend_unrecorded_for(change, &error.to_string(), full).await
-    }
-
-    async fn suspend_unrecorded_for(&mut self, mut change: Change, error: &str, full: bool) -> Then {
+    /// What the body does cannot be recorded, so the process stands still; one that was told to end is ended later.
+    async fn suspend_unrecorded(&mut self, mut change: Change, error: &str, full: bool) -> Then {
         let runtime = Arc::clone(&self.runtime);
+        let process = ProcessRef { of: change.draft().incarnation(), uuid: self.uuid() };
         runtime.warn(format!("{} cannot record what it does: {error}", self.uuid()));
-        if full {
-            runtime.disk_full().await;
-            // The reserve has made room for this record; if not even that, the pause holds all the same.
-            let suspend = Event::Suspend { reason: SuspendReason::DiskFull, urgency: Urgency::Now };
-            let _ = change.apply(suspend, &runtime);
-            let _ = change.apply(Event::BoundaryReached, &runtime);
-            let draft = change.draft().clone();
-            if self.commit(change).await.is_err() {
-                self.publish(draft, Vec::new());
-            }
+        if change.draft().told_to_end().is_some() {
+            self.publish(change.draft().clone(), Vec::new());
             self.drop_body();
+            runtime.finish_soon(process, RETRY_EVERY);
             return Then::Over;
         }
-        self.suspend_silently(change, SuspendReason::IoError);
+        if !full {
+            self.suspend_silently(change, SuspendReason::IoError);
+            return Then::Over;
+        }
+        runtime.disk_full().await;
+        // The reserve has made room for this record; if not even that, the pause holds all the same.
+        let suspend = Event::Suspend { reason: SuspendReason::DiskFull, urgency: Urgency::Now };
+        let _ = change.apply(suspend, &runtime);
+        let _ = change.apply(Event::BoundaryReached, &runtime);
+        let draft = change.draft().clone();
+        if self.commit(change).await.is_err() {
+            self.publish(draft, Vec::new());
+        }
+        self.drop_body();
         Then::Over
     }
 

@@ -25,7 +25,7 @@ impl Runtime {
             state.table.machine(process.of.pid)?.pause().map(|(_, reason)| reason)
         });
         let model = self.on_disk(move |data| model_of(data, source)).await?;
-        self.credentials.equip(source, uuid, reason, model.as_deref(), &request.env).await?;
+        let environment = self.credentials.choose(source, uuid, reason, model.as_deref(), &request.env).await?;
         // What its owner has synced is copied; nothing after that.
         let within = self.synced_end(source).await?;
         let mut turn = self.turn(uuid, Lane::Verb).await?;
@@ -34,10 +34,11 @@ impl Runtime {
                 of: relive_core::Incarnation { pid: created.pid, generation: relive_core::Generation(1) },
                 uuid,
             });
-            let affected = Affected { affected: 1, pids: vec![created.pid], note: None };
+            let affected = Affected { affected: 1, pids: vec![created.pid], ..Affected::default() };
             return Ok(self.resumed(process, Some(source), affected));
         }
-        let writer = self.write_fork(source, uuid, within, hash, request).await?;
+        let environment = environment.unwrap_or_default();
+        let writer = self.write_fork(source, uuid, within, hash, request, environment).await?;
         let (pid, history) = (writer.0, writer.1.history().clone());
         // Before the fork itself can change anything.
         let note = self.compare_files(source, &history).await;
@@ -45,7 +46,7 @@ impl Runtime {
         let process = ProcessRef { of: relive_core::Incarnation { pid, generation: spec.generation }, uuid };
         turn.publish_new(spec, writer.1).await?;
         drop(turn);
-        Ok(self.resumed(process, Some(source), Affected { affected: 1, pids: vec![pid], note }))
+        Ok(self.resumed(process, Some(source), Affected { affected: 1, pids: vec![pid], note, ..Affected::default() }))
     }
 
     /// Returns how far the journal of a process that is being written is on the disk.
@@ -63,6 +64,7 @@ impl Runtime {
         within: Option<u64>,
         hash: String,
         request: ResumeRequest,
+        environment: relive_api::Environment,
     ) -> Result<(relive_core::Pid, Writer)> {
         let environments = Arc::clone(&self.environments);
         let (boot_id, at) = (self.clock.boot_id(), self.now());
@@ -79,6 +81,7 @@ impl Runtime {
         let forked = self.on_disk(move |data| {
             let pid = data.next_pid()?;
             data.note_pid(pid, uuid);
+            environments.put(uuid, &environment)?;
             let say = |text: &str| Input { id: "fork".to_owned(), from: None, text: text.into() };
             let input = request.input.as_deref().map(say);
             let told = input.is_some();

@@ -50,7 +50,7 @@ impl Runtime {
             );
         }
         let live = self.live_session(process.uuid).await.ok_or_else(ended)?;
-        let affected = Affected { affected: 1, pids: vec![pid], note };
+        let affected = Affected { affected: 1, pids: vec![pid], note, ..Affected::default() };
         match live.connection.request(verb).await {
             Ok(Outcome::Done) => Ok(affected),
             Ok(Outcome::Kept) => {

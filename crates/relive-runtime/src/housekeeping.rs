@@ -20,7 +20,7 @@ impl Runtime {
     pub fn keep_house(self: &Arc<Self>) {
         let every = self.settings.stalled_after.div_f32(2.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
         self.periodically(every, |runtime| async move { runtime.look_for_stalled().await });
-        self.periodically(RING_EVERY, |runtime| async move { runtime.ring_alarms().await });
+        self.periodically(RING_EVERY, |runtime| async move { runtime.ring_alarms() });
         self.periodically(SWEEP_EVERY, |runtime| async move {
             let now = runtime.now();
             runtime.lock().table.sweep(now);
@@ -83,6 +83,11 @@ impl Runtime {
 
     /// Collects old processes, or says which would be.
     pub async fn gc(self: &Arc<Self>, request: GcRequest) -> Result<GcAnswer> {
+        let runtime = Arc::clone(self);
+        self.to_the_end(async move { runtime.collect(request).await }).await
+    }
+
+    async fn collect(self: &Arc<Self>, request: GcRequest) -> Result<GcAnswer> {
         let (rules, reading, now): (GcRules, _, _) = (self.settings.gc, self.clock.reading(), self.now());
         let survey = {
             let _alone = self.collecting.lock().await;
@@ -104,7 +109,7 @@ impl Runtime {
         for candidate in survey.candidates {
             let (uuid, bytes) = (candidate.uuid, candidate.bytes);
             // Not while somebody resumes it, and not the other way round.
-            let _turn = self.turn(uuid, Lane::Own).await?;
+            let _turn = self.turn(uuid, Lane::Verb).await?;
             let environments = Arc::clone(&self.environments);
             let collected = self.on_disk(move |data| {
                 let collected = data.collect(&candidate, now);

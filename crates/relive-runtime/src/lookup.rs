@@ -94,7 +94,7 @@ impl Runtime {
         let continues = |now: Pid| (now != found.pid).then(|| format!("PID {} continues as {now}", found.pid));
         if self.living(uuid).is_none() {
             // It may be being resumed just now: it is on the disk first, and in the table when the turn is over.
-            drop(self.turn(uuid, Lane::Own).await?);
+            drop(self.turn(uuid, Lane::Verb).await?);
         }
         if let Some(process) = self.living(uuid) {
             return Ok(Meant::Living { process, note: continues(process.of.pid) });

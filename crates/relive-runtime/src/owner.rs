@@ -23,6 +23,8 @@ pub(crate) use turn::{Change, Turn};
 
 /// How many verbs may wait for one process.
 const WAITING_MAX: usize = 64;
+/// How many events of one process may wait to be written.
+const EVENTS_MAX: usize = 4096;
 /// How many more of those that stop or end it.
 const URGENT_MAX: usize = 8;
 
@@ -163,7 +165,11 @@ impl Owner {
 
     /// Keeps an event to be written with the next records.
     pub(crate) fn push_event(&self, event: Event) {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        // Events are never acknowledged: while the disk is stuck, the later ones are dropped.
+        if events.len() < EVENTS_MAX {
+            events.push(event);
+        }
     }
 
     /// Takes it on to write the events that wait; `false` if somebody else has.

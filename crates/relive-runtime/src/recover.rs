@@ -28,6 +28,8 @@ const READY_WITHIN: Duration = Duration::from_millis(250);
 enum Then {
     /// Its body is started, with its journal.
     Start(Box<Writer>),
+    /// The same, after the daemon's own stop.
+    Resume(Box<Writer>),
     /// It was told to end, and does.
     End,
     /// It stands still; what its tools left running is made to.
@@ -82,11 +84,14 @@ impl Runtime {
     }
 
     async fn carry_on(self: &Arc<Self>, process: ProcessRef, then: Then) -> Result<()> {
-        let runtime = Arc::clone(self);
+        let (runtime, resumes) = (Arc::clone(self), matches!(then, Then::Resume(_)));
         match then {
-            Then::Start(writer) => {
+            Then::Start(writer) | Then::Resume(writer) => {
                 let mut turn = self.turn(process.uuid, Lane::Own).await?;
                 turn.desk.journal = Some(OpenJournal::new(*writer, self.pool.clone()));
+                if resumes {
+                    self.note(&turn.owner, "resumed", serde_json::json!({"by": ResumedBy::DaemonStart}));
+                }
                 let told = turn.machine().and_then(|machine| machine.ending());
                 if told.is_some_and(|(signal, _)| signal == Signal::Term) {
                     // Its grace was the earlier daemon's to count.
@@ -145,9 +150,7 @@ impl Runtime {
             Left::Stopped => {
                 let resumed = Body::Resumed(Resumed { by: ResumedBy::DaemonStart, req: None });
                 let writer = self.open_recovered(uuid, pid, vec![resumed]).await?;
-                let by = serde_json::json!({"by": ResumedBy::DaemonStart});
-                self.note_now(&self.owners.of(uuid), "resumed", by);
-                (Restored { suspension: None, ..restored }, None, Then::Start(Box::new(writer)))
+                (Restored { suspension: None, ..restored }, None, Then::Resume(Box::new(writer)))
             }
             Left::Interrupted { crash_loop: false } => {
                 let writer = self.open_recovered(uuid, pid, Vec::new()).await?;

@@ -51,6 +51,8 @@ impl Runtime {
         request: ResumeRequest,
         request_id: Option<String>,
     ) -> Result<Answered> {
+        self.refuse_if_stopping()?;
+        let request_id = request_id.map(|id| format!("resume:{id}"));
         self.prepare_resume(uuid, &request).await?;
         let mut turn = self.turn(uuid, Lane::Verb).await?;
         let Some(machine) = turn.machine() else { return turn.resume_dead(request, request_id).await };
@@ -63,9 +65,10 @@ impl Runtime {
         if turn.was_answered(request_id.as_deref()).await? {
             drop(turn);
             let affected = if request.subtree {
-                self.signal_tree(pid, Sent::new(Signal::Resume, request_id)).await?
+                let sent = Sent { request: request_id, ..Sent::new(Signal::Resume, None) };
+                self.signal_tree(pid, sent).await?
             } else {
-                Affected { affected: 1, pids: vec![pid], note: None }
+                Affected { affected: 1, pids: vec![pid], ..Affected::default() }
             };
             return Ok(self.resumed(process, None, affected));
         }
@@ -73,7 +76,7 @@ impl Runtime {
         if change.draft().state() == State::Created && turn.owner.has_body() {
             change.apply(Event::Start, self)?;
         }
-        let sent = Sent { aim: Aim::Process, ..Sent::new(Signal::Resume, request_id.clone()) };
+        let sent = Sent { aim: Aim::Process, request: request_id.clone(), ..Sent::new(Signal::Resume, None) };
         let resume = Event::Signal { signal: Signal::Resume, cause: sent.cause, urgency: sent.urgency, aim: sent.aim };
         let changed = change.apply(resume, self)?;
         let resumed = change.resumes();
@@ -91,7 +94,7 @@ impl Runtime {
         if resumed {
             pids.extend(self.resume_above(pid, &sent).await);
         }
-        Ok(self.resumed(process, None, Affected { affected: pids.len(), pids, note: None }))
+        Ok(self.resumed(process, None, Affected { affected: pids.len(), pids, ..Affected::default() }))
     }
 
     /// Sees to it that a process has what it needs, before its turn: keys may take their time.
@@ -166,7 +169,11 @@ impl Turn {
             let pid = self.look(|history| history.incarnation().map(|last| (last.pid, last.generation))).await?;
             let (pid, generation) = pid.unwrap_or((Pid::RUNTIME, relive_core::Generation(0)));
             let process = ProcessRef { of: relive_core::Incarnation { pid, generation }, uuid };
-            return Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], note: None }));
+            return Ok(runtime.resumed(
+                process,
+                None,
+                Affected { affected: 1, pids: vec![pid], ..Affected::default() },
+            ));
         }
         let (model, body) = runtime
             .on_disk(move |data| {
@@ -212,7 +219,7 @@ impl Turn {
         let spec = spec(writer.history(), pid, runtime.parent_of(writer.history()), model)?;
         let process = ProcessRef { of: relive_core::Incarnation { pid, generation: spec.generation }, uuid };
         self.publish_new(spec, writer).await?;
-        Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], note: None }))
+        Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], ..Affected::default() }))
     }
 
     /// Adds records to a change, refusing those that the body does not take.

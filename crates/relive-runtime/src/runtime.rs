@@ -225,11 +225,6 @@ impl Runtime {
         }
     }
 
-    /// Keeps an event to be written by the turn under way.
-    pub(crate) fn note_now(&self, owner: &Owner, kind: &'static str, body: serde_json::Value) {
-        owner.push_event(relive_journal::journal::Event { at: self.now(), kind, body });
-    }
-
     /// Notes that a process stands still, why, and what a person can do about it.
     pub(crate) fn note_paused(self: &Arc<Self>, owner: &Arc<Owner>, pid: Pid) {
         let event = {

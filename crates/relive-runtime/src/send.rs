@@ -39,7 +39,7 @@ impl Runtime {
 impl Turn {
     /// Records a message; `false` if it was recorded before, `None` if the process has ended.
     async fn hear(&mut self, request: InputRequest) -> Result<Option<bool>> {
-        let Some(machine) = self.machine() else { return Ok(None) };
+        let Some(machine) = self.machine().filter(|machine| machine.told_to_end().is_none()) else { return Ok(None) };
         let of = machine.incarnation();
         if let Some(body) = self.runtime.body_of(of.pid) {
             body.accepts(Verb::Send)?;

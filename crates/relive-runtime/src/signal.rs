@@ -8,23 +8,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use relive_api::{Affected, PauseRequest, SignalMaskRequest, SignalRequest, SignalState};
+use relive_api::{Affected, Failed, PauseRequest, SignalMaskRequest, SignalRequest, SignalState};
 use relive_core::{
-    Aim, Cause, ErrorCode, Event, Incarnation, Pid, Signal, SignalSet, State, SuspendReason, Timestamp, Urgency, Uuid,
-    Why,
+    Aim, Cause, ErrorCode, Event, Incarnation, Pid, Signal, SignalSet, State, Timestamp, Urgency, Uuid, Why,
 };
-use relive_journal::record::{Body, Input, ResumedBy};
+use relive_journal::record::{Body, Input, ResumedBy, SignalMask};
 
 use crate::error::{Error, Result};
 use crate::lookup::Meant;
 use crate::owner::{Change, Lane, Turn};
 use crate::records::Note;
-use crate::runtime::{Inherited, Runtime};
+use crate::runtime::{Inherited, ProcessRef, Runtime};
 
 /// How many processes of a subtree are signalled at once.
 const IN_FLIGHT: usize = 64;
 /// How long a KILL waits for its turn before it acts without one.
 const KILL_WITHIN: Duration = Duration::from_secs(1);
+
+/// How often something is tried again that could not be recorded.
+pub(crate) const RETRY_EVERY: Duration = Duration::from_secs(5);
 
 /// A signal on its way.
 #[derive(Debug, Clone)]
@@ -44,15 +46,15 @@ impl Sent {
             cause: Cause::runtime(Why::User),
             urgency: Urgency::Boundary,
             aim: Aim::Process,
-            request,
+            request: request.map(|id| format!("{signal}:{id}")),
             resumed_by: ResumedBy::User,
         }
     }
 
     fn lane(&self) -> Lane {
         match self.signal {
-            Signal::Kill | Signal::Term | Signal::Pause => Lane::Urgent,
-            Signal::Int | Signal::Resume => Lane::Verb,
+            Signal::Kill | Signal::Term | Signal::Int | Signal::Pause => Lane::Urgent,
+            Signal::Resume => Lane::Verb,
         }
     }
 
@@ -106,7 +108,12 @@ impl Runtime {
             let mut turn = self.turn(uuid, Lane::Verb).await?;
             return match turn.was_answered(sent.request.as_deref()).await? {
                 // It was ended by this request.
-                true => Ok(Affected { affected: 1, pids: Vec::from_iter(turn.last_pid().await?), note }),
+                true => Ok(Affected {
+                    affected: 1,
+                    pids: Vec::from_iter(turn.last_pid().await?),
+                    note,
+                    ..Affected::default()
+                }),
                 false => Ok(Affected { note: note.or(ended_already(id).note), ..ended_already(id) }),
             };
         };
@@ -119,7 +126,7 @@ impl Runtime {
             if delivered.resumed {
                 pids.extend(self.resume_above(pid, &sent).await);
             }
-            Affected { affected: pids.len(), pids, note: None }
+            Affected { affected: pids.len(), pids, ..Affected::default() }
         };
         let ended = self.living(process.uuid).is_none();
         if affected.pids.is_empty() && ended {
@@ -134,15 +141,12 @@ impl Runtime {
         sent.cause.root = Some(root);
         let mut pids = Vec::new();
         let mut done = HashSet::new();
-        let mut resumed = false;
+        let (mut resumed, mut refused, mut failed) = (false, None, Vec::new());
         loop {
             // Walked again until nothing new is below: children whose creation was under way are among them.
             let walk: Vec<Pid> = self.lock().table.subtree(root).into_iter().filter(|pid| done.insert(*pid)).collect();
             if walk.is_empty() {
                 break;
-            }
-            for pid in &walk {
-                self.inherit(*pid, &sent);
             }
             let jobs = walk.into_iter().map(|pid| {
                 let aim = if pid == root { Aim::Process } else { Aim::Subtree };
@@ -160,30 +164,19 @@ impl Runtime {
                         pids.extend(delivered.changed.then_some(pid));
                     }
                     Ok(None) => {}
-                    // A refusal of the root is the answer; one below it concerns that process alone.
-                    Err(error) if pid == root => return Err(error),
-                    Err(error) => self.warn(format!("process {pid} did not get {}: {error}", sent.signal)),
+                    // A refusal of the root is the answer, once the turns under way are over.
+                    Err(error) if pid == root => refused = Some(error),
+                    Err(error) => failed.push(Failed { pid, message: error.to_string() }),
                 }
+            }
+            if let Some(error) = refused {
+                return Err(error);
             }
         }
         if resumed {
             pids.extend(self.resume_above(root, &sent).await);
         }
-        Ok(Affected { affected: pids.len(), pids, note: None })
-    }
-
-    /// Notes what children of a process that are created from now on get as well.
-    fn inherit(&self, pid: Pid, sent: &Sent) {
-        let mut state = self.lock();
-        match sent.signal {
-            Signal::Resume => {
-                state.inherited.remove(&pid);
-            }
-            Signal::Term | Signal::Kill | Signal::Int | Signal::Pause => {
-                let inherited = Inherited { signal: sent.signal, urgency: sent.urgency, cause: sent.cause };
-                state.inherited.insert(pid, inherited);
-            }
-        }
+        Ok(Affected { affected: pids.len(), pids, failed, note: None })
     }
 
     /// Resumes ancestors that the user paused, nearest first.
@@ -236,7 +229,10 @@ impl Runtime {
             if matches!(change.apply(Event::GraceExpired, &runtime), Ok(true))
                 && let Err(error) = turn.commit(change).await
             {
-                runtime.warn(format!("the kill of {uuid} after its grace cannot be recorded: {error}"));
+                runtime.warn_once(format!("the kill of {uuid} after its grace cannot be recorded: {error}"));
+                drop(turn);
+                let again = runtime.now().checked_add(RETRY_EVERY).unwrap_or(Timestamp::MAX);
+                runtime.arm_grace(uuid, of, again);
             }
         });
     }
@@ -264,6 +260,7 @@ impl Runtime {
             let mut turn = runtime.turn(process.uuid, Lane::Verb).await?;
             let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals"));
             let machine = turn.machine().ok_or_else(gone)?;
+            let request_id = request_id.map(|id| format!("signals:{id}"));
             let resumed = if turn.was_answered(request_id.as_deref()).await? {
                 false
             } else {
@@ -331,14 +328,22 @@ impl Turn {
         }
         let changed = change.apply(sent.event(), &runtime)?;
         if !changed {
+            if change.draft().told_to_end().is_some() && !self.owner.has_body() {
+                // Its end could not be recorded before.
+                runtime.finish_soon(ProcessRef { of: change.draft().incarnation(), uuid: self.uuid() }, Duration::ZERO);
+            }
             return Ok(nothing);
         }
         if sent.signal == Signal::Kill {
             // KILL acts without waiting for its record.
             self.owner.order(|orders| orders.end = Some(Signal::Kill));
         }
-        let resumed = change.resumes();
+        let (resumed, of) = (change.resumes(), change.draft().incarnation());
         self.commit_signal(change).await?;
+        if sent.cause.root.is_some() && sent.signal != Signal::Resume && self.machine().is_some() {
+            let inherited = Inherited { signal: sent.signal, urgency: sent.urgency, cause: sent.cause };
+            runtime.lock().inherited.insert(of.pid, inherited);
+        }
         Ok(Delivered { changed: true, resumed })
     }
 
@@ -346,23 +351,15 @@ impl Turn {
     async fn commit_signal(&mut self, mut change: Change) -> Result<()> {
         let runtime = Arc::clone(&self.runtime);
         let of = change.draft().incarnation();
-        let process = crate::runtime::ProcessRef { of, uuid: self.uuid() };
+        let process = ProcessRef { of, uuid: self.uuid() };
         let handled: Vec<Signal> = change.handled().collect();
-        let mut texts = Vec::new();
-        for signal in handled {
-            let session = self.owner.session().and_then(|session| session.borrow().clone());
-            let Some(body) = runtime.body_of(of.pid) else { continue };
-            if let Some(text) = body.handle(signal, session).await {
-                let id = format!("signal-{}", runtime.clock.new_uuid());
-                change.last.push(Body::Input(Input { id, from: None, text: text.clone().into() }));
-                texts.push(text);
-            }
-        }
+        let texts = self.record_handled(&mut change, &handled);
         let bodiless = !self.owner.has_body();
-        let ends = bodiless && change.draft().ending().is_some() && change.draft().end().is_none();
+        let ends = bodiless && change.draft().told_to_end().is_some() && change.draft().end().is_none();
         if !ends {
             self.commit(change).await?;
             self.desk.said.extend(texts);
+            self.pass_on(of, handled);
             if bodiless && self.machine().is_none() {
                 // It was created and never started.
                 self.release(of).await;
@@ -383,6 +380,41 @@ impl Turn {
     }
 }
 
+impl Turn {
+    /// Records the signals that a process handles itself: an agent gets a message, and a program the signal afterwards.
+    fn record_handled(&self, change: &mut Change, handled: &[Signal]) -> Vec<String> {
+        let machine = change.draft();
+        let (pid, blocked, handlers) = (machine.incarnation().pid, machine.mask(), machine.handlers());
+        let Some(body) = self.runtime.body_of(pid) else { return Vec::new() };
+        let mut texts = Vec::new();
+        for signal in handled {
+            let req = change.note.request.clone();
+            match body.message_for(*signal) {
+                Some(text) => {
+                    let id = req.unwrap_or_else(|| format!("signal-{}", self.runtime.clock.new_uuid()));
+                    change.last.push(Body::Input(Input { id, from: None, text: text.into() }));
+                    texts.push(text.to_owned());
+                }
+                // What it does with the signal is its own; the record is for a request that is sent again.
+                None => change.last.push(Body::SignalMask(SignalMask { blocked, handled: handlers, req })),
+            }
+        }
+        texts
+    }
+
+    /// Passes signals on to a program that handles them, after they are recorded and outside the turn.
+    fn pass_on(&self, of: Incarnation, handled: Vec<Signal>) {
+        let session = self.owner.session().and_then(|session| session.borrow().clone());
+        let (runtime, Some(session)) = (Arc::clone(&self.runtime), session) else { return };
+        tokio::spawn(async move {
+            for signal in handled {
+                let Some(body) = runtime.body_of(of.pid) else { return };
+                body.pass_on(signal, session.clone()).await;
+            }
+        });
+    }
+}
+
 fn parse(name: &str) -> Result<Signal> {
     Signal::from_name(name).ok_or_else(|| {
         Error::new(ErrorCode::Invalid, format!("`{name}` is not a signal"))
@@ -391,19 +423,5 @@ fn parse(name: &str) -> Result<Signal> {
 }
 
 fn ended_already(id: &str) -> Affected {
-    Affected { affected: 0, pids: Vec::new(), note: Some(format!("`{id}` has ended already: nothing to do")) }
-}
-
-impl Runtime {
-    /// Suspends a process for a reason of the runtime's own.
-    pub(crate) async fn suspend(self: &Arc<Self>, uuid: Uuid, reason: SuspendReason, urgency: Urgency) -> Result<()> {
-        let mut turn = self.turn(uuid, Lane::Own).await?;
-        let Some(machine) = turn.machine() else { return Ok(()) };
-        let mut change = Change::of(machine, Note::default());
-        if change.draft().state() == State::Created {
-            change.apply(Event::Start, self)?;
-        }
-        change.apply(Event::Suspend { reason, urgency }, self)?;
-        if change.changed() { turn.commit(change).await } else { Ok(()) }
-    }
+    Affected { note: Some(format!("`{id}` has ended already: nothing to do")), ..Affected::default() }
 }

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::Stopping;
-use relive_core::{Pid, SuspendReason, Urgency, Uuid};
+use relive_core::{Event, Pid, State, SuspendReason, Urgency, Uuid};
 
+use crate::error::Result;
+use crate::owner::{Change, Lane};
+use crate::records::Note;
 use crate::runtime::Runtime;
 
 /// How long a model call under way may take before it is cancelled.
@@ -66,5 +69,17 @@ impl Runtime {
         let _ = self.on_disk(|data| data.release_reserve()).await;
         let running: Vec<Uuid> = self.lock().bodies.values().map(|owner| owner.uuid).collect();
         self.suspend_all(running, SuspendReason::DiskFull, Urgency::Boundary);
+    }
+
+    /// Suspends a process for a reason of the runtime's own.
+    pub(crate) async fn suspend(self: &Arc<Self>, uuid: Uuid, reason: SuspendReason, urgency: Urgency) -> Result<()> {
+        let mut turn = self.turn(uuid, Lane::Own).await?;
+        let Some(machine) = turn.machine() else { return Ok(()) };
+        let mut change = Change::of(machine, Note::default());
+        if change.draft().state() == State::Created {
+            change.apply(Event::Start, self)?;
+        }
+        change.apply(Event::Suspend { reason, urgency }, self)?;
+        if change.changed() { turn.commit(change).await } else { Ok(()) }
     }
 }

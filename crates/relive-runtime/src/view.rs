@@ -68,7 +68,9 @@ impl Runtime {
             let (found, here) = on_disk.await??;
             // What was collected is remembered for a while and listed no more.
             processes.retain(|process| process.dead_at.is_none() || here.contains(&process.uuid));
-            processes.extend(found.into_iter().filter_map(last_incarnation).map(of_disk));
+            // One that has not ended and is not in the table is just being created or resumed.
+            let ended = found.into_iter().filter(|info| info.dead_at.is_some());
+            processes.extend(ended.filter_map(last_incarnation).map(of_disk));
         }
         processes.sort_by_key(|process| process.pid);
         Ok(ProcessList { processes })

@@ -32,7 +32,7 @@ pub(crate) mod wait;
 use std::future::Future;
 
 use relive_api::{Affected, Paths};
-use relive_core::Pid;
+use relive_core::{ErrorCode, Pid};
 
 use crate::cli::{Cli, Command};
 use crate::client::is_continues;
@@ -89,9 +89,13 @@ fn block_on(command: impl Future<Output = Outcome<u8>>) -> Outcome<u8> {
 
 /// Says who changed: `done` is the verb in its past form, `undo` the command that takes it back.
 fn report_affected(context: &Context, id: &str, affected: &Affected, done: &str, undo: Option<&str>) -> Outcome<u8> {
+    let code = if affected.failed.is_empty() { 0 } else { ErrorCode::Exhausted.exit_code() };
     if context.json {
         context.print_json(affected)?;
-        return Ok(0);
+        return Ok(code);
+    }
+    for failed in &affected.failed {
+        context.say(&format!("error: PID {}: {}", failed.pid, failed.message));
     }
     let undo = undo.map(|undo| format!(" (undo: {undo})")).unwrap_or_default();
     // Said already.
@@ -105,7 +109,7 @@ fn report_affected(context: &Context, id: &str, affected: &Affected, done: &str,
         }
     };
     context.print_line(&line)?;
-    Ok(0)
+    Ok(code)
 }
 
 /// `PID 5`, or `3 processes (PID 5, 6, 7)`.

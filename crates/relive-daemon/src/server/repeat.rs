@@ -67,7 +67,9 @@ impl Repeats {
 /// Serves a request with an id once, to its end, whether or not its client stays.
 pub(super) async fn answer_once(State(server): State<Server>, request: Request, next: Next) -> Response {
     let id = request.headers().get(REQUEST_ID_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
-    let Some(id) = id.filter(|_| request.method() == Method::POST) else { return next.run(request).await };
+    // Whoever only waits is done when they hang up.
+    let is_verb = request.method() == Method::POST && !request.uri().path().ends_with("/wait");
+    let Some(id) = id.filter(|_| is_verb) else { return next.run(request).await };
     if id.len() > ID_MAX {
         return HttpError::new(ErrorCode::Invalid, format!("a request id has at most {ID_MAX} bytes")).into_response();
     }

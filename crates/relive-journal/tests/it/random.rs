@@ -161,6 +161,8 @@ impl World {
         let (blocked, handled) = (signals(choice & 15), signals(choice >> 4));
         self.request(uuid, signal_mask(&blocked, &handled), choice);
         let model = self.model(uuid);
+        // Those that are not blocked any more have landed.
+        model.kept.retain(|signal| blocked.contains(signal));
         (model.blocked, model.handled) = (blocked, handled);
     }
 

@@ -1,6 +1,6 @@
 //! The native agent as a body.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -142,17 +142,22 @@ impl Body for AgentBody {
     }
 
     /// An agent handles a signal by hearing of it.
-    fn handle(&self, signal: Signal, _: Option<LiveSession>) -> BoxFuture<'static, Option<String>> {
-        let text = match signal {
+    fn message_for(&self, signal: Signal) -> Option<&'static str> {
+        match signal {
             Signal::Term => {
-                "You received SIGTERM: you are killed after the grace period. Save what matters and finish."
+                Some("You received SIGTERM: you are killed after the grace period. Save what matters and finish.")
             }
-            Signal::Int => "You received SIGINT: the user interrupts you. Decide whether to stop what you are doing.",
-            Signal::Pause => "You received SIGPAUSE, which you handle yourself: nothing was paused.",
-            Signal::Resume => "You received SIGRESUME.",
-            Signal::Kill => return std::future::ready(None).boxed(),
-        };
-        std::future::ready(Some(text.to_owned())).boxed()
+            Signal::Int => {
+                Some("You received SIGINT: the user interrupts you. Decide whether to stop what you are doing.")
+            }
+            Signal::Pause => Some("You received SIGPAUSE, which you handle yourself: nothing was paused."),
+            Signal::Resume => Some("You received SIGRESUME."),
+            Signal::Kill => None,
+        }
+    }
+
+    fn pass_on(&self, _: Signal, _: LiveSession) -> BoxFuture<'static, ()> {
+        std::future::ready(()).boxed()
     }
 }
 
@@ -220,13 +225,10 @@ fn exit_of(exit: AgentExit) -> Exit {
 /// The runtime, as one agent sees it.
 #[derive(Debug)]
 pub(crate) struct AgentHost {
-    /// Weak, so that a body does not keep the runtime.
-    pub(crate) runtime: Weak<Runtime>,
+    pub(crate) runtime: Arc<Runtime>,
     pub(crate) clock: Clock,
     pub(crate) process: ProcessRef,
 }
-
-const STOPPING: &str = "the daemon is stopping";
 
 impl Host for AgentHost {
     fn now(&self) -> Timestamp {
@@ -238,9 +240,8 @@ impl Host for AgentHost {
     }
 
     fn environment(&self) -> BoxFuture<'static, Result<Vec<(String, String)>, String>> {
-        let (runtime, uuid) = (self.runtime.upgrade(), self.process.uuid);
+        let (runtime, uuid) = (Arc::clone(&self.runtime), self.process.uuid);
         async move {
-            let runtime = runtime.ok_or(STOPPING)?;
             let environment = runtime.environment_of(uuid).await.map_err(|error| error.to_string())?;
             Ok(for_tools(&environment, &runtime.settings.tool_env))
         }
@@ -248,18 +249,13 @@ impl Host for AgentHost {
     }
 
     fn spawn_agent(&self, request: ChildRequest) -> BoxFuture<'static, Result<(), String>> {
-        let (runtime, process) = (self.runtime.upgrade(), self.process);
-        async move {
-            let runtime = runtime.ok_or(STOPPING)?;
-            runtime.spawn_child(process, request).await.map_err(|error| error.to_string())
-        }
-        .boxed()
+        let (runtime, process) = (Arc::clone(&self.runtime), self.process);
+        async move { runtime.spawn_child(process, request).await.map_err(|error| error.to_string()) }.boxed()
     }
 
     fn exists(&self, uuid: Uuid) -> BoxFuture<'static, bool> {
-        let runtime = self.runtime.upgrade();
+        let runtime = Arc::clone(&self.runtime);
         async move {
-            let Some(runtime) = runtime else { return false };
             let known = runtime.on_disk(move |data| data.known(uuid)).await;
             !matches!(known, Ok(Ok(relive_journal::data::Known::Never)) | Err(_))
         }
@@ -267,24 +263,14 @@ impl Host for AgentHost {
     }
 
     fn wait_agent(&self, _: Uuid, uuid: Uuid) -> BoxFuture<'static, Result<ChildEnd, String>> {
-        let (runtime, process) = (self.runtime.upgrade(), self.process);
-        async move {
-            let runtime = runtime.ok_or(STOPPING)?;
-            runtime.wait_for_child(process, uuid).await.map_err(|error| error.to_string())
-        }
-        .boxed()
+        let (runtime, process) = (Arc::clone(&self.runtime), self.process);
+        async move { runtime.wait_for_child(process, uuid).await.map_err(|error| error.to_string()) }.boxed()
     }
 }
 
 impl Budget for AgentHost {
     fn reserve(&self, tokens: u64, cost: Usd) -> BoxFuture<'static, bool> {
-        let (runtime, process) = (self.runtime.upgrade(), self.process);
-        async move {
-            match runtime {
-                Some(runtime) => runtime.reserve(process.uuid, tokens, cost).await,
-                None => false,
-            }
-        }
-        .boxed()
+        let (runtime, process) = (Arc::clone(&self.runtime), self.process);
+        async move { runtime.reserve(process.uuid, tokens, cost).await }.boxed()
     }
 }

@@ -47,8 +47,6 @@ enum Left {
     Ended(ExitRecord),
     /// Its shim does not answer any more; its directory knows why.
     Gone,
-    /// The daemon stops, and the session does not.
-    Dismissed,
 }
 
 /// Why there is no session.
@@ -102,15 +100,13 @@ impl Body for ExecBody {
         false
     }
 
+    fn message_for(&self, _: Signal) -> Option<&'static str> {
+        None
+    }
+
     /// A program's handlers are its own: it gets the operating system's signal.
-    fn handle(&self, signal: Signal, session: Option<LiveSession>) -> BoxFuture<'static, Option<String>> {
-        async move {
-            if let Some(live) = session {
-                pass_on(&live.connection, signal).await;
-            }
-            None
-        }
-        .boxed()
+    fn pass_on(&self, signal: Signal, session: LiveSession) -> BoxFuture<'static, ()> {
+        async move { pass_on(&session.connection, signal).await }.boxed()
     }
 }
 
@@ -130,7 +126,6 @@ impl ExecBody {
             };
             match attend(&mut cx, connection, folder).await {
                 Left::Ended(record) => return Exit::Ended(end_of(&record)),
-                Left::Dismissed => return Exit::Dismissed,
                 Left::Gone => {}
             }
         }
@@ -253,7 +248,8 @@ async fn attend(cx: &mut Context, connection: Connection, folder: PathBuf) -> Le
         let deadline = orders.deadline.filter(|_| runs);
         let far = tokio::time::Instant::now() + std::time::Duration::from_secs(365 * 24 * 3600);
         tokio::select! {
-            changed = cx.orders.changed() => if changed.is_err() { return Left::Dismissed },
+            // The sender stays with the owner as long as the body does.
+            _ = cx.orders.changed() => {}
             _ = seen.changed() => {}
             () = tokio::time::sleep_until(deadline.unwrap_or(far)), if deadline.is_some() => {
                 timed_out = true;

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Then;
 use crate::owner::{Change, Turn};
+use crate::records::Note;
 
 /// The steps of a release, as its events name them.
 const STEPS: [&str; 7] = ["orphans", "cancel", "join", "debug_channel", "context", "dead", "left"];
@@ -23,12 +24,12 @@ impl Turn {
         let of = change.draft().incarnation();
         if let Some(end) = change.draft().end() {
             let exit = end.exit();
-            runtime.note_now(&self.owner, "ended", json!({"code": exit.code, "reason": exit.reason}));
+            change.events.push(("ended", json!({"code": exit.code, "reason": exit.reason})));
         }
         let before = change.before().clone();
         if let Err(error) = self.commit(change).await {
             let full = error.is_disk_full();
-            return self.suspend_unrecorded_for(Change::of(before, Default::default()), &error.to_string(), full).await;
+            return self.suspend_unrecorded(Change::of(before, Note::default()), &error.to_string(), full).await;
         }
         self.release(of).await;
         Then::Over

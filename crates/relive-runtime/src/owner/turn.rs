@@ -29,13 +29,24 @@ pub(crate) struct Change {
     pub(crate) first: Vec<Body>,
     /// And after them.
     pub(crate) last: Vec<Body>,
+    /// Written once the records are.
+    pub(crate) events: Vec<(&'static str, serde_json::Value)>,
     pub(crate) note: Note,
 }
 
 impl Change {
     pub(crate) fn of(machine: Machine, note: Note) -> Self {
         let (before, draft) = (machine.clone(), machine);
-        Self { before, draft, effects: Effects::new(), changed: false, first: Vec::new(), last: Vec::new(), note }
+        Self {
+            before,
+            draft,
+            effects: Effects::new(),
+            changed: false,
+            first: Vec::new(),
+            last: Vec::new(),
+            events: Vec::new(),
+            note,
+        }
     }
 
     /// Applies an event to the draft; `true` if it changed anything.
@@ -134,6 +145,17 @@ impl Turn {
         Ok(())
     }
 
+    /// Writes records; on a full disk once more, with the reserve given back, because everything is about to stop.
+    async fn write_or_make_room(&mut self, of: Incarnation, batch: Vec<Body>) -> Result<()> {
+        match self.write(of, batch.clone()).await {
+            Err(error) if error.is_disk_full() => {
+                self.runtime.disk_full().await;
+                self.write(of, batch).await
+            }
+            written => written,
+        }
+    }
+
     /// Opens the journal for an incarnation that is in the table, with its first records.
     pub(crate) async fn open(&mut self, of: Incarnation, batch: Vec<Body>) -> Result<()> {
         let runtime = Arc::clone(&self.runtime);
@@ -159,27 +181,36 @@ impl Turn {
 
     /// Records a change, publishes it and carries out its effects. On an error nothing has changed.
     pub(crate) async fn commit(&mut self, change: Change) -> Result<()> {
-        let Change { before, draft, effects, changed: _, first, last, note } = change;
+        if let Some((draft, effects)) = self.record(change).await? {
+            self.publish(draft, effects);
+        }
+        Ok(())
+    }
+
+    /// Records a change; returns what is to be published.
+    pub(crate) async fn record(&mut self, change: Change) -> Result<Option<(Machine, Effects)>> {
+        let Change { before, draft, effects, changed: _, first, last, mut events, note } = change;
         let mut batch = first;
         batch.extend(records::between(&before, &draft, &note));
         batch.extend(last);
         if before.pause().is_some() && draft.pause().is_none() && draft.end().is_none() {
-            let by = serde_json::json!({"by": note.resumed_by});
-            self.runtime.note_now(&self.owner, "resumed", by);
+            events.push(("resumed", serde_json::json!({"by": note.resumed_by})));
         }
         #[cfg(feature = "faults")]
         if draft.end().is_none() && (crate::faults::is_on("publish-first") || crate::faults::is_on("ack-before-sync")) {
             self.commit_later(draft, effects, batch);
-            return Ok(());
+            return Ok(None);
         }
         if !batch.is_empty() {
-            self.write(draft.incarnation(), batch).await?;
+            self.write_or_make_room(draft.incarnation(), batch).await?;
         }
-        self.publish(draft, effects);
-        Ok(())
+        for (kind, body) in events {
+            self.runtime.note(&self.owner, kind, body);
+        }
+        Ok(Some((draft, effects)))
     }
 
-    /// What must never be done: answers, and writes a moment later.
+    /// Publishes or answers before the write, for the switches that have to turn the torture red.
     #[cfg(feature = "faults")]
     fn commit_later(&mut self, draft: Machine, effects: Effects, batch: Vec<Body>) {
         let publish_first = crate::faults::is_on("publish-first");
@@ -199,12 +230,19 @@ impl Turn {
     /// Publishes a draft that is recorded, and carries out what follows from it.
     pub(crate) fn publish(&mut self, draft: Machine, effects: Effects) {
         let runtime = Arc::clone(&self.runtime);
+        let is_free = draft.pause().is_none() && draft.ending().is_none();
+        let pid = draft.incarnation().pid;
         let of_tree = {
             let mut state = runtime.lock();
+            if is_free {
+                // Children that it creates from now on are not concerned by a signal to its subtree any more.
+                state.inherited.remove(&pid);
+            }
             match state.table.publish(draft, runtime.now()) {
                 Ok(effects) => effects,
                 Err(refusal) => {
-                    eprintln!("a change of {} was not published: {refusal}", self.uuid());
+                    drop(state);
+                    runtime.warn(format!("a change of {} was not published: {refusal}", self.uuid()));
                     return;
                 }
             }
@@ -222,7 +260,8 @@ impl Turn {
             Effect::Kill { .. } => self.order_end(Signal::Kill),
             Effect::ArmGrace { of, deadline } => self.runtime.arm_grace(self.uuid(), of, deadline),
             Effect::Stop { urgency, .. } => {
-                let leave_sessions = self.runtime.is_stopping();
+                let reason = self.machine().and_then(|machine| machine.pause()).map(|(_, reason)| reason);
+                let leave_sessions = reason == Some(relive_core::SuspendReason::DaemonStop);
                 self.owner.order(|orders| (orders.stop, orders.leave_sessions) = (Some(urgency), leave_sessions));
             }
             Effect::GoOn { of } => {

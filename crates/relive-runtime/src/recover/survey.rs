@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 
-use relive_core::{Pid, Restored, Spec, SuspendReason, Suspension, Timestamp, Uuid};
+use relive_core::{Pid, Restored, Signal, Spec, SuspendReason, Suspension, Timestamp, Uuid};
 use relive_journal::data::Live;
 use relive_journal::record::Paused;
 use relive_journal::{DataFolder, Health, History, Hole};
@@ -75,7 +75,8 @@ fn read(data: &DataFolder, live: Live) -> Result<Found> {
     let spec = spec(&history, last_pid, Pid::RUNTIME, model_of(data, uuid))?;
     let left = match (health, &history.paused) {
         (Health::Damaged(hole) | Health::ReadOnly(hole), _) => Left::Unwritable(hole),
-        _ if history.ending.is_some() => Left::Ending,
+        // One that handles TERM itself runs until its grace is over.
+        _ if history.ending.as_ref().is_some_and(|ending| !is_handled(ending.signal, &history)) => Left::Ending,
         (_, Some(Paused { reason: SuspendReason::DaemonStop, .. })) => Left::Stopped,
         (_, Some(paused)) => Left::Suspended { resume_at: paused.resume_at },
         (_, None) => Left::Interrupted { crash_loop: history.plan().crash_loop },
@@ -88,6 +89,10 @@ fn read(data: &DataFolder, live: Live) -> Result<Found> {
         kin: history.identity.as_ref().and_then(|identity| Kin::of(&identity.spawned)),
         open_calls: history.open_calls().next().is_some(),
     })
+}
+
+fn is_handled(signal: Signal, history: &History) -> bool {
+    signal == Signal::Term && history.handlers.contains(signal)
 }
 
 fn restored(history: &History) -> Restored {
