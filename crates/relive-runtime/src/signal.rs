@@ -246,14 +246,8 @@ impl Runtime {
     ) -> Result<SignalState> {
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
-            let set = |names: &[String]| names.iter().map(|name| parse(name)).collect::<Result<SignalSet>>();
-            let blocked = request.blocked.as_deref().map(set).transpose()?;
-            let handled = request.handled.as_deref().map(set).transpose()?;
-            for set in [blocked, handled].into_iter().flatten() {
-                if set.contains(Signal::Kill) {
-                    return Err(Error::new(ErrorCode::Invalid, "SIGKILL can be neither blocked nor handled"));
-                }
-            }
+            let blocked = request.blocked.as_deref().map(blockable).transpose()?;
+            let handled = request.handled.as_deref().map(blockable).transpose()?;
             let Meant::Living { process, note } = runtime.look_up(&id).await? else {
                 return Err(Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals")));
             };
@@ -413,6 +407,15 @@ impl Turn {
             }
         });
     }
+}
+
+/// The signals of these names, none of which may be KILL.
+fn blockable(names: &[String]) -> Result<SignalSet> {
+    let blockable = |name: &String| match parse(name)? {
+        Signal::Kill => Err(Error::new(ErrorCode::Invalid, "SIGKILL can be neither blocked nor handled")),
+        signal @ (Signal::Term | Signal::Int | Signal::Pause | Signal::Resume) => Ok(signal),
+    };
+    names.iter().map(blockable).collect()
 }
 
 fn parse(name: &str) -> Result<Signal> {

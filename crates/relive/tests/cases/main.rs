@@ -45,6 +45,7 @@ mod sessions_stages;
 mod sessions_support;
 mod sessions_terminal;
 mod shell;
+mod signals;
 mod tracing;
 mod waiting;
 mod world;
