@@ -1,8 +1,6 @@
-//! Relive's daemon: the runtime that drives processes, and the socket it is reached by.
+//! Relive's daemon: opens the data directory, recovers its processes and serves them on a unix socket.
 //!
-//! One daemon serves one data folder and holds its lock for life. The runtime decides nothing about processes: that is
-//! `relive-core`; it records nothing by itself: that is `relive-journal`. It carries out the effects of the one in the
-//! order the other has them on the disk.
+//! One daemon serves one data directory and holds its lock for life. What happens to processes is `relive-runtime`'s.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -37,7 +35,7 @@ pub enum DaemonError {
     #[error("{0}")]
     Socket(String),
     /// What was left cannot be taken up.
-    #[error("the processes cannot be taken up: {0}")]
+    #[error("the processes cannot be recovered: {0}")]
     Recovery(String),
     /// The system says no.
     #[error(transparent)]
