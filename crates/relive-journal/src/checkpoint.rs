@@ -3,7 +3,7 @@
 //! A checkpoint is never needed and never outranks the journal: it counts only if the journal's first bytes have the
 //! checksum it names, and what follows is read as always. Every answer is the same with and without one.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use crate::disk::Disk;
 use crate::folder::Folder;
 use crate::history::History;
 use crate::line;
+use crate::regular;
 use crate::scan::{Health, Until, scan_until};
 
 /// The version of checkpoints, apart from that of records.
@@ -68,7 +69,7 @@ pub(crate) fn is_before(history: &History, until: Until) -> bool {
 }
 
 fn read(path: &Path) -> Option<History> {
-    let bytes = fs::read(path).ok()?;
+    let bytes = regular::read(path, regular::SMALL_MAX).ok()?;
     let checkpoint: Checkpoint<History> = line::decode_file(&bytes)?;
     (checkpoint.v == CHECKPOINT_VERSION).then_some(checkpoint.history)
 }

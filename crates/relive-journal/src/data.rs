@@ -18,29 +18,34 @@
 mod collect;
 mod fork;
 mod lineage;
+mod live;
 mod pids;
 mod space;
 mod spawn;
+mod start;
 mod tombstones;
 
 use std::fs;
-use std::io::{self, Read as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 pub use collect::{Candidate, ClockReading, CollectError, Collected, GcReason, GcRules, Survey};
 pub use fork::{ForkError, ForkPoint, ForkRequest};
 pub use lineage::{Ancestor, LINEAGE_MAX, LineageError};
+pub use live::{Live, Unreadable};
+pub use pids::NOTED_MAX;
 pub use space::{Space, SpaceRules};
 pub use spawn::{SpawnError, SpawnRequest};
-pub use tombstones::Tombstone;
+pub use tombstones::{KEPT_DAYS, KEPT_MAX, Tombstone};
 
-use pids::Pids;
+use pids::{PidLog, Pids};
 use relive_core::{Generation, Pid, Uuid};
+use start::Pending;
+use tombstones::TombstoneLog;
 
 use crate::checkpoint;
-use crate::disk::DiskFile;
+use crate::disk::{DiskFile, is_full};
 use crate::folder::{Folder, uuid_of_name};
 use crate::git;
 use crate::history::History;
@@ -83,8 +88,11 @@ pub struct DataFolder {
     io: Io,
     _lock: DiskFile,
     pids: Mutex<Pids>,
-    /// Held while tombstones are added; whether this daemon has made sure that their file has its name.
-    tombstones_named: Mutex<bool>,
+    pid_log: Mutex<PidLog>,
+    tombstones: Mutex<TombstoneLog>,
+    /// The last reading of the clocks, for a disk that has no room for it.
+    clock: Mutex<Option<ClockReading>>,
+    pending: Mutex<Pending>,
     space: SpaceRules,
 }
 
@@ -99,109 +107,7 @@ pub enum Known {
     Never,
 }
 
-/// A process that has not ended, as a start finds it.
-#[derive(Debug)]
-pub struct Live {
-    /// Which.
-    pub uuid: Uuid,
-    /// What its journal amounts to.
-    pub history: History,
-    /// Whether its journal can be written.
-    pub health: Health,
-}
-
 impl DataFolder {
-    /// Opens the folder, making it if need be, for as long as the returned value lives.
-    pub fn open(root: &Path, io: Io, space: SpaceRules) -> Result<Self, OpenError> {
-        let failed = |source| OpenError::Io { path: root.to_owned(), source };
-        make_root(&io, root).map_err(failed)?;
-        let lock = io.disk.open_or_create(&root.join("lock")).map_err(failed)?;
-        if !io.disk.try_lock(&lock).map_err(failed)? {
-            return Err(OpenError::Held { path: root.to_owned(), holder: read_holder(&lock) });
-        }
-        Self::prepare(root, &io, &lock).map_err(failed)?;
-        let pids = Pids::read(root).map_err(failed)?;
-        let (pids, tombstones_named) = (Mutex::new(pids), Mutex::default());
-        let data = Self { root: root.to_owned(), io, _lock: lock, pids, tombstones_named, space };
-        data.rebuild_what_is_missing().map_err(failed)?;
-        data.restore_reserve().map_err(failed)?;
-        Ok(data)
-    }
-
-    fn prepare(root: &Path, io: &Io, lock: &DiskFile) -> io::Result<()> {
-        let disk = &io.disk;
-        disk.truncate(lock, 0)?;
-        disk.append(lock, format!("{}\n", std::process::id()).as_bytes())?;
-        let mut made = Vec::new();
-        for path in [root.join("steps"), root.join("tmp")] {
-            if !path.is_dir() {
-                disk.mkdir(&path)?;
-                made.push(path);
-            }
-        }
-        if !made.is_empty() {
-            disk.sync_dir(root).inspect_err(|_| {
-                // Whoever tries next makes them anew: a sync that failed is not made good by another.
-                for path in &made {
-                    let _ = disk.remove_tree(path);
-                }
-            })?;
-        }
-        // One who was killed may have renamed and not synced: nothing is built on that, and nothing removed because of
-        // it, before it is on the disk.
-        disk.sync_dir(&root.join("steps"))?;
-        for entry in fs::read_dir(root.join("tmp"))? {
-            disk.remove_tree(&entry?.path())?;
-        }
-        Ok(())
-    }
-
-    /// Makes `live/` and the PID high-water anew, from the histories, if either is gone.
-    fn rebuild_what_is_missing(&self) -> io::Result<()> {
-        let live = self.root.join("live");
-        let pids_missing = self.lock_pids().is_missing();
-        if live.is_dir() {
-            // A marker that is here is taken as being on the disk from now on.
-            self.io.disk.sync_dir(&live)?;
-            if !pids_missing {
-                return Ok(());
-            }
-        }
-        let mut highest = Pid::RUNTIME;
-        let mut unfinished = Vec::new();
-        for uuid in self.uuids()? {
-            let info = match ProcInfo::read(&self.folder(uuid)) {
-                Ok(Some(info)) => info,
-                Ok(None) => continue,
-                // A folder without a journal is no history, and no reason not to start.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            highest = info.pids.into_iter().fold(highest, Pid::max);
-            if info.dead_at.is_none() {
-                unfinished.push(uuid);
-            }
-        }
-        for tombstone in self.tombstones()? {
-            highest = tombstone.pids.into_iter().fold(highest, Pid::max);
-        }
-        if pids_missing {
-            self.lock_pids().raise(&self.io.disk, &self.root, highest)?;
-        }
-        // Only a complete `live/` may be seen: it is made aside and renamed.
-        if !live.is_dir() {
-            let aside = self.root.join("tmp").join("live");
-            self.io.disk.mkdir(&aside)?;
-            for uuid in unfinished {
-                self.io.disk.create(&aside.join(uuid.to_string()))?;
-            }
-            self.io.disk.sync_dir(&aside)?;
-            self.io.disk.rename(&aside, &live)?;
-            self.io.disk.sync_dir(&self.root)?;
-        }
-        Ok(())
-    }
-
     fn lock_pids(&self) -> std::sync::MutexGuard<'_, Pids> {
         self.pids.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -235,8 +141,10 @@ impl DataFolder {
     /// What is known of a UUID.
     pub fn known(&self, uuid: Uuid) -> io::Result<Known> {
         let folder = self.folder(uuid);
-        if folder.steps().is_file() {
-            return Ok(Known::Here(folder));
+        // A journal that cannot be read is still a history: whoever reads it is told what is wrong with it.
+        match fs::symlink_metadata(folder.steps()) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Ok(_) | Err(_) => return Ok(Known::Here(folder)),
         }
         let tombstone = self.tombstone(uuid)?;
         Ok(tombstone.map_or(Known::Never, |tombstone| Known::Collected(Box::new(tombstone))))
@@ -245,34 +153,7 @@ impl DataFolder {
     /// A history, read whole.
     pub fn history(&self, uuid: Uuid) -> io::Result<(History, Health)> {
         let folder = self.folder(uuid);
-        checkpoint::load(&folder, &fs::File::open(folder.steps())?)
-    }
-
-    /// The processes that have not ended, in the order of their UUIDs.
-    pub fn live(&self) -> io::Result<Vec<Live>> {
-        let mut found = Vec::new();
-        self.for_each_live(|live| found.push(live))?;
-        found.sort_unstable_by_key(|live| live.uuid);
-        Ok(found)
-    }
-
-    /// Hands over each process that has not ended, so that nobody need hold all histories at once. Markers of those that
-    /// have ended, or never began, are removed. What it reads is bounded by the number of markers.
-    pub fn for_each_live(&self, mut each: impl FnMut(Live)) -> io::Result<()> {
-        for uuid in uuids_in(&self.root.join("live"))? {
-            match self.history(uuid) {
-                Ok((history, _)) if history.ended().is_some() => {
-                    // Its writer may have been killed before its last sync.
-                    let disk = &self.io.disk;
-                    disk.sync(&disk.open_append(&self.folder(uuid).steps())?)?;
-                    self.retire(uuid, &history)?;
-                }
-                Ok((history, health)) => each(Live { uuid, history, health }),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => self.io.disk.unlink(&self.marker(uuid))?,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        checkpoint::load(&folder, &self.io.disk.open_read(&folder.steps())?)
     }
 
     /// Opens a journal to write to it, with the records that `decide` asks for: one write and one sync for a verb and the
@@ -294,6 +175,7 @@ impl DataFolder {
     ) -> Result<Writer, OpenFailure<E>> {
         let folder = self.folder(uuid);
         let failed = |source| WriteError::Io { path: folder.steps(), source };
+        self.settle().map_err(failed)?;
         let acquired = Acquired::new(&self.io, folder.clone())?;
         let epoch = acquired.epoch_of(generation)?;
         let records = decide(acquired.history()).map_err(OpenFailure::Refused)?;
@@ -324,10 +206,14 @@ impl DataFolder {
     }
 
     /// After `ended` is on the disk: the snapshot is written and the marker goes. If this is cut short the next start
-    /// does it.
+    /// does it. With a full disk the marker goes without the snapshot, which is derived: a process that kept its marker
+    /// could not be collected, and that is what makes room.
     pub fn retire(&self, uuid: Uuid, history: &History) -> io::Result<()> {
         if let Some(info) = ProcInfo::of(history) {
-            info.write(&self.io.disk, &self.folder(uuid))?;
+            match info.write(&self.io.disk, &self.folder(uuid)) {
+                Err(error) if is_full(&error) => {}
+                other => other?,
+            }
         }
         self.io.disk.unlink(&self.marker(uuid))
     }
@@ -343,16 +229,6 @@ impl DataFolder {
     }
 }
 
-/// Makes the folder and those above it, each on the disk in the one above.
-fn make_root(io: &Io, root: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> = root.ancestors().take_while(|folder| !folder.exists()).collect();
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
-    missing.into_iter().filter_map(Path::parent).try_for_each(|above| {
-        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        io.disk.sync_dir(above)
-    })
-}
-
 fn uuids_in(folder: &Path) -> io::Result<Vec<Uuid>> {
     let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name()));
     let uuids = names.filter_map(|name: io::Result<_>| match name {
@@ -360,10 +236,4 @@ fn uuids_in(folder: &Path) -> io::Result<Vec<Uuid>> {
         Err(error) => Some(Err(error)),
     });
     uuids.collect()
-}
-
-fn read_holder(lock: &DiskFile) -> Option<u32> {
-    let mut text = String::new();
-    lock.file().take(32).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
 }

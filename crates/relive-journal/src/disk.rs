@@ -18,6 +18,7 @@ use rustix::io::Errno;
 #[cfg(feature = "faults")]
 use crate::faults::Faults;
 use crate::hook::{Hook, Op, Verdict};
+use crate::regular;
 
 /// A handle to the file system, cheap to clone. Clones share their counters.
 #[derive(Debug, Clone, Default)]
@@ -137,17 +138,27 @@ impl Disk {
         made.map(DiskFile).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Opens a file to append to, and to read.
+    /// Opens a regular file to append to, and to read.
     pub fn open_append(&self, path: &Path) -> io::Result<DiskFile> {
-        let file = options().open(path)?;
+        let file = options().custom_flags(regular::flags()).open(path)?;
+        regular::check(&file)?;
         self.counters.opens.fetch_add(1, Ordering::Relaxed);
         Ok(DiskFile(file))
     }
 
-    /// Opens a file to append to, making it if need be.
+    /// Opens a regular file to read. Reading is no change; it passes here so that a test can make it fail.
+    pub fn open_read(&self, path: &Path) -> io::Result<File> {
+        self.hook.before_read(path)?;
+        regular::open(path)
+    }
+
+    /// Opens a file to append to, making it if need be. With a full disk a file that is there is still opened.
     pub fn open_or_create(&self, path: &Path) -> io::Result<DiskFile> {
-        match self.create(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.open_append(path),
+        match self.open_append(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match self.create(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.open_append(path),
+                other => other,
+            },
             other => other,
         }
     }
@@ -239,7 +250,7 @@ impl Disk {
 
     /// Waits until a folder's entries are on the disk.
     pub fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.change(Op::SyncDir { path }, &self.counters.syncs, || File::open(path)?.sync_all())
+        self.change(Op::SyncDir { path }, &self.counters.syncs, || open_dir(path)?.sync_all())
     }
 
     /// Renames, replacing what has the new name.
@@ -319,6 +330,16 @@ pub(crate) fn temporary_beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(TEMPORARY);
     path.with_file_name(name)
+}
+
+/// Tells whether an error says that there is no room left.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn open_dir(path: &Path) -> io::Result<File> {
+    let flags = regular::flags() | rustix::fs::OFlags::DIRECTORY.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 fn options() -> OpenOptions {

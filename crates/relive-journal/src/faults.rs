@@ -52,6 +52,15 @@ pub enum Injection {
     },
 }
 
+/// A full disk: what needs room fails with `ENOSPC`. Files can be opened, read, cut and removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// Until the file `reserve` is removed.
+    UntilRelieved,
+    /// Whatever is removed.
+    Always,
+}
+
 /// How much of what was not synced a power cut leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerCut {
@@ -78,10 +87,27 @@ struct State {
     injected: Option<String>,
     /// What the rest of a halved write meets.
     rest_fails: Option<i32>,
+    full: Option<Full>,
+    /// Files that cannot be read, each with the error number.
+    unreadable: Vec<(PathBuf, i32)>,
     model: Model,
 }
 
+const ENOSPC: i32 = 28;
 const STOPPED: i32 = 125; // ECANCELED: nothing else here gives it.
+
+/// Tells whether a change takes room. Syncs of files do not: the room was taken when they were written.
+fn needs_room(op: &Op<'_>) -> bool {
+    match op {
+        Op::Create { .. }
+        | Op::Write { .. }
+        | Op::Allocate
+        | Op::SyncDir { .. }
+        | Op::Rename { .. }
+        | Op::Mkdir { .. } => true,
+        Op::Truncate { .. } | Op::Sync { .. } | Op::Unlink { .. } => false,
+    }
+}
 
 fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
@@ -91,7 +117,16 @@ impl Faults {
     /// Faults for what is below `root`, which is taken as being on the disk as it is.
     pub fn new(root: &Path, injection: Injection, switches: Switches) -> io::Result<Self> {
         let model = Model::of(root)?;
-        let state = State { injection, count: 0, stopped: false, injected: None, rest_fails: None, model };
+        let state = State {
+            injection,
+            count: 0,
+            stopped: false,
+            injected: None,
+            rest_fails: None,
+            full: None,
+            unreadable: Vec::new(),
+            model,
+        };
         Ok(Self { root: root.to_owned(), switches, state: Mutex::new(state) })
     }
 
@@ -124,6 +159,33 @@ impl Faults {
         state.injection = Injection::None;
     }
 
+    /// Injects this, counting changes from here.
+    pub fn inject_from_here(&self, injection: Injection) {
+        let mut state = self.lock();
+        (state.injection, state.count) = (injection, 0);
+    }
+
+    /// From now on reading this file fails with this error number.
+    pub fn fail_reads(&self, path: &Path, errno: i32) {
+        self.lock().unreadable.push((path.to_owned(), errno));
+    }
+
+    /// From now on there is no room, until somebody removes the reserve, or for ever.
+    pub fn fill_up(&self, full: Full) {
+        self.lock().full = Some(full);
+    }
+
+    /// There is room again.
+    pub fn make_room(&self) {
+        self.lock().full = None;
+    }
+
+    pub(crate) fn before_read(&self, path: &Path) -> io::Result<()> {
+        let state = self.lock();
+        let failing = state.unreadable.iter().find(|(unreadable, _)| unreadable == path);
+        failing.map_or(Ok(()), |(_, error)| Err(errno(*error)))
+    }
+
     pub(crate) fn switches(&self) -> Switches {
         self.switches
     }
@@ -139,6 +201,9 @@ impl Faults {
 
     pub(crate) fn before(&self, op: &Op<'_>) -> io::Result<Verdict> {
         let mut state = self.lock();
+        if state.full.is_some() && needs_room(op) {
+            return Err(errno(ENOSPC));
+        }
         // What cannot happen by half does not happen.
         let error = match state.step(|| self.describe(op)) {
             Ok(None) => {
@@ -166,6 +231,9 @@ impl Faults {
 
     pub(crate) fn offer<'a>(&self, file: &File, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
         let mut state = self.lock();
+        if state.full.is_some() {
+            return Err(errno(ENOSPC));
+        }
         let error = match state.rest_fails.take() {
             Some(error) => error,
             None => match state.step(|| self.describe(&Op::Write { file, bytes })) {
@@ -183,6 +251,10 @@ impl Faults {
 
     pub(crate) fn after(&self, op: &Op<'_>) {
         let mut state = self.lock();
+        let relieves = matches!(op, Op::Unlink { path } if path.ends_with("reserve"));
+        if relieves && state.full == Some(Full::UntilRelieved) {
+            state.full = None;
+        }
         let model = &mut state.model;
         match op {
             Op::Create { path } => model.created(path),

@@ -1,12 +1,12 @@
 //! What a journal says of the repository an agent worked in.
 
-use std::fs::File;
 use std::io;
 
 use serde::Deserialize;
 
 use crate::folder::Folder;
 use crate::record::Git;
+use crate::regular;
 use crate::scan::for_each_record;
 
 /// The one field of an answer that is of use here.
@@ -19,7 +19,7 @@ struct Noted {
 /// How the repository stood at the end of a step: what was noted when the next one began, else the last note before.
 pub(crate) fn after(folder: &Folder, step: u32) -> io::Result<Option<Git>> {
     let mut last = None;
-    for_each_record(&File::open(folder.steps())?, |head, line| {
+    for_each_record(&regular::open(&folder.steps())?, |head, line| {
         if head.kind == "model_ended"
             && head.step <= step.saturating_add(1)
             && let Ok(Noted { git: Some(git) }) = serde_json::from_slice(line)

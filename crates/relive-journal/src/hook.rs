@@ -53,6 +53,10 @@ impl Hook {
         Ok(bytes)
     }
 
+    pub(crate) fn before_read(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
     pub(crate) fn grants_every_lock(&self) -> bool {
         false
     }
@@ -90,6 +94,10 @@ impl Hook {
     /// How much of a write the kernel is offered.
     pub(crate) fn offer<'a>(&self, file: &File, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
         self.0.as_ref().map_or(Ok(bytes), |faults| faults.offer(file, bytes))
+    }
+
+    pub(crate) fn before_read(&self, path: &Path) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |faults| faults.before_read(path))
     }
 
     pub(crate) fn grants_every_lock(&self) -> bool {

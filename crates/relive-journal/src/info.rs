@@ -4,7 +4,7 @@
 //! another, the snapshot is stale and what it says is derived anew. The length alone would not do: after a power cut a
 //! file may have it and not the bytes, or others.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
@@ -16,6 +16,7 @@ use crate::disk::Disk;
 use crate::folder::Folder;
 use crate::history::{History, Spent};
 use crate::line::{self, VERSION};
+use crate::regular;
 
 /// How much of an intent the snapshot shows.
 const INTENT_MAX: usize = 200;
@@ -106,6 +107,18 @@ impl ProcInfo {
         })
     }
 
+    /// Returns the length of the journal that this was made from. A journal of another length says something else.
+    #[must_use]
+    pub fn journal_bytes(&self) -> u64 {
+        self.journal_bytes
+    }
+
+    /// Returns the checksum that the last line of that journal names.
+    #[must_use]
+    pub fn journal_crc(&self) -> u32 {
+        self.journal_crc
+    }
+
     /// Replaces the snapshot.
     pub fn write(&self, disk: &Disk, folder: &Folder) -> io::Result<()> {
         disk.replace(&folder.proc_info(), &line::encode_file(self)?)
@@ -113,9 +126,14 @@ impl ProcInfo {
 
     /// A process at a glance: by its snapshot if that is current, else from its journal. `None` where neither says.
     pub fn read(folder: &Folder) -> io::Result<Option<Self>> {
-        let journal = File::open(folder.steps())?;
+        Self::read_from(&Disk::new(), folder)
+    }
+
+    pub(crate) fn read_from(disk: &Disk, folder: &Folder) -> io::Result<Option<Self>> {
+        let journal = disk.open_read(&folder.steps())?;
         let length = journal.metadata()?.len();
-        let snapshot: Option<Self> = fs::read(folder.proc_info()).ok().and_then(|bytes| line::decode_file(&bytes));
+        let snapshot = regular::read(&folder.proc_info(), regular::SMALL_MAX).ok();
+        let snapshot: Option<Self> = snapshot.and_then(|bytes| line::decode_file(&bytes));
         if let Some(snapshot) = snapshot
             && snapshot.journal_bytes == length
             && last_crc(&journal, length)? == Some(snapshot.journal_crc)

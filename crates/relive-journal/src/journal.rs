@@ -15,6 +15,7 @@ use crate::history::{History, Leave};
 use crate::plan::Plan;
 use crate::pool::{JobLost, Pool};
 use crate::record::Body;
+use crate::regular;
 use crate::writer::{Durability, WriteError, Writer};
 
 /// A future of a trait method.
@@ -156,7 +157,7 @@ impl OpenJournal {
     /// Tells where the conversation can be cut.
     pub async fn cuts(&mut self) -> Result<Vec<Cut>, JournalError> {
         let cuts = self.with(|writer| {
-            let journal = std::fs::File::open(writer.folder().steps())?;
+            let journal = regular::open(&writer.folder().steps())?;
             Ok::<_, std::io::Error>(writer.history().conversation_and_cuts(&journal)?.1)
         });
         cuts.await?.map_err(|error| JournalError::Read(error.to_string()))
@@ -177,7 +178,7 @@ fn write_events(writer: &mut Writer, events: Vec<Event>) {
 }
 
 fn load(writer: &Writer) -> Result<Vec<Body>, String> {
-    let journal = std::fs::File::open(writer.folder().steps()).map_err(|error| error.to_string())?;
+    let journal = regular::open(&writer.folder().steps()).map_err(|error| error.to_string())?;
     let mut records = writer.history().conversation_records(&journal).map_err(|error| error.to_string())?;
     let blobs = writer.blobs();
     for body in &mut records {

@@ -37,6 +37,7 @@ mod profile;
 pub mod reader;
 pub mod record;
 pub mod recovery;
+mod regular;
 mod scan;
 mod signals;
 mod writer;

@@ -1,6 +1,5 @@
 //! `process-meta.json`: what an agent was told and given at its start. Written once, never changed, never made up.
 
-use std::fs;
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +8,7 @@ use serde_json::value::RawValue;
 use crate::disk::Disk;
 use crate::folder::Folder;
 use crate::line::{self, VERSION};
+use crate::regular;
 
 /// What an agent was told and given at its start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,6 +54,6 @@ impl ProcessMeta {
     pub fn read(folder: &Folder) -> io::Result<Self> {
         let path = folder.process_meta();
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, format!("{}: damaged", path.display()));
-        line::decode_file(&fs::read(&path)?).ok_or_else(damaged)
+        line::decode_file(&regular::read(&path, regular::SMALL_MAX)?).ok_or_else(damaged)
     }
 }

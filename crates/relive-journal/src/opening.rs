@@ -3,7 +3,6 @@
 //! acknowledged without the other.
 
 use std::convert::Infallible;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -166,7 +165,7 @@ pub(crate) fn lock(disk: &Disk, path: &Path) -> Result<DiskFile, WriteError> {
         return Err(WriteError::Busy { path: path_buf() });
     }
     // Collected between open and lock: the folder has moved away.
-    let (here, there) = (file.file().metadata().map_err(io_error)?, File::open(path).and_then(|file| file.metadata()));
+    let (here, there) = (file.file().metadata().map_err(io_error)?, std::fs::metadata(path));
     if here.ino() != there.map_err(io_error)?.ino() {
         return Err(WriteError::Absent { path: path_buf() });
     }

@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::disk::Disk;
 use crate::hash::Hash;
+use crate::regular;
 
 /// The largest payload that stands in its record.
 pub const INLINE_MAX: usize = 64 * 1024;
@@ -265,7 +265,7 @@ impl Blobs {
     /// A blob, whole and checked.
     pub fn get(&self, hash: Hash) -> Result<Vec<u8>, BlobError> {
         let path = self.path(hash);
-        match fs::read(&path) {
+        match regular::read(&path, regular::LARGE_MAX) {
             Ok(bytes) if Hash::of(&bytes) == hash => Ok(bytes),
             Ok(_) => Err(BlobError::Damaged { path }),
             Err(source) => Err(BlobError::Io { path, source }),

@@ -4,7 +4,6 @@
 //! Tokens are estimated from bytes. `read_tokens` is the heat: an item's tokens, once for every question that held it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 
 use serde::Serialize;
@@ -15,6 +14,7 @@ use crate::line::{self, VERSION};
 use crate::meta::ProcessMeta;
 use crate::payload::{Json, Text};
 use crate::record::{Body, Compacted, ModelEnded};
+use crate::regular;
 use crate::scan::for_each_record;
 
 /// How many of the largest items are named.
@@ -84,7 +84,7 @@ pub(crate) fn write(disk: &Disk, folder: &Folder) -> io::Result<()> {
     let mut fold = Fold::default();
     fold.add(0, "system", None, meta.system_prompt.len() as u64);
     fold.add(0, "tools", None, meta.tools.get().len() as u64);
-    for_each_record(&File::open(folder.steps())?, |head, line| {
+    for_each_record(&regular::open(&folder.steps())?, |head, line| {
         if let Some(Ok(body)) = Body::decode(&head.kind, line) {
             fold.step = head.step;
             fold.take(head.seq, body);

@@ -14,6 +14,7 @@ use relive_core::{Generation, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::line::{self, LINE_MAX};
+use crate::regular;
 
 /// The id of a record: `epoch.seq`. A later record has a greater one, whatever a power cut took away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -195,7 +196,7 @@ impl Reader {
 
     /// Begins the file anew; what was handed out is passed over by its id.
     fn reopen(&mut self) -> io::Result<bool> {
-        self.file = match File::open(&self.path) {
+        self.file = match regular::open(&self.path) {
             Ok(file) => Some(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),

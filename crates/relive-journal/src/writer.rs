@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use relive_core::{Generation, Timestamp};
 
 use crate::checkpoint;
-use crate::disk::{Disk, DiskFile, temporary_beside};
+use crate::disk::{Disk, DiskFile, is_full, temporary_beside};
 use crate::events::EventLog;
 use crate::folder::Folder;
 use crate::history::{History, Place};
@@ -325,8 +325,7 @@ impl Writer {
 
     fn failed(&self, source: io::Error) -> WriteError {
         let path = self.folder.steps();
-        let full = matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        if full && !self.poisoned { WriteError::DiskFull { path } } else { WriteError::Io { path, source } }
+        if is_full(&source) && !self.poisoned { WriteError::DiskFull { path } } else { WriteError::Io { path, source } }
     }
 
     /// Writes `checkpoint.json`; the one before it stays beside it. A failure loses nothing but speed.

@@ -7,17 +7,21 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::PoisonError;
 
 use relive_core::{Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
 
 use super::{DataFolder, Tombstone};
+use crate::disk::is_full;
 use crate::info::ProcInfo;
 use crate::line;
 use crate::opening::lock;
+use crate::regular;
 use crate::writer::WriteError;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+const CLOCK_MAX: u64 = 64 << 10;
 
 /// Which histories go. Either rule is enough; absent turns it off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +118,7 @@ impl DataFolder {
             if self.marker(uuid).exists() {
                 continue;
             }
-            match ProcInfo::read(&self.folder(uuid)) {
+            match ProcInfo::read_from(&self.io.disk, &self.folder(uuid)) {
                 Ok(Some(ProcInfo { dead_at: Some(dead_at), .. })) => ended.push((dead_at, uuid)),
                 Ok(Some(_)) => survey.warnings.push((uuid, "it has not ended, and is not live".to_owned())),
                 Ok(None) => survey.warnings.push((uuid, "its journal does not say what it is".to_owned())),
@@ -137,15 +141,20 @@ impl DataFolder {
                 Ok(bytes) => bytes,
                 // Another collection was quicker.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    survey.warnings.push((uuid, format!("its files cannot be counted: {error}")));
+                    continue;
+                }
             };
             survey.candidates.push(Candidate { uuid, dead_at, bytes, reason });
         }
         Ok(survey)
     }
 
-    /// Removes a candidate's history, if it is still one.
+    /// Removes a candidate's history, if it is still one. With a full disk the reserve makes room for its tombstone, and
+    /// is taken again afterwards, if there is room for it by then.
     pub fn collect(&self, candidate: &Candidate, now: Timestamp) -> io::Result<Collected> {
+        self.settle()?;
         let uuid = candidate.uuid;
         let folder = self.folder(uuid);
         let _lock = match lock(&self.io.disk, &folder.steps()) {
@@ -154,29 +163,42 @@ impl DataFolder {
             Err(WriteError::Io { source, .. }) => return Err(source),
             Err(error) => return Err(io::Error::other(error)),
         };
-        let info = ProcInfo::read(&folder)?;
+        let info = ProcInfo::read_from(&self.io.disk, &folder)?;
         let Some(info) = info.filter(|info| info.dead_at == Some(candidate.dead_at)) else {
             return Ok(Collected::Spared);
         };
         if self.marker(uuid).exists() {
             return Ok(Collected::Spared);
         }
-        self.add_tombstones(&[Tombstone::of(info, candidate.dead_at, now)])?;
+        let tombstone = Tombstone::of(info, candidate.dead_at, now);
+        self.relieved(|| self.add_tombstones(std::slice::from_ref(&tombstone)))?;
         let aside = self.root.join("tmp").join(uuid.to_string());
         let disk = &self.io.disk;
-        disk.rename(folder.path(), &aside)?;
-        disk.sync_dir(&self.root.join("steps")).inspect_err(|_| {
-            // Nobody knows where it is on the disk, so it stays whole.
-            let _ = disk.rename(&aside, folder.path());
+        self.relieved(|| {
+            disk.rename(folder.path(), &aside)?;
+            disk.sync_dir(&self.root.join("steps")).inspect_err(|_| {
+                // Nobody knows where it is on the disk, so it stays whole.
+                let _ = disk.rename(&aside, folder.path());
+            })
         })?;
-        disk.remove_tree(&aside)?;
+        // It is gone. What cannot be removed now the next start removes.
+        let _ = disk.remove_tree(&aside);
+        self.compact_tombstones(now);
+        let _ = self.restore_reserve();
         Ok(Collected::Gone)
     }
 
     fn check_clock(&self, now: &ClockReading) -> Result<(), CollectError> {
         let path = self.root.join("clock");
-        let before: Option<ClockReading> = fs::read(&path).ok().and_then(|bytes| line::decode_file(&bytes));
-        self.io.disk.replace(&path, &line::encode_file(now).map_err(io::Error::from)?)?;
+        let mut last = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let on_disk = || regular::read(&path, CLOCK_MAX).ok().and_then(|bytes| line::decode_file(&bytes));
+        let before: Option<ClockReading> = last.take().or_else(on_disk);
+        match self.io.disk.replace(&path, &line::encode_file(now).map_err(io::Error::from)?) {
+            // Collecting makes room, so it must not need any.
+            Err(error) if is_full(&error) => *last = Some(now.clone()),
+            other => other?,
+        }
+        drop(last);
         let Some(before) = before else { return Ok(()) };
         let wall_ms = now.wall.as_millisecond() - before.wall.as_millisecond();
         let jump_ms = if before.boot_id == now.boot_id {

@@ -15,6 +15,7 @@ use crate::history::{History, Phase, Place};
 use crate::opening::Opening;
 use crate::payload::Blobs;
 use crate::record::{Body, Input, Record};
+use crate::regular;
 use crate::scan::{Health, Hole, Until, scan_until};
 use crate::writer::{Durability, Take, WriteError, Writer};
 
@@ -116,7 +117,7 @@ impl DataFolder {
         let source_uuid = request.source;
         let unreadable = |source| ForkError::Io { source_uuid, source };
         let original = self.folder(source_uuid);
-        let journal = File::open(original.steps()).map_err(unreadable)?;
+        let journal = regular::open(&original.steps()).map_err(unreadable)?;
         if request.within.is_none() {
             self.sync_original(source_uuid, &original)?;
         }
@@ -171,7 +172,7 @@ impl DataFolder {
             disk.append_copy(from, from.metadata()?.len(), &file)?;
             disk.sync(&file)
         };
-        match File::open(original.process_meta()) {
+        match regular::open(&original.process_meta()) {
             Ok(meta) => copy(&meta, &folder.process_meta())?,
             // A program has none.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -182,7 +183,7 @@ impl DataFolder {
             let (from, to) = (Blobs::new(disk.clone(), original.path()), Blobs::new(disk.clone(), folder.path()));
             for (_, hash) in &prefix.blobs {
                 if !to.path(*hash).exists() {
-                    copy(&File::open(from.path(*hash))?, &to.path(*hash))?;
+                    copy(&regular::open(&from.path(*hash))?, &to.path(*hash))?;
                 }
             }
             disk.sync_dir(&folder.path().join("blobs"))?;

@@ -2,19 +2,38 @@
 //!
 //! The file `pids` holds the highest PID that may have been given out. It is raised by [`BLOCK`] at a time, so most
 //! PIDs cost no sync; after a crash the rest of the block is skipped, never reused. `pids.log` says whose each one is, so
-//! that an old PID can be asked for; it is not synced, and what it has lost the journals still know.
+//! that an old PID can be asked for; it is not synced, and what it has lost the journals still know. It is compacted when
+//! it has doubled since the last time.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::PoisonError;
 
 use relive_core::{Pid, Uuid};
 
 use super::DataFolder;
 use crate::disk::Disk;
 use crate::info::ProcInfo;
+use crate::regular;
 
 const BLOCK: u32 = 16;
+const LOG: &str = "pids.log";
+/// How many PIDs of a process a compacted log keeps.
+pub const NOTED_MAX: usize = 16;
+/// A shorter log is never compacted.
+const LOG_COMPACT_MIN_BYTES: u64 = 64 << 10;
+const FILE_MAX: u64 = 4096;
+
+/// What is known of `pids.log`. Held while it is changed.
+#[derive(Debug, Default)]
+pub(super) struct PidLog {
+    /// Its length when it was last compacted, or could not be.
+    compacted_bytes: u64,
+}
 
 #[derive(Debug)]
 pub(super) struct Pids {
@@ -25,7 +44,7 @@ pub(super) struct Pids {
 
 impl Pids {
     pub(super) fn read(root: &Path) -> io::Result<Self> {
-        let text = match fs::read(root.join("pids")) {
+        let text = match regular::read(&root.join("pids"), FILE_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
@@ -89,29 +108,83 @@ impl DataFolder {
 
     /// Remembers whose each PID is.
     pub fn note_pids(&self, pids: impl IntoIterator<Item = (Pid, Uuid)>) {
-        let disk = &self.io.disk;
-        let noted = disk.open_or_create(&self.root.join("pids.log"));
         let lines: String = pids.into_iter().map(|(pid, uuid)| format!("{pid} {uuid}\n")).collect();
-        let _ = noted.and_then(|file| disk.append(&file, lines.as_bytes()));
+        let mut log = self.pid_log.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(length) = self.append_pids(&lines) else { return };
+        if length >= LOG_COMPACT_MIN_BYTES.max(log.compacted_bytes.saturating_mul(2)) {
+            log.compacted_bytes = self.compact_pids().unwrap_or(length);
+        }
     }
 
-    /// Whose a PID is, or was.
+    /// Returns the length of `pids.log` with these lines.
+    fn append_pids(&self, lines: &str) -> io::Result<u64> {
+        let disk = &self.io.disk;
+        let file = disk.open_or_create(&self.root.join(LOG))?;
+        let length = file.file().metadata()?.len();
+        let mut last = [b'\n'];
+        if let Some(before_last) = length.checked_sub(1) {
+            file.file().read_exact_at(&mut last, before_last)?;
+        }
+        // A line that was cut short must not spoil the next one.
+        let text = if last == *b"\n" { Cow::Borrowed(lines) } else { Cow::Owned(format!("\n{lines}")) };
+        disk.append(&file, text.as_bytes())?;
+        Ok(length + text.len() as u64)
+    }
+
+    /// Keeps the last [`NOTED_MAX`] PIDs of each process that has a history. Returns the new length.
+    fn compact_pids(&self) -> io::Result<u64> {
+        let mut counts: HashMap<Uuid, usize> = HashMap::new();
+        let mut kept: Vec<(Pid, Uuid)> = Vec::new();
+        for (pid, uuid) in noted(&self.root).into_iter().rev() {
+            let count = counts
+                .entry(uuid)
+                .or_insert_with(|| if fs::symlink_metadata(self.folder(uuid).path()).is_ok() { 0 } else { NOTED_MAX });
+            if *count < NOTED_MAX {
+                *count += 1;
+                kept.push((pid, uuid));
+            }
+        }
+        let text: String = kept.into_iter().rev().map(|(pid, uuid)| format!("{pid} {uuid}\n")).collect();
+        self.io.disk.replace(&self.root.join(LOG), text.as_bytes())?;
+        Ok(text.len() as u64)
+    }
+
+    /// The PIDs whose process was noted, oldest first. Some stand in no journal: those that only stood for a suspended
+    /// process.
+    #[must_use]
+    pub fn noted_pids(&self) -> Vec<(Pid, Uuid)> {
+        noted(&self.root)
+    }
+
+    /// Whose a PID is, or was. Where it was not noted this reads every history.
     pub fn uuid_of_pid(&self, pid: Pid) -> io::Result<Option<Uuid>> {
         if pid > self.last_pid() {
             return Ok(None);
         }
-        let text = fs::read_to_string(self.root.join("pids.log")).unwrap_or_default();
-        let wanted = format!("{pid} ");
-        let noted = text.lines().rev().find_map(|line| line.strip_prefix(&wanted)?.parse().ok());
-        if noted.is_some() {
-            return Ok(noted);
+        let of_pid = |(noted, uuid): (Pid, Uuid)| (noted == pid).then_some(uuid);
+        if let Some(uuid) = noted(&self.root).into_iter().rev().find_map(of_pid) {
+            return Ok(Some(uuid));
+        }
+        if let Some(tombstone) = self.tombstones()?.into_iter().rev().find(|tombstone| tombstone.pids.contains(&pid)) {
+            return Ok(Some(tombstone.uuid));
         }
         for uuid in self.uuids()? {
-            let info = ProcInfo::read(&self.folder(uuid))?;
+            // One history that cannot be read does not hide the others.
+            let info = ProcInfo::read_from(&self.io.disk, &self.folder(uuid)).ok().flatten();
             if info.is_some_and(|info| info.pids.contains(&pid)) {
                 return Ok(Some(uuid));
             }
         }
         Ok(None)
     }
+}
+
+/// Reads `pids.log`; what cannot be read is forgotten.
+pub(super) fn noted(root: &Path) -> Vec<(Pid, Uuid)> {
+    let bytes = regular::read(&root.join(LOG), regular::LARGE_MAX).unwrap_or_default();
+    let parse = |line: &str| {
+        let (pid, uuid) = line.split_once(' ')?;
+        Some((Pid(pid.parse().ok()?), Uuid::try_parse(uuid).ok()?))
+    };
+    String::from_utf8_lossy(&bytes).lines().filter_map(parse).collect()
 }

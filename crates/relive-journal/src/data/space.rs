@@ -1,8 +1,10 @@
 //! A full disk: blocks kept in reserve for the last records, and a floor below which nothing new is begun.
 
 use std::io;
+use std::path::Path;
 
 use super::DataFolder;
+use crate::disk::{Disk, is_full};
 
 /// How much room is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,11 @@ impl DataFolder {
         self.io.disk.unlink(&self.root.join("reserve"))
     }
 
+    /// Does something that makes room, or must not wait for room: if the disk is full, once more without the reserve.
+    pub(super) fn relieved<T>(&self, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        relieved(&self.io.disk, &self.root, act)
+    }
+
     /// Takes the reserve again, if there is room for it; `false` if there is not.
     pub fn restore_reserve(&self) -> io::Result<bool> {
         let path = self.root.join("reserve");
@@ -51,11 +58,26 @@ impl DataFolder {
         if size == 0 || self.space()?.free_bytes < self.space.floor_bytes.max(size) {
             return Ok(false);
         }
-        let file = self.io.disk.open_or_create(&path)?;
+        let file = match self.io.disk.open_or_create(&path) {
+            Err(error) if is_full(&error) => return Ok(false),
+            other => other?,
+        };
         match self.io.disk.allocate(&file, size) {
             Ok(()) => Ok(true),
             // A file system that cannot reserve is no reason not to run.
             Err(_) => self.io.disk.unlink(&path).map(|()| false),
         }
+    }
+}
+
+/// Does it; if the disk is full and there is a reserve, gives that back and does it once more.
+pub(super) fn relieved<T>(disk: &Disk, root: &Path, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let reserve = root.join("reserve");
+    match act() {
+        Err(error) if is_full(&error) && reserve.exists() => {
+            disk.unlink(&reserve)?;
+            act()
+        }
+        other => other,
     }
 }

@@ -86,6 +86,7 @@ impl DataFolder {
             let (free_bytes, floor_bytes) = (space.free_bytes, self.space.floor_bytes);
             return Err(SpawnError::NoSpace { free_bytes, floor_bytes }.into());
         }
+        self.settle().map_err(failed)?;
         let folder = self.folder(uuid);
         let aside = Folder::new(self.root.join("tmp").join(uuid.to_string()));
         if folder.path().exists() {

@@ -1,8 +1,14 @@
 //! `tombstones.jsonl`: what stays of a history that was collected.
+//!
+//! A tombstone is kept for [`KEPT_DAYS`] days, and the newest [`KEPT_MAX`] are. The file is compacted when it has doubled
+//! since the last time, so no start reads it and each tombstone is copied a bounded number of times. A compacted file
+//! begins with a line that says how many are gone, and the highest PID among them: no PID is given out twice, also if
+//! `pids` is lost.
 
-use std::fs;
+use std::collections::HashSet;
 use std::io;
-use std::sync::PoisonError;
+use std::path::PathBuf;
+use std::sync::{MutexGuard, PoisonError};
 
 use relive_core::{End, Origin, Pid, Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
@@ -11,6 +17,33 @@ use super::DataFolder;
 use crate::events::whole_lines;
 use crate::info::ProcInfo;
 use crate::line;
+use crate::regular;
+
+/// How many tombstones are kept.
+pub const KEPT_MAX: usize = 100_000;
+/// For how many days a tombstone is kept.
+pub const KEPT_DAYS: i64 = 365;
+/// A shorter file is never compacted.
+const COMPACT_MIN_BYTES: u64 = 1 << 20;
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// What is known of the file. Held while it is changed.
+#[derive(Debug, Default)]
+pub(super) struct TombstoneLog {
+    /// Whether this daemon has made sure that the file has its name.
+    named: bool,
+    /// The file's length when it was last compacted, or could not be.
+    compacted_bytes: u64,
+    /// After a power cut the file may be the one from before it was compacted, so nothing is appended to it.
+    unsure: bool,
+}
+
+/// The first line of a compacted file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Dropped {
+    dropped: u64,
+    highest_pid: Pid,
+}
 
 /// What stays of a history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,8 +68,16 @@ impl Tombstone {
 }
 
 impl DataFolder {
+    fn tombstones_path(&self) -> PathBuf {
+        self.root.join("tombstones.jsonl")
+    }
+
+    fn lock_tombstones(&self) -> MutexGuard<'_, TombstoneLog> {
+        self.tombstones.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Every tombstone, oldest first. A process collected, resumed and collected again has two.
-    pub(super) fn tombstones(&self) -> io::Result<Vec<Tombstone>> {
+    pub fn tombstones(&self) -> io::Result<Vec<Tombstone>> {
         let bytes = self.read_tombstones()?;
         Ok(lines(&bytes).filter_map(parse).collect())
     }
@@ -50,8 +91,19 @@ impl DataFolder {
         Ok(named.filter_map(parse).filter(|tombstone| tombstone.uuid == uuid).last())
     }
 
+    /// The highest PID of a process that was collected.
+    pub(super) fn highest_collected(&self) -> io::Result<Pid> {
+        let bytes = self.read_tombstones()?;
+        let highest = |line| match (parse_dropped(line), parse(line)) {
+            (Some(dropped), _) => dropped.highest_pid,
+            (None, Some(tombstone)) => highest_of(&tombstone),
+            (None, None) => Pid::RUNTIME,
+        };
+        Ok(lines(&bytes).map(highest).fold(Pid::RUNTIME, Pid::max))
+    }
+
     fn read_tombstones(&self) -> io::Result<Vec<u8>> {
-        match fs::read(self.root.join("tombstones.jsonl")) {
+        match regular::read(&self.tombstones_path(), regular::LARGE_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             other => other,
         }
@@ -60,8 +112,20 @@ impl DataFolder {
     /// Adds tombstones; on return they are on the disk.
     pub(super) fn add_tombstones(&self, tombstones: &[Tombstone]) -> io::Result<()> {
         let disk = &self.io.disk;
-        let path = self.root.join("tombstones.jsonl");
-        let mut named = self.tombstones_named.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = self.tombstones_path();
+        let mut log = self.lock_tombstones();
+        let mut bytes = Vec::new();
+        for tombstone in tombstones {
+            push(&mut bytes, tombstone)?;
+        }
+        if log.unsure {
+            let mut all = self.read_tombstones()?;
+            all.truncate(memchr::memrchr(b'\n', &all).map_or(0, |end| end + 1));
+            all.extend_from_slice(&bytes);
+            disk.replace(&path, &all)?;
+            (log.unsure, log.named) = (false, true);
+            return Ok(());
+        }
         let is_new = !path.exists();
         let file = disk.open_or_create(&path)?;
         let length = file.file().metadata()?.len();
@@ -69,20 +133,74 @@ impl DataFolder {
         if whole < length {
             disk.truncate(&file, whole)?;
         }
-        let mut bytes = Vec::new();
-        for tombstone in tombstones {
-            let start = bytes.len();
-            serde_json::to_writer(&mut bytes, tombstone)?;
-            line::seal(&mut bytes, start);
-        }
         let added = disk.append(&file, &bytes).and_then(|()| disk.sync(&file));
-        let added = if *named { added } else { added.and_then(|()| disk.sync_dir(&self.root)) };
-        *named |= added.is_ok();
+        let added = if log.named { added } else { added.and_then(|()| disk.sync_dir(&self.root)) };
+        log.named |= added.is_ok();
         added.inspect_err(|_| {
             // What a failed sync gave up would be a hole before the next one.
             let _ = if is_new { disk.unlink(&path) } else { disk.truncate(&file, whole) };
         })
     }
+
+    /// Drops what need not be kept, if the file has grown. A failure costs room and nothing else.
+    pub(super) fn compact_tombstones(&self, now: Timestamp) {
+        let path = self.tombstones_path();
+        let mut log = self.lock_tombstones();
+        let length = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        if length < COMPACT_MIN_BYTES.max(log.compacted_bytes.saturating_mul(2)) {
+            return;
+        }
+        let compacted = self.read_tombstones().and_then(|bytes| compacted(&bytes, now));
+        log.compacted_bytes = match &compacted {
+            Ok(bytes) => bytes.len() as u64,
+            Err(_) => length,
+        };
+        let Ok(bytes) = compacted else { return };
+        if self.io.disk.put(&path, &bytes).is_ok() {
+            let named = self.io.disk.sync_dir(&self.root).is_ok();
+            (log.named, log.unsure) = (named, !named);
+        }
+    }
+}
+
+/// What is kept of a file, with the line for what is not.
+fn compacted(bytes: &[u8], now: Timestamp) -> io::Result<Vec<u8>> {
+    let oldest_ms = now.as_millisecond().saturating_sub(KEPT_DAYS * DAY_MS);
+    let mut gone = Dropped { dropped: 0, highest_pid: Pid::RUNTIME };
+    let (mut kept, mut seen) = (Vec::new(), HashSet::new());
+    for line in bytes.rsplit(|byte| *byte == b'\n') {
+        if let Some(earlier) = parse_dropped(line) {
+            gone.dropped += earlier.dropped;
+            gone.highest_pid = gone.highest_pid.max(earlier.highest_pid);
+        }
+        let Some(tombstone) = parse(line) else { continue };
+        let recent = tombstone.collected_at.as_millisecond() >= oldest_ms && kept.len() < KEPT_MAX;
+        // Of a process that has two, the newer answers.
+        if recent && seen.insert(tombstone.uuid) {
+            kept.push(line);
+        } else {
+            gone.dropped += 1;
+            gone.highest_pid = gone.highest_pid.max(highest_of(&tombstone));
+        }
+    }
+    let mut out = Vec::new();
+    push(&mut out, &gone)?;
+    for line in kept.into_iter().rev() {
+        out.extend_from_slice(line);
+        out.push(b'\n');
+    }
+    Ok(out)
+}
+
+fn highest_of(tombstone: &Tombstone) -> Pid {
+    tombstone.pids.iter().copied().fold(Pid::RUNTIME, Pid::max)
+}
+
+fn push(out: &mut Vec<u8>, line: &impl Serialize) -> io::Result<()> {
+    let start = out.len();
+    serde_json::to_writer(&mut *out, line)?;
+    line::seal(out, start);
+    Ok(())
 }
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -91,4 +209,9 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn parse(line: &[u8]) -> Option<Tombstone> {
     if line::is_intact(line) { serde_json::from_slice(line).ok() } else { None }
+}
+
+fn parse_dropped(line: &[u8]) -> Option<Dropped> {
+    let is_first = line.starts_with(br#"{"dropped":"#) && line::is_intact(line);
+    if is_first { serde_json::from_slice(line).ok() } else { None }
 }

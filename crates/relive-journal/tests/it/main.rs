@@ -5,11 +5,14 @@
 mod additions;
 mod cases;
 mod collect;
+mod compact;
 mod conversations;
 mod data;
 mod derived;
 mod events;
 mod forks;
+#[cfg(feature = "faults")]
+mod full;
 mod golden;
 mod model;
 mod open_and_repair;
@@ -21,6 +24,7 @@ mod readers;
 mod support;
 #[cfg(feature = "faults")]
 mod sweep;
+mod unreadable;
 #[cfg(feature = "faults")]
 mod unsynced;
 mod verbs;

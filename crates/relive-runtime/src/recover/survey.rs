@@ -51,12 +51,15 @@ pub(super) struct Survey {
 
 pub(super) fn survey(data: &DataFolder) -> io::Result<Survey> {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
-    data.for_each_live(|live| {
-        let uuid = live.uuid;
-        match read(data, live) {
-            Ok(one) => found.push(one),
-            Err(error) => unknown.push((uuid, error.to_string())),
+    data.for_each_live(|live| match live {
+        Ok(live) => {
+            let uuid = live.uuid;
+            match read(data, live) {
+                Ok(one) => found.push(one),
+                Err(error) => unknown.push((uuid, error.to_string())),
+            }
         }
+        Err(unreadable) => unknown.push((unreadable.uuid, unreadable.to_string())),
     })?;
     found.sort_unstable_by_key(|found| found.spec.uuid);
     let mut found = parents_first(found);

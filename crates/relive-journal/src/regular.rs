@@ -1,0 +1,54 @@
+//! Opening files to read.
+//!
+//! Anything may stand where a file should be: a pipe, a device, a directory, a loop of links. Opening a pipe to read
+//! waits until somebody writes to it, so nothing in the data directory is opened without `O_NONBLOCK`, and only regular
+//! files are read. Small files are read up to a limit, because a sparse file can claim any length.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// The longest derived or descriptive file of a process that is read: snapshots, checkpoints, metadata.
+pub(crate) const SMALL_MAX: u64 = 256 << 20;
+/// The longest blob, and the longest log of the data directory, that is read.
+pub(crate) const LARGE_MAX: u64 = 1 << 30;
+
+/// The flags with which every file in the data directory is opened.
+pub(crate) fn flags() -> i32 {
+    // The bits of the two flags fit: they are small constants of the system.
+    (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed()
+}
+
+/// Opens a regular file to read.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(flags()).open(path)?;
+    check(&file)?;
+    Ok(file)
+}
+
+/// Refuses a file that is not regular.
+pub(crate) fn check(file: &File) -> io::Result<()> {
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(());
+    }
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let name = if kind.is_fifo() { "a pipe" } else { "a device" };
+    Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name}, not a regular file")))
+}
+
+/// Reads a regular file of at most `max` bytes.
+pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {max} bytes")));
+    }
+    Ok(bytes)
+}

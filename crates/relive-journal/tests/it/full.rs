@@ -1,0 +1,181 @@
+//! A full disk: the data directory opens, answers and collects.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use relive_core::Uuid;
+use relive_journal::data::{CollectError, Collected, Known, SpaceRules};
+use relive_journal::faults::{Faults, Full, Injection, Switches};
+use relive_journal::record::OpenedBy;
+use relive_journal::{DataFolder, Disk, Io, ProcInfo, WriteError};
+
+use crate::support::{
+    EVERY_ENDED, Fixture, append, clock, completed, end, now, open_journal, opening, remove, step, uuid_of,
+};
+
+const RULES: SpaceRules = SpaceRules { reserve_bytes: 4096, floor_bytes: 0 };
+
+/// A data directory with a reserve, one process that has ended, one that has ended and is still marked, and one that has
+/// not.
+struct Before {
+    temp: tempfile::TempDir,
+    ended: Uuid,
+    marked: Uuid,
+    live: Uuid,
+}
+
+fn before() -> Before {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    step(&mut writer, "one", "1");
+    let ended = end(&fixture, writer);
+    let mut writer = fixture.spawn();
+    append(&mut writer, vec![completed()]);
+    let marked = uuid_of(&writer);
+    drop(writer);
+    let live = uuid_of(&fixture.spawn());
+    let Fixture { temp, data } = fixture;
+    drop(data);
+    drop(DataFolder::open(temp.path(), Io::default(), RULES).unwrap());
+    assert!(temp.path().join("reserve").exists());
+    Before { temp, ended, marked, live }
+}
+
+fn full(root: &Path, full: Full) -> (Arc<Faults>, Io) {
+    let faults = Arc::new(Faults::new(root, Injection::None, Switches::default()).unwrap());
+    faults.fill_up(full);
+    let io = Io::new(Disk::with_faults(Arc::clone(&faults)), None);
+    (faults, io)
+}
+
+/// Opens the full disk, checks that everything there answers, and returns it.
+fn open_full(before: &Before, io: &Io, what: &str) -> DataFolder {
+    let data = DataFolder::open(before.temp.path(), io.clone(), RULES)
+        .unwrap_or_else(|error| panic!("{what}: a full disk keeps it from opening: {error}"));
+    let live: Vec<Uuid> = data.live().unwrap().into_iter().map(|live| live.uuid).collect();
+    assert_eq!(live, [before.live], "{what}");
+    for uuid in [before.ended, before.marked, before.live] {
+        assert!(matches!(data.known(uuid).unwrap(), Known::Here(_)), "{what}");
+        assert_eq!(ProcInfo::read(&data.folder(uuid)).unwrap().unwrap().uuid, uuid, "{what}");
+        assert!(data.history(uuid).is_ok(), "{what}");
+        let pid = data.history(uuid).unwrap().0.incarnation().unwrap().pid;
+        assert_eq!(data.uuid_of_pid(pid).unwrap(), Some(uuid), "{what}");
+    }
+    data
+}
+
+/// What may be gone beside a full disk.
+const LOST: [&str; 6] = ["nothing", "live", "pids", "lock", "clock", "pids.log"];
+
+#[test]
+fn a_full_disk_opens_and_answers_and_refuses_what_needs_room() {
+    for lost in LOST {
+        let before = before();
+        remove(&before.temp.path().join(lost));
+        let (faults, io) = full(before.temp.path(), Full::Always);
+        if lost == "lock" {
+            // Without room for a lock nobody can tell that there is no other daemon.
+            assert!(DataFolder::open(before.temp.path(), io, RULES).is_err());
+            continue;
+        }
+        let data = open_full(&before, &io, lost);
+        let survey = data.survey(EVERY_ENDED, &clock(0)).unwrap();
+        assert_eq!(survey.candidates.len(), 2, "without {lost}: what has ended may go, marked or not");
+        assert!(
+            data.collect(&survey.candidates[0], now()).is_err(),
+            "without {lost}: there is no room for a tombstone"
+        );
+        assert!(matches!(data.known(before.ended).unwrap(), Known::Here(_)));
+        let refused = open_journal(&data, before.live, &opening(relive_core::Pid(99), OpenedBy::Resume));
+        assert!(refused.is_err(), "without {lost}: nothing is acknowledged");
+        // There is room again.
+        faults.make_room();
+        for candidate in &survey.candidates {
+            assert_eq!(data.collect(candidate, now()).unwrap(), Collected::Gone, "without {lost}");
+        }
+        let pid = data.next_pid().unwrap();
+        drop(open_journal(&data, before.live, &opening(pid, OpenedBy::Resume)).unwrap());
+        drop(data);
+        let data = DataFolder::open(before.temp.path(), Io::default(), RULES).unwrap();
+        assert_eq!(data.live().unwrap().len(), 1, "without {lost}");
+        assert!(data.next_pid().unwrap() > pid);
+    }
+}
+
+#[test]
+fn a_full_disk_collects_with_the_reserve_and_takes_it_again() {
+    for lost in LOST {
+        let before = before();
+        remove(&before.temp.path().join(lost));
+        let (_, io) = full(before.temp.path(), Full::UntilRelieved);
+        let data = open_full(&before, &io, lost);
+        if lost != "lock" {
+            assert!(before.temp.path().join("reserve").exists(), "without {lost}: a start needs no room");
+        }
+        let survey = data.survey(EVERY_ENDED, &clock(0)).unwrap();
+        for candidate in &survey.candidates {
+            assert_eq!(data.collect(candidate, now()).unwrap(), Collected::Gone, "without {lost}");
+            assert!(matches!(data.known(candidate.uuid).unwrap(), Known::Collected(_)), "without {lost}");
+        }
+        assert!(before.temp.path().join("reserve").exists(), "without {lost}: it is taken again");
+        drop(data);
+        let data = DataFolder::open(before.temp.path(), Io::default(), RULES).unwrap();
+        assert!(matches!(data.known(before.ended).unwrap(), Known::Collected(_)), "without {lost}");
+        assert!(matches!(data.known(before.marked).unwrap(), Known::Collected(_)), "without {lost}");
+        assert_eq!(data.live().unwrap().len(), 1, "without {lost}");
+    }
+}
+
+#[test]
+fn on_a_full_disk_an_end_can_be_collected_after_the_reserve_made_room_for_it() {
+    let before = before();
+    let (faults, io) = full(before.temp.path(), Full::Always);
+    faults.make_room();
+    let data = DataFolder::open(before.temp.path(), io, RULES).unwrap();
+    let mut writer = open_journal(&data, before.live, &opening(data.next_pid().unwrap(), OpenedBy::Resume)).unwrap();
+    faults.fill_up(Full::UntilRelieved);
+    let refused = writer.append(now(), vec![completed()], relive_journal::Durability::Synced).unwrap_err();
+    assert!(matches!(refused, WriteError::DiskFull { .. }), "{refused}");
+    data.release_reserve().unwrap();
+    append(&mut writer, vec![completed()]);
+    // What other programs wrote took the rest.
+    faults.fill_up(Full::Always);
+    data.retire(before.live, writer.history()).unwrap();
+    drop(writer);
+    assert!(data.live().unwrap().is_empty(), "its marker is gone");
+    assert!(data.survey(EVERY_ENDED, &clock(0)).unwrap().candidates.iter().any(|one| one.uuid == before.live));
+}
+
+#[test]
+fn a_clock_that_jumped_on_a_full_disk_refuses_once_too() {
+    let before = before();
+    let (_, io) = full(before.temp.path(), Full::Always);
+    let data = open_full(&before, &io, "a clock");
+    let jumped = relive_journal::data::ClockReading { since_boot_ms: 0, ..clock(40) };
+    assert!(data.survey(EVERY_ENDED, &clock(0)).is_ok());
+    assert!(matches!(data.survey(EVERY_ENDED, &jumped), Err(CollectError::ClockJumped { .. })));
+    assert!(data.survey(EVERY_ENDED, &jumped).is_ok());
+}
+
+/// Whatever single change finds no room, a data directory that was there opens.
+#[test]
+fn no_single_change_that_finds_no_room_keeps_a_start_from_succeeding() {
+    for lost in ["nothing", "live", "pids"] {
+        for n in 1..40 {
+            let before = before();
+            remove(&before.temp.path().join(lost));
+            let faults = Faults::new(before.temp.path(), Injection::Fail(n, 28), Switches::default()).unwrap();
+            let faults = Arc::new(faults);
+            let io = Io::new(Disk::with_faults(Arc::clone(&faults)), None);
+            let data = open_full(&before, &io, &format!("without {lost}, change {n} ({:?})", faults.injected()));
+            let survey = data.survey(EVERY_ENDED, &clock(0)).unwrap();
+            for candidate in &survey.candidates {
+                let collected = data.collect(candidate, now());
+                assert!(collected.is_ok(), "without {lost}, change {n} ({:?}): {collected:?}", faults.injected());
+            }
+            if faults.injected().is_none() {
+                break;
+            }
+        }
+    }
+}
