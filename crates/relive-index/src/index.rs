@@ -1,0 +1,308 @@
+//! The index itself: one connection, and what can be asked and told.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use relive_core::{End, Pid, Timestamp, Uuid};
+use relive_journal::{Disk, ProcInfo};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+
+use crate::error::{Error, Result, is_corrupt};
+use crate::row::{Incarnation, Row};
+use crate::write::{self, Expected};
+use crate::{id, schema};
+
+/// How many candidates of a prefix or suffix are returned at most.
+pub const CANDIDATES_MAX: usize = 1_000;
+/// What was collected is counted after so many removals.
+const REMOVALS_MAX: u32 = 1_024;
+
+/// An open index. See the crate's documentation.
+#[derive(Debug)]
+pub struct Index {
+    /// Where the database is; absent for one in memory.
+    directory: Option<PathBuf>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    connection: Connection,
+    /// Since what was collected was last counted.
+    removals: u32,
+}
+
+/// Whose a PID is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PidEntry {
+    /// The process.
+    pub uuid: Uuid,
+    /// How the incarnation ended; absent while it lives, and where it was interrupted. Absent for a PID that only stood
+    /// for a suspended process, and once the process was collected.
+    pub end: Option<End>,
+    /// The PID of the next incarnation.
+    pub successor: Option<Pid>,
+    /// When the process was collected.
+    pub collected_at: Option<Timestamp>,
+}
+
+impl Index {
+    /// Opens the index of the data directory `root`, making it if need be. A damaged one is deleted.
+    pub fn open(root: &Path) -> Result<Self> {
+        let directory = root.join("index");
+        let connection = open_in(&directory)?;
+        Ok(Self { directory: Some(directory), inner: Mutex::new(Inner { connection, removals: 0 }) })
+    }
+
+    /// Makes an index in memory, for when there is no room for one on the disk. It is empty and has to be rebuilt.
+    pub fn in_memory() -> Result<Self> {
+        let connection = schema::open_in_memory().map_err(|source| failed(None, source))?;
+        Ok(Self { directory: None, inner: Mutex::new(Inner { connection, removals: 0 }) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the database. One that is damaged is deleted on the spot.
+    pub(crate) fn ask<T>(&self, ask: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        let mut inner = self.lock();
+        let answer = ask(&inner.connection);
+        answer.map_err(|source| self.dispose(&mut inner, source))
+    }
+
+    /// Changes the database, all or nothing.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T> {
+        let mut inner = self.lock();
+        let changed = inner.connection.transaction().and_then(|transaction| {
+            let answer = change(&transaction)?;
+            transaction.commit()?;
+            Ok(answer)
+        });
+        changed.map_err(|source| self.dispose(&mut inner, source))
+    }
+
+    /// Replaces a damaged database by an empty one.
+    fn dispose(&self, inner: &mut Inner, source: rusqlite::Error) -> Error {
+        if !is_corrupt(&source) {
+            return failed(self.directory.as_deref(), source);
+        }
+        let Ok(empty) = schema::open_in_memory() else { return failed(self.directory.as_deref(), source) };
+        // Closes the file before it is removed. If no new one can be made, the one in memory stays.
+        inner.connection = empty;
+        if let Some(directory) = &self.directory
+            && Disk::new().remove_tree(directory).is_ok()
+            && let Ok(connection) = open_in(directory)
+        {
+            inner.connection = connection;
+        }
+        Error::Corrupt { path: database(self.directory.as_deref()) }
+    }
+
+    /// Tells whether the index knows every process. Until then "not found" is no answer.
+    pub fn is_complete(&self) -> Result<bool> {
+        self.ask(|connection| {
+            let mut statement = connection.prepare_cached("SELECT value FROM state WHERE key = 'complete'")?;
+            let value: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
+            Ok(value == Some(1))
+        })
+    }
+
+    /// Says that the index knows every process.
+    pub fn mark_complete(&self) -> Result<()> {
+        self.change(|transaction| write::set_complete(transaction, true))
+    }
+
+    /// Says that the index may not know every process, and empties it.
+    pub(crate) fn clear(&self) -> Result<()> {
+        self.change(|transaction| {
+            write::set_complete(transaction, false)?;
+            transaction.execute_batch("DELETE FROM process; DELETE FROM info; DELETE FROM pid;")
+        })
+    }
+
+    /// Takes in how a process stands. Called when it was begun, resumed, paused or ended, after its journal was synced
+    /// and before its marker goes.
+    pub fn upsert(&self, row: &Row) -> Result<()> {
+        self.change(|transaction| write::upsert(transaction, row, Expected::Any))
+    }
+
+    /// Takes in that a process was collected. Its PIDs stay, for as long as a tombstone would.
+    pub fn remove(&self, uuid: Uuid, collected_at: Timestamp) -> Result<()> {
+        let mut inner = self.lock();
+        inner.removals += 1;
+        let counts = inner.removals >= REMOVALS_MAX;
+        if counts {
+            inner.removals = 0;
+        }
+        drop(inner);
+        self.change(|transaction| {
+            write::collect(transaction, uuid, collected_at)?;
+            if counts { write::prune(transaction) } else { Ok(()) }
+        })
+    }
+
+    /// Takes in that PIDs stand for suspended processes, without standing in their journals.
+    pub fn note_pids(&self, pids: impl IntoIterator<Item = (Pid, Uuid)>) -> Result<()> {
+        self.change(|transaction| pids.into_iter().try_for_each(|(pid, uuid)| write::note(transaction, pid, uuid)))
+    }
+
+    /// Returns whose a PID is, or was.
+    pub fn by_pid(&self, pid: Pid) -> Result<Option<PidEntry>> {
+        self.ask(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT process.uuid, pid.end, pid.successor, process.collected_ns
+                 FROM pid CROSS JOIN process ON process.id = pid.process WHERE pid.pid = ?1",
+            )?;
+            let entry = |row: &rusqlite::Row<'_>| {
+                Ok(PidEntry {
+                    uuid: uuid_at(row, 0)?,
+                    end: json_at(row, 1)?,
+                    successor: row.get::<_, Option<u32>>(2)?.map(Pid),
+                    collected_at: timestamp_at(row, 3)?,
+                })
+            };
+            statement.query_row([pid.0], entry).optional()
+        })
+    }
+
+    /// Returns the process that had this name last: the one with the highest PID.
+    pub fn by_name(&self, name: &str) -> Result<Option<Uuid>> {
+        self.ask(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT uuid FROM process WHERE name = ?1 AND collected_ns IS NULL ORDER BY last_pid DESC LIMIT 1",
+            )?;
+            statement.query_row([name], |row| uuid_at(row, 0)).optional()
+        })
+    }
+
+    /// Returns the processes whose UUID begins like this, at most `max` and at most [`CANDIDATES_MAX`], in order. Hyphens
+    /// may be left out.
+    pub fn by_prefix(&self, prefix: &str, max: usize) -> Result<Vec<Uuid>> {
+        let digits = id::digits_of_prefix(prefix);
+        self.between(
+            "SELECT uuid FROM process WHERE uuid >= ?1 AND uuid < ?2 AND collected_ns IS NULL ORDER BY uuid LIMIT ?3",
+            digits.as_deref(),
+            max,
+        )
+    }
+
+    /// Returns the processes whose UUID ends like this, at most `max` and at most [`CANDIDATES_MAX`].
+    pub fn by_suffix(&self, suffix: &str, max: usize) -> Result<Vec<Uuid>> {
+        let digits = id::digits_of_suffix(suffix);
+        self.between(
+            "SELECT uuid FROM process WHERE backwards >= ?1 AND backwards < ?2 AND collected_ns IS NULL
+             ORDER BY backwards LIMIT ?3",
+            digits.as_deref(),
+            max,
+        )
+    }
+
+    fn between(&self, sql: &str, digits: Option<&str>, max: usize) -> Result<Vec<Uuid>> {
+        let Some(digits) = digits else { return Ok(Vec::new()) };
+        self.ask(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            let max = i64::try_from(max.min(CANDIDATES_MAX)).unwrap_or(i64::MAX);
+            statement.query_map(params![digits, id::end_of(digits), max], |row| uuid_at(row, 0))?.collect()
+        })
+    }
+
+    /// Returns a process; `None` if it is not known, was collected, or could not be read when it was indexed.
+    pub fn row(&self, uuid: Uuid) -> Result<Option<Row>> {
+        self.ask(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT process.id, info.json FROM process JOIN info ON info.id = process.id WHERE process.uuid = ?1",
+            )?;
+            let found: Option<(i64, ProcInfo)> =
+                statement.query_row([id::forwards(uuid)], |row| Ok((row.get(0)?, info_at(row, 1)?))).optional()?;
+            let Some((process, info)) = found else { return Ok(None) };
+            let mut statement =
+                connection.prepare_cached("SELECT pid, end FROM pid WHERE process = ?1 AND alias = 0 ORDER BY pid")?;
+            let incarnation =
+                |row: &rusqlite::Row<'_>| Ok(Incarnation { pid: Pid(row.get(0)?), end: json_at(row, 1)? });
+            let incarnations = statement.query_map([process], incarnation)?.collect::<rusqlite::Result<_>>()?;
+            Ok(Some(Row { info, incarnations }))
+        })
+    }
+
+    /// Returns when a process was collected; `None` if it was not, or nobody knows any more.
+    pub fn collected(&self, uuid: Uuid) -> Result<Option<Timestamp>> {
+        self.ask(|connection| {
+            let mut statement = connection.prepare_cached("SELECT collected_ns FROM process WHERE uuid = ?1")?;
+            Ok(statement.query_row([id::forwards(uuid)], |row| timestamp_at(row, 0)).optional()?.flatten())
+        })
+    }
+}
+
+/// Opens the database in this directory. A damaged one, or one of another version, is deleted first.
+fn open_in(directory: &Path) -> Result<Connection> {
+    let path = database(Some(directory));
+    for _ in 0..2 {
+        make_directory(directory)?;
+        match schema::open(&path) {
+            Ok(connection) if schema::is_ours(&connection).unwrap_or(false) => return Ok(connection),
+            Ok(_) => {}
+            Err(error) if is_corrupt(&error) => {}
+            Err(source) => return Err(Error::Database { path, source }),
+        }
+        remove(directory)?;
+    }
+    Err(Error::Corrupt { path })
+}
+
+/// Makes the directory, and removes what stands in the place of its files.
+fn make_directory(directory: &Path) -> Result<()> {
+    let is_regular = |path: &Path| fs::symlink_metadata(path).map_or(true, |metadata| metadata.is_file());
+    let path = database(Some(directory));
+    let wal = directory.join("index.db-wal");
+    if !fs::symlink_metadata(directory).map_or(true, |metadata| metadata.is_dir())
+        || !is_regular(&path)
+        || !is_regular(&wal)
+    {
+        remove(directory)?;
+    }
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|source| Error::Io { path: directory.to_owned(), source })
+}
+
+fn remove(directory: &Path) -> Result<()> {
+    Disk::new().remove_tree(directory).map_err(|source| Error::Io { path: directory.to_owned(), source })
+}
+
+fn database(directory: Option<&Path>) -> PathBuf {
+    directory.map_or_else(|| PathBuf::from(":memory:"), |directory| directory.join("index.db"))
+}
+
+fn failed(directory: Option<&Path>, source: rusqlite::Error) -> Error {
+    Error::Database { path: database(directory), source }
+}
+
+fn damaged(column: usize, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, error.into())
+}
+
+pub(crate) fn uuid_at(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
+    let text = row.get_ref(column)?.as_str()?;
+    id::parse(text).ok_or_else(|| damaged(column, "not a UUID"))
+}
+
+pub(crate) fn info_at(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<ProcInfo> {
+    serde_json::from_slice(row.get_ref(column)?.as_blob()?).map_err(|error| damaged(column, error))
+}
+
+fn json_at<T: serde::de::DeserializeOwned>(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
+    let bytes = row.get_ref(column)?.as_blob_or_null()?;
+    bytes.map(|bytes| serde_json::from_slice(bytes).map_err(|error| damaged(column, error))).transpose()
+}
+
+fn timestamp_at(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    let at: Option<i64> = row.get(column)?;
+    let parse = |at: i64| {
+        Timestamp::from_nanosecond(at.into()).map_err(|_| damaged(column, io::ErrorKind::InvalidData.to_string()))
+    };
+    at.map(parse).transpose()
+}

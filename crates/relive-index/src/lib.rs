@@ -1,0 +1,26 @@
+//! A derived index of the histories, so that looking a process up does not read them.
+//!
+//! The journals are the truth. The index may be deleted at any time: it is rebuilt from the data directory, and until
+//! then [`Index::is_complete`] is `false` and "not found" means "not known yet". A database that is damaged, or that
+//! another version wrote, is deleted.
+//!
+//! Everything here blocks, so callers run it on a thread for blocking I/O. One connection serves all callers in turn.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod error;
+mod fill;
+mod glob;
+mod id;
+mod index;
+mod page;
+mod row;
+mod schema;
+mod write;
+
+pub use error::{Error, Result};
+pub use fill::{Entry, Refreshed, entries};
+pub use index::{CANDIDATES_MAX, Index, PidEntry};
+pub use page::{Cursor, Filter, Order, Outcome, PAGE_MAX, Page};
+pub use row::{Freshness, Incarnation, Row, State};

@@ -1,0 +1,8 @@
+//! The index, beside a full scan of the same data directory.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod cases;
+mod same;
+mod scan;
+mod support;
