@@ -6,6 +6,7 @@ mod counts;
 mod crowd;
 mod disk;
 mod fork;
+mod lookup;
 mod resume;
 mod sessions;
 mod start;
@@ -22,12 +23,13 @@ use crate::table::Row;
 type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
-pub(crate) const ALL: [(&str, Measure); 10] = [
+pub(crate) const ALL: [(&str, Measure); 11] = [
     ("step", step::measure),
     ("writers", writers::measure),
     ("resume", resume::measure),
     ("fork", fork::measure),
     ("start", start::measure),
+    ("lookup", lookup::measure),
     ("disk", disk::measure),
     ("agents", agents::measure),
     ("crowd", crowd::measure),

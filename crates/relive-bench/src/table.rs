@@ -21,6 +21,11 @@ pub(crate) struct Row {
 pub(crate) enum Mark {
     AtMost(f64),
     AtLeast(f64),
+    /// What counts is the time, not the ratio.
+    Within {
+        ms: f64,
+        limit_ms: f64,
+    },
     /// Shown for comparison.
     None,
 }
@@ -31,6 +36,7 @@ impl fmt::Display for Row {
         let mark = match self.mark {
             Mark::AtMost(most) => format!("<= {most:<4} {}", verdict(self.ratio <= most)),
             Mark::AtLeast(least) => format!(">= {least:<4} {}", verdict(self.ratio >= least)),
+            Mark::Within { ms, limit_ms } => format!("<= {limit_ms} ms {}", verdict(ms <= limit_ms)),
             Mark::None => "-".to_owned(),
         };
         let Self { name, ours, peer, ratio, .. } = self;
