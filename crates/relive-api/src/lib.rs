@@ -328,6 +328,9 @@ pub struct ResolveRequest {
     /// Why, for the model; with `allow` and `deny`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The question that is answered, as `info` names it: an answer to another one is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
 }
 
 /// Where a fork comes from, nearest first.

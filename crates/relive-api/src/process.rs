@@ -87,6 +87,9 @@ pub struct Instructions {
 /// A call that waits for a human's word.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ParkedCall {
+    /// Names the question, for the answer to it.
+    #[serde(default)]
+    pub id: u64,
     /// Which of the step's calls.
     pub call: u32,
     /// The tool.

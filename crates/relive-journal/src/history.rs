@@ -66,6 +66,8 @@ pub struct History {
     /// The last question of the step under way, or its answer. Calls are asked about one after the other, so an earlier
     /// one is of no more use.
     pub approval: Option<Approval>,
+    /// The record of the last question to a person: it names the question.
+    pub question_seq: u64,
     /// The last answer of a person, so that whoever answers later can be told of it.
     pub last_answer: Option<Approval>,
     /// What was answered once and for all, by tool.
@@ -131,6 +133,7 @@ impl Default for History {
             answered: false,
             answers: 0,
             approval: None,
+            question_seq: 0,
             last_answer: None,
             always: BTreeMap::new(),
             children: Vec::new(),
@@ -272,7 +275,7 @@ impl History {
                 Outcome::Done | Outcome::NotDone => self.settle(resolved.call, place),
                 Outcome::Retry => self.set_call(resolved.call, CallState::Waiting),
             },
-            Body::Approval(approval) => self.approve(approval),
+            Body::Approval(approval) => self.approve(approval, record.seq),
             Body::Compacted(compacted) => self.compact(compacted, place),
             Body::Paused(paused) => {
                 // One that follows another, for a reason of its own, takes over from it.

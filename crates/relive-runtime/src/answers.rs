@@ -46,6 +46,8 @@ struct Open {
     asked: bool,
     /// Whether calls are in doubt.
     in_doubt: bool,
+    /// Whether the question that is answered is the one that is open.
+    is_meant: bool,
     /// The answer that was given last.
     earlier: Option<Approval>,
 }
@@ -126,7 +128,8 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
         Resolution::Done | Resolution::NotDone | Resolution::Retry => false,
         Resolution::Allow | Resolution::Deny => true,
     };
-    match (approves, open.asked, in_doubt) {
+    let (asked, in_doubt) = (open.asked && open.is_meant, in_doubt && open.is_meant);
+    match (approves, asked, in_doubt) {
         (true, true, _) => Ok(()),
         (false, _, true) if request.always || request.reason.is_some() => {
             let message = "`always` and `reason` go with an approval only";
@@ -178,6 +181,10 @@ fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -
         },
         asked: history.question().is_some(),
         in_doubt: history.open_calls().next().is_some(),
+        is_meant: request.id.is_none_or(|id| {
+            let asked = history.question().is_some() && history.question_seq == id;
+            asked || history.open_calls().any(|open| open.seq == id)
+        }),
         earlier: history.last_answer.clone(),
     }
 }
@@ -198,12 +205,13 @@ fn parked(data: &DataFolder, uuid: Uuid) -> Result<(Option<ParkedCall>, Vec<Park
         let text = blobs.json(&call.args).ok()?;
         serde_json::from_str(&text).ok()
     };
-    let show = |place: u32, at, looked| {
+    let show = |id: u64, place: u32, at, looked| {
         let call = calls.get(place as usize)?;
-        Some(ParkedCall { call: place, tool: call.name.clone(), args: args(call).unwrap_or_default(), at, looked })
+        let (tool, args) = (call.name.clone(), args(call).unwrap_or_default());
+        Some(ParkedCall { id, call: place, tool, args, at, looked })
     };
-    let asked = history.question().and_then(|asked| show(asked.call, at, None));
-    let open = history.open_calls().filter_map(|open| show(open.call, open.at, Some(looked(&open.recovery))));
+    let asked = history.question().and_then(|asked| show(history.question_seq, asked.call, at, None));
+    let open = history.open_calls().filter_map(|open| show(open.seq, open.call, open.at, Some(looked(&open.recovery))));
     Ok((asked, open.collect()))
 }
 

@@ -419,9 +419,10 @@ pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
     let all_digits = name.bytes().all(|byte| byte.is_ascii_digit());
     let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
     let is_uuid = Uuid::try_parse(name).is_ok();
-    if name.is_empty() || name.len() > NAME_MAX || all_digits || is_uuid || !plain {
+    let begins = name.chars().next().is_some_and(char::is_alphanumeric);
+    if !begins || name.len() > NAME_MAX || all_digits || is_uuid || !plain {
         let message = format!(
-            "`{name}` cannot be a name: letters, digits, `.`, `_` and `-`, at most {NAME_MAX}, neither digits alone nor a UUID"
+            "`{name}` cannot be a name: letters, digits, `.`, `_` and `-`, first a letter or digit, at most {NAME_MAX}, neither digits alone nor a UUID"
         );
         return Err(Error::new(ErrorCode::Invalid, message));
     }

@@ -2,11 +2,17 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use relive_types::Signal;
 
 use super::{Exit, Loop, Step, until};
 use crate::tool::{Order, Tool, ToolResult};
+
+/// How long a command of an agent that was interrupted may take to end.
+const INT_GRACE: Duration = Duration::from_secs(10);
+/// How soon an order is given again that found no session yet.
+const ORDER_AGAIN: Duration = Duration::from_millis(10);
 
 impl Loop {
     /// Waits for the session's end. An order to end is passed on, and the end waited for; an order to stop freezes the
@@ -19,42 +25,55 @@ impl Loop {
     ) -> Step<ToolResult> {
         tokio::pin!(act);
         let mut orders = self.agent.orders.clone();
-        let mut told = None;
+        let (mut told, mut timed_out, mut patience) = (None, false, None);
         loop {
             let now = *orders.borrow_and_update();
-            match now.end {
-                Some(signal) if told != Some(signal) => {
-                    told = Some(signal);
-                    if !self.pass_on(tool, key, Order::End(signal)).await {
-                        // It was told between its intent and the act, which need not be now.
-                        return Err(Exit::Cancelled);
-                    }
-                }
-                Some(_) => {}
-                None if now.stop.is_some() => {
-                    // Sessions go on while there is no daemon.
-                    if !now.leave_sessions {
-                        self.pass_on(tool, key, Order::StandStill).await;
-                    }
-                    return Err(Exit::Stopped);
-                }
-                None => {}
+            if now.end.is_none() && now.stop.is_some() && now.leave_sessions {
+                // Sessions keep running while there is no daemon.
+                return Err(Exit::Stopped);
             }
+            let order = match (now.end, now.stop) {
+                (Some(_), _) | (None, _) if timed_out => Some(Order::End(Signal::Kill)),
+                (Some(signal), _) => Some(Order::End(signal)),
+                (None, Some(_)) => Some(Order::StandStill),
+                (None, None) => None,
+            };
+            if let Some(order) = order.filter(|order| told != Some(*order)) {
+                // The act is driven meanwhile: an order that meets a session that is being launched waits for it.
+                tokio::select! {
+                    biased;
+                    outcome = &mut act => return Ok(outcome),
+                    there_was_one = self.pass_on(tool, key, order) => {
+                        if there_was_one && order == Order::StandStill {
+                            return Err(Exit::Stopped);
+                        }
+                        told = there_was_one.then_some(order);
+                        if told == Some(Order::End(Signal::Int)) {
+                            patience = Some(tokio::time::Instant::now() + INT_GRACE);
+                        }
+                    }
+                }
+            }
+            let again = async {
+                match order {
+                    Some(order) if told != Some(order) => tokio::time::sleep(ORDER_AGAIN).await,
+                    Some(_) | None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 outcome = &mut act => return Ok(outcome),
                 changed = orders.changed() => {
                     if changed.is_err() {
-                        // The daemon stops. The session does not, and the next daemon joins it.
+                        // Its owner has gone with the daemon. The session has not, and the next daemon joins it.
                         return Err(Exit::Cancelled);
                     }
                 }
-                () = until(now.deadline), if told != Some(Signal::Kill) => {
-                    told = Some(Signal::Kill);
-                    if !self.pass_on(tool, key, Order::End(Signal::Kill)).await {
-                        return Err(Exit::TimedOut);
-                    }
-                }
+                // There was no session yet: a launch is never left half-way.
+                () = again => {}
+                () = until(now.deadline), if !timed_out => timed_out = true,
+                // The agent ends, so a command that does not heed the interrupt is killed. TERM has a grace of its own.
+                () = until(patience), if !timed_out => timed_out = true,
             }
         }
     }

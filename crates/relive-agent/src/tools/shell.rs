@@ -111,8 +111,9 @@ impl Tool for Shell {
         async move {
             let connection = match context.sessions.find(&folder(&context, &key)).await {
                 Ok(Standing::Alive(connection)) => connection,
-                Ok(Standing::NeverRan) => return false,
-                Ok(Standing::Ended(_)) | Err(_) => return true,
+                // One that cannot be looked at is just being launched, as a rule: the order is given again.
+                Ok(Standing::NeverRan) | Err(_) => return false,
+                Ok(Standing::Ended(_)) => return true,
             };
             let verb = match order {
                 Order::StandStill => Verb::Freeze,
@@ -120,9 +121,8 @@ impl Tool for Shell {
                 Order::End(Signal::Int) => Verb::Signal { number: rustix::process::Signal::INT.as_raw() },
                 Order::End(Signal::Kill | Signal::Pause | Signal::Resume) => Verb::Kill,
             };
-            // One that has gone meanwhile needs no order.
-            let _ = connection.request(verb).await;
-            true
+            // One that does not answer is looked at again; one that has gone needs no order.
+            connection.request(verb).await.is_ok()
         }
         .boxed()
     }

@@ -56,11 +56,13 @@ impl History {
         (calls.get(asked.call as usize) == Some(&CallState::Waiting)).then_some(asked)
     }
 
-    pub(super) fn approve(&mut self, approval: &Approval) {
+    pub(super) fn approve(&mut self, approval: &Approval, seq: u64) {
         if let Some(name) = approval.name.as_ref().filter(|_| approval.always) {
             self.always.insert(name.clone(), approval.decision);
         }
-        if approval.decision != Decision::Asked {
+        if approval.decision == Decision::Asked {
+            self.question_seq = seq;
+        } else {
             self.last_answer = Some(approval.clone());
         }
         self.approval = Some(approval.clone());

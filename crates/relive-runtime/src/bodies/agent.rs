@@ -177,7 +177,9 @@ impl AgentBody {
                 let spawned = history.identity.ok_or_else(|| std::io::Error::other("the journal has no `spawned`"))?;
                 let blobs = relive_journal::payload::Blobs::new(data.io().disk.clone(), folder.path());
                 let intent = blobs.text(&spawned.spawned.intent).map_err(std::io::Error::other)?;
-                Ok::<_, std::io::Error>((ProcessMeta::read(&folder)?, spawned.spawned, intent))
+                let named = |error| std::io::Error::other(format!("process-meta.json cannot be read: {error}"));
+                let meta = ProcessMeta::read(&folder).map_err(named)?;
+                Ok::<_, std::io::Error>((meta, spawned.spawned, intent))
             });
             let failed = |error: &dyn std::fmt::Display| NoAgent::Journal(error.to_string());
             let (meta, spawned, intent) =

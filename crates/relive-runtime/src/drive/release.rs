@@ -51,7 +51,7 @@ impl Turn {
         answer(ReleaseEvent::Closed);
         let mut events = self.owner.take_events();
         let at = runtime.now();
-        let step = |step| relive_journal::journal::Event { at, kind: "release", body: json!({"step": step}) };
+        let step = |step| relive_journal::journal::Event { at, kind: "release", body: json!({"phase": step}) };
         events.extend(STEPS.map(step));
         if let Some(journal) = &mut self.desk.journal {
             if let Ok(history) = journal.history() {

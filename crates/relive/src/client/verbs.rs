@@ -45,11 +45,19 @@ impl Client<'_> {
             request_id: None,
             within: Some(ANSWER_WITHIN),
         };
-        let read = async {
-            let answer = http::exchange(&self.context.paths.socket, &ask).await?;
-            http::read_json(answer.body).await
-        };
-        read.await.map_err(|failure| self.explain(failure))
+        let mut patience = Patience::default();
+        loop {
+            let begun = Instant::now();
+            let read = async {
+                let answer = http::exchange(&self.context.paths.socket, &ask).await?;
+                http::read_json(answer.body).await
+            };
+            match read.await {
+                Ok(status) => return Ok(status),
+                // One that was just dying took the connection with it.
+                Err(failure) => self.recover(failure, begun, &mut patience).await?,
+            }
+        }
     }
 
     pub(crate) async fn stop_daemon(&self) -> Outcome<Stopping> {

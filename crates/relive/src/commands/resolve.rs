@@ -67,7 +67,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let Some((_, outcome, done)) = decisions.into_iter().find(|(said, ..)| *said) else {
         return show(context, &args.id, &client.process(&args.id).await?);
     };
-    let request = ResolveRequest { outcome, always: args.always, reason: args.reason.clone() };
+    // Answers what is asked now, and nothing that is asked a moment later.
+    let process = client.process(&args.id).await?;
+    let id = process.approval.as_ref().or(process.in_doubt.first()).map(|call| call.id);
+    let request = ResolveRequest { outcome, always: args.always, reason: args.reason.clone(), id };
     let affected = client.resolve(&args.id, &request).await?;
     report_affected(context, &args.id, &affected, done, None)
 }

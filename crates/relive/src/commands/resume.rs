@@ -5,7 +5,7 @@ use std::time::Duration;
 use relive_api::{ResumeRequest, Resumed};
 use relive_core::{Body, Limits, State, Usd, Uuid};
 
-use crate::client::Client;
+use crate::client::{Client, is_continues};
 use crate::commands::run::parse_dollars;
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
@@ -118,7 +118,7 @@ fn tell(resumed: &Resumed, fork: bool) -> String {
             )
         }
     };
-    if let Some(note) = &resumed.note {
+    if let Some(note) = resumed.note.as_ref().filter(|note| !is_continues(note)) {
         told.push_str(&format!("note: {note}\n"));
     }
     if resumed.affected > 1 {

@@ -75,7 +75,7 @@ mod tests {
 
     fn parked(args: serde_json::Value) -> ParkedCall {
         let at = "2026-11-15T12:00:00Z".parse().unwrap();
-        ParkedCall { call: 0, tool: "shell".into(), args, at, looked: None }
+        ParkedCall { id: 6, call: 0, tool: "shell".into(), args, at, looked: None }
     }
 
     #[test]

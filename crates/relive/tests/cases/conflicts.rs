@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::hang_ups::{Crowd, Sent};
 use crate::client::HangUp;
 use crate::freezer::is_frozen;
-use crate::world::{Begun, wait_for, wait_until};
+use crate::world::{Begun, World, wait_for, wait_until};
 
 const PROCESSES: usize = 40;
 /// Ten effects a second for as long as it runs.
@@ -240,4 +240,23 @@ fn case_67_of_two_answers_at_once_one_wins_and_the_other_is_told_so() {
         assert_eq!(is_written(&crowd, uuid), allowed == 200);
         assert_eq!(answered(&crowd, uuid), [if allowed == 200 { "allowed" } else { "denied" }]);
     }
+}
+
+/// An answer is for the question that was seen: what is asked next is another one.
+#[test]
+fn case_67_an_answer_never_lands_on_a_call_that_was_asked_about_later() {
+    let world = World::new();
+    let write = |path: &str| json!({"name": "write", "args": {"path": path, "content": "x"}});
+    let turns = json!({"turns": [{"calls": [write("one"), write("two")]}, {"hang": true}]});
+    let model = world.script(&turns.to_string());
+    let process = world.run_model(&model, &["--ask", "write"]);
+    let seen = world.await_display(&process.uuid, "approval")["approval"].clone();
+    let path = format!("/v1/processes/{}/resolve", process.uuid);
+    let answer = json!({"outcome": "allow", "id": seen["id"]}).to_string();
+    assert_eq!(world.http("POST", &path, "", &answer).0, 200);
+    wait_until("it asks about the second call", || world.info(&process.uuid)["approval"]["args"]["path"] == "two");
+    let (status, told) = world.http("POST", &path, "", &answer);
+    assert_eq!(status, 409, "{told}");
+    assert!(told.contains("allowed"), "{told}");
+    assert!(!world.work().join("two").exists());
 }

@@ -213,3 +213,24 @@ fn the_environment_of_the_shell_tool_has_no_keys() {
         text.split_whitespace().filter(|name| !["PWD", "_", "SHLVL", "OLDPWD"].contains(name)).collect();
     assert_eq!(names, ["HOME", "LC_ALL", "MINE", "PATH", "RELIVE_SESSION", "TERM", "XDG_RUNTIME_DIR"]);
 }
+
+/// A signal that meets a command while its session is being launched ends it all the same.
+#[test]
+fn a_signal_in_the_middle_of_a_launch_is_not_lost() {
+    let world = World::new();
+    let script = world.script("turns: [{calls: [{name: shell, args: {command: sleep 600}}]}, {hang: true}]");
+    for delay_ms in 0..24 {
+        let process = world.run_model(&script, &["--yes"]);
+        let signal = ["KILL", "TERM", "INT", "PAUSE"][delay_ms % 4];
+        // Not a wait for a condition: the moment is what is tried.
+        std::thread::sleep(std::time::Duration::from_millis(delay_ms as u64));
+        world.relive(&["kill", "-s", signal, &process.uuid]).ok();
+        if signal == "PAUSE" {
+            world.await_display(&process.uuid, "suspended");
+            world.relive(&["kill", "-s", "KILL", &process.uuid]).ok();
+        }
+        let waited = world.relive(&["wait", "--timeout", "30s", &process.uuid]);
+        let kinds = || world.journal(&process.uuid).iter().map(|record| record["kind"].clone()).collect::<Vec<_>>();
+        assert_eq!(waited.code, 1, "{signal} after {delay_ms} ms: {:?} {}", kinds(), world.info(&process.uuid));
+    }
+}

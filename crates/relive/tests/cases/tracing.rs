@@ -36,6 +36,10 @@ fn case_10_two_tracers_both_see_every_event_from_where_they_joined() {
     world.relive(&["kill", "1"]).ok();
     world.relive(&["wait", "1"]).exits(1);
     let all = written(&world, &process.uuid);
+    let released: Vec<Value> = world.relive(&["strace", "--json", "1"]).ok().json_lines();
+    let released = released.iter().filter(|event| event["kind"] == "release").map(|event| event["phase"].clone());
+    let phases = ["orphans", "cancel", "join", "debug_channel", "context", "dead", "left"];
+    assert_eq!(released.collect::<Vec<_>>(), phases);
     assert!(all.last().unwrap().contains("release"), "{all:?}");
     assert_eq!(ids(&finish(first).ok().json_lines()), all);
     let mut seen = vec![joined];

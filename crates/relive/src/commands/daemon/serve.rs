@@ -1,7 +1,9 @@
-//! `relive daemon serve`: be the daemon, in the foreground, until told to stop.
+//! `relive daemon serve`: runs the daemon in the foreground, until it is told to stop.
 //!
-//! It runs outside any runtime: the daemon makes its own. What it writes to stderr is in the daemon's log. A data folder
-//! that another daemon has ends with [`ErrorCode::Conflict`]: whoever started us then waits for that other one.
+//! It runs outside any async runtime: the daemon makes its own. What it writes to stderr is in the daemon's log. A data
+//! directory that another daemon has ends with [`ErrorCode::Conflict`]: whoever started us then waits for that other one.
+
+use std::time::Duration;
 
 use relive_core::ErrorCode;
 use relive_daemon::DaemonError;
@@ -11,6 +13,7 @@ use crate::error::{CommandError, Outcome};
 
 pub(crate) fn run(context: &Context) -> Outcome<u8> {
     let config = crate::commands::config::load(context)?;
+    return_memory();
     match relive_daemon::serve(&context.paths, &config) {
         Ok(()) => Ok(0),
         Err(error @ DaemonError::Data(relive_journal::data::OpenError::Held { .. })) => {
@@ -18,4 +21,28 @@ pub(crate) fn run(context: &Context) -> Outcome<u8> {
         }
         Err(error) => Err(CommandError::unavailable(error.to_string())),
     }
+}
+
+/// How often free memory is looked at, and how much of it is given back.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+const FREE_MAX: usize = 4 << 20;
+
+/// Has the allocator give memory back to the system. A list of many processes needs much of it for a moment, and glibc
+/// would keep it for the daemon's life.
+fn return_memory() {
+    // SAFETY: it sets a documented parameter, before there is a second thread.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 2) };
+    let watch = || {
+        loop {
+            std::thread::sleep(LOOK_EVERY);
+            // SAFETY: both only look at, and tidy, the allocator's own state, which they lock.
+            unsafe {
+                if libc::mallinfo2().fordblks > FREE_MAX {
+                    libc::malloc_trim(0);
+                }
+            }
+        }
+    };
+    // Without the thread the daemon only needs more memory.
+    let _ = std::thread::Builder::new().name("relive-memory".into()).spawn(watch);
 }

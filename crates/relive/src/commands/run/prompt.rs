@@ -19,24 +19,25 @@ pub(super) struct Prompt<'a> {
     uuid: &'a str,
     /// Lines that were typed; none before the first question.
     lines: Option<mpsc::Receiver<String>>,
-    asking: bool,
+    /// The question that is asked.
+    asking: Option<u64>,
 }
 
 impl<'a> Prompt<'a> {
     pub(super) fn new(client: &'a Client<'a>, uuid: &'a str) -> Self {
-        Self { client, uuid, lines: None, asking: false }
+        Self { client, uuid, lines: None, asking: None }
     }
 
     /// It was suspended, or goes on.
     pub(super) async fn suspended(&mut self, reason: Option<SuspendReason>) -> Outcome<()> {
-        self.asking = false;
+        self.asking = None;
         let context = self.client.context();
         if reason != Some(SuspendReason::Approval) || context.json || !context.can_ask() {
             return Ok(());
         }
         // Somebody else may have answered already.
         let Some(asked) = self.client.process(self.uuid).await?.approval else { return Ok(()) };
-        self.asking = true;
+        self.asking = Some(asked.id);
         // What was typed before the question is no answer to it.
         let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
         context.say_on(&format!("allow {}? [y]es [n]o [a]lways ", parked::call(&asked)));
@@ -55,12 +56,10 @@ impl<'a> Prompt<'a> {
                 self.lines = None;
                 return None;
             };
-            if !self.asking {
-                continue;
-            }
+            let Some(id) = self.asking else { continue };
             if let Some(request) = parse(&line) {
-                self.asking = false;
-                return Some(request);
+                self.asking = None;
+                return Some(ResolveRequest { id: Some(id), ..request });
             }
             self.client.context().say_on("[y]es, [n]o or [a]lways? ");
         }
@@ -74,7 +73,7 @@ fn parse(line: &str) -> Option<ResolveRequest> {
         "n" | "no" => (Resolution::Deny, false),
         _ => return None,
     };
-    Some(ResolveRequest { outcome, always, reason: None })
+    Some(ResolveRequest { outcome, always, reason: None, id: None })
 }
 
 fn listen() -> mpsc::Receiver<String> {
