@@ -1,6 +1,6 @@
 //! From what happened to a process to the records that say so.
 
-use relive_core::{Machine, State, Timestamp};
+use relive_core::{Machine, Signal, SuspendReason, Timestamp};
 use relive_journal::record::{Body, Ended, Paused, Resumed, ResumedBy, SignalMask, Signalled};
 
 /// What the records of a change say beside the change itself.
@@ -22,7 +22,7 @@ impl Default for Note {
 
 /// Returns the records by which a journal follows from `before` to `after`. An end stands for everything before it.
 pub(crate) fn between(before: &Machine, after: &Machine, note: &Note) -> Vec<Body> {
-    let (req, mask_req) = (note.request.clone(), note.request.clone());
+    let req = note.request.clone();
     if let (None, Some(end)) = (before.end(), after.end()) {
         return vec![Body::Ended(Ended { end: end.clone(), req })];
     }
@@ -35,7 +35,7 @@ pub(crate) fn between(before: &Machine, after: &Machine, note: &Note) -> Vec<Bod
     }
     for (signal, cause) in before.pending() {
         // A pending PAUSE and RESUME cancel each other: the journal is told the opposite.
-        let cancelled = after.state() == State::Running && !after.pending().any(|(kept, _)| kept == signal);
+        let cancelled = !after.pending().any(|(kept, _)| kept == signal);
         if let Some(opposite) = signal.opposite().filter(|_| cancelled && before.pause() == after.pause()) {
             records.push(signalled(opposite, cause, true));
         }
@@ -48,15 +48,37 @@ pub(crate) fn between(before: &Machine, after: &Machine, note: &Note) -> Vec<Bod
         records.push(signalled(signal, cause, false));
     }
     match (before.pause(), after.pause()) {
-        (Some(_), None) => records.push(Body::Resumed(Resumed { by: note.resumed_by, req })),
+        (Some(_), None) => records.push(Body::Resumed(Resumed { by: note.resumed_by, req: req.clone() })),
         (earlier, Some((asked_at, reason))) if earlier != Some((asked_at, reason)) => {
-            records.push(Body::Paused(Paused { reason, asked_at, resume_at: note.resume_at, req }));
+            let resume_at = note.resume_at;
+            records.push(Body::Paused(Paused { reason, asked_at, resume_at, req: req.clone() }));
         }
         (None | Some(_), None | Some(_)) => {}
     }
     if (before.mask(), before.handlers()) != (after.mask(), after.handlers()) {
         // Last: signals that are not blocked any more have landed, and their records are before it.
-        records.push(Body::SignalMask(SignalMask { blocked: after.mask(), handled: after.handlers(), req: mask_req }));
+        let (blocked, handled) = (after.mask(), after.handlers());
+        records.push(Body::SignalMask(SignalMask { blocked, handled, req: req.clone() }));
     }
+    // A journal takes some records for the landing of pending signals. Those that are still pending are kept again.
+    let kept = after.pending().filter(|(signal, _)| records.iter().any(|record| seems_to_land(record, *signal)));
+    let kept: Vec<Body> = kept.map(|(signal, cause)| signalled(signal, cause, true)).collect();
+    records.extend(kept);
     records
 }
+
+/// Tells whether a journal takes this record for the landing of a pending signal.
+fn seems_to_land(record: &Body, signal: Signal) -> bool {
+    if let Body::SignalMask(mask) = record {
+        return !mask.blocked.contains(signal);
+    }
+    let by_user = matches!(
+        record,
+        Body::Paused(Paused { reason: SuspendReason::User, .. })
+            | Body::Resumed(Resumed { by: ResumedBy::User | ResumedBy::Descendant, .. })
+    );
+    by_user && signal.opposite().is_some()
+}
+
+#[cfg(test)]
+mod tests;
