@@ -66,10 +66,16 @@ impl Runtime {
                 let message = format!("`{id}` does not wait for an answer: it has ended");
                 Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {id}"))
             };
-            let Meant::Living { process, note } = runtime.look_up(&id).await? else { return Err(ended()) };
-            let mut turn = runtime.turn(process.uuid, Lane::Verb).await?;
-            turn.answer(&request, request_id).await?.ok_or_else(ended)?;
-            Ok(Affected { affected: 1, pids: vec![process.of.pid], note, ..Affected::default() })
+            let request_id = request_id.map(|id| format!("resolve:{id}"));
+            let meant = runtime.look_up(&id).await?;
+            let (uuid, note) = runtime.identity_of(&meant)?;
+            let mut turn = runtime.turn(uuid, Lane::Verb).await?;
+            let answered = match meant {
+                Meant::Living { .. } => turn.answer(&request, request_id).await?,
+                // Given again: it was taken before the end.
+                Meant::Remembered(_) | Meant::OnDisk(_) => turn.answer_given(request_id).await?,
+            };
+            Ok(Affected { affected: 1, pids: vec![answered.ok_or_else(ended)?], note, ..Affected::default() })
         })
         .await
     }
@@ -89,14 +95,18 @@ impl Runtime {
 }
 
 impl Turn {
-    /// Records an answer; `None` if the process has ended.
-    async fn answer(&mut self, request: &ResolveRequest, request_id: Option<String>) -> Result<Option<()>> {
-        let Some(machine) = self.machine() else { return Ok(None) };
-        let request_id = request_id.map(|id| format!("resolve:{id}"));
-        if self.was_answered(request_id.as_deref()).await? {
-            return Ok(Some(()));
-        }
+    /// Returns the last PID of a process that has taken this answer and ended since.
+    async fn answer_given(&mut self, request_id: Option<String>) -> Result<Option<Pid>> {
+        if self.was_answered(request_id.as_deref()).await? { self.last_pid().await } else { Ok(None) }
+    }
+
+    /// Records an answer, and returns whose; `None` if the process has ended without it.
+    async fn answer(&mut self, request: &ResolveRequest, request_id: Option<String>) -> Result<Option<Pid>> {
+        let Some(machine) = self.machine() else { return self.answer_given(request_id).await };
         let pid = machine.incarnation().pid;
+        if self.was_answered(request_id.as_deref()).await? {
+            return Ok(Some(pid));
+        }
         if machine.told_to_end().is_some() {
             let message = format!("process {pid} is being ended: there is nothing to answer");
             return Err(Error::new(ErrorCode::Conflict, message));
@@ -116,7 +126,7 @@ impl Turn {
         let event = |call| ("resolved", json!({"call": call, "outcome": request.outcome}));
         change.events.extend(calls.into_iter().map(event));
         self.commit(change).await?;
-        Ok(Some(()))
+        Ok(Some(pid))
     }
 }
 

@@ -27,30 +27,39 @@ impl Runtime {
                 let message = format!("`{id}` has ended, so it hears nothing");
                 Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {id} --input TEXT"))
             };
-            let Meant::Living { process, note } = runtime.look_up(&id).await? else { return Err(ended()) };
-            let mut turn = runtime.turn(process.uuid, Lane::Verb).await?;
-            let accepted = turn.hear(request).await?.ok_or_else(ended)?;
-            Ok(Accepted { accepted, note })
+            let meant = runtime.look_up(&id).await?;
+            let (uuid, note) = runtime.identity_of(&meant)?;
+            let mut turn = runtime.turn(uuid, Lane::Verb).await?;
+            let accepted = match meant {
+                Meant::Living { .. } => turn.hear(request).await?,
+                // Sent again: it was heard before the end.
+                Meant::Remembered(_) | Meant::OnDisk(_) => turn.has_heard(request.id).await?.then_some(false),
+            };
+            Ok(Accepted { accepted: accepted.ok_or_else(ended)?, note })
         })
         .await
     }
 }
 
 impl Turn {
-    /// Records a message; `false` if it was recorded before, `None` if the process has ended.
+    /// Records a message; `false` if it was recorded before, `None` if the process has ended without it.
     async fn hear(&mut self, request: InputRequest) -> Result<Option<bool>> {
-        let Some(machine) = self.machine().filter(|machine| machine.told_to_end().is_none()) else { return Ok(None) };
+        let living = self.machine().filter(|machine| machine.told_to_end().is_none());
+        let Some(machine) = living else { return Ok(self.has_heard(request.id).await?.then_some(false)) };
         let of = machine.incarnation();
         if let Some(body) = self.runtime.body_of(of.pid) {
             body.accepts(Verb::Send)?;
         }
-        let id = request.id.clone();
-        if self.look(move |history| history.has_heard(&id)).await? {
+        if self.has_heard(request.id.clone()).await? {
             return Ok(Some(false));
         }
         let input = Input { id: request.id, from: None, text: request.text.clone().into() };
         self.write(of, vec![Body::Input(input)]).await?;
         self.desk.said.push(request.text);
         Ok(Some(true))
+    }
+    /// Tells whether a message with this id was recorded before.
+    async fn has_heard(&mut self, id: String) -> Result<bool> {
+        self.look(move |history| history.has_heard(&id)).await
     }
 }

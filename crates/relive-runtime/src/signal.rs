@@ -248,14 +248,19 @@ impl Runtime {
         self.to_the_end(async move {
             let blocked = request.blocked.as_deref().map(blockable).transpose()?;
             let handled = request.handled.as_deref().map(blockable).transpose()?;
-            let Meant::Living { process, note } = runtime.look_up(&id).await? else {
-                return Err(Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals")));
-            };
-            let mut turn = runtime.turn(process.uuid, Lane::Verb).await?;
-            let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals"));
-            let machine = turn.machine().ok_or_else(gone)?;
             let request_id = request_id.map(|id| format!("signals:{id}"));
-            let resumed = if turn.was_answered(request_id.as_deref()).await? {
+            let meant = runtime.look_up(&id).await?;
+            let (uuid, note) = runtime.identity_of(&meant)?;
+            let mut turn = runtime.turn(uuid, Lane::Verb).await?;
+            let known = turn.was_answered(request_id.as_deref()).await?;
+            let living = turn.machine().filter(|_| matches!(meant, Meant::Living { .. }));
+            let Some(machine) = living else {
+                let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals"));
+                let pid = turn.last_pid().await?.filter(|_| known).ok_or_else(gone)?;
+                return Ok(no_signals(pid, note));
+            };
+            let pid = machine.incarnation().pid;
+            let resumed = if known {
                 false
             } else {
                 let mut change = Change::of(machine, Note { request: request_id, ..Note::default() });
@@ -271,9 +276,10 @@ impl Runtime {
             };
             drop(turn);
             if resumed {
-                runtime.resume_above(process.of.pid, &Sent::new(Signal::Resume, None)).await;
+                runtime.resume_above(pid, &Sent::new(Signal::Resume, None)).await;
             }
-            runtime.signal_state(process.of.pid, note).ok_or_else(gone)
+            // A signal that is not blocked any more may have ended it.
+            Ok(runtime.signal_state(pid, note.clone()).unwrap_or_else(|| no_signals(pid, note)))
         })
         .await
     }
@@ -301,7 +307,7 @@ impl Runtime {
 }
 
 impl Turn {
-    async fn last_pid(&mut self) -> Result<Option<Pid>> {
+    pub(crate) async fn last_pid(&mut self) -> Result<Option<Pid>> {
         self.look(|history| history.incarnation().map(|last| last.pid)).await
     }
 
@@ -423,6 +429,11 @@ fn parse(name: &str) -> Result<Signal> {
         Error::new(ErrorCode::Invalid, format!("`{name}` is not a signal"))
             .with_hint("one of: TERM, KILL, INT, PAUSE, RESUME")
     })
+}
+
+/// A process that has ended blocks nothing, and nothing waits for it.
+fn no_signals(pid: Pid, note: Option<String>) -> SignalState {
+    SignalState { pid, blocked: Vec::new(), handled: Vec::new(), pending: Vec::new(), note }
 }
 
 fn ended_already(id: &str) -> Affected {
