@@ -362,3 +362,6 @@ pub(crate) fn last_session(sessions: &Path) -> io::Result<Option<PathBuf>> {
     let last = relive_session::sessions::numbered(sessions)?.into_iter().max();
     Ok(last.map(|number| sessions.join(number.to_string())))
 }
+
+#[cfg(test)]
+mod tests;
