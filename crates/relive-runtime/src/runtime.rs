@@ -170,6 +170,13 @@ impl Runtime {
         self.clock.now()
     }
 
+    /// Tells whether a process costs a task just now, for tests: a suspended one must not.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_owner(&self, uuid: Uuid) -> bool {
+        self.owners.find(uuid).is_some()
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.lock().stopping
     }

@@ -1,0 +1,18 @@
+//! The runtime in this process: no binary, no socket, no shim.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
+
+mod disks;
+mod ends;
+mod hang_ups;
+mod owners;
+mod pids;
+mod recovery;
+mod repeats;
+mod requests;
+mod results;
+mod signals;
+mod states;
+mod trees;
+mod world;

@@ -1,0 +1,241 @@
+//! Verbs on subtrees: whom they reach, in which order, and what the journals say of it.
+
+use relive_api::{Created, PauseRequest, ResumeRequest, SignalRequest};
+use relive_core::{Pid, SuspendReason, Uuid, Why};
+
+use crate::world::{Daemon, PAUSE_NOW, World, resume, signal};
+
+const PAUSE_TREE: PauseRequest = PauseRequest { subtree: true, now: true };
+
+fn kill_tree() -> SignalRequest {
+    SignalRequest { subtree: true, ..signal("KILL") }
+}
+
+fn resume_tree() -> ResumeRequest {
+    ResumeRequest { subtree: true, ..resume() }
+}
+
+/// Returns a script that spawns an agent on each of these models, and then never answers.
+fn parent_of(world: &World, models: &[String]) -> String {
+    let spawn = |model: &String| format!("{{name: spawn_agent, args: {{intent: help, model: {model}}}}}");
+    let spawns: Vec<String> = models.iter().map(spawn).collect();
+    world.script(&format!("turns: [{{calls: [{}]}}, {{hang: true}}]", spawns.join(", ")))
+}
+
+fn children(daemon: &Daemon, parent: Uuid) -> Vec<Uuid> {
+    let list = futures_util::FutureExt::now_or_never(daemon.runtime.processes(false)).unwrap().unwrap();
+    list.processes.into_iter().filter(|it| it.parent_uuid == Some(parent)).map(|it| it.uuid).collect()
+}
+
+/// Runs an agent with so many children, all of which ask models that never answer.
+pub(crate) fn family(world: &World, daemon: &Daemon, count: usize) -> (Created, Vec<Uuid>) {
+    let child = world.script("turns: [{hang: true}]");
+    let mut request = world.request(&parent_of(world, &vec![child; count]));
+    request.yes = true;
+    let parent = daemon.run(request);
+    daemon.until_records(world, parent.uuid, "model_started", 2);
+    let children = children(daemon, parent.uuid);
+    assert_eq!(children.len(), count);
+    for child in &children {
+        daemon.until_records(world, *child, "model_started", 1);
+    }
+    (parent, children)
+}
+
+/// Runs an agent, its child and its grandchild.
+fn three_generations(world: &World, daemon: &Daemon) -> [Uuid; 3] {
+    let last = world.script("turns: [{hang: true}]");
+    let middle = parent_of(world, &[last]);
+    let mut request = world.request(&parent_of(world, &[middle]));
+    request.yes = true;
+    let first = daemon.run(request).uuid;
+    let below = |of: Uuid| daemon.until("a child", || children(daemon, of).first().copied());
+    let second = below(first);
+    let third = below(second);
+    for (uuid, asked) in [(first, 2), (second, 2), (third, 1)] {
+        daemon.until_records(world, uuid, "model_started", asked);
+    }
+    [first, second, third]
+}
+
+fn pids(daemon: &Daemon, uuids: &[Uuid]) -> Vec<Pid> {
+    uuids.iter().map(|uuid| daemon.pid(*uuid)).collect()
+}
+
+#[test]
+fn a_subtree_is_paused_and_resumed_parents_first() {
+    let world = World::new();
+    let daemon = world.start();
+    let family = three_generations(&world, &daemon);
+    let pids = pids(&daemon, &family);
+    assert_eq!(daemon.pause(family[0], PAUSE_TREE, None).pids, pids);
+    for uuid in family {
+        daemon.until_display(uuid, "suspended");
+        assert_eq!(daemon.listed(uuid).unwrap().suspend_reason, Some(SuspendReason::User));
+    }
+    assert_eq!(daemon.resume(family[0], resume_tree(), None).pids, pids);
+    for uuid in family {
+        daemon.until_display(uuid, "running");
+    }
+}
+
+#[test]
+fn a_paused_subtree_is_suspended_in_the_next_daemon_as_well() {
+    let world = World::new();
+    let daemon = world.start();
+    let family = three_generations(&world, &daemon);
+    daemon.pause(family[0], PAUSE_TREE, None);
+    drop(daemon);
+    let daemon = world.start();
+    for uuid in family {
+        assert_eq!(daemon.display(uuid), "suspended");
+    }
+    assert_eq!(daemon.listed(family[2]).unwrap().ppid, daemon.pid(family[1]), "parents are recovered first");
+    assert_eq!(daemon.resume(family[0], resume_tree(), None).affected, 3);
+}
+
+#[test]
+fn the_end_of_each_process_of_a_killed_subtree_names_its_root() {
+    let world = World::new();
+    let daemon = world.start();
+    let family = three_generations(&world, &daemon);
+    let pids = pids(&daemon, &family);
+    assert_eq!(daemon.try_signal(family[0], kill_tree(), None).unwrap().pids, pids);
+    for uuid in family {
+        daemon.wait(uuid);
+        let info = daemon.info(uuid);
+        assert_eq!((info.why, info.killed_by), (Some(Why::User), Some(Pid::RUNTIME)));
+        assert_eq!(info.killed_from, Some(pids[0]));
+    }
+}
+
+#[test]
+fn a_signal_to_one_process_names_no_root_and_spares_those_below() {
+    let world = World::new();
+    let daemon = world.start();
+    let [first, second, third] = three_generations(&world, &daemon);
+    daemon.signal(second, "TERM", None);
+    daemon.wait(second);
+    let info = daemon.info(second);
+    assert_eq!((info.why, info.killed_from), (Some(Why::User), None));
+    assert_eq!((daemon.display(first), daemon.display(third)), ("running".to_owned(), "running".to_owned()));
+}
+
+#[test]
+fn a_killed_subtree_stays_dead_also_where_only_the_signal_was_recorded() {
+    let world = World::new();
+    let daemon = world.start();
+    let family = three_generations(&world, &daemon);
+    daemon.try_signal(family[0], kill_tree(), None).unwrap();
+    drop(daemon);
+    let daemon = world.start();
+    for (uuid, asked) in family.into_iter().zip([2, 2, 1]) {
+        daemon.wait(uuid);
+        assert_eq!(world.of_kind(uuid, "model_started").len(), asked, "no step ran since");
+    }
+}
+
+/// Runs an agent until the creation of its child is under way and cannot get on, asks for a verb, and lets both go.
+fn while_a_child_is_created(world: &World, verb: impl FnOnce(&Daemon, Uuid)) -> (Daemon, Uuid, Uuid) {
+    let daemon = world.start();
+    let child = world.script("turns: [{hang: true}]");
+    let mut request = world.request(&parent_of(world, &[child]));
+    request.yes = true;
+    let parent = daemon.run(request).uuid;
+    daemon.catch("the call", || world.of_kind(parent, "call_started").pop());
+    let held = daemon.hold_disk();
+    assert!(children(&daemon, parent).is_empty());
+    verb(&daemon, parent);
+    drop(held);
+    let child = world.of_kind(parent, "call_started")[0]["recovery"]["child"].as_str().unwrap().parse().unwrap();
+    (daemon, parent, child)
+}
+
+#[test]
+fn a_child_whose_creation_is_under_way_is_killed_with_its_parents_subtree() {
+    let world = World::new();
+    let (daemon, parent, child) = while_a_child_is_created(&world, |daemon, parent| {
+        daemon.hang_up(daemon.runtime.signal(&parent.to_string(), kill_tree(), None));
+    });
+    let pid = daemon.pid(parent);
+    daemon.wait(parent);
+    daemon.until("the end of the child", || world.of_kind(child, "ended").pop());
+    daemon.until_display(child, "dead");
+    let info = daemon.info(child);
+    assert_eq!((info.why, info.killed_from), (Some(Why::User), Some(pid)));
+    assert_eq!(world.of_kind(child, "model_started").len(), 0, "it does not run a step");
+}
+
+#[test]
+fn a_child_whose_creation_is_under_way_is_paused_with_its_parents_subtree() {
+    let world = World::new();
+    let (daemon, parent, child) = while_a_child_is_created(&world, |daemon, parent| {
+        daemon.hang_up(daemon.runtime.pause(&parent.to_string(), PAUSE_TREE, None));
+    });
+    daemon.until("the child", || daemon.listed(child));
+    daemon.until_display(parent, "suspended");
+    daemon.until_display(child, "suspended");
+    assert_eq!(world.of_kind(child, "model_started").len(), 0);
+    assert_eq!(daemon.resume(parent, resume_tree(), None).affected, 2);
+    daemon.until_records(&world, child, "model_started", 1);
+}
+
+#[test]
+fn resuming_a_process_resumes_the_ancestors_that_the_user_paused_nearest_first() {
+    let world = World::new();
+    let daemon = world.start();
+    let family = three_generations(&world, &daemon);
+    let [first, second, third] = family;
+    daemon.pause(first, PAUSE_TREE, None);
+    family.iter().for_each(|uuid| daemon.until_display(*uuid, "suspended"));
+    let resumed = daemon.resume(third, resume(), None);
+    assert_eq!(resumed.pids, pids(&daemon, &[third, second, first]));
+    assert_eq!(world.of_kind(third, "resumed")[0]["by"], "user");
+    for ancestor in [first, second] {
+        assert_eq!(world.of_kind(ancestor, "resumed")[0]["by"], "descendant");
+        daemon.until_display(ancestor, "running");
+    }
+}
+
+#[test]
+fn the_signal_resume_reaches_ancestors_like_the_verb() {
+    let world = World::new();
+    let daemon = world.start();
+    let [first, second, third] = three_generations(&world, &daemon);
+    daemon.pause(first, PAUSE_TREE, None);
+    daemon.until_display(third, "suspended");
+    let affected = daemon.signal(second, "RESUME", None);
+    assert_eq!(affected.pids, pids(&daemon, &[second, first]));
+    assert_eq!(daemon.display(third), "suspended", "what is below is not meant");
+}
+
+#[test]
+fn an_ancestor_that_waits_for_a_person_is_not_resumed_from_below() {
+    let world = World::new();
+    let daemon = world.start();
+    let child = world.script("turns: [{hang: true}]");
+    let spawn = format!("{{name: spawn_agent, args: {{intent: help, model: {child}}}}}");
+    let write = "{name: write, args: {path: file, content: text}}";
+    let mut request = world.request(&world.script(&format!("turns: [{{calls: [{spawn}, {write}]}}]")));
+    request.policy = [("spawn_agent", "allow"), ("write", "ask")].map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+    let parent = daemon.run(request).uuid;
+    daemon.until_display(parent, "approval");
+    let child = children(&daemon, parent)[0];
+    daemon.pause(child, PAUSE_NOW, None);
+    daemon.until_display(child, "suspended");
+    assert_eq!(daemon.resume(child, resume(), None).pids, pids(&daemon, &[child]));
+    assert_eq!(daemon.display(parent), "approval");
+    let refused = daemon.block(daemon.runtime.resume(&parent.to_string(), resume_tree(), None)).unwrap_err();
+    assert_eq!(refused.code(), relive_core::ErrorCode::Conflict, "a refusal of the root is the answer");
+}
+
+#[test]
+fn a_parent_shows_how_many_below_it_are_suspended() {
+    let world = World::new();
+    let daemon = world.start();
+    let (parent, children) = family(&world, &daemon, 2);
+    daemon.pause(children[0], PAUSE_NOW, None);
+    daemon.until_display(children[0], "suspended");
+    assert_eq!(daemon.listed(parent.uuid).unwrap().suspended_below, 1);
+    daemon.until("the event", || world.events(parent.uuid, "suspended_below").pop());
+}
