@@ -41,8 +41,7 @@ fn the_seven_steps_of_a_release_follow_the_end_in_their_order() {
     }
     for process in [completed, killed, suspended] {
         daemon.wait(process.uuid);
-        let steps: Vec<_> = world.events(process.uuid, "release").iter().map(|event| event["step"].clone()).collect();
-        // Every line has a field `step`; that of the event comes after it.
+        let steps: Vec<_> = world.events(process.uuid, "release").iter().map(|event| event["phase"].clone()).collect();
         assert_eq!(steps, ["orphans", "cancel", "join", "debug_channel", "context", "dead", "left"]);
         assert_eq!(world.of_kind(process.uuid, "ended").len(), 1);
     }

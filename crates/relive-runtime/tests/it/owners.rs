@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use relive_core::ErrorCode;
 
-use crate::world::{PAUSE_NOW, World, mask, message, resume, signal};
+use crate::world::{PAUSE_NOW, World, is_of, mask, message, resume, signal};
 
 #[test]
 fn a_suspended_process_has_no_owner_no_body_and_no_descriptor() {
@@ -117,11 +117,11 @@ fn verbs_that_conflict_are_decided_one_after_the_other_and_all_say_the_same_as_t
     let daemon = world.start();
     for (process, (resumed, killed)) in processes.iter().zip(answers) {
         assert_eq!(killed.affected, 1);
-        let known = |request: &str| world.records(process.uuid).iter().any(|record| record["req"] == request);
+        let known = |request: &str| world.records(process.uuid).iter().any(|record| is_of(record, request));
         assert!(known("kill"), "an acknowledged KILL is recorded");
         assert_eq!(known("resume"), resumed.changed);
         // Resumed after its end it is another incarnation, which runs.
-        let opened = world.of_kind(process.uuid, "opened").iter().any(|record| record["req"] == "resume");
+        let opened = world.of_kind(process.uuid, "opened").iter().any(|record| is_of(record, "resume"));
         let expected = if opened { "running" } else { "dead" };
         daemon.until_display(process.uuid, expected);
     }

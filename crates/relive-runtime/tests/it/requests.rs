@@ -36,7 +36,7 @@ pub(crate) fn mask(blocked: &[&str], handled: &[&str]) -> SignalMaskRequest {
 }
 
 pub(crate) fn answer(outcome: Resolution) -> ResolveRequest {
-    ResolveRequest { outcome, always: false, reason: None }
+    ResolveRequest { outcome, always: false, reason: None, id: None }
 }
 
 pub(crate) const PAUSE: PauseRequest = PauseRequest { subtree: false, now: false };

@@ -6,7 +6,7 @@ use relive_journal::record::{Approval, Body, CallStarted, Decision, OpenedBy, Re
 use relive_journal::recovery::Recovery;
 use relive_runtime::Result;
 
-use crate::world::{Daemon, PAUSE, World, answer, mask, message, new_uuid, resume, signal};
+use crate::world::{Daemon, PAUSE, World, answer, is_of, mask, message, new_uuid, resume, signal};
 
 const REQUEST: &str = "request-1";
 
@@ -65,7 +65,7 @@ fn ask(daemon: &Daemon, verb: Verb, id: &str) -> String {
 /// Returns the kinds of the records from the `skip`-th on, marking those that carry the request's id.
 fn written(world: &World, uuid: Uuid, skip: usize) -> String {
     let show = |record: &serde_json::Value| {
-        let mark = if record["req"] == REQUEST || record["id"] == REQUEST { "*" } else { "" };
+        let mark = if is_of(record, REQUEST) { "*" } else { "" };
         format!("{}{mark}", record["kind"].as_str().unwrap())
     };
     world.records(uuid).iter().skip(skip).map(show).collect::<Vec<_>>().join(" ")

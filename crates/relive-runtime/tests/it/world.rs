@@ -386,3 +386,9 @@ impl Daemon {
         self.listed(uuid).unwrap().pid
     }
 }
+
+/// Tells whether a record was asked for by this request. Its id is recorded with the verb, and a message has it alone.
+pub(crate) fn is_of(record: &Value, request: &str) -> bool {
+    let of = |field: &str| record[field].as_str().is_some_and(|id| id.rsplit(':').next() == Some(request));
+    of("req") || of("id")
+}
