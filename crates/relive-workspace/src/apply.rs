@@ -1,0 +1,295 @@
+//! Carrying out a plan, so that being killed at any point leaves something that can be finished or rolled back.
+//!
+//! Every path is compared before it is touched, and what comes out of its place is compared again: whoever changes a file
+//! in the gap keeps the change. Files are never written in place.
+
+mod check;
+mod disk_state;
+mod replace;
+mod sweep;
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+
+use serde::Serialize;
+
+use crate::control::{Control, Progress};
+use crate::diff::{Change, FileState};
+use crate::disk::Disk;
+use crate::error::{Context as _, Error, Result};
+use crate::object::EntryKind;
+use crate::path::FilePath;
+use crate::plan::{Plan, PlanKind};
+use crate::stat::{open_beneath, stat_of};
+use crate::workspace::Workspace;
+use disk_state::DiskState;
+
+/// Files that are written before they are synced together and given their names.
+const BATCH: usize = 64;
+const TEMPORARY_START: &str = ".relive-";
+const TEMPORARY_END: &str = ".tmp";
+
+/// Whether a name is that of a temporary file of a restore or merge.
+pub(crate) fn is_temporary(name: &[u8]) -> bool {
+    name.starts_with(TEMPORARY_START.as_bytes()) && name.ends_with(TEMPORARY_END.as_bytes())
+}
+
+/// Which way an interrupted plan goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// To its end.
+    Finish,
+    /// Back to where it began.
+    RollBack,
+}
+
+/// What carrying out a plan came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Applied {
+    /// What the plan was for.
+    pub kind: PlanKind,
+    /// Whether it went forward or back.
+    pub direction: Direction,
+    /// Files written, linked, or given other permissions.
+    pub written: u64,
+    /// Files removed.
+    pub removed: u64,
+    /// Paths that somebody else changed in the meantime. They were left as they are.
+    pub left: Vec<FilePath>,
+    /// Directories that should have gone and still hold files that are in no snapshot.
+    pub kept: Vec<FilePath>,
+}
+
+impl Applied {
+    /// Whether every path of the plan was read again and is as planned.
+    #[must_use]
+    pub fn is_verified(&self) -> bool {
+        self.left.is_empty()
+    }
+}
+
+impl Workspace {
+    /// Carries out a plan. Unless the answer is an error of the disk, it is done afterwards; else it stays interrupted.
+    pub fn apply(&mut self, plan: &Plan, control: &Control) -> Result<Applied> {
+        let _lock = self.lock()?;
+        self.check_not_interrupted()?;
+        control.check()?;
+        let pin = self.store().pin()?;
+        self.reopen_if_replaced()?;
+        check::check(self, plan)?;
+        self.write_plan(plan)?;
+        let applied = Applier::new(self, plan, Direction::Finish, control).run();
+        drop(pin);
+        applied
+    }
+
+    /// Takes up a plan that was interrupted. Paths that somebody else changed since are left alone and reported.
+    pub fn settle_interrupted(&mut self, direction: Direction, control: &Control) -> Result<Applied> {
+        let _lock = self.lock()?;
+        let _pin = self.store().pin()?;
+        self.reopen_if_replaced()?;
+        let plan = self.interrupted()?.ok_or_else(|| Error::NoPlan { path: self.root().to_owned() })?;
+        let mut applier = Applier::new(self, &plan, direction, control);
+        applier.sweep()?;
+        applier.run()
+    }
+}
+
+/// One run over a plan.
+struct Applier<'a> {
+    workspace: &'a Workspace,
+    disk: &'a Disk,
+    control: &'a Control,
+    /// In the direction it goes.
+    plan: Plan,
+    temporaries: String,
+    applied: Applied,
+    left: BTreeSet<FilePath>,
+    touched: BTreeSet<FilePath>,
+    /// The directory used last: changes come sorted.
+    open: Option<(FilePath, OwnedFd)>,
+}
+
+impl<'a> Applier<'a> {
+    fn new(workspace: &'a Workspace, plan: &Plan, direction: Direction, control: &'a Control) -> Self {
+        let id = plan.id().to_string();
+        let applied =
+            Applied { kind: plan.kind, direction, written: 0, removed: 0, left: Vec::new(), kept: Vec::new() };
+        Self {
+            workspace,
+            disk: workspace.store().disk(),
+            control,
+            plan: if direction == Direction::Finish { plan.clone() } else { plan.reversed() },
+            temporaries: format!("{TEMPORARY_START}{}", &id[..16]),
+            applied,
+            left: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            open: None,
+        }
+    }
+
+    fn temporary(&self, at: usize) -> String {
+        format!("{}-{at}{TEMPORARY_END}", self.temporaries)
+    }
+
+    fn run(mut self) -> Result<Applied> {
+        let changes = std::mem::take(&mut self.plan.changes);
+        let goes = |change: &&(usize, &Change)| is_file(change.1.before.as_ref()) && !is_file(change.1.after.as_ref());
+        let numbered: Vec<(usize, &Change)> = changes.iter().enumerate().collect();
+        for &(at, change) in numbered.iter().filter(goes) {
+            self.remove_file(at, change)?;
+        }
+        // The deepest first.
+        for change in changes.iter().rev().filter(|change| is_directory(change.before.as_ref())) {
+            if !is_directory(change.after.as_ref()) {
+                self.remove_directory(change)?;
+            }
+        }
+        for change in changes.iter().filter(|change| is_directory(change.after.as_ref())) {
+            self.create_directory(change)?;
+        }
+        let (links, files): (Vec<_>, Vec<_>) = numbered
+            .iter()
+            .filter(|(_, change)| is_file(change.after.as_ref()))
+            .partition(|(_, change)| change.after.as_ref().is_some_and(|after| after.same_as.is_some()));
+        let of = (files.len() + links.len()) as u64;
+        for batch in files.chunks(BATCH) {
+            self.write_files(batch)?;
+            self.control.report(Progress::Written { files: self.applied.written, of });
+        }
+        for (at, change) in links {
+            self.link(at, change)?;
+        }
+        for change in changes.iter().rev().filter(|change| is_directory(change.after.as_ref())) {
+            self.set_directory_mode(change)?;
+        }
+        self.sync_directories()?;
+        self.verify(&changes)?;
+        self.workspace.remove_plan()?;
+        self.applied.left = self.left.into_iter().collect();
+        Ok(self.applied)
+    }
+
+    /// The directory that holds a path; `None` where there is none, or something else is in its place.
+    fn parent<'b>(&mut self, path: &'b FilePath) -> Result<Option<(&OwnedFd, &'b [u8])>> {
+        let Some((directory, name)) = path.split() else { return Ok(None) };
+        if self.open.as_ref().is_none_or(|(open, _)| *open != directory) {
+            self.open = None;
+            match open_beneath(self.workspace.root_descriptor(), &directory) {
+                Ok(opened) => self.open = Some((directory, opened)),
+                Err(error) if disk_state::is_absent(error) => {}
+                Err(error) => return Err(error).context("open", directory.as_path()),
+            }
+        }
+        Ok(self.open.as_ref().map(|(_, opened)| (opened, name)))
+    }
+
+    fn state(&mut self, path: &FilePath) -> Result<DiskState> {
+        match self.parent(path)? {
+            Some((directory, name)) => DiskState::read(directory, name, path),
+            None => Ok(DiskState::Absent),
+        }
+    }
+
+    fn touch(&mut self, path: &FilePath) {
+        self.touched.extend(path.split().map(|(directory, _)| directory));
+    }
+
+    fn leave(&mut self, path: &FilePath) {
+        self.left.insert(path.clone());
+    }
+
+    fn remove_directory(&mut self, change: &Change) -> Result<()> {
+        let disk = self.disk;
+        self.open = None;
+        let Some((directory, name)) = self.parent(&change.path)? else { return Ok(()) };
+        match disk.remove_directory(directory, name) {
+            Ok(()) => {
+                self.touch(&change.path);
+                Ok(())
+            }
+            Err(error) if is_not_empty(&error) => {
+                self.applied.kept.push(change.path.clone());
+                Ok(())
+            }
+            // Something else has taken its place.
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(()),
+            Err(error) => Err(error).context("remove", change.path.as_path()),
+        }
+    }
+
+    fn create_directory(&mut self, change: &Change) -> Result<()> {
+        let disk = self.disk;
+        let Some((directory, name)) = self.parent(&change.path)? else {
+            self.leave(&change.path);
+            return Ok(());
+        };
+        match disk.create_directory(directory, name) {
+            Ok(()) => {
+                self.touch(&change.path);
+                Ok(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error).context("create", change.path.as_path()),
+        }
+    }
+
+    fn set_directory_mode(&mut self, change: &Change) -> Result<()> {
+        let Some(after) = &change.after else { return Ok(()) };
+        let path = change.path.as_path();
+        let Ok(directory) = open_beneath(self.workspace.root_descriptor(), &change.path) else { return Ok(()) };
+        let mode = stat_of(&directory).context("look at", path)?.key.mode;
+        if mode & 0o777 != after.mode {
+            self.disk.set_mode(&directory, mode & 0o7000 | after.mode).context("set permissions of", path)?;
+        }
+        Ok(())
+    }
+
+    fn sync_directories(&mut self) -> Result<()> {
+        for path in std::mem::take(&mut self.touched) {
+            if let Ok(directory) = open_beneath(self.workspace.root_descriptor(), &path) {
+                self.disk.sync_directory(&directory).context("sync", path.as_path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every path again.
+    fn verify(&mut self, changes: &[Change]) -> Result<()> {
+        self.open = None;
+        for change in changes {
+            let state = self.state(&change.path)?;
+            let is_kept = change.after.is_none() && state.is_directory() && self.applied.kept.contains(&change.path);
+            if !is_kept && !self.is_done(change, &state)? {
+                self.leave(&change.path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a path is as planned, and is or is not the same file as another one.
+    fn is_done(&mut self, change: &Change, state: &DiskState) -> Result<bool> {
+        if !state.matches(change.after.as_ref()) {
+            return Ok(false);
+        }
+        let same_as = |state: &Option<FileState>| state.as_ref().and_then(|state| state.same_as.clone());
+        match (same_as(&change.after), same_as(&change.before)) {
+            (Some(first), _) => Ok(self.state(&first)?.inode() == state.inode()),
+            (None, Some(first)) if is_file(change.after.as_ref()) => Ok(self.state(&first)?.inode() != state.inode()),
+            (None, _) => Ok(true),
+        }
+    }
+}
+
+fn is_directory(state: Option<&FileState>) -> bool {
+    state.is_some_and(|state| state.kind == EntryKind::Directory)
+}
+
+fn is_file(state: Option<&FileState>) -> bool {
+    state.is_some_and(|state| state.kind != EntryKind::Directory)
+}
+
+fn is_not_empty(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::DirectoryNotEmpty | std::io::ErrorKind::ResourceBusy)
+}

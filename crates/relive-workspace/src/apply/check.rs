@@ -1,0 +1,78 @@
+//! Before a plan is written down: whether it can be carried out.
+
+use std::collections::BTreeSet;
+
+use rustix::fs::{Access, AtFlags};
+
+use super::disk_state::DiskState;
+use super::replace::check_blob;
+use super::{is_directory, is_file};
+use crate::error::{Context as _, Error, Result};
+use crate::path::FilePath;
+use crate::plan::Plan;
+use crate::stat::{open_beneath, stat_of};
+use crate::workspace::Workspace;
+
+/// Refuses a plan where a path is neither as before nor as planned, where something that no snapshot has is in the way,
+/// or where a directory cannot be written to.
+pub(super) fn check(workspace: &Workspace, plan: &Plan) -> Result<()> {
+    let root = workspace.root_descriptor();
+    let (mut changed, mut in_the_way, mut parents) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for change in &plan.changes {
+        for state in [&change.before, &change.after] {
+            check_blob(state.as_ref(), |id| workspace.store().contains(id))?;
+        }
+        let Some((directory, name)) = change.path.split() else { continue };
+        let state = match open_beneath(root, &directory) {
+            Ok(opened) => DiskState::read(&opened, name, &change.path)?,
+            Err(error) if super::disk_state::is_absent(error) => DiskState::Absent,
+            Err(error) => return Err(error).context("open", directory.as_path()),
+        };
+        if !state.matches(change.before.as_ref()) && !state.matches(change.after.as_ref()) {
+            let list = if change.before.is_none() { &mut in_the_way } else { &mut changed };
+            list.push(change.path.clone());
+        }
+        if is_directory(change.before.as_ref()) && is_replaced_by_file(plan, &change.path) {
+            in_the_way.extend(unplanned_entries(workspace, plan, &change.path)?);
+        }
+        parents.insert(directory);
+    }
+    if !in_the_way.is_empty() {
+        return Err(Error::InTheWay { paths: in_the_way });
+    }
+    if !changed.is_empty() {
+        return Err(Error::ChangedSince { paths: changed });
+    }
+    for path in parents {
+        let Ok(directory) = open_beneath(root, &path) else { continue };
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::accessat(&directory, ".", access, AtFlags::EACCESS).context("write to", path.as_path())?;
+    }
+    Ok(())
+}
+
+/// Whether this directory, or one above it, has to make room for a file.
+fn is_replaced_by_file(plan: &Plan, directory: &FilePath) -> bool {
+    let becomes_file = |path: &FilePath| {
+        let found = plan.changes.binary_search_by(|change| change.path.cmp(path));
+        found.is_ok_and(|at| is_file(plan.changes[at].after.as_ref()))
+    };
+    becomes_file(directory) || directory.parents().any(|above| becomes_file(&above))
+}
+
+/// Entries of a directory that the plan does not remove, because no snapshot has them.
+fn unplanned_entries(workspace: &Workspace, plan: &Plan, directory: &FilePath) -> Result<Vec<FilePath>> {
+    let Ok(opened) = open_beneath(workspace.root_descriptor(), directory) else { return Ok(Vec::new()) };
+    // Opened by descriptor, so that what is listed is what was opened.
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened));
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(path).context("read", directory.as_path())? {
+        let name = entry.context("read", directory.as_path())?.file_name();
+        let path = directory.join(std::os::unix::ffi::OsStrExt::as_bytes(&*name));
+        if plan.changes.binary_search_by(|change| change.path.cmp(&path)).is_err() {
+            entries.push(path);
+        }
+    }
+    stat_of(&opened).context("look at", directory.as_path())?;
+    Ok(entries)
+}

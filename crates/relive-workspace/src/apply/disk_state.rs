@@ -1,0 +1,93 @@
+//! What a path is on the disk right now.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::diff::FileState;
+use crate::error::{Context as _, Result};
+use crate::object::{EntryKind, Kind, ObjectId, hash};
+use crate::path::FilePath;
+use crate::stat::{Stat, open_file, stat_at, stat_of};
+use crate::store::LargeFile;
+
+/// What a path is, its bytes read and hashed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum DiskState {
+    Absent,
+    Directory(Stat),
+    File {
+        stat: Stat,
+        kind: EntryKind,
+        id: ObjectId,
+    },
+    /// A FIFO, a device, something unreadable, or a file that is being written to.
+    Other,
+}
+
+/// Errors that mean that a path does not lead to a file of the workspace.
+pub(super) fn is_absent(error: Errno) -> bool {
+    matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV)
+}
+
+impl DiskState {
+    pub(super) fn read(directory: &OwnedFd, name: impl rustix::path::Arg + Copy, path: &FilePath) -> Result<Self> {
+        let stat = match stat_at(directory, name) {
+            Ok(stat) => stat,
+            Err(error) if is_absent(error) => return Ok(Self::Absent),
+            Err(error) => return Err(error).context("look at", path.as_path()),
+        };
+        #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else is ever written")]
+        match stat.file_type() {
+            FileType::Directory => Ok(Self::Directory(stat)),
+            FileType::Symlink => {
+                let Ok(target) = rustix::fs::readlinkat(directory, name, Vec::new()) else { return Ok(Self::Other) };
+                let id = hash(Kind::Blob, target.as_bytes());
+                Ok(Self::File { stat, kind: EntryKind::Symlink, id })
+            }
+            FileType::RegularFile => Self::read_file(directory, name, path),
+            _ => Ok(Self::Other),
+        }
+    }
+
+    fn read_file(directory: &OwnedFd, name: impl rustix::path::Arg, path: &FilePath) -> Result<Self> {
+        let Ok(file) = open_file(directory, name) else { return Ok(Self::Other) };
+        let stat = stat_of(&file).context("look at", path.as_path())?;
+        if stat.file_type() != FileType::RegularFile {
+            return Ok(Self::Other);
+        }
+        let file = File::from(file);
+        let large = LargeFile { file: &file, path: path.as_path(), len: stat.key.size };
+        let kind = if stat.key.mode & 0o100 == 0 { EntryKind::File } else { EntryKind::Executable };
+        Ok(large.hash(|| Ok(()))?.map_or(Self::Other, |id| Self::File { stat, kind, id }))
+    }
+
+    /// Whether this is what the plan says. The permissions of directories do not count: they are set at the end.
+    pub(super) fn matches(&self, planned: Option<&FileState>) -> bool {
+        match (self, planned) {
+            (Self::Absent, None) => true,
+            (Self::Directory(_), Some(planned)) => planned.kind == EntryKind::Directory,
+            (Self::File { stat, kind, id }, Some(planned)) => {
+                let is_same_mode = *kind == EntryKind::Symlink || stat.key.permissions() == planned.mode;
+                *kind == planned.kind && Some(*id) == planned.id && is_same_mode
+            }
+            (Self::Absent | Self::Other, Some(_)) | (Self::Directory(_) | Self::File { .. } | Self::Other, None) => {
+                false
+            }
+        }
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory(_))
+    }
+
+    /// Which file it is, to tell whether two names are one file.
+    pub(super) fn inode(&self) -> Option<u64> {
+        match self {
+            Self::File { stat, .. } | Self::Directory(stat) => Some(stat.key.inode),
+            Self::Absent | Self::Other => None,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Files: removed, written, linked. Each with a temporary name in the same directory.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+
+use super::Applier;
+use super::disk_state::DiskState;
+use crate::diff::{Change, FileState};
+use crate::error::{Context as _, Error, Result};
+use crate::object::EntryKind;
+use crate::stat::{open_beneath, open_file, stat_of};
+
+/// A new version under its temporary name.
+struct Prepared<'a> {
+    at: usize,
+    change: &'a Change,
+    /// To be synced; links have nothing to sync.
+    file: Option<File>,
+}
+
+impl Applier<'_> {
+    /// Takes a file away: first out of its place, then, if it is what was expected, for good.
+    pub(super) fn remove_file(&mut self, at: usize, change: &Change) -> Result<()> {
+        let path = &change.path;
+        let state = self.state(path)?;
+        if matches!(state, DiskState::Absent | DiskState::Directory(_)) {
+            return Ok(());
+        }
+        if !state.matches(change.before.as_ref()) {
+            self.leave(path);
+            return Ok(());
+        }
+        let (disk, temporary) = (self.disk, self.temporary(at));
+        let Some((directory, name)) = self.parent(path)? else { return Ok(()) };
+        let moved = disk.rename_new(directory, name, &*temporary).context("move", path.as_path())?;
+        if !moved {
+            disk.rename(directory, name, &*temporary).context("move", path.as_path())?;
+        }
+        let is_expected = DiskState::read(directory, &*temporary, path)?.matches(change.before.as_ref());
+        if is_expected {
+            disk.unlink(directory, &*temporary).context("remove", path.as_path())?;
+            self.applied.removed += 1;
+        } else {
+            put_back(disk.rename_new(directory, &*temporary, name)).context("put back", path.as_path())?;
+            self.leave(path);
+        }
+        self.touch(path);
+        Ok(())
+    }
+
+    /// Writes files under temporary names, syncs all of them, then gives each its name.
+    pub(super) fn write_files(&mut self, batch: &[(usize, &Change)]) -> Result<()> {
+        let mut prepared = Vec::with_capacity(batch.len());
+        for &(at, change) in batch {
+            let state = self.state(&change.path)?;
+            if self.is_done(change, &state)? {
+                continue;
+            }
+            let is_free = matches!(state, DiskState::Absent) && !super::is_file(change.before.as_ref());
+            if !is_free && !state.matches(change.before.as_ref()) {
+                self.leave(&change.path);
+            } else if is_mode_only(change) {
+                self.set_mode(change)?;
+            } else {
+                let file = self.prepare(at, change, &state)?;
+                prepared.push(Prepared { at, change, file });
+            }
+        }
+        for file in prepared.iter().filter_map(|prepared| prepared.file.as_ref()) {
+            self.disk.sync(file).context("sync", self.workspace.root())?;
+        }
+        for Prepared { at, change, .. } in prepared {
+            self.put_in_place(at, change)?;
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, at: usize, change: &Change, state: &DiskState) -> Result<Option<File>> {
+        let path = change.path.as_path();
+        let Some(FileState { kind, mode, id: Some(id), .. }) = &change.after else { return Ok(None) };
+        let bytes = self.workspace.store().blob(*id)?;
+        let (disk, temporary) = (self.disk, self.temporary(at));
+        let Some((directory, _)) = self.parent(&change.path)? else { return Ok(None) };
+        if *kind == EntryKind::Symlink {
+            disk.symlink(&bytes, directory, &*temporary).context("create", path)?;
+            return Ok(None);
+        }
+        let file = disk.create(directory, &*temporary).context("create", path)?;
+        disk.write(&file, &bytes).context("write", path)?;
+        if let DiskState::File { stat: old, .. } = state {
+            let new = stat_of(&file).context("look at", path)?;
+            if (old.uid, old.gid) != (new.uid, new.gid) {
+                // Only root can give files away; for others the new version is their own.
+                let _ = disk.set_owner(file.as_fd(), old.uid, old.gid);
+            }
+        }
+        disk.set_mode(file.as_fd(), *mode).context("set permissions of", path)?;
+        Ok(Some(file))
+    }
+
+    /// Gives the temporary file its name, and looks at what had it.
+    fn put_in_place(&mut self, at: usize, change: &Change) -> Result<()> {
+        let (disk, temporary, path) = (self.disk, self.temporary(at), &change.path);
+        let Some((directory, name)) = self.parent(path)? else {
+            self.leave(path);
+            return Ok(());
+        };
+        let replaces = super::is_file(change.before.as_ref());
+        let is_placed = if replaces {
+            match disk.exchange(directory, &*temporary, name) {
+                Ok(true) => {
+                    let is_expected = DiskState::read(directory, &*temporary, path)?.matches(change.before.as_ref());
+                    if !is_expected {
+                        disk.exchange(directory, &*temporary, name).context("put back", path.as_path())?;
+                    }
+                    is_expected
+                }
+                Ok(false) => {
+                    let is_expected = DiskState::read(directory, name, path)?.matches(change.before.as_ref());
+                    if is_expected {
+                        disk.rename(directory, &*temporary, name).context("replace", path.as_path())?;
+                    }
+                    is_expected
+                }
+                // Removed in the gap.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+                Err(error) => return Err(error).context("replace", path.as_path()),
+            }
+        } else {
+            match disk.rename_new(directory, &*temporary, name) {
+                Ok(true) => true,
+                Ok(false) => {
+                    let is_free = matches!(DiskState::read(directory, name, path)?, DiskState::Absent);
+                    if is_free {
+                        disk.rename(directory, &*temporary, name).context("create", path.as_path())?;
+                    }
+                    is_free
+                }
+                // Created in the gap.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+                Err(error) => return Err(error).context("create", path.as_path()),
+            }
+        };
+        disk.unlink(directory, &*temporary).context("remove", path.as_path())?;
+        self.touch(path);
+        if is_placed {
+            self.applied.written += 1;
+        } else {
+            self.leave(path);
+        }
+        Ok(())
+    }
+
+    fn set_mode(&mut self, change: &Change) -> Result<()> {
+        let path = change.path.as_path();
+        let disk = self.disk;
+        let (Some(after), Some((directory, name))) = (&change.after, self.parent(&change.path)?) else { return Ok(()) };
+        let file = open_file(directory, name).context("open", path)?;
+        disk.set_mode(&file, after.mode).context("set permissions of", path)?;
+        self.applied.written += 1;
+        Ok(())
+    }
+
+    /// Makes a path the same file as another one, which was written before.
+    pub(super) fn link(&mut self, at: usize, change: &Change) -> Result<()> {
+        let Some(first) = change.after.as_ref().and_then(|after| after.same_as.clone()) else { return Ok(()) };
+        let state = self.state(&change.path)?;
+        if self.is_done(change, &state)? {
+            return Ok(());
+        }
+        let is_free = matches!(state, DiskState::Absent) && !super::is_file(change.before.as_ref());
+        let is_expected = is_free || state.matches(change.before.as_ref()) || state.matches(change.after.as_ref());
+        if !is_expected || !self.state(&first)?.matches(change.after.as_ref()) {
+            self.leave(&change.path);
+            return Ok(());
+        }
+        let Some((first_directory, first_name)) = first.split() else { return Ok(()) };
+        let from = open_beneath(self.workspace.root_descriptor(), &first_directory).context("open", first.as_path())?;
+        let (disk, temporary) = (self.disk, self.temporary(at));
+        let Some((directory, _)) = self.parent(&change.path)? else { return Ok(()) };
+        disk.link((&from, first_name), (directory, &*temporary)).context("link", change.path.as_path())?;
+        if state.matches(change.after.as_ref()) {
+            // What is replaced is what was planned, but a file of its own.
+            let change = Change { before: change.after.clone(), ..change.clone() };
+            return self.put_in_place(at, &change);
+        }
+        self.put_in_place(at, change)
+    }
+}
+
+fn is_mode_only(change: &Change) -> bool {
+    match (&change.before, &change.after) {
+        (Some(before), Some(after)) => {
+            before.kind.is_regular()
+                && after.kind.is_regular()
+                && (before.id, &before.same_as) == (after.id, &after.same_as)
+        }
+        _ => false,
+    }
+}
+
+/// Somebody has created a new file there meanwhile: then theirs stays, and the old one under its temporary name too.
+fn put_back(renamed: io::Result<bool>) -> io::Result<()> {
+    match renamed {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A plan needs blobs for all its files.
+pub(super) fn check_blob(state: Option<&FileState>, has: impl Fn(crate::ObjectId) -> bool) -> Result<()> {
+    match state.and_then(|state| state.id) {
+        Some(id) if !has(id) => Err(Error::Missing(id)),
+        _ => Ok(()),
+    }
+}

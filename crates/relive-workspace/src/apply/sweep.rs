@@ -1,0 +1,71 @@
+//! What an interrupted plan left under temporary names.
+
+use std::fs::File;
+use std::io::Read as _;
+
+use super::Applier;
+use super::disk_state::DiskState;
+use crate::diff::{Change, FileState};
+use crate::error::{Context as _, Result};
+use crate::stat::open_file;
+
+impl Applier<'_> {
+    /// Removes what is ours, and puts back what is not.
+    pub(super) fn sweep(&mut self) -> Result<()> {
+        let changes = self.plan.changes.clone();
+        for (at, change) in changes.iter().enumerate() {
+            self.sweep_one(at, change)?;
+        }
+        self.open = None;
+        Ok(())
+    }
+
+    fn sweep_one(&mut self, at: usize, change: &Change) -> Result<()> {
+        let (disk, temporary, path) = (self.disk, self.temporary(at), &change.path);
+        let Some((directory, name)) = self.parent(path)? else { return Ok(()) };
+        let found = DiskState::read(directory, &*temporary, path)?;
+        if matches!(found, DiskState::Absent) {
+            return Ok(());
+        }
+        let is_planned = |state: &DiskState| {
+            !matches!(state, DiskState::Absent)
+                && (state.matches(change.before.as_ref()) || state.matches(change.after.as_ref()))
+        };
+        let is_ours = is_planned(&found) || self.is_part_of(change, &temporary)?;
+        let Some((directory, _)) = self.parent(path)? else { return Ok(()) };
+        if is_ours {
+            disk.unlink(directory, &*temporary).context("remove", path.as_path())?;
+            return Ok(());
+        }
+        // Somebody changed the file in the gap between comparing and renaming: the change is here.
+        let place = DiskState::read(directory, name, path)?;
+        if matches!(place, DiskState::Absent) {
+            disk.rename_new(directory, &*temporary, name).context("put back", path.as_path())?;
+        } else if is_planned(&place)
+            && disk.exchange(directory, &*temporary, name).context("put back", path.as_path())?
+        {
+            disk.unlink(directory, &*temporary).context("remove", path.as_path())?;
+        }
+        self.touch(path);
+        self.leave(path);
+        Ok(())
+    }
+
+    /// Whether a temporary file is the beginning of one of the two versions: its writer was killed.
+    fn is_part_of(&mut self, change: &Change, temporary: &str) -> Result<bool> {
+        let store = self.workspace.store().clone();
+        let Some((directory, _)) = self.parent(&change.path)? else { return Ok(false) };
+        let Ok(file) = open_file(directory, temporary) else { return Ok(false) };
+        let mut bytes = Vec::new();
+        if File::from(file).read_to_end(&mut bytes).is_err() {
+            return Ok(false);
+        }
+        let ids = [&change.before, &change.after].into_iter().flatten().filter_map(|state: &FileState| state.id);
+        for id in ids {
+            if store.blob(id)?.starts_with(&bytes) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,268 @@
+//! The stat cache: what every directory held at the last snapshot, so that only changed files are read.
+//!
+//! It is disposable. It is wrong about nothing as long as a file whose bytes change also changes its [`FileKey`]; files
+//! that were changed so recently that this cannot be relied on are not trusted the next time.
+
+use std::collections::HashMap;
+
+use crate::object::{EntryKind, ID_BYTES, ObjectId};
+use crate::path::FilePath;
+use crate::stat::{FileKey, Time};
+use crate::store::Store;
+
+const MAGIC: &[u8; 8] = b"relivec1";
+
+/// What the workspace held.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    /// The store's generation for which every id is known to be in the store.
+    pub(crate) generation: u64,
+    pub(crate) listings: HashMap<FilePath, Listing>,
+    /// Whether the trees, and all they name, are known to be in the store.
+    pub(crate) are_trees_stored: bool,
+}
+
+/// What a directory held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listing {
+    /// Which rules decided what is in.
+    pub(crate) rules: u64,
+    pub(crate) key: FileKey,
+    /// Sorted by name.
+    pub(crate) entries: Vec<Entry>,
+    /// `None` where nothing below it is part of the snapshot.
+    pub(crate) tree: Option<ObjectId>,
+}
+
+/// An entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A regular file or a link.
+    File {
+        kind: EntryKind,
+        id: ObjectId,
+        key: FileKey,
+        links: u64,
+        trust: Trust,
+    },
+    Directory,
+    /// Left out by the rules.
+    Ignored {
+        is_directory: bool,
+    },
+}
+
+/// Whether an unchanged [`FileKey`] will mean unchanged bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    Yes,
+    /// The file was changed just before it was read.
+    TooRecent,
+}
+
+impl Listing {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&Entry> {
+        self.entries.binary_search_by(|entry| (*entry.name).cmp(name)).ok().map(|at| &self.entries[at])
+    }
+}
+
+impl Cache {
+    /// Forgets directories that name objects which a garbage collection has removed.
+    pub(crate) fn forget_missing(&mut self, store: &Store, generation: u64) {
+        if self.generation == generation {
+            return;
+        }
+        let has = |entry: &Entry| match &entry.what {
+            What::File { id, .. } => store.contains(*id),
+            What::Directory | What::Ignored { .. } => true,
+        };
+        self.listings.retain(|_, listing| listing.entries.iter().all(has));
+        // A tree may have been kept by chance, without what it names.
+        self.are_trees_stored = false;
+        self.generation = generation;
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        write_number(&mut bytes, self.generation);
+        write_number(&mut bytes, self.listings.len() as u64);
+        for (path, listing) in &self.listings {
+            write_bytes(&mut bytes, path.as_bytes());
+            write_number(&mut bytes, listing.rules);
+            write_key(&mut bytes, &listing.key);
+            bytes.push(u8::from(listing.tree.is_some()));
+            listing.tree.iter().for_each(|tree| bytes.extend_from_slice(tree.as_bytes()));
+            write_number(&mut bytes, listing.entries.len() as u64);
+            for entry in &listing.entries {
+                write_bytes(&mut bytes, &entry.name);
+                write_what(&mut bytes, &entry.what);
+            }
+        }
+        let checksum = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`Self::encode`] wrote; `None` where it is of another version or damaged.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (body, checksum) = bytes.split_last_chunk::<4>()?;
+        if crc32fast::hash(body) != u32::from_le_bytes(*checksum) {
+            return None;
+        }
+        let mut rest = body.strip_prefix(MAGIC)?;
+        let generation = read_number(&mut rest)?;
+        let count = read_number(&mut rest)?;
+        let mut listings = HashMap::with_capacity(usize::try_from(count).ok()?.min(1 << 20));
+        for _ in 0..count {
+            let path = FilePath::from_bytes(read_bytes(&mut rest)?).ok()?;
+            let rules = read_number(&mut rest)?;
+            let key = read_key(&mut rest)?;
+            let tree = if read_byte(&mut rest)? == 0 { None } else { Some(read_id(&mut rest)?) };
+            let entries = (0..read_number(&mut rest)?).map(|_| {
+                let name = read_bytes(&mut rest)?.into();
+                Some(Entry { name, what: read_what(&mut rest)? })
+            });
+            let entries = entries.collect::<Option<Vec<_>>>()?;
+            listings.insert(path, Listing { rules, key, entries, tree });
+        }
+        rest.is_empty().then_some(Self { generation, listings, are_trees_stored: true })
+    }
+}
+
+fn write_number(bytes: &mut Vec<u8>, number: u64) {
+    bytes.extend_from_slice(&number.to_le_bytes());
+}
+
+fn write_bytes(bytes: &mut Vec<u8>, text: &[u8]) {
+    write_number(bytes, text.len() as u64);
+    bytes.extend_from_slice(text);
+}
+
+fn write_key(bytes: &mut Vec<u8>, key: &FileKey) {
+    write_number(bytes, key.inode);
+    write_number(bytes, key.size);
+    for time in [key.mtime, key.ctime] {
+        bytes.extend_from_slice(&time.seconds.to_le_bytes());
+        bytes.extend_from_slice(&time.nanoseconds.to_le_bytes());
+    }
+    bytes.extend_from_slice(&key.mode.to_le_bytes());
+}
+
+fn write_what(bytes: &mut Vec<u8>, what: &What) {
+    match what {
+        What::File { kind, id, key, links, trust } => {
+            bytes.push(match kind {
+                EntryKind::File => 0,
+                EntryKind::Executable => 1,
+                EntryKind::Symlink => 2,
+                EntryKind::Directory => 3,
+            });
+            bytes.push(u8::from(*trust == Trust::Yes));
+            bytes.extend_from_slice(id.as_bytes());
+            write_key(bytes, key);
+            write_number(bytes, *links);
+        }
+        What::Directory => bytes.push(3),
+        What::Ignored { is_directory } => bytes.push(if *is_directory { 5 } else { 4 }),
+    }
+}
+
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, behind) = rest.split_at_checked(len)?;
+    *rest = behind;
+    Some(taken)
+}
+
+fn read_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    take(rest, N)?.try_into().ok()
+}
+
+fn read_byte(rest: &mut &[u8]) -> Option<u8> {
+    read_array::<1>(rest).map(|[byte]| byte)
+}
+
+fn read_number(rest: &mut &[u8]) -> Option<u64> {
+    read_array(rest).map(u64::from_le_bytes)
+}
+
+fn read_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = usize::try_from(read_number(rest)?).ok()?;
+    take(rest, len)
+}
+
+fn read_id(rest: &mut &[u8]) -> Option<ObjectId> {
+    read_array::<ID_BYTES>(rest).map(ObjectId::from_array)
+}
+
+fn read_time(rest: &mut &[u8]) -> Option<Time> {
+    let seconds = read_array(rest).map(i64::from_le_bytes)?;
+    Some(Time { seconds, nanoseconds: read_array(rest).map(u32::from_le_bytes)? })
+}
+
+fn read_key(rest: &mut &[u8]) -> Option<FileKey> {
+    Some(FileKey {
+        inode: read_number(rest)?,
+        size: read_number(rest)?,
+        mtime: read_time(rest)?,
+        ctime: read_time(rest)?,
+        mode: read_array(rest).map(u32::from_le_bytes)?,
+    })
+}
+
+fn read_what(rest: &mut &[u8]) -> Option<What> {
+    let kind = match read_byte(rest)? {
+        0 => EntryKind::File,
+        1 => EntryKind::Executable,
+        2 => EntryKind::Symlink,
+        3 => return Some(What::Directory),
+        4 => return Some(What::Ignored { is_directory: false }),
+        5 => return Some(What::Ignored { is_directory: true }),
+        _ => return None,
+    };
+    let trust = if read_byte(rest)? == 1 { Trust::Yes } else { Trust::TooRecent };
+    Some(What::File { kind, trust, id: read_id(rest)?, key: read_key(rest)?, links: read_number(rest)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Kind, hash};
+
+    fn sample() -> Cache {
+        let time = Time { seconds: -5, nanoseconds: 7 };
+        let key = FileKey { inode: 1, size: 2, mtime: time, ctime: time, mode: 0o100_644 };
+        let id = hash(Kind::Blob, b"x");
+        let what = What::File { kind: EntryKind::File, id, key, links: 1, trust: Trust::Yes };
+        let entries = vec![
+            Entry { name: b"a\n".as_slice().into(), what },
+            Entry { name: b"b".as_slice().into(), what: What::Directory },
+            Entry { name: b"c".as_slice().into(), what: What::Ignored { is_directory: true } },
+        ];
+        let listing = Listing { rules: 9, key, entries, tree: Some(id) };
+        let listings = HashMap::from([(FilePath::root(), listing)]);
+        Cache { generation: 3, listings, are_trees_stored: true }
+    }
+
+    #[test]
+    fn a_cache_survives_its_file() {
+        let read = Cache::decode(&sample().encode()).unwrap();
+        assert_eq!((read.generation, &read.listings), (3, &sample().listings));
+    }
+
+    #[test]
+    fn a_damaged_cache_is_none() {
+        let bytes = sample().encode();
+        for at in 0..bytes.len() {
+            let mut broken = bytes.clone();
+            broken[at] ^= 0x40;
+            assert!(Cache::decode(&broken).is_none());
+            assert!(Cache::decode(&bytes[..at]).is_none());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! How a caller watches and stops an operation.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::error::{Error, Result};
+
+/// The time, as an argument.
+pub trait Clock: Send + Sync {
+    /// The wall clock, which file systems stamp files with.
+    fn now(&self) -> SystemTime;
+    /// A clock that never jumps, for limits.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The machine's clocks.
+#[derive(Debug)]
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// How far an operation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Looked at so many files, and read so many bytes of those that changed.
+    Scanned {
+        /// Files.
+        files: u64,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Wrote so many of all files.
+    Written {
+        /// Files written.
+        files: u64,
+        /// All of them.
+        of: u64,
+    },
+}
+
+type Report = dyn Fn(Progress) + Send + Sync;
+
+/// A caller's hold on an operation: cancellation, progress and the clock. Clones share the flag.
+#[derive(Clone)]
+pub struct Control {
+    cancel: Arc<AtomicBool>,
+    report: Option<Arc<Report>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { cancel: Arc::default(), report: None, clock: Arc::new(SystemClock::default()) }
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("cancel", &self.cancel).finish_non_exhaustive()
+    }
+}
+
+impl Control {
+    /// Stops the operation with [`Error::Cancelled`] once the flag is raised. A restore or merge that already writes is
+    /// not stopped: it takes milliseconds, and half of it helps nobody.
+    #[must_use]
+    pub fn with_cancel(self, cancel: Arc<AtomicBool>) -> Self {
+        Self { cancel, ..self }
+    }
+
+    /// Calls `report` now and then, from any thread.
+    #[must_use]
+    pub fn with_progress(self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        Self { report: Some(Arc::new(report)), ..self }
+    }
+
+    /// Uses another clock than the machine's.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    pub(crate) fn report(&self, progress: Progress) {
+        if let Some(report) = &self.report {
+            report(progress);
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.cancel.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,210 @@
+//! A workspace of its own: the files of a snapshot in a new directory.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use rustix::fs::CWD;
+use serde::Serialize;
+
+use crate::control::{Control, Progress};
+use crate::diff::{FileState, View};
+use crate::disk::Disk;
+use crate::error::{Context as _, Error, Result};
+use crate::object::EntryKind;
+use crate::path::FilePath;
+use crate::snapshot::Snapshot;
+use crate::stat::{open_beneath, open_child};
+use crate::store::{Store, open_directory};
+
+/// More writers do not help.
+const THREADS: usize = 2;
+/// Files written by one thread before it asks for more.
+const BATCH: usize = 32;
+/// Progress is reported after so many files.
+const REPORT_EVERY: u64 = 1_024;
+
+/// What was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Copied {
+    /// Files and links.
+    pub files: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+}
+
+impl Store {
+    /// Writes the files of a snapshot to `destination`, which must not exist. It gets its name when everything is
+    /// written and synced: killed before, there is only a directory `.NAME.relive-copy` beside it, which the next copy to
+    /// the same place removes.
+    ///
+    /// Ignored files are not in the snapshot, so they are not in the copy.
+    pub fn copy(&self, snapshot: &Snapshot, destination: &Path, control: &Control) -> Result<Copied> {
+        let _pin = self.pin()?;
+        let exists = || Error::Io {
+            action: "create",
+            path: destination.to_owned(),
+            source: std::io::ErrorKind::AlreadyExists.into(),
+        };
+        let (Some(above), Some(name)) = (destination.parent(), destination.file_name()) else { return Err(exists()) };
+        if destination.symlink_metadata().is_ok() {
+            return Err(exists());
+        }
+        let mut temporary = std::ffi::OsString::from(".");
+        temporary.push(name);
+        temporary.push(".relive-copy");
+        let path = above.join(&temporary);
+        let disk = self.disk();
+        disk.create_directories(above).context("create", above)?;
+        remove_tree(disk, &path)?;
+        disk.create_directory(CWD, &path).context("create", &path)?;
+        let made = self.fill(snapshot, &path, control).and_then(|copied| {
+            let directory = open_directory(above)?;
+            let renamed = disk
+                .rename_new(&directory, &*temporary, name)
+                .and_then(|done| if done { Ok(()) } else { disk.rename(&directory, &*temporary, name) });
+            renamed.and_then(|()| disk.sync_directory(&directory)).context("create", destination)?;
+            Ok(copied)
+        });
+        if made.is_err() {
+            let _ = remove_tree(disk, &path);
+        }
+        made
+    }
+
+    fn fill(&self, snapshot: &Snapshot, path: &Path, control: &Control) -> Result<Copied> {
+        let root = open_child(CWD, path).context("open", path)?;
+        let mut view = View::new(self, snapshot)?;
+        let (mut directories, mut files, mut links) = (Vec::new(), Vec::new(), Vec::new());
+        for file in view.paths()? {
+            let Some(state) = view.state(&file)? else { continue };
+            match (state.kind, &state.same_as) {
+                (EntryKind::Directory, _) => directories.push((file, state)),
+                (_, None) => files.push((file, state)),
+                (_, Some(first)) => links.push((file, first.clone())),
+            }
+        }
+        let copier = Copier {
+            store: self,
+            disk: self.disk(),
+            root: &root,
+            path,
+            control,
+            next: AtomicUsize::new(0),
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        };
+        // Sorted, so what is above comes first.
+        directories.iter().try_for_each(|(path, _)| copier.create_directory(path))?;
+        copier.write_all(&files)?;
+        links.iter().try_for_each(|(path, first)| copier.link(path, first))?;
+        for (path, state) in directories.iter().rev() {
+            let directory = open_beneath(&root, path).context("open", path.as_path())?;
+            copier.disk.set_mode(&directory, state.mode).context("set permissions of", path.as_path())?;
+        }
+        copier.disk.sync_file_system(&root).context("sync", path.as_ref())?;
+        Ok(Copied { files: copier.files.into_inner(), bytes: copier.bytes.into_inner() })
+    }
+}
+
+struct Copier<'a> {
+    store: &'a Store,
+    disk: &'a Disk,
+    root: &'a OwnedFd,
+    path: &'a Path,
+    control: &'a Control,
+    next: AtomicUsize,
+    files: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Copier<'_> {
+    fn create_directory(&self, path: &FilePath) -> Result<()> {
+        self.disk.create_directory(self.root, path.as_bytes()).context("create", &self.place(path))
+    }
+
+    fn place(&self, path: &FilePath) -> PathBuf {
+        self.path.join(path.as_path())
+    }
+
+    fn write_all(&self, files: &[(FilePath, FileState)]) -> Result<()> {
+        let threads = if self.disk.is_counted() { 1 } else { THREADS };
+        std::thread::scope(|scope| {
+            let started: Vec<_> = (1..threads).map(|_| scope.spawn(|| self.work(files))).collect();
+            let own = self.work(files);
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            started.into_iter().map(join).fold(own, Result::and)
+        })
+    }
+
+    fn work(&self, files: &[(FilePath, FileState)]) -> Result<()> {
+        // Files of one directory come together.
+        let mut open: HashMap<FilePath, OwnedFd> = HashMap::new();
+        loop {
+            let start = self.next.fetch_add(BATCH, Ordering::Relaxed);
+            let Some(rest) = files.get(start..) else { return Ok(()) };
+            for (path, state) in rest.iter().take(BATCH) {
+                let written = self.control.check().and_then(|()| self.write(path, state, &mut open));
+                if written.is_err() {
+                    // The other thread has nothing left to do either.
+                    self.next.store(files.len(), Ordering::Relaxed);
+                    return written;
+                }
+            }
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn write(&self, path: &FilePath, state: &FileState, open: &mut HashMap<FilePath, OwnedFd>) -> Result<()> {
+        let (Some((parent, name)), Some(id)) = (path.split(), state.id) else { return Ok(()) };
+        if !open.contains_key(&parent) {
+            open.clear();
+            open.insert(parent.clone(), open_beneath(self.root, &parent).context("open", &self.place(&parent))?);
+        }
+        let Some(directory) = open.get(&parent) else { return Ok(()) };
+        let bytes = self.store.blob(id)?;
+        if state.kind == EntryKind::Symlink {
+            self.disk.symlink(&bytes, directory, name).context("create", &self.place(path))?;
+        } else {
+            let file = self.disk.create(directory, name).context("create", &self.place(path))?;
+            self.disk.write(&file, &bytes).context("write", &self.place(path))?;
+            self.disk.set_mode(file.as_fd(), state.mode).context("set permissions of", &self.place(path))?;
+            self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+        let files = self.files.fetch_add(1, Ordering::Relaxed) + 1;
+        if files.is_multiple_of(REPORT_EVERY) {
+            self.control.report(Progress::Written { files, of: 0 });
+        }
+        Ok(())
+    }
+
+    fn link(&self, path: &FilePath, first: &FilePath) -> Result<()> {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        self.disk.link((self.root, first.as_bytes()), (self.root, path.as_bytes())).context("link", &self.place(path))
+    }
+}
+
+/// Removes a directory of ours and everything below it. That it is not there is no error.
+pub(crate) fn remove_tree(disk: &Disk, path: &Path) -> Result<()> {
+    let metadata = match path.symlink_metadata() {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).context("look at", path),
+    };
+    if !metadata.is_dir() {
+        return disk.unlink(CWD, path).context("remove", path);
+    }
+    if metadata.permissions().readonly() {
+        let directory = open_child(CWD, path).context("open", path)?;
+        disk.set_mode(&directory, 0o700).context("set permissions of", path)?;
+    }
+    for entry in std::fs::read_dir(path).context("read", path)? {
+        remove_tree(disk, &entry.context("read", path)?.path())?;
+    }
+    disk.remove_directory(CWD, path).context("remove", path)
+}

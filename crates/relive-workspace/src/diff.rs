@@ -1,0 +1,152 @@
+//! What changed between two snapshots.
+
+mod text;
+mod trees;
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::extras::Extras;
+use crate::object::{EntryKind, ObjectId};
+use crate::path::FilePath;
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+pub use text::{LineCounts, TextDiff, is_binary};
+use trees::Trees;
+
+/// What a path is in a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileState {
+    /// File, executable, link or directory.
+    pub kind: EntryKind,
+    /// Permissions, without the set-id and sticky bits.
+    pub mode: u32,
+    /// The blob; a directory has none.
+    pub id: Option<ObjectId>,
+    /// The first path of the same file, if it has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<FilePath>,
+}
+
+/// A path that differs between two snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The path.
+    pub path: FilePath,
+    /// What it was; `None` where it was not there.
+    pub before: Option<FileState>,
+    /// What it is; `None` where it is gone.
+    pub after: Option<FileState>,
+}
+
+impl Change {
+    /// Whether this is about a directory and not about a file.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        let is_directory = |state: &FileState| state.kind == EntryKind::Directory;
+        [&self.before, &self.after].into_iter().flatten().all(is_directory)
+    }
+
+    /// Whether bytes, or what the file is, changed, and not only its permissions.
+    #[must_use]
+    pub fn is_content(&self) -> bool {
+        let content = |state: &FileState| (state.kind == EntryKind::Symlink, state.id);
+        self.before.as_ref().map(content) != self.after.as_ref().map(content)
+    }
+}
+
+impl Store {
+    /// Every path that differs, sorted. Directories are listed where they appear, disappear or change permissions.
+    pub fn diff(&self, before: &Snapshot, after: &Snapshot) -> Result<Vec<Change>> {
+        if before.is_same_files(after) {
+            return Ok(Vec::new());
+        }
+        let mut old = View::new(self, before)?;
+        let mut new = View::new(self, after)?;
+        let mut paths = BTreeSet::new();
+        if old.extras.usual == new.extras.usual {
+            trees::differing(&mut old.trees, before.tree, after.tree, &mut paths)?;
+        } else {
+            // Any file may have other permissions.
+            old.trees.all(before.tree, &mut paths)?;
+            new.trees.all(after.tree, &mut paths)?;
+        }
+        old.extras.differing(&new.extras, &mut paths);
+        let mut changes = Vec::new();
+        for path in paths {
+            let (before, after) = (old.state(&path)?, new.state(&path)?);
+            if before != after {
+                changes.push(Change { path, before, after });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// What a path is in a snapshot; `None` where it is not there.
+    pub fn state(&self, snapshot: &Snapshot, path: &FilePath) -> Result<Option<FileState>> {
+        View::new(self, snapshot)?.state(path)
+    }
+}
+
+/// A snapshot, opened to look up paths.
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    trees: Trees<'a>,
+    root: ObjectId,
+    pub(crate) extras: Extras,
+    /// Empty directories and all above them.
+    directories: BTreeSet<FilePath>,
+    /// For each further path of a file with several, the first one.
+    same_as: HashMap<FilePath, FilePath>,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(store: &'a Store, snapshot: &Snapshot) -> Result<Self> {
+        let extras = store.extras(snapshot)?;
+        let above = extras.empty.iter().flat_map(FilePath::parents);
+        let directories = above.chain(extras.empty.iter().cloned()).collect();
+        let mut same_as = HashMap::new();
+        for group in &extras.links {
+            let further = group.iter().skip(1).cloned();
+            same_as.extend(further.zip(group.first().into_iter().cycle().cloned()));
+        }
+        Ok(Self { trees: Trees::new(store), root: snapshot.tree, extras, directories, same_as })
+    }
+
+    pub(crate) fn state(&mut self, path: &FilePath) -> Result<Option<FileState>> {
+        let (kind, id) = match self.trees.find(self.root, path)? {
+            Some((EntryKind::Directory, _)) => (EntryKind::Directory, None),
+            Some((kind, id)) => (kind, Some(id)),
+            None if self.directories.contains(path) => (EntryKind::Directory, None),
+            None => return Ok(None),
+        };
+        let (mode, same_as) = (self.extras.mode(path, kind), self.same_as.get(path).cloned());
+        Ok(Some(FileState { kind, mode, id, same_as }))
+    }
+
+    /// Every path of the snapshot, directories included.
+    pub(crate) fn paths(&mut self) -> Result<BTreeSet<FilePath>> {
+        let mut paths = self.directories.clone();
+        self.trees.all(self.root, &mut paths)?;
+        Ok(paths)
+    }
+}
+
+impl Extras {
+    /// Paths that may differ although their tree entries do not.
+    fn differing(&self, other: &Self, paths: &mut BTreeSet<FilePath>) {
+        for (one, two) in [(self, other), (other, self)] {
+            paths.extend(
+                one.modes.iter().filter(|(path, mode)| two.modes.get(path) != Some(mode)).map(|(path, _)| path.clone()),
+            );
+            for path in one.empty.difference(&two.empty) {
+                paths.insert(path.clone());
+                paths.extend(path.parents());
+            }
+            let groups = one.links.iter().filter(|group| two.links.binary_search(group).is_err());
+            paths.extend(groups.flatten().cloned());
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The seam: every change this crate makes to a file goes through [`Disk`].
+//!
+//! It decides nothing. In a `faults` build a test can stop it at the n-th change, and from then on nothing changes any
+//! more, as if the process had been killed. Reading is not a change and does not pass here.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+#[cfg(feature = "faults")]
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+#[cfg(feature = "faults")]
+use crate::faults::Faults;
+
+/// A handle to the file system, cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Disk {
+    #[cfg(feature = "faults")]
+    faults: Option<Arc<Faults>>,
+}
+
+/// Files that only the owner may read.
+const PRIVATE_FILE: u32 = 0o600;
+/// Directories that only the owner may enter.
+const PRIVATE_DIRECTORY: u32 = 0o700;
+
+#[cfg_attr(
+    not(feature = "faults"),
+    expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the shape of the faults build")
+)]
+impl Disk {
+    /// The real thing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A disk on which `faults` has a say before each change.
+    #[cfg(feature = "faults")]
+    #[must_use]
+    pub fn with_faults(faults: Arc<Faults>) -> Self {
+        Self { faults: Some(faults) }
+    }
+
+    /// Counts one change, or refuses it.
+    #[cfg(feature = "faults")]
+    fn step(&self) -> io::Result<()> {
+        self.faults.as_ref().map_or(Ok(()), |faults| faults.step())
+    }
+
+    #[cfg(not(feature = "faults"))]
+    fn step(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether the stat cache is broken on purpose: it then trusts a file whose size and mtime are as before.
+    #[cfg(feature = "faults")]
+    pub(crate) fn trusts_equal_mtime(&self) -> bool {
+        self.faults.as_ref().is_some_and(|faults| faults.trusts_equal_mtime())
+    }
+
+    #[cfg(not(feature = "faults"))]
+    pub(crate) fn trusts_equal_mtime(&self) -> bool {
+        false
+    }
+
+    /// Whether work is done on one thread, so that the n-th change is the same in every run.
+    #[cfg(feature = "faults")]
+    pub(crate) fn is_counted(&self) -> bool {
+        self.faults.is_some()
+    }
+
+    #[cfg(not(feature = "faults"))]
+    pub(crate) fn is_counted(&self) -> bool {
+        false
+    }
+
+    /// Creates a file that must not exist yet, for its owner only.
+    pub(crate) fn create(&self, directory: impl AsFd, name: impl Arg) -> io::Result<File> {
+        self.step()?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(PRIVATE_FILE))?.into())
+    }
+
+    /// Writes all of `bytes` at the file's position. On an error some of them may be there.
+    pub(crate) fn write(&self, mut file: &File, bytes: &[u8]) -> io::Result<()> {
+        if let Err(stopped) = self.step() {
+            self.write_part(file, bytes);
+            return Err(stopped);
+        }
+        file.write_all(bytes)
+    }
+
+    /// What a process killed in the middle of a write leaves: the first half.
+    #[cfg(feature = "faults")]
+    fn write_part(&self, mut file: &File, bytes: &[u8]) {
+        if self.faults.as_ref().is_some_and(|faults| faults.just_stopped()) {
+            let _ = file.write_all(&bytes[..bytes.len() / 2]);
+        }
+    }
+
+    #[cfg(not(feature = "faults"))]
+    fn write_part(&self, _: &File, _: &[u8]) {}
+
+    /// Writes all of `bytes` at an offset.
+    pub(crate) fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.step()?;
+        file.write_all_at(bytes, offset)
+    }
+
+    /// Cuts a file, and moves its position to the new end.
+    pub(crate) fn truncate(&self, mut file: &File, len: u64) -> io::Result<()> {
+        self.step()?;
+        file.set_len(len)?;
+        io::Seek::seek(&mut file, io::SeekFrom::Start(len)).map(drop)
+    }
+
+    /// Waits until the file's bytes are on the disk.
+    pub(crate) fn sync(&self, file: &File) -> io::Result<()> {
+        self.step()?;
+        file.sync_data()
+    }
+
+    /// Waits until a directory's entries are on the disk.
+    pub(crate) fn sync_directory(&self, directory: impl AsFd) -> io::Result<()> {
+        self.step()?;
+        Ok(rustix::fs::fsync(directory)?)
+    }
+
+    /// Waits until everything of the file system is on the disk.
+    pub(crate) fn sync_file_system(&self, directory: impl AsFd) -> io::Result<()> {
+        self.step()?;
+        Ok(rustix::fs::syncfs(directory)?)
+    }
+
+    /// Renames inside one directory, replacing what has the new name.
+    pub(crate) fn rename(&self, directory: impl AsFd, from: impl Arg, to: impl Arg) -> io::Result<()> {
+        self.step()?;
+        Ok(rustix::fs::renameat(&directory, from, &directory, to)?)
+    }
+
+    /// Swaps two names of one directory. `Ok(false)`: this file system cannot.
+    pub(crate) fn exchange(&self, directory: impl AsFd, one: impl Arg, other: impl Arg) -> io::Result<bool> {
+        self.rename_with(directory, one, other, RenameFlags::EXCHANGE)
+    }
+
+    /// Renames inside one directory unless the new name is taken. `Ok(false)`: this file system cannot.
+    pub(crate) fn rename_new(&self, directory: impl AsFd, from: impl Arg, to: impl Arg) -> io::Result<bool> {
+        self.rename_with(directory, from, to, RenameFlags::NOREPLACE)
+    }
+
+    fn rename_with(&self, directory: impl AsFd, from: impl Arg, to: impl Arg, flags: RenameFlags) -> io::Result<bool> {
+        self.step()?;
+        match rustix::fs::renameat_with(&directory, from, &directory, to, flags) {
+            Ok(()) => Ok(true),
+            Err(Errno::INVAL | Errno::NOSYS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a file. That it is not there is no error.
+    pub(crate) fn unlink(&self, directory: impl AsFd, name: impl Arg) -> io::Result<()> {
+        self.remove(directory, name, AtFlags::empty())
+    }
+
+    /// Removes an empty directory. That it is not there is no error.
+    pub(crate) fn remove_directory(&self, directory: impl AsFd, name: impl Arg) -> io::Result<()> {
+        self.remove(directory, name, AtFlags::REMOVEDIR)
+    }
+
+    fn remove(&self, directory: impl AsFd, name: impl Arg, flags: AtFlags) -> io::Result<()> {
+        self.step()?;
+        match rustix::fs::unlinkat(directory, name, flags) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Creates a directory that must not exist yet, for its owner only.
+    pub(crate) fn create_directory(&self, directory: impl AsFd, name: impl Arg) -> io::Result<()> {
+        self.step()?;
+        Ok(rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(PRIVATE_DIRECTORY))?)
+    }
+
+    /// Creates a symbolic link that must not exist yet.
+    pub(crate) fn symlink(&self, target: &[u8], directory: impl AsFd, name: impl Arg) -> io::Result<()> {
+        self.step()?;
+        Ok(rustix::fs::symlinkat(target, directory, name)?)
+    }
+
+    /// Gives a file a second name.
+    pub(crate) fn link(&self, from: (impl AsFd, impl Arg), to: (impl AsFd, impl Arg)) -> io::Result<()> {
+        self.step()?;
+        Ok(rustix::fs::linkat(from.0, from.1, to.0, to.1, AtFlags::empty())?)
+    }
+
+    /// Sets the permissions of an open file or directory.
+    pub(crate) fn set_mode(&self, file: impl AsFd, mode: u32) -> io::Result<()> {
+        self.step()?;
+        Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
+    }
+
+    /// Gives an open file another owner.
+    pub(crate) fn set_owner(&self, file: impl AsFd, uid: u32, gid: u32) -> io::Result<()> {
+        self.step()?;
+        Ok(rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
+    }
+
+    /// Creates a directory and what is missing above it.
+    pub(crate) fn create_directories(&self, path: &Path) -> io::Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        if let Some(parent) = path.parent() {
+            self.create_directories(parent)?;
+        }
+        match self.create_directory(CWD, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Replaces a small file whole. Afterwards it is either as before or as given; with [`Durability::Synced`] also
+    /// after a power cut.
+    pub(crate) fn replace(
+        &self,
+        directory: &OwnedFd,
+        name: &str,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> io::Result<()> {
+        let temporary = format!("{name}.tmp");
+        self.unlink(directory, &*temporary)?;
+        let file = self.create(directory, &*temporary)?;
+        self.write(&file, bytes)?;
+        if durability == Durability::Synced {
+            self.sync(&file)?;
+        }
+        self.rename(directory, &*temporary, name)?;
+        if durability == Durability::Synced {
+            self.sync_directory(directory)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file has to survive a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    Synced,
+    /// It can be made again.
+    Disposable,
+}

@@ -1,0 +1,198 @@
+//! What a Git tree cannot hold: permissions other than 644 and 755, empty directories, hard links.
+//!
+//! They are kept in a blob beside the tree. It names the permissions that most files have, and the exceptions, so that
+//! a umask of 002 does not make it list every file.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::cache::{Listing, What};
+use crate::object::EntryKind;
+use crate::path::FilePath;
+
+const MAGIC: &str = "relive extras 1";
+
+/// The permissions that files of each kind have unless something else is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UsualModes {
+    pub(crate) file: u32,
+    pub(crate) executable: u32,
+    pub(crate) directory: u32,
+}
+
+impl Default for UsualModes {
+    fn default() -> Self {
+        Self { file: 0o644, executable: 0o755, directory: 0o755 }
+    }
+}
+
+/// What a snapshot has beside its tree.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Extras {
+    pub(crate) usual: UsualModes,
+    /// Files and directories with other permissions.
+    pub(crate) modes: BTreeMap<FilePath, u32>,
+    /// Directories without any file or directory that is part of the snapshot.
+    pub(crate) empty: BTreeSet<FilePath>,
+    /// Files that are one file with several names; each group and the groups are sorted.
+    pub(crate) links: Vec<Vec<FilePath>>,
+}
+
+impl Extras {
+    pub(crate) fn of(listings: &HashMap<FilePath, Listing>) -> Self {
+        let mut extras = Self { usual: usual_modes(listings), ..Self::default() };
+        let mut linked: HashMap<u64, Vec<FilePath>> = HashMap::new();
+        for (directory, listing) in listings {
+            let mut is_empty = true;
+            for entry in &listing.entries {
+                match &entry.what {
+                    What::Ignored { .. } => {}
+                    What::Directory => is_empty = is_empty && !listings.contains_key(&directory.join(&entry.name)),
+                    What::File { kind, key, links, .. } => {
+                        is_empty = false;
+                        if kind.is_regular() && key.permissions() != extras.usual.of(*kind) {
+                            extras.modes.insert(directory.join(&entry.name), key.permissions());
+                        }
+                        if kind.is_regular() && *links > 1 {
+                            linked.entry(key.inode).or_default().push(directory.join(&entry.name));
+                        }
+                    }
+                }
+            }
+            if directory.is_root() {
+                continue;
+            }
+            if is_empty {
+                extras.empty.insert(directory.clone());
+            }
+            if listing.key.permissions() != extras.usual.directory {
+                extras.modes.insert(directory.clone(), listing.key.permissions());
+            }
+        }
+        extras.links = linked.into_values().filter(|group| group.len() > 1).collect();
+        extras.links.iter_mut().for_each(|group| group.sort_unstable());
+        extras.links.sort_unstable();
+        extras
+    }
+
+    /// The permissions of a path. Links have none.
+    pub(crate) fn mode(&self, path: &FilePath, kind: EntryKind) -> u32 {
+        match kind {
+            EntryKind::Symlink => 0o777,
+            EntryKind::File | EntryKind::Executable | EntryKind::Directory => {
+                self.modes.get(path).copied().unwrap_or_else(|| self.usual.of(kind))
+            }
+        }
+    }
+
+    /// The blob; `None` where the tree says everything.
+    pub(crate) fn encode(&self) -> Option<Vec<u8>> {
+        if *self == Self::default() {
+            return None;
+        }
+        let UsualModes { file, executable, directory } = self.usual;
+        let mut bytes = format!("{MAGIC}\0{file:o} {executable:o} {directory:o}\0").into_bytes();
+        let mut line = |start: &str, path: &FilePath| {
+            bytes.extend_from_slice(start.as_bytes());
+            bytes.extend_from_slice(path.as_bytes());
+            bytes.push(0);
+        };
+        self.modes.iter().for_each(|(path, mode)| line(&format!("mode {mode:o} "), path));
+        self.empty.iter().for_each(|path| line("empty ", path));
+        for group in &self.links {
+            let starts = ["link "].into_iter().chain(std::iter::repeat("also "));
+            starts.zip(group).for_each(|(start, path)| line(start, path));
+        }
+        Some(bytes)
+    }
+
+    /// Reads what [`Self::encode`] wrote; `None` where it is something else.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut lines = bytes.strip_suffix(b"\0")?.split(|&byte| byte == 0);
+        if lines.next()? != MAGIC.as_bytes() {
+            return None;
+        }
+        let octal =
+            |text: &[u8]| u32::from_str_radix(std::str::from_utf8(text).ok()?, 8).ok().filter(|mode| *mode <= 0o777);
+        let usual = lines.next()?.split(|&byte| byte == b' ').map(octal).collect::<Option<Vec<_>>>()?;
+        let [file, executable, directory] = usual.try_into().ok()?;
+        let mut extras = Self { usual: UsualModes { file, executable, directory }, ..Self::default() };
+        for line in lines {
+            let space = line.iter().position(|&byte| byte == b' ')?;
+            let rest = &line[space + 1..];
+            let path = |bytes: &[u8]| FilePath::from_bytes(bytes).ok();
+            match &line[..space] {
+                b"mode" => {
+                    let space = rest.iter().position(|&byte| byte == b' ')?;
+                    extras.modes.insert(path(&rest[space + 1..])?, octal(&rest[..space])?);
+                }
+                b"empty" => drop(extras.empty.insert(path(rest)?)),
+                b"link" => extras.links.push(vec![path(rest)?]),
+                b"also" => extras.links.last_mut()?.push(path(rest)?),
+                _ => return None,
+            }
+        }
+        Some(extras)
+    }
+}
+
+impl UsualModes {
+    pub(crate) fn of(self, kind: EntryKind) -> u32 {
+        match kind {
+            EntryKind::File => self.file,
+            EntryKind::Executable => self.executable,
+            EntryKind::Symlink => 0o777,
+            EntryKind::Directory => self.directory,
+        }
+    }
+}
+
+/// The most frequent permissions of each kind.
+fn usual_modes(listings: &HashMap<FilePath, Listing>) -> UsualModes {
+    let mut counts = [[0_u32; 0o1000]; 3];
+    for (directory, listing) in listings {
+        if !directory.is_root() {
+            counts[2][listing.key.permissions() as usize] += 1;
+        }
+        for entry in &listing.entries {
+            if let What::File { kind, key, .. } = &entry.what {
+                match kind {
+                    EntryKind::File => counts[0][key.permissions() as usize] += 1,
+                    EntryKind::Executable => counts[1][key.permissions() as usize] += 1,
+                    EntryKind::Symlink | EntryKind::Directory => {}
+                }
+            }
+        }
+    }
+    let most = |counts: &[u32; 0o1000], usual: u32| {
+        // Among equals the usual one, else the smallest.
+        let key = |mode: &u32| (counts[*mode as usize], *mode == usual, std::cmp::Reverse(*mode));
+        (0..0o1000).max_by_key(key).unwrap_or(usual)
+    };
+    UsualModes {
+        file: most(&counts[0], 0o644),
+        executable: most(&counts[1], 0o755),
+        directory: most(&counts[2], 0o755),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extras_survive_their_blob() {
+        let path = |text: &str| text.parse::<FilePath>().unwrap();
+        let extras = Extras {
+            usual: UsualModes { file: 0o664, executable: 0o775, directory: 0o775 },
+            modes: BTreeMap::from([(path("a b\\n"), 0o600)]),
+            empty: BTreeSet::from([path("x/y")]),
+            links: vec![vec![path("one"), path("two")], vec![path("three"), path("two two")]],
+        };
+        let bytes = extras.encode().unwrap();
+        assert_eq!(Extras::decode(&bytes), Some(extras));
+        assert_eq!(Extras::default().encode(), None);
+        for at in 0..bytes.len() {
+            let _ = Extras::decode(&bytes[..at]);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The files an agent works on: snapshots, diffs, restores, copies and merges.
+//!
+//! A [`Store`] holds Git objects (SHA-256) in packs. A [`Workspace`] is a directory of which snapshots are taken; a
+//! [`Snapshot`] is what a journal records. This crate knows no processes and has no runtime: its functions block, take a
+//! [`Control`] to watch and stop them, and belong on a thread for blocking work.
+//!
+//! It runs nothing that it finds in a directory, never opens a file in a way that can block, and never changes the
+//! user's Git repository.
+
+mod apply;
+mod blame;
+mod cache;
+mod control;
+mod copy;
+mod diff;
+mod disk;
+mod error;
+mod extras;
+#[cfg(feature = "faults")]
+mod faults;
+mod merge;
+mod object;
+mod path;
+mod plan;
+mod restore;
+mod rules;
+mod scan;
+mod settings;
+mod snapshot;
+mod stat;
+mod store;
+mod workspace;
+
+pub use apply::{Applied, Direction};
+pub use blame::BlamedLine;
+pub use control::{Clock, Control, Progress, SystemClock};
+pub use copy::Copied;
+pub use diff::{Change, FileState, LineCounts, TextDiff, is_binary};
+pub use disk::Disk;
+pub use error::{Error, Limit, RefusedRoot, Result};
+#[cfg(feature = "faults")]
+pub use faults::Faults;
+pub use merge::{Conflict, ConflictKind, MergeRequest, Merged, PreparedMerge};
+pub use object::{EntryKind, InvalidId, ObjectId};
+pub use path::{FilePath, InvalidPath};
+pub use plan::{Plan, PlanKind};
+pub use restore::{Force, Prepared, RestoreRequest, Restored};
+pub use settings::Settings;
+pub use snapshot::{Grade, LISTED_MAX, SkipReason, Skipped, Snapshot, Taken};
+pub use store::{Collected, Pin, Removal, Store};
+pub use workspace::Workspace;

@@ -1,0 +1,233 @@
+//! Bringing the changes of one workspace into another: three ways, file by file.
+
+use serde::Serialize;
+
+use crate::apply::Applied;
+use crate::control::Control;
+use crate::diff::{Change, FileState, View, is_binary};
+use crate::error::{Error, Result};
+use crate::object::{EntryKind, Kind, ObjectId};
+use crate::path::FilePath;
+use crate::plan::{Plan, PlanKind};
+use crate::restore::Force;
+use crate::snapshot::{Snapshot, Taken};
+use crate::store::{Deflater, ObjectSink, Store};
+use crate::workspace::Workspace;
+
+/// Larger texts are not merged line by line.
+const TEXT_MAX: usize = 16 << 20;
+
+/// What to merge.
+#[derive(Debug, Clone)]
+pub struct MergeRequest<'a> {
+    /// Where both sides began.
+    pub base: &'a Snapshot,
+    /// The side whose changes are brought in.
+    pub theirs: &'a Snapshot,
+    /// Merge in spite of conflicts: lines get conflict markers, everything else stays as it is here.
+    pub force: Force,
+}
+
+/// A file that both sides changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Conflict {
+    /// The file.
+    pub path: FilePath,
+    /// How.
+    pub kind: ConflictKind,
+}
+
+/// How both sides changed a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConflictKind {
+    /// The same lines.
+    Lines,
+    /// A file that is not text.
+    Binary,
+    /// Both created it, differently.
+    BothAdded,
+    /// One removed it, the other changed it.
+    RemovedAndChanged,
+    /// A file here, a directory or link there.
+    Type,
+    /// Different permissions.
+    Mode,
+}
+
+/// A plan of a merge, and the snapshot that was taken before.
+#[derive(Debug)]
+pub struct PreparedMerge {
+    /// The workspace as it is.
+    pub before: Taken,
+    /// What would be changed.
+    pub plan: Plan,
+    /// Conflicts; empty unless the caller insisted.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// A merge that was carried out.
+#[derive(Debug)]
+pub struct Merged {
+    /// The workspace as it was. Restoring it undoes the merge.
+    pub before: Taken,
+    /// What was done.
+    pub applied: Applied,
+    /// Conflicts; empty unless the caller insisted.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Workspace {
+    /// Takes a snapshot and plans how to bring in what changed from `base` to `theirs`.
+    pub fn plan_merge(&mut self, request: &MergeRequest<'_>, control: &Control) -> Result<PreparedMerge> {
+        self.check_not_interrupted()?;
+        let before = self.snapshot(control)?;
+        let store = self.store().clone();
+        let theirs = store.diff(request.base, request.theirs)?;
+        let ours = View::new(&store, &before.snapshot)?;
+        let sink = ObjectSink::new(&store);
+        let mut merger = Merger { store: &store, ours, sink: &sink, changes: Vec::new(), conflicts: Vec::new() };
+        let merged = theirs.iter().try_for_each(|change| control.check().and_then(|()| merger.add(change)));
+        let Merger { mut changes, conflicts, .. } = merger;
+        if let Err(error) = merged {
+            sink.discard();
+            return Err(error);
+        }
+        if !conflicts.is_empty() && request.force == Force::No {
+            sink.discard();
+            return Err(Error::Conflicts { conflicts });
+        }
+        sink.finish()?;
+        // What is in the way of a directory is in the way of everything below it.
+        let is_below =
+            |path: &FilePath| conflicts.iter().any(|conflict| path.is_within(&conflict.path) && *path != conflict.path);
+        changes.retain(|change| !is_below(&change.path));
+        Ok(PreparedMerge { before, plan: Plan { kind: PlanKind::Merge, changes }, conflicts })
+    }
+
+    /// Takes a snapshot, then brings in what changed from `base` to `theirs`. With conflicts nothing is written, unless
+    /// the caller insists.
+    pub fn merge(&mut self, request: &MergeRequest<'_>, control: &Control) -> Result<Merged> {
+        let PreparedMerge { before, plan, conflicts } = self.plan_merge(request, control)?;
+        let applied = self.apply(&plan, control)?;
+        Ok(Merged { before, applied, conflicts })
+    }
+}
+
+struct Merger<'a> {
+    store: &'a Store,
+    ours: View<'a>,
+    sink: &'a ObjectSink,
+    changes: Vec<Change>,
+    conflicts: Vec<Conflict>,
+}
+
+impl Merger<'_> {
+    fn add(&mut self, theirs: &Change) -> Result<()> {
+        let ours = self.ours.state(&theirs.path)?;
+        if is_same(ours.as_ref(), theirs.after.as_ref()) {
+            return Ok(());
+        }
+        let after = if is_same(ours.as_ref(), theirs.before.as_ref()) {
+            theirs.after.clone()
+        } else {
+            self.merge(&theirs.path, theirs.before.as_ref(), ours.as_ref(), theirs.after.as_ref())?
+        };
+        // Another name of the same file there need not be one here.
+        let after = after.map(|state| FileState { same_as: None, ..state });
+        if !is_same(ours.as_ref(), after.as_ref()) {
+            self.changes.push(Change { path: theirs.path.clone(), before: ours, after });
+        }
+        Ok(())
+    }
+
+    fn conflict(&mut self, path: &FilePath, kind: ConflictKind) {
+        self.conflicts.push(Conflict { path: path.clone(), kind });
+    }
+
+    /// Merges a path that both sides changed. In a conflict the answer is what a caller who insists gets.
+    fn merge(
+        &mut self,
+        path: &FilePath,
+        base: Option<&FileState>,
+        ours: Option<&FileState>,
+        theirs: Option<&FileState>,
+    ) -> Result<Option<FileState>> {
+        let (Some(ours), Some(theirs)) = (ours, theirs) else {
+            // A directory that is gone here, and empty or gone there, is nothing to ask about.
+            let is_directory = |state: Option<&FileState>| state.is_none_or(|state| state.kind == EntryKind::Directory);
+            if !(is_directory(ours) && is_directory(theirs)) {
+                self.conflict(path, ConflictKind::RemovedAndChanged);
+                return Ok(ours.cloned());
+            }
+            return Ok(if theirs.is_some() { theirs.cloned() } else { ours.cloned() });
+        };
+        let kind = |state: &FileState| if state.kind.is_regular() { EntryKind::File } else { state.kind };
+        if kind(ours) != kind(theirs) {
+            self.conflict(path, ConflictKind::Type);
+            return Ok(Some(ours.clone()));
+        }
+        let mode = self.merge_mode(path, base, ours, theirs);
+        let base_id = base.filter(|base| kind(base) == kind(ours)).and_then(|base| base.id);
+        let id = match (ours.id, theirs.id) {
+            (ours, theirs) if ours == theirs || theirs == base_id => ours,
+            (ours, theirs) if ours == base_id => theirs,
+            (Some(ours_id), Some(theirs_id)) if ours.kind.is_regular() => {
+                Some(self.merge_bytes(path, base_id, ours_id, theirs_id)?)
+            }
+            (ours, _) => {
+                self.conflict(path, ConflictKind::Type);
+                ours
+            }
+        };
+        let kind = match ours.kind {
+            EntryKind::File | EntryKind::Executable if mode & 0o100 == 0 => EntryKind::File,
+            EntryKind::File | EntryKind::Executable => EntryKind::Executable,
+            other @ (EntryKind::Symlink | EntryKind::Directory) => other,
+        };
+        Ok(Some(FileState { kind, mode, id, same_as: None }))
+    }
+
+    fn merge_mode(&mut self, path: &FilePath, base: Option<&FileState>, ours: &FileState, theirs: &FileState) -> u32 {
+        match base.map(|base| base.mode) {
+            _ if ours.mode == theirs.mode => ours.mode,
+            Some(base) if base == ours.mode => theirs.mode,
+            Some(base) if base == theirs.mode => ours.mode,
+            _ => {
+                self.conflict(path, ConflictKind::Mode);
+                ours.mode
+            }
+        }
+    }
+
+    fn merge_bytes(
+        &mut self,
+        path: &FilePath,
+        base: Option<ObjectId>,
+        ours: ObjectId,
+        theirs: ObjectId,
+    ) -> Result<ObjectId> {
+        let was_there = base.is_some();
+        let base = base.map_or_else(|| Ok(Vec::new()), |id| self.store.blob(id))?;
+        let (our_bytes, their_bytes) = (self.store.blob(ours)?, self.store.blob(theirs)?);
+        let sides = [&base, &our_bytes, &their_bytes];
+        if sides.iter().any(|bytes| is_binary(bytes) || bytes.contains(&0) || bytes.len() > TEXT_MAX) {
+            self.conflict(path, ConflictKind::Binary);
+            return Ok(ours);
+        }
+        let merged = match diffy::merge_bytes(&base, &our_bytes, &their_bytes) {
+            Ok(merged) => merged,
+            Err(marked) => {
+                self.conflict(path, if was_there { ConflictKind::Lines } else { ConflictKind::BothAdded });
+                marked
+            }
+        };
+        self.sink.add(Kind::Blob, &merged, &mut Deflater::default())
+    }
+}
+
+/// Whether two states have the same kind, bytes and permissions.
+fn is_same(one: Option<&FileState>, two: Option<&FileState>) -> bool {
+    let key = |state: &FileState| (state.kind, state.id, state.mode);
+    one.map(key) == two.map(key)
+}

@@ -1,0 +1,200 @@
+//! A plan of changes to the files of a workspace, written down before the first of them is made.
+
+use serde::Serialize;
+
+use crate::diff::{Change, FileState};
+use crate::disk::Durability;
+use crate::error::{Context as _, Error, Result};
+use crate::object::{self, EntryKind, ObjectId};
+use crate::path::FilePath;
+use crate::stat::read_small;
+use crate::store::open_directory;
+use crate::workspace::Workspace;
+
+const PLAN: &str = "plan";
+/// A larger file is not a plan.
+const PLAN_MAX: u64 = 1 << 30;
+const MAGIC: &str = "relive plan 1";
+
+/// What a plan is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanKind {
+    /// Files go back to a snapshot.
+    Restore,
+    /// Another workspace's changes are brought in.
+    Merge,
+}
+
+impl PlanKind {
+    /// The word that users see.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Restore => "restore",
+            Self::Merge => "merge",
+        }
+    }
+}
+
+/// Changes to be made. Before it is carried out it is only a proposal, for `--dry-run`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// What it is for.
+    pub kind: PlanKind,
+    /// What is changed, sorted by path.
+    pub changes: Vec<Change>,
+}
+
+impl Plan {
+    /// Names the temporary files, so that whoever finishes the plan finds them.
+    pub(crate) fn id(&self) -> ObjectId {
+        ObjectId::from_array(object::checksum(&self.encode()))
+    }
+
+    /// The same changes the other way round.
+    pub(crate) fn reversed(&self) -> Self {
+        let reverse = |change: &Change| {
+            let Change { path, before, after } = change.clone();
+            Change { path, before: after, after: before }
+        };
+        Self { kind: self.kind, changes: self.changes.iter().map(reverse).collect() }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = format!("{MAGIC} {}\0", self.kind.name()).into_bytes();
+        for change in &self.changes {
+            bytes.extend_from_slice(change.path.as_bytes());
+            bytes.push(0);
+            for state in [&change.before, &change.after] {
+                encode_state(&mut bytes, state.as_ref());
+            }
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (body, checksum) = bytes.split_last_chunk::<32>()?;
+        if object::checksum(body) != *checksum {
+            return None;
+        }
+        let mut fields = body.strip_suffix(b"\0")?.split(|&byte| byte == 0);
+        let kind = match fields.next()?.strip_prefix(MAGIC.as_bytes())? {
+            b" restore" => PlanKind::Restore,
+            b" merge" => PlanKind::Merge,
+            _ => return None,
+        };
+        let mut changes = Vec::new();
+        while let Some(path) = fields.next() {
+            let path = FilePath::from_bytes(path).ok()?;
+            let (before, after) = (decode_state(&mut fields)?, decode_state(&mut fields)?);
+            changes.push(Change { path, before, after });
+        }
+        Some(Self { kind, changes })
+    }
+}
+
+fn encode_state(bytes: &mut Vec<u8>, state: Option<&FileState>) {
+    if let Some(FileState { kind, mode, id, same_as }) = state {
+        let kind = match kind {
+            EntryKind::File => "file",
+            EntryKind::Executable => "executable",
+            EntryKind::Symlink => "symlink",
+            EntryKind::Directory => "directory",
+        };
+        let id = id.map_or_else(|| "-".to_owned(), |id| id.to_string());
+        bytes.extend_from_slice(format!("{kind} {mode:o} {id} ").as_bytes());
+        bytes.extend_from_slice(same_as.as_ref().map_or(&[], FilePath::as_bytes));
+    }
+    bytes.push(0);
+}
+
+/// The outer `None`: not a state.
+#[expect(clippy::option_option, reason = "a file that is not there is a state too")]
+fn decode_state<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Option<Option<FileState>> {
+    let field = fields.next()?;
+    if field.is_empty() {
+        return Some(None);
+    }
+    let mut parts = field.splitn(4, |&byte| byte == b' ');
+    let kind = match parts.next()? {
+        b"file" => EntryKind::File,
+        b"executable" => EntryKind::Executable,
+        b"symlink" => EntryKind::Symlink,
+        b"directory" => EntryKind::Directory,
+        _ => return None,
+    };
+    let mode = u32::from_str_radix(std::str::from_utf8(parts.next()?).ok()?, 8).ok()?;
+    let id = match parts.next()? {
+        b"-" => None,
+        id => Some(std::str::from_utf8(id).ok()?.parse().ok()?),
+    };
+    let same_as = Some(parts.next()?).filter(|path| !path.is_empty());
+    let same_as = same_as.map(|path| FilePath::from_bytes(path).ok()).map_or(Some(None), |path| path.map(Some))?;
+    Some(Some(FileState { kind, mode, id, same_as }))
+}
+
+impl Workspace {
+    /// Writes the plan down, so that it can be finished or rolled back whatever happens.
+    pub(crate) fn write_plan(&self, plan: &Plan) -> Result<()> {
+        let mut bytes = plan.encode();
+        let checksum = object::checksum(&bytes);
+        bytes.extend_from_slice(&checksum);
+        let directory = open_directory(self.state())?;
+        let written = self.store().disk().replace(&directory, PLAN, &bytes, Durability::Synced);
+        written.context("write", &self.state().join(PLAN))
+    }
+
+    /// The plan that was interrupted, if any.
+    pub fn interrupted(&self) -> Result<Option<Plan>> {
+        let path = self.state().join(PLAN);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let bytes = read_small(&path, PLAN_MAX);
+        let plan = bytes.and_then(|bytes| Plan::decode(&bytes));
+        plan.map(Some).ok_or(Error::DamagedFile { path, what: "it is not a plan" })
+    }
+
+    pub(crate) fn remove_plan(&self) -> Result<()> {
+        let path = self.state().join(PLAN);
+        let directory = open_directory(self.state())?;
+        let disk = self.store().disk();
+        disk.unlink(&directory, PLAN).and_then(|()| disk.sync_directory(&directory)).context("remove", &path)
+    }
+
+    pub(crate) fn check_not_interrupted(&self) -> Result<()> {
+        match self.interrupted()? {
+            Some(plan) => Err(Error::PlanPending { path: self.root().to_owned(), kind: plan.kind }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_survives_its_file() {
+        let state = |kind, same_as: Option<&str>| FileState {
+            kind,
+            mode: 0o640,
+            id: (kind != EntryKind::Directory).then(|| object::hash(object::Kind::Blob, b"x")),
+            same_as: same_as.map(|path| path.parse().unwrap()),
+        };
+        let path = |bytes: &[u8]| FilePath::from_bytes(bytes).unwrap();
+        let (file, link) = (state(EntryKind::File, None), state(EntryKind::Executable, Some("a b")));
+        let changes = vec![
+            Change { path: path(b"a b\n\xff"), before: None, after: Some(file.clone()) },
+            Change { path: path(b"d"), before: Some(state(EntryKind::Directory, None)), after: Some(link) },
+            Change { path: path(b"last"), before: Some(file), after: None },
+        ];
+        let plan = Plan { kind: PlanKind::Merge, changes };
+        let mut bytes = plan.encode();
+        bytes.extend_from_slice(&object::checksum(&plan.encode()));
+        assert_eq!(Plan::decode(&bytes).as_ref(), Some(&plan));
+        assert_eq!(plan.reversed().reversed(), plan);
+        assert_eq!(Plan::decode(&bytes[1..]), None);
+    }
+}

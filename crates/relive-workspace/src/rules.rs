@@ -1,0 +1,288 @@
+//! Which files are part of a workspace.
+//!
+//! Git's rules: the `.gitignore` of each directory, then `info/exclude`, then `core.excludesFile`; a file that the
+//! user's Git index tracks is in whatever they say. Above them the workspace's own `exclude` and `include` lists, below
+//! them a list of names that look like secrets. Reading rules runs nothing and follows no `include` of a Git config.
+
+mod repository;
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use crate::error::{Error, Result};
+use crate::object::ObjectId;
+use crate::path::FilePath;
+use crate::settings::Settings;
+use crate::store::Store;
+use repository::Repository;
+pub(crate) use repository::Tracked;
+
+/// Larger files are not rules.
+pub(crate) const RULES_MAX: u64 = 1 << 20;
+
+/// Names of files that hold keys and passwords. Anchored nowhere; a tracked file of that name is in all the same.
+const SECRETS: &[&str] = &[
+    ".env",
+    ".env.*",
+    ".envrc",
+    "!.env.example",
+    "!.env.sample",
+    "!.env.template",
+    "!.env.dist",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+    ".git-credentials",
+    ".htpasswd",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ecdsa_sk",
+    "id_ed25519",
+    "id_ed25519_sk",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.keystore",
+    "*.kdbx",
+    "*.ppk",
+    ".aws/credentials",
+    ".docker/config.json",
+    ".kube/config",
+    ".ssh/",
+];
+
+/// What is done with an entry of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Include(Reach),
+    Ignore,
+    /// Left out because its name looks like a secret.
+    Secret,
+}
+
+/// How the entries of a directory are decided on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Reach {
+    /// By the rules.
+    Rules,
+    /// The directory is ignored; only what is tracked or included by name is in.
+    OnlyListed,
+    /// The directory was included by name: everything is in that is not excluded.
+    Everything,
+}
+
+/// The rules of a workspace.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    exclude: Gitignore,
+    include: Gitignore,
+    /// Directories that are entered because an `include` names something below them.
+    doors: HashSet<Vec<u8>>,
+    secrets: Gitignore,
+    tracked: Arc<Tracked>,
+    outermost: Arc<DirectoryRules>,
+}
+
+/// The rules that hold in a directory: its own, and those of the directories above.
+#[derive(Debug)]
+pub(crate) struct DirectoryRules {
+    above: Option<Arc<DirectoryRules>>,
+    /// Changes when any of the rules do.
+    fingerprint: u64,
+    /// So many bytes of a path in the workspace are above the directory these rules are in.
+    strip: usize,
+    /// What a path in the workspace begins with as seen from there, where that is above the workspace.
+    prefix: Vec<u8>,
+    text: Text,
+    matcher: OnceLock<Gitignore>,
+}
+
+#[derive(Debug)]
+enum Text {
+    Bytes(Vec<u8>),
+    /// As the last snapshot has it.
+    Stored(Store, ObjectId),
+}
+
+/// A directory's `.gitignore`.
+pub(crate) enum IgnoreFile {
+    Read(Vec<u8>),
+    Unchanged(ObjectId),
+}
+
+impl Rules {
+    /// Reads the rules from outside of the workspace. `known` is what was tracked the last time.
+    pub(crate) fn load(root: &Path, settings: &Settings, known: Option<&Arc<Tracked>>) -> Result<Self> {
+        let repository = Repository::find(root);
+        let tracked = repository.as_ref().map(|repository| repository.tracked(known)).unwrap_or_default();
+        let mut fingerprint = DefaultHasher::new();
+        (&settings.include, &settings.exclude, tracked.fingerprint()).hash(&mut fingerprint);
+        let mut chain = Arc::new(DirectoryRules::new(None, fingerprint.finish(), 0, Vec::new(), Vec::new()));
+        // The weakest first.
+        let excludes_file = Repository::excludes_file(repository.as_ref(), settings);
+        let weakest = excludes_file.and_then(|path| crate::stat::read_small(&path, RULES_MAX));
+        let prefix = repository.as_ref().map(|repository| repository.prefix.clone()).unwrap_or_default();
+        let exclude = repository.as_ref().and_then(Repository::info_exclude);
+        for text in [weakest, exclude].into_iter().flatten() {
+            chain = chain.with(text, 0, prefix.clone());
+        }
+        for (text, prefix) in repository.iter().flat_map(Repository::ignore_files_above) {
+            chain = chain.with(text, 0, prefix);
+        }
+        let doors = settings.include.iter().flat_map(|pattern| literal_directories(pattern)).collect();
+        let secrets = SECRETS.iter().map(|&line| line.to_owned()).collect::<Vec<_>>();
+        Ok(Self {
+            exclude: compile(&settings.exclude)?,
+            include: compile(&settings.include)?,
+            doors,
+            secrets: compile(&secrets)?,
+            tracked,
+            outermost: chain,
+        })
+    }
+
+    pub(crate) fn outermost(&self) -> Arc<DirectoryRules> {
+        self.outermost.clone()
+    }
+
+    pub(crate) fn tracked(&self) -> &Arc<Tracked> {
+        &self.tracked
+    }
+
+    /// Decides on an entry of a directory with these rules.
+    pub(crate) fn decide(&self, rules: &DirectoryRules, reach: Reach, path: &FilePath, is_directory: bool) -> Decision {
+        let os_path = path.as_path();
+        if self.exclude.matched(os_path, is_directory).is_ignore() {
+            return Decision::Ignore;
+        }
+        if reach == Reach::Everything || self.include.matched(os_path, is_directory).is_ignore() {
+            return Decision::Include(Reach::Everything);
+        }
+        if !is_directory && self.tracked.contains(path.as_bytes()) {
+            return Decision::Include(Reach::Rules);
+        }
+        let is_ignored = reach == Reach::OnlyListed || rules.ignores(path, is_directory);
+        let is_secret = || self.secrets.matched(os_path, is_directory).is_ignore();
+        if !is_ignored && !is_secret() {
+            return Decision::Include(Reach::Rules);
+        }
+        let leads_on = self.tracked.contains_below(path.as_bytes()) || self.doors.contains(path.as_bytes());
+        match (is_directory && leads_on, is_ignored) {
+            (true, _) => Decision::Include(Reach::OnlyListed),
+            (false, true) => Decision::Ignore,
+            (false, false) => Decision::Secret,
+        }
+    }
+}
+
+impl DirectoryRules {
+    fn new(above: Option<Arc<Self>>, fingerprint: u64, strip: usize, prefix: Vec<u8>, text: Vec<u8>) -> Self {
+        Self { above, fingerprint, strip, prefix, text: Text::Bytes(text), matcher: OnceLock::new() }
+    }
+
+    fn with(self: &Arc<Self>, text: Vec<u8>, strip: usize, prefix: Vec<u8>) -> Arc<Self> {
+        let id = crate::object::hash(crate::object::Kind::Blob, &text);
+        let fingerprint = self.fingerprint_with(id, &prefix);
+        Arc::new(Self::new(Some(self.clone()), fingerprint, strip, prefix, text))
+    }
+
+    fn fingerprint_with(&self, id: ObjectId, prefix: &[u8]) -> u64 {
+        let mut fingerprint = DefaultHasher::new();
+        (self.fingerprint, id, prefix).hash(&mut fingerprint);
+        fingerprint.finish()
+    }
+
+    /// The rules of a directory below that has a `.gitignore` of its own.
+    pub(crate) fn below(self: &Arc<Self>, directory: &FilePath, file: IgnoreFile, store: &Store) -> Arc<Self> {
+        let strip = if directory.is_root() { 0 } else { directory.as_bytes().len() + 1 };
+        match file {
+            IgnoreFile::Read(text) => self.with(text, strip, Vec::new()),
+            IgnoreFile::Unchanged(id) => {
+                let fingerprint = self.fingerprint_with(id, &[]);
+                let rules = Self::new(Some(self.clone()), fingerprint, strip, Vec::new(), Vec::new());
+                Arc::new(Self { text: Text::Stored(store.clone(), id), ..rules })
+            }
+        }
+    }
+
+    /// Changes when the decisions on a directory's entries may change.
+    pub(crate) fn fingerprint(&self, reach: Reach) -> u64 {
+        let mut fingerprint = DefaultHasher::new();
+        (self.fingerprint, reach).hash(&mut fingerprint);
+        fingerprint.finish()
+    }
+
+    fn ignores(&self, path: &FilePath, is_directory: bool) -> bool {
+        let mut rules = Some(self);
+        while let Some(current) = rules {
+            let seen = [&current.prefix, path.as_bytes().get(current.strip..).unwrap_or_default()].concat();
+            match current.matcher().matched(Path::new(OsStr::from_bytes(&seen)), is_directory) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => rules = current.above.as_deref(),
+            }
+        }
+        false
+    }
+
+    fn matcher(&self) -> &Gitignore {
+        self.matcher.get_or_init(|| match &self.text {
+            Text::Bytes(text) => compile_file(text),
+            Text::Stored(store, id) => store.blob(*id).map_or_else(|_| Gitignore::empty(), |text| compile_file(&text)),
+        })
+    }
+}
+
+/// Compiles the patterns of a configuration, of which each has to be right.
+fn compile(lines: &[String]) -> Result<Gitignore> {
+    let mut builder = GitignoreBuilder::new("");
+    for line in lines {
+        let invalid = |_| Error::InvalidPattern { pattern: line.clone() };
+        builder.add_line(None, &as_git_reads(line)).map_err(invalid)?;
+    }
+    builder.build().map_err(|_| Error::InvalidPattern { pattern: lines.join(" ") })
+}
+
+/// Compiles a `.gitignore`. Lines that are no pattern, or not text, match nothing.
+fn compile_file(text: &[u8]) -> Gitignore {
+    let mut builder = GitignoreBuilder::new("");
+    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    for line in text.split(|&byte| byte == b'\n') {
+        if let Ok(line) = std::str::from_utf8(line) {
+            let _ = builder.add_line(None, &as_git_reads(line));
+        }
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+/// The `ignore` crate knows `{a,b}`, Git does not: to Git these are ordinary characters.
+fn as_git_reads(line: &str) -> String {
+    let (mut text, mut escaped, mut in_class) = (String::with_capacity(line.len()), false, false);
+    for character in line.strip_suffix('\r').unwrap_or(line).chars() {
+        if matches!(character, '{' | '}') && !escaped && !in_class {
+            text.push('\\');
+        }
+        in_class = !escaped && (character == '[' || in_class && character != ']');
+        escaped = character == '\\' && !escaped;
+        text.push(character);
+    }
+    text
+}
+
+/// The directories that a pattern leads through before its first wildcard, for `build/keep.txt` just `build`.
+fn literal_directories(pattern: &str) -> Vec<Vec<u8>> {
+    let literal = pattern.trim_start_matches('/').split(['*', '?', '[', '\\']).next().unwrap_or_default();
+    let slashes = literal.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
+    slashes.map(|(at, _)| literal.as_bytes()[..at].to_vec()).collect()
+}

@@ -1,0 +1,211 @@
+//! The user's Git repository, looked at and never changed: what it tracks, and its ignore rules.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::CWD;
+
+use super::RULES_MAX;
+use crate::settings::Settings;
+use crate::stat::{FileKey, Time, read_small, stat_at};
+
+/// A larger index is not read: what it tracks and ignores is then left out.
+const INDEX_MAX: u64 = 512 << 20;
+/// A `.git` file, `commondir` or `HEAD` is a line.
+const LINE_MAX: u64 = 64 << 10;
+
+/// A Git repository around a workspace.
+#[derive(Debug)]
+pub(super) struct Repository {
+    /// The directory that holds `.git`.
+    work_tree: PathBuf,
+    git_directory: PathBuf,
+    /// Of a linked worktree the main repository's, else the same.
+    common_directory: PathBuf,
+    /// The workspace as seen from the work tree: empty, or a path that ends with a slash.
+    pub(super) prefix: Vec<u8>,
+}
+
+impl Repository {
+    /// Finds the repository that `root` is in. One above it counts only if it belongs to the same user: anybody can put a
+    /// `.git` into `/tmp`.
+    pub(super) fn find(root: &Path) -> Option<Self> {
+        let owner = stat_at(CWD, root).ok()?.uid;
+        for work_tree in root.ancestors() {
+            let dot_git = work_tree.join(".git");
+            let Ok(stat) = stat_at(CWD, &dot_git) else { continue };
+            if stat.uid != owner && work_tree != root {
+                return None;
+            }
+            let git_directory = if dot_git.is_dir() { dot_git } else { follow(&dot_git, "gitdir: ")? };
+            let common_directory =
+                follow(&git_directory.join("commondir"), "").unwrap_or_else(|| git_directory.clone());
+            let below = root.strip_prefix(work_tree).ok()?.as_os_str().as_bytes();
+            let prefix = if below.is_empty() { Vec::new() } else { [below, b"/"].concat() };
+            return Some(Self { work_tree: work_tree.to_owned(), git_directory, common_directory, prefix });
+        }
+        None
+    }
+
+    pub(super) fn info_exclude(&self) -> Option<Vec<u8>> {
+        read_small(&self.common_directory.join("info/exclude"), RULES_MAX)
+    }
+
+    /// The `.gitignore` files of directories above the workspace, the outermost first, each with the workspace's path as
+    /// seen from there.
+    pub(super) fn ignore_files_above(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut files = Vec::new();
+        let mut start = 0;
+        while start < self.prefix.len() {
+            let directory = self.work_tree.join(OsStr::from_bytes(&self.prefix[..start]));
+            let text = read_small(&directory.join(".gitignore"), RULES_MAX);
+            files.extend(text.map(|text| (text, self.prefix[start..].to_vec())));
+            start += self.prefix[start..].iter().position(|&byte| byte == b'/').map_or(self.prefix.len(), |at| at + 1);
+        }
+        files
+    }
+
+    /// The file that `core.excludesFile` names, or the default.
+    pub(super) fn excludes_file(repository: Option<&Self>, settings: &Settings) -> Option<PathBuf> {
+        let own = repository.map(|repository| repository.common_directory.join("config"));
+        let named = own.iter().chain(settings.git_configs.iter().rev()).find_map(|config| {
+            let text = read_small(config, RULES_MAX)?;
+            let value = config_value(&String::from_utf8_lossy(&text), "core", "excludesfile")?;
+            Some(match (value.strip_prefix("~/"), &settings.home) {
+                (Some(below), Some(home)) => home.join(below),
+                _ => PathBuf::from(value),
+            })
+        });
+        named.or_else(|| settings.excludes_file.clone())
+    }
+
+    /// What the index tracks inside of the workspace; `known` where the index has not changed.
+    pub(super) fn tracked(&self, known: Option<&Arc<Tracked>>) -> Arc<Tracked> {
+        let path = self.git_directory.join("index");
+        let key = stat_at(CWD, &path).ok().map(|stat| stat.key);
+        let is_settled = |tracked: &&Arc<Tracked>| tracked.key.is_some() && tracked.key == key && tracked.is_settled;
+        if let Some(known) = known.filter(is_settled) {
+            return known.clone();
+        }
+        let config = read_small(&self.common_directory.join("config"), RULES_MAX).unwrap_or_default();
+        let format = config_value(&String::from_utf8_lossy(&config), "extensions", "objectformat");
+        let id_bytes = if format.as_deref() == Some("sha256") { 32 } else { 20 };
+        let index = read_small(&path, INDEX_MAX).unwrap_or_default();
+        let paths = parse_index(&index, id_bytes).unwrap_or_default();
+        Arc::new(Tracked::new(paths, &self.prefix, key))
+    }
+}
+
+/// Reads a path from a file of one line; a relative one starts where the file is.
+fn follow(file: &Path, before: &str) -> Option<PathBuf> {
+    let text = read_small(file, LINE_MAX)?;
+    let line = text.strip_prefix(before.as_bytes())?.split(|&byte| byte == b'\n').next()?;
+    Some(file.parent()?.join(OsStr::from_bytes(line)))
+}
+
+/// The last value of a key of a Git config. Includes are not followed, sections with a name not looked at.
+fn config_value(text: &str, section: &str, key: &str) -> Option<String> {
+    let (mut in_section, mut value) = (false, None);
+    for line in text.lines().map(str::trim) {
+        if let Some(header) = line.strip_prefix('[') {
+            in_section = header.split(']').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(section));
+        } else if let Some((name, rest)) = line.split_once('=').filter(|_| in_section)
+            && name.trim().eq_ignore_ascii_case(key)
+        {
+            value = Some(rest.trim().trim_matches('"').to_owned());
+        }
+    }
+    value
+}
+
+/// Paths that the user's Git index tracks, as seen from the workspace.
+#[derive(Debug, Default)]
+pub(crate) struct Tracked {
+    files: HashSet<Box<[u8]>>,
+    directories: HashSet<Box<[u8]>>,
+    fingerprint: u64,
+    key: Option<FileKey>,
+    /// Whether the index is old enough for its [`FileKey`] to be relied on.
+    is_settled: bool,
+}
+
+impl Tracked {
+    fn new(mut paths: Vec<Vec<u8>>, prefix: &[u8], key: Option<FileKey>) -> Self {
+        paths.retain(|path| path.starts_with(prefix));
+        let mut tracked = Self { key, ..Self::default() };
+        let recently = Time::before(std::time::SystemTime::now(), std::time::Duration::from_secs(1));
+        tracked.is_settled = key.is_some_and(|key| !key.is_since(recently));
+        let mut fingerprint = DefaultHasher::new();
+        for path in paths {
+            let path = &path[prefix.len()..];
+            path.hash(&mut fingerprint);
+            let mut above = path;
+            while let Some(slash) = above.iter().rposition(|&byte| byte == b'/') {
+                above = &above[..slash];
+                if !tracked.directories.insert(above.into()) {
+                    break;
+                }
+            }
+            tracked.files.insert(path.into());
+        }
+        tracked.fingerprint = fingerprint.finish();
+        tracked
+    }
+
+    pub(super) fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    pub(super) fn contains(&self, path: &[u8]) -> bool {
+        self.files.contains(path)
+    }
+
+    pub(super) fn contains_below(&self, directory: &[u8]) -> bool {
+        self.directories.contains(directory)
+    }
+}
+
+/// The paths of a Git index of version 2, 3 or 4; `None` where it is none of these.
+fn parse_index(index: &[u8], id_bytes: usize) -> Option<Vec<Vec<u8>>> {
+    let number = |at: usize| Some(u32::from_be_bytes(index.get(at..at + 4)?.try_into().ok()?));
+    if !index.starts_with(b"DIRC") {
+        return None;
+    }
+    let version = number(4)?;
+    let (mut paths, mut at, mut previous) = (Vec::new(), 12, Vec::new());
+    for _ in 0..number(8)? {
+        let start = at;
+        let mode = number(start + 24)?;
+        let flags_at = start + 40 + id_bytes;
+        let flags = u16::from_be_bytes(index.get(flags_at..flags_at + 2)?.try_into().ok()?);
+        let is_extended = version >= 3 && flags & 0x4000 != 0;
+        at = flags_at + if is_extended { 4 } else { 2 };
+        let mut path = Vec::new();
+        if version == 4 {
+            let mut rest = index.get(at..)?.iter().copied();
+            let removed = crate::store::read_offset(&mut rest)?;
+            at = index.len() - rest.len();
+            path = previous;
+            path.truncate(path.len().checked_sub(usize::try_from(removed).ok()?)?);
+        } else if !(2..=3).contains(&version) {
+            return None;
+        }
+        let len = index.get(at..)?.iter().position(|&byte| byte == 0)?;
+        path.extend_from_slice(&index[at..at + len]);
+        at += len + 1;
+        if version != 4 {
+            // Entries are filled up to a multiple of eight.
+            at = start + (at - start).div_ceil(8) * 8;
+        }
+        // Neither a submodule nor a directory of a sparse index is a file.
+        if mode & 0o170_000 == 0o100_000 || mode & 0o170_000 == 0o120_000 {
+            paths.push(path.clone());
+        }
+        previous = path;
+    }
+    Some(paths)
+}

@@ -1,0 +1,349 @@
+//! Walking a workspace: every directory is listed, every file looked at, every changed file read.
+
+mod lister;
+mod queue;
+mod read;
+
+use std::collections::{HashMap, HashSet};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{FileType, RawDir};
+use rustix::io::Errno;
+
+use crate::cache::{Cache, Entry, Listing, Trust, What};
+use crate::control::{Control, Progress};
+use crate::error::{Context as _, Error, Limit, Result};
+use crate::object::EntryKind;
+use crate::path::FilePath;
+use crate::rules::{DirectoryRules, IgnoreFile, RULES_MAX, Reach, Rules};
+use crate::settings::Settings;
+use crate::snapshot::{SkipReason, Skipped};
+use crate::stat::{FileKey, Stat, Time, open_child, read_small_at, stat_at, stat_of};
+use crate::store::{Deflater, ObjectSink, Store};
+use lister::Lister;
+use queue::Queue;
+pub(crate) use read::TICK;
+use read::{Flushes, Outcome, Reader, Steadiness};
+
+/// More threads do not help: the kernel's lookups are the limit.
+const THREADS: usize = 2;
+/// Files read by one thread before another may take over.
+const BATCH: usize = 64;
+/// Directories deeper than this are skipped: each level may need a descriptor.
+const DEPTH_MAX: usize = 200;
+/// Progress is reported after so many files.
+const REPORT_EVERY: u64 = 4_096;
+
+/// What a walk needs.
+#[derive(Debug)]
+pub(crate) struct Scan<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) root: &'a OwnedFd,
+    pub(crate) root_path: &'a std::path::Path,
+    pub(crate) settings: &'a Settings,
+    pub(crate) rules: &'a Rules,
+    pub(crate) cache: &'a Cache,
+    pub(crate) sink: &'a ObjectSink,
+    pub(crate) control: &'a Control,
+    /// Device and inode of directories that are not part of any workspace.
+    pub(crate) private: &'a HashSet<(u64, u64)>,
+    /// When to give up, on the control's monotonic clock.
+    pub(crate) deadline: Option<Duration>,
+}
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub(crate) struct Scanned {
+    pub(crate) listings: HashMap<FilePath, Listing>,
+    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) moving: Vec<FilePath>,
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    /// Bytes of the files that were read.
+    pub(crate) read_bytes: u64,
+}
+
+enum Job {
+    Directory { parent: Arc<OwnedFd>, path: FilePath, rules: Arc<DirectoryRules>, reach: Reach },
+    Files { directory: Arc<OwnedFd>, path: FilePath, names: Vec<(Box<[u8]>, FileType)> },
+}
+
+/// What all threads share.
+struct Shared<'a> {
+    scan: &'a Scan<'a>,
+    reader: Reader<'a>,
+    device: u64,
+    /// What was changed at this moment or later is read again the next time.
+    recent: Time,
+    files: AtomicU64,
+    bytes: AtomicU64,
+    read_bytes: AtomicU64,
+}
+
+/// What one thread has found.
+#[derive(Default)]
+struct Worker {
+    found: Scanned,
+    read: Vec<(FilePath, Vec<Entry>)>,
+    deflater: Deflater,
+}
+
+impl Scan<'_> {
+    pub(crate) fn run(&self) -> Result<Scanned> {
+        let started = self.control.clock().now();
+        let stat = stat_of(self.root).context("look at", self.root_path)?;
+        let reader = Reader {
+            root: self.root,
+            sink: self.sink,
+            control: self.control,
+            max_file_bytes: self.settings.max_file_bytes,
+            flushes: Flushes::default(),
+        };
+        let shared = Shared {
+            scan: self,
+            reader,
+            device: stat.device,
+            recent: Time::before(started, TICK),
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+        };
+        let root = Arc::new(open_child(self.root, ".").context("open", self.root_path)?);
+        let (path, rules) = (FilePath::root(), self.rules.outermost());
+        let queue = Queue::new(Job::Directory { parent: root, path, rules, reach: Reach::Rules });
+        let threads = if self.store.disk().is_counted() { 1 } else { THREADS };
+        let workers = std::thread::scope(|scope| {
+            let started: Vec<_> = (1..threads).map(|_| scope.spawn(|| shared.work(&queue))).collect();
+            let mut workers = vec![shared.work(&queue)];
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            workers.extend(started.into_iter().map(join));
+            workers
+        });
+        let mut scanned = Scanned {
+            files: shared.files.into_inner(),
+            bytes: shared.bytes.into_inner(),
+            read_bytes: shared.read_bytes.into_inner(),
+            ..Scanned::default()
+        };
+        let mut read = Vec::new();
+        for worker in workers {
+            let worker = worker?;
+            scanned.listings.extend(worker.found.listings);
+            scanned.skipped.extend(worker.found.skipped);
+            scanned.moving.extend(worker.found.moving);
+            read.extend(worker.read);
+        }
+        for (path, entries) in read {
+            if let Some(listing) = scanned.listings.get_mut(&path) {
+                listing.entries.extend(entries);
+                listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            }
+        }
+        scanned.skipped.sort();
+        scanned.moving.sort();
+        Ok(scanned)
+    }
+}
+
+impl Shared<'_> {
+    fn work(&self, queue: &Queue<Job>) -> Result<Worker> {
+        let mut worker = Worker::default();
+        // Whoever leaves early, for whatever reason, must not let the others wait.
+        let _closed = queue.close_on_drop();
+        while let Some(job) = queue.next() {
+            let done = match job {
+                Job::Directory { parent, path, rules, reach } => {
+                    self.directory(&mut worker, &parent, path, &rules, reach)
+                }
+                Job::Files { directory, path, names } => self.files(&mut worker, &directory, path, names),
+            };
+            queue.done(done?);
+        }
+        Ok(worker)
+    }
+
+    fn check(&self) -> Result<()> {
+        let control = self.scan.control;
+        control.check()?;
+        if self.scan.deadline.is_some_and(|deadline| control.clock().monotonic() > deadline) {
+            let limit = self.scan.settings.time_limit.unwrap_or_default();
+            let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+            return Err(Error::TimedOut { path: self.scan.root_path.to_owned(), limit_ms });
+        }
+        Ok(())
+    }
+
+    /// Counts files and their bytes against the limits.
+    fn count(&self, files: u64, bytes: u64) -> Result<()> {
+        let (settings, path) = (self.scan.settings, self.scan.root_path);
+        let before = self.files.fetch_add(files, Ordering::Relaxed);
+        let all_bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if before + files > settings.max_files {
+            return Err(Error::TooLarge { path: path.to_owned(), limit: Limit::Files, most: settings.max_files });
+        }
+        if all_bytes > settings.max_total_bytes {
+            let most = settings.max_total_bytes;
+            return Err(Error::TooLarge { path: path.to_owned(), limit: Limit::TotalBytes, most });
+        }
+        if before / REPORT_EVERY != (before + files) / REPORT_EVERY {
+            let read = self.read_bytes.load(Ordering::Relaxed);
+            self.scan.control.report(Progress::Scanned { files: before + files, bytes: read });
+        }
+        Ok(())
+    }
+
+    fn directory(
+        &self,
+        worker: &mut Worker,
+        parent: &OwnedFd,
+        path: FilePath,
+        rules: &Arc<DirectoryRules>,
+        reach: Reach,
+    ) -> Result<Vec<Job>> {
+        self.check()?;
+        let opened = match path.split() {
+            Some((_, name)) => open_child(parent, name),
+            None => open_child(parent, "."),
+        };
+        let directory = match opened {
+            Ok(directory) => Arc::new(directory),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Vec::new()),
+            Err(Errno::ACCESS | Errno::PERM) => {
+                worker.found.skipped.push(Skipped { path, reason: SkipReason::Unreadable });
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error).context("open", path.as_path()),
+        };
+        let stat = stat_of(&directory).context("look at", path.as_path())?;
+        let skip = match () {
+            () if stat.device != self.device => Some(SkipReason::OtherFileSystem),
+            () if path.depth() > DEPTH_MAX => Some(SkipReason::TooDeep),
+            () => None,
+        };
+        if let Some(reason) = skip {
+            worker.found.skipped.push(Skipped { path, reason });
+            return Ok(Vec::new());
+        }
+        if self.scan.private.contains(&stat.identity()) {
+            return Ok(Vec::new());
+        }
+        let names = match list(&directory) {
+            Ok(names) => names,
+            Err(Errno::NOENT) => return Ok(Vec::new()),
+            Err(error) => return Err(error).context("read", path.as_path()),
+        };
+        let cached = self.scan.cache.listings.get(&path);
+        let rules = match self.ignore_file(&directory, &names, cached) {
+            Some(file) => rules.below(&path, file, self.scan.store),
+            None => rules.clone(),
+        };
+        let fingerprint = rules.fingerprint(reach);
+        let lister = Lister { shared: self, cached, fingerprint, rules, reach, path, directory, worker };
+        lister.run(stat.key, names)
+    }
+
+    /// The directory's own `.gitignore`. One that is a link is none, as for Git.
+    fn ignore_file(&self, directory: &OwnedFd, names: &[Name], cached: Option<&Listing>) -> Option<IgnoreFile> {
+        let name = b".gitignore".as_slice();
+        names.binary_search_by(|found| (*found.name).cmp(name)).ok()?;
+        let stat = stat_at(directory, name).ok()?;
+        if let Some(Entry { what: What::File { id, key, trust: Trust::Yes, .. }, .. }) =
+            cached.and_then(|cached| cached.find(name))
+            && *key == stat.key
+            && stat.file_type() == FileType::RegularFile
+        {
+            return Some(IgnoreFile::Unchanged(*id));
+        }
+        read_small_at(directory, name, RULES_MAX).map(IgnoreFile::Read)
+    }
+
+    fn files(
+        &self,
+        worker: &mut Worker,
+        directory: &OwnedFd,
+        path: FilePath,
+        names: Vec<(Box<[u8]>, FileType)>,
+    ) -> Result<Vec<Job>> {
+        let mut entries = Vec::with_capacity(names.len());
+        for (name, file_type) in names {
+            self.check()?;
+            let file = path.join(&name);
+            let outcome = if file_type == FileType::Symlink {
+                self.reader.symlink(directory, &name, &file, &mut worker.deflater)?
+            } else {
+                self.reader.file(directory, &name, &file, &mut worker.deflater)?
+            };
+            match outcome {
+                Outcome::Gone => {}
+                Outcome::Skipped(reason) => worker.found.skipped.push(Skipped { path: file, reason }),
+                Outcome::Stored { id, stat, steadiness } => {
+                    self.read_bytes.fetch_add(stat.key.size, Ordering::Relaxed);
+                    let is_recent = stat.key.is_since(self.recent) || steadiness == Steadiness::Moving;
+                    let trust = if is_recent { Trust::TooRecent } else { Trust::Yes };
+                    if stat.has_set_id_bits() {
+                        let reason = SkipReason::SetIdBits;
+                        worker.found.skipped.push(Skipped { path: file.clone(), reason });
+                    }
+                    if steadiness == Steadiness::Moving {
+                        worker.found.moving.push(file);
+                    }
+                    let what = What::File { kind: kind(&stat.key), id, key: stat.key, links: stat.links, trust };
+                    entries.push(Entry { name, what });
+                }
+            }
+        }
+        worker.read.push((path, entries));
+        Ok(Vec::new())
+    }
+
+    /// Whether the bytes that the cache has are still the file's.
+    fn is_unchanged(&self, key: &FileKey, trust: Trust, now: &Stat) -> bool {
+        if self.scan.store.disk().trusts_equal_mtime() {
+            return key.mtime == now.key.mtime && key.size == now.key.size && key.mode == now.key.mode;
+        }
+        trust == Trust::Yes && *key == now.key
+    }
+}
+
+struct Name {
+    name: Box<[u8]>,
+    file_type: FileType,
+}
+
+/// The entries of a directory by name, without `.git`.
+fn list(directory: &OwnedFd) -> Result<Vec<Name>, Errno> {
+    let mut buffer = [const { MaybeUninit::uninit() }; 32 << 10];
+    let mut entries = RawDir::new(directory, &mut buffer);
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b".." | b".git") {
+            continue;
+        }
+        let mut file_type = entry.file_type();
+        if file_type == FileType::Unknown {
+            let Ok(stat) = stat_at(directory, name) else { continue };
+            file_type = stat.file_type();
+        }
+        names.push(Name { name: name.into(), file_type });
+    }
+    names.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(names)
+}
+
+fn kind(key: &FileKey) -> EntryKind {
+    if FileType::from_raw_mode(key.mode) == FileType::Symlink {
+        EntryKind::Symlink
+    } else if key.mode & 0o100 != 0 {
+        EntryKind::Executable
+    } else {
+        EntryKind::File
+    }
+}

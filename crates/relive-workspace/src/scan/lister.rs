@@ -1,0 +1,118 @@
+//! Deciding on the entries of one directory.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+
+use super::{BATCH, Job, Name, Shared, Worker, kind};
+use crate::apply::is_temporary;
+use crate::cache::{Entry, Listing, What};
+use crate::error::Result;
+use crate::path::FilePath;
+use crate::rules::{Decision, DirectoryRules, Reach};
+use crate::snapshot::{SkipReason, Skipped};
+use crate::stat::{FileKey, stat_at};
+
+/// One directory, and what the cache knows of it.
+pub(super) struct Lister<'a> {
+    pub(super) shared: &'a Shared<'a>,
+    pub(super) cached: Option<&'a Listing>,
+    pub(super) fingerprint: u64,
+    pub(super) rules: Arc<DirectoryRules>,
+    pub(super) reach: Reach,
+    pub(super) path: FilePath,
+    pub(super) directory: Arc<OwnedFd>,
+    pub(super) worker: &'a mut Worker,
+}
+
+#[derive(Default)]
+struct Found {
+    entries: Vec<Entry>,
+    directories: Vec<Job>,
+    /// To be read.
+    changed: Vec<(Box<[u8]>, FileType)>,
+    files: u64,
+    bytes: u64,
+}
+
+impl Lister<'_> {
+    pub(super) fn run(mut self, key: FileKey, names: Vec<Name>) -> Result<Vec<Job>> {
+        let known = self.cached.map_or(&[][..], |cached| &*cached.entries);
+        let same_rules = self.cached.is_some_and(|cached| cached.rules == self.fingerprint);
+        let mut found = Found { entries: Vec::with_capacity(names.len()), ..Found::default() };
+        let mut at = 0;
+        for name in names {
+            while known.get(at).is_some_and(|entry| entry.name < name.name) {
+                at += 1;
+            }
+            let known = known.get(at).filter(|entry| entry.name == name.name).map(|entry| &entry.what);
+            let is_directory = name.file_type == FileType::Directory;
+            let decision = match known {
+                Some(What::Ignored { is_directory: was }) if same_rules && *was == is_directory => Decision::Ignore,
+                Some(What::File { .. }) if same_rules && !is_directory => Decision::Include(Reach::Rules),
+                _ => self.decide(&name),
+            };
+            match decision {
+                Decision::Include(reach) => self.include(&mut found, name, reach, known),
+                Decision::Ignore => found.entries.push(Entry { name: name.name, what: What::Ignored { is_directory } }),
+                Decision::Secret => self.skip(&name.name, SkipReason::Secret),
+            }
+        }
+        self.shared.count(found.files, found.bytes)?;
+        let mut jobs = found.directories;
+        // Pushed last, these are taken first, and the directory is closed soon.
+        let mut changed = found.changed.into_iter();
+        loop {
+            let names: Vec<_> = changed.by_ref().take(BATCH).collect();
+            if names.is_empty() {
+                break;
+            }
+            jobs.push(Job::Files { directory: self.directory.clone(), path: self.path.clone(), names });
+        }
+        let listing = Listing { rules: self.fingerprint, key, entries: found.entries, tree: None };
+        self.worker.found.listings.insert(self.path, listing);
+        Ok(jobs)
+    }
+
+    fn decide(&self, name: &Name) -> Decision {
+        let path = self.path.join(&name.name);
+        self.shared.scan.rules.decide(&self.rules, self.reach, &path, name.file_type == FileType::Directory)
+    }
+
+    fn skip(&mut self, name: &[u8], reason: SkipReason) {
+        self.worker.found.skipped.push(Skipped { path: self.path.join(name), reason });
+    }
+
+    fn include(&mut self, found: &mut Found, Name { name, file_type }: Name, reach: Reach, known: Option<&What>) {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "whatever else there is, it has no bytes to keep")]
+        match file_type {
+            FileType::Directory => {
+                let (parent, path) = (self.directory.clone(), self.path.join(&name));
+                found.directories.push(Job::Directory { parent, path, rules: self.rules.clone(), reach });
+                found.entries.push(Entry { name, what: What::Directory });
+            }
+            FileType::RegularFile | FileType::Symlink if is_temporary(&name) => self.skip(&name, SkipReason::Temporary),
+            FileType::RegularFile | FileType::Symlink => self.include_file(found, name, file_type, known),
+            _ => self.skip(&name, SkipReason::Special),
+        }
+    }
+
+    fn include_file(&mut self, found: &mut Found, name: Box<[u8]>, file_type: FileType, known: Option<&What>) {
+        // It may have been removed since the directory was read.
+        let Ok(stat) = stat_at(&self.directory, &*name) else { return };
+        found.files += 1;
+        found.bytes += stat.key.size.min(self.shared.scan.settings.max_file_bytes);
+        match known {
+            Some(What::File { id, key, trust, .. }) if self.shared.is_unchanged(key, *trust, &stat) => {
+                if stat.has_set_id_bits() {
+                    self.skip(&name, SkipReason::SetIdBits);
+                }
+                let (id, trust, links) = (*id, *trust, stat.links);
+                let what = What::File { kind: kind(&stat.key), id, key: stat.key, links, trust };
+                found.entries.push(Entry { name, what });
+            }
+            _ => found.changed.push((name, file_type)),
+        }
+    }
+}

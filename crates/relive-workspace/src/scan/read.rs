@@ -1,0 +1,185 @@
+//! Reading a changed file so that what is stored is what the file was at one moment.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::control::Control;
+use crate::error::{Context as _, Result};
+use crate::object::{Kind, ObjectId};
+use crate::path::FilePath;
+use crate::snapshot::SkipReason;
+use crate::stat::{Stat, Time, open_file, stat_at, stat_of};
+use crate::store::{Deflater, LargeFile, ObjectSink};
+
+/// So often a file that changes while it is read is read again.
+const TRIES: usize = 3;
+/// Larger files are not held in memory.
+const LARGE: u64 = 4 << 20;
+/// A file changed this recently may have pages that the disk does not have yet.
+const RECENT: Duration = Duration::from_secs(120);
+/// So many recent files are flushed one by one, then all at once.
+const FLUSH_ONE_BY_ONE: u32 = 64;
+/// Clocks of file systems tick at most this slowly.
+pub(crate) const TICK: Duration = Duration::from_millis(20);
+
+/// What became of reading a file.
+pub(super) enum Outcome {
+    Stored {
+        id: ObjectId,
+        stat: Stat,
+        steadiness: Steadiness,
+    },
+    Skipped(SkipReason),
+    /// It was removed meanwhile.
+    Gone,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Steadiness {
+    Still,
+    /// It changed during every try; what is stored was read last.
+    Moving,
+}
+
+/// Reads files into an [`ObjectSink`].
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    pub(super) root: &'a OwnedFd,
+    pub(super) sink: &'a ObjectSink,
+    pub(super) control: &'a Control,
+    pub(super) max_file_bytes: u64,
+    pub(super) flushes: Flushes,
+}
+
+/// Which recently changed files were flushed.
+///
+/// A program that has mapped a file can change a page again without any trace in its times, until the page was written
+/// out once. So what is hashed is written out first. On tmpfs, which has no disk, this does not help.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    one_by_one: AtomicU32,
+    all_at: Mutex<Option<Time>>,
+}
+
+impl Reader<'_> {
+    pub(super) fn file(
+        &self,
+        directory: &OwnedFd,
+        name: &[u8],
+        path: &FilePath,
+        deflater: &mut Deflater,
+    ) -> Result<Outcome> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            let file = match open_file(directory, name) {
+                Ok(file) => file,
+                Err(Errno::NOENT) => return Ok(Outcome::Gone),
+                // A link has taken its place.
+                Err(Errno::LOOP) => return Ok(Outcome::Skipped(SkipReason::Changing)),
+                Err(Errno::ACCESS | Errno::PERM) => return Ok(Outcome::Skipped(SkipReason::Unreadable)),
+                Err(Errno::NXIO | Errno::NODEV) => return Ok(Outcome::Skipped(SkipReason::Special)),
+                Err(error) => return Err(error).context("open", path.as_path()),
+            };
+            let before = stat_of(&file).context("look at", path.as_path())?;
+            if before.file_type() != FileType::RegularFile {
+                return Ok(Outcome::Skipped(SkipReason::Special));
+            }
+            if before.key.size > self.max_file_bytes {
+                return Ok(Outcome::Skipped(SkipReason::TooLarge));
+            }
+            self.flush(&file, &before);
+            let file = File::from(file);
+            let id = match self.store(&file, &before, path, deflater) {
+                Ok(id) => id,
+                Err(crate::Error::Io { source, action: "read", .. }) if !is_fatal(&source) => {
+                    return Ok(Outcome::Skipped(SkipReason::Unreadable));
+                }
+                Err(error) => return Err(error),
+            };
+            let stat = stat_of(&file).context("look at", path.as_path())?;
+            if let Some(id) = id {
+                if stat.key == before.key {
+                    return Ok(Outcome::Stored { id, stat, steadiness: Steadiness::Still });
+                }
+                last = Some((id, stat));
+            }
+            self.control.check()?;
+        }
+        Ok(match last {
+            Some((id, stat)) => Outcome::Stored { id, stat, steadiness: Steadiness::Moving },
+            None => Outcome::Skipped(SkipReason::Changing),
+        })
+    }
+
+    /// Stores a file's bytes; `None` where it is not as long as it was.
+    fn store(&self, file: &File, stat: &Stat, path: &FilePath, deflater: &mut Deflater) -> Result<Option<ObjectId>> {
+        let len = stat.key.size;
+        if len > LARGE {
+            let large = LargeFile { file, path: path.as_path(), len };
+            return self.sink.add_large(&large, deflater, || self.control.check());
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or_default() + 1);
+        file.take(len + 1).read_to_end(&mut bytes).context("read", path.as_path())?;
+        if bytes.len() as u64 != len {
+            return Ok(None);
+        }
+        self.sink.add(Kind::Blob, &bytes, deflater).map(Some)
+    }
+
+    pub(super) fn symlink(
+        &self,
+        directory: &OwnedFd,
+        name: &[u8],
+        path: &FilePath,
+        deflater: &mut Deflater,
+    ) -> Result<Outcome> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            let before = match stat_at(directory, name) {
+                Ok(stat) if stat.file_type() == FileType::Symlink => stat,
+                Ok(_) => return Ok(Outcome::Skipped(SkipReason::Changing)),
+                Err(_) => return Ok(Outcome::Gone),
+            };
+            let Ok(target) = rustix::fs::readlinkat(directory, name, Vec::new()) else { continue };
+            let id = self.sink.add(Kind::Blob, target.as_bytes(), deflater)?;
+            let stat = stat_at(directory, name).context("look at", path.as_path());
+            if stat.as_ref().is_ok_and(|stat| stat.key == before.key) {
+                return Ok(Outcome::Stored { id, stat: before, steadiness: Steadiness::Still });
+            }
+            last = Some((id, before));
+        }
+        Ok(match last {
+            Some((id, stat)) => Outcome::Stored { id, stat, steadiness: Steadiness::Moving },
+            None => Outcome::Skipped(SkipReason::Changing),
+        })
+    }
+
+    fn flush(&self, file: impl AsFd, stat: &Stat) {
+        let now = self.control.clock().now();
+        let mut all_at = self.flushes.all_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if all_at.is_some_and(|moment| !stat.key.is_since(moment)) {
+            return;
+        }
+        let is_recent = stat.key.is_since(Time::before(now, RECENT));
+        if is_recent && self.flushes.one_by_one.fetch_add(1, Ordering::Relaxed) >= FLUSH_ONE_BY_ONE {
+            // A failure is no reason not to read the file; it is the file system's, and will be met again.
+            let _ = rustix::fs::syncfs(self.root);
+            *all_at = Some(Time::before(now, TICK));
+            return;
+        }
+        drop(all_at);
+        let _ = rustix::fs::fdatasync(file);
+    }
+}
+
+/// Errors that are not about one file.
+fn is_fatal(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::OutOfMemory)
+}

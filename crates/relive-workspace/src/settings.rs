@@ -1,0 +1,46 @@
+//! What a workspace may hold.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Limits and rules of a workspace. Nothing is read from the environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// A larger file is skipped.
+    pub max_file_bytes: u64,
+    /// With more files the directory is refused.
+    pub max_files: u64,
+    /// With more bytes in its files the directory is refused.
+    pub max_total_bytes: u64,
+    /// How long a snapshot may take.
+    pub time_limit: Option<Duration>,
+    /// Patterns, as in a `.gitignore`, of what is in although it is ignored or looks like a secret.
+    pub include: Vec<String>,
+    /// Patterns of what is out whatever else says it is in.
+    pub exclude: Vec<String>,
+    /// The user's home directory, which is refused as a workspace.
+    pub home: Option<PathBuf>,
+    /// Directories that are never part of a workspace: Relive's own.
+    pub private: Vec<PathBuf>,
+    /// The user's Git configuration files, the strongest last; `core.excludesFile` is looked for there.
+    pub git_configs: Vec<PathBuf>,
+    /// The excludes file where no configuration names one, usually `~/.config/git/ignore`.
+    pub excludes_file: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_file_bytes: 100 << 20,
+            max_files: 300_000,
+            max_total_bytes: 8 << 30,
+            time_limit: Some(Duration::from_secs(60)),
+            include: Vec::new(),
+            exclude: Vec::new(),
+            home: None,
+            private: Vec::new(),
+            git_configs: Vec::new(),
+            excludes_file: None,
+        }
+    }
+}

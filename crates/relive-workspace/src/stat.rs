@@ -1,0 +1,186 @@
+//! What the system says of a file, and opening files without blocking or leaving the workspace.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+use crate::path::FilePath;
+
+/// A moment as a file system records it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Time {
+    pub(crate) seconds: i64,
+    pub(crate) nanoseconds: u32,
+}
+
+impl Time {
+    /// The moment so long before `now`.
+    pub(crate) fn before(now: SystemTime, by: Duration) -> Self {
+        let since = now.checked_sub(by).unwrap_or(UNIX_EPOCH).duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanoseconds: since.subsec_nanos() }
+    }
+}
+
+/// Everything that changes when a file's bytes change, as far as stat can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileKey {
+    pub(crate) inode: u64,
+    pub(crate) size: u64,
+    pub(crate) mtime: Time,
+    pub(crate) ctime: Time,
+    /// Type and permissions.
+    pub(crate) mode: u32,
+}
+
+impl FileKey {
+    pub(crate) fn permissions(&self) -> u32 {
+        self.mode & 0o777
+    }
+
+    /// Whether the file was changed at that moment or later, or may be.
+    pub(crate) fn is_since(&self, moment: Time) -> bool {
+        self.mtime >= moment || self.ctime >= moment
+    }
+}
+
+/// What the system says of a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stat {
+    pub(crate) key: FileKey,
+    pub(crate) device: u64,
+    pub(crate) links: u64,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl Stat {
+    pub(crate) fn file_type(&self) -> FileType {
+        FileType::from_raw_mode(self.key.mode)
+    }
+
+    /// Whether it is a regular file that runs with its owner's rights.
+    pub(crate) fn has_set_id_bits(&self) -> bool {
+        self.key.mode & 0o6000 != 0 && self.file_type() == FileType::RegularFile
+    }
+
+    /// Which file it is on this machine.
+    pub(crate) fn identity(&self) -> (u64, u64) {
+        (self.device, self.key.inode)
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "nanoseconds are below a billion, sizes not negative"
+)]
+#[expect(clippy::useless_conversion, reason = "the number of links has 32 bits on some machines")]
+impl From<rustix::fs::Stat> for Stat {
+    fn from(stat: rustix::fs::Stat) -> Self {
+        let time = |seconds, nanoseconds| Time { seconds, nanoseconds: nanoseconds as u32 };
+        let key = FileKey {
+            inode: stat.st_ino,
+            size: stat.st_size as u64,
+            mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+            ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+            mode: stat.st_mode,
+        };
+        Self { key, device: stat.st_dev, links: u64::from(stat.st_nlink), uid: stat.st_uid, gid: stat.st_gid }
+    }
+}
+
+pub(crate) type Answer<T> = Result<T, Errno>;
+
+/// Looks at an entry of a directory, not at what a link leads to.
+pub(crate) fn stat_at(directory: impl AsFd, name: impl Arg) -> Answer<Stat> {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(Stat::from)
+}
+
+pub(crate) fn stat_of(file: impl AsFd) -> Answer<Stat> {
+    rustix::fs::fstat(file).map(Stat::from)
+}
+
+/// A FIFO or a device that has taken the file's place must not block us.
+const QUIET: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+
+/// Opens an entry of a directory for reading; the caller has to look at what it got.
+pub(crate) fn open_file(directory: impl AsFd, name: impl Arg) -> Answer<OwnedFd> {
+    rustix::fs::openat(directory, name, QUIET, Mode::empty())
+}
+
+/// Opens a directory that is an entry of another one.
+pub(crate) fn open_child(directory: impl AsFd, name: impl Arg) -> Answer<OwnedFd> {
+    rustix::fs::openat(directory, name, QUIET | OFlags::DIRECTORY, Mode::empty())
+}
+
+/// Opens a directory of the workspace. No component may be a link or a mount: whoever owns the repository must not lead
+/// us elsewhere.
+pub(crate) fn open_beneath(root: impl AsFd, path: &FilePath) -> Answer<OwnedFd> {
+    let name: &[u8] = if path.is_root() { b"." } else { path.as_bytes() };
+    let resolve =
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    match rustix::fs::openat2(&root, name, QUIET | OFlags::DIRECTORY, Mode::empty(), resolve) {
+        // An old kernel, or a filter for system calls that does not know it.
+        Err(Errno::NOSYS | Errno::PERM) => open_step_by_step(root, path),
+        other => other,
+    }
+}
+
+fn open_step_by_step(root: impl AsFd, path: &FilePath) -> Answer<OwnedFd> {
+    let mut directory = open_child(&root, ".")?;
+    let device = stat_of(&directory)?.device;
+    for name in path.as_bytes().split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        directory = open_child(&directory, name)?;
+        if stat_of(&directory)?.device != device {
+            return Err(Errno::XDEV);
+        }
+    }
+    Ok(directory)
+}
+
+/// Reads a small regular file of a directory. `None` where there is none, or it is something else, or larger.
+pub(crate) fn read_small_at(directory: impl AsFd, name: impl Arg, most: u64) -> Option<Vec<u8>> {
+    read_small_file(open_file(directory, name).ok()?, most)
+}
+
+/// The same by a path, which may lead through links: for files that the user names.
+pub(crate) fn read_small(path: &Path, most: u64) -> Option<Vec<u8>> {
+    let flags = QUIET.difference(OFlags::NOFOLLOW);
+    read_small_file(rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?, most)
+}
+
+fn read_small_file(file: OwnedFd, most: u64) -> Option<Vec<u8>> {
+    let stat = stat_of(&file).ok()?;
+    if stat.file_type() != FileType::RegularFile || stat.key.size > most {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::from(file).take(most + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= most).then_some(bytes)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files as a person would")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_open_a_directory_agree() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("a/b")).unwrap();
+        std::os::unix::fs::symlink("a", root.path().join("link")).unwrap();
+        let directory: OwnedFd = File::open(root.path()).unwrap().into();
+        for (path, expected) in [("", true), ("a/b", true), ("link", false), ("link/b", false), ("a/c", false)] {
+            let path: FilePath = path.parse().unwrap();
+            assert_eq!(open_beneath(&directory, &path).is_ok(), expected, "{path}");
+            assert_eq!(open_step_by_step(&directory, &path).is_ok(), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The store: Git objects in packs, in a bare repository of Relive's own.
+//!
+//! Every snapshot that has something new adds one pack: one or two syncs whatever the number of objects, where loose
+//! objects would need one each. People who have Git can look into it (`git --git-dir=STORE diff A B`).
+
+mod collect;
+mod delta;
+mod pack;
+mod sink;
+mod writer;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
+
+use crate::disk::{Disk, Durability};
+use crate::error::{Context as _, Error, Result};
+use crate::object::{self, Kind, ObjectId, TreeEntry};
+use pack::Pack;
+
+pub use collect::{Collected, Removal};
+pub(crate) use delta::read_offset;
+pub(crate) use sink::{Deflater, LargeFile, ObjectSink};
+
+/// Makes the directory a bare repository with SHA-256 objects. Git must never remove anything: it knows of no snapshot.
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n\
+    [extensions]\n\tobjectformat = sha256\n\tpreciousObjects = true\n[gc]\n\tauto = 0\n";
+/// A branch that is never born.
+const HEAD: &str = "ref: refs/heads/none\n";
+const PACKS: &str = "objects/pack";
+/// Grows with each removal of objects, so that stat caches know when the objects they name may be gone.
+const GENERATION: &str = "generation";
+/// How a file is called while it is written.
+const TEMPORARY: &str = "tmp_";
+
+/// A store of objects, cheap to clone. Clones share what they know of the packs.
+#[derive(Debug, Clone)]
+pub struct Store(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    root: PathBuf,
+    disk: Disk,
+    free_floor_bytes: u64,
+    packs: RwLock<Vec<Arc<Pack>>>,
+}
+
+/// Keeps the garbage collector away from objects that no journal names yet. Drop it once one does.
+#[derive(Debug)]
+pub struct Pin(File);
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child that is being spawned has a copy of every descriptor until it executes.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+impl Store {
+    /// Opens the store at `root` and creates it where there is none. Nothing is written while the disk would have less
+    /// than `free_floor_bytes` free.
+    pub fn open(root: &Path, disk: Disk, free_floor_bytes: u64) -> Result<Self> {
+        disk.create_directories(&root.join(PACKS)).context("create", root)?;
+        disk.create_directories(&root.join("refs")).context("create", root)?;
+        let root = root.canonicalize().context("open", root)?;
+        let directory = open_directory(&root)?;
+        for (name, text) in [("config", CONFIG), ("HEAD", HEAD)] {
+            if !root.join(name).exists() {
+                disk.replace(&directory, name, text.as_bytes(), Durability::Synced)
+                    .context("create", &root.join(name))?;
+            }
+        }
+        let store = Self(Arc::new(Shared { root, disk, free_floor_bytes, packs: RwLock::default() }));
+        store.sweep()?;
+        store.refresh()?;
+        Ok(store)
+    }
+
+    /// The directory of the store, for `git --git-dir`.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.root
+    }
+
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.0.disk
+    }
+
+    fn pack_directory(&self) -> PathBuf {
+        self.0.root.join(PACKS)
+    }
+
+    /// Keeps the garbage collector away until the pin is dropped.
+    pub fn pin(&self) -> Result<Pin> {
+        self.lock(FlockOperation::NonBlockingLockShared)
+    }
+
+    fn lock(&self, operation: FlockOperation) -> Result<Pin> {
+        let path = self.0.root.join("lock");
+        lock_file(&path, operation)?.map(Pin).ok_or_else(|| Error::Busy { path: self.0.root.clone() })
+    }
+
+    /// Removes what writers that were killed left behind, unless somebody is using the store.
+    fn sweep(&self) -> Result<()> {
+        let Ok(_alone) = self.lock(FlockOperation::NonBlockingLockExclusive) else { return Ok(()) };
+        let path = self.pack_directory();
+        let directory = open_directory(&path)?;
+        for name in names(&path)? {
+            let unfinished = match name.as_bytes().strip_suffix(b".pack") {
+                Some(stem) => !path.join(OsStr::from_bytes(&[stem, b".idx"].concat())).exists(),
+                None => name.as_bytes().starts_with(TEMPORARY.as_bytes()),
+            };
+            if unfinished {
+                self.0.disk.unlink(&directory, &*name).context("remove", &path.join(&name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Learns of packs that were added or removed since.
+    pub(crate) fn refresh(&self) -> Result<()> {
+        let path = self.pack_directory();
+        let mut packs = self.0.packs.write().unwrap_or_else(PoisonError::into_inner);
+        let mut found = Vec::new();
+        for name in names(&path)? {
+            if !name.as_bytes().ends_with(b".idx") || name.as_bytes().starts_with(TEMPORARY.as_bytes()) {
+                continue;
+            }
+            let index = path.join(&name);
+            match packs.iter().find(|pack| pack.index_path() == index) {
+                Some(known) => found.push(known.clone()),
+                // Whoever collects garbage may remove it in this moment.
+                None => found.extend(Pack::open(&index)?.map(Arc::new)),
+            }
+        }
+        *packs = found;
+        Ok(())
+    }
+
+    fn packs(&self) -> Vec<Arc<Pack>> {
+        self.0.packs.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn contains(&self, id: ObjectId) -> bool {
+        self.0.packs.read().unwrap_or_else(PoisonError::into_inner).iter().any(|pack| pack.find(id).is_some())
+    }
+
+    /// Reads an object and checks that its bytes hash to its id.
+    pub(crate) fn read(&self, id: ObjectId) -> Result<(Kind, Vec<u8>)> {
+        if let Some(found) = self.read_known(id)? {
+            return Ok(found);
+        }
+        self.refresh()?;
+        self.read_known(id)?.ok_or(Error::Missing(id))
+    }
+
+    fn read_known(&self, id: ObjectId) -> Result<Option<(Kind, Vec<u8>)>> {
+        for pack in self.packs() {
+            if let Some(offset) = pack.find(id) {
+                let damaged = || Error::DamagedObject { id, path: pack.path().to_owned() };
+                let (kind, bytes) = pack.read(offset).map_err(|_| damaged())?;
+                return if object::hash(kind, &bytes) == id { Ok(Some((kind, bytes))) } else { Err(damaged()) };
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a blob.
+    pub fn blob(&self, id: ObjectId) -> Result<Vec<u8>> {
+        match self.read(id)? {
+            (Kind::Blob, bytes) => Ok(bytes),
+            (Kind::Tree, _) => Err(Error::DamagedObject { id, path: self.0.root.clone() }),
+        }
+    }
+
+    pub(crate) fn tree(&self, id: ObjectId) -> Result<Vec<TreeEntry>> {
+        let damaged = || Error::DamagedObject { id, path: self.0.root.clone() };
+        match self.read(id)? {
+            (Kind::Tree, bytes) => object::decode_tree(&bytes).ok_or_else(damaged),
+            (Kind::Blob, _) => Err(damaged()),
+        }
+    }
+
+    /// How often objects were removed.
+    pub(crate) fn generation(&self) -> Result<u64> {
+        let path = self.0.root.join(GENERATION);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => text.trim().parse().map_err(|_| Error::DamagedFile { path, what: "it does not hold a number" }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(source) => Err(Error::Io { action: "read", path, source }),
+        }
+    }
+
+    /// Refuses to write `bytes` more where too little space would be left.
+    pub(crate) fn check_space(&self, bytes: u64) -> Result<()> {
+        let found = rustix::fs::statvfs(&self.0.root).context("look at", &self.0.root)?;
+        let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
+        let floor_bytes = self.0.free_floor_bytes;
+        if free_bytes < floor_bytes.saturating_add(bytes) {
+            return Err(Error::NoSpace { path: self.0.root.clone(), free_bytes, floor_bytes });
+        }
+        Ok(())
+    }
+
+    /// Bytes of all packs and their indexes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.packs().iter().map(|pack| pack.bytes()).sum()
+    }
+
+    /// How many packs there are. [`Store::pack`] makes one of the small ones.
+    #[must_use]
+    pub fn pack_count(&self) -> usize {
+        self.packs().len()
+    }
+}
+
+/// Opens a lock file and takes its lock; `None` where somebody else holds it.
+pub(crate) fn lock_file(path: &Path, operation: FlockOperation) -> Result<Option<File>> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(CWD, path, flags, Mode::from_raw_mode(0o600)).context("open", path)?;
+    match flock(&file, operation) {
+        Ok(()) => Ok(Some(file.into())),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error).context("lock", path),
+    }
+}
+
+/// Opens a directory of our own by its path.
+pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, path, flags, Mode::empty()).context("open", path)
+}
+
+fn names(directory: &Path) -> Result<Vec<std::ffi::OsString>> {
+    let entries = std::fs::read_dir(directory).context("read", directory)?;
+    let mut names =
+        entries.map(|entry| Ok(entry.context("read", directory)?.file_name())).collect::<Result<Vec<_>>>()?;
+    names.sort_unstable();
+    Ok(names)
+}

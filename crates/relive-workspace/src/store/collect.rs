@@ -1,0 +1,247 @@
+//! Garbage collection, and packing many small packs into one.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use rustix::fs::FlockOperation;
+use serde::Serialize;
+
+use super::delta;
+use super::pack::Pack;
+use super::sink::Deflater;
+use super::writer::{PackWriter, Packed, PackedKind};
+use super::{GENERATION, Store, open_directory};
+use crate::control::Control;
+use crate::disk::Durability;
+use crate::error::{Context as _, Error, Result};
+use crate::object::{EntryKind, Kind, ObjectId};
+use crate::snapshot::Snapshot;
+
+/// A pack this large is left alone while most of it is in use: rewriting it would cost more than it gains.
+const LARGE_PACK: u64 = 64 << 20;
+/// How much of a large pack may be garbage, as one part in this many.
+const GARBAGE_PART: usize = 5;
+/// A delta of a delta of a delta... is read one by one, so there is an end to it.
+const CHAIN_MAX: u32 = 24;
+/// Larger objects are stored whole: a delta needs both versions in memory.
+const DELTA_MAX: usize = 4 << 20;
+
+/// Whether garbage is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// Only counts.
+    DryRun,
+    /// Removes it.
+    Remove,
+}
+
+/// What a collection found and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Collected {
+    /// Objects that were there.
+    pub objects: u64,
+    /// Those that no snapshot needs.
+    pub garbage: u64,
+    /// Objects that a snapshot needs and that were not there.
+    pub missing: u64,
+    /// Bytes of the store before.
+    pub bytes_before: u64,
+    /// Bytes of the store afterwards; before a removal an estimate.
+    pub bytes_after: u64,
+}
+
+/// An object to be kept, and the earlier version of the same path it may be a delta of.
+struct Live {
+    id: ObjectId,
+    base: Option<ObjectId>,
+}
+
+impl Store {
+    /// Removes every object that none of `live` needs. Give the snapshots of one process in their order: each version of
+    /// a file is then stored as its difference from the one before.
+    ///
+    /// Refuses with [`Error::Busy`] while anybody holds a [`super::Pin`].
+    pub fn collect(&self, live: &[Snapshot], removal: Removal, control: &Control) -> Result<Collected> {
+        let _alone = self.lock(FlockOperation::NonBlockingLockExclusive)?;
+        self.refresh()?;
+        let packs = self.packs();
+        let (objects, missing) = Mark::default().run(self, live, control)?;
+        let needed: HashSet<ObjectId> = objects.iter().map(|object| object.id).collect();
+        let all: HashSet<ObjectId> = packs.iter().flat_map(|pack| pack.ids()).collect();
+        let garbage = all.iter().filter(|id| !needed.contains(id)).count();
+        let mut collected = Collected {
+            objects: all.len() as u64,
+            garbage: garbage as u64,
+            missing,
+            bytes_before: self.bytes(),
+            bytes_after: 0,
+        };
+        if removal == Removal::DryRun {
+            let part = |bytes: u64| u128::from(bytes) * (all.len() - garbage) as u128 / all.len().max(1) as u128;
+            collected.bytes_after = u64::try_from(part(collected.bytes_before)).unwrap_or(u64::MAX);
+            return Ok(collected);
+        }
+        let is_kept = |pack: &Arc<Pack>| {
+            let (count, used) =
+                pack.ids().fold((0, 0), |(all, used), id| (all + 1, used + usize::from(needed.contains(&id))));
+            used == count && packs.len() == 1 || pack.bytes() >= LARGE_PACK && (count - used) * GARBAGE_PART <= count
+        };
+        let (kept, replaced): (Vec<_>, Vec<_>) = packs.iter().cloned().partition(is_kept);
+        self.replace(&kept, &replaced, objects, control)?;
+        collected.bytes_after = self.bytes();
+        Ok(collected)
+    }
+
+    /// Makes one pack of all small ones. Nothing is removed. Refuses like [`Store::collect`].
+    pub fn pack(&self, control: &Control) -> Result<()> {
+        let _alone = self.lock(FlockOperation::NonBlockingLockExclusive)?;
+        self.refresh()?;
+        let (kept, replaced): (Vec<_>, Vec<_>) = self.packs().into_iter().partition(|pack| pack.bytes() >= LARGE_PACK);
+        if replaced.len() < 2 {
+            return Ok(());
+        }
+        let objects = replaced.iter().flat_map(|pack| pack.ids()).map(|id| Live { id, base: None }).collect();
+        self.replace(&kept, &replaced, objects, control)
+    }
+
+    /// Writes `objects`, except those of packs that are kept, to a new pack and removes the replaced packs.
+    fn replace(&self, kept: &[Arc<Pack>], replaced: &[Arc<Pack>], objects: Vec<Live>, control: &Control) -> Result<()> {
+        if replaced.is_empty() {
+            return Ok(());
+        }
+        self.check_space(replaced.iter().map(|pack| pack.bytes()).sum())?;
+        let mut rewrite = Rewrite { store: self, written: HashMap::new(), deflater: Deflater::default() };
+        let mut writer = PackWriter::new(self)?;
+        let mut copied = Ok(());
+        for object in objects {
+            let is_kept = kept.iter().any(|pack| pack.find(object.id).is_some());
+            if !is_kept && !rewrite.written.contains_key(&object.id) {
+                copied = control.check().and_then(|()| rewrite.add(&mut writer, &object));
+            }
+            if copied.is_err() {
+                break;
+            }
+        }
+        if let Err(error) = copied {
+            writer.discard();
+            return Err(error);
+        }
+        let name = writer.finish()?;
+        let generation = self.generation()? + 1;
+        let root = open_directory(self.path())?;
+        let text = format!("{generation}\n");
+        self.disk().replace(&root, GENERATION, text.as_bytes(), Durability::Synced).context("write", self.path())?;
+        let path = self.pack_directory();
+        let directory = open_directory(&path)?;
+        for pack in replaced.iter().filter(|pack| name.as_deref() != pack.path().file_stem()) {
+            for file in [pack.index_path(), pack.path()] {
+                self.disk().unlink(&directory, file.file_name().unwrap_or_default()).context("remove", file)?;
+            }
+        }
+        self.refresh()
+    }
+}
+
+/// Copies objects to a new pack.
+struct Rewrite<'a> {
+    store: &'a Store,
+    /// Where each object is in the new pack, and how long its chain of deltas is.
+    written: HashMap<ObjectId, (u64, u32)>,
+    deflater: Deflater,
+}
+
+impl Rewrite<'_> {
+    fn add(&mut self, writer: &mut PackWriter, object: &Live) -> Result<()> {
+        let id = object.id;
+        let offset = writer.offset();
+        if let Some(chain) = self.add_delta(writer, object)? {
+            self.written.insert(id, (offset, chain));
+            return Ok(());
+        }
+        self.written.insert(id, (offset, 0));
+        let packs = self.store.packs();
+        let pack = packs.iter().find(|pack| pack.find(id).is_some()).ok_or(Error::Missing(id))?;
+        match pack.raw(id).map_err(|_| Error::DamagedObject { id, path: pack.path().to_owned() })? {
+            Some(bytes) => writer.add_raw(id, &bytes),
+            None => {
+                let (kind, bytes) = self.store.read(id)?;
+                let compressed = self.deflater.compress(&bytes).context("compress", self.store.path())?;
+                writer.add(&Packed { id, kind: PackedKind::Whole(kind), size: bytes.len() as u64, compressed })
+            }
+        }
+    }
+
+    /// Adds the object as a delta where that is much shorter; answers the length of its chain.
+    fn add_delta(&mut self, writer: &mut PackWriter, object: &Live) -> Result<Option<u32>> {
+        let Some(base) = object.base else { return Ok(None) };
+        let Some(&(base_offset, chain)) = self.written.get(&base) else { return Ok(None) };
+        if chain >= CHAIN_MAX {
+            return Ok(None);
+        }
+        let ((base_kind, from), (kind, bytes)) = (self.store.read(base)?, self.store.read(object.id)?);
+        if kind != base_kind || from.len().max(bytes.len()) > DELTA_MAX {
+            return Ok(None);
+        }
+        let delta = delta::encode(&from, &bytes);
+        if delta.len() > bytes.len() / 2 {
+            return Ok(None);
+        }
+        let compressed = self.deflater.compress(&delta).context("compress", self.store.path())?;
+        let kind = PackedKind::Delta(base_offset);
+        writer.add(&Packed { id: object.id, kind, size: delta.len() as u64, compressed })?;
+        Ok(Some(chain + 1))
+    }
+}
+
+/// Finds every object that snapshots need.
+#[derive(Default)]
+struct Mark {
+    seen: HashSet<ObjectId>,
+    /// The latest version seen of each path.
+    latest: HashMap<(Vec<u8>, Kind), ObjectId>,
+    live: Vec<Live>,
+    missing: u64,
+}
+
+impl Mark {
+    fn run(mut self, store: &Store, snapshots: &[Snapshot], control: &Control) -> Result<(Vec<Live>, u64)> {
+        for snapshot in snapshots {
+            control.check()?;
+            if let Some(extras) = snapshot.extras {
+                // No file can have this path.
+                self.add(store, extras, b"//".to_vec(), Kind::Blob);
+            }
+            let mut open = vec![(Vec::new(), snapshot.tree)];
+            while let Some((path, id)) = open.pop() {
+                if !self.add(store, id, path.clone(), Kind::Tree) {
+                    continue;
+                }
+                for entry in store.tree(id)? {
+                    let path = [&*path, b"/", &*entry.name].concat();
+                    match entry.kind {
+                        EntryKind::Directory => open.push((path, entry.id)),
+                        EntryKind::File | EntryKind::Executable | EntryKind::Symlink => {
+                            self.add(store, entry.id, path, Kind::Blob);
+                        }
+                    }
+                }
+            }
+        }
+        Ok((self.live, self.missing))
+    }
+
+    /// Whether the object is new here, and in the store.
+    fn add(&mut self, store: &Store, id: ObjectId, path: Vec<u8>, kind: Kind) -> bool {
+        if !self.seen.insert(id) {
+            self.latest.insert((path, kind), id);
+            return false;
+        }
+        if !store.contains(id) {
+            self.missing += 1;
+            return false;
+        }
+        let base = self.latest.insert((path, kind), id);
+        self.live.push(Live { id, base });
+        true
+    }
+}

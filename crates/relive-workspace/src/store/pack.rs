@@ -1,0 +1,259 @@
+//! Reading packs: Git's pack format version 2 and index version 2, with SHA-256 ids.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use super::delta;
+use crate::error::{Context as _, Error, Result};
+use crate::object::{ID_BYTES, Kind, ObjectId};
+
+/// Starts an index.
+pub(super) const INDEX_MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
+const FANOUT: usize = INDEX_MAGIC.len();
+const IDS: usize = FANOUT + 256 * 4;
+/// Marks an offset that stands in the table of large offsets.
+pub(super) const LARGE_OFFSET: u32 = 1 << 31;
+pub(super) const OFFSET_DELTA: u8 = 6;
+const ID_DELTA: u8 = 7;
+/// Deltas of deltas are followed so far. Relive's own chains are shorter, Git's are at most 4,095.
+const CHAIN_MAX: usize = 4_096;
+/// An object cannot be larger, so that a damaged length does not exhaust memory.
+const OBJECT_MAX: u64 = 16 << 30;
+/// How much compressed data is read at once.
+const WINDOW: usize = 64 << 10;
+
+/// A pack whose index is in memory.
+#[derive(Debug)]
+pub(super) struct Pack {
+    path: PathBuf,
+    index_path: PathBuf,
+    file: File,
+    bytes: u64,
+    index: Vec<u8>,
+    count: usize,
+    /// The offsets of all objects in order, for whoever needs to know where one ends.
+    offsets: OnceLock<Vec<u64>>,
+}
+
+/// The start of an object in a pack.
+struct Header {
+    code: u8,
+    size: u64,
+    /// Where its compressed bytes begin.
+    body: u64,
+    base: Option<Base>,
+}
+
+enum Base {
+    Offset(u64),
+    Id(ObjectId),
+}
+
+impl Pack {
+    /// Opens a pack by its index; `None` where either is gone.
+    pub(super) fn open(index_path: &Path) -> Result<Option<Self>> {
+        let path = index_path.with_extension("pack");
+        let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let index = match std::fs::read(index_path) {
+            Err(error) if gone(&error) => return Ok(None),
+            other => other.context("read", index_path)?,
+        };
+        let file = match File::open(&path) {
+            Err(error) if gone(&error) => return Ok(None),
+            other => other.context("open", &path)?,
+        };
+        let bytes = file.metadata().context("look at", &path)?.len() + index.len() as u64;
+        let damaged = |what| Error::DamagedFile { path: index_path.to_owned(), what };
+        if !index.starts_with(&INDEX_MAGIC) || index.len() < IDS {
+            return Err(damaged("it is not a pack index"));
+        }
+        let count = read_u32(&index, FANOUT + 255 * 4) as usize;
+        let fanout_grows = (1..256).all(|at| fanout(&index, at - 1) <= fanout(&index, at));
+        if index.len() < IDS + count * (ID_BYTES + 8) + 2 * ID_BYTES || !fanout_grows {
+            return Err(damaged("it is cut off"));
+        }
+        let index_path = index_path.to_owned();
+        Ok(Some(Self { path, index_path, file, bytes, index, count, offsets: OnceLock::new() }))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn index_path(&self) -> &Path {
+        &self.index_path
+    }
+
+    /// Bytes of the pack and its index.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn id(&self, at: usize) -> &[u8] {
+        &self.index[IDS + at * ID_BYTES..][..ID_BYTES]
+    }
+
+    /// Every object of the pack.
+    pub(super) fn ids(&self) -> impl Iterator<Item = ObjectId> {
+        (0..self.count).filter_map(|at| ObjectId::from_slice(self.id(at)))
+    }
+
+    fn position(&self, id: ObjectId) -> Option<usize> {
+        let first = usize::from(id.as_bytes()[0]);
+        let mut low = if first == 0 { 0 } else { fanout(&self.index, first - 1) };
+        let mut high = fanout(&self.index, first);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match self.id(middle).cmp(id.as_bytes()) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Some(middle),
+            }
+        }
+        None
+    }
+
+    fn offset(&self, at: usize) -> u64 {
+        let offsets = IDS + self.count * (ID_BYTES + 4);
+        let short = read_u32(&self.index, offsets + at * 4);
+        if short & LARGE_OFFSET == 0 {
+            return u64::from(short);
+        }
+        let large = offsets + self.count * 4 + (short & !LARGE_OFFSET) as usize * 8;
+        self.index
+            .get(large..large + 8)
+            .map_or(u64::MAX, |bytes| bytes.iter().fold(0, |n, &byte| n << 8 | u64::from(byte)))
+    }
+
+    /// Where in the pack the object is.
+    pub(super) fn find(&self, id: ObjectId) -> Option<u64> {
+        self.position(id).map(|at| self.offset(at))
+    }
+
+    /// Reads the object at an offset, whatever deltas it is made of.
+    pub(super) fn read(&self, offset: u64) -> io::Result<(Kind, Vec<u8>)> {
+        let (mut at, mut deltas) = (offset, Vec::new());
+        loop {
+            let header = self.header(at)?;
+            let bytes = self.inflate(header.body, header.size)?;
+            let base = match header.base {
+                None => {
+                    let kind = Kind::from_code(header.code).ok_or_else(damaged)?;
+                    let whole = deltas.iter().rev().try_fold(bytes, |base, delta: &Vec<u8>| delta::apply(&base, delta));
+                    return Ok((kind, whole.ok_or_else(damaged)?));
+                }
+                Some(Base::Offset(base)) => base,
+                Some(Base::Id(id)) => self.find(id).ok_or_else(damaged)?,
+            };
+            if deltas.len() >= CHAIN_MAX {
+                return Err(damaged());
+            }
+            deltas.push(bytes);
+            at = base;
+        }
+    }
+
+    /// The bytes of an object as they stand in the pack, header included; `None` where it is a delta.
+    pub(super) fn raw(&self, id: ObjectId) -> io::Result<Option<Vec<u8>>> {
+        let at = self.position(id).ok_or_else(damaged)?;
+        let offset = self.offset(at);
+        if self.header(offset)?.base.is_some() {
+            return Ok(None);
+        }
+        let offsets = self.offsets.get_or_init(|| {
+            let mut offsets: Vec<u64> = (0..self.count).map(|at| self.offset(at)).collect();
+            offsets.sort_unstable();
+            offsets
+        });
+        let next = offsets.partition_point(|&other| other <= offset);
+        let end = match offsets.get(next) {
+            Some(&end) => end,
+            None => self.file.metadata()?.len().saturating_sub(ID_BYTES as u64),
+        };
+        let mut bytes = vec![0; usize::try_from(end.saturating_sub(offset)).map_err(|_| damaged())?];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        let crc = read_u32(&self.index, IDS + self.count * ID_BYTES + at * 4);
+        if crc32fast::hash(&bytes) != crc {
+            return Err(damaged());
+        }
+        Ok(Some(bytes))
+    }
+
+    fn header(&self, offset: u64) -> io::Result<Header> {
+        let mut buffer = [0; 64];
+        let read = self.file.read_at(&mut buffer, offset)?;
+        let mut bytes = buffer[..read].iter().copied();
+        let first = bytes.next().ok_or_else(damaged)?;
+        let (code, mut size, mut shift, mut more) = (first >> 4 & 7, u64::from(first & 15), 4, first & 0x80 != 0);
+        while more {
+            let byte = bytes.next().ok_or_else(damaged)?;
+            size |= u64::from(byte & 0x7f).checked_shl(shift).ok_or_else(damaged)?;
+            shift += 7;
+            more = byte & 0x80 != 0;
+        }
+        let base = match code {
+            OFFSET_DELTA => {
+                let back = delta::read_offset(&mut bytes).filter(|&back| back > 0).ok_or_else(damaged)?;
+                Some(Base::Offset(offset.checked_sub(back).ok_or_else(damaged)?))
+            }
+            ID_DELTA => {
+                let id: Vec<u8> = bytes.by_ref().take(ID_BYTES).collect();
+                Some(Base::Id(ObjectId::from_slice(&id).ok_or_else(damaged)?))
+            }
+            _ => None,
+        };
+        if size > OBJECT_MAX {
+            return Err(damaged());
+        }
+        let taken = (read - bytes.len()) as u64;
+        Ok(Header { code, size, body: offset + taken, base })
+    }
+
+    fn inflate(&self, mut offset: u64, size: u64) -> io::Result<Vec<u8>> {
+        let size = usize::try_from(size).map_err(|_| damaged())?;
+        // A damaged length shall not allocate what is not there.
+        let mut whole = Vec::with_capacity(size.clamp(64, 1 << 20));
+        let mut window = vec![0; (size + size / 256 + 64).min(WINDOW)];
+        let mut inflater = Decompress::new(true);
+        loop {
+            let read = self.file.read_at(&mut window, offset)?;
+            let mut input = &window[..read];
+            loop {
+                if whole.len() == whole.capacity() {
+                    whole.reserve(whole.len().min(size.saturating_sub(whole.len())).max(64));
+                }
+                let before = (inflater.total_in(), inflater.total_out());
+                let status = inflater.decompress_vec(input, &mut whole, FlushDecompress::None)?;
+                let taken = inflater.total_in() - before.0;
+                input = &input[usize::try_from(taken).map_err(|_| damaged())?..];
+                offset += taken;
+                if status == Status::StreamEnd {
+                    return if whole.len() == size { Ok(whole) } else { Err(damaged()) };
+                }
+                if whole.len() > size || (read == 0 && inflater.total_out() == before.1) {
+                    return Err(damaged());
+                }
+                if input.is_empty() && whole.len() < whole.capacity() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn damaged() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
+fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().fold(0, |number, &byte| number << 8 | u32::from(byte))
+}
+
+fn fanout(index: &[u8], first: usize) -> usize {
+    read_u32(index, FANOUT + first * 4) as usize
+}

@@ -1,0 +1,208 @@
+//! Where a snapshot's new objects go: compressed by any thread, written to one pack.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use flate2::{Compress, Compression, FlushCompress, Status};
+
+use super::Store;
+use super::writer::{PackWriter, Packed, PackedKind};
+use crate::error::{Context as _, Result};
+use crate::object::{Hasher, Kind, ObjectId, hash};
+
+/// Fast: the model thinks for seconds, but the next tool must not wait.
+const LEVEL: Compression = Compression::new(3);
+/// Read at once from a large file.
+const WINDOW: usize = 256 << 10;
+
+/// Compresses object after object with one set of buffers.
+pub(crate) struct Deflater {
+    state: Compress,
+    output: Vec<u8>,
+}
+
+impl fmt::Debug for Deflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deflater").finish_non_exhaustive()
+    }
+}
+
+impl Default for Deflater {
+    fn default() -> Self {
+        Self { state: Compress::new(LEVEL, true), output: Vec::new() }
+    }
+}
+
+impl Deflater {
+    pub(super) fn compress(&mut self, bytes: &[u8]) -> std::io::Result<&[u8]> {
+        self.state.reset();
+        self.output.clear();
+        self.output.reserve(bytes.len() + bytes.len() / 512 + 64);
+        self.push(bytes, FlushCompress::Finish)?;
+        Ok(&self.output)
+    }
+
+    /// Compresses one more piece; what comes out is appended to `output`.
+    fn push(&mut self, mut bytes: &[u8], flush: FlushCompress) -> std::io::Result<()> {
+        loop {
+            self.output.reserve(4_096);
+            let before = self.state.total_in();
+            let status = self.state.compress_vec(bytes, &mut self.output, flush)?;
+            let taken = usize::try_from(self.state.total_in() - before).unwrap_or(bytes.len());
+            bytes = &bytes[taken..];
+            let is_done = match status {
+                Status::StreamEnd => true,
+                Status::Ok | Status::BufError => {
+                    bytes.is_empty()
+                        && matches!(flush, FlushCompress::None)
+                        && self.output.len() < self.output.capacity()
+                }
+            };
+            if is_done {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Collects the new objects of a snapshot.
+#[derive(Debug)]
+pub(crate) struct ObjectSink {
+    store: Store,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    writer: Option<PackWriter>,
+    added: HashSet<ObjectId>,
+}
+
+impl State {
+    fn writer(&mut self, store: &Store) -> Result<&mut PackWriter> {
+        if self.writer.is_none() {
+            self.writer = Some(PackWriter::new(store)?);
+        }
+        // Just made.
+        self.writer.as_mut().ok_or_else(|| crate::Error::Busy { path: store.path().to_owned() })
+    }
+}
+
+/// A file that is read in pieces.
+pub(crate) struct LargeFile<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) path: &'a Path,
+    pub(crate) len: u64,
+}
+
+impl LargeFile<'_> {
+    /// Hands every piece to `each`; `false` where the file is not `len` bytes long.
+    fn pieces(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+        let (mut window, mut at) = (vec![0; WINDOW], 0);
+        loop {
+            let read = self.file.read_at(&mut window, at).context("read", self.path)?;
+            at += read as u64;
+            if read == 0 || at > self.len {
+                return Ok(at == self.len);
+            }
+            each(&window[..read])?;
+        }
+    }
+
+    /// Computes its id; `None` where its length changes meanwhile.
+    pub(crate) fn hash(&self, mut check: impl FnMut() -> Result<()>) -> Result<Option<ObjectId>> {
+        let mut hasher = Hasher::new(Kind::Blob, self.len);
+        let is_whole = self.pieces(|bytes| {
+            hasher.update(bytes);
+            check()
+        })?;
+        Ok(is_whole.then(|| hasher.finish()))
+    }
+}
+
+impl ObjectSink {
+    pub(crate) fn new(store: &Store) -> Self {
+        Self { store: store.clone(), state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, id: ObjectId) -> bool {
+        self.store.contains(id) || self.lock().added.contains(&id)
+    }
+
+    /// Adds an object unless the store has it.
+    pub(crate) fn add(&self, kind: Kind, bytes: &[u8], deflater: &mut Deflater) -> Result<ObjectId> {
+        let id = hash(kind, bytes);
+        if self.has(id) {
+            return Ok(id);
+        }
+        let compressed = deflater.compress(bytes).context("compress", self.store.path())?;
+        let mut state = self.lock();
+        if state.added.insert(id) {
+            let kind = PackedKind::Whole(kind);
+            state.writer(&self.store)?.add(&Packed { id, kind, size: bytes.len() as u64, compressed })?;
+        }
+        Ok(id)
+    }
+
+    /// Adds a file without holding it in memory; `None` where it changes meanwhile.
+    pub(crate) fn add_large(
+        &self,
+        large: &LargeFile<'_>,
+        deflater: &mut Deflater,
+        mut check: impl FnMut() -> Result<()>,
+    ) -> Result<Option<ObjectId>> {
+        let Some(id) = large.hash(&mut check)? else { return Ok(None) };
+        if self.has(id) {
+            return Ok(Some(id));
+        }
+        let mut state = self.lock();
+        let writer = state.writer(&self.store)?;
+        let mut pieces = writer.begin(large.len)?;
+        let mut hasher = Hasher::new(Kind::Blob, large.len);
+        deflater.state.reset();
+        deflater.output.clear();
+        let mut step = |bytes: &[u8], flush| {
+            check()?;
+            hasher.update(bytes);
+            deflater.push(bytes, flush).context("compress", large.path)?;
+            writer.append_piece(&mut pieces, &deflater.output)?;
+            deflater.output.clear();
+            Ok(())
+        };
+        let read = large.pieces(|bytes| step(bytes, FlushCompress::None));
+        let is_whole = read.and_then(|is_whole| step(&[], FlushCompress::Finish).map(|()| is_whole));
+        match is_whole {
+            Ok(true) if hasher.finish() == id => {
+                writer.end(pieces, id);
+                state.added.insert(id);
+                Ok(Some(id))
+            }
+            other => {
+                writer.take_back(&pieces)?;
+                other.map(|_| None)
+            }
+        }
+    }
+
+    /// Makes everything that was added part of the store, synced.
+    pub(crate) fn finish(self) -> Result<()> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.writer.map_or(Ok(()), |writer| writer.finish().map(drop))
+    }
+
+    /// Forgets what was added.
+    pub(crate) fn discard(self) {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = state.writer {
+            writer.discard();
+        }
+    }
+}

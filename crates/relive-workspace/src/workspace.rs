@@ -1,0 +1,150 @@
+//! A directory with snapshots.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, FlockOperation, flock};
+
+use crate::cache::Cache;
+use crate::disk::Durability;
+use crate::error::{Context as _, Error, RefusedRoot, Result};
+use crate::object;
+use crate::rules::Tracked;
+use crate::settings::Settings;
+use crate::stat::{open_child, read_small, stat_at, stat_of};
+use crate::store::{Store, lock_file, open_directory};
+
+/// A larger cache is not read: everything is then hashed once.
+const CACHE_MAX: u64 = 1 << 30;
+const CACHE: &str = "cache";
+/// Where the state of each workspace is, below the store.
+const STATES: &str = "workspaces";
+
+/// A directory of which snapshots are taken, with its stat cache in memory.
+///
+/// It reads the directory and changes it only in a restore or merge. The user's Git repository is looked at and never
+/// changed.
+#[derive(Debug)]
+pub struct Workspace {
+    store: Store,
+    root: PathBuf,
+    descriptor: OwnedFd,
+    settings: Settings,
+    /// Where the stat cache and an unfinished plan are kept.
+    state: PathBuf,
+    pub(crate) cache: Cache,
+    pub(crate) tracked: Option<Arc<Tracked>>,
+}
+
+impl Workspace {
+    /// Opens a directory as a workspace.
+    ///
+    /// Refuses `/`, the home directory and what is above it, and the inside of the store.
+    pub fn open(store: &Store, root: &Path, settings: Settings) -> Result<Self> {
+        let path = root.canonicalize().context("open", root)?;
+        let refused = |why| Error::RefusedRoot { path: path.clone(), why };
+        if !path.is_dir() {
+            return Err(refused(RefusedRoot::NotADirectory));
+        }
+        if path.parent().is_none() {
+            return Err(refused(RefusedRoot::FileSystemRoot));
+        }
+        let home = settings.home.as_ref().map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
+        if home.is_some_and(|home| home.starts_with(&path)) {
+            return Err(refused(RefusedRoot::Home));
+        }
+        if path.starts_with(store.path()) {
+            return Err(refused(RefusedRoot::Store));
+        }
+        let descriptor = open_child(CWD, &path).context("open", &path)?;
+        let key = object::checksum(path.as_os_str().as_bytes());
+        let name: String = key[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let state = store.path().join(STATES).join(name);
+        store.disk().create_directories(&state).context("create", &state)?;
+        let cache =
+            read_small(&state.join(CACHE), CACHE_MAX).and_then(|bytes| Cache::decode(&bytes)).unwrap_or_default();
+        let workspace = Self { store: store.clone(), root: path, descriptor, settings, state, cache, tracked: None };
+        workspace.note_root()?;
+        Ok(workspace)
+    }
+
+    /// Writes down which directory the state belongs to, for people who look into the store.
+    fn note_root(&self) -> Result<()> {
+        let name = "root";
+        if self.state.join(name).exists() {
+            return Ok(());
+        }
+        let (directory, text) = (open_directory(&self.state)?, self.root.as_os_str().as_bytes());
+        let written = self.store.disk().replace(&directory, name, text, Durability::Disposable);
+        written.context("write", &self.state.join(name))
+    }
+
+    /// The directory, canonical.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The store that holds its snapshots.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn root_descriptor(&self) -> &OwnedFd {
+        &self.descriptor
+    }
+
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// Opens the directory again where another one has taken its place.
+    pub(crate) fn reopen_if_replaced(&mut self) -> Result<()> {
+        let now = stat_at(CWD, &self.root).context("look at", &self.root)?;
+        let opened = stat_of(&self.descriptor).context("look at", &self.root)?;
+        if now.identity() != opened.identity() {
+            self.descriptor = open_child(CWD, &self.root).context("open", &self.root)?;
+            self.cache = Cache::default();
+        }
+        Ok(())
+    }
+
+    /// Directories that belong to Relive and are never part of a snapshot.
+    pub(crate) fn private_directories(&self) -> HashSet<(u64, u64)> {
+        let paths = self.settings.private.iter().map(PathBuf::as_path).chain([self.store.path()]);
+        paths.filter_map(|path| Some(stat_at(CWD, path).ok()?.identity())).collect()
+    }
+
+    /// Keeps the stat cache for the next time the workspace is opened. It is not synced: without it the next snapshot
+    /// reads every file once.
+    pub fn save_cache(&self) -> Result<()> {
+        let directory = open_directory(&self.state)?;
+        let written = self.store.disk().replace(&directory, CACHE, &self.cache.encode(), Durability::Disposable);
+        written.context("write", &self.state.join(CACHE))
+    }
+
+    /// Keeps other restores and merges of this directory away.
+    pub(crate) fn lock(&self) -> Result<StateLock> {
+        let file = lock_file(&self.state.join("lock"), FlockOperation::NonBlockingLockExclusive)?;
+        file.map(StateLock).ok_or_else(|| Error::Busy { path: self.root.clone() })
+    }
+}
+
+/// The right to change the files of a workspace.
+#[derive(Debug)]
+pub(crate) struct StateLock(File);
+
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
