@@ -1,5 +1,7 @@
 //! Bringing the changes of one workspace into another: three ways, file by file.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::apply::Applied;
@@ -88,6 +90,7 @@ impl Workspace {
         let sink = ObjectSink::new(&store);
         let mut merger = Merger { store: &store, ours, sink: &sink, changes: Vec::new(), conflicts: Vec::new() };
         let merged = theirs.iter().try_for_each(|change| control.check().and_then(|()| merger.add(change)));
+        let merged = merged.and_then(|()| merger.separate_links());
         let Merger { mut changes, conflicts, .. } = merger;
         if let Err(error) = merged {
             sink.discard();
@@ -138,6 +141,25 @@ impl Merger<'_> {
         if !is_same(ours.as_ref(), after.as_ref()) {
             self.changes.push(Change { path: theirs.path.clone(), before: ours, after });
         }
+        Ok(())
+    }
+
+    /// A file that gets other bytes is no longer the same file as its other names. These stay one file.
+    fn separate_links(&mut self) -> Result<()> {
+        let changed: BTreeSet<FilePath> = self.changes.iter().map(|change| change.path.clone()).collect();
+        for group in self.ours.extras.links.clone() {
+            let mut rest = group.iter().filter(|path| !changed.contains(path));
+            let Some(first) = rest.next() else { continue };
+            for path in [first].into_iter().chain(rest) {
+                let before = self.ours.state(path)?;
+                let same_as = Some(first).filter(|first| *first != path).cloned();
+                let after = before.clone().map(|state| FileState { same_as, ..state });
+                if before != after {
+                    self.changes.push(Change { path: path.clone(), before, after });
+                }
+            }
+        }
+        self.changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(())
     }
 

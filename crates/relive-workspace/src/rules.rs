@@ -249,7 +249,7 @@ fn compile(lines: &[String]) -> Result<Gitignore> {
     let mut builder = GitignoreBuilder::new("");
     for line in lines {
         let invalid = |_| Error::InvalidPattern { pattern: line.clone() };
-        builder.add_line(None, &as_git_reads(line)).map_err(invalid)?;
+        builder.add_line(None, &as_git_reads(line).unwrap_or_default()).map_err(invalid)?;
     }
     builder.build().map_err(|_| Error::InvalidPattern { pattern: lines.join(" ") })
 }
@@ -259,25 +259,71 @@ fn compile_file(text: &[u8]) -> Gitignore {
     let mut builder = GitignoreBuilder::new("");
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
     for line in text.split(|&byte| byte == b'\n') {
-        if let Ok(line) = std::str::from_utf8(line) {
-            let _ = builder.add_line(None, &as_git_reads(line));
+        if let Some(line) = std::str::from_utf8(line).ok().and_then(as_git_reads) {
+            let _ = builder.add_line(None, &line);
         }
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// The `ignore` crate knows `{a,b}`, Git does not: to Git these are ordinary characters.
-fn as_git_reads(line: &str) -> String {
-    let (mut text, mut escaped, mut in_class) = (String::with_capacity(line.len()), false, false);
-    for character in line.strip_suffix('\r').unwrap_or(line).chars() {
-        if matches!(character, '{' | '}') && !escaped && !in_class {
-            text.push('\\');
-        }
-        in_class = !escaped && (character == '[' || in_class && character != ']');
-        escaped = character == '\\' && !escaped;
-        text.push(character);
+/// Rewrites a pattern where the `ignore` crate and Git differ; `None` where it matches nothing for Git.
+///
+/// To Git `{` and `}` are ordinary characters, `[!a]` does not match a slash, a pattern that ends with a lone backslash is
+/// none, and no path has an empty component.
+fn as_git_reads(line: &str) -> Option<String> {
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    if line.starts_with('#') {
+        return None;
     }
-    text
+    let mut pattern = line.trim_end_matches(' ');
+    if pattern.len() < line.len() && ends_with_lone_backslash(pattern) {
+        // The first of the spaces is escaped, and so part of the pattern.
+        pattern = &line[..=pattern.len()];
+    }
+    let (is_negated, pattern) = pattern.strip_prefix('!').map_or((false, pattern), |rest| (true, rest));
+    let (is_directory, pattern) = pattern.strip_suffix('/').map_or((false, pattern), |rest| (true, rest));
+    if pattern.is_empty() || ends_with_lone_backslash(pattern) || pattern.ends_with('/') || pattern.contains("//") {
+        return None;
+    }
+    let mut text = String::with_capacity(line.len() + 8);
+    text.push_str(if is_negated { "!" } else { "" });
+    text.push_str(if pattern.contains('/') { "" } else { "**/" });
+    rewrite(pattern, &mut text);
+    text.push_str(if is_directory { "/" } else { "" });
+    Some(text)
+}
+
+fn ends_with_lone_backslash(text: &str) -> bool {
+    text.bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1
+}
+
+fn rewrite(pattern: &str, text: &mut String) {
+    let mut characters = pattern.chars().peekable();
+    let mut in_class = false;
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => {
+                text.push('\\');
+                text.extend(characters.next());
+                continue;
+            }
+            '{' | '}' if !in_class => text.push('\\'),
+            // Three stars are two.
+            '*' if !in_class && text.ends_with("**") => continue,
+            _ => {}
+        }
+        text.push(character);
+        if in_class {
+            in_class = character != ']';
+        } else if character == '[' {
+            in_class = true;
+            let is_negated = characters.next_if(|next| matches!(next, '!' | '^')).is_some();
+            text.push_str(if is_negated { "!" } else { "" });
+            // A bracket that comes first is a member of the class.
+            text.extend(characters.next_if_eq(&']'));
+            text.push_str(if is_negated { "/" } else { "" });
+        }
+    }
 }
 
 /// The directories that a pattern leads through before its first wildcard, for `build/keep.txt` just `build`.

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use rustix::fs::{Access, AtFlags};
 
 use super::disk_state::DiskState;
-use super::replace::check_blob;
 use super::{is_directory, is_file};
 use crate::error::{Context as _, Error, Result};
 use crate::path::FilePath;
@@ -19,8 +18,9 @@ pub(super) fn check(workspace: &Workspace, plan: &Plan) -> Result<()> {
     let root = workspace.root_descriptor();
     let (mut changed, mut in_the_way, mut parents) = (Vec::new(), Vec::new(), BTreeSet::new());
     for change in &plan.changes {
-        for state in [&change.before, &change.after] {
-            check_blob(state.as_ref(), |id| workspace.store().contains(id))?;
+        // A blob that cannot be read has to be known now, not when half of the plan is done.
+        if let Some(id) = change.after.as_ref().and_then(|state| state.id) {
+            workspace.store().blob(id)?;
         }
         let Some((directory, name)) = change.path.split() else { continue };
         let state = match open_beneath(root, &directory) {

@@ -7,7 +7,7 @@ use std::os::fd::AsFd as _;
 use super::Applier;
 use super::disk_state::DiskState;
 use crate::diff::{Change, FileState};
-use crate::error::{Context as _, Error, Result};
+use crate::error::{Context as _, Result};
 use crate::object::EntryKind;
 use crate::stat::{open_beneath, open_file, stat_of};
 
@@ -204,14 +204,6 @@ fn is_mode_only(change: &Change) -> bool {
 fn put_back(renamed: io::Result<bool>) -> io::Result<()> {
     match renamed {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// A plan needs blobs for all its files.
-pub(super) fn check_blob(state: Option<&FileState>, has: impl Fn(crate::ObjectId) -> bool) -> Result<()> {
-    match state.and_then(|state| state.id) {
-        Some(id) if !has(id) => Err(Error::Missing(id)),
         _ => Ok(()),
     }
 }

@@ -118,15 +118,15 @@ impl Reader<'_> {
         })
     }
 
-    /// Stores a file's bytes; `None` where it is not as long as it was.
+    /// Stores a file's bytes, as many as it had when it was looked at; `None` where it has become shorter.
     fn store(&self, file: &File, stat: &Stat, path: &FilePath, deflater: &mut Deflater) -> Result<Option<ObjectId>> {
         let len = stat.key.size;
         if len > LARGE {
             let large = LargeFile { file, path: path.as_path(), len };
             return self.sink.add_large(&large, deflater, || self.control.check());
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or_default() + 1);
-        file.take(len + 1).read_to_end(&mut bytes).context("read", path.as_path())?;
+        let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or_default());
+        file.take(len).read_to_end(&mut bytes).context("read", path.as_path())?;
         if bytes.len() as u64 != len {
             return Ok(None);
         }

@@ -100,20 +100,23 @@ pub(crate) struct LargeFile<'a> {
 }
 
 impl LargeFile<'_> {
-    /// Hands every piece to `each`; `false` where the file is not `len` bytes long.
+    /// Hands every piece of the first `len` bytes to `each`; `false` where there are fewer.
     fn pieces(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
         let (mut window, mut at) = (vec![0; WINDOW], 0);
-        loop {
-            let read = self.file.read_at(&mut window, at).context("read", self.path)?;
-            at += read as u64;
-            if read == 0 || at > self.len {
-                return Ok(at == self.len);
+        while at < self.len {
+            let want = usize::try_from(self.len - at).map_or(WINDOW, |left| left.min(WINDOW));
+            match self.file.read_at(&mut window[..want], at).context("read", self.path)? {
+                0 => return Ok(false),
+                read => {
+                    at += read as u64;
+                    each(&window[..read])?;
+                }
             }
-            each(&window[..read])?;
         }
+        Ok(true)
     }
 
-    /// Computes its id; `None` where its length changes meanwhile.
+    /// Computes the id of the first `len` bytes; `None` where there are fewer.
     pub(crate) fn hash(&self, mut check: impl FnMut() -> Result<()>) -> Result<Option<ObjectId>> {
         let mut hasher = Hasher::new(Kind::Blob, self.len);
         let is_whole = self.pieces(|bytes| {
@@ -152,7 +155,8 @@ impl ObjectSink {
         Ok(id)
     }
 
-    /// Adds a file without holding it in memory; `None` where it changes meanwhile.
+    /// Adds a file without holding it in memory; `None` where it becomes shorter meanwhile. Whether it changes otherwise
+    /// is for the caller to find out.
     pub(crate) fn add_large(
         &self,
         large: &LargeFile<'_>,
@@ -179,15 +183,17 @@ impl ObjectSink {
         };
         let read = large.pieces(|bytes| step(bytes, FlushCompress::None));
         let is_whole = read.and_then(|is_whole| step(&[], FlushCompress::Finish).map(|()| is_whole));
+        // It may have changed since it was hashed first.
+        let id = hasher.finish();
         match is_whole {
-            Ok(true) if hasher.finish() == id => {
-                writer.end(pieces, id);
+            Ok(true) if !state.added.contains(&id) && !self.store.contains(id) => {
+                state.writer(&self.store)?.end(pieces, id);
                 state.added.insert(id);
                 Ok(Some(id))
             }
             other => {
-                writer.take_back(&pieces)?;
-                other.map(|_| None)
+                state.writer(&self.store)?.take_back(&pieces)?;
+                other.map(|is_whole| is_whole.then_some(id))
             }
         }
     }

@@ -1,0 +1,55 @@
+//! Workspaces of their own.
+
+use std::fs;
+
+use relive_workspace::{Control, Error, Settings, Workspace};
+
+use crate::support::{bed, look, shell};
+
+#[test]
+fn a_copy_is_byte_equal_and_independent() {
+    let mut bed = bed();
+    shell(
+        &bed.root,
+        "mkdir -p a/b empty locked; echo 1 > a/b/c; ln -s ../x a/link; echo run > run; chmod 750 run; ln run same
+         printf '\\000\\377' > binary; echo x > locked/f; chmod 500 locked
+         i=0; while [ $i -lt 200 ]; do echo $i > a/f$i; i=$((i+1)); done",
+    );
+    let (snapshot, seen) = (bed.snapshot(), look(&bed.root));
+    let own = bed.directory.path().join("own");
+    let copied = bed.store.copy(&snapshot, &own, &Control::default()).unwrap();
+    assert_eq!(copied.files, 206);
+    assert_eq!(look(&own), seen);
+    let mut workspace = Workspace::open(&bed.store, &own, Settings::default()).unwrap();
+    assert!(workspace.snapshot(&Control::default()).unwrap().snapshot.is_same_files(&snapshot));
+    shell(&own, "echo more >> a/b/c; echo more >> same");
+    assert_eq!(look(&bed.root), seen);
+}
+
+#[test]
+fn a_copy_never_overwrites_and_cleans_up_after_a_killed_one() {
+    let mut bed = bed();
+    bed.write("a", "1");
+    let snapshot = bed.snapshot();
+    let own = bed.directory.path().join("own");
+    fs::create_dir(&own).unwrap();
+    assert!(matches!(bed.store.copy(&snapshot, &own, &Control::default()), Err(Error::Io { .. })));
+    fs::remove_dir(&own).unwrap();
+    let half = bed.directory.path().join(".own.relive-copy");
+    fs::create_dir_all(half.join("locked")).unwrap();
+    shell(&half, "echo half > locked/file; ln -s / root; chmod 500 locked");
+    bed.store.copy(&snapshot, &own, &Control::default()).unwrap();
+    assert!(!half.exists());
+    assert_eq!(fs::read_dir(&own).unwrap().count(), 1);
+}
+
+#[test]
+fn a_cancelled_copy_leaves_nothing() {
+    let mut bed = bed();
+    bed.write("a", "1");
+    let snapshot = bed.snapshot();
+    let own = bed.directory.path().join("own");
+    let control = Control::default().with_cancel(std::sync::Arc::new(true.into()));
+    assert!(matches!(bed.store.copy(&snapshot, &own, &control), Err(Error::Cancelled)));
+    assert_eq!(fs::read_dir(bed.directory.path()).unwrap().count(), 2, "the workspace and the store");
+}

@@ -1,0 +1,17 @@
+//! Workspaces on real files.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
+
+mod copies;
+mod git;
+mod hostile;
+mod merges;
+mod random;
+mod restores;
+mod rules;
+mod snapshots;
+mod stores;
+mod support;
+#[cfg(feature = "faults")]
+mod sweep;

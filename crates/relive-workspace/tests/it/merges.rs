@@ -1,0 +1,114 @@
+//! Bringing changes back.
+
+use relive_workspace::{Conflict, ConflictKind, Control, Error, Force, MergeRequest, Snapshot};
+
+use crate::support::{Bed, bed, look, shell};
+
+/// Makes a base, changes it in two ways, and merges the second into the first.
+fn merge(base: &str, ours: &str, theirs: &str, force: Force) -> (Bed, Result<Vec<Conflict>, Error>, Snapshot) {
+    let mut bed = bed();
+    shell(&bed.root, base);
+    let start = bed.snapshot();
+    shell(&bed.root, theirs);
+    let changed = bed.snapshot();
+    bed.restore(&start);
+    shell(&bed.root, ours);
+    let request = MergeRequest { base: &start, theirs: &changed, force };
+    let before = bed.snapshot();
+    let merged = bed.workspace.merge(&request, &Control::default()).map(|merged| {
+        assert!(merged.applied.is_verified());
+        merged.conflicts
+    });
+    (bed, merged, before)
+}
+
+fn check_conflict(base: &str, ours: &str, theirs: &str, expected: &[(&str, ConflictKind)]) {
+    let (mut bed, merged, before) = merge(base, ours, theirs, Force::No);
+    let Err(Error::Conflicts { conflicts }) = merged else { panic!("{merged:?}") };
+    let found: Vec<_> = conflicts.iter().map(|conflict| (conflict.path.to_string(), conflict.kind)).collect();
+    assert_eq!(found, expected.iter().map(|(path, kind)| ((*path).to_owned(), *kind)).collect::<Vec<_>>());
+    assert!(bed.snapshot().is_same_files(&before), "nothing is written");
+}
+
+#[test]
+fn case_75_different_files_merge_and_the_same_lines_conflict() {
+    let base = "echo 1 > a; echo 1 > b";
+    let (bed, merged, _) = merge(base, "echo ours > a", "echo theirs > b; echo new > c", Force::No);
+    assert_eq!(merged.unwrap(), []);
+    assert_eq!((bed.read("a"), bed.read("b"), bed.read("c")), ("ours\n".into(), "theirs\n".into(), "new\n".into()));
+    check_conflict(base, "echo ours > a", "echo theirs > a", &[("a", ConflictKind::Lines)]);
+}
+
+#[test]
+fn different_lines_of_one_file_merge() {
+    let base = "seq 1 20 > a";
+    let (bed, merged, _) = merge(base, "sed -i s/^2$/two/ a", "sed -i s/^18$/eighteen/ a; chmod 755 a", Force::No);
+    assert_eq!(merged.unwrap(), []);
+    assert!(bed.read("a").contains("two\n") && bed.read("a").contains("eighteen\n"));
+    assert_eq!(shell(&bed.root, "stat -c %a a"), "755\n");
+}
+
+#[test]
+fn everything_else_that_both_sides_changed_conflicts() {
+    let base = "printf 'a\\000b' > binary; echo 1 > a; echo 1 > b; mkdir d; echo 1 > d/f; ln -s one link";
+    check_conflict(base, "printf 'x\\000' > binary", "printf 'y\\000' > binary", &[("binary", ConflictKind::Binary)]);
+    check_conflict(base, "rm a", "echo 2 > a", &[("a", ConflictKind::RemovedAndChanged)]);
+    check_conflict(base, "echo 2 > a", "rm a", &[("a", ConflictKind::RemovedAndChanged)]);
+    check_conflict(base, "echo x > n", "echo y > n", &[("n", ConflictKind::BothAdded)]);
+    check_conflict(base, "rm a; mkdir a; echo 1 > a/x", "echo 2 > a", &[("a", ConflictKind::Type)]);
+    check_conflict(base, "chmod 600 b", "chmod 700 b", &[("b", ConflictKind::Mode)]);
+    check_conflict(base, "ln -sf two link", "ln -sf three link", &[("link", ConflictKind::Type)]);
+    check_conflict(base, "echo f > n", "mkdir n; echo 1 > n/x", &[("n", ConflictKind::Type)]);
+}
+
+#[test]
+fn the_same_change_on_both_sides_is_no_conflict() {
+    let (_, merged, _) = merge("echo 1 > a; echo 1 > b", "echo 2 > a; rm b", "echo 2 > a; rm b", Force::No);
+    assert_eq!(merged.unwrap(), []);
+}
+
+#[test]
+fn force_writes_markers_and_keeps_the_rest_and_can_be_undone() {
+    let base = "echo 1 > a; echo 1 > b; printf '\\0001' > c";
+    let ours = "echo ours > a; rm b; printf '\\0002' > c; echo f > n";
+    let theirs = "echo theirs > a; echo 2 > b; printf '\\0003' > c; echo d > d; mkdir n; echo 1 > n/x";
+    let (mut bed, merged, before) = merge(base, ours, theirs, Force::Yes);
+    assert_eq!(merged.unwrap().len(), 4);
+    assert!(bed.read("a").contains("<<<<<<<") && bed.read("a").contains("theirs"));
+    assert!(!bed.path("b").exists() && bed.path("n").is_file());
+    assert_eq!((bed.read("c"), bed.read("d")), ("\0".to_owned() + "2", "d\n".to_owned()));
+    bed.restore(&before);
+    assert!(!bed.path("d").exists());
+}
+
+#[test]
+fn directories_come_and_go_with_a_merge() {
+    let base = "mkdir -p old/deep; echo 1 > old/deep/f; mkdir empty";
+    let (bed, merged, _) = merge(base, "true", "rm -r old; rmdir empty; mkdir -p new/e; chmod 700 new", Force::No);
+    assert_eq!(merged.unwrap(), []);
+    assert_eq!(look(&bed.root).keys().map(Vec::as_slice).collect::<Vec<_>>(), [&b"new"[..], b"new/e"]);
+}
+
+#[test]
+fn two_agents_bring_their_changes_to_one_directory() {
+    let mut bed = bed();
+    shell(&bed.root, "seq 1 30 > shared; echo x > one; echo x > two");
+    let base = bed.snapshot();
+    let mut changed = Vec::new();
+    for (name, script) in
+        [("first", "echo 1 > one; sed -i s/^3$/three/ shared"), ("second", "echo 2 > two; sed -i s/^27$/end/ shared")]
+    {
+        let own = bed.directory.path().join(name);
+        bed.store.copy(&base, &own, &Control::default()).unwrap();
+        let mut workspace =
+            relive_workspace::Workspace::open(&bed.store, &own, relive_workspace::Settings::default()).unwrap();
+        shell(&own, script);
+        changed.push(workspace.snapshot(&Control::default()).unwrap().snapshot);
+    }
+    for theirs in &changed {
+        let request = MergeRequest { base: &base, theirs, force: Force::No };
+        assert_eq!(bed.workspace.merge(&request, &Control::default()).unwrap().conflicts, []);
+    }
+    assert_eq!((bed.read("one"), bed.read("two")), ("1\n".to_owned(), "2\n".to_owned()));
+    assert!(bed.read("shared").contains("three\n") && bed.read("shared").contains("end\n"));
+}

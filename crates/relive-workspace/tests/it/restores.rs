@@ -1,0 +1,191 @@
+//! Going back, and what is refused.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use relive_workspace::{Control, Error, FilePath, Force, Grade, RestoreRequest};
+
+use crate::support::{bed, look, path, shell};
+
+#[test]
+fn case_71_and_72_a_restore_brings_every_byte_back_and_can_be_undone() {
+    let mut bed = bed();
+    shell(
+        &bed.root,
+        "mkdir -p a/b empty; echo one > a/b/one; printf '\\000\\001' > binary; ln -s a/b/one link; ln binary same
+         echo run > tool; chmod 700 tool; chmod 711 a; echo gone > gone; echo type > type; mkdir turned; echo x > turned/x",
+    );
+    let (first, seen) = (bed.snapshot(), look(&bed.root));
+    assert_eq!(first.grade, Grade::Exact);
+    shell(
+        &bed.root,
+        "echo two >> a/b/one; rm binary gone; echo new > binary; ln -sf elsewhere link; chmod 644 tool; chmod 755 a
+         rmdir empty; echo file > empty; rm type; mkdir -p type/deep; echo y > type/deep/y; rm -r turned; echo f > turned
+         mkdir -p new/dir; echo z > new/dir/z",
+    );
+    let (second, seen_then) = (bed.snapshot(), look(&bed.root));
+    let restored = bed.restore(&first);
+    assert!(restored.before.snapshot.is_same_files(&second));
+    assert_eq!(look(&bed.root), seen);
+    assert!(bed.snapshot().is_same_files(&first));
+    bed.restore(&second);
+    assert_eq!(look(&bed.root), seen_then);
+}
+
+#[test]
+fn changes_of_somebody_else_are_refused_and_nothing_is_written() {
+    let mut bed = bed();
+    bed.write("a", "1");
+    let first = bed.snapshot();
+    bed.write("a", "2");
+    let expected = bed.snapshot();
+    bed.write("other", "theirs");
+    let seen = look(&bed.root);
+    let request = RestoreRequest { target: &first, expected: Some(&expected), paths: &[], force: Force::No };
+    let error = bed.workspace.restore(&request, &Control::default()).unwrap_err();
+    assert!(matches!(&error, Error::ChangedSince { paths } if *paths == [path("other")]), "{error}");
+    assert_eq!(look(&bed.root), seen);
+    let request = RestoreRequest { force: Force::Yes, ..request };
+    let restored = bed.workspace.restore(&request, &Control::default()).unwrap();
+    assert_eq!(bed.read("a"), "1");
+    bed.restore(&restored.before.snapshot);
+    assert_eq!(bed.read("other"), "theirs");
+}
+
+#[test]
+fn single_paths_are_restored_with_the_directories_they_need() {
+    let mut bed = bed();
+    bed.write("d/e/one", "1");
+    bed.write("d/two", "2");
+    bed.write("three", "3");
+    let first = bed.snapshot();
+    shell(&bed.root, "rm -r d; echo changed > three");
+    let paths: [FilePath; 1] = [path("d/e/one")];
+    let request = RestoreRequest { target: &first, expected: None, paths: &paths, force: Force::No };
+    bed.workspace.restore(&request, &Control::default()).unwrap();
+    assert_eq!(bed.read("d/e/one"), "1");
+    assert_eq!(bed.read("three"), "changed\n");
+    assert!(!bed.path("d/two").exists());
+    let paths = [path("nowhere")];
+    let request = RestoreRequest { paths: &paths, ..request };
+    let error = bed.workspace.restore(&request, &Control::default()).unwrap_err();
+    assert!(matches!(error, Error::NoSuchPath { .. }), "{error}");
+}
+
+#[test]
+fn a_partial_snapshot_needs_force() {
+    let mut bed = bed();
+    shell(&bed.root, "mkfifo pipe; echo 1 > a");
+    let first = bed.snapshot();
+    bed.write("a", "2");
+    assert!(matches!(bed.try_restore(&first), Err(Error::NotExact { grade: Grade::Partial })));
+    assert_eq!(bed.read("a"), "2");
+}
+
+#[test]
+fn ignored_files_are_never_overwritten_or_removed() {
+    let mut bed = bed();
+    bed.write("build", "a file that is tracked");
+    bed.write("dir/file", "1");
+    let first = bed.snapshot();
+    shell(&bed.root, "printf 'build\\n*.o\\n' > .gitignore; echo precious > build; echo object > dir/x.o; rm dir/file");
+    let error = bed.try_restore(&first).unwrap_err();
+    assert!(matches!(&error, Error::InTheWay { paths } if *paths == [path("build")]), "{error}");
+    assert_eq!(bed.read("build"), "precious\n");
+
+    // A directory that should go and still holds an ignored file stays.
+    let second = bed.snapshot();
+    shell(&bed.root, "mkdir -p fresh; echo 1 > fresh/file; echo o > fresh/y.o");
+    bed.snapshot();
+    let applied = bed.restore(&second).applied;
+    assert_eq!(applied.kept, [path("fresh")]);
+    assert!(bed.path("fresh/y.o").exists() && !bed.path("fresh/file").exists());
+}
+
+#[test]
+fn an_ignored_file_in_a_directory_that_becomes_a_file_is_in_the_way() {
+    let mut bed = bed();
+    bed.write("thing", "file");
+    bed.write(".gitignore", "*.o\n");
+    let first = bed.snapshot();
+    shell(&bed.root, "rm thing; mkdir -p thing/sub; echo 1 > thing/sub/a; echo o > thing/sub/x.o");
+    let seen = look(&bed.root);
+    let error = bed.try_restore(&first).unwrap_err();
+    assert!(matches!(&error, Error::InTheWay { paths } if *paths == [path("thing/sub/x.o")]), "{error}");
+    assert_eq!(look(&bed.root), seen);
+}
+
+#[test]
+fn a_link_that_takes_a_directory_s_place_leads_nowhere() {
+    let mut bed = bed();
+    let outside = bed.directory.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "outside").unwrap();
+    bed.write("d/file", "1");
+    let first = bed.snapshot();
+    bed.write("d/file", "2");
+    let request = RestoreRequest { target: &first, expected: None, paths: &[], force: Force::No };
+    let prepared = bed.workspace.plan_restore(&request, &Control::default()).unwrap();
+    shell(&bed.root, "rm -r d; ln -s ../outside d");
+    let error = bed.workspace.apply(&prepared.plan, &Control::default()).unwrap_err();
+    assert!(matches!(error, Error::ChangedSince { .. }), "{error}");
+    assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "outside");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+}
+
+#[test]
+fn a_change_after_planning_is_refused_before_anything_is_written() {
+    let mut bed = bed();
+    bed.write("a", "1");
+    bed.write("b", "1");
+    let first = bed.snapshot();
+    bed.write("a", "2");
+    bed.write("b", "2");
+    let request = RestoreRequest { target: &first, expected: None, paths: &[], force: Force::Yes };
+    let prepared = bed.workspace.plan_restore(&request, &Control::default()).unwrap();
+    bed.write("b", "theirs");
+    let error = bed.workspace.apply(&prepared.plan, &Control::default()).unwrap_err();
+    assert!(matches!(&error, Error::ChangedSince { paths } if *paths == [path("b")]), "{error}");
+    assert_eq!((bed.read("a"), bed.read("b")), ("2".to_owned(), "theirs".to_owned()));
+}
+
+#[test]
+fn hard_links_are_made_and_unmade() {
+    let mut bed = bed();
+    shell(&bed.root, "echo 1 > a; ln a b; ln a c; echo 2 > x; echo 2 > y");
+    let first = bed.snapshot();
+    shell(&bed.root, "rm c; cp b c; ln -f x y; rm a; echo 3 > a");
+    let second = bed.snapshot();
+    bed.restore(&first);
+    let inode = |name: &str| fs::metadata(bed.path(name)).unwrap().ino();
+    assert!(inode("a") == inode("b") && inode("b") == inode("c") && inode("x") != inode("y"));
+    bed.restore(&second);
+    let inode = |name: &str| fs::metadata(bed.path(name)).unwrap().ino();
+    assert!(inode("a") != inode("b") && inode("b") != inode("c") && inode("x") == inode("y"));
+}
+
+#[test]
+fn a_restore_to_the_present_changes_nothing() {
+    let mut bed = bed();
+    bed.write("a", "1");
+    let first = bed.snapshot();
+    let inode = fs::metadata(bed.path("a")).unwrap().ino();
+    let applied = bed.restore(&first).applied;
+    assert_eq!((applied.written, applied.removed), (0, 0));
+    assert_eq!(fs::metadata(bed.path("a")).unwrap().ino(), inode);
+}
+
+#[test]
+fn only_one_restore_at_a_time() {
+    let mut bed = bed();
+    bed.write("a", "1");
+    let first = bed.snapshot();
+    bed.write("a", "2");
+    let states = bed.store.path().join("workspaces");
+    let state = fs::read_dir(states).unwrap().next().unwrap().unwrap().path();
+    let held = fs::File::options().create(true).append(true).open(state.join("lock")).unwrap();
+    held.lock().unwrap();
+    assert!(matches!(bed.try_restore(&first), Err(Error::Busy { .. })));
+    held.unlock().unwrap();
+    bed.restore(&first);
+}

@@ -1,0 +1,222 @@
+//! Which files are in: the same as for Git, and what Git does not know.
+
+use std::fs;
+
+use relive_workspace::{Control, Disk, Error, Grade, Settings, SkipReason, Workspace};
+
+use crate::support::{Bed, Random, bed, git, run, shell};
+
+/// What `git ls-files` counts as part of the repository.
+fn git_files(bed: &Bed) -> Vec<String> {
+    let listed =
+        run(git().current_dir(&bed.root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]));
+    let mut files: Vec<_> = listed.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect();
+    files.retain(|path| bed.path(path).symlink_metadata().is_ok());
+    files.sort();
+    files.dedup();
+    files
+}
+
+fn check_same_as_git(bed: &mut Bed, what: &str) {
+    let snapshot = bed.snapshot();
+    let mut ours = bed.ls_tree(&snapshot);
+    ours.sort();
+    assert_eq!(ours, git_files(bed), "{what}");
+}
+
+fn init(bed: &Bed) {
+    run(git().current_dir(&bed.root).args(["init", "-q"]));
+}
+
+#[test]
+fn nested_negated_anchored_and_starred_rules() {
+    let mut bed = bed();
+    init(&bed);
+    for path in [
+        "a.o",
+        "keep.o",
+        "src/a.o",
+        "src/b.c",
+        "src/keep.o",
+        "build/x",
+        "src/build/x",
+        "doc/a/b/c.tmp",
+        "doc/c.tmp",
+        "a b ",
+        "x{1}",
+        "#hash",
+        "!bang",
+    ] {
+        bed.write(path, "x");
+    }
+    bed.write(".gitignore", "*.o\n!keep.o\n/build\ndoc/**/*.tmp\n\\#hash\n\\!bang\na\\ b\\ \nx{1}\n");
+    bed.write("src/.gitignore", "!a.o\nb.c\n");
+    check_same_as_git(&mut bed, "rules");
+    let before = bed.snapshot();
+    bed.write("src/.gitignore", "# nothing\n");
+    check_same_as_git(&mut bed, "changed rules");
+    assert_ne!(bed.snapshot().tree, before.tree);
+}
+
+#[test]
+fn excludes_outside_of_the_tree() {
+    let bed = bed();
+    init(&bed);
+    bed.write("local", "x");
+    bed.write("global", "x");
+    bed.write("both", "x");
+    fs::write(bed.path(".git/info/exclude"), "local\nboth\n").unwrap();
+    let excludes = bed.directory.path().join("excludes");
+    fs::write(&excludes, "global\n!both\n").unwrap();
+    let config = bed.directory.path().join("gitconfig");
+    fs::write(&config, format!("[core]\n\texcludesFile = {}\n", excludes.display())).unwrap();
+    let settings = Settings { git_configs: vec![config], ..Settings::default() };
+    let mut workspace = Workspace::open(&bed.store, &bed.root, settings).unwrap();
+    let snapshot = workspace.snapshot(&Control::default()).unwrap().snapshot;
+    assert_eq!(bed.ls_tree(&snapshot), [] as [&str; 0]);
+}
+
+#[test]
+fn tracked_files_are_in_although_they_are_ignored_or_look_secret() {
+    for version in ["2", "3", "4"] {
+        let mut bed = bed();
+        init(&bed);
+        for path in ["vendor/deep/lib.o", "vendor/other.o", ".env", "tests/server.pem", "new/.env"] {
+            bed.write(path, "x");
+        }
+        bed.write(".gitignore", "vendor/\n*.o\n");
+        let add = ["add", "-f", "vendor/deep/lib.o", ".env", "tests/server.pem", ".gitignore"];
+        run(git().current_dir(&bed.root).args(["-c", &format!("index.version={version}")]).args(add));
+        let taken = bed.take();
+        let skipped: Vec<_> = taken.skipped.iter().map(|skipped| (skipped.path.to_string(), skipped.reason)).collect();
+        assert_eq!(skipped, [("new/.env".to_owned(), SkipReason::Secret)]);
+        assert_eq!(taken.snapshot.grade, Grade::Exact, "a secret is out by rule");
+        assert_eq!(bed.ls_tree(&taken.snapshot), [".env", ".gitignore", "tests/server.pem", "vendor/deep/lib.o"]);
+        run(git().current_dir(&bed.root).args(["rm", "-q", "--cached", "vendor/deep/lib.o"]));
+        let snapshot = bed.snapshot();
+        assert_eq!(bed.ls_tree(&snapshot), [".env", ".gitignore", "tests/server.pem"]);
+    }
+}
+
+#[test]
+fn a_workspace_below_the_repository_s_root_keeps_to_its_rules() {
+    let bed = bed();
+    init(&bed);
+    for path in ["sub/a.o", "sub/deep/b.o", "sub/deep/c", "sub/anchored", "sub/tracked.o"] {
+        bed.write(path, "x");
+    }
+    bed.write(".gitignore", "*.o\n/sub/anchored\n");
+    run(git().current_dir(&bed.root).args(["add", "-f", "sub/tracked.o"]));
+    let mut workspace = Workspace::open(&bed.store, &bed.path("sub"), Settings::default()).unwrap();
+    let snapshot = workspace.snapshot(&Control::default()).unwrap().snapshot;
+    assert_eq!(bed.ls_tree(&snapshot), ["deep/c", "tracked.o"]);
+}
+
+#[test]
+fn a_linked_worktree_has_its_own_index() {
+    let bed = bed();
+    init(&bed);
+    bed.write("file", "x");
+    bed.write("kept.o", "x");
+    bed.write(".gitignore", "*.o\n");
+    shell(
+        &bed.root,
+        "git add -f . && git -c user.name=t -c user.email=t@t commit -qm x && git worktree add -q ../linked",
+    );
+    let mut workspace = Workspace::open(&bed.store, &bed.directory.path().join("linked"), Settings::default()).unwrap();
+    let snapshot = workspace.snapshot(&Control::default()).unwrap().snapshot;
+    assert_eq!(bed.ls_tree(&snapshot), [".gitignore", "file", "kept.o"]);
+}
+
+#[test]
+fn nested_repositories_are_entered() {
+    let mut bed = bed();
+    init(&bed);
+    bed.write("nested/file", "x");
+    run(git().current_dir(bed.path("nested")).args(["init", "-q"]));
+    bed.write("module/file", "x");
+    bed.write("module/.git", "gitdir: ../.git/modules/module\n");
+    let taken = bed.take();
+    assert_eq!(bed.ls_tree(&taken.snapshot), ["module/file", "nested/file"]);
+    assert_eq!(taken.snapshot.grade, Grade::Exact);
+}
+
+#[test]
+fn include_and_exclude_have_the_last_word() {
+    let settings = Settings {
+        include: vec![".env".to_owned(), "dist/keep/".to_owned(), "/cache/one.o".to_owned()],
+        exclude: vec!["*.log".to_owned(), "/docs".to_owned()],
+        ..Settings::default()
+    };
+    let mut bed = Bed::new(Disk::new(), settings);
+    for path in [
+        ".env",
+        "id_rsa",
+        "dist/keep/a.o",
+        "dist/keep/b.log",
+        "dist/drop",
+        "cache/one.o",
+        "cache/two.o",
+        "docs/a",
+        "a.log",
+        "b",
+    ] {
+        bed.write(path, "x");
+    }
+    bed.write(".gitignore", "dist/\n*.o\n");
+    let taken = bed.take();
+    assert_eq!(bed.ls_tree(&taken.snapshot), [".env", ".gitignore", "b", "cache/one.o", "dist/keep/a.o"]);
+    let settings = Settings { exclude: vec!["[z-a]".to_owned()], ..Settings::default() };
+    let mut workspace = Workspace::open(&bed.store, &bed.root, settings).unwrap();
+    assert!(matches!(workspace.snapshot(&Control::default()), Err(Error::InvalidPattern { .. })));
+}
+
+#[test]
+fn a_rules_file_that_is_a_link_or_not_a_file_is_none() {
+    let mut bed = bed();
+    init(&bed);
+    bed.write("rules", "*.o\n");
+    bed.write("d/a.o", "x");
+    bed.write("e/a.o", "x");
+    bed.symlink("../rules", "d/.gitignore");
+    shell(&bed.root, "mkfifo e/.gitignore");
+    let snapshot = bed.snapshot();
+    assert_eq!(bed.ls_tree(&snapshot), ["d/.gitignore", "d/a.o", "e/a.o", "rules"]);
+}
+
+/// Random rules on a fixed tree, compared with `git ls-files`.
+#[test]
+fn random_rules_are_read_as_git_reads_them() {
+    let rounds = std::env::var("RELIVE_RULES").map_or(40, |rounds| rounds.parse().unwrap());
+    let names = ["a", "b", "a.o", "ab", "dir", "x y", "b.txt", ".hidden", "a{b}", "[c]"];
+    let pieces = [
+        "a", "b", "*", "?", "**", "/", "/", ".o", "dir", "[ab]", "[!a]", "!", "\\", " ", "{", "}", ".", "#", "a{b}",
+        "[c]", "x y", "**/", "/**",
+    ];
+    let mut bed = bed();
+    init(&bed);
+    for outer in ["", "dir/", "a.d/", "dir/dir/", "b.d/ab/"] {
+        for name in names {
+            if name != "dir" {
+                bed.write(&format!("{outer}{name}"), "x");
+            }
+        }
+    }
+    for seed in 0..rounds {
+        let mut random = Random::new(seed);
+        for file in [".gitignore", "dir/.gitignore", "b.d/.gitignore"] {
+            let lines = (0..=random.below(4))
+                .map(|_| (0..=random.below(5)).map(|_| *random.pick(&pieces)).collect::<String>() + "\n");
+            // `a**/b` is undefined by Git's documentation, and surprising in its code.
+            let text: String = lines.filter(|line| stars_stand_alone(line)).collect();
+            fs::write(bed.path(file), text).unwrap();
+        }
+        let rules: Vec<_> = [".gitignore", "dir/.gitignore", "b.d/.gitignore"].map(|file| bed.read(file)).into();
+        check_same_as_git(&mut bed, &format!("seed {seed}: {rules:?}"));
+    }
+}
+
+/// Whether every `**` is a whole component.
+fn stars_stand_alone(line: &str) -> bool {
+    line.trim().trim_start_matches('!').split('/').all(|part| !part.contains("**") || part == "**")
+}

@@ -1,0 +1,176 @@
+//! Garbage collection and packing.
+
+use std::fs;
+
+use relive_workspace::{Control, Disk, Error, Removal, Settings, Snapshot, Store};
+
+use crate::support::{Bed, bed, look, shell};
+
+fn steps(bed: &mut Bed, count: usize) -> Vec<Snapshot> {
+    (0..30).for_each(|number| bed.write(&format!("d{}/f{number}", number % 5), format!("{number}\n").repeat(200)));
+    let mut snapshots = Vec::new();
+    for step in 0..count {
+        let name = format!("d{}/f{}", step % 5, step % 30);
+        let text = if bed.path(&name).exists() { bed.read(&name) } else { String::new() };
+        bed.write(&name, format!("{text}step {step}\n"));
+        snapshots.push(bed.snapshot());
+    }
+    snapshots
+}
+
+#[test]
+fn collection_keeps_what_is_live_and_nothing_else() {
+    let mut bed = bed();
+    let snapshots = steps(&mut bed, 40);
+    let states: Vec<_> =
+        snapshots.iter().map(|snapshot| bed.git(&["ls-tree", "-r", &snapshot.tree.to_string()])).collect();
+    let planned = bed.store.collect(&snapshots[20..], Removal::DryRun, &Control::default()).unwrap();
+    assert!(planned.garbage > 0 && planned.bytes_after < planned.bytes_before && bed.store.pack_count() == 40);
+    let done = bed.store.collect(&snapshots[20..], Removal::Remove, &Control::default()).unwrap();
+    assert_eq!((done.garbage, done.missing, bed.store.pack_count()), (planned.garbage, 0, 1));
+    assert!(done.bytes_after < done.bytes_before / 5, "{done:?}");
+    for (snapshot, state) in snapshots.iter().zip(&states).skip(20) {
+        assert_eq!(&bed.git(&["ls-tree", "-r", &snapshot.tree.to_string()]), state);
+    }
+    bed.git(&["fsck", "--full", "--strict", "--no-dangling"]);
+    assert!(matches!(bed.store.diff(&snapshots[0], &snapshots[30]), Err(Error::Missing(_))));
+    bed.restore(&snapshots[25]);
+    // A second one has nothing to do.
+    let inode = |bed: &Bed| fs::read_dir(bed.store.path().join("objects/pack")).unwrap().count();
+    let before = inode(&bed);
+    let again = bed.store.collect(&snapshots[20..], Removal::Remove, &Control::default()).unwrap();
+    assert_eq!((again.missing, inode(&bed)), (0, before));
+}
+
+#[test]
+fn a_cache_does_not_name_what_was_collected() {
+    let mut bed = bed();
+    bed.write("a/b", "one");
+    bed.write("c/d", "two");
+    std::thread::sleep(std::time::Duration::from_millis(40));
+    let first = bed.snapshot();
+    bed.snapshot();
+    let collected = bed.store.collect(&[], Removal::Remove, &Control::default()).unwrap();
+    assert!(collected.garbage > 0 && collected.bytes_after == 0, "{collected:?}");
+    let again = bed.snapshot();
+    assert_eq!(again, first);
+    bed.git(&["ls-tree", "-r", &again.tree.to_string()]);
+    bed.git(&["fsck", "--full", "--no-dangling"]);
+    bed.remove("a/b");
+    bed.restore(&again);
+    assert_eq!(bed.read("a/b"), "one");
+}
+
+#[test]
+fn nothing_is_collected_while_a_snapshot_is_open() {
+    let mut bed = bed();
+    bed.write("a", "one");
+    let taken = bed.take();
+    assert!(matches!(bed.store.collect(&[], Removal::Remove, &Control::default()), Err(Error::Busy { .. })));
+    let snapshot = taken.snapshot;
+    drop(taken);
+    bed.store.collect(&[snapshot], Removal::Remove, &Control::default()).unwrap();
+    assert_eq!(bed.ls_tree(&snapshot), ["a"]);
+}
+
+#[test]
+fn packing_makes_one_pack_and_loses_nothing() {
+    let mut bed = bed();
+    let snapshots = steps(&mut bed, 10);
+    bed.store.pack(&Control::default()).unwrap();
+    assert_eq!(bed.store.pack_count(), 1);
+    for snapshot in &snapshots {
+        bed.git(&["ls-tree", "-r", &snapshot.tree.to_string()]);
+    }
+    bed.restore(&snapshots[3]);
+    bed.git(&["fsck", "--full", "--no-dangling"]);
+}
+
+#[test]
+fn another_process_finds_what_was_packed_meanwhile() {
+    let mut bed = bed();
+    let snapshots = steps(&mut bed, 5);
+    let other = Store::open(bed.store.path(), Disk::new(), 0).unwrap();
+    bed.store.collect(&snapshots, Removal::Remove, &Control::default()).unwrap();
+    assert!(!other.diff(&snapshots[0], &snapshots[4]).unwrap().is_empty());
+    bed.write("later", "x");
+    let later = bed.snapshot();
+    assert!(!other.diff(&snapshots[0], &later).unwrap().is_empty());
+}
+
+#[test]
+fn what_killed_writers_left_is_swept() {
+    let mut bed = bed();
+    bed.write("a", "one");
+    let snapshot = bed.snapshot();
+    let packs = bed.store.path().join("objects/pack");
+    fs::write(packs.join("tmp_1_1"), "half").unwrap();
+    fs::write(packs.join("tmp_1_1.idx"), "half").unwrap();
+    fs::write(packs.join("pack-without-index.pack"), "half").unwrap();
+    let store = Store::open(bed.store.path(), Disk::new(), 0).unwrap();
+    assert_eq!(fs::read_dir(&packs).unwrap().count(), 2);
+    assert!(store.diff(&snapshot, &snapshot).unwrap().is_empty());
+}
+
+#[test]
+fn damage_is_named_and_not_passed_on() {
+    let mut bed = bed();
+    bed.write("a", "some text that is long enough to be damaged somewhere in the middle of it\n".repeat(20));
+    let snapshot = bed.snapshot();
+    bed.write("a", "other");
+    let pack = fs::read_dir(bed.store.path().join("objects/pack")).unwrap().map(|entry| entry.unwrap().path());
+    let pack = pack.filter(|path| path.extension().is_some_and(|end| end == "pack")).next().unwrap();
+    let bytes = fs::read(&pack).unwrap();
+    let mut damaged = 0;
+    for at in 12..bytes.len() - 32 {
+        let mut broken = bytes.clone();
+        broken[at] ^= 0x10;
+        fs::write(&pack, &broken).unwrap();
+        match bed.try_restore(&snapshot) {
+            Err(Error::DamagedObject { .. } | Error::Missing(_)) => damaged += 1,
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("byte {at} was not needed"),
+        }
+        assert_eq!(bed.read("a"), "other", "nothing is written");
+    }
+    assert!(damaged > 50);
+}
+
+#[test]
+fn a_disk_without_room_is_refused_before_anything_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), Disk::new(), u64::MAX / 2).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a"), "x").unwrap();
+    let mut workspace = relive_workspace::Workspace::open(&store, root.path(), Settings::default()).unwrap();
+    assert!(matches!(workspace.snapshot(&Control::default()), Err(Error::NoSpace { .. })));
+    assert_eq!(fs::read_dir(directory.path().join("objects/pack")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_disk_leaves_the_store_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let mount = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m", "none"])
+        .arg(directory.path())
+        .status();
+    if !mount.is_ok_and(|status| status.success()) {
+        // Not root.
+        return;
+    }
+    let store = Store::open(&directory.path().join("store"), Disk::new(), 0).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let mut workspace = relive_workspace::Workspace::open(&store, root.path(), Settings::default()).unwrap();
+    fs::write(root.path().join("small"), "x").unwrap();
+    let first = workspace.snapshot(&Control::default()).unwrap().snapshot;
+    let before = look(store.path());
+    shell(root.path(), "head -c 3000000 /dev/urandom > large; head -c 3000 /dev/urandom > other");
+    let error = workspace.snapshot(&Control::default()).unwrap_err();
+    assert!(matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull), "{error}");
+    assert_eq!(look(store.path()), before);
+    fs::remove_file(root.path().join("large")).unwrap();
+    let second = workspace.snapshot(&Control::default()).unwrap().snapshot;
+    assert_eq!(store.diff(&first, &second).unwrap().len(), 1);
+    drop((workspace, store));
+    std::process::Command::new("umount").arg(directory.path()).status().unwrap();
+}
