@@ -12,7 +12,7 @@ use crate::object::{EntryKind, Kind, ObjectId};
 use crate::path::FilePath;
 use crate::plan::{Plan, PlanKind};
 use crate::restore::Force;
-use crate::snapshot::{Snapshot, Taken};
+use crate::snapshot::{Grade, Snapshot, Taken};
 use crate::store::{Deflater, ObjectSink, Store};
 use crate::workspace::Workspace;
 
@@ -26,7 +26,8 @@ pub struct MergeRequest<'a> {
     pub base: &'a Snapshot,
     /// The side whose changes are brought in.
     pub theirs: &'a Snapshot,
-    /// Merge in spite of conflicts: lines get conflict markers, everything else stays as it is here.
+    /// Merge in spite of conflicts: lines get conflict markers, everything else stays as it is here. Also merge
+    /// snapshots that are not exact.
     pub force: Force,
 }
 
@@ -83,6 +84,11 @@ impl Workspace {
     /// Takes a snapshot and plans how to bring in what changed from `base` to `theirs`.
     pub fn plan_merge(&mut self, request: &MergeRequest<'_>, control: &Control) -> Result<PreparedMerge> {
         self.check_not_interrupted()?;
+        // A file that could not be kept would look as if it had been removed.
+        let inexact = [request.base, request.theirs].into_iter().find(|snapshot| snapshot.grade != Grade::Exact);
+        if let (Some(inexact), Force::No) = (inexact, request.force) {
+            return Err(Error::NotExact { grade: inexact.grade });
+        }
         let before = self.snapshot(control)?;
         let store = self.store().clone();
         let theirs = store.diff(request.base, request.theirs)?;

@@ -2,10 +2,11 @@
 
 use crate::apply::Applied;
 use crate::control::Control;
-use crate::diff::Change;
+use crate::diff::{Change, View};
 use crate::error::{Error, Result};
 use crate::path::FilePath;
 use crate::plan::{Plan, PlanKind};
+use crate::rules::Rules;
 use crate::snapshot::{Grade, Snapshot, Taken};
 use crate::workspace::Workspace;
 
@@ -39,6 +40,8 @@ pub struct Prepared {
     pub before: Taken,
     /// What would be changed. Nothing is, before it is applied.
     pub plan: Plan,
+    /// Files that the target does not have because its own rules ignore them. They stay.
+    pub spared: Vec<FilePath>,
 }
 
 /// A restore that was carried out.
@@ -48,6 +51,8 @@ pub struct Restored {
     pub before: Taken,
     /// What was done.
     pub applied: Applied,
+    /// Files that the target does not have because its own rules ignore them. They stayed.
+    pub spared: Vec<FilePath>,
 }
 
 impl Workspace {
@@ -78,14 +83,36 @@ impl Workspace {
         }
         let mut changes = store.diff(&before.snapshot, request.target)?;
         changes.retain(is_meant);
-        Ok(Prepared { before, plan: Plan { kind: PlanKind::Restore, changes } })
+        let spared = self.spare_ignored(&mut changes, request.target)?;
+        Ok(Prepared { before, plan: Plan { kind: PlanKind::Restore, changes }, spared })
     }
 
     /// Takes a snapshot, then makes the files what they were in another one.
     pub fn restore(&mut self, request: &RestoreRequest<'_>, control: &Control) -> Result<Restored> {
-        let Prepared { before, plan } = self.plan_restore(request, control)?;
+        let Prepared { before, plan, spared } = self.plan_restore(request, control)?;
         let applied = self.apply(&plan, control)?;
-        Ok(Restored { before, applied })
+        Ok(Restored { before, applied, spared })
+    }
+
+    /// Takes out the removal of files that the target's rules ignore: they may have been there, only not in the snapshot.
+    fn spare_ignored(&self, changes: &mut Vec<Change>, target: &Snapshot) -> Result<Vec<FilePath>> {
+        let is_rules = |change: &Change| change.path.split().is_some_and(|(_, name)| name == b".gitignore");
+        if !changes.iter().any(is_rules) {
+            return Ok(Vec::new());
+        }
+        let rules = Rules::load(self.root(), self.settings(), self.tracked.as_ref())?;
+        let mut view = View::new(self.store(), target)?;
+        let mut spared = Vec::new();
+        for change in changes.iter().filter(|change| change.after.is_none() && !change.is_directory()) {
+            let ignore_file =
+                |directory: &FilePath| Ok(view.state(&directory.join(b".gitignore"))?.and_then(|state| state.id));
+            if rules.ignores(&change.path, self.store(), ignore_file)? {
+                spared.push(change.path.clone());
+            }
+        }
+        let is_needed = |path: &FilePath| spared.iter().any(|spared| spared.is_within(path));
+        changes.retain(|change| change.after.is_some() || !is_needed(&change.path));
+        Ok(spared)
     }
 }
 

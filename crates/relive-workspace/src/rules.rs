@@ -186,6 +186,33 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// Whether a file is left out by rules that are not those on the disk: `ignore_file` names each directory's.
+    pub(crate) fn ignores(
+        &self,
+        file: &FilePath,
+        store: &Store,
+        mut ignore_file: impl FnMut(&FilePath) -> Result<Option<ObjectId>>,
+    ) -> Result<bool> {
+        let mut rules = self.outermost();
+        let mut reach = Reach::Rules;
+        let mut directory = FilePath::root();
+        let mut steps: Vec<FilePath> = file.parents().collect();
+        steps.reverse();
+        for (step, is_directory) in steps.iter().map(|step| (step, true)).chain([(file, false)]) {
+            if let Some(id) = ignore_file(&directory)? {
+                rules = rules.below(&directory, IgnoreFile::Unchanged(id), store);
+            }
+            match self.decide(&rules, reach, step, is_directory) {
+                Decision::Include(below) => reach = below,
+                Decision::Ignore | Decision::Secret => return Ok(true),
+            }
+            directory = step.clone();
+        }
+        Ok(false)
+    }
+}
+
 impl DirectoryRules {
     fn new(above: Option<Arc<Self>>, fingerprint: u64, strip: usize, prefix: Vec<u8>, text: Vec<u8>) -> Self {
         Self { above, fingerprint, strip, prefix, text: Text::Bytes(text), matcher: OnceLock::new() }

@@ -140,6 +140,8 @@ impl Workspace {
     pub fn snapshot(&mut self, control: &Control) -> Result<Taken> {
         self.reopen_if_replaced()?;
         let store = self.store().clone();
+        store.refresh()?;
+        store.pack_if_many(control)?;
         let pin = store.pin()?;
         store.refresh()?;
         let rules = Rules::load(self.root(), self.settings(), self.tracked.as_ref())?;

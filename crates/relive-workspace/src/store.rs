@@ -11,14 +11,17 @@ mod writer;
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
+use crate::control::Control;
 use crate::disk::{Disk, Durability};
 use crate::error::{Context as _, Error, Result};
 use crate::object::{self, Kind, ObjectId, TreeEntry};
@@ -36,6 +39,11 @@ const HEAD: &str = "ref: refs/heads/none\n";
 const PACKS: &str = "objects/pack";
 /// Grows with each removal of objects, so that stat caches know when the objects they name may be gone.
 const GENERATION: &str = "generation";
+/// How often, and after which time, a pin is tried again.
+const PIN_TRIES: usize = 200;
+const PIN_PAUSE: Duration = Duration::from_millis(5);
+/// A snapshot makes one pack of the small ones when there are more.
+const SMALL_PACKS_MAX: usize = 64;
 /// How a file is called while it is written.
 const TEMPORARY: &str = "tmp_";
 
@@ -96,8 +104,14 @@ impl Store {
         self.0.root.join(PACKS)
     }
 
-    /// Keeps the garbage collector away until the pin is dropped.
+    /// Keeps the garbage collector away until the pin is dropped. Waits a moment where it is at work, then refuses.
     pub fn pin(&self) -> Result<Pin> {
+        for _ in 1..PIN_TRIES {
+            match self.lock(FlockOperation::NonBlockingLockShared) {
+                Err(Error::Busy { .. }) => std::thread::sleep(PIN_PAUSE),
+                other => return other,
+            }
+        }
         self.lock(FlockOperation::NonBlockingLockShared)
     }
 
@@ -164,7 +178,12 @@ impl Store {
         for pack in self.packs() {
             if let Some(offset) = pack.find(id) {
                 let damaged = || Error::DamagedObject { id, path: pack.path().to_owned() };
-                let (kind, bytes) = pack.read(offset).map_err(|_| damaged())?;
+                let (kind, bytes) = match pack.read(offset) {
+                    Ok(read) => read,
+                    // Replaced by a larger pack meanwhile.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(_) => return Err(damaged()),
+                };
                 return if object::hash(kind, &bytes) == id { Ok(Some((kind, bytes))) } else { Err(damaged()) };
             }
         }
@@ -192,7 +211,7 @@ impl Store {
         let path = self.0.root.join(GENERATION);
         match std::fs::read_to_string(&path) {
             Ok(text) => text.trim().parse().map_err(|_| Error::DamagedFile { path, what: "it does not hold a number" }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
             Err(source) => Err(Error::Io { action: "read", path, source }),
         }
     }
@@ -214,10 +233,21 @@ impl Store {
         self.packs().iter().map(|pack| pack.bytes()).sum()
     }
 
-    /// How many packs there are. [`Store::pack`] makes one of the small ones.
+    /// How many packs there are.
     #[must_use]
     pub fn pack_count(&self) -> usize {
         self.packs().len()
+    }
+
+    /// Makes one pack of the small ones where there are many, unless somebody is using the store.
+    pub(crate) fn pack_if_many(&self, control: &Control) -> Result<()> {
+        if self.packs().iter().filter(|pack| pack.bytes() < collect::SMALL_PACK).count() <= SMALL_PACKS_MAX {
+            return Ok(());
+        }
+        match self.pack(control) {
+            Err(Error::Busy { .. } | Error::NoSpace { .. }) => Ok(()),
+            other => other,
+        }
     }
 }
 

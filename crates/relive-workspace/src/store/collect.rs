@@ -19,6 +19,8 @@ use crate::snapshot::Snapshot;
 
 /// A pack this large is left alone while most of it is in use: rewriting it would cost more than it gains.
 const LARGE_PACK: u64 = 64 << 20;
+/// [`Store::pack`] puts packs smaller than this together.
+pub(super) const SMALL_PACK: u64 = 8 << 20;
 /// How much of a large pack may be garbage, as one part in this many.
 const GARBAGE_PART: usize = 5;
 /// A delta of a delta of a delta... is read one by one, so there is an end to it.
@@ -96,7 +98,7 @@ impl Store {
     pub fn pack(&self, control: &Control) -> Result<()> {
         let _alone = self.lock(FlockOperation::NonBlockingLockExclusive)?;
         self.refresh()?;
-        let (kept, replaced): (Vec<_>, Vec<_>) = self.packs().into_iter().partition(|pack| pack.bytes() >= LARGE_PACK);
+        let (kept, replaced): (Vec<_>, Vec<_>) = self.packs().into_iter().partition(|pack| pack.bytes() >= SMALL_PACK);
         if replaced.len() < 2 {
             return Ok(());
         }

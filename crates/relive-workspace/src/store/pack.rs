@@ -32,7 +32,8 @@ const WINDOW: usize = 64 << 10;
 pub(super) struct Pack {
     path: PathBuf,
     index_path: PathBuf,
-    file: File,
+    /// Opened with the first read: most packs are only asked what they have.
+    file: OnceLock<File>,
     bytes: u64,
     index: Vec<u8>,
     count: usize,
@@ -63,11 +64,10 @@ impl Pack {
             Err(error) if gone(&error) => return Ok(None),
             other => other.context("read", index_path)?,
         };
-        let file = match File::open(&path) {
+        let bytes = match std::fs::metadata(&path) {
             Err(error) if gone(&error) => return Ok(None),
-            other => other.context("open", &path)?,
+            other => other.context("look at", &path)?.len() + index.len() as u64,
         };
-        let bytes = file.metadata().context("look at", &path)?.len() + index.len() as u64;
         let damaged = |what| Error::DamagedFile { path: index_path.to_owned(), what };
         if !index.starts_with(&INDEX_MAGIC) || index.len() < IDS {
             return Err(damaged("it is not a pack index"));
@@ -78,7 +78,15 @@ impl Pack {
             return Err(damaged("it is cut off"));
         }
         let index_path = index_path.to_owned();
-        Ok(Some(Self { path, index_path, file, bytes, index, count, offsets: OnceLock::new() }))
+        Ok(Some(Self { path, index_path, file: OnceLock::new(), bytes, index, count, offsets: OnceLock::new() }))
+    }
+
+    fn file(&self) -> io::Result<&File> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let file = File::open(&self.path)?;
+        Ok(self.file.get_or_init(|| file))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -173,10 +181,10 @@ impl Pack {
         let next = offsets.partition_point(|&other| other <= offset);
         let end = match offsets.get(next) {
             Some(&end) => end,
-            None => self.file.metadata()?.len().saturating_sub(ID_BYTES as u64),
+            None => self.file()?.metadata()?.len().saturating_sub(ID_BYTES as u64),
         };
         let mut bytes = vec![0; usize::try_from(end.saturating_sub(offset)).map_err(|_| damaged())?];
-        self.file.read_exact_at(&mut bytes, offset)?;
+        self.file()?.read_exact_at(&mut bytes, offset)?;
         let crc = read_u32(&self.index, IDS + self.count * ID_BYTES + at * 4);
         if crc32fast::hash(&bytes) != crc {
             return Err(damaged());
@@ -186,7 +194,7 @@ impl Pack {
 
     fn header(&self, offset: u64) -> io::Result<Header> {
         let mut buffer = [0; 64];
-        let read = self.file.read_at(&mut buffer, offset)?;
+        let read = self.file()?.read_at(&mut buffer, offset)?;
         let mut bytes = buffer[..read].iter().copied();
         let first = bytes.next().ok_or_else(damaged)?;
         let (code, mut size, mut shift, mut more) = (first >> 4 & 7, u64::from(first & 15), 4, first & 0x80 != 0);
@@ -221,7 +229,7 @@ impl Pack {
         let mut window = vec![0; (size + size / 256 + 64).min(WINDOW)];
         let mut inflater = Decompress::new(true);
         loop {
-            let read = self.file.read_at(&mut window, offset)?;
+            let read = self.file()?.read_at(&mut window, offset)?;
             let mut input = &window[..read];
             loop {
                 if whole.len() == whole.capacity() {

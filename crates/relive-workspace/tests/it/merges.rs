@@ -112,3 +112,14 @@ fn two_agents_bring_their_changes_to_one_directory() {
     assert_eq!((bed.read("one"), bed.read("two")), ("1\n".to_owned(), "2\n".to_owned()));
     assert!(bed.read("shared").contains("three\n") && bed.read("shared").contains("end\n"));
 }
+
+#[test]
+fn a_snapshot_that_lacks_files_is_not_merged() {
+    let mut bed = bed();
+    shell(&bed.root, "echo 1 > a; echo 1 > b");
+    let base = bed.snapshot();
+    shell(&bed.root, "rm b; mkfifo b");
+    let theirs = bed.snapshot();
+    let request = MergeRequest { base: &base, theirs: &theirs, force: Force::No };
+    assert!(matches!(bed.workspace.merge(&request, &Control::default()), Err(Error::NotExact { .. })));
+}

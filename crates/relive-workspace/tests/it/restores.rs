@@ -189,3 +189,18 @@ fn only_one_restore_at_a_time() {
     held.unlock().unwrap();
     bed.restore(&first);
 }
+
+#[test]
+fn files_that_the_target_s_own_rules_ignore_are_not_removed() {
+    let mut bed = bed();
+    shell(
+        &bed.root,
+        "printf '*.o\\nout/\\n' > .gitignore; echo 1 > a; echo o > x.o; mkdir -p out/deep; echo b > out/deep/b",
+    );
+    let (first, seen) = (bed.snapshot(), look(&bed.root));
+    shell(&bed.root, "rm .gitignore; echo 2 > a; echo new > new");
+    bed.snapshot();
+    let restored = bed.restore(&first);
+    assert_eq!(restored.spared, [path("out/deep/b"), path("x.o")]);
+    assert_eq!(look(&bed.root), seen);
+}

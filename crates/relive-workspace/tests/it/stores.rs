@@ -87,6 +87,14 @@ fn packing_makes_one_pack_and_loses_nothing() {
 }
 
 #[test]
+fn small_packs_do_not_pile_up() {
+    let mut bed = bed();
+    let snapshots = steps(&mut bed, 140);
+    assert!(bed.store.pack_count() <= 66, "{}", bed.store.pack_count());
+    bed.restore(&snapshots[0]);
+}
+
+#[test]
 fn another_process_finds_what_was_packed_meanwhile() {
     let mut bed = bed();
     let snapshots = steps(&mut bed, 5);
