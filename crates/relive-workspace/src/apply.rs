@@ -25,7 +25,9 @@ use crate::workspace::Workspace;
 use disk_state::DiskState;
 
 /// Files that are written before they are synced together and given their names.
-const BATCH: usize = 64;
+const BATCH: usize = 1_024;
+/// Up to so many files or directories are synced one by one, more all at once with everything else on the file system.
+const SYNCED_ONE_BY_ONE: usize = 8;
 const TEMPORARY_START: &str = ".relive-";
 const TEMPORARY_END: &str = ".tmp";
 
@@ -70,7 +72,8 @@ impl Applied {
 }
 
 impl Workspace {
-    /// Carries out a plan. Unless the answer is an error of the disk, it is done afterwards; else it stays interrupted.
+    /// Carries out a plan. After an error, for example of a full disk, what was done is rolled back; where that fails too,
+    /// the plan stays interrupted.
     pub fn apply(&mut self, plan: &Plan, control: &Control) -> Result<Applied> {
         let _lock = self.lock()?;
         self.check_not_interrupted()?;
@@ -80,6 +83,11 @@ impl Workspace {
         check::check(self, plan)?;
         self.write_plan(plan)?;
         let applied = Applier::new(self, plan, Direction::Finish, control).run();
+        if applied.is_err() {
+            let mut back = Applier::new(self, plan, Direction::RollBack, control);
+            // The first error is the one to report. If this fails, the plan is still there.
+            let _ = back.sweep().and_then(|()| back.run());
+        }
         drop(pin);
         applied
     }
@@ -247,6 +255,10 @@ impl<'a> Applier<'a> {
     }
 
     fn sync_directories(&mut self) -> Result<()> {
+        if self.touched.len() > SYNCED_ONE_BY_ONE {
+            let root = self.workspace.root_descriptor();
+            return self.disk.sync_file_system(root).context("sync", self.workspace.root());
+        }
         for path in std::mem::take(&mut self.touched) {
             if let Ok(directory) = open_beneath(self.workspace.root_descriptor(), &path) {
                 self.disk.sync_directory(&directory).context("sync", path.as_path())?;

@@ -214,7 +214,8 @@ impl Disk {
 
     /// Creates a directory and what is missing above it.
     pub(crate) fn create_directories(&self, path: &Path) -> io::Result<()> {
-        if path.is_dir() {
+        // Above a relative path there is an empty one.
+        if path.is_dir() || path.as_os_str().is_empty() {
             return Ok(());
         }
         if let Some(parent) = path.parent() {

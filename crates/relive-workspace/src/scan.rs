@@ -22,12 +22,12 @@ use crate::path::FilePath;
 use crate::rules::{DirectoryRules, IgnoreFile, RULES_MAX, Reach, Rules};
 use crate::settings::Settings;
 use crate::snapshot::{SkipReason, Skipped};
-use crate::stat::{FileKey, Stat, Time, open_child, read_small_at, stat_at, stat_of};
+use crate::stat::{FileKey, Stat, Time, open_child, open_child_of_same_mount, read_small_at, stat_at, stat_of};
 use crate::store::{Deflater, ObjectSink, Store};
 use lister::Lister;
 use queue::Queue;
 pub(crate) use read::TICK;
-use read::{Flushes, Outcome, Reader, Steadiness};
+use read::{Outcome, Reader, Steadiness};
 
 /// More threads do not help: the kernel's lookups are the limit.
 const THREADS: usize = 2;
@@ -61,8 +61,6 @@ pub(crate) struct Scanned {
     pub(crate) listings: HashMap<FilePath, Listing>,
     pub(crate) skipped: Vec<Skipped>,
     pub(crate) moving: Vec<FilePath>,
-    pub(crate) files: u64,
-    pub(crate) bytes: u64,
     /// Bytes of the files that were read.
     pub(crate) read_bytes: u64,
 }
@@ -96,13 +94,7 @@ impl Scan<'_> {
     pub(crate) fn run(&self) -> Result<Scanned> {
         let started = self.control.clock().now();
         let stat = stat_of(self.root).context("look at", self.root_path)?;
-        let reader = Reader {
-            root: self.root,
-            sink: self.sink,
-            control: self.control,
-            max_file_bytes: self.settings.max_file_bytes,
-            flushes: Flushes::default(),
-        };
+        let reader = Reader { sink: self.sink, control: self.control, max_file_bytes: self.settings.max_file_bytes };
         let shared = Shared {
             scan: self,
             reader,
@@ -125,12 +117,7 @@ impl Scan<'_> {
             workers.extend(started.into_iter().map(join));
             workers
         });
-        let mut scanned = Scanned {
-            files: shared.files.into_inner(),
-            bytes: shared.bytes.into_inner(),
-            read_bytes: shared.read_bytes.into_inner(),
-            ..Scanned::default()
-        };
+        let mut scanned = Scanned { read_bytes: shared.read_bytes.into_inner(), ..Scanned::default() };
         let mut read = Vec::new();
         for worker in workers {
             let worker = worker?;
@@ -208,14 +195,16 @@ impl Shared<'_> {
     ) -> Result<Vec<Job>> {
         self.check()?;
         let opened = match path.split() {
-            Some((_, name)) => open_child(parent, name),
+            Some((_, name)) => open_child_of_same_mount(parent, name),
             None => open_child(parent, "."),
         };
         let directory = match opened {
             Ok(directory) => Arc::new(directory),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Vec::new()),
-            Err(Errno::ACCESS | Errno::PERM) => {
-                worker.found.skipped.push(Skipped { path, reason: SkipReason::Unreadable });
+            Err(error @ (Errno::ACCESS | Errno::PERM | Errno::XDEV)) => {
+                let is_mount = error == Errno::XDEV;
+                let reason = if is_mount { SkipReason::OtherFileSystem } else { SkipReason::Unreadable };
+                worker.found.skipped.push(Skipped { path, reason });
                 return Ok(Vec::new());
             }
             Err(error) => return Err(error).context("open", path.as_path()),

@@ -84,7 +84,7 @@ pub enum SkipReason {
     Special,
     /// Permission denied, or an error while reading.
     Unreadable,
-    /// On another file system than the workspace.
+    /// On another file system than the workspace, or mounted from elsewhere.
     OtherFileSystem,
     /// More than 200 directories deep.
     TooDeep,
@@ -171,7 +171,8 @@ impl Workspace {
         };
         sink.finish()?;
         let grade = grade(&scanned);
-        let Scanned { listings, mut skipped, mut moving, files, bytes, read_bytes } = scanned;
+        let Scanned { listings, mut skipped, mut moving, read_bytes } = scanned;
+        let (files, bytes) = totals(&listings);
         self.cache = Cache { generation, listings, are_trees_stored: true };
         let skipped_count = skipped.len() as u64;
         skipped.truncate(LISTED_MAX);
@@ -181,8 +182,18 @@ impl Workspace {
     }
 }
 
+/// Files and their bytes.
+fn totals(listings: &HashMap<FilePath, Listing>) -> (u64, u64) {
+    let sizes = listings.values().flat_map(|listing| &listing.entries).filter_map(|entry| match &entry.what {
+        What::File { key, .. } => Some(key.size),
+        What::Directory | What::Ignored { .. } => None,
+    });
+    sizes.fold((0, 0), |(files, bytes), size| (files + 1, bytes + size))
+}
+
 fn grade(scanned: &Scanned) -> Grade {
-    if !scanned.moving.is_empty() {
+    let is_moving = |skipped: &Skipped| skipped.reason == SkipReason::Changing;
+    if !scanned.moving.is_empty() || scanned.skipped.iter().any(is_moving) {
         Grade::Moving
     } else if scanned.skipped.iter().any(|skipped| skipped.reason.lowers_grade()) {
         Grade::Partial

@@ -120,6 +120,16 @@ pub(crate) fn open_child(directory: impl AsFd, name: impl Arg) -> Answer<OwnedFd
     rustix::fs::openat(directory, name, QUIET | OFlags::DIRECTORY, Mode::empty())
 }
 
+/// Opens a directory that is an entry of another one, unless something is mounted on it.
+pub(crate) fn open_child_of_same_mount(directory: impl AsFd, name: &[u8]) -> Answer<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match rustix::fs::openat2(&directory, name, QUIET | OFlags::DIRECTORY, Mode::empty(), resolve) {
+        // An old kernel, or a filter for system calls that does not know it.
+        Err(Errno::NOSYS | Errno::PERM) => open_child(directory, name),
+        other => other,
+    }
+}
+
 /// Opens a directory of the workspace. No component may be a link or a mount: whoever owns the repository must not lead
 /// us elsewhere.
 pub(crate) fn open_beneath(root: impl AsFd, path: &FilePath) -> Answer<OwnedFd> {

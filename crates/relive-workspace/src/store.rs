@@ -149,8 +149,12 @@ impl Store {
             let index = path.join(&name);
             match packs.iter().find(|pack| pack.index_path() == index) {
                 Some(known) => found.push(known.clone()),
-                // Whoever collects garbage may remove it in this moment.
-                None => found.extend(Pack::open(&index)?.map(Arc::new)),
+                // Whoever collects garbage may remove it in this moment. A damaged one must not keep the others from
+                // being used: what it should hold is then missing.
+                None => match Pack::open(&index) {
+                    Err(Error::DamagedFile { .. }) => {}
+                    opened => found.extend(opened?.map(Arc::new)),
+                },
             }
         }
         *packs = found;

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 
-use super::Applier;
 use super::disk_state::DiskState;
+use super::{Applier, SYNCED_ONE_BY_ONE};
 use crate::diff::{Change, FileState};
 use crate::error::{Context as _, Result};
 use crate::object::EntryKind;
@@ -15,7 +15,7 @@ use crate::stat::{open_beneath, open_file, stat_of};
 struct Prepared<'a> {
     at: usize,
     change: &'a Change,
-    /// To be synced; links have nothing to sync.
+    /// To be synced by itself.
     file: Option<File>,
 }
 
@@ -63,12 +63,17 @@ impl Applier<'_> {
             } else if is_mode_only(change) {
                 self.set_mode(change)?;
             } else {
-                let file = self.prepare(at, change, &state)?;
+                let file = self.prepare(at, change, &state)?.filter(|_| batch.len() <= SYNCED_ONE_BY_ONE);
                 prepared.push(Prepared { at, change, file });
             }
         }
-        for file in prepared.iter().filter_map(|prepared| prepared.file.as_ref()) {
-            self.disk.sync(file).context("sync", self.workspace.root())?;
+        // Named before it is on the disk, a file could be empty after a power cut, and nobody could tell whose it is.
+        if batch.len() > SYNCED_ONE_BY_ONE {
+            self.disk.sync_file_system(self.workspace.root_descriptor()).context("sync", self.workspace.root())?;
+        } else {
+            for file in prepared.iter().filter_map(|prepared| prepared.file.as_ref()) {
+                self.disk.sync(file).context("sync", self.workspace.root())?;
+            }
         }
         for Prepared { at, change, .. } in prepared {
             self.put_in_place(at, change)?;

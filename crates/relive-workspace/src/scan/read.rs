@@ -2,9 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::FileType;
@@ -22,10 +20,8 @@ use crate::store::{Deflater, LargeFile, ObjectSink};
 const TRIES: usize = 3;
 /// Larger files are not held in memory.
 const LARGE: u64 = 4 << 20;
-/// A file changed this recently may have pages that the disk does not have yet.
+/// A file changed this recently may have pages that were not written out yet: kernels do so after 30 seconds.
 const RECENT: Duration = Duration::from_secs(120);
-/// So many recent files are flushed one by one, then all at once.
-const FLUSH_ONE_BY_ONE: u32 = 64;
 /// Clocks of file systems tick at most this slowly.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
@@ -51,21 +47,9 @@ pub(super) enum Steadiness {
 /// Reads files into an [`ObjectSink`].
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
-    pub(super) root: &'a OwnedFd,
     pub(super) sink: &'a ObjectSink,
     pub(super) control: &'a Control,
     pub(super) max_file_bytes: u64,
-    pub(super) flushes: Flushes,
-}
-
-/// Which recently changed files were flushed.
-///
-/// A program that has mapped a file can change a page again without any trace in its times, until the page was written
-/// out once. So what is hashed is written out first. On tmpfs, which has no disk, this does not help.
-#[derive(Debug, Default)]
-pub(super) struct Flushes {
-    one_by_one: AtomicU32,
-    all_at: Mutex<Option<Time>>,
 }
 
 impl Reader<'_> {
@@ -94,7 +78,7 @@ impl Reader<'_> {
             if before.key.size > self.max_file_bytes {
                 return Ok(Outcome::Skipped(SkipReason::TooLarge));
             }
-            self.flush(&file, &before);
+            self.write_out(&file, &before);
             let file = File::from(file);
             let id = match self.store(&file, &before, path, deflater) {
                 Ok(id) => id,
@@ -161,21 +145,18 @@ impl Reader<'_> {
         })
     }
 
-    fn flush(&self, file: impl AsFd, stat: &Stat) {
-        let now = self.control.clock().now();
-        let mut all_at = self.flushes.all_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if all_at.is_some_and(|moment| !stat.key.is_since(moment)) {
+    /// Has the file's changed pages written out, without waiting for the disk.
+    ///
+    /// A program that has mapped a file can change a page again without any trace in its times, until the page was
+    /// written out once: only then does the kernel hear of the next change. On tmpfs, which has no disk, it never does.
+    fn write_out(&self, file: &OwnedFd, stat: &Stat) {
+        if !stat.key.is_since(Time::before(self.control.clock().now(), RECENT)) {
             return;
         }
-        let is_recent = stat.key.is_since(Time::before(now, RECENT));
-        if is_recent && self.flushes.one_by_one.fetch_add(1, Ordering::Relaxed) >= FLUSH_ONE_BY_ONE {
-            // A failure is no reason not to read the file; it is the file system's, and will be met again.
-            let _ = rustix::fs::syncfs(self.root);
-            *all_at = Some(Time::before(now, TICK));
-            return;
-        }
-        drop(all_at);
-        let _ = rustix::fs::fdatasync(file);
+        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE;
+        // SAFETY: the descriptor is open, and no memory is passed.
+        // A failure is no reason not to read the file; it will be met again by whoever syncs it.
+        let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) };
     }
 }
 

@@ -204,3 +204,37 @@ fn files_that_the_target_s_own_rules_ignore_are_not_removed() {
     assert_eq!(restored.spared, [path("out/deep/b"), path("x.o")]);
     assert_eq!(look(&bed.root), seen);
 }
+
+#[test]
+fn a_restore_that_runs_out_of_space_is_rolled_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let mount = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=2m", "none"])
+        .arg(directory.path())
+        .status();
+    if !mount.is_ok_and(|status| status.success()) {
+        // Not root.
+        return;
+    }
+    let bed = bed();
+    let root = directory.path().join("work");
+    fs::create_dir(&root).unwrap();
+    let mut workspace =
+        relive_workspace::Workspace::open(&bed.store, &root, relive_workspace::Settings::default()).unwrap();
+    shell(&root, "head -c 700000 /dev/urandom > large; echo small > small; mkdir d; echo 1 > d/f");
+    let first = workspace.snapshot(&Control::default()).unwrap().snapshot;
+    shell(
+        &root,
+        "head -c 700000 /dev/urandom > large; echo other > small; rm -r d; head -c 1000000 /dev/urandom > ../fill",
+    );
+    let seen = look(&root);
+    let request = RestoreRequest { target: &first, expected: None, paths: &[], force: Force::No };
+    let error = workspace.restore(&request, &Control::default()).unwrap_err();
+    assert!(matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull), "{error}");
+    assert_eq!(look(&root), seen, "rolled back, and nothing left over");
+    assert!(workspace.interrupted().unwrap().is_none());
+    fs::remove_file(directory.path().join("fill")).unwrap();
+    assert!(workspace.restore(&request, &Control::default()).unwrap().applied.is_verified());
+    drop(workspace);
+    std::process::Command::new("umount").arg(directory.path()).status().unwrap();
+}

@@ -314,6 +314,11 @@ fn other_file_systems_are_skipped() {
     let taken = bed.take();
     run(std::process::Command::new("umount").arg(bed.path("mounted")));
     assert_eq!(reasons(&taken.skipped), [("mounted".to_owned(), SkipReason::OtherFileSystem)]);
+    // The workspace itself, mounted inside of itself, is on the same file system.
+    run(std::process::Command::new("mount").arg("--bind").arg(&bed.root).arg(bed.path("mounted")));
+    let taken = bed.take();
+    run(std::process::Command::new("umount").arg(bed.path("mounted")));
+    assert_eq!(reasons(&taken.skipped), [("mounted".to_owned(), SkipReason::OtherFileSystem)]);
 }
 
 #[test]

@@ -182,3 +182,11 @@ fn a_full_disk_leaves_the_store_as_it_was() {
     drop((workspace, store));
     std::process::Command::new("umount").arg(directory.path()).status().unwrap();
 }
+
+#[test]
+fn a_store_may_be_named_by_a_relative_path() {
+    let directory = tempfile::tempdir_in(".").unwrap();
+    let relative = std::path::Path::new(directory.path().file_name().unwrap()).join("deep/store");
+    let store = Store::open(&relative, Disk::new(), 0).unwrap();
+    assert!(store.path().is_absolute() && relative.join("HEAD").exists());
+}
