@@ -10,6 +10,9 @@ usage: relive-bench [--quick] [--only NAME] [--histories N]
   --quick         small sizes, for a smoke run
   --only NAME     one of: step writers resume fork start lookup disk agents crowd call sessions counts
   --histories N   how many histories a start or a look-up has to pass over (100000)
+  --only NAME     one of: step writers resume fork start disk agents crowd call sessions
+                  workspaces huge-workspace counts
+  --histories N   how many histories a start has to pass over (100000)
 
 The program that is measured is `relive` beside this one, or $RELIVE_BIN.
 The files are made under target/, or under $RELIVE_BENCH_DIR, and removed at the end.";
@@ -38,6 +41,10 @@ pub(crate) struct Options {
     /// How many sessions live at once.
     pub(crate) alive: usize,
     pub(crate) session_rounds: usize,
+    /// Files of the directories that snapshots are taken of.
+    pub(crate) workspace_files: Vec<usize>,
+    /// Files of one that takes minutes.
+    pub(crate) huge_workspace_files: Option<usize>,
     /// How long a daemon is watched doing nothing.
     pub(crate) idle: Duration,
     /// How long after its last work it counts as doing nothing.
@@ -60,6 +67,8 @@ impl Options {
             launches: 21,
             alive: 200,
             session_rounds: 5,
+            workspace_files: vec![1_000, 30_000],
+            huge_workspace_files: Some(200_000),
             idle: Duration::from_secs(5),
             // The threads for the disk end after ten seconds without work.
             settle: Duration::from_secs(12),
@@ -81,6 +90,8 @@ impl Options {
             launches: 7,
             alive: 50,
             session_rounds: 3,
+            workspace_files: vec![1_000],
+            huge_workspace_files: None,
             idle: Duration::from_secs(2),
             settle: Duration::from_secs(1),
         }

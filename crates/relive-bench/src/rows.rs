@@ -11,6 +11,7 @@ mod resume;
 mod sessions;
 mod start;
 mod step;
+mod workspaces;
 mod writers;
 
 pub(crate) use counts::counts;
@@ -24,6 +25,7 @@ type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
 pub(crate) const ALL: [(&str, Measure); 11] = [
+pub(crate) const ALL: [(&str, Measure); 12] = [
     ("step", step::measure),
     ("writers", writers::measure),
     ("resume", resume::measure),
@@ -35,6 +37,8 @@ pub(crate) const ALL: [(&str, Measure); 11] = [
     ("crowd", crowd::measure),
     ("call", call::measure),
     ("sessions", sessions::measure),
+    ("workspaces", workspaces::measure),
+    ("huge-workspace", workspaces::measure_huge),
 ];
 
 /// The counts have a table of their own.

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use rustix::fs::{Access, AtFlags};
+use rustix::fs::{Access, AtFlags, Dir};
 
 use super::disk_state::DiskState;
 use super::{is_directory, is_file};
 use crate::error::{Context as _, Error, Result};
 use crate::path::FilePath;
 use crate::plan::Plan;
-use crate::stat::{open_beneath, stat_of};
+use crate::stat::open_beneath;
 use crate::workspace::Workspace;
 
 /// Refuses a plan where a path is neither as before nor as planned, where something that no snapshot has is in the way,
@@ -63,16 +63,15 @@ fn is_replaced_by_file(plan: &Plan, directory: &FilePath) -> bool {
 /// Entries of a directory that the plan does not remove, because no snapshot has them.
 fn unplanned_entries(workspace: &Workspace, plan: &Plan, directory: &FilePath) -> Result<Vec<FilePath>> {
     let Ok(opened) = open_beneath(workspace.root_descriptor(), directory) else { return Ok(Vec::new()) };
-    // Opened by descriptor, so that what is listed is what was opened.
-    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened));
     let mut entries = Vec::new();
-    for entry in std::fs::read_dir(path).context("read", directory.as_path())? {
-        let name = entry.context("read", directory.as_path())?.file_name();
-        let path = directory.join(std::os::unix::ffi::OsStrExt::as_bytes(&*name));
-        if plan.changes.binary_search_by(|change| change.path.cmp(&path)).is_err() {
+    for entry in Dir::read_from(&opened).context("read", directory.as_path())? {
+        let entry = entry.context("read", directory.as_path())?;
+        let name = entry.file_name().to_bytes();
+        let path = directory.join(name);
+        let is_planned = plan.changes.binary_search_by(|change| change.path.cmp(&path)).is_ok();
+        if !is_planned && !matches!(name, b"." | b"..") {
             entries.push(path);
         }
     }
-    stat_of(&opened).context("look at", directory.as_path())?;
     Ok(entries)
 }

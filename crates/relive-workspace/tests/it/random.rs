@@ -39,7 +39,8 @@ fn edit(root: &Path, random: &mut Random) {
     } else {
         random.pick(&directories).clone()
     };
-    let fresh = above.join(std::ffi::OsStr::from_bytes(*random.pick(&names)));
+    let name: &[u8] = random.pick::<&[u8]>(&names);
+    let fresh = above.join(std::ffi::OsStr::from_bytes(name));
     let Some(path) = (!existing.is_empty()).then(|| random.pick(&existing).clone()) else {
         return fs::write(fresh, bytes(random)).unwrap();
     };

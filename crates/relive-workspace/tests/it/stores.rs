@@ -126,8 +126,8 @@ fn damage_is_named_and_not_passed_on() {
     bed.write("a", "some text that is long enough to be damaged somewhere in the middle of it\n".repeat(20));
     let snapshot = bed.snapshot();
     bed.write("a", "other");
-    let pack = fs::read_dir(bed.store.path().join("objects/pack")).unwrap().map(|entry| entry.unwrap().path());
-    let pack = pack.filter(|path| path.extension().is_some_and(|end| end == "pack")).next().unwrap();
+    let mut packs = fs::read_dir(bed.store.path().join("objects/pack")).unwrap().map(|entry| entry.unwrap().path());
+    let pack = packs.find(|path| path.extension().is_some_and(|end| end == "pack")).unwrap();
     let bytes = fs::read(&pack).unwrap();
     let mut damaged = 0;
     for at in 12..bytes.len() - 32 {
