@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -62,6 +62,8 @@ const SECRETS: &[&str] = &[
     ".ssh/",
 ];
 
+static SECRET_NAMES: LazyLock<Gitignore> = LazyLock::new(|| compile_file(SECRETS.join("\n").as_bytes()));
+
 /// What is done with an entry of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
@@ -89,7 +91,6 @@ pub(crate) struct Rules {
     include: Gitignore,
     /// Directories that are entered because an `include` names something below them.
     doors: HashSet<Vec<u8>>,
-    secrets: Gitignore,
     tracked: Arc<Tracked>,
     outermost: Arc<DirectoryRules>,
 }
@@ -141,12 +142,10 @@ impl Rules {
             chain = chain.with(text, 0, prefix);
         }
         let doors = settings.include.iter().flat_map(|pattern| literal_directories(pattern)).collect();
-        let secrets = SECRETS.iter().map(|&line| line.to_owned()).collect::<Vec<_>>();
         Ok(Self {
             exclude: compile(&settings.exclude)?,
             include: compile(&settings.include)?,
             doors,
-            secrets: compile(&secrets)?,
             tracked,
             outermost: chain,
         })
@@ -173,7 +172,7 @@ impl Rules {
             return Decision::Include(Reach::Rules);
         }
         let is_ignored = reach == Reach::OnlyListed || rules.ignores(path, is_directory);
-        let is_secret = || self.secrets.matched(os_path, is_directory).is_ignore();
+        let is_secret = || SECRET_NAMES.matched(os_path, is_directory).is_ignore();
         if !is_ignored && !is_secret() {
             return Decision::Include(Reach::Rules);
         }

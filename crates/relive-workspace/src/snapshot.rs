@@ -223,12 +223,19 @@ fn scan_steadily(workspace: &Workspace, scan: impl Fn(&Cache) -> Result<Scanned>
 }
 
 fn changed_directories(workspace: &Workspace, scanned: &Scanned) -> Vec<FilePath> {
-    let is_changed = |(path, listing): (&FilePath, &Listing)| {
+    let is_changed = |(path, listing): &(&FilePath, &Listing)| {
         let name: &[u8] = if path.is_root() { b"." } else { path.as_bytes() };
         let now = stat_at(workspace.root_descriptor(), name).map(|stat| stat.key);
-        (now != Ok(listing.key)).then(|| path.clone())
+        (now != Ok(listing.key)).then(|| (*path).clone())
     };
-    scanned.listings.iter().filter_map(is_changed).collect()
+    let directories: Vec<_> = scanned.listings.iter().collect();
+    let (one, two) = directories.split_at(directories.len() / 2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| one.iter().filter_map(is_changed).collect::<Vec<_>>());
+        let mut changed: Vec<_> = two.iter().filter_map(is_changed).collect();
+        changed.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        changed
+    })
 }
 
 /// Makes trees of listings.
@@ -246,12 +253,14 @@ impl TreeBuilder<'_> {
         // The deepest first, so that what is in a directory is known before the directory.
         paths.sort_unstable_by(|a, b| b.cmp(a));
         for (_, path) in &paths {
-            let entries = tree_entries(listings, path);
-            let old = self.old.filter(|old| is_same(old, path, &entries)).and_then(|old| old.get(path));
+            let old = self.old.filter(|old| is_same(old, listings, path)).and_then(|old| old.get(path));
             let tree = match old {
                 Some(old) => old.tree,
-                None if entries.is_empty() => None,
-                None => Some(self.sink.add(Kind::Tree, &encode_tree(entries), &mut self.deflater)?),
+                None => {
+                    let entries = tree_entries(listings, path);
+                    let tree = (!entries.is_empty()).then(|| encode_tree(entries));
+                    tree.map(|tree| self.sink.add(Kind::Tree, &tree, &mut self.deflater)).transpose()?
+                }
             };
             if let Some(listing) = listings.get_mut(path) {
                 listing.tree = tree;
@@ -268,34 +277,38 @@ impl TreeBuilder<'_> {
     }
 }
 
-/// Whether the directory held exactly these entries at the last snapshot.
-fn is_same(old: &HashMap<FilePath, Listing>, path: &FilePath, entries: &[TreeEntry]) -> bool {
-    let Some(listing) = old.get(path) else { return false };
-    let mut entries = entries.iter();
-    let mut next_is = |name: &[u8], kind, id| {
-        entries.next().is_some_and(|entry| *entry.name == *name && entry.kind == kind && entry.id == id)
+/// Whether the directory held exactly the same at the last snapshot.
+fn is_same(old: &HashMap<FilePath, Listing>, new: &HashMap<FilePath, Listing>, path: &FilePath) -> bool {
+    let (Some(before), Some(now)) = (old.get(path), new.get(path)) else { return false };
+    let mut before = before.entries.iter().filter_map(|entry| tree_entry(old, path, entry));
+    let mut now = now.entries.iter().filter_map(|entry| tree_entry(new, path, entry));
+    loop {
+        match (before.next(), now.next()) {
+            (None, None) => return true,
+            (before, now) if before != now => return false,
+            _ => {}
+        }
+    }
+}
+
+/// What a tree says of an entry, if anything.
+fn tree_entry<'a>(
+    listings: &HashMap<FilePath, Listing>,
+    path: &FilePath,
+    entry: &'a crate::cache::Entry,
+) -> Option<(&'a [u8], EntryKind, ObjectId)> {
+    let (kind, id) = match &entry.what {
+        What::Ignored { .. } => return None,
+        What::File { kind, id, .. } => (*kind, *id),
+        What::Directory => (EntryKind::Directory, listings.get(&path.join(&entry.name))?.tree?),
     };
-    let same = listing.entries.iter().all(|entry| match &entry.what {
-        What::Ignored { .. } => true,
-        What::File { kind, id, .. } => next_is(&entry.name, *kind, *id),
-        What::Directory => match old.get(&path.join(&entry.name)).and_then(|below| below.tree) {
-            None => true,
-            Some(tree) => next_is(&entry.name, EntryKind::Directory, tree),
-        },
-    });
-    same && entries.next().is_none()
+    Some((&entry.name, kind, id))
 }
 
 fn tree_entries(listings: &HashMap<FilePath, Listing>, path: &FilePath) -> Vec<TreeEntry> {
-    let entry = |entry: &crate::cache::Entry| {
-        let (kind, id) = match &entry.what {
-            What::Ignored { .. } => return None,
-            What::File { kind, id, .. } => (*kind, *id),
-            What::Directory => (EntryKind::Directory, listings.get(&path.join(&entry.name))?.tree?),
-        };
-        Some(TreeEntry { name: entry.name.clone(), kind, id })
-    };
-    listings.get(path).map(|listing| listing.entries.iter().filter_map(entry).collect()).unwrap_or_default()
+    let Some(listing) = listings.get(path) else { return Vec::new() };
+    let entries = listing.entries.iter().filter_map(|entry| tree_entry(listings, path, entry));
+    entries.map(|(name, kind, id)| TreeEntry { name: name.into(), kind, id }).collect()
 }
 
 impl Store {
