@@ -1,5 +1,6 @@
 //! Reading packs: Git's pack format version 2 and index version 2, with SHA-256 ids.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -26,6 +27,11 @@ const CHAIN_MAX: usize = 4_096;
 const OBJECT_MAX: u64 = 16 << 30;
 /// How much compressed data is read at once.
 const WINDOW: usize = 64 << 10;
+
+thread_local! {
+    /// Making one costs more than inflating a small object.
+    static INFLATER: RefCell<Decompress> = RefCell::new(Decompress::new(true));
+}
 
 /// A pack whose index is in memory.
 #[derive(Debug)]
@@ -222,12 +228,18 @@ impl Pack {
         Ok(Header { code, size, body: offset + taken, base })
     }
 
-    fn inflate(&self, mut offset: u64, size: u64) -> io::Result<Vec<u8>> {
+    fn inflate(&self, offset: u64, size: u64) -> io::Result<Vec<u8>> {
+        INFLATER.with_borrow_mut(|inflater| {
+            inflater.reset(true);
+            self.inflate_with(inflater, offset, size)
+        })
+    }
+
+    fn inflate_with(&self, inflater: &mut Decompress, mut offset: u64, size: u64) -> io::Result<Vec<u8>> {
         let size = usize::try_from(size).map_err(|_| damaged())?;
         // A damaged length shall not allocate what is not there.
         let mut whole = Vec::with_capacity(size.clamp(64, 1 << 20));
         let mut window = vec![0; (size + size / 256 + 64).min(WINDOW)];
-        let mut inflater = Decompress::new(true);
         loop {
             let read = self.file()?.read_at(&mut window, offset)?;
             let mut input = &window[..read];

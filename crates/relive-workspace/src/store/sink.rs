@@ -15,7 +15,7 @@ use crate::error::{Context as _, Result};
 use crate::object::{Hasher, Kind, ObjectId, hash};
 
 /// Fast: the model thinks for seconds, but the next tool must not wait.
-const LEVEL: Compression = Compression::new(3);
+const LEVEL: Compression = Compression::new(1);
 /// Read at once from a large file.
 const WINDOW: usize = 256 << 10;
 
