@@ -34,7 +34,7 @@ soak:
 	PROPTEST_CASES=5000 cargo test --release -p relive-journal
 	PROPTEST_CASES=20000 cargo test --release -p relive-cli-agent
 	RELIVE_SWEEP_SEEDS=64 cargo test --release -p relive-journal --features faults sweep
-	RELIVE_RESTORES=1000 RELIVE_RULES=1000 cargo test --release -p relive-workspace --features faults
+	RELIVE_RESTORES=6000 RELIVE_RULES=1000 cargo test --release -p relive-workspace --features faults
 	RELIVE_KILLS=2000 cargo test --release -p relive --features faults --test kills -- --nocapture --test-threads 1
 	RELIVE_VERBS=20000 cargo test --release -p relive --features faults --test torture -- --nocapture --test-threads 1
 	RELIVE_LAUNCHES=2000 cargo test --release -p relive-session --test it -- races --nocapture

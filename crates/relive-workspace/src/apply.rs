@@ -273,7 +273,8 @@ impl<'a> Applier<'a> {
         for change in changes {
             let state = self.state(&change.path)?;
             let is_kept = change.after.is_none() && state.is_directory() && self.applied.kept.contains(&change.path);
-            if !is_kept && !self.is_done(change, &state)? {
+            let is_as_planned = state.has_directory_mode(change.after.as_ref()) && self.is_done(change, &state)?;
+            if !is_kept && !is_as_planned {
                 self.leave(&change.path);
             }
         }

@@ -69,9 +69,9 @@ impl Store {
         if old.extras.usual == new.extras.usual {
             trees::differing(&mut old.trees, before.tree, after.tree, &mut paths)?;
         } else {
-            // Any file may have other permissions.
-            old.trees.all(before.tree, &mut paths)?;
-            new.trees.all(after.tree, &mut paths)?;
+            // Any file or directory may have other permissions.
+            paths = old.paths()?;
+            paths.append(&mut new.paths()?);
         }
         old.extras.differing(&new.extras, &mut paths);
         let mut changes = Vec::new();

@@ -79,8 +79,21 @@ impl DiskState {
         }
     }
 
+    /// Whether this is no directory, or one with the planned permissions.
+    pub(super) fn has_directory_mode(&self, planned: Option<&FileState>) -> bool {
+        match (self, planned) {
+            (Self::Directory(stat), Some(planned)) => stat.key.permissions() == planned.mode,
+            _ => true,
+        }
+    }
+
     pub(super) fn is_directory(&self) -> bool {
         matches!(self, Self::Directory(_))
+    }
+
+    /// Whether the file has no other name, here or outside of the workspace, that would change with it.
+    pub(super) fn has_one_name(&self) -> bool {
+        matches!(self, Self::File { stat, .. } if stat.links == 1)
     }
 
     /// Which file it is, to tell whether two names are one file.

@@ -60,7 +60,7 @@ impl Applier<'_> {
             let is_free = matches!(state, DiskState::Absent) && !super::is_file(change.before.as_ref());
             if !is_free && !state.matches(change.before.as_ref()) {
                 self.leave(&change.path);
-            } else if is_mode_only(change) {
+            } else if is_mode_only(change) && state.has_one_name() {
                 self.set_mode(change)?;
             } else {
                 let file = self.prepare(at, change, &state)?.filter(|_| batch.len() <= SYNCED_ONE_BY_ONE);

@@ -165,6 +165,28 @@ fn hard_links_are_made_and_unmade() {
 }
 
 #[test]
+fn permissions_of_one_name_do_not_change_another() {
+    let mut bed = bed();
+    shell(&bed.root, "echo x > a; cp a b; chmod 644 a; chmod 755 b; echo y > c; chmod 600 c");
+    let (first, seen) = (bed.snapshot(), look(&bed.root));
+    shell(&bed.root, "rm a; ln b a; ln c ../outside; chmod 640 c");
+    bed.snapshot();
+    bed.restore(&first);
+    assert_eq!(look(&bed.root), seen);
+    assert_eq!(fs::metadata(bed.directory.path().join("outside")).unwrap().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn permissions_of_empty_directories_come_back() {
+    let mut bed = bed();
+    shell(&bed.root, "mkdir empty; chmod 700 empty; echo x > f; chmod 600 f");
+    let (first, seen) = (bed.snapshot(), look(&bed.root));
+    shell(&bed.root, "chmod 755 empty; chmod 644 f");
+    bed.restore(&first);
+    assert_eq!(look(&bed.root), seen);
+}
+
+#[test]
 fn a_restore_to_the_present_changes_nothing() {
     let mut bed = bed();
     bed.write("a", "1");

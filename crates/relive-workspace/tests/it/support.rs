@@ -1,6 +1,7 @@
 //! A workspace and a store in a temporary directory, and an oracle that reads a directory byte by byte.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -118,11 +119,24 @@ pub(crate) fn path(text: &str) -> FilePath {
 }
 
 /// Everything a snapshot keeps of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Seen {
     Directory { mode: u32 },
     File { mode: u32, bytes: Vec<u8>, first: Vec<u8> },
     Link(Vec<u8>),
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory { mode } => write!(f, "directory {mode:o}"),
+            Self::Link(target) => write!(f, "link to {}", String::from_utf8_lossy(target)),
+            Self::File { mode, bytes, first } => {
+                let start = &bytes[..bytes.len().min(8)];
+                write!(f, "file {mode:o}, {} bytes {start:?}, same as {}", bytes.len(), String::from_utf8_lossy(first))
+            }
+        }
+    }
 }
 
 /// Reads a whole directory.
