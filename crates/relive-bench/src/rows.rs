@@ -24,8 +24,7 @@ use crate::table::Row;
 type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
-pub(crate) const ALL: [(&str, Measure); 11] = [
-pub(crate) const ALL: [(&str, Measure); 12] = [
+pub(crate) const ALL: [(&str, Measure); 13] = [
     ("step", step::measure),
     ("writers", writers::measure),
     ("resume", resume::measure),
