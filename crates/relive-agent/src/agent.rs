@@ -1,4 +1,4 @@
-//! The reasoning loop: ask the model, run what it asks for, and record each before it counts.
+//! The reasoning loop: asks the model, makes the calls of its answer, and records each before it counts.
 //!
 //! One step is one model call and the tool calls it asked for. The journal's plan alone decides what comes next: the
 //! loop reads it, acts, appends what it did, and reads it again. It ends at a boundary: between two records, never
@@ -8,6 +8,7 @@ mod ask;
 mod calls;
 mod compact;
 mod dialogue;
+mod heard;
 mod retry;
 mod session;
 mod settle;
@@ -26,16 +27,20 @@ use tokio::sync::watch;
 #[cfg(feature = "faults")]
 pub(crate) use settle::switched_on;
 
+use crate::pulse::Pulse;
 use crate::tool::{Context, Patience, Tool};
 use dialogue::Dialogue;
 use relive_llm::Model;
 
-/// What a body is told to do. The latest counts.
+/// How long a pause waits for a tool that only reads.
+const READ_GRACE: Duration = Duration::from_secs(1);
+
+/// The orders to a body. The latest ones count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Orders {
     /// Stop at the next boundary, or now.
     pub stop: Option<Urgency>,
-    /// Leave sessions running when it stops, because only the daemon stops.
+    /// Leave sessions running when it stops, because it is the daemon that stops.
     pub leave_sessions: bool,
     /// End.
     pub end: Option<Signal>,
@@ -59,30 +64,32 @@ pub struct Cadence {
     pub time: Duration,
 }
 
-/// Everything an agent runs with.
+/// A native agent, ready to run.
 pub struct Agent {
-    /// Its journal.
+    /// Where it records.
     pub journal: Arc<dyn Journal>,
     /// System prompt, tool definitions and model, as they were at the start.
     pub meta: ProcessMeta,
     /// The model it asks.
     pub model: Arc<dyn Model>,
-    /// The tools it may use.
+    /// The tools that its model may call.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// What those tools may use.
+    /// What these tools may use.
     pub context: Context,
-    /// What it is told to do.
+    /// The runtime's orders.
     pub orders: watch::Receiver<Orders>,
-    /// Where it reserves what a model call may use.
+    /// Where it reserves the tokens and dollars of a model call.
     pub budget: Arc<dyn Budget>,
-    /// The task, in the words it was given in.
+    /// The task, in the words of the user.
     pub intent: String,
     /// How often a checkpoint is written.
     pub cadence: Cadence,
     /// Whether a spent budget suspends it instead of ending it.
     pub suspend_on_budget: bool,
-    /// Whether it notes the state of the Git repository in its working directory.
+    /// Whether it notes the commit of the Git repository in its working directory.
     pub git_notes: bool,
+    /// Where it tells since when it owes progress.
+    pub pulse: Pulse,
 }
 
 impl std::fmt::Debug for Agent {
@@ -91,10 +98,10 @@ impl std::fmt::Debug for Agent {
     }
 }
 
-/// Why the loop ended. Its owner records it, because only the owner knows who asked for it.
+/// Why the loop ended. The owner records it, because only the owner knows who asked for it.
 #[derive(Debug)]
 pub enum Exit {
-    /// The model has said its last word.
+    /// The model answered without a call, or called `done`.
     Completed,
     /// The model or the loop failed.
     Faulted(String),
@@ -106,15 +113,15 @@ pub enum Exit {
     TimedOut,
     /// It has used up its tokens or its money, or those of an ancestor, and ends.
     OverBudget,
-    /// It has used up what it may, its steps and its time included, and waits for more.
+    /// It has used up its tokens, money, steps or time, and waits for more.
     SuspendedBudget,
-    /// It stopped at a boundary, as it was told to.
+    /// It stopped at a boundary, as ordered.
     Stopped,
-    /// A call's outcome cannot be known, and a person has to say.
+    /// The outcome of a call cannot be known, and a person has to say.
     InDoubt,
     /// A person was asked whether a call may be made.
     Approval,
-    /// The provider takes no more questions for a while.
+    /// The provider refuses questions for a while.
     Quota {
         /// When it may be asked again.
         resume_at: Timestamp,
@@ -137,14 +144,14 @@ impl From<JournalError> for Exit {
 
 type Step<T = ()> = Result<T, Exit>;
 
-/// What a wait may be interrupted by.
+/// What the loop waits for, which says what may interrupt the wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// A model's answer: an order to end, or to stop now.
+    /// A model's answer. An order to end, or to stop now, interrupts it.
     Model,
-    /// The time until a model is asked again: any order.
+    /// The time until a model is asked again. Any order interrupts it.
     Retry,
-    /// A tool, by its patience.
+    /// A tool. Its patience decides.
     Tool(Patience),
 }
 
@@ -152,7 +159,7 @@ impl Wait {
     /// Tells whether the wait can be given up at any moment.
     fn can_be_left(self) -> bool {
         match self {
-            Self::Model | Self::Retry | Self::Tool(Patience::Leave) => true,
+            Self::Model | Self::Retry | Self::Tool(Patience::Leave | Patience::Read) => true,
             Self::Tool(Patience::Finish | Patience::Session) => false,
         }
     }
@@ -161,7 +168,7 @@ impl Wait {
 /// The loop while it runs.
 struct Loop {
     agent: Agent,
-    /// What the journal amounts to since the last append.
+    /// The journal's state after the last append.
     standing: Standing,
     dialogue: Dialogue,
     /// Whether a result was written that is not synced yet.
@@ -169,13 +176,12 @@ struct Loop {
     /// How many tokens the model can read and write in one call, as far as is known.
     window: Option<u64>,
     measured: Option<compact::Measured>,
-    git_status: crate::git::Status,
     steps_since_checkpoint: u32,
     last_checkpoint: Instant,
 }
 
 impl Agent {
-    /// Runs until there is a reason not to, and returns the reason.
+    /// Runs to the end, or until an order, and returns why it ended.
     pub async fn run(self) -> Exit {
         let suspend_on_budget = self.suspend_on_budget;
         let exit = match Loop::begin(self).await {
@@ -201,7 +207,6 @@ impl Loop {
             dialogue,
             unsynced: false,
             measured: None,
-            git_status: crate::git::Status::Ask,
             steps_since_checkpoint: 0,
             last_checkpoint: Instant::now(),
         };
@@ -233,7 +238,7 @@ impl Loop {
         }
     }
 
-    /// Takes in what others have recorded.
+    /// Takes in the records of others.
     async fn catch_up(&mut self) -> Step {
         let standing = self.agent.journal.standing().await?;
         self.take_in(standing);
@@ -247,21 +252,21 @@ impl Loop {
         self.standing = standing;
     }
 
-    /// Appends one record, and takes in what came before it.
+    /// Appends one record, and takes in those that came before it.
     async fn record(&mut self, body: Body, durability: Durability) -> Step {
         let spoken = body.clone();
         let standing = self.agent.journal.append(vec![body], durability).await?;
         self.take_in(standing);
         self.unsynced = match durability {
             Durability::Synced => false,
-            // A question to a model that is lost changes nothing in the world.
+            // Losing a question to a model changes nothing in the world.
             Durability::Written => self.unsynced || !matches!(spoken, Body::ModelStarted(_)),
         };
         self.dialogue.take(spoken);
         Ok(())
     }
 
-    /// Syncs results that were only written: nothing finished stays unrecorded across a wait.
+    /// Syncs results that were only written, so that a wait does not keep them from the disk.
     async fn sync_results(&mut self) -> Step {
         if std::mem::take(&mut self.unsynced) {
             self.agent.journal.sync().await?;
@@ -288,15 +293,18 @@ impl Loop {
         Ok(())
     }
 
-    /// Waits for something, and meanwhile for orders and the end of its time.
+    /// Waits for `work`, and meanwhile for orders and the end of its time. Leaving drops `work`, which cancels it.
     async fn attend<T>(&self, wait: Wait, work: impl Future<Output = T>) -> Step<T> {
         tokio::pin!(work);
         let mut orders = self.agent.orders.clone();
+        let mut told_at = None;
         loop {
             let now = *orders.borrow_and_update();
-            if let Some(exit) = interrupts(now, wait) {
-                return Err(exit);
-            }
+            let leave_at = match interrupts(now, wait) {
+                Some(Interrupt::AtOnce(exit)) => return Err(exit),
+                Some(Interrupt::Soon) => Some(*told_at.get_or_insert_with(tokio::time::Instant::now) + READ_GRACE),
+                None => None,
+            };
             tokio::select! {
                 biased;
                 outcome = &mut work => return Ok(outcome),
@@ -307,6 +315,7 @@ impl Loop {
                     }
                 }
                 () = until(now.deadline), if wait.can_be_left() => return Err(Exit::TimedOut),
+                () = until(leave_at) => return Err(Exit::Stopped),
             }
         }
     }
@@ -325,7 +334,7 @@ impl Loop {
         if self.attend(Wait::Retry, reserved).await? { Ok(()) } else { Err(Exit::OverBudget) }
     }
 
-    /// What a call may use at most, in tokens and in dollars: all of it as if the model said it, the dearer half.
+    /// Returns the most a call may use, in tokens and dollars: priced as output, the dearer half.
     fn reservation(&self) -> (u64, Option<Usd>) {
         let tokens = self.agent.model.reserved_tokens();
         (tokens, self.agent.model.cost(0, tokens))
@@ -342,7 +351,7 @@ impl Loop {
     }
 }
 
-/// Waits for a deadline; for ever where there is none.
+/// Waits for a deadline, or forever if there is none.
 async fn until(deadline: Option<tokio::time::Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -350,15 +359,26 @@ async fn until(deadline: Option<tokio::time::Instant>) {
     }
 }
 
-fn interrupts(orders: Orders, wait: Wait) -> Option<Exit> {
+/// When a wait is left.
+enum Interrupt {
+    AtOnce(Exit),
+    /// After [`READ_GRACE`], because of a pause.
+    Soon,
+}
+
+fn interrupts(orders: Orders, wait: Wait) -> Option<Interrupt> {
     match (wait, orders.end, orders.stop) {
         // The act would continue without us, and change the world after somebody has looked at it.
         (Wait::Tool(Patience::Finish | Patience::Session), _, _) => None,
-        (Wait::Model | Wait::Retry | Wait::Tool(Patience::Leave), Some(_), _) => Some(Exit::Cancelled),
-        (Wait::Retry | Wait::Tool(Patience::Leave), None, Some(_)) | (Wait::Model, None, Some(Urgency::Now)) => {
-            Some(Exit::Stopped)
+        (Wait::Model | Wait::Retry | Wait::Tool(Patience::Leave | Patience::Read), Some(_), _) => {
+            Some(Interrupt::AtOnce(Exit::Cancelled))
         }
-        (Wait::Retry | Wait::Tool(Patience::Leave), None, None)
+        (Wait::Retry | Wait::Tool(Patience::Leave), None, Some(_))
+        | (Wait::Model | Wait::Tool(Patience::Read), None, Some(Urgency::Now)) => {
+            Some(Interrupt::AtOnce(Exit::Stopped))
+        }
+        (Wait::Tool(Patience::Read), None, Some(Urgency::Boundary)) => Some(Interrupt::Soon),
+        (Wait::Retry | Wait::Tool(Patience::Leave | Patience::Read), None, None)
         | (Wait::Model, None, Some(Urgency::Boundary) | None) => None,
     }
 }

@@ -1,15 +1,13 @@
-//! The scripted model: a file says what it answers. It needs no key and no network, and is what the demo and the tests
-//! run on. `docs/scripts.md` describes the file.
+//! The scripted model: plays the answers that a file lists. It needs no key and no network, and the demo and the tests
+//! run on it. `docs/scripts.md` describes the file.
 //!
-//! Always holds: the same question has the same answer. Which turn is asked for is the number of answers in the
-//! history, summed up or not, and nothing else, so a resumed or forked process goes on exactly where its history is. A
-//! script keeps no state of its own.
+//! **Invariant:** the same question has the same answer. The number of answers in the journal, compacted or not, is all
+//! that picks the turn, so a resumed or forked process continues exactly where its journal ends. A script keeps no state.
 
 mod format;
 mod placeholder;
 
 use std::collections::VecDeque;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +16,17 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use relive_llm::{Answer, Delta, Model, ModelError, Purpose, Question, ToolCall, estimated_tokens};
 use relive_types::{Usage, Uuid};
+use rustix::fs::CWD;
 
 use self::format::{Parsed, Turn};
 use self::placeholder::Values;
+use crate::plain_file::{self, Links};
 
 /// The largest file that is read.
 const FILE_MAX: u64 = 16 * 1024 * 1024;
-/// What a model says when its script has come to its end.
+/// The answer after the last turn.
 const PAST_THE_END: &str = "done";
-/// What it says when it is to sum up and its script says nothing about that.
+/// The summary of a script that has none.
 const SUMMED_UP: &str = "The agent has followed its script.";
 
 const DEMO: &str = include_str!("script/demo.yaml");
@@ -34,7 +34,7 @@ const DEMO: &str = include_str!("script/demo.yaml");
 /// A scripted model, cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// Each with the number of turns up to its end, repeats counted.
+    /// Each turn with the number of answers up to its end, repeats counted.
     turns: Arc<[(u64, Turn)]>,
     context_tokens: Option<u64>,
     summary: Option<Arc<Turn>>,
@@ -45,11 +45,12 @@ impl Script {
     /// Reads a script from a file. This blocks.
     pub fn load(path: &Path) -> Result<Self, ModelError> {
         let name = path.display().to_string();
-        let text = read(path).map_err(|error| ModelError::BadScript(format!("cannot read script {name}: {error}")))?;
+        let text = plain_file::read(CWD, path, Links::Follow, FILE_MAX)
+            .map_err(|error| ModelError::BadScript(format!("cannot read script {name}: {error}")))?;
         Self::parse(&text, &name)
     }
 
-    /// Reads a script from text; `name` is what its errors call it.
+    /// Reads a script from text. Errors call it `name`.
     pub fn parse(text: &str, name: &str) -> Result<Self, ModelError> {
         let mut end = 0_u64;
         let Parsed { turns, context, summary } = format::parse(text, name)?;
@@ -65,7 +66,7 @@ impl Script {
         })
     }
 
-    /// What `script/NAME` means to a process in the folder `cwd`: a script that is built in, else a file. This blocks.
+    /// Opens `script/NAME` for a process in the directory `cwd`: a built-in script, or else a file. This blocks.
     pub fn open(name: &str, cwd: &Path) -> Result<Self, ModelError> {
         match Self::builtin(name) {
             Some(text) => Self::parse(text, name),
@@ -73,19 +74,19 @@ impl Script {
         }
     }
 
-    /// The text of a script that is built in.
+    /// Returns the text of a built-in script.
     #[must_use]
     pub fn builtin(name: &str) -> Option<&'static str> {
         (name == "demo").then_some(DEMO)
     }
 
-    /// The same script, whose `{{uuid}}` is this process.
+    /// Sets the process that `{{uuid}}` stands for.
     #[must_use]
     pub fn with_uuid(self, uuid: Uuid) -> Self {
         Self { uuid: Some(uuid), ..self }
     }
 
-    /// The turn after so many answers.
+    /// Returns the turn after this many answers.
     fn turn(&self, answers: u64) -> Option<&Turn> {
         let index = self.turns.partition_point(|(end, _)| *end <= answers);
         self.turns.get(index).map(|(_, turn)| turn)
@@ -134,7 +135,7 @@ impl Model for Script {
     }
 }
 
-/// One thing a model does in its turn.
+/// One action of a turn.
 #[derive(Debug)]
 enum Act {
     Wait(Duration),
@@ -202,12 +203,12 @@ fn play(acts: VecDeque<Act>) -> Answer {
     .boxed()
 }
 
-/// What a turn used, by the length of what was read and said.
+/// Estimates what a turn used from the length of the question and the answer.
 fn estimate(question: &Question, acts: &VecDeque<Act>) -> Usage {
     let said = acts.iter().map(|act| match act {
         Act::Say(Delta::Thinking(text) | Delta::Text(text)) => text.len(),
         Act::Say(Delta::Call(call)) => call.args.len(),
-        Act::Say(Delta::Carry(_) | Delta::Usage(_)) | Act::Wait(_) | Act::Fail(_) | Act::Hang => 0,
+        Act::Say(Delta::Carry(_) | Delta::Usage(_) | Delta::Progress) | Act::Wait(_) | Act::Fail(_) | Act::Hang => 0,
     });
     Usage {
         tokens_in: question.estimated_tokens(),
@@ -215,13 +216,4 @@ fn estimate(question: &Question, acts: &VecDeque<Act>) -> Usage {
         estimated: true,
         ..Usage::default()
     }
-}
-
-fn read(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(FILE_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_MAX {
-        return Err(std::io::Error::other(format!("it is larger than {FILE_MAX} bytes")));
-    }
-    Ok(text)
 }

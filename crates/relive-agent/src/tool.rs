@@ -1,8 +1,10 @@
-//! What the loop wants of a tool, and what a tool may want of the runtime.
+//! What the loop expects of a tool, and what a tool may ask of the runtime.
 //!
 //! A call has two halves. [`Tool::prepare`] looks at the world, changes nothing, and says how the call could be settled
-//! after a crash; that goes to the journal. Then [`Tool::run`] does it. Whatever `prepare` saw is not trusted by `run`
-//! after a crash: it looks again.
+//! after a crash; the journal records that. Then [`Tool::run`] acts. After a crash `run` does not trust what `prepare` saw:
+//! it looks again.
+//!
+//! Dropping the future of a tool cancels it. That is how the loop leaves a tool that only reads or waits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,82 +19,85 @@ use relive_types::{Signal, Timestamp, Uuid};
 /// What a call may use.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Whose call it is.
+    /// The process that makes the call.
     pub uuid: Uuid,
-    /// The folder the agent works in; file tools do not leave it.
+    /// The directory the agent works in; file tools do not leave it.
     pub cwd: PathBuf,
     /// The runtime, as this process sees it.
     pub host: Arc<dyn Host>,
     /// Threads for blocking I/O.
     pub pool: Pool,
-    /// Programs run in these.
+    /// Where programs run.
     pub sessions: Arc<Sessions>,
-    /// Where the sessions of this process have their folders.
+    /// Where the sessions of this process have their directories.
     pub folder: PathBuf,
 }
 
-/// What a tool answers.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
     /// Whether it worked.
     pub ok: bool,
-    /// What the model is told.
+    /// The text for the model.
     pub text: String,
     /// Whether the agent has said that it is done.
     pub done: bool,
-    /// Whether nobody can tell how it went: the call is in doubt, whatever the text says.
+    /// Whether the outcome cannot be known: the call is in doubt, whatever the text says.
     pub lost: bool,
 }
 
 impl ToolResult {
-    /// It worked.
+    /// Makes the result of a call that worked.
     #[must_use]
     pub fn ok(text: impl Into<String>) -> Self {
         Self { ok: true, text: text.into(), done: false, lost: false }
     }
 
-    /// It did not, and the model is told why.
+    /// Makes the result of a call that failed, with the reason for the model.
     #[must_use]
     pub fn failed(text: impl Into<String>) -> Self {
         Self { ok: false, text: text.into(), done: false, lost: false }
     }
 
-    /// Nobody can tell whether it worked.
+    /// Makes the result of a call whose outcome cannot be known.
     #[must_use]
     pub fn lost(why: impl Into<String>) -> Self {
         Self { lost: true, ..Self::failed(why) }
     }
 }
 
-/// Whether a call can be left in the middle and taken up again.
+/// Whether a call can be left in the middle and continued later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// It is brief, or changes something: a pause waits for it.
+    /// It changes something: every order waits for it.
     Finish,
-    /// It only waits: a pause leaves it open, and a resume takes it up again.
+    /// It only reads: a pause gives it a second to finish and then leaves it, any other order leaves it at once. It is
+    /// made again after a resume.
+    Read,
+    /// It only waits: every order leaves it, and a resume continues the wait.
     Leave,
-    /// It runs in a session: a pause freezes that and leaves it open, and a resume joins it again.
+    /// It runs in a session: a pause freezes the session and leaves the call open, and a resume joins it again.
     Session,
 }
 
-/// What a tool that runs in a session is told meanwhile.
+/// An order to a tool that runs in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Everything of it shall stand still.
+    /// Freeze.
     StandStill,
-    /// It shall end; with KILL, all of it and now.
+    /// End; with KILL, at once and with all its processes.
     End(Signal),
 }
 
 /// A tool.
 pub trait Tool: Send + Sync + std::fmt::Debug {
-    /// Its name.
+    /// Returns its name.
     fn name(&self) -> &'static str;
 
-    /// Its definition as models get it: a JSON object with `name`, `description` and `input_schema`.
+    /// Returns its definition for models: a JSON object with `name`, `description` and `input_schema`.
     fn definition(&self) -> serde_json::Value;
 
-    /// Whether a pause waits for it.
+    /// Returns which orders wait for it.
     fn patience(&self) -> Patience {
         Patience::Finish
     }
@@ -100,28 +105,27 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     /// Looks, changes nothing, and says how the call could be settled after a crash. An error is the call's result.
     fn prepare(&self, context: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>>;
 
-    /// Does it. `recovery` is what `prepare` said, this time or before a crash; `key` names the call and no other.
+    /// Acts. `recovery` is what `prepare` returned, now or before a crash; `key` names this call and no other.
     fn run(&self, context: Context, args: String, recovery: Recovery, key: String) -> BoxFuture<'static, ToolResult>;
 
-    /// After a crash: looks what became of the call. Only tools that are settled by `check`, `lookup` or `join` are
-    /// asked.
+    /// Looks what became of a call after a crash. Only called for tools that `check`, `lookup` or `join` settles.
     fn look(&self, _context: Context, _recovery: Recovery, _key: String) -> BoxFuture<'static, Finding> {
         std::future::ready(Finding::Lost).boxed()
     }
 
-    /// While it runs: passes an order on to its session. Only tools that run in one are asked. Says whether there was one;
-    /// if not, nothing of the call has run yet.
+    /// Passes an order on to its session while it runs. Returns whether there is a session; if not, nothing of the call
+    /// has run yet.
     fn order(&self, _context: Context, _key: String, _order: Order) -> BoxFuture<'static, bool> {
         std::future::ready(true).boxed()
     }
 
-    /// After a crash: the result of a call that looking found to be done.
+    /// Returns the result of a call that [`Tool::look`] found to be done.
     fn found_done(&self, _args: String, _recovery: Recovery) -> ToolResult {
         ToolResult::failed("the call was interrupted")
     }
 }
 
-/// A child agent to be run.
+/// A request for a child agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each name says it")]
 pub struct ChildRequest {
@@ -136,29 +140,29 @@ pub struct ChildRequest {
 /// How a child ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildEnd {
-    /// As `wait` would exit.
+    /// The exit code of `wait`.
     pub code: u8,
-    /// The plain reason.
+    /// The reason in plain words.
     pub reason: String,
     /// The last text of its model.
     pub last_text: Option<String>,
 }
 
-/// What a tool may want of the runtime. A process may name itself, what is below it, and what it was handed.
+/// The runtime as tools see it. A process may name itself, what is below it, and what it was handed.
 pub trait Host: Send + Sync + std::fmt::Debug {
-    /// The time.
+    /// Returns the time.
     fn now(&self) -> Timestamp;
 
-    /// A new UUID.
+    /// Returns a new UUID.
     fn new_uuid(&self) -> Uuid;
 
-    /// The environment of the programs that tools run: what is harmless of the process's own.
+    /// Returns the environment of the programs that tools run: the harmless part of the process's own.
     fn environment(&self) -> BoxFuture<'static, Result<Vec<(String, String)>, String>>;
 
-    /// Begins a child; one with this UUID that is there already is that child.
+    /// Starts a child, unless one with this UUID exists already.
     fn spawn_agent(&self, request: ChildRequest) -> BoxFuture<'static, Result<(), String>>;
 
-    /// Whether there is such a process.
+    /// Returns whether the process exists.
     fn exists(&self, uuid: Uuid) -> BoxFuture<'static, bool>;
 
     /// Waits until a process ends.

@@ -1,14 +1,15 @@
 //! The tools of the native agent.
 //!
-//! File tools do not leave the working folder: `beneath` is the only way to a file, and the kernel itself resolves each
-//! path below the folder. What blocks runs on the pool's threads. Arguments that a tool does not know, or that are of
-//! the wrong type, are refused by name before anything is done.
+//! File tools do not leave the working directory: `beneath` is the only way to a file, and the kernel itself resolves each
+//! path below the directory. Blocking work runs on the pool's threads and can be cancelled (`cancel`). Arguments that a
+//! tool does not know, or that are of the wrong type, are refused by name before anything is done.
 
 mod agents;
 #[cfg(feature = "faults")]
 mod append_outside;
-mod args;
+pub(crate) mod args;
 mod beneath;
+mod cancel;
 mod done;
 mod edit;
 mod list;
@@ -27,10 +28,11 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_journal::recovery::Recovery;
 
-use self::beneath::{Folder, Refused};
+use self::beneath::{Directory, Refused};
+use self::cancel::{Leash, READ_WITHIN};
 use crate::tool::{Context, Tool, ToolResult};
 
-/// Every tool, in the order models are told of them.
+/// Returns every tool, in the order in which models are told of them.
 #[must_use]
 pub fn all() -> Vec<Arc<dyn Tool>> {
     vec![
@@ -51,19 +53,46 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// The tool of that name.
+/// Finds a tool by its name.
 #[must_use]
 pub fn find(name: &str) -> Option<Arc<dyn Tool>> {
     all().into_iter().find(|tool| tool.name() == name)
 }
 
-/// Does blocking work in the working folder, on the pool's threads.
-async fn in_folder<T: Send + 'static>(
+/// Reads in the working directory, on the pool's threads. Dropping the future ends the work; so does [`READ_WITHIN`].
+async fn reading<T: Send + 'static>(
     context: &Context,
-    work: impl FnOnce(&Folder) -> Result<T, Refused> + Send + 'static,
+    work: impl FnOnce(&Directory, &Leash) -> Result<T, Refused> + Send + 'static,
+) -> Result<T, ToolResult> {
+    let (_holder, leash) = cancel::leash(Some(READ_WITHIN));
+    in_directory(context, move |directory| {
+        // It may have waited for a thread until nobody wanted it any more.
+        leash.check()?;
+        work(directory, &leash)
+    })
+    .await
+}
+
+/// Writes in the working directory, on the pool's threads. Once begun, the work is finished whatever happens.
+async fn writing<T: Send + 'static>(
+    context: &Context,
+    work: impl FnOnce(&Directory, &Leash) -> Result<T, Refused> + Send + 'static,
+) -> Result<T, ToolResult> {
+    let (holder, leash) = cancel::leash(None);
+    in_directory(context, move |directory| {
+        let done = work(directory, &leash);
+        drop(holder);
+        done
+    })
+    .await
+}
+
+async fn in_directory<T: Send + 'static>(
+    context: &Context,
+    work: impl FnOnce(&Directory) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, ToolResult> {
     let cwd = context.cwd.clone();
-    match context.pool.run(move || work(&Folder::open(&cwd)?)).await {
+    match context.pool.run(move || work(&Directory::open(&cwd)?)).await {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(refused)) => Err(ToolResult::failed(refused.to_string())),
         Err(lost) => Err(ToolResult::failed(lost.to_string())),
@@ -74,12 +103,12 @@ fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, T> {
     std::future::ready(value).boxed()
 }
 
-/// What a tool that only reads says before it runs.
+/// Prepares a call of a tool that only reads.
 fn rerun<T>(args: Result<T, ToolResult>) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
     ready(args.map(|_| Recovery::Rerun))
 }
 
-/// The result of a call whose journal entry belongs to another tool.
+/// The result of a call whose record belongs to another tool.
 fn foreign_recovery(name: &str) -> ToolResult {
-    ToolResult::failed(format!("{name}: the journal's entry for this call is not one of this tool"))
+    ToolResult::failed(format!("{name}: the journal's record of this call belongs to another tool"))
 }

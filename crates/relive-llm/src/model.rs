@@ -82,6 +82,8 @@ pub enum Delta {
     Carry(String),
     /// What the call used; the last one counts.
     Usage(Usage),
+    /// A sign of life without content, such as a part of a call that is not complete yet.
+    Progress,
 }
 
 impl Message {
@@ -133,6 +135,12 @@ pub enum ModelError {
     /// The provider could not be reached, or the connection broke in the middle of the answer.
     #[error("{0}")]
     Cut(String),
+    /// The answer passed a bound and was cut: there is no use in another one like it.
+    #[error("{0}")]
+    TooLong(String),
+    /// The answer is complete and has neither text nor a call.
+    #[error("{0}")]
+    Empty(String),
     /// The conversation is longer than the model can read.
     #[error("{0}")]
     ContextFull(String),

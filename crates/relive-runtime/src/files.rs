@@ -1,6 +1,6 @@
 //! What a fork does not have of its original: the files, as they were.
 
-use relive_agent::git::{self, Status};
+use relive_agent::git;
 use relive_core::Uuid;
 use relive_journal::History;
 use relive_journal::record::Git;
@@ -16,7 +16,7 @@ impl Runtime {
         let step = fork.completed_step;
         let cwd = fork.identity.as_ref()?.spawned.cwd.clone();
         let then = self.on_disk(move |data| data.git_after(source, step)).await.ok()?.ok()??;
-        let now = git::look(&self.pool, cwd.into(), Status::Ask).await;
+        let now = git::look(&self.pool, cwd.into()).await;
         difference(step, &then, now.as_ref())
     }
 }
@@ -30,12 +30,13 @@ fn difference(step: u32, then: &Git, now: Option<&Git>) -> Option<String> {
 }
 
 fn name(git: &Git) -> String {
+    // Only older journals say.
     let state = match git.dirty {
-        Some(true) => "dirty",
-        Some(false) => "clean",
-        None => "clean or not",
+        Some(true) => " (dirty)",
+        Some(false) => " (clean)",
+        None => "",
     };
-    format!("{} ({state})", &git.head[..git.head.floor_char_boundary(7)])
+    format!("{}{state}", &git.head[..git.head.floor_char_boundary(7)])
 }
 
 #[cfg(test)]
@@ -64,6 +65,6 @@ mod tests {
             Some(git("abcd", Some(true))),
             Some("HEAD was abcdabc (dirty) at step 5, is abcdabc (dirty) now"),
         );
-        check(git("abcd", None), None, Some("HEAD was abcdabc (clean or not) at step 5, there is no repository now"));
+        check(git("abcd", None), None, Some("HEAD was abcdabc at step 5, there is no repository now"));
     }
 }

@@ -1,42 +1,36 @@
-//! Asking the model, and keeping what it says.
+//! Asks the model and records its answer.
 //!
-//! A call that fails is recorded as partial, with what was said until then, and made again if that can help. Between
-//! two attempts the agent stands at a boundary: it can be paused, killed and spoken to.
+//! A call that fails, that passes a bound or whose answer is empty is recorded as `partial`, with the text until then, and
+//! made again if that can help. Between two attempts the agent is at a boundary: it can be paused, killed and spoken to.
+
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use relive_journal::Durability;
-use relive_journal::payload::{Json, Text};
-use relive_journal::record::{Body, Call, Git, ModelEnded, ModelStarted, Partial, Usage};
+use relive_journal::payload::Text;
+use relive_journal::record::{Body, Git, ModelEnded, ModelStarted, Partial, Usage};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::compact::Measured;
+use super::heard::Heard;
 use super::retry::{Attempts, Verdict};
 use super::{Exit, Loop, Step, Wait};
 use crate::git;
-use relive_llm::{Answer, Delta, ModelError, Purpose, Question, ToolCall, estimated_tokens};
+use crate::pulse::Owing;
+use relive_llm::{Answer, Delta, ModelError, Purpose, Question};
 
-/// The most that one event says: also escaped, it is well within the longest line.
+/// The longest text of one event. Even escaped it is well within the longest line.
 const EVENT_TEXT_MAX: usize = 128 * 1024;
 
-/// What came of an answer so far.
-#[derive(Debug, Default)]
-pub(super) struct Heard {
-    thinking: String,
-    pub(super) text: String,
-    calls: Vec<ToolCall>,
-    carry: Option<String>,
-    pub(super) usage: Option<Usage>,
-}
-
-/// Whether those who watch hear an answer as it comes.
+/// Whether an answer is shown as it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aloud {
     Yes,
     No,
 }
 
-/// Why there is no whole answer.
+/// Why there is no complete answer.
 pub(super) enum Unanswered {
     /// An order, or the end of its time.
     Exit(Exit),
@@ -56,16 +50,15 @@ impl Loop {
             self.make_room(step).await?;
             let question = self.question(step).await?;
             let asked_tokens = question.estimated_tokens();
-            // Looked at while the model thinks, so that it costs the step nothing.
+            // Git is looked at while the model thinks, so that it costs the step nothing.
             let git = self.look_at_git();
             let mut heard = Heard::default();
             let error = match self.ask_once(question, &mut heard, Aloud::Yes).await {
+                Ok(()) if heard.is_empty() => {
+                    ModelError::Empty("the model answered with neither text nor a call".to_owned())
+                }
                 Ok(()) => {
-                    let git = git.await.ok().flatten();
-                    if git.as_ref().is_some_and(|git| git.dirty.is_none()) {
-                        // It would not be quicker next time.
-                        self.git_status = git::Status::Leave;
-                    }
+                    let git = self.git_noted(git).await;
                     return self.answer(heard, asked_tokens, git).await;
                 }
                 Err(Unanswered::Exit(exit)) => {
@@ -74,11 +67,11 @@ impl Loop {
                 }
                 Err(Unanswered::Failed(error)) => error,
             };
-            // On the disk before the wait: what was billed is not forgotten, and the step is at a boundary.
+            // Synced before the wait, so that the bill is not lost and the step is at a boundary.
             self.cut_off(heard, asked_tokens).await?;
             let refused_tokens = self.context_tokens();
             if matches!(error, ModelError::ContextFull(_)) && self.shrink_window(refused_tokens) {
-                // The estimate was wrong. There is room once the conversation was summed up.
+                // The estimate was wrong. There is room once the conversation is compacted.
                 self.event("model_error", json!({"text": error.to_string()}));
             } else {
                 self.back_off(&mut attempts, error).await?;
@@ -102,11 +95,24 @@ impl Loop {
         Ok(())
     }
 
-    /// Looks at the Git repository of the working directory. It is bounded in time.
-    fn look_at_git(&self) -> JoinHandle<Option<Git>> {
-        let (pool, folder) = (self.agent.context.pool.clone(), self.agent.context.cwd.clone());
-        let (wanted, status) = (self.agent.git_notes, self.git_status);
-        tokio::spawn(async move { if wanted { git::look(&pool, folder, status).await } else { None } })
+    /// Looks at the Git repository of the working directory, if wanted. Also returns how long it took.
+    fn look_at_git(&self) -> Option<JoinHandle<(Option<Git>, Duration)>> {
+        let (pool, cwd) = (self.agent.context.pool.clone(), self.agent.context.cwd.clone());
+        self.agent.git_notes.then(|| {
+            tokio::spawn(async move {
+                let begun = Instant::now();
+                (git::look(&pool, cwd).await, begun.elapsed())
+            })
+        })
+    }
+
+    async fn git_noted(&mut self, look: Option<JoinHandle<(Option<Git>, Duration)>>) -> Option<Git> {
+        let (git, took) = look?.await.ok()?;
+        if took >= git::WITHIN {
+            // The next look would occupy another thread.
+            self.agent.git_notes = false;
+        }
+        git
     }
 
     async fn question(&mut self, step: u32) -> Step<Question> {
@@ -122,34 +128,37 @@ impl Loop {
     }
 
     pub(super) async fn ask_once(&self, question: Question, heard: &mut Heard, aloud: Aloud) -> Result<(), Unanswered> {
+        let owing = self.agent.pulse.owe();
         let asked = self.agent.model.ask(question);
         match self.attend(Wait::Model, asked).await? {
-            Ok(answer) => self.listen(answer, heard, aloud).await,
+            Ok(answer) => self.listen(answer, heard, aloud, &owing).await,
             Err(error) => Err(Unanswered::Failed(error)),
         }
     }
 
-    async fn listen(&self, mut answer: Answer, heard: &mut Heard, aloud: Aloud) -> Result<(), Unanswered> {
+    async fn listen(
+        &self,
+        mut answer: Answer,
+        heard: &mut Heard,
+        aloud: Aloud,
+        owing: &Owing<'_>,
+    ) -> Result<(), Unanswered> {
         while let Some(delta) = self.attend(Wait::Model, answer.next()).await? {
-            match delta {
-                Err(error) => return Err(Unanswered::Failed(error)),
-                Ok(Delta::Thinking(piece)) => {
-                    heard.thinking.push_str(&piece);
-                    self.show("thinking", &piece, aloud);
+            owing.alive();
+            let delta = delta.map_err(Unanswered::Failed)?;
+            if aloud == Aloud::Yes {
+                match &delta {
+                    Delta::Thinking(piece) => self.show("thinking", piece),
+                    Delta::Text(piece) => self.show("text", piece),
+                    Delta::Call(_) | Delta::Carry(_) | Delta::Usage(_) | Delta::Progress => {}
                 }
-                Ok(Delta::Text(piece)) => {
-                    heard.text.push_str(&piece);
-                    self.show("text", &piece, aloud);
-                }
-                Ok(Delta::Call(call)) => heard.calls.push(call),
-                Ok(Delta::Carry(carry)) => heard.carry = Some(carry),
-                Ok(Delta::Usage(usage)) => heard.usage = Some(usage),
             }
+            heard.take(delta).map_err(Unanswered::Failed)?;
         }
         Ok(())
     }
 
-    /// Waits until it may be asked again, or says why not.
+    /// Waits until the model may be asked again, or returns why it is not.
     pub(super) async fn back_off(&mut self, attempts: &mut Attempts, error: ModelError) -> Step {
         let host = &self.agent.context.host;
         match attempts.failed(error, host.new_uuid()) {
@@ -173,20 +182,20 @@ impl Loop {
         }
     }
 
-    /// What the model says, for those who watch. A model may say more at once than an event can hold.
-    fn show(&self, kind: &'static str, mut said: &str, aloud: Aloud) {
-        while aloud == Aloud::Yes && !said.is_empty() {
+    /// Shows a piece of the answer as events. A piece may be longer than an event can hold.
+    fn show(&self, kind: &'static str, mut said: &str) {
+        while !said.is_empty() {
             let (piece, rest) = said.split_at(said.floor_char_boundary(EVENT_TEXT_MAX));
             self.event(kind, json!({"text": piece}));
             said = rest;
         }
     }
 
-    /// Records what was said until the model was cut off. The step is asked again when the process continues.
+    /// Records an answer that was cut off, or that is none. The step is asked again when the process continues.
     pub(super) async fn cut_off(&mut self, heard: Heard, asked_tokens: u64) -> Step {
         let usage = match heard.usage {
             Some(usage) => usage,
-            // Refused, as far as anybody knows: nothing was used.
+            // The provider refused, as far as can be known, so nothing was used.
             None if heard.is_nothing() => Usage { cost_usd: self.agent.model.cost(0, 0), ..Usage::default() },
             None => self.estimate(&heard, asked_tokens),
         };
@@ -195,46 +204,30 @@ impl Loop {
     }
 
     pub(super) fn estimate(&self, heard: &Heard, tokens_in: u64) -> Usage {
-        let calls = heard.calls.iter().map(|call| call.args.len()).sum::<usize>();
-        let tokens_out = estimated_tokens(heard.thinking.len() + heard.text.len() + calls);
+        let tokens_out = heard.estimated_tokens();
         let cost_usd = self.agent.model.cost(tokens_in, tokens_out);
         Usage { tokens_in, tokens_out, cost_usd, estimated: true, ..Usage::default() }
     }
 
-    /// Records a whole answer. One without calls may be the last word, so it is synced; the others are with the intent
-    /// of their first call.
-    async fn answer(&mut self, heard: Heard, asked_tokens: u64, git: Option<Git>) -> Step {
+    /// Records a complete answer. One without calls may be the last, so it is synced; the others are synced with the
+    /// intent of their first call.
+    async fn answer(&mut self, mut heard: Heard, asked_tokens: u64, git: Option<Git>) -> Step {
         let usage = heard.usage.unwrap_or_else(|| self.estimate(&heard, asked_tokens));
-        let Heard { thinking, text: said, calls, carry, usage: _ } = heard;
-        let mut recorded = Vec::new();
-        for call in calls {
-            recorded.push(Call { args: parse(&call.args, "the model's arguments")?, id: call.id, name: call.name });
-        }
-        let durability = if recorded.is_empty() { Durability::Synced } else { Durability::Written };
         let answer = ModelEnded {
-            thinking: text(thinking),
-            text: text(said),
-            calls: recorded,
+            text: text(heard.take_text()),
+            calls: heard.take_calls(),
             usage,
-            carry: carry.as_deref().map(|carry| parse(carry, "what the model wants back")).transpose()?,
+            carry: heard.take_carry(),
             git,
+            thinking: text(heard.thinking),
         };
+        let durability = if answer.calls.is_empty() { Durability::Synced } else { Durability::Written };
         let seen = self.dialogue.messages.len() + 1;
         self.record(Body::ModelEnded(answer), durability).await?;
         let tokens = usage.tokens_in.saturating_add(usage.tokens_out);
         self.measured = (!usage.estimated).then_some(Measured { messages: seen, tokens });
         Ok(())
     }
-}
-
-impl Heard {
-    fn is_nothing(&self) -> bool {
-        self.thinking.is_empty() && self.text.is_empty() && self.calls.is_empty()
-    }
-}
-
-fn parse(json: &str, what: &str) -> Step<Json> {
-    Json::parse(json).map_err(|error| Exit::Faulted(format!("{what} are no JSON: {error}")))
 }
 
 fn text(text: String) -> Option<Text> {

@@ -1,4 +1,4 @@
-//! Running the calls of a step, each recorded before it is made, its result as soon as there is one.
+//! Makes the calls of a step. Each is recorded before it is made, and its result as soon as there is one.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::{Exit, Loop, Step, Wait};
 use crate::tool::{Patience, Tool, ToolResult};
 use relive_llm::ToolCall;
 
-/// How much of a result the event shows.
+/// How many bytes of a result or of arguments an event shows.
 const EVENT_TEXT_MAX: usize = 200;
 
 impl Loop {
-    /// Makes a call of the last answer that was not begun: intent, act, result.
+    /// Makes a call of the last answer for the first time: intent, act, result.
     pub(super) async fn start_call(&mut self, call: u32) -> Step {
         let Some(asked) = self.asked(call) else {
             return Err(Exit::Faulted(format!("the journal asks for call {call}, which no answer made")));
@@ -31,8 +31,9 @@ impl Loop {
             let result = ToolResult::failed(refusal(&asked.name, by_human, reason.as_deref()));
             return self.end_call(call, &asked, result, None).await;
         }
+        // Preparing changes nothing, so it can be left.
         let prepared = tool.prepare(self.agent.context.clone(), asked.args.clone());
-        let recovery = match self.attend(Wait::Tool(tool.patience()), prepared).await? {
+        let recovery = match self.attend(Wait::Tool(Patience::Read), prepared).await? {
             Ok(recovery) => recovery,
             Err(result) => return self.end_call(call, &asked, result, None).await,
         };
@@ -45,8 +46,8 @@ impl Loop {
         self.perform(call, &asked, &tool, recovery, key, None).await
     }
 
-    /// Asks a person whether a call may be made, and ends the loop until there is an answer. Not even the call's intent
-    /// is recorded yet, so whatever happens meanwhile it is asked for again, or its answer stands.
+    /// Asks a person whether a call may be made, and ends the loop until there is an answer. The
+    /// intent is not recorded yet, so whatever happens meanwhile, the question is asked again or its answer counts.
     async fn ask_person(&mut self, call: u32, asked: &ToolCall, leave: &Leave) -> Step {
         if *leave == Leave::Needed {
             let name = Some(asked.name.clone());
@@ -82,7 +83,9 @@ impl Loop {
         let act = tool.run(self.agent.context.clone(), asked.args.clone(), recovery, key.clone());
         let result = match tool.patience() {
             Patience::Session => self.attend_session(tool, &key, act).await?,
-            patience @ (Patience::Finish | Patience::Leave) => self.attend(Wait::Tool(patience), act).await?,
+            patience @ (Patience::Finish | Patience::Read | Patience::Leave) => {
+                self.attend(Wait::Tool(patience), act).await?
+            }
         };
         if result.lost
             && let Some(open) = self.standing.plan.open.iter().find(|open| open.call == call).cloned()
@@ -117,18 +120,18 @@ impl Loop {
         self.agent.tools.iter().find(|tool| tool.name() == name).cloned()
     }
 
-    /// The name of an open call, which no other call has.
+    /// Returns the key of an open call, which no other call has.
     pub(super) fn key(&self, open: &OpenCall) -> String {
         format!("{}:{}", self.agent.context.uuid, open.seq)
     }
 
-    /// The name of a call whose intent was not recorded, which only a broken build does.
+    /// Returns the key of a call whose intent was not recorded, which happens only in a `faults` build.
     fn unrecorded_key(&self, call: u32) -> String {
         format!("{}:{}-{call}", self.agent.context.uuid, self.standing.answers)
     }
 }
 
-/// What a model is told about a call that may not be made.
+/// Tells the model about a call that may not be made.
 fn refusal(tool: &str, by_human: bool, reason: Option<&str>) -> String {
     match (by_human, reason) {
         (true, Some(reason)) => format!("The user refused this call of {tool}; it was not run. They say: {reason}"),

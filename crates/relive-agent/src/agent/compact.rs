@@ -1,8 +1,8 @@
-//! Making room: when a model's window fills, what was said long ago is replaced by a summary that the same model writes.
+//! Makes room: when the model's window fills up, the same model summarizes the older part of the conversation.
 //!
-//! The newest messages stay as they are, with every call and its result, and so does what was asked last. What the
-//! summary cost is recorded with it. Until it is recorded nothing has changed, so a crash, a pause or a failure on the
-//! way only means that it is asked for again.
+//! The newest messages stay as they are, with every call and its result, and so does the last question. The cost of the
+//! summary is recorded with it. Until then nothing has changed, so after a crash, a pause or a failure on the way it is
+//! only asked for again.
 
 use relive_journal::Durability;
 use relive_journal::conversation::Cut;
@@ -10,17 +10,18 @@ use relive_journal::record::{Body, Compacted, Usage};
 use relive_llm::{Message, ModelError, Purpose, Question, estimated_tokens};
 use serde_json::json;
 
-use super::ask::{Aloud, Heard, Unanswered};
+use super::ask::{Aloud, Unanswered};
 use super::dialogue::Dialogue;
+use super::heard::Heard;
 use super::retry::Attempts;
 use super::transcript::transcript;
 use super::{Exit, Loop, Step};
 
-/// What is kept free for an answer: a fifth of the window, and no more than this.
+/// The room that is kept for an answer: a fifth of the window, and no more than this.
 const ANSWER_MAX: u64 = 32_768;
-/// A window that is smaller than this can hold nothing.
+/// A smaller window can hold nothing.
 const WINDOW_MIN: u64 = 256;
-/// How much of the task is said again before each summary.
+/// How much of the task is repeated before each summary.
 const TASK_MAX: usize = 8 * 1024;
 
 const SUM_UP: &str = "You keep the memory of an agent whose conversation has grown too long. You are shown the older \
@@ -28,16 +29,16 @@ part of it. Write what the agent must know to go on without it: what was asked f
 done, which files and commands matter and how they stand, what failed, what was found out, and what is still to do. \
 Keep names, paths, numbers and identifiers exact. Write plain text of at most 600 words, and nothing else.";
 
-/// What a provider counted, so that only what came since has to be estimated.
+/// The tokens that a provider counted, so that only later messages have to be estimated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
-    /// The first so many messages, the prompt and the tools included.
+    /// How many messages it counted, beside the prompt and the tools.
     pub(super) messages: usize,
     pub(super) tokens: u64,
 }
 
 impl Loop {
-    /// How much of the window the next question takes.
+    /// Returns how much of the window the next question takes.
     pub(super) fn context_tokens(&self) -> u64 {
         let Measured { messages, tokens } = self.measured.unwrap_or_else(|| {
             let meta = &self.agent.meta;
@@ -54,7 +55,7 @@ impl Loop {
 
     /// Compacts the conversation until the next question fits, with room for an answer.
     pub(super) async fn make_room(&mut self, step: u32) -> Step {
-        // First the newest quarter of the window is kept; if that does not help, only what was asked last.
+        // First the newest quarter of the window is kept; if that does not help, only the last question.
         for share in [4, u64::MAX] {
             if !self.is_full() {
                 return Ok(());
@@ -67,7 +68,7 @@ impl Loop {
         if self.is_full() { Err(self.does_not_fit()) } else { Ok(()) }
     }
 
-    /// The model has refused so much: its window is smaller than was thought. `false` if it cannot be made to fit.
+    /// Shrinks the window after the model has refused this many tokens. Returns `false` if nothing would fit any more.
     pub(super) fn shrink_window(&mut self, refused_tokens: u64) -> bool {
         let smaller = refused_tokens / 4 * 3;
         self.window = Some(self.window.map_or(smaller, |window| window.min(smaller)));
@@ -99,19 +100,19 @@ impl Loop {
         Ok(())
     }
 
-    /// What it was asked to do, in the words it was asked in: no summary may lose them.
+    /// Returns the task in the user's own words, which no summary may lose.
     fn task(&self) -> String {
         let max = self.window.and_then(|window| usize::try_from(window / 4).ok()).unwrap_or(TASK_MAX).min(TASK_MAX);
         let task = &self.agent.intent[..self.agent.intent.floor_char_boundary(max)];
         format!("The task, as it was given:\n\n{task}\n\nSince then:\n\n")
     }
 
-    /// Asks for a summary, as often as for any other answer.
+    /// Asks for a summary, with the same retries as for any other answer.
     async fn sum_up(&mut self, step: u32, messages: &[Message]) -> Step<(String, Usage)> {
         let mut attempts = Attempts::default();
         loop {
             self.model_started(Purpose::Summary).await?;
-            // Half of the window is for what is read; a token has about four bytes.
+            // Half of the window is for the transcript; a token has about four bytes.
             let bytes_max = self.window.map_or(usize::MAX, |window| usize::try_from(window * 2).unwrap_or(usize::MAX));
             let question = Question {
                 step,
@@ -128,7 +129,7 @@ impl Loop {
                     let usage = heard.usage.unwrap_or_else(|| self.estimate(&heard, asked_tokens));
                     return Ok((heard.text, usage));
                 }
-                Ok(()) => ModelError::Cut("the model did not sum up what was said".to_owned()),
+                Ok(()) => ModelError::Empty("the model did not sum up the conversation".to_owned()),
                 Err(Unanswered::Exit(exit)) => {
                     self.cut_off(heard, asked_tokens).await?;
                     return Err(exit);
@@ -147,8 +148,8 @@ impl Loop {
     }
 }
 
-/// Where to cut: as early as leaves no more than `keep_tokens` after it, else as late as can be. What was asked last is
-/// never summed up, and a summary of no answer is of no use.
+/// Returns where to cut: the earliest cut that leaves at most `keep_tokens`, else the latest. The last question is never
+/// summarized, and there is no use in a summary without an answer in it.
 fn choose(messages: &[Message], cuts: &[Cut], keep_tokens: u64) -> Option<Cut> {
     let is_user = |message: &Message| matches!(message, Message::User { .. });
     let asked = messages.iter().rposition(|message| !is_user(message)).map_or(0, |last| last + 1);

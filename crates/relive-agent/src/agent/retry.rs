@@ -1,7 +1,6 @@
-//! Whether a model that failed is asked again, and when.
+//! Decides whether a model that failed is asked again, and when.
 //!
-//! It decides only; the wait is the loop's. Chance comes in as an argument, so the same failures with the same chance
-//! have the same verdicts.
+//! The loop does the waiting. Chance is an argument, so that the same failures with the same chance have the same verdicts.
 
 use std::time::Duration;
 
@@ -10,17 +9,20 @@ use relive_types::Uuid;
 
 /// How often a model is asked for one answer.
 const ATTEMPTS_MAX: u32 = 6;
+/// How often an empty answer is accepted as an accident. Each one is billed.
+const EMPTY_MAX: u32 = 3;
 /// The first wait; each one after it is twice as long.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait of our own choice.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// A provider that wants to be left alone for longer than this is asked again by a later life of the process.
+/// A longer wait suspends the process.
 const FAR: Duration = Duration::from_secs(120);
 
-/// What was tried for one answer.
+/// The attempts to get one answer.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     made: u32,
+    empty: u32,
 }
 
 /// What follows from a failure.
@@ -28,28 +30,36 @@ pub(super) struct Attempts {
 pub(super) enum Verdict {
     /// Ask again, after so long.
     Again { after: Duration, error: ModelError },
-    /// Ask again, after so long that nothing should wait for it.
+    /// Ask again, after a wait so long that the process is suspended.
     Later { after: Duration, error: ModelError },
     /// Ask again with another key.
     NeedsCredentials(ModelError),
-    /// Asking again does not help; why.
+    /// Do not ask again, for this reason.
     Never(String),
 }
 
 impl Attempts {
-    /// How many have failed.
+    /// Returns how many have failed.
     pub(super) fn made(&self) -> u32 {
         self.made
     }
 
-    /// One more has failed. `chance` spreads those that failed together.
+    /// Decides about one more failure. `chance` spreads the retries of processes that failed together.
     pub(super) fn failed(&mut self, error: ModelError, chance: Uuid) -> Verdict {
         self.made += 1;
         let wanted = match &error {
             ModelError::RateLimited { retry_after, .. } | ModelError::Overloaded { retry_after, .. } => *retry_after,
             ModelError::TimedOut { .. } | ModelError::Cut(_) => None,
             ModelError::Unauthorized(_) => return Verdict::NeedsCredentials(error),
-            ModelError::ContextFull(_) | ModelError::Failed(_) | ModelError::BadScript(_) => {
+            ModelError::Empty(_) => {
+                self.empty += 1;
+                if self.empty >= EMPTY_MAX {
+                    return Verdict::Never(format!("{error} (asked {} times)", self.made));
+                }
+                None
+            }
+            // Another answer without end would be billed, too.
+            ModelError::TooLong(_) | ModelError::ContextFull(_) | ModelError::Failed(_) | ModelError::BadScript(_) => {
                 return Verdict::Never(error.to_string());
             }
         };
@@ -64,7 +74,7 @@ impl Attempts {
         Verdict::Again { after, error }
     }
 
-    /// Between half of the wait and all of it.
+    /// Returns between half of the wait and all of it.
     fn jittered(&self, chance: Uuid) -> Duration {
         let doubled = FIRST_WAIT.saturating_mul(1 << (self.made - 1).min(16)).min(WAIT_MAX);
         doubled / 2 + (doubled / 2).mul_f64(f64::from(chance.as_bytes()[15]) / 255.0)
@@ -107,6 +117,15 @@ mod tests {
         let gave_up = || Verdict::Never("the line broke (asked 6 times)".to_owned());
         assert_eq!(waits(&cut, 0), (vec![500, 1000, 2000, 4000, 8000], gave_up()));
         assert_eq!(waits(&cut, 255), (vec![1000, 2000, 4000, 8000, 16_000], gave_up()));
+    }
+
+    #[test]
+    fn an_empty_answer_is_asked_for_twice_more_and_one_without_end_never() {
+        let empty = ModelError::Empty("it said nothing".to_owned());
+        let gave_up = Verdict::Never("it said nothing (asked 3 times)".to_owned());
+        assert_eq!(waits(&empty, 0), (vec![500, 1000], gave_up));
+        let endless = ModelError::TooLong("it had no end".to_owned());
+        assert_eq!(waits(&endless, 0), (vec![], Verdict::Never("it had no end".to_owned())));
     }
 
     #[test]

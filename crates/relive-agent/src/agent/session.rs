@@ -1,4 +1,4 @@
-//! Waiting for a tool that runs in a session: orders go to the session, and the loop leaves it only frozen or ended.
+//! Waits for a tool that runs in a session: orders go to the session, and the loop leaves it only frozen or ended.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ const INT_GRACE: Duration = Duration::from_secs(10);
 const ORDER_AGAIN: Duration = Duration::from_millis(10);
 
 impl Loop {
-    /// Waits for the session's end. An order to end is passed on, and the end waited for; an order to stop freezes the
-    /// session and leaves the call open, to be joined when the process goes on.
+    /// Waits for the end of the session. An order to end is passed on, and the end waited for. An order to stop freezes the
+    /// session and leaves the call open, to be joined when the process resumes.
     pub(super) async fn attend_session(
         &self,
         tool: &Arc<dyn Tool>,
@@ -78,7 +78,7 @@ impl Loop {
         }
     }
 
-    /// Whether there was a session to be told.
+    /// Passes an order on. Returns whether there is a session.
     async fn pass_on(&self, tool: &Arc<dyn Tool>, key: &str, order: Order) -> bool {
         tool.order(self.agent.context.clone(), key.to_owned(), order).await
     }

@@ -17,13 +17,13 @@ impl Loop {
         };
         let settled = Some(open.recovery.name());
         let Some(tool) = self.tool(&open.name) else {
-            return self.doubt(&open, "the tool is not there any more").await;
+            return self.doubt(&open, "the tool no longer exists").await;
         };
         let key = self.key(&open);
         let settlement = match &open.recovery {
             Recovery::Check { .. } | Recovery::Lookup { .. } | Recovery::Join => {
                 let looking = tool.look(self.agent.context.clone(), open.recovery.clone(), key.clone());
-                let found = self.attend(Wait::Tool(Patience::Finish), looking).await?;
+                let found = self.attend(Wait::Tool(Patience::Read), looking).await?;
                 open.recovery.settle(found)
             }
             Recovery::Rerun | Recovery::SameKey | Recovery::Doubt => open.recovery.settle(Finding::Lost),
@@ -40,7 +40,7 @@ impl Loop {
             Settlement::Run | Settlement::Adopt => {
                 self.perform(open.call, &asked, &tool, open.recovery, key, settled).await
             }
-            // Its session tells the result, so the tool is asked as if it ran.
+            // The result comes from its session, so the tool runs again and joins it.
             Settlement::Done if open.recovery == Recovery::Join => {
                 self.perform(open.call, &asked, &tool, open.recovery, key, settled).await
             }

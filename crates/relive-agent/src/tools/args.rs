@@ -1,11 +1,23 @@
-//! A call's arguments. Each refusal names the field.
+//! The arguments of a call. Each refusal names the field.
 
 use std::time::Duration;
 
+use relive_journal::payload::Json;
 use relive_types::{Uuid, duration};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::tool::ToolResult;
+
+/// The one field of arguments that the loop did not accept. No tool has it, so the model gets its text as the result.
+const REFUSED: &str = "refused_arguments";
+
+/// Makes arguments that every tool refuses with this text.
+pub(crate) fn refused_arguments(text: &str) -> Json {
+    let args = serde_json::json!({ REFUSED: text }).to_string();
+    // The text of a JSON value is JSON.
+    Json::parse(&args).unwrap_or_else(|_| Json::Inline(RawValue::NULL.to_owned()))
+}
 
 /// The arguments of one call, taken out one by one.
 #[derive(Debug)]
@@ -15,13 +27,16 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Reads them; every field must be one of `known`.
+    /// Parses them. Every field must be one of `known`.
     pub(super) fn parse(tool: &'static str, text: &str, known: &[&str]) -> Result<Self, ToolResult> {
         let fields = match serde_json::from_str(if text.trim().is_empty() { "{}" } else { text }) {
             Ok(Value::Object(fields)) => fields,
             Ok(other) => return Err(refused(tool, &format!("the arguments must be an object, not {}", kind(&other)))),
             Err(error) => return Err(refused(tool, &format!("the arguments are not JSON: {error}"))),
         };
+        if let Some(Value::String(text)) = fields.get(REFUSED) {
+            return Err(refused(tool, text));
+        }
         match fields.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(Self { tool, fields }),
             Some(unknown) => {
@@ -30,12 +45,12 @@ impl Args {
         }
     }
 
-    /// A field that must be there.
+    /// Takes a text that must be there.
     pub(super) fn text(&mut self, name: &str) -> Result<String, ToolResult> {
         self.optional_text(name)?.ok_or_else(|| refused(self.tool, &format!("`{name}` is missing")))
     }
 
-    /// A field that may be absent, or null.
+    /// Takes a text that may be absent, or null.
     pub(super) fn optional_text(&mut self, name: &str) -> Result<Option<String>, ToolResult> {
         match self.take(name) {
             None => Ok(None),
@@ -44,14 +59,14 @@ impl Args {
         }
     }
 
-    /// A number of things.
+    /// Takes a whole number.
     pub(super) fn optional_count(&mut self, name: &str) -> Result<Option<u64>, ToolResult> {
         self.take(name)
             .map(|value| value.as_u64().ok_or_else(|| self.wrong(name, "a whole number of zero or more", &value)))
             .transpose()
     }
 
-    /// A flag; absent is no.
+    /// Takes a flag; absent is false.
     pub(super) fn flag(&mut self, name: &str) -> Result<bool, ToolResult> {
         match self.take(name) {
             None => Ok(false),
@@ -60,7 +75,7 @@ impl Args {
         }
     }
 
-    /// A duration: text, or a number of seconds.
+    /// Takes a duration: text, or a number of seconds.
     pub(super) fn optional_duration(&mut self, name: &str) -> Result<Option<Duration>, ToolResult> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let parsed = match &value {
@@ -72,7 +87,7 @@ impl Args {
         parsed.map(Some).ok_or_else(|| self.wrong(name, &expected, &value))
     }
 
-    /// A process.
+    /// Takes the UUID of a process.
     pub(super) fn uuid(&mut self, name: &str) -> Result<Uuid, ToolResult> {
         let text = self.text(name)?;
         text.parse().map_err(|_| self.wrong(name, "a UUID", &Value::String(text)))
@@ -91,7 +106,7 @@ fn refused(tool: &str, text: &str) -> ToolResult {
     ToolResult::failed(format!("{tool}: {text}"))
 }
 
-/// What was given, briefly.
+/// Describes a value briefly.
 fn kind(value: &Value) -> String {
     const SHOWN_MAX: usize = 40;
     match value {

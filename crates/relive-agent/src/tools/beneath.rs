@@ -1,8 +1,10 @@
-//! The working folder, and the only way to what is in it.
+//! The working directory, and the only way to the files in it.
 //!
-//! Always holds: no path reaches outside the folder, whatever it says and whatever symbolic links are planted, also by
+//! **Invariant:** no path reaches outside the directory, whatever it says and whatever symbolic links are planted, also by
 //! somebody who changes them meanwhile. The kernel resolves every path itself (`openat2` with `RESOLVE_BENEATH`);
 //! nothing is checked first and opened later. A kernel without it (before 5.6) is refused, not worked around.
+//!
+//! **Invariant:** nothing is opened blocking. A pipe, socket or device is refused by name at once.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,19 +16,24 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-/// How often a resolution is tried that a rename elsewhere disturbs.
+use super::cancel::Leash;
+use crate::plain_file;
+
+/// How often a resolution is repeated that a rename elsewhere disturbs.
 const TRIES_MAX: u32 = 16;
 /// How many symbolic links the last name of a path may go through.
 const LINKS_MAX: u32 = 16;
+/// How many entries of a directory are read between two looks at the leash.
+const ENTRIES_PER_LOOK: usize = 1024;
 
-/// Why a file is not touched.
+/// Why a file is not touched. The texts are for the model.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
-    #[error("`{0}` is outside the working folder; only paths inside it are allowed")]
+    #[error("`{0}` is outside the working directory; only paths inside it are allowed")]
     Outside(String),
-    #[error("`{0}` has a `..` in it; give the path from the working folder, without any")]
+    #[error("`{0}` has a `..` in it; give the path from the working directory, without any")]
     Upward(String),
-    #[error("`{0}` leads out of the working folder by a symbolic link, or by one with an absolute path")]
+    #[error("`{0}` leads out of the working directory by a symbolic link, or by one with an absolute path")]
     LeadsOut(String),
     #[error("`{0}` goes through too many symbolic links, or through one of the kernel's own")]
     Links(String),
@@ -38,17 +45,17 @@ pub(super) enum Refused {
     Kind { path: String, kind: &'static str, wanted: &'static str },
     #[error("`{path}`: {error}")]
     Io { path: String, error: io::Error },
-    #[error("this kernel cannot keep a path inside a folder (openat2, Linux 5.6): file tools are off")]
+    #[error("this kernel cannot keep a path inside a directory (openat2, Linux 5.6): file tools are off")]
     OldKernel,
     #[error("{0}")]
     Said(String),
 }
 
-/// What has a name in a folder.
+/// The kind of an entry of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
-    Folder,
+    Directory,
     Link,
     /// A pipe, a socket, a device.
     Other,
@@ -64,7 +71,7 @@ impl From<FileType> for Kind {
     fn from(kind: FileType) -> Self {
         match kind {
             FileType::RegularFile => Self::File,
-            FileType::Directory => Self::Folder,
+            FileType::Directory => Self::Directory,
             FileType::Symlink => Self::Link,
             FileType::Fifo
             | FileType::Socket
@@ -75,31 +82,31 @@ impl From<FileType> for Kind {
     }
 }
 
-/// The working folder, open.
+/// The working directory, open.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct Directory {
     fd: OwnedFd,
     path: PathBuf,
 }
 
-/// A place for a file: an open folder and a name in it that is no symbolic link.
+/// A place for a file: an open directory and a name in it that is no symbolic link.
 #[derive(Debug)]
 pub(super) struct Place {
-    pub(super) folder: OwnedFd,
+    pub(super) directory: OwnedFd,
     pub(super) name: OsString,
 }
 
-impl Folder {
+impl Directory {
     pub(super) fn open(path: &Path) -> Result<Self, Refused> {
         let fd = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| refused(errno, &path.display().to_string()))?;
         Ok(Self { fd, path: path.to_path_buf() })
     }
 
-    /// The path from the folder: `.` for the folder itself. It says nothing about what is there.
+    /// Returns the path from the directory: `.` for the directory itself. It says nothing about what is there.
     pub(super) fn relative(&self, path: &str) -> Result<PathBuf, Refused> {
         match relative(&self.path, path) {
-            // The folder may be known by a name that goes through a symbolic link.
+            // The directory may be known by a name that goes through a symbolic link.
             Err(Refused::Outside(outside)) => match self.path.canonicalize() {
                 Ok(real) => relative(&real, path),
                 Err(_) => Err(Refused::Outside(outside)),
@@ -108,37 +115,37 @@ impl Folder {
         }
     }
 
-    /// Opens a file that is there, for reading.
+    /// Opens an existing file for reading.
     pub(super) fn file(&self, path: &Path) -> Result<(File, Stat), Refused> {
         // Not blocking, so that a pipe does not wait for a writer before it can be refused.
         let fd = self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         regular(fd, &path.display().to_string())
     }
 
-    /// Opens a folder that is there, for reading.
-    pub(super) fn folder(&self, path: &Path) -> Result<OwnedFd, Refused> {
+    /// Opens an existing directory for reading.
+    pub(super) fn directory(&self, path: &Path) -> Result<OwnedFd, Refused> {
         self.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// What kind of thing is there, links followed.
+    /// Returns what is there, links followed.
     pub(super) fn kind(&self, path: &Path) -> Result<Kind, Refused> {
         let fd = self.resolve(path, OFlags::PATH)?;
         let stat = rustix::fs::fstat(fd).map_err(|errno| refused(errno, &path.display().to_string()))?;
         Ok(Kind::of(&stat))
     }
 
-    /// Where a file is, or would be: links followed to their end. `None` when its folder is not there.
+    /// Finds the place of a file, existing or not, links followed to their end. `None` if its directory does not exist.
     pub(super) fn place(&self, path: &Path) -> Result<Option<Place>, Refused> {
         let shown = path.display().to_string();
         let mut path = path.to_path_buf();
         for _ in 0..LINKS_MAX {
-            let Some(name) = path.file_name().map(OsStr::to_os_string) else { return Err(is_folder(&shown)) };
+            let Some(name) = path.file_name().map(OsStr::to_os_string) else { return Err(is_directory(&shown)) };
             let parent = parent(&path);
-            let folder = match self.resolve(&parent, OFlags::RDONLY | OFlags::DIRECTORY) {
+            let directory = match self.resolve(&parent, OFlags::RDONLY | OFlags::DIRECTORY) {
                 Err(Refused::Missing(_)) => return Ok(None),
                 other => other?,
             };
-            match rustix::fs::readlinkat(&folder, &name, Vec::new()) {
+            match rustix::fs::readlinkat(&directory, &name, Vec::new()) {
                 Ok(target) => {
                     let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
                     if target.is_absolute() {
@@ -146,14 +153,14 @@ impl Folder {
                     }
                     path = parent.join(target);
                 }
-                Err(Errno::INVAL | Errno::NOENT) => return Ok(Some(Place { folder, name })),
+                Err(Errno::INVAL | Errno::NOENT) => return Ok(Some(Place { directory, name })),
                 Err(errno) => return Err(refused(errno, &shown)),
             }
         }
         Err(Refused::Links(shown))
     }
 
-    /// Makes the folder that shall hold `path`, and those above it. Each new one is on the disk.
+    /// Creates and syncs the directory of `path` and those above it.
     pub(super) fn make_parents(&self, path: &Path) -> Result<(), Refused> {
         let shown = path.display().to_string();
         let mut above = self.resolve(Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY)?;
@@ -193,9 +200,9 @@ impl Folder {
 }
 
 impl Place {
-    /// Opens the file, if there is one, for reading.
+    /// Opens the file for reading, if it exists.
     pub(super) fn file(&self, shown: &str) -> Result<Option<(File, Stat)>, Refused> {
-        match open_entry(&self.folder, &self.name) {
+        match open_entry(&self.directory, &self.name) {
             Ok(fd) => regular(fd, shown).map(Some),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(refused(errno, shown)),
@@ -203,17 +210,25 @@ impl Place {
     }
 }
 
-/// Opens an entry of a folder for reading, unless it is a symbolic link.
-pub(super) fn open_entry(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+/// Opens an entry of a directory for reading, unless it is a symbolic link.
+pub(super) fn open_entry(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, name, flags, Mode::empty())
+    rustix::fs::openat(directory, name, flags, Mode::empty())
 }
 
-/// The names in a folder with what they are, sorted, at most `max`; and whether there are more.
-pub(super) fn entries(folder: &OwnedFd, max: usize, shown: &str) -> Result<(Vec<(OsString, Kind)>, bool), Refused> {
+/// Returns at most `max` entries of a directory, sorted by name, and whether there are more.
+pub(super) fn entries(
+    directory: &OwnedFd,
+    max: usize,
+    shown: &str,
+    leash: &Leash,
+) -> Result<(Vec<(OsString, Kind)>, bool), Refused> {
     let mut found = Vec::new();
     let mut more = false;
-    for entry in rustix::fs::Dir::read_from(folder).map_err(|errno| refused(errno, shown))? {
+    for entry in rustix::fs::Dir::read_from(directory).map_err(|errno| refused(errno, shown))? {
+        if found.len() % ENTRIES_PER_LOOK == 0 {
+            leash.check()?;
+        }
         let entry = entry.map_err(|errno| refused(errno, shown))?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name == "." || name == ".." {
@@ -225,7 +240,7 @@ pub(super) fn entries(folder: &OwnedFd, max: usize, shown: &str) -> Result<(Vec<
         }
         // Some file systems do not say.
         let kind = if entry.file_type() == FileType::Unknown {
-            rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_or(Kind::Other, |stat| Kind::of(&stat))
+            rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_or(Kind::Other, |stat| Kind::of(&stat))
         } else {
             Kind::from(entry.file_type())
         };
@@ -235,7 +250,7 @@ pub(super) fn entries(folder: &OwnedFd, max: usize, shown: &str) -> Result<(Vec<
     Ok((found, more))
 }
 
-/// `path`, as seen from the folder `cwd`.
+/// Returns `path` as seen from the directory `cwd`.
 fn relative(cwd: &Path, path: &str) -> Result<PathBuf, Refused> {
     if path.is_empty() || path.contains('\0') {
         return Err(Refused::NotAPath(path.escape_debug().to_string()));
@@ -262,24 +277,21 @@ pub(super) fn refused(errno: Errno, shown: &str) -> Refused {
         Errno::NOENT => Refused::Missing(path),
         Errno::LOOP => Refused::Links(path),
         Errno::NAMETOOLONG => Refused::NotAPath(path),
-        Errno::NOTDIR => Refused::Kind { path, kind: "a file, or goes through one", wanted: "a folder" },
+        Errno::NOTDIR => Refused::Kind { path, kind: "a file, or goes through one", wanted: "a directory" },
         errno => Refused::Io { path, error: errno.into() },
     }
 }
 
 fn regular(fd: OwnedFd, shown: &str) -> Result<(File, Stat), Refused> {
     let stat = rustix::fs::fstat(&fd).map_err(|errno| refused(errno, shown))?;
-    match Kind::of(&stat) {
-        Kind::File => Ok((File::from(fd), stat)),
-        Kind::Folder => Err(is_folder(shown)),
-        Kind::Link | Kind::Other => {
-            Err(Refused::Kind { path: shown.to_owned(), kind: "a pipe, socket or device", wanted: "a file" })
-        }
+    match plain_file::name_of(FileType::from_raw_mode(stat.st_mode)) {
+        None => Ok((File::from(fd), stat)),
+        Some(kind) => Err(Refused::Kind { path: shown.to_owned(), kind, wanted: "a file" }),
     }
 }
 
-fn is_folder(shown: &str) -> Refused {
-    Refused::Kind { path: shown.to_owned(), kind: "a folder", wanted: "a file" }
+fn is_directory(shown: &str) -> Refused {
+    Refused::Kind { path: shown.to_owned(), kind: "a directory", wanted: "a file" }
 }
 
 fn parent(path: &Path) -> PathBuf {

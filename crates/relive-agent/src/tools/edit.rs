@@ -1,4 +1,4 @@
-//! `edit`: an exact piece of a file's text becomes another.
+//! `edit`: replaces an exact piece of a file's text.
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::args::Args;
 use super::beneath::Refused;
-use super::replace::{self, FILE_MAX};
+use super::replace::{self, Change, FILE_MAX};
 use crate::tool::{Context, Tool, ToolResult};
 
 #[derive(Debug)]
@@ -80,11 +80,11 @@ impl Tool for Edit {
     fn definition(&self) -> Value {
         json!({
             "name": "edit",
-            "description": "Replace an exact piece of text in a file of the working folder. It must occur once, unless `all` is true.",
+            "description": "Replace an exact piece of text in a file in the working directory. It must occur once, unless `all` is true.",
             "input_schema": {
                 "type": "object",
                 "properties": {
-                    "path": {"type": "string", "description": "From the working folder, or absolute inside it."},
+                    "path": {"type": "string", "description": "From the working directory, or absolute inside it."},
                     "old": {"type": "string", "description": "The text to replace, exactly as it is in the file."},
                     "new": {"type": "string", "description": "What it becomes."},
                     "all": {"type": "boolean", "description": "Replace it everywhere in the file."}
@@ -99,9 +99,9 @@ impl Tool for Edit {
         async move {
             let wanted = parse(&args)?;
             let cwd = context.cwd.clone();
-            super::in_folder(&context, move |folder| {
-                let path = folder.relative(&wanted.path)?;
-                let bytes = replace::look(folder, &path)?;
+            super::reading(&context, move |directory, leash| {
+                let path = directory.relative(&wanted.path)?;
+                let bytes = replace::look(directory, leash, &path)?;
                 let before = bytes.as_deref().map(Hash::of);
                 let after = Some(Hash::of(&wanted.apply(bytes)?));
                 Ok(Recovery::Check { path: cwd.join(path), before, after })
@@ -119,9 +119,10 @@ impl Tool for Edit {
                 Err(failed) => return failed,
             };
             let done = wanted.said();
-            let replaced = super::in_folder(&context, move |folder| {
-                let path = folder.relative(&wanted.path)?;
-                replace::replace(folder, &path, before, after, &key, |bytes| wanted.apply(bytes))
+            let replaced = super::writing(&context, move |directory, leash| {
+                let path = directory.relative(&wanted.path)?;
+                let change = Change { before, after, key: &key };
+                replace::replace(directory, leash, &path, change, |bytes| wanted.apply(bytes))
             });
             replace::result(replaced.await, &done)
         }

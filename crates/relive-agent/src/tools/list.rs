@@ -1,4 +1,4 @@
-//! `list`: what is in a folder.
+//! `list`: the names in a directory.
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -6,12 +6,13 @@ use relive_journal::recovery::Recovery;
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::beneath::{Folder, Kind, Refused, entries};
-use crate::tool::{Context, Tool, ToolResult};
+use super::beneath::{Directory, Kind, Refused, entries};
+use super::cancel::Leash;
+use crate::tool::{Context, Patience, Tool, ToolResult};
 
 /// How many names a model is shown.
 const SHOWN_MAX: usize = 1000;
-/// How many are looked at, to be sorted and counted.
+/// How many names are sorted and counted.
 const COUNTED_MAX: usize = 100_000;
 
 #[derive(Debug)]
@@ -30,15 +31,19 @@ impl Tool for List {
     fn definition(&self) -> Value {
         json!({
             "name": "list",
-            "description": "List a folder of the working folder, sorted, one name a line. Folders end in `/`, symbolic links in `@`.",
+            "description": "List a directory below the working directory, sorted, one name a line. Directories end in `/`, symbolic links in `@`.",
             "input_schema": {
                 "type": "object",
                 "properties": {
-                    "path": {"type": "string", "description": "The folder; the working folder itself if absent."}
+                    "path": {"type": "string", "description": "The directory; the working directory itself if absent."}
                 },
                 "additionalProperties": false
             }
         })
+    }
+
+    fn patience(&self) -> Patience {
+        Patience::Read
     }
 
     fn prepare(&self, _: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
@@ -51,7 +56,7 @@ impl Tool for List {
                 Ok(path) => path,
                 Err(failed) => return failed,
             };
-            match super::in_folder(&context, move |folder| list(folder, &path)).await {
+            match super::reading(&context, move |directory, leash| list(directory, leash, &path)).await {
                 Ok(text) => ToolResult::ok(text),
                 Err(failed) => failed,
             }
@@ -60,18 +65,18 @@ impl Tool for List {
     }
 }
 
-fn list(folder: &Folder, path: &str) -> Result<String, Refused> {
-    let path = folder.relative(path)?;
+fn list(directory: &Directory, leash: &Leash, path: &str) -> Result<String, Refused> {
+    let path = directory.relative(path)?;
     let shown = path.display().to_string();
-    let (found, more) = entries(&folder.folder(&path)?, COUNTED_MAX, &shown)?;
+    let (found, more) = entries(&directory.directory(&path)?, COUNTED_MAX, &shown, leash)?;
     if found.is_empty() {
-        return Ok("[the folder is empty]".to_owned());
+        return Ok("[the directory is empty]".to_owned());
     }
     let mut text = String::new();
     for (name, kind) in found.iter().take(SHOWN_MAX) {
         text.push_str(&name.to_string_lossy());
         match kind {
-            Kind::Folder => text.push('/'),
+            Kind::Directory => text.push('/'),
             Kind::Link => text.push('@'),
             Kind::File | Kind::Other => {}
         }

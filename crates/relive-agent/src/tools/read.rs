@@ -1,7 +1,7 @@
-//! `read`: a file's text, or some of its lines.
+//! `read`: the text of a file, or some of its lines.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, Read as _};
 use std::path::Path;
 
 use futures_util::FutureExt as _;
@@ -10,8 +10,9 @@ use relive_journal::recovery::Recovery;
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::beneath::{Folder, Refused};
-use crate::tool::{Context, Tool, ToolResult};
+use super::beneath::{Directory, Refused};
+use super::cancel::Leash;
+use crate::tool::{Context, Patience, Tool, ToolResult};
 
 /// How much a model is shown at once.
 const SHOWN_MAX: usize = 256 * 1024;
@@ -44,11 +45,11 @@ impl Tool for Read {
     fn definition(&self) -> Value {
         json!({
             "name": "read",
-            "description": "Read a text file of the working folder. At most 256 KB are shown; the answer says if there is more and how to go on.",
+            "description": "Read a text file in the working directory. At most 256 KB are shown; the answer says if there is more and how to continue.",
             "input_schema": {
                 "type": "object",
                 "properties": {
-                    "path": {"type": "string", "description": "From the working folder, or absolute inside it."},
+                    "path": {"type": "string", "description": "From the working directory, or absolute inside it."},
                     "offset": {"type": "integer", "minimum": 1, "description": "The first line to show, counted from 1."},
                     "limit": {"type": "integer", "minimum": 0, "description": "How many lines to show."}
                 },
@@ -56,6 +57,10 @@ impl Tool for Read {
                 "additionalProperties": false
             }
         })
+    }
+
+    fn patience(&self) -> Patience {
+        Patience::Read
     }
 
     fn prepare(&self, _: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
@@ -68,7 +73,7 @@ impl Tool for Read {
                 Ok(wanted) => wanted,
                 Err(failed) => return failed,
             };
-            match super::in_folder(&context, move |folder| read(folder, &wanted)).await {
+            match super::reading(&context, move |directory, leash| read(directory, leash, &wanted)).await {
                 Ok(text) => ToolResult::ok(text),
                 Err(failed) => failed,
             }
@@ -77,17 +82,17 @@ impl Tool for Read {
     }
 }
 
-fn read(folder: &Folder, wanted: &Wanted) -> Result<String, Refused> {
-    let path = folder.relative(&wanted.path)?;
-    let (file, _) = folder.file(&path)?;
-    let lines = read_lines(file, wanted.offset, wanted.limit)
+fn read(directory: &Directory, leash: &Leash, wanted: &Wanted) -> Result<String, Refused> {
+    let path = directory.relative(&wanted.path)?;
+    let (file, _) = directory.file(&path)?;
+    let lines = read_lines(leash, file, wanted.offset, wanted.limit)
         .map_err(|error| Refused::Io { path: path.display().to_string(), error })?;
     show(lines, wanted, &path)
 }
 
 struct Lines {
     bytes: Vec<u8>,
-    /// How many were there to be skipped.
+    /// How many lines come before them.
     skipped: u64,
     taken: u64,
     end: End,
@@ -101,8 +106,8 @@ enum End {
     OfRoom,
 }
 
-fn read_lines(file: File, offset: u64, limit: u64) -> io::Result<Lines> {
-    let mut reader = BufReader::new(file);
+fn read_lines(leash: &Leash, file: File, offset: u64, limit: u64) -> io::Result<Lines> {
+    let mut reader = leash.reader(file);
     let mut lines = Lines { bytes: Vec::new(), skipped: 0, taken: 0, end: End::OfFile };
     while lines.skipped + 1 < offset {
         if reader.skip_until(b'\n')? == 0 {
@@ -160,7 +165,7 @@ fn show(lines: Lines, wanted: &Wanted, path: &Path) -> Result<String, Refused> {
         End::OfFile => {}
         End::More => {
             let last = skipped + taken;
-            text.push_str(&format!("\n[cut after line {last}; go on with offset {}]", last + 1));
+            text.push_str(&format!("\n[cut after line {last}; continue with offset {}]", last + 1));
         }
         End::OfRoom => {
             text.push_str(&format!("\n[cut: line {} is longer than {SHOWN_MAX} bytes]", skipped + 1));

@@ -1,10 +1,10 @@
-//! `search`: the lines that hold a text, in a file or in everything below a folder.
+//! `search`: the lines that contain a text, in a file or in everything below a directory.
 //!
-//! No symbolic link is followed below the place where it begins. Everything it reads and shows is bounded.
+//! No symbolic link is followed below the place where it begins. Everything it reads and shows is bounded, and its time is
+//! linear in the bytes it reads.
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -14,20 +14,23 @@ use relive_journal::recovery::Recovery;
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::beneath::{Folder, Kind, Refused, entries, open_entry};
-use crate::tool::{Context, Tool, ToolResult};
+use super::beneath::{Directory, Kind, Refused, entries, open_entry};
+use super::cancel::Leash;
+use crate::tool::{Context, Patience, Tool, ToolResult};
 
 /// How many lines a model is shown.
 const LINES_MAX: usize = 200;
-/// How much of each.
+/// How much of each line is shown.
 const LINE_CHARS_MAX: usize = 300;
-/// Files above this are passed over.
+/// How much is shown in all: paths can be long, too.
+const SHOWN_MAX: usize = 256 * 1024;
+/// Larger files are passed over.
 const FILE_MAX: u64 = 1024 * 1024;
 /// How much is read in all.
 const BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// How many files and folders are looked at.
+/// How many files and directories are looked at.
 const ENTRIES_MAX: usize = 50_000;
-/// How deep, which is also how many folders are open at once.
+/// How many directories are open at once, one inside the other.
 const DEPTH_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -50,17 +53,21 @@ impl Tool for Search {
     fn definition(&self) -> Value {
         json!({
             "name": "search",
-            "description": "Find the lines that contain a text, in a file or in all files below a folder. Answers `path:line:text`, at most 200 lines. Passes over binary files, files above 1 MB, symbolic links and `.git`.",
+            "description": "Find the lines that contain a text, in a file or in all files below a directory. Answers `path:line:text`, at most 200 lines. Passes over binary files, files above 1 MB, symbolic links and `.git`.",
             "input_schema": {
                 "type": "object",
                 "properties": {
                     "pattern": {"type": "string", "description": "The exact text; not a regular expression."},
-                    "path": {"type": "string", "description": "A file or folder; the working folder if absent."}
+                    "path": {"type": "string", "description": "A file or directory; the working directory if absent."}
                 },
                 "required": ["pattern"],
                 "additionalProperties": false
             }
         })
+    }
+
+    fn patience(&self) -> Patience {
+        Patience::Read
     }
 
     fn prepare(&self, _: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
@@ -73,7 +80,7 @@ impl Tool for Search {
                 Ok(wanted) => wanted,
                 Err(failed) => return failed,
             };
-            match super::in_folder(&context, move |folder| search(folder, pattern, &path)).await {
+            match super::reading(&context, move |directory, leash| search(directory, leash, pattern, &path)).await {
                 Ok(text) => ToolResult::ok(text),
                 Err(failed) => failed,
             }
@@ -82,67 +89,71 @@ impl Tool for Search {
     }
 }
 
-fn search(folder: &Folder, pattern: String, path: &str) -> Result<String, Refused> {
-    let path = folder.relative(path)?;
-    let mut hunt = Hunt { pattern, found: String::new(), lines: 0, bytes: 0, entries: 0, cut: None };
-    if folder.kind(&path)? == Kind::Folder {
-        let open = folder.folder(&path)?;
+fn search(directory: &Directory, leash: &Leash, pattern: String, path: &str) -> Result<String, Refused> {
+    let path = directory.relative(path)?;
+    let mut hunt = Hunt { leash, pattern, found: String::new(), lines: 0, bytes: 0, entries: 0, cut: None };
+    if directory.kind(&path)? == Kind::Directory {
+        let open = directory.directory(&path)?;
         let shown = if path == Path::new(".") { PathBuf::new() } else { path };
-        hunt.folder(&open, &shown, 0)?;
+        hunt.directory(&open, &shown, 0)?;
     } else {
-        let (file, stat) = folder.file(&path)?;
+        let (file, stat) = directory.file(&path)?;
         if u64::try_from(stat.st_size).unwrap_or(0) > FILE_MAX {
             return Err(Refused::Said(format!("`{}` is larger than {FILE_MAX} bytes; use read", path.display())));
         }
-        hunt.file(file, &path);
+        hunt.file(file, &path)?;
     }
     if hunt.found.is_empty() {
         hunt.found.push_str("[nothing found]\n");
     }
     if let Some(cut) = hunt.cut {
-        hunt.found.push_str(&format!("[cut: {cut}; search in a smaller folder]\n"));
+        hunt.found.push_str(&format!("[cut: {cut}; search in a smaller directory]\n"));
     }
     Ok(hunt.found)
 }
 
-struct Hunt {
+struct Hunt<'a> {
+    leash: &'a Leash,
     pattern: String,
     found: String,
     lines: usize,
     bytes: u64,
     entries: usize,
-    /// Why it was ended early.
+    /// Why it ended early.
     cut: Option<&'static str>,
 }
 
-impl Hunt {
-    fn folder(&mut self, folder: &OwnedFd, path: &Path, depth: usize) -> Result<(), Refused> {
+impl Hunt<'_> {
+    fn directory(&mut self, directory: &OwnedFd, path: &Path, depth: usize) -> Result<(), Refused> {
         let left = ENTRIES_MAX - self.entries;
-        let (found, more) = entries(folder, left, &path.display().to_string())?;
+        let (found, more) = match entries(directory, left, &path.display().to_string(), self.leash) {
+            Ok(found) => found,
+            // A directory that cannot be read is passed over, unless it is all there is.
+            Err(refused) if depth == 0 => return Err(refused),
+            Err(_) => return self.leash.check(),
+        };
         for (name, kind) in found {
             if self.cut.is_some() {
                 return Ok(());
             }
+            self.leash.check()?;
             self.entries += 1;
             if self.entries == ENTRIES_MAX {
                 self.cut = Some("too many files");
             }
             let wanted = match kind {
-                Kind::Folder => name != ".git",
+                Kind::Directory => name != ".git",
                 Kind::File => true,
                 Kind::Link | Kind::Other => false,
             };
-            // What is gone or forbidden by now is passed over.
-            let Some(fd) = wanted.then(|| open_entry(folder, &name).ok()).flatten() else { continue };
+            // Entries that are gone or forbidden by now are passed over.
+            let Some(fd) = wanted.then(|| open_entry(directory, &name).ok()).flatten() else { continue };
             let path = path.join(name);
-            // What it is by now, not what the folder said.
+            // The entry may have been replaced since the directory was read.
             match rustix::fs::fstat(&fd).map(|stat| Kind::of(&stat)) {
-                Ok(Kind::File) => self.file(File::from(fd), &path),
-                Ok(Kind::Folder) if depth + 1 < DEPTH_MAX => {
-                    // A folder that cannot be read is passed over too.
-                    let _ = self.folder(&fd, &path, depth + 1);
-                }
-                Ok(Kind::Folder) => self.cut = Some("too many folders inside each other"),
+                Ok(Kind::File) => self.file(File::from(fd), &path)?,
+                Ok(Kind::Directory) if depth + 1 < DEPTH_MAX => self.directory(&fd, &path, depth + 1)?,
+                Ok(Kind::Directory) => self.cut = Some("too many directories inside each other"),
                 Ok(Kind::Link | Kind::Other) | Err(_) => {}
             }
         }
@@ -152,37 +163,52 @@ impl Hunt {
         Ok(())
     }
 
-    fn file(&mut self, file: File, path: &Path) {
-        let mut bytes = Vec::new();
-        if file.take(FILE_MAX + 1).read_to_end(&mut bytes).is_err() {
-            return;
-        }
+    fn file(&mut self, file: File, path: &Path) -> Result<(), Refused> {
+        let Ok(bytes) = self.leash.read_all(file, FILE_MAX + 1) else { return self.leash.check() };
         self.bytes += bytes.len() as u64;
         if self.bytes > BYTES_MAX {
             self.cut = Some("too many bytes");
         }
         if bytes.len() as u64 > FILE_MAX || bytes.contains(&0) {
-            return;
+            return Ok(());
         }
-        let Ok(text) = String::from_utf8(bytes) else { return };
-        let (mut number, mut line_start, mut shown) = (1, 0, None);
-        for (place, _) in text.match_indices(&self.pattern) {
-            number += text[line_start..place].matches('\n').count();
-            line_start = text[..place].rfind('\n').map_or(0, |newline| newline + 1);
-            if shown == Some(number) {
-                continue;
-            }
-            shown = Some(number);
-            if self.lines == LINES_MAX {
-                self.cut = Some("more than 200 lines");
+        if let Ok(text) = String::from_utf8(bytes) {
+            self.text(&text, path);
+        }
+        Ok(())
+    }
+
+    /// Shows each line with a match once. No byte is looked at more than a few times, however many matches a line has.
+    fn text(&mut self, text: &str, path: &Path) {
+        let (mut number, mut rest) = (1, text);
+        while let Some(place) = rest.find(&self.pattern) {
+            let before = &rest[..place];
+            number += before.matches('\n').count();
+            let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+            let line_end = rest[place..].find('\n').map_or(rest.len(), |newline| place + newline);
+            if !self.show(path, number, &rest[line_start..line_end]) {
                 return;
             }
-            self.lines += 1;
-            let line = text[line_start..].lines().next().unwrap_or_default();
-            let short: String = line.chars().take(LINE_CHARS_MAX).collect();
-            let dots = if short.len() < line.len() { "..." } else { "" };
-            // Writing to a string does not fail.
-            let _ = writeln!(self.found, "{}:{number}:{short}{dots}", path.display());
+            number += 1;
+            rest = rest.get(line_end + 1..).unwrap_or_default();
         }
+    }
+
+    fn show(&mut self, path: &Path, number: usize, line: &str) -> bool {
+        if self.lines == LINES_MAX {
+            self.cut = Some("more than 200 lines");
+            return false;
+        }
+        if self.found.len() >= SHOWN_MAX {
+            self.cut = Some("more than 256 KB");
+            return false;
+        }
+        self.lines += 1;
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let end = line.char_indices().nth(LINE_CHARS_MAX).map_or(line.len(), |(end, _)| end);
+        let dots = if end < line.len() { "..." } else { "" };
+        // Writing to a string does not fail.
+        let _ = writeln!(self.found, "{}:{number}:{}{dots}", path.display(), &line[..end]);
+        true
     }
 }

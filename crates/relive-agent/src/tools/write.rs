@@ -1,4 +1,4 @@
-//! `write`: a whole file, new or replaced.
+//! `write`: writes a whole file, new or replaced.
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -7,7 +7,7 @@ use relive_journal::recovery::{Finding, Recovery};
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::replace::{self, FILE_MAX};
+use super::replace::{self, Change, FILE_MAX};
 use crate::tool::{Context, Tool, ToolResult};
 
 #[derive(Debug)]
@@ -30,11 +30,11 @@ impl Tool for Write {
     fn definition(&self) -> Value {
         json!({
             "name": "write",
-            "description": "Write a whole text file in the working folder, replacing what is there. Folders are made as needed. To change a part of a file, use edit.",
+            "description": "Write a whole text file in the working directory, replacing what is there. Directories are created as needed. To change a part of a file, use edit.",
             "input_schema": {
                 "type": "object",
                 "properties": {
-                    "path": {"type": "string", "description": "From the working folder, or absolute inside it."},
+                    "path": {"type": "string", "description": "From the working directory, or absolute inside it."},
                     "content": {"type": "string", "description": "The whole text."}
                 },
                 "required": ["path", "content"],
@@ -47,9 +47,9 @@ impl Tool for Write {
         async move {
             let (path, content) = parse(&args)?;
             let cwd = context.cwd.clone();
-            super::in_folder(&context, move |folder| {
-                let path = folder.relative(&path)?;
-                let before = replace::look(folder, &path)?.as_deref().map(Hash::of);
+            super::reading(&context, move |directory, leash| {
+                let path = directory.relative(&path)?;
+                let before = replace::look(directory, leash, &path)?.as_deref().map(Hash::of);
                 Ok(Recovery::Check { path: cwd.join(path), before, after: Some(Hash::of(content.as_bytes())) })
             })
             .await
@@ -65,9 +65,10 @@ impl Tool for Write {
                 Err(failed) => return failed,
             };
             let done = said(&path, content.len());
-            let replaced = super::in_folder(&context, move |folder| {
-                let path = folder.relative(&path)?;
-                replace::replace(folder, &path, before, after, &key, |_| Ok(content.into_bytes()))
+            let replaced = super::writing(&context, move |directory, leash| {
+                let path = directory.relative(&path)?;
+                let change = Change { before, after, key: &key };
+                replace::replace(directory, leash, &path, change, |_| Ok(content.into_bytes()))
             });
             replace::result(replaced.await, &done)
         }

@@ -1,7 +1,7 @@
-//! No path leaves the working folder.
+//! No path leaves the working directory.
 //!
 //! These tests must be able to fail without harm: whatever may be written leads, at worst, elsewhere into the test's own
-//! temporary folder. Paths to the machine itself are only ever read.
+//! temporary directory. Paths to the machine itself are only ever read.
 
 use proptest::prelude::*;
 use rustix::fs::{CWD, RenameFlags};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::{SECRET, World};
 
-/// A folder full of ways out.
+/// A directory full of ways out.
 fn trapped() -> World {
     let world = World::new();
     world.put("dir/file", "inside");
@@ -39,8 +39,8 @@ async fn path_tricks() {
         ("../secret", "has a `..`"),
         ("dir/../dir/file", "has a `..`"),
         (through.as_str(), "has a `..`"),
-        (absolute, "outside the working folder"),
-        (sibling.as_str(), "outside the working folder"),
+        (absolute, "outside the working directory"),
+        (sibling.as_str(), "outside the working directory"),
         ("out", "leads out"),
         ("twice", "leads out"),
         ("up/secret", "leads out"),
@@ -73,13 +73,13 @@ async fn the_machine_is_not_read() {
     world.link("/", "root");
     world.link("/proc/self/root", "magic");
     let read = async |world: &World, path: &str, words| world.refused("read", json!({"path": path}), words).await;
-    read(&world, "/etc/passwd", "outside the working folder").await;
-    read(&world, "/proc/self/root/etc/passwd", "outside the working folder").await;
+    read(&world, "/etc/passwd", "outside the working directory").await;
+    read(&world, "/proc/self/root/etc/passwd", "outside the working directory").await;
     read(&world, "root/etc/passwd", "leads out").await;
     read(&world, "magic/etc/passwd", "leads out").await;
     let cwd = format!("/proc/{}/cwd/Cargo.toml", std::process::id());
     for path in [cwd.as_str(), "/proc/self/cwd/Cargo.toml", "/proc/self/environ", "/dev/fd/0", "/dev/stdin"] {
-        read(&world, path, "outside the working folder").await;
+        read(&world, path, "outside the working directory").await;
     }
     world.link("/proc/self/cwd", "cwd");
     world.link("/proc/self/environ", "environ");
@@ -87,7 +87,7 @@ async fn the_machine_is_not_read() {
     for path in ["cwd/Cargo.toml", "environ", "fd/0"] {
         read(&world, path, "leads out").await;
     }
-    // Where the kernel's own links are inside the folder, they are no way on.
+    // Links of the kernel inside the directory are not followed either.
     world.context.cwd = "/proc/self".into();
     read(&world, "root/etc/passwd", "one of the kernel's own").await;
     read(&world, "cwd/Cargo.toml", "one of the kernel's own").await;
@@ -106,7 +106,7 @@ async fn a_file_that_has_a_second_name_outside_is_replaced_and_not_changed() {
     assert!(world.outside_is_untouched());
 }
 
-/// Somebody else changes a folder into a way out, and back, all the while.
+/// Another thread keeps changing a directory into a way out and back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_way_out_that_comes_and_goes_is_none() {
     let world = World::new();
@@ -141,7 +141,7 @@ async fn a_way_out_that_comes_and_goes_is_none() {
 }
 
 #[tokio::test]
-async fn the_folder_may_be_known_by_a_link() {
+async fn the_directory_may_be_known_by_a_link() {
     let mut world = World::new();
     world.put("f", "inside");
     let link = world.outside.join("link");

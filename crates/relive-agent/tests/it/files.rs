@@ -16,8 +16,13 @@ fn every_tool_is_defined_under_its_name() {
         assert!(definition["description"].as_str().unwrap().len() > 10);
         assert_eq!(definition["input_schema"]["type"], "object");
         assert_eq!(definition["input_schema"]["additionalProperties"], false);
-        let waits = matches!(tool.name(), "sleep" | "wait_agent");
-        assert_eq!(tool.patience() == Patience::Leave, waits, "{}", tool.name());
+        let expect = match tool.name() {
+            "sleep" | "wait_agent" => Patience::Leave,
+            "read" | "list" | "search" => Patience::Read,
+            "shell" => Patience::Session,
+            _ => Patience::Finish,
+        };
+        assert_eq!(tool.patience(), expect, "{}", tool.name());
     }
     assert!(tools::find("bash").is_none());
 }
@@ -55,7 +60,10 @@ async fn read_shows_the_text_and_says_where_it_is_cut() {
     assert_eq!(read(json!({"path": "a.txt"})).await, "one\ntwo\nthree\n");
     assert_eq!(read(json!({"path": world.cwd.join("a.txt")})).await, "one\ntwo\nthree\n");
     assert_eq!(read(json!({"path": "./a.txt", "offset": 3, "limit": null})).await, "three\n");
-    assert_eq!(read(json!({"path": "a.txt", "limit": 2})).await, "one\ntwo\n\n[cut after line 2; go on with offset 3]");
+    assert_eq!(
+        read(json!({"path": "a.txt", "limit": 2})).await,
+        "one\ntwo\n\n[cut after line 2; continue with offset 3]"
+    );
     assert_eq!(read(json!({"path": "a.txt", "offset": 9})).await, "[the file has 3 lines; line 9 is past its end]");
 
     world.put("long", "x".repeat(99).replace("xxx", "yy\n").repeat(4000));
@@ -71,30 +79,40 @@ async fn read_shows_the_text_and_says_where_it_is_cut() {
     world.refused("read", json!({"path": "binary"}), "it is binary").await;
     world.put("latin1", b"ok\nr\xe9sum\xe9\n");
     world.refused("read", json!({"path": "latin1"}), "line 2 is not valid UTF-8").await;
-    world.refused("read", json!({"path": "."}), "is a folder, not a file").await;
+    world.refused("read", json!({"path": "."}), "is a directory, not a file").await;
     world.refused("read", json!({"path": "nothing"}), "does not exist").await;
     world.refused("read", json!({"path": "a.txt/b"}), "goes through one").await;
 }
 
 #[tokio::test]
-async fn a_pipe_does_not_hold_anybody_up() {
+async fn a_pipe_or_a_socket_is_refused_by_name_at_once() {
     let world = World::new();
-    rustix::fs::mkfifoat(rustix::fs::CWD, world.cwd.join("pipe"), rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-    world.refused("read", json!({"path": "pipe"}), "a pipe, socket or device").await;
-    world.refused("write", json!({"path": "pipe", "content": ""}), "a pipe, socket or device").await;
+    world.pipe("pipe");
+    let _socket = std::os::unix::net::UnixListener::bind(world.outside.join("s")).unwrap();
+    std::fs::hard_link(world.outside.join("s"), world.cwd.join("socket")).unwrap();
+    for (tool, args) in [
+        ("read", json!({"path": "pipe"})),
+        ("write", json!({"path": "pipe", "content": ""})),
+        ("edit", json!({"path": "pipe", "old": "a", "new": "b"})),
+        ("search", json!({"path": "pipe", "pattern": "a"})),
+    ] {
+        world.refused(tool, args, "`pipe` is a pipe, not a file").await;
+    }
+    world.refused("list", json!({"path": "pipe"}), "not a directory").await;
+    world.refused("read", json!({"path": "socket"}), "socket").await;
     assert_eq!(world.works("search", json!({"pattern": "x"})).await, "[nothing found]\n");
 }
 
 #[tokio::test]
 async fn list_is_sorted_and_marks_what_is_no_file() {
     let world = World::new();
-    assert_eq!(world.works("list", json!({})).await, "[the folder is empty]");
+    assert_eq!(world.works("list", json!({})).await, "[the directory is empty]");
     world.put("b", "");
     world.put("a/inner", "");
     world.link("b", "c");
     assert_eq!(world.works("list", json!({})).await, "a/\nb\nc@\n");
     assert_eq!(world.works("list", json!({"path": "a"})).await, "inner\n");
-    world.refused("list", json!({"path": "b"}), "not a folder").await;
+    world.refused("list", json!({"path": "b"}), "not a directory").await;
     for number in 0..1001 {
         world.put(&format!("many/{number:04}"), "");
     }
@@ -122,7 +140,7 @@ async fn search_names_each_line_once() {
 }
 
 #[tokio::test]
-async fn write_makes_folders_keeps_the_mode_and_leaves_nothing_behind() {
+async fn write_makes_directories_keeps_the_mode_and_leaves_nothing_behind() {
     let world = World::new();
     assert_eq!(world.works("write", json!({"path": "a/b/c.txt", "content": "1"})).await, "wrote 1 bytes to a/b/c.txt");
     assert_eq!(world.get("a/b/c.txt"), "1");
@@ -139,7 +157,7 @@ async fn write_makes_folders_keeps_the_mode_and_leaves_nothing_behind() {
     assert_eq!((world.get("a/b/c.txt").as_str(), world.get("new.txt").as_str()), ("3", "4"));
     assert_eq!(world.names(), ["a", "dangling", "link", "new.txt"]);
 
-    world.refused("write", json!({"path": "a", "content": ""}), "is a folder, not a file").await;
+    world.refused("write", json!({"path": "a", "content": ""}), "is a directory, not a file").await;
     world.refused("write", json!({"path": "new.txt/x", "content": ""}), "goes through one").await;
     world.link("link1", "link2");
     world.link("link2", "link1");

@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod agents;
+mod bounds;
+mod cancel;
 mod confinement;
 mod crash;
 mod files;
 mod retry;
 mod script;
+mod stage;
 mod support;

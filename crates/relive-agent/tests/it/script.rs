@@ -38,7 +38,7 @@ async fn after(script: &Script, answers: usize) -> Vec<Result<Delta, ModelError>
 fn text(answer: &[Result<Delta, ModelError>]) -> String {
     let texts = answer.iter().filter_map(|delta| match delta {
         Ok(Delta::Text(text)) => Some(text.as_str()),
-        Ok(Delta::Thinking(_) | Delta::Call(_) | Delta::Carry(_) | Delta::Usage(_)) | Err(_) => None,
+        Ok(Delta::Thinking(_) | Delta::Call(_) | Delta::Carry(_) | Delta::Usage(_) | Delta::Progress) | Err(_) => None,
     });
     texts.collect()
 }

@@ -1,6 +1,6 @@
-//! A working folder with a secret beside it, and a runtime that only remembers.
+//! A working directory with a secret beside it, and a runtime that only remembers.
 //!
-//! The folder is deep inside a temporary one: a path of the tests that did get out would still not get far.
+//! The directory is deep inside a temporary one, so a path that did get out would still not get far.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ impl Host for FakeHost {
 /// How deep: more than any path of the tests goes up.
 const DEPTH: usize = 20;
 
-/// A working folder `work`, with a file `secret` beside it.
+/// A working directory `work`, with a file `secret` beside it.
 pub(crate) struct World {
     folder: tempfile::TempDir,
     pub(crate) outside: PathBuf,
@@ -116,16 +116,28 @@ impl World {
         std::os::unix::fs::symlink(target, self.cwd.join(path)).unwrap();
     }
 
+    pub(crate) fn pipe(&self, path: &str) {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, self.cwd.join(path), mode).unwrap();
+    }
+
+    /// Makes a file of this length that takes no room on the disk.
+    pub(crate) fn sparse(&self, path: &str, bytes: u64) {
+        self.put(path, "");
+        let file = std::fs::File::options().write(true).open(self.cwd.join(path)).unwrap();
+        file.set_len(bytes).unwrap();
+    }
+
     pub(crate) fn get(&self, path: &str) -> String {
         std::fs::read_to_string(self.cwd.join(path)).unwrap()
     }
 
-    /// What is in the working folder.
+    /// Returns the names in the working directory.
     pub(crate) fn names(&self) -> Vec<String> {
         names(&self.cwd)
     }
 
-    /// Whether everything outside the working folder is as it was.
+    /// Returns whether everything outside the working directory is as it was.
     pub(crate) fn outside_is_untouched(&self) -> bool {
         let mut above = self.folder.path().to_path_buf();
         let levels = (0..DEPTH).all(|_| {

@@ -83,6 +83,7 @@ pub(crate) async fn ask(model: &Arc<dyn Model>, messages: &[Message]) -> Heard {
             Ok(Delta::Call(call)) => heard.calls.push(call),
             Ok(Delta::Carry(carry)) => heard.carry = Some(carry),
             Ok(Delta::Usage(usage)) => heard.usage = Some(usage),
+            Ok(Delta::Progress) => {}
             Err(error) => heard.error = Some(error),
         }
     }

@@ -1,0 +1,58 @@
+//! Opens files that a user, an agent or a repository controls.
+//!
+//! **Invariant:** nothing here waits for another process. A pipe without a writer is opened without blocking and then
+//! refused, like a socket or a device, and no file is read past a limit.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags};
+
+/// Whether the last name of a path may be a symbolic link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Links {
+    Follow,
+    Refuse,
+}
+
+/// Opens a regular file for reading.
+pub(crate) fn open(directory: impl AsFd, path: &Path, links: Links) -> io::Result<File> {
+    let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    if links == Links::Refuse {
+        flags |= OFlags::NOFOLLOW;
+    }
+    regular(rustix::fs::openat(directory, path, flags, Mode::empty())?)
+}
+
+/// Reads a whole file as text; a file of more than `bytes_max` bytes is an error.
+pub(crate) fn read(directory: impl AsFd, path: &Path, links: Links, bytes_max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    open(directory, path, links)?.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("it is larger than {bytes_max} bytes")));
+    }
+    Ok(text)
+}
+
+fn regular(fd: OwnedFd) -> io::Result<File> {
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+    match name_of(kind) {
+        None => Ok(File::from(fd)),
+        Some(name) => Err(io::Error::other(format!("it is {name}, not a file"))),
+    }
+}
+
+/// Names everything that is not a regular file.
+pub(crate) fn name_of(kind: FileType) -> Option<&'static str> {
+    match kind {
+        FileType::RegularFile => None,
+        FileType::Directory => Some("a directory"),
+        FileType::Symlink => Some("a symbolic link"),
+        FileType::Fifo => Some("a pipe"),
+        FileType::Socket => Some("a socket"),
+        FileType::CharacterDevice | FileType::BlockDevice => Some("a device"),
+        FileType::Unknown => Some("of an unknown kind"),
+    }
+}

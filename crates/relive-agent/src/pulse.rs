@@ -1,0 +1,82 @@
+//! Tells the runtime since when a body owes progress.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Since when a body owes progress. Cheap to clone; the body moves it and the runtime reads it.
+///
+/// A body owes progress while it waits for the model, and every byte of the answer moves the time. It owes nothing while
+/// a tool runs, while it sleeps or waits for a child, until it asks a model again, and while it waits for a budget.
+#[derive(Debug, Clone)]
+pub struct Pulse {
+    began: Instant,
+    /// Milliseconds after `began`, plus one; zero while nothing is owed.
+    since: Arc<AtomicU64>,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self { began: Instant::now(), since: Arc::default() }
+    }
+}
+
+impl Pulse {
+    /// Returns since when the body owes progress; `None` while it owes none.
+    #[must_use]
+    pub fn owes_since(&self) -> Option<Instant> {
+        let since = self.since.load(Ordering::Relaxed).checked_sub(1)?;
+        self.began.checked_add(Duration::from_millis(since))
+    }
+
+    /// Begins to owe, until the guard is dropped.
+    pub(crate) fn owe(&self) -> Owing<'_> {
+        self.move_to_now();
+        Owing(self)
+    }
+
+    fn move_to_now(&self) {
+        let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+        self.since.store(millis.saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+/// Held while progress is owed.
+#[derive(Debug)]
+pub(crate) struct Owing<'a>(&'a Pulse);
+
+impl Owing<'_> {
+    /// Notes a sign of life.
+    pub(crate) fn alive(&self) {
+        self.0.move_to_now();
+    }
+}
+
+impl Drop for Owing<'_> {
+    fn drop(&mut self) {
+        self.0.since.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_owes_since_the_last_sign_of_life_and_nothing_afterwards() {
+        let pulse = Pulse::default();
+        let began = Instant::now();
+        let after = |millis| Some(began + Duration::from_millis(millis));
+        assert_eq!(pulse.owes_since(), None);
+        let owing = pulse.owe();
+        assert_eq!(pulse.owes_since(), after(0));
+        tokio::time::advance(Duration::from_millis(700)).await;
+        assert_eq!(pulse.clone().owes_since(), after(0));
+        owing.alive();
+        assert_eq!(pulse.owes_since(), after(700));
+        drop(owing);
+        assert_eq!(pulse.owes_since(), None);
+    }
+}

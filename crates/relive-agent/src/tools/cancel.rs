@@ -1,0 +1,95 @@
+//! Ends blocking work that nobody waits for any more, or that takes too long.
+//!
+//! A job on a thread cannot be stopped from outside. So it looks at a [`Leash`] every [`CHUNK`] bytes and before every
+//! file, and the future that waits for it holds a [`Holder`]: dropping that future, which is how the loop obeys an order,
+//! ends the job at its next look.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::beneath::Refused;
+
+/// How long a job that only reads may take.
+pub(super) const READ_WITHIN: Duration = Duration::from_secs(30);
+/// How much is read between two looks.
+const CHUNK: usize = 64 * 1024;
+
+/// What a job looks at. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Leash {
+    dropped: Arc<AtomicBool>,
+    deadline: Option<Instant>,
+}
+
+/// Ends the job when it is dropped.
+#[derive(Debug)]
+pub(super) struct Holder(Arc<AtomicBool>);
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Returns the two ends of a leash. Without a limit, the job may take as long as it likes.
+pub(super) fn leash(within: Option<Duration>) -> (Holder, Leash) {
+    let dropped = Arc::new(AtomicBool::new(false));
+    let deadline = within.and_then(|within| Instant::now().checked_add(within));
+    (Holder(Arc::clone(&dropped)), Leash { dropped, deadline })
+}
+
+/// Why a job ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Ended {
+    #[error("it was cancelled")]
+    Dropped,
+    #[error("it took longer than {} s and was given up", READ_WITHIN.as_secs())]
+    TooSlow,
+}
+
+impl Leash {
+    /// Tells a job whether to continue.
+    pub(super) fn check(&self) -> Result<(), Refused> {
+        self.look().map_err(|ended| Refused::Said(ended.to_string()))
+    }
+
+    fn look(&self) -> Result<(), Ended> {
+        if self.dropped.load(Ordering::Relaxed) {
+            return Err(Ended::Dropped);
+        }
+        if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(Ended::TooSlow);
+        }
+        Ok(())
+    }
+
+    /// Reads a file, looking at the leash before every chunk.
+    pub(super) fn reader(&self, file: File) -> BufReader<Leashed> {
+        BufReader::with_capacity(CHUNK, Leashed { file, leash: self.clone() })
+    }
+
+    /// Reads a file to its end, or up to `max` bytes.
+    pub(super) fn read_all(&self, file: File, max: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        Leashed { file, leash: self.clone() }.take(max).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// A file that is read in chunks.
+#[derive(Debug)]
+pub(super) struct Leashed {
+    file: File,
+    leash: Leash,
+}
+
+impl Read for Leashed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.leash.look().map_err(io::Error::other)?;
+        let len = buffer.len().min(CHUNK);
+        self.file.read(&mut buffer[..len])
+    }
+}
