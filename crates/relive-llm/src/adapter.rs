@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use genai::adapter::AdapterKind;
-use genai::chat::{ChatOptions, ChatStream, ChatStreamEvent, ReasoningEffort, StreamEnd};
+use genai::chat::{ChatOptions, ReasoningEffort, StreamEnd};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
 use relive_types::{Usage, Usd};
@@ -19,6 +19,7 @@ use crate::model::{Answer, Delta, Model, ModelError, Question, ToolCall};
 use crate::prices::{Price, Prices};
 use crate::providers::{self, Provider};
 use crate::request::chat_request;
+use crate::stream::{self as listening, Heard, Listener, Meter, Pieces};
 use crate::windows::Windows;
 use crate::{OpenError, client};
 
@@ -95,7 +96,7 @@ fn options(adapter: AdapterKind, model: &str, timeouts: Timeouts) -> ChatOptions
         .with_stream_read_timeout(timeouts.idle)
         .with_capture_usage(true)
         .with_capture_content(true)
-        .with_capture_tool_calls(true)
+        .with_capture_tool_calls(pieces(adapter) == Pieces::Together)
         .with_capture_reasoning_content(reasons);
     if adapter == AdapterKind::OpenAIResp && reasons {
         // Not every account may ask for a summary of the thinking; without this line those would be refused.
@@ -104,6 +105,11 @@ fn options(adapter: AdapterKind, model: &str, timeouts: Timeouts) -> ChatOptions
         return options.with_extra_body(json!({"reasoning": reasoning}));
     }
     options
+}
+
+/// Returns how `genai` reports the calls of this format.
+fn pieces(adapter: AdapterKind) -> Pieces {
+    if matches!(adapter, AdapterKind::OpenAI | AdapterKind::DeepSeek) { Pieces::Apart } else { Pieces::Together }
 }
 
 /// Returns whether to ask for the thinking. Models that do not think refuse the option.
@@ -137,34 +143,39 @@ impl Model for Adapter {
         let Self(inner) = self.clone();
         async move {
             let request = chat_request(&question, inner.provider.name, inner.target.model.adapter_kind)?;
-            let sent = inner.client.exec_chat_stream(inner.target.clone(), request, Some(&inner.options)).await;
+            let meter = Arc::new(Meter::default());
+            let options = inner.options.clone().with_raw_frame_sink_arc(meter.clone());
+            let sent = inner.client.exec_chat_stream(inner.target.clone(), request, Some(&options)).await;
             let answer = sent.map_err(|error| inner.failures.tell(&error))?;
-            Ok(stream::unfold(Some((answer.stream, inner)), next).flat_map(stream::iter).boxed())
+            let listener = Listener::new(answer.stream, meter, pieces(inner.target.model.adapter_kind));
+            Ok(stream::unfold(Some((listener, inner)), next).flat_map(stream::iter).boxed())
         }
         .boxed()
     }
 }
 
-type Pieces = Vec<Result<Delta, ModelError>>;
+type Deltas = Vec<Result<Delta, ModelError>>;
+type Listening = Option<(Listener, Arc<Inner>)>;
 
 /// Converts the next event. Nothing follows a failure or the end.
-async fn next(state: Option<(ChatStream, Arc<Inner>)>) -> Option<(Pieces, Option<(ChatStream, Arc<Inner>)>)> {
-    let (mut events, inner) = state?;
-    let piece = match events.next().await {
-        Some(Ok(ChatStreamEvent::Chunk(chunk))) => vec![Ok(Delta::Text(chunk.content))],
-        Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => vec![Ok(Delta::Thinking(chunk.content))],
-        // The event at the end has these complete.
-        Some(Ok(ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::ToolCallChunk(_))) => Vec::new(),
-        Some(Ok(ChatStreamEvent::Start | ChatStreamEvent::Heartbeat)) => Vec::new(),
-        Some(Ok(ChatStreamEvent::End(end))) => return Some((inner.end(end), None)),
-        Some(Err(error)) => return Some((vec![Err(inner.failures.tell(&error))], None)),
-        None => return Some((vec![Err(inner.failures.cut())], None)),
+async fn next(state: Listening) -> Option<(Deltas, Listening)> {
+    let (mut listener, inner) = state?;
+    let failures = &inner.failures;
+    let last = match listener.next().await {
+        Heard::Deltas(deltas) => {
+            return Some((deltas.into_iter().map(Ok).collect(), Some((listener, inner))));
+        }
+        Heard::End(end, calls) => inner.end(*end, calls),
+        Heard::Cut(deltas) => deltas.into_iter().map(Ok).collect(),
+        Heard::Failed(error) => vec![Err(failures.tell(&error))],
+        Heard::TooLong(what) => vec![Err(Heard::too_long(failures.provider, what))],
+        Heard::Broken => vec![Err(failures.cut())],
     };
-    Some((piece, Some((events, inner))))
+    Some((last, None))
 }
 
 impl Inner {
-    fn end(&self, end: StreamEnd) -> Pieces {
+    fn end(&self, end: StreamEnd, collected: Vec<ToolCall>) -> Deltas {
         let adapter = self.target.model.adapter_kind;
         // For these two, genai reports an end when the connection breaks without one.
         let has_no_reason = adapter == AdapterKind::Gemini && end.captured_stop_reason.is_none();
@@ -175,7 +186,8 @@ impl Inner {
         let usage = end.captured_usage.as_ref().and_then(|usage| self.usage(usage));
         let parts = end.captured_content.map(genai::chat::MessageContent::into_parts).unwrap_or_default();
         let carry = Carry::of(self.provider.name, adapter, &parts);
-        let calls = parts.into_iter().filter_map(genai::chat::ContentPart::into_tool_call).map(call);
+        let calls = parts.into_iter().filter_map(genai::chat::ContentPart::into_tool_call).map(listening::call);
+        let calls = calls.chain(collected.into_iter().map(listening::collected));
         let pieces = calls.map(Delta::Call).chain(carry.map(Delta::Carry)).chain(usage.map(Delta::Usage));
         pieces.map(Ok).collect()
     }
@@ -198,19 +210,6 @@ impl Inner {
         usage.cost_usd = self.price.map(|price| price.cost(&usage));
         Some(usage)
     }
-}
-
-/// Converts a call. Arguments that are not an object, because the answer was too long or the model wrong, are wrapped in
-/// an object that no tool accepts, so that the model is told.
-fn call(call: genai::chat::ToolCall) -> ToolCall {
-    let args = match call.fn_arguments {
-        Value::Object(fields) => Value::Object(fields),
-        Value::Null => json!({}),
-        other @ (Value::String(_) | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
-            json!({"arguments_that_are_no_object": other})
-        }
-    };
-    ToolCall { id: call.call_id, name: call.fn_name, args: args.to_string() }
 }
 
 #[cfg(test)]

@@ -51,6 +51,9 @@ impl Failures {
             }
             Error::ChatResponse { body, .. } => self.said(said(None, body, None)),
             // An error in the middle of a stream, or lines that are not JSON: a retry may help.
+            Error::StreamParse { serde_error, .. } if serde_error.to_string().contains("recursion limit") => {
+                ModelError::TooLong(self.text("sent an answer that is nested too deep"))
+            }
             Error::StreamParse { serde_error, .. } => {
                 ModelError::Cut(self.text(&format!("broke off: {}", quoted(&serde_error.to_string()))))
             }

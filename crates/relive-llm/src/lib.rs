@@ -23,6 +23,7 @@ mod model;
 mod prices;
 mod providers;
 mod request;
+mod stream;
 mod windows;
 
 use std::sync::Arc;

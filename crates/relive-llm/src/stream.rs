@@ -1,0 +1,193 @@
+//! Reads an answer from `genai` within bounds.
+//!
+//! `genai` decodes the wire formats and trusts the server: it collects whatever comes. So every poll goes through
+//! [`Listener`], which counts the bytes of the frames (`Meter`), the time that `genai` works on one unfinished frame, and the
+//! length of every call, and cuts an answer that passes a bound. A panic in `genai` is an answer that broke off.
+//!
+//! **Invariant:** whatever a server sends, an answer ends, and a panic stays here.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use genai::chat::{ChatFrameSink, ChatStream, ChatStreamEvent, FrameCtx, RawFrameRef, StreamEnd};
+use serde_json::Value;
+
+use crate::model::{Delta, ModelError, ToolCall};
+
+/// How many bytes a server may send for one answer. A piece of text of a few bytes comes in a frame of hundreds.
+const WIRE_MAX: u64 = 128 * 1024 * 1024;
+/// How long `genai` may work on one frame. Its time is quadratic in the length of a frame: 16 MiB take seconds.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+/// The longest arguments of one call. The rest is not read: `genai` copies all of them for every piece.
+const ARGS_MAX: usize = 2 * 1024 * 1024;
+/// How many calls are collected.
+const CALLS_MAX: usize = 1024;
+
+/// Counts the bytes of the frames of one answer.
+#[derive(Debug, Default)]
+pub(crate) struct Meter(AtomicU64);
+
+impl ChatFrameSink for Meter {
+    fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
+        self.0.fetch_add(frame.data.len() as u64 + 1, Ordering::Relaxed);
+    }
+}
+
+/// What came of the next event.
+pub(crate) enum Heard {
+    Deltas(Vec<Delta>),
+    /// The answer is complete. The calls are those that [`Pieces::Apart`] collected.
+    End(Box<StreamEnd>, Vec<ToolCall>),
+    /// The answer is over before its end, with these last pieces.
+    Cut(Vec<Delta>),
+    Failed(genai::Error),
+    TooLong(&'static str),
+    Broken,
+}
+
+/// How `genai` reports the pieces of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pieces {
+    /// Each event has all arguments so far, and the end has the calls.
+    Together,
+    /// Each event has one piece, to be collected here. Where `genai` would collect them, an index that the server chooses
+    /// would become the length of a list.
+    Apart,
+}
+
+/// An answer while it comes.
+pub(crate) struct Listener {
+    events: ChatStream,
+    meter: Arc<Meter>,
+    pieces: Pieces,
+    calls: Vec<ToolCall>,
+    /// How long `genai` has worked since the last frame.
+    busy: Duration,
+}
+
+impl Listener {
+    pub(crate) fn new(events: ChatStream, meter: Arc<Meter>, pieces: Pieces) -> Self {
+        Self { events, meter, pieces, calls: Vec::new(), busy: Duration::ZERO }
+    }
+
+    pub(crate) async fn next(&mut self) -> Heard {
+        let event = match std::future::poll_fn(|context| self.poll(context)).await {
+            Ok(Some(Ok(event))) => event,
+            Ok(Some(Err(error))) => return Heard::Failed(error),
+            Ok(None) => return Heard::Broken,
+            Err(heard) => return heard,
+        };
+        match event {
+            ChatStreamEvent::Chunk(chunk) => Heard::Deltas(vec![Delta::Text(chunk.content)]),
+            ChatStreamEvent::ReasoningChunk(chunk) => Heard::Deltas(vec![Delta::Thinking(chunk.content)]),
+            ChatStreamEvent::ToolCallChunk(chunk) => self.piece(chunk.tool_call),
+            // The event at the end has the signatures complete.
+            ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::Heartbeat => {
+                Heard::Deltas(vec![Delta::Progress])
+            }
+            ChatStreamEvent::Start => Heard::Deltas(Vec::new()),
+            ChatStreamEvent::End(end) => Heard::End(Box::new(end), std::mem::take(&mut self.calls)),
+        }
+    }
+
+    /// Polls `genai`, and judges the poll also if nothing came of it.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<genai::Result<ChatStreamEvent>>, Heard>> {
+        let (bytes, begun) = (self.meter.0.load(Ordering::Relaxed), Instant::now());
+        let Ok(polled) = catch_unwind(AssertUnwindSafe(|| self.events.poll_next_unpin(context))) else {
+            return Poll::Ready(Err(Heard::Broken));
+        };
+        let now = self.meter.0.load(Ordering::Relaxed);
+        self.busy = if now == bytes { self.busy + begun.elapsed() } else { Duration::ZERO };
+        if now > WIRE_MAX {
+            return Poll::Ready(Err(Heard::TooLong("sent an answer without end, which was cut after 128 MiB")));
+        }
+        if self.busy > BUSY_MAX {
+            return Poll::Ready(Err(Heard::TooLong("sent an answer with a part that is too long to be read")));
+        }
+        polled.map(Ok)
+    }
+
+    fn piece(&mut self, piece: genai::chat::ToolCall) -> Heard {
+        match self.pieces {
+            Pieces::Together => {
+                let len = piece.fn_arguments.as_str().map_or(0, str::len);
+                if len > ARGS_MAX { Heard::Cut(vec![Delta::Call(call(piece))]) } else { progress() }
+            }
+            Pieces::Apart => {
+                let args = match piece.fn_arguments {
+                    Value::String(text) => text,
+                    other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                        other.to_string()
+                    }
+                };
+                let Some(known) = self.call_of(piece.call_id, piece.fn_name) else { return progress() };
+                known.args.push_str(&args);
+                if known.args.len() > ARGS_MAX {
+                    return Heard::Cut(std::mem::take(&mut self.calls).into_iter().map(Delta::Call).collect());
+                }
+                progress()
+            }
+        }
+    }
+
+    /// Returns the call that a piece belongs to. A piece without an id gets the id `call_INDEX` from `genai`.
+    fn call_of(&mut self, id: String, name: String) -> Option<&mut ToolCall> {
+        let by_index = || id.strip_prefix("call_")?.parse().ok().filter(|index| *index < self.calls.len());
+        let known = self.calls.iter().position(|call| call.id == id).or_else(by_index);
+        let place = match known {
+            Some(place) => place,
+            None if name.is_empty() && !self.calls.is_empty() => self.calls.len() - 1,
+            None if self.calls.len() == CALLS_MAX => return None,
+            None => {
+                self.calls.push(ToolCall { id, name: String::new(), args: String::new() });
+                self.calls.len() - 1
+            }
+        };
+        let call = self.calls.get_mut(place)?;
+        if call.name.is_empty() {
+            call.name = name;
+        }
+        Some(call)
+    }
+}
+
+fn progress() -> Heard {
+    Heard::Deltas(vec![Delta::Progress])
+}
+
+/// Converts a call. Arguments that are no object are wrapped in one that no tool accepts, so that the model is told. Those
+/// that `genai` could not parse stay as they are, for the loop to say why.
+pub(crate) fn call(call: genai::chat::ToolCall) -> ToolCall {
+    let args = match call.fn_arguments {
+        Value::Object(fields) => Value::Object(fields).to_string(),
+        Value::Null => "{}".to_owned(),
+        Value::String(text) => text,
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_)) => no_object(&other),
+    };
+    ToolCall { id: call.call_id, name: call.fn_name, args }
+}
+
+fn no_object(args: &Value) -> String {
+    serde_json::json!({"arguments_that_are_no_object": args}).to_string()
+}
+
+/// Checks the arguments of a call that was collected here, as [`call`] does.
+pub(crate) fn collected(call: ToolCall) -> ToolCall {
+    let args = match serde_json::from_str::<Value>(&call.args) {
+        Ok(args @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::String(_))) => no_object(&args),
+        Ok(Value::Null) => "{}".to_owned(),
+        Ok(Value::Object(_)) | Err(_) => call.args,
+    };
+    ToolCall { args, ..call }
+}
+
+impl Heard {
+    /// Returns the error of an answer that has none of its own.
+    pub(crate) fn too_long(provider: &str, what: &str) -> ModelError {
+        ModelError::TooLong(format!("{provider} {what} (hint: relive resume asks again)"))
+    }
+}
