@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use relive_agent::Orders;
+use relive_agent::{Orders, Pulse};
 use relive_core::{Body as Kind, End, Signal, SuspendReason, Timestamp};
 use relive_journal::{History, Journal, JournalError};
 use relive_llm::Model;
@@ -78,6 +78,8 @@ pub(crate) struct Context {
     pub(crate) process: ProcessRef,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) orders: watch::Receiver<Orders>,
+    /// Where it says since when it owes progress.
+    pub(crate) pulse: Pulse,
     pub(crate) owner: BodyOwner,
     /// Where a program's session is made known.
     pub(crate) session: watch::Sender<Option<LiveSession>>,

@@ -5,7 +5,7 @@ mod release;
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_agent::Orders;
+use relive_agent::{Orders, Pulse};
 use relive_core::{
     Cause, End, Event, Incarnation, Outcome, ProcessStatus, Signal, State, SuspendReason, Timestamp, Urgency, Usage,
     Why,
@@ -219,12 +219,13 @@ impl Turn {
         }
         let stop = machine.pause().map(|_| machine.urgency().unwrap_or_default());
         let orders = watch::channel(Orders { stop, end, leave_sessions: false, deadline: self.deadline() });
-        let session = watch::channel(None);
-        self.owner.set_body(Some(BodyHandle { orders: orders.0, session: session.1 }));
+        let (session, pulse) = (watch::channel(None), Pulse::default());
+        self.owner.set_body(Some(BodyHandle { of, orders: orders.0, pulse: pulse.clone(), session: session.1 }));
         self.runtime.lock().bodies.insert(of.pid, Arc::clone(&self.owner));
         let driver = Driver {
             owner: BodyOwner { runtime: Arc::clone(&self.runtime), owner: Arc::clone(&self.owner), process },
             orders: orders.1,
+            pulse,
             session: session.0,
         };
         tokio::spawn(driver.drive(self.desk.prepared.take()));
@@ -252,12 +253,13 @@ impl Turn {
 struct Driver {
     owner: BodyOwner,
     orders: watch::Receiver<Orders>,
+    pulse: Pulse,
     session: watch::Sender<Option<LiveSession>>,
 }
 
 impl Driver {
     async fn drive(self, mut prepared: Option<PreparedModel>) {
-        let Self { owner, orders, session } = self;
+        let Self { owner, orders, pulse, session } = self;
         loop {
             let exit = match owner.runtime.body_of(owner.process.of.pid) {
                 Some(body) => {
@@ -265,6 +267,7 @@ impl Driver {
                         process: owner.process,
                         journal: Arc::new(OwnedJournal(owner.clone())),
                         orders: orders.clone(),
+                        pulse: pulse.clone(),
                         owner: owner.clone(),
                         session: session.clone(),
                         prepared: prepared.take(),

@@ -61,6 +61,13 @@ impl Runtime {
                 return;
             }
             let now = self.now();
+            // A model that streams, a tool within its time, a sleep and a wait owe nothing.
+            let bodies: Vec<_> = state.bodies.values().filter_map(|owner| owner.owes_since()).collect();
+            for (of, since) in bodies {
+                if since.is_none_or(|since| since.elapsed() < self.settings.stalled_after) {
+                    state.table.alive(of, now);
+                }
+            }
             let effects = state.table.check_stalled(after_ms, now);
             let pids = effects
                 .into_iter()

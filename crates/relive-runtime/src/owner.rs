@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use relive_agent::Orders;
-use relive_core::{ErrorCode, Uuid};
+use relive_agent::{Orders, Pulse};
+use relive_core::{ErrorCode, Incarnation, Uuid};
 use relive_journal::OpenJournal;
 use relive_journal::journal::Event;
 use tokio::sync::watch;
@@ -105,6 +105,9 @@ pub(crate) struct Desk {
 #[derive(Debug)]
 pub(crate) struct BodyHandle {
     pub(crate) orders: watch::Sender<Orders>,
+    pub(crate) of: Incarnation,
+    /// Since when it owes progress; a body that never does leaves it as it is.
+    pub(crate) pulse: Pulse,
     /// The session of a program, as soon as it answers.
     pub(crate) session: watch::Receiver<Option<LiveSession>>,
 }
@@ -156,6 +159,11 @@ impl Owner {
             }
             None => false,
         }
+    }
+
+    /// Returns which incarnation runs, and since when its body owes progress.
+    pub(crate) fn owes_since(&self) -> Option<(Incarnation, Option<tokio::time::Instant>)> {
+        self.body().as_ref().map(|body| (body.of, body.pulse.owes_since()))
     }
 
     /// Returns the session of a program that runs.

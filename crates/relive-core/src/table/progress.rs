@@ -23,6 +23,15 @@ impl Table {
         Ok(())
     }
 
+    /// Notes a sign of life that is no progress: it does not owe any now. Stale reports change nothing.
+    pub fn alive(&mut self, of: Incarnation, now: Timestamp) {
+        if let Some(slot) = self.current(of) {
+            let entry = &mut self.arena[slot];
+            entry.last_progress = now;
+            entry.stalled = false;
+        }
+    }
+
     /// It may spend this much from now on. The ended stay as they are.
     pub fn set_limits(&mut self, pid: Pid, limits: Limits) -> Result<(), Refusal> {
         if let Found::Living(slot) = self.find(pid)? {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_agent::tool::{ChildEnd, ChildRequest, Context as ToolContext, Host};
-use relive_agent::{Agent, Budget, Cadence, Exit as AgentExit, Pulse};
+use relive_agent::{Agent, Budget, Cadence, Exit as AgentExit};
 use relive_api::Environment;
 use relive_core::status::MAX_STEPS_EXCEEDED;
 use relive_core::{Cause, End, ErrorCode, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
@@ -102,7 +102,7 @@ impl Body for AgentBody {
                 cadence,
                 suspend_on_budget: on_budget == OnBudget::Suspend,
                 git_notes,
-                pulse: Pulse::default(),
+                pulse: cx.pulse,
             };
             exit_of(agent.run().await)
         }
