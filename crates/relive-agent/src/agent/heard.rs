@@ -11,13 +11,13 @@ use relive_llm::{Delta, ModelError, ToolCall, estimated_tokens};
 use crate::tools::args::refused_arguments;
 
 /// The longest answer: its thinking, text, arguments and everything its provider wants back.
-pub(super) const ANSWER_MAX: usize = 8 * 1024 * 1024;
+pub(super) const ANSWER_MAX: usize = 16 * 1024 * 1024;
 /// How many pieces an answer may come in. Without it, one of empty pieces would have no end.
 const PIECES_MAX: usize = 1024 * 1024;
 /// How many calls of one answer are made.
 const CALLS_MAX: usize = 128;
 /// The longest arguments of one call.
-const ARGS_MAX: usize = 2 * 1024 * 1024;
+const ARGS_MAX: usize = 8 * 1024 * 1024;
 /// How deep arguments may be nested. A JSON parser gives up at 128, and a record has levels of its own.
 const DEPTH_MAX: usize = 64;
 /// The longest id of a call.
