@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 mod error;
+mod log;
 mod server;
 
 use std::sync::Arc;
@@ -47,6 +48,7 @@ pub fn serve(paths: &Paths, config: &Config) -> Result<(), DaemonError> {
     // Away from the terminal of whoever started it. It fails only for a process group's leader, which is away already.
     let _ = rustix::process::setsid();
     raise_descriptor_limit();
+    log::start();
     let executor = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = executor.block_on(run(paths, config.into()));
     executor.shutdown_background();
@@ -66,7 +68,7 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let (stop, stopping) = watch::channel(false);
     on_signals(Arc::clone(&runtime), stop.clone())?;
     let router = Server::new(Arc::clone(&runtime), about, stop).router();
-    eprintln!("{} serving {} on {}", runtime.now(), paths.data.display(), paths.socket.display());
+    tracing::info!("serving {} on {}", paths.data.display(), paths.socket.display());
     let mut asked = stopping.clone();
     axum::serve(gate, router)
         .with_graceful_shutdown(async move {
@@ -74,7 +76,7 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
         })
         .await?;
     runtime.all_stopped().await;
-    eprintln!("{} stopped", runtime.now());
+    tracing::info!("stopped");
     let _ = Disk::new().unlink(&paths.socket);
     Ok(())
 }

@@ -19,7 +19,7 @@ impl Warnings {
 
     /// Writes a warning to the log, and keeps it.
     pub(crate) fn warn(&self, text: String) {
-        eprintln!("warning: {text}");
+        tracing::warn!("{text}");
         let mut kept = self.lock();
         if kept.len() == KEPT_MAX {
             kept.pop_front();

@@ -65,12 +65,12 @@ impl Listener for Gate {
             match self.listener.accept().await {
                 Ok((stream, address)) => match stream.peer_cred() {
                     Ok(peer) if peer.uid() == self.uid => return (Counted { stream, _slot: slot }, address),
-                    Ok(peer) => eprintln!("refused a connection of uid {}", peer.uid()),
-                    Err(error) => eprintln!("refused a connection: {error}"),
+                    Ok(peer) => tracing::warn!("refused a connection of uid {}", peer.uid()),
+                    Err(error) => tracing::warn!("refused a connection: {error}"),
                 },
                 Err(error) => {
                     // Out of descriptors, as a rule: it passes.
-                    eprintln!("cannot accept a connection: {error}");
+                    tracing::warn!("cannot accept a connection: {error}");
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }
             }
