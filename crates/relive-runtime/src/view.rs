@@ -76,6 +76,13 @@ impl Runtime {
         Ok(ProcessList { processes })
     }
 
+    /// Returns up to `max` living processes with a PID above `after`, by PID.
+    #[must_use]
+    pub fn processes_after(&self, after: Pid, max: usize) -> Vec<Process> {
+        let state = self.lock();
+        state.table.processes_after(after, self.now()).take(max).map(|view| of_view(&state, &view)).collect()
+    }
+
     /// Returns what `resume` can resume.
     pub async fn resumable(self: &Arc<Self>) -> Result<ResumableList> {
         let all = self.processes(true).await?.processes;

@@ -3,6 +3,8 @@
 //! A view borrows: listing a hundred thousand processes copies no text. What only a body knows (its session, a command
 //! line agent's activity) is added by whoever has it.
 
+use std::ops::Bound;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -167,6 +169,12 @@ impl Table {
     /// Every process in the table, by PID.
     pub fn processes(&self, now: Timestamp) -> impl Iterator<Item = View<'_>> {
         self.by_pid.values().map(move |slot| self.view_of(*slot, now))
+    }
+
+    /// Every process in the table with a PID above this one, by PID.
+    pub fn processes_after(&self, pid: Pid, now: Timestamp) -> impl Iterator<Item = View<'_>> {
+        let after = self.by_pid.range((Bound::Excluded(pid), Bound::Unbounded));
+        after.map(move |(_, slot)| self.view_of(*slot, now))
     }
 
     /// Every process that has left the table and is remembered, by PID.
