@@ -1,11 +1,14 @@
 //! Relive's daemon: opens the data directory, recovers its processes and serves them on a unix socket.
 //!
 //! One daemon serves one data directory and holds its lock for life. What happens to processes is `relive-runtime`'s.
+//! Nothing that a client does, or does not do, keeps the daemon from answering others or from stopping.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod error;
+#[doc(hidden)]
+pub mod in_process;
 mod log;
 mod server;
 
@@ -20,16 +23,18 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use relive_runtime::{About, Clock, Runtime, Settings};
-use server::Server;
+use server::{Connections, Server};
 
 /// How long the lock of another daemon is waited for, and how often it is tried.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_AGAIN: Duration = Duration::from_millis(5);
+/// How long a daemon that stops lets answers be written. Nobody who does not read is waited for longer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why the daemon cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// The data folder cannot be had.
+    /// The data directory cannot be had.
     #[error(transparent)]
     Data(#[from] OpenError),
     /// The socket cannot be had.
@@ -60,7 +65,8 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let pool = Pool::default();
     let io = Io::new(Disk::new(), Some(pool.clone()));
     let data = Arc::new(open_data(paths, &io, &settings).await?);
-    let gate = server::bind(&paths.socket).map_err(|error| DaemonError::Socket(error.to_string()))?;
+    let bound = server::bind(&paths.socket).await;
+    let socket = bound.map_err(|error| DaemonError::Socket(error.to_string()))?;
     let runtime = Runtime::new(Arc::clone(&data), pool, settings, clock, paths);
     runtime.recover().await.map_err(|error| DaemonError::Recovery(error.to_string()))?;
     runtime.keep_house();
@@ -68,16 +74,13 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let (stop, stopping) = watch::channel(false);
     on_signals(Arc::clone(&runtime), stop.clone())?;
     let router = Server::new(Arc::clone(&runtime), about, stop).router();
+    let connections = Connections::new(stopping.clone());
     tracing::info!("serving {} on {}", paths.data.display(), paths.socket.display());
-    let mut asked = stopping.clone();
-    axum::serve(gate, router)
-        .with_graceful_shutdown(async move {
-            let _ = asked.wait_for(|stopping| *stopping).await;
-        })
-        .await?;
+    let socket_file = socket.accept(&connections, &router, stopping).await;
     runtime.all_stopped().await;
+    connections.closed_within(ANSWERS_WITHIN).await;
+    socket_file.remove();
     tracing::info!("stopped");
-    let _ = Disk::new().unlink(&paths.socket);
     Ok(())
 }
 

@@ -1,41 +1,43 @@
 //! The socket: HTTP and JSON for whoever has the same uid.
 
+mod connection;
+mod connections;
+mod list;
 mod listener;
 mod repeat;
 mod streams;
+mod traffic;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody as _};
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request, State};
-use axum::http::HeaderValue;
 use axum::http::request::Parts;
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse as _, Response};
+use axum::middleware;
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use relive_api::{
     Accepted, Affected, BODY_MAX, Created, DaemonStatus, ExecRequest, ExecStarted, GcAnswer, GcRequest, InputRequest,
-    Lineage, PauseRequest, Process, ProcessList, REQUEST_ID_HEADER, ResolveRequest, ResumableList, ResumeRequest,
-    Resumed, RunRequest, SignalMaskRequest, SignalRequest, SignalState, Stopping, VERSION_HEADER, WaitAnswer,
-    WaitRequest,
+    Lineage, PauseRequest, Process, REQUEST_ID_HEADER, ResolveRequest, ResumeRequest, Resumed, RunRequest,
+    SignalMaskRequest, SignalRequest, SignalState, Stopping, WaitAnswer, WaitRequest,
 };
 use relive_core::ErrorCode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
+pub(crate) use connections::Connections;
 pub(crate) use listener::bind;
-use repeat::Repeats;
+use traffic::{Class, Traffic};
 
 use crate::error::{Answer, HttpError};
 use relive_runtime::{About, Runtime};
 
-/// How many requests, streams included, are served at once.
-const REQUESTS_MAX: usize = 1024;
+/// How many streams read from the disk at once: the threads they read on are also those that journals are written on.
+const STREAM_READS_MAX: usize = 8;
 
 /// What every handler has.
 #[derive(Debug, Clone)]
@@ -43,84 +45,50 @@ pub(crate) struct Server {
     runtime: Arc<Runtime>,
     about: Arc<About>,
     stop: watch::Sender<bool>,
-    repeats: Repeats,
-    serving: Arc<AtomicUsize>,
+    stream_reads: Arc<Semaphore>,
 }
 
 impl Server {
     pub(crate) fn new(runtime: Arc<Runtime>, about: Arc<About>, stop: watch::Sender<bool>) -> Self {
-        Self { runtime, about, stop, repeats: Repeats::default(), serving: Arc::default() }
+        Self { runtime, about, stop, stream_reads: Arc::new(Semaphore::new(STREAM_READS_MAX)) }
     }
 
     pub(crate) fn router(self) -> Router {
-        Router::new()
+        let traffic = Traffic::new(self.stop.subscribe());
+        let control = Router::new()
             .route("/v1/daemon", get(status))
             .route("/v1/daemon/stop", post(stop))
+            .route("/v1/processes/{id}/pause", post(pause))
+            .route("/v1/processes/{id}/signal", post(signal))
+            .route("/v1/processes/{id}/resolve", post(resolve))
+            .route("/v1/processes/{id}/proceed", post(proceed))
+            .route("/v1/processes/{id}/abort", post(abort));
+        let others = Router::new()
             .route("/v1/processes", get(processes).post(run))
             .route("/v1/programs", post(exec))
             .route("/v1/processes/{id}", get(process))
-            .route("/v1/processes/{id}/wait", post(wait))
-            .route("/v1/processes/{id}/pause", post(pause))
             .route("/v1/processes/{id}/resume", post(resume))
-            .route("/v1/processes/{id}/signal", post(signal))
             .route("/v1/processes/{id}/signals", get(signal_mask).post(set_signal_mask))
             .route("/v1/processes/{id}/input", post(input))
-            .route("/v1/processes/{id}/resolve", post(resolve))
-            .route("/v1/processes/{id}/proceed", post(proceed))
-            .route("/v1/processes/{id}/abort", post(abort))
             .route("/v1/processes/{id}/lineage", get(lineage))
-            .route("/v1/processes/{id}/journal", get(streams::journal))
-            .route("/v1/processes/{id}/events", get(streams::events))
             .route("/v1/resumable", get(resumable))
-            .route("/v1/gc", post(gc))
+            .route("/v1/gc", post(gc));
+        let streams = Router::new()
+            .route("/v1/processes/{id}/wait", post(wait))
+            .route("/v1/processes/{id}/journal", get(streams::journal))
+            .route("/v1/processes/{id}/events", get(streams::events));
+        let of_class = |class: Class, routes: Router<Self>| {
+            routes.route_layer(middleware::from_fn_with_state((traffic.clone(), class), traffic::admit))
+        };
+        of_class(Class::Control, control)
+            .merge(of_class(Class::Others, others))
+            .merge(of_class(Class::Streams, streams))
             .fallback(nothing_here)
+            .method_not_allowed_fallback(nothing_here)
             .layer(DefaultBodyLimit::max(BODY_MAX))
-            .layer(middleware::from_fn_with_state(self.clone(), repeat::answer_once))
-            .layer(middleware::from_fn_with_state(self.clone(), bounded))
+            .layer(middleware::from_fn_with_state(traffic, traffic::whole))
             .with_state(self)
     }
-}
-
-/// Refuses what is too much, and names the version in every answer.
-async fn bounded(State(server): State<Server>, request: Request, next: Next) -> Response {
-    let before = server.serving.fetch_add(1, Ordering::Relaxed);
-    // From here on, so that one who hangs up meanwhile is not counted for ever.
-    let guard = Serving(server.serving);
-    let mut response = if before >= REQUESTS_MAX {
-        HttpError::new(ErrorCode::Unavailable, format!("{REQUESTS_MAX} requests are being served, the limit"))
-            .with_hint("ask again in a moment")
-            .into_response()
-    } else {
-        next.run(request).await
-    };
-    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
-    if response.body().size_hint().exact().is_some() {
-        return response;
-    }
-    // A stream counts until its last byte.
-    response.map(|body| {
-        let frames = http_body_stream(body, guard);
-        Body::from_stream(frames)
-    })
-}
-
-struct Serving(Arc<AtomicUsize>);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn http_body_stream(
-    body: Body,
-    guard: Serving,
-) -> impl futures_util::Stream<Item = Result<axum::body::Bytes, axum::Error>> {
-    use futures_util::StreamExt as _;
-    body.into_data_stream().map(move |frame| {
-        let _counted = &guard;
-        frame
-    })
 }
 
 async fn nothing_here(request: Request) -> HttpError {
@@ -148,6 +116,32 @@ impl<T: DeserializeOwned> FromRequest<Server> for Needed<T> {
     async fn from_request(request: Request, state: &Server) -> Result<Self, HttpError> {
         let bytes = axum::body::Bytes::from_request(request, state).await.map_err(too_large)?;
         parse(&bytes).map(Self)
+    }
+}
+
+/// The id in the path; what is wrong with it is said.
+struct Id(String);
+
+impl FromRequestParts<Server> for Id {
+    type Rejection = HttpError;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, HttpError> {
+        let invalid =
+            |error: PathRejection| HttpError::new(ErrorCode::Invalid, format!("the id: {}", error.body_text()));
+        Path::from_request_parts(parts, server).await.map(|Path(id)| Self(id)).map_err(invalid)
+    }
+}
+
+/// The query; what is wrong with it is said.
+struct Params<T>(T);
+
+impl<T: DeserializeOwned> FromRequestParts<Server> for Params<T> {
+    type Rejection = HttpError;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, HttpError> {
+        let invalid =
+            |error: QueryRejection| HttpError::new(ErrorCode::Invalid, format!("the query: {}", error.body_text()));
+        Query::from_request_parts(parts, server).await.map(|Query(query)| Self(query)).map_err(invalid)
     }
 }
 
@@ -190,8 +184,11 @@ struct ListQuery {
     all: bool,
 }
 
-async fn processes(State(server): Asks, Query(query): Query<ListQuery>) -> Told<ProcessList> {
-    server.runtime.processes(query.all).await.map(Json).map_err(Into::into)
+async fn processes(State(server): Asks, Params(query): Params<ListQuery>) -> Answer<Response> {
+    if query.all {
+        return Ok(list::of(server.runtime.processes(true).await?.processes));
+    }
+    Ok(list::living(server.runtime))
 }
 
 async fn run(State(server): Asks, Needed(request): Needed<RunRequest>) -> Told<Created> {
@@ -202,32 +199,30 @@ async fn exec(State(server): Asks, Needed(request): Needed<ExecRequest>) -> Told
     server.runtime.exec(request).await.map(Json).map_err(Into::into)
 }
 
-async fn proceed(State(server): Asks, Path(id): Path<String>) -> Told<Affected> {
+async fn proceed(State(server): Asks, Id(id): Id) -> Told<Affected> {
     server.runtime.proceed(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn abort(State(server): Asks, Path(id): Path<String>) -> Told<Affected> {
+async fn abort(State(server): Asks, Id(id): Id) -> Told<Affected> {
     server.runtime.abort(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn process(State(server): Asks, Path(id): Path<String>) -> Told<Process> {
+async fn process(State(server): Asks, Id(id): Id) -> Told<Process> {
     server.runtime.process(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn wait(State(server): Asks, Path(id): Path<String>, Asked(request): Asked<WaitRequest>) -> Told<WaitAnswer> {
+async fn wait(State(server): Asks, Id(id): Id, Asked(request): Asked<WaitRequest>) -> Told<WaitAnswer> {
     let mut stop = server.stop.subscribe();
     tokio::select! {
         answer = server.runtime.wait(&id, request.timeout_ms.map(Duration::from_millis)) => answer.map(Json).map_err(Into::into),
         // The daemon goes, and does not wait for those who wait.
-        _ = stop.wait_for(|stopping| *stopping) => {
-            Err(HttpError::new(ErrorCode::Unavailable, "the daemon is stopping").with_hint("ask again in a moment"))
-        }
+        _ = stop.wait_for(|stopping| *stopping) => Err(traffic::stopping()),
     }
 }
 
 async fn pause(
     State(server): Asks,
-    Path(id): Path<String>,
+    Id(id): Id,
     RequestId(request_id): RequestId,
     Asked(request): Asked<PauseRequest>,
 ) -> Told<Affected> {
@@ -236,7 +231,7 @@ async fn pause(
 
 async fn resume(
     State(server): Asks,
-    Path(id): Path<String>,
+    Id(id): Id,
     RequestId(request_id): RequestId,
     Asked(request): Asked<ResumeRequest>,
 ) -> Told<Resumed> {
@@ -245,45 +240,45 @@ async fn resume(
 
 async fn signal(
     State(server): Asks,
-    Path(id): Path<String>,
+    Id(id): Id,
     RequestId(request_id): RequestId,
     Needed(request): Needed<SignalRequest>,
 ) -> Told<Affected> {
     server.runtime.signal(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn signal_mask(State(server): Asks, Path(id): Path<String>) -> Told<SignalState> {
+async fn signal_mask(State(server): Asks, Id(id): Id) -> Told<SignalState> {
     server.runtime.signal_mask(&id).await.map(Json).map_err(Into::into)
 }
 
 async fn set_signal_mask(
     State(server): Asks,
-    Path(id): Path<String>,
+    Id(id): Id,
     RequestId(request_id): RequestId,
     Asked(request): Asked<SignalMaskRequest>,
 ) -> Told<SignalState> {
     server.runtime.set_signal_mask(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn input(State(server): Asks, Path(id): Path<String>, Needed(request): Needed<InputRequest>) -> Told<Accepted> {
+async fn input(State(server): Asks, Id(id): Id, Needed(request): Needed<InputRequest>) -> Told<Accepted> {
     server.runtime.send(&id, request).await.map(Json).map_err(Into::into)
 }
 
 async fn resolve(
     State(server): Asks,
-    Path(id): Path<String>,
+    Id(id): Id,
     RequestId(request_id): RequestId,
     Needed(request): Needed<ResolveRequest>,
 ) -> Told<Affected> {
     server.runtime.answer(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn lineage(State(server): Asks, Path(id): Path<String>) -> Told<Lineage> {
+async fn lineage(State(server): Asks, Id(id): Id) -> Told<Lineage> {
     server.runtime.lineage(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn resumable(State(server): Asks) -> Told<ResumableList> {
-    server.runtime.resumable().await.map(Json).map_err(Into::into)
+async fn resumable(State(server): Asks) -> Answer<Response> {
+    Ok(list::of(server.runtime.resumable().await?.processes))
 }
 
 async fn gc(State(server): Asks, Needed(request): Needed<GcRequest>) -> Told<GcAnswer> {

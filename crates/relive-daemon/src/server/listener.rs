@@ -1,120 +1,113 @@
 //! The unix socket: one daemon's, for one uid.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixStream as Probe;
-use std::path::Path;
-use std::sync::Arc;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use axum::serve::Listener;
+use axum::Router;
 use relive_journal::Disk;
-use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
-/// How many connections are open at once; the next one waits.
-const CONNECTIONS_MAX: usize = 1024;
+use super::connections::Connections;
+
+/// How long no connection is accepted after that failed, and how often it is logged.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Why the socket cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BindError {
-    #[error("{path}: something else answers there, and it has not this data folder", path = .0.display())]
-    Foreign(std::path::PathBuf),
+    #[error("{path}: something else answers there, and it has not this data directory", path = .0.display())]
+    Foreign(PathBuf),
     #[error("{path}: there is something that is no socket, and it is left alone", path = .0.display())]
-    NoSocket(std::path::PathBuf),
+    NoSocket(PathBuf),
     #[error("{path}: {source}", path = path.display())]
-    Io { path: std::path::PathBuf, source: io::Error },
+    Io { path: PathBuf, source: io::Error },
 }
 
 /// The daemon's socket.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Socket {
     listener: UnixListener,
-    uid: u32,
-    slots: Arc<Semaphore>,
+    file: SocketFile,
 }
 
-/// Takes the socket's name. Whoever calls has the data folder's lock, so a socket nobody answers is a dead daemon's.
-pub(crate) fn bind(path: &Path) -> Result<Gate, BindError> {
+/// The name of the socket in the file system.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+/// Takes the socket's name. The caller has the data directory's lock, so a socket that nobody answers is a dead daemon's.
+pub(crate) async fn bind(path: &Path) -> Result<Socket, BindError> {
     let failed = |source| BindError::Io { path: path.to_owned(), source };
-    if let Some(folder) = path.parent() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+    if let Some(directory) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
     }
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
             return Err(BindError::NoSocket(path.to_owned()));
         }
-        if Probe::connect(path).is_ok() {
-            return Err(BindError::Foreign(path.to_owned()));
+        // It does not block: a listener whose queue is full is alive as well.
+        match UnixStream::connect(path).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Disk::new().unlink(path).map_err(failed)?
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(_) | Err(_) => return Err(BindError::Foreign(path.to_owned())),
         }
-        Disk::new().unlink(path).map_err(failed)?;
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    let uid = rustix::process::getuid().as_raw();
-    Ok(Gate { listener, uid, slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)) })
+    let bound = std::fs::symlink_metadata(path).map_err(failed)?;
+    let file = SocketFile { path: path.to_owned(), device: bound.dev(), inode: bound.ino() };
+    Ok(Socket { listener, file })
 }
 
-impl Listener for Gate {
-    type Io = Counted;
-    type Addr = SocketAddr;
+impl SocketFile {
+    /// Removes it, unless somebody else has put another in its place.
+    pub(crate) fn remove(self) {
+        let found = std::fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode)) {
+            let _ = Disk::new().unlink(&self.path);
+        }
+    }
+}
 
-    async fn accept(&mut self) -> (Counted, SocketAddr) {
+impl Socket {
+    /// Accepts connections until the daemon stops, and then no more.
+    pub(crate) async fn accept(
+        self,
+        connections: &Connections,
+        router: &Router,
+        mut stop: watch::Receiver<bool>,
+    ) -> SocketFile {
+        let uid = rustix::process::getuid().as_raw();
+        let mut logged = None::<Instant>;
         loop {
-            let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else { std::future::pending().await };
-            match self.listener.accept().await {
-                Ok((stream, address)) => match stream.peer_cred() {
-                    Ok(peer) if peer.uid() == self.uid => return (Counted { stream, _slot: slot }, address),
-                    Ok(peer) => tracing::warn!("refused a connection of uid {}", peer.uid()),
-                    Err(error) => tracing::warn!("refused a connection: {error}"),
-                },
+            let (turn, accepted) = tokio::select! {
+                biased;
+                _ = stop.wait_for(|stopping| *stopping) => return self.file,
+                next = async { (connections.accepts().await, self.listener.accept().await) } => next,
+            };
+            match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream))) {
+                Ok((peer, stream)) if peer == uid => connections.serve(stream, router.clone(), turn),
+                Ok((peer, _)) => tracing::warn!("refused a connection of uid {peer}"),
                 Err(error) => {
-                    // Out of descriptors, as a rule: it passes.
-                    tracing::warn!("cannot accept a connection: {error}");
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    // Out of descriptors, as a rule.
+                    if logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY) {
+                        tracing::warn!("cannot accept a connection: {error}");
+                        logged = Some(Instant::now());
+                    }
+                    connections.make_room();
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
                 }
             }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
-/// A connection that counts while it is open.
-#[derive(Debug)]
-pub(crate) struct Counted {
-    stream: UnixStream,
-    _slot: OwnedSemaphorePermit,
-}
-
-mod pass_through {
-    use std::io;
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
-
-    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-    use super::Counted;
-
-    impl AsyncRead for Counted {
-        fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.stream).poll_read(cx, buf)
-        }
-    }
-
-    impl AsyncWrite for Counted {
-        fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-            Pin::new(&mut self.stream).poll_write(cx, buf)
-        }
-
-        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.stream).poll_flush(cx)
-        }
-
-        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.stream).poll_shutdown(cx)
         }
     }
 }

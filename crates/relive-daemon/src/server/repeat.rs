@@ -1,32 +1,45 @@
 //! Requests that are sent again: a repeat gets the answer of the first, also while that is under way.
 //!
 //! This is for repeats that meet the same daemon. What a verb changed is in the journal with the request's id, so a
-//! repeat is recognised by the next daemon too. A refusal is not remembered: asking again may help.
+//! repeat is recognised by the next daemon too, and by this one if its answer was too long to be kept. A refusal is not
+//! remembered: asking again may help.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode};
+use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use relive_api::{BODY_MAX, REQUEST_ID_HEADER};
+use relive_api::REQUEST_ID_HEADER;
 use relive_core::ErrorCode;
 use relive_journal::Hash;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
-use super::Server;
-use crate::error::HttpError;
+use super::traffic::Room;
+use crate::error::{Answer, HttpError};
 
-/// How many answers are remembered.
-const REMEMBERED: usize = 1024;
+/// How many answers are remembered, for how long, and how long one may be.
+const REMEMBERED_MAX: usize = 1024;
+const REMEMBERED_FOR: Duration = Duration::from_secs(10 * 60);
+const ANSWER_MAX: usize = 4 << 10;
 /// The longest request id.
 const ID_MAX: usize = 100;
 
-type Answer = Arc<OnceCell<(StatusCode, Bytes)>>;
+type Reply = (StatusCode, Bytes);
+type UnderWay = Arc<OnceCell<Reply>>;
 
-/// The answers to the last requests that had an id.
+/// Requests are the same if id, path and body are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    id: String,
+    request: Hash,
+}
+
+/// The answers to requests that had an id, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Repeats {
     inner: Arc<Mutex<Inner>>,
@@ -34,8 +47,23 @@ pub(super) struct Repeats {
 
 #[derive(Debug, Default)]
 struct Inner {
-    answers: HashMap<String, Answer>,
-    order: VecDeque<String>,
+    /// Has no more entries than requests are let in.
+    under_way: HashMap<Key, UnderWay>,
+    remembered: HashMap<Key, Reply>,
+    /// When each was answered, the oldest first.
+    order: VecDeque<(Instant, Key)>,
+}
+
+impl Inner {
+    fn forget_the_old(&mut self) {
+        let now = Instant::now();
+        while let Some((answered, _)) = self.order.front()
+            && (now - *answered >= REMEMBERED_FOR || self.order.len() > REMEMBERED_MAX)
+            && let Some((_, key)) = self.order.pop_front()
+        {
+            self.remembered.remove(&key);
+        }
+    }
 }
 
 impl Repeats {
@@ -43,72 +71,106 @@ impl Repeats {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn of(&self, key: &str) -> Answer {
+    /// Returns the answer of the first such request, or the place where it will be.
+    fn find(&self, key: &Key) -> UnderWay {
         let mut inner = self.lock();
-        if let Some(known) = inner.answers.get(key) {
-            return Arc::clone(known);
+        inner.forget_the_old();
+        if let Some(reply) = inner.remembered.get(key) {
+            return Arc::new(OnceCell::new_with(Some(reply.clone())));
         }
-        if inner.order.len() == REMEMBERED
-            && let Some(oldest) = inner.order.pop_front()
-        {
-            inner.answers.remove(&oldest);
-        }
-        inner.order.push_back(key.to_owned());
-        Arc::clone(inner.answers.entry(key.to_owned()).or_default())
-    }
-
-    fn forget(&self, key: &str) {
-        let mut inner = self.lock();
-        inner.answers.remove(key);
-        inner.order.retain(|known| known != key);
+        Arc::clone(inner.under_way.entry(key.clone()).or_default())
     }
 }
 
-/// Serves a request with an id once, to its end, whether or not its client stays.
-pub(super) async fn answer_once(State(server): State<Server>, request: Request, next: Next) -> Response {
-    let id = request.headers().get(REQUEST_ID_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
-    // Whoever only waits is done when they hang up.
-    let is_verb = request.method() == Method::POST && !request.uri().path().ends_with("/wait");
-    let Some(id) = id.filter(|_| is_verb) else { return next.run(request).await };
-    if id.len() > ID_MAX {
-        return HttpError::new(ErrorCode::Invalid, format!("a request id has at most {ID_MAX} bytes")).into_response();
+/// Takes a request off those under way, and remembers its answer if it has one: also when the handler panicked.
+struct Finish {
+    repeats: Repeats,
+    key: Key,
+    under_way: UnderWay,
+}
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        let mut inner = self.repeats.lock();
+        if !inner.under_way.get(&self.key).is_some_and(|known| Arc::ptr_eq(known, &self.under_way)) {
+            return;
+        }
+        match self.under_way.get() {
+            Some((status, bytes)) => {
+                inner.under_way.remove(&self.key);
+                if status.is_success() && bytes.len() <= ANSWER_MAX {
+                    // A copy, because the bytes may be a part of something larger.
+                    let reply = (*status, Bytes::copy_from_slice(bytes));
+                    inner.remembered.insert(self.key.clone(), reply);
+                    inner.order.push_back((Instant::now(), self.key.clone()));
+                    inner.forget_the_old();
+                }
+            }
+            // The map has one, this has one: nobody else tries.
+            None if Arc::strong_count(&self.under_way) == 2 => {
+                inner.under_way.remove(&self.key);
+            }
+            None => {}
+        }
     }
-    // Read whole before anything is done: half a request is no request.
-    let (head, body) = request.into_parts();
-    let bytes = match to_bytes(body, BODY_MAX).await {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            let message = format!("the body: {error}, at most {BODY_MAX} bytes");
-            return HttpError::new(ErrorCode::Invalid, message).into_response();
-        }
+}
+
+/// Serves a request to its end, whether or not its client stays, and one with an id once.
+pub(super) async fn to_the_end(repeats: &Repeats, request: Request, next: Next, room: Room) -> Response {
+    let served = match identified(repeats, request, next).await {
+        Ok(served) => served,
+        Err(error) => return error.into_response(),
     };
-    let key = format!("{} {id} {}", head.uri.path(), Hash::of(&bytes));
-    let (repeats, answer) = (server.repeats.clone(), server.repeats.of(&key));
     let served = async move {
-        let request = Request::from_parts(head, Body::from(bytes));
-        let (status, bytes) = answer.get_or_init(|| serve(next, request)).await.clone();
-        if !status.is_success() {
-            repeats.forget(&key);
-        }
-        (status, bytes)
+        let response = served.await;
+        drop(room);
+        response
     };
     #[cfg(feature = "faults")]
     if relive_runtime::faults::is_on("inline-verbs") {
-        return response(served.await);
+        return served.await;
     }
     match tokio::spawn(served).await {
-        Ok(answered) => response(answered),
+        Ok(response) => response,
         Err(error) => HttpError::new(ErrorCode::Internal, format!("the request failed: {error}")).into_response(),
     }
 }
 
-fn response((status, bytes): (StatusCode, Bytes)) -> Response {
-    (status, [("content-type", "application/json")], Body::from(bytes)).into_response()
+async fn identified(
+    repeats: &Repeats,
+    request: Request,
+    next: Next,
+) -> Answer<impl Future<Output = Response> + Send + 'static> {
+    let id = request.headers().get(REQUEST_ID_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
+    if id.as_ref().is_some_and(|id| id.len() > ID_MAX) {
+        return Err(HttpError::new(ErrorCode::Invalid, format!("a request id has at most {ID_MAX} bytes")));
+    }
+    let (head, body) = request.into_parts();
+    // It was read whole before.
+    let unread = |error| HttpError::new(ErrorCode::Invalid, format!("the body: {error}"));
+    let bytes = to_bytes(body, relive_api::BODY_MAX).await.map_err(unread)?;
+    let finish = id.map(|id| {
+        let request = Hash::of(&[head.uri.path().as_bytes(), b"\0", &bytes].concat());
+        let key = Key { id, request };
+        Finish { repeats: repeats.clone(), under_way: repeats.find(&key), key }
+    });
+    let request = Request::from_parts(head, Body::from(bytes));
+    Ok(async move {
+        let Some(finish) = finish else { return next.run(request).await };
+        let (status, bytes) = finish.under_way.get_or_init(|| serve(next, request)).await.clone();
+        drop(finish);
+        (status, [("content-type", "application/json")], Body::from(bytes)).into_response()
+    })
 }
 
-async fn serve(next: Next, request: Request) -> (StatusCode, Bytes) {
+async fn serve(next: Next, request: Request) -> Reply {
     let response = next.run(request).await;
     let status = response.status();
-    let bytes = to_bytes(response.into_body(), BODY_MAX).await.unwrap_or_default();
-    (status, bytes)
+    match to_bytes(response.into_body(), usize::MAX).await {
+        Ok(bytes) => (status, bytes),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, Bytes::new()),
+    }
 }
+
+#[cfg(test)]
+mod tests;

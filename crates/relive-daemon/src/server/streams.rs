@@ -5,21 +5,22 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::Folder;
 use relive_journal::reader::{Cursor, Item, Reader};
 use serde::Deserialize;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
-use super::Server;
+use super::{Id, Params, Server};
 use crate::error::{Answer, HttpError};
 use relive_runtime::Runtime;
 
-/// How many records are read at a time.
+/// How many records are read at a time, and how many bytes of them.
 const BATCH: usize = 64;
+const BATCH_BYTES: usize = 256 << 10;
 
 #[derive(Debug, Deserialize)]
 pub(super) struct StreamQuery {
@@ -31,16 +32,16 @@ pub(super) struct StreamQuery {
 
 pub(super) async fn journal(
     State(server): State<Server>,
-    Path(id): Path<String>,
-    Query(query): Query<StreamQuery>,
+    Id(id): Id,
+    Params(query): Params<StreamQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
     open(server, id, query, Folder::steps).await
 }
 
 pub(super) async fn events(
     State(server): State<Server>,
-    Path(id): Path<String>,
-    Query(query): Query<StreamQuery>,
+    Id(id): Id,
+    Params(query): Params<StreamQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
     open(server, id, query, Folder::events).await
 }
@@ -61,6 +62,7 @@ async fn open(
         bell: server.runtime.follow(uuid),
         stop: server.stop.subscribe(),
         runtime: server.runtime,
+        reads: server.stream_reads,
         uuid,
         reader: Some(Reader::new(path, after)),
         follow: query.follow,
@@ -73,6 +75,7 @@ async fn open(
 
 struct Follower {
     runtime: Arc<Runtime>,
+    reads: Arc<Semaphore>,
     uuid: Uuid,
     /// Absent while a job has it.
     reader: Option<Reader>,
@@ -89,7 +92,8 @@ impl Follower {
             if let Some(event) = self.waiting.pop_front() {
                 return Some((Ok(event), self));
             }
-            if self.over {
+            // A daemon that stops ends its streams; whoever follows comes back with the last id.
+            if self.over || *self.stop.borrow() {
                 return None;
             }
             // Asked before reading: what is written between the two is still read.
@@ -104,7 +108,6 @@ impl Follower {
             } else {
                 tokio::select! {
                     rung = self.bell.changed() => if rung.is_err() { return None },
-                    // The daemon goes; whoever follows comes back with the last id.
                     _ = self.stop.wait_for(|stopping| *stopping) => return None,
                 }
             }
@@ -113,14 +116,20 @@ impl Follower {
 
     async fn read(&mut self) -> Option<Vec<Item>> {
         let mut reader = self.reader.take()?;
+        let _turn = self.reads.acquire().await.ok()?;
         let (reader, items) = self
             .runtime
             .pool()
             .run(move || {
-                let mut items = Vec::new();
+                let (mut items, mut bytes) = (Vec::new(), 0);
                 while items.len() < BATCH
+                    && bytes < BATCH_BYTES
                     && let Ok(Some(item)) = reader.next_item()
                 {
+                    bytes += match &item {
+                        Item::Record(entry) => entry.line.len(),
+                        Item::Damaged { .. } => 0,
+                    };
                     items.push(item);
                 }
                 (reader, items)

@@ -46,6 +46,7 @@ mod sessions_support;
 mod sessions_terminal;
 mod shell;
 mod signals;
+mod slow_clients;
 mod tracing;
 mod waiting;
 mod world;

@@ -110,7 +110,7 @@ fn case_50_a_finished_agent_stays_finished_whatever_its_snapshot_says() {
     world.relive(&["pause", "--now", "1"]).ok();
     world.await_display("1", "suspended");
     let info = world.folder(&process.uuid).join("proc-info.json");
-    let stale = fs::read(&info).unwrap();
+    let stale = crate::world::wait_for("its snapshot is written", || fs::read(&info).ok());
     world.relive(&["kill", "1"]).ok();
     let ended = world.relive(&["wait", "--json", "1"]).exits(1).json();
     let journal = fs::read(world.steps_file(&process.uuid)).unwrap();
