@@ -51,10 +51,10 @@ async fn arguments_that_pass_a_bound_are_a_failure_that_the_model_is_told() {
     assert!(matches!(run.exit, Exit::Completed), "{:?}", run.exit);
     assert_eq!(told(&run), "read: the arguments were nested 127 deep, and at most 64 levels are taken");
 
-    let large = format!("{{\"path\":\"a\",\"content\":\"{}\"}}", "x".repeat(4 << 20));
+    let large = format!("{{\"path\":\"a\",\"content\":\"{}\"}}", "x".repeat(9 << 20));
     let run = crate::stage::run([says([call("write", large)])], None).await;
     assert!(matches!(run.exit, Exit::Completed), "{:?}", run.exit);
-    assert_eq!(told(&run), "write: the arguments were 4194329 bytes long, and at most 2097152 are taken");
+    assert_eq!(told(&run), "write: the arguments were 9437209 bytes long, and at most 8388608 are taken");
 }
 
 #[tokio::test(start_paused = true)]
