@@ -225,9 +225,14 @@ impl World {
         begun
     }
 
+    /// What `info` shows, once its body is ready.
     #[track_caller]
     pub(crate) fn info(&self, id: impl ToString) -> Value {
-        self.relive(&["info", "--json", &id.to_string()]).ok().json()
+        let id = id.to_string();
+        wait_for(&format!("{id} is loaded"), || {
+            let info = self.relive(&["info", "--json", &id]).ok().json();
+            (info["state"] != "created").then_some(info)
+        })
     }
 
     /// Waits until `info` shows this.
