@@ -57,8 +57,14 @@ impl Runtime {
         {
             return Err(unknown());
         }
-        let answer = self.wait(&uuid.to_string(), None).await;
-        let answer = answer.map_err(|error| if error.code() == ErrorCode::NotFound { unknown() } else { error })?;
+        let answer = match self.wait(&uuid.to_string(), None).await {
+            // Its own child it may be told about: it was collected.
+            Err(error) if error.code() == ErrorCode::NotFound => {
+                let known = self.on_disk(move |data| data.history(process.uuid)).await??.0.children.contains(&uuid);
+                return Err(if known { error } else { unknown() });
+            }
+            answer => answer?,
+        };
         let last_text = self.on_disk(move |data| last_text(data, uuid)).await.ok().flatten();
         let reason = answer.exit.map(|exit| exit.reason).unwrap_or_default();
         Ok(ChildEnd { code: answer.exit_code, reason, last_text })
