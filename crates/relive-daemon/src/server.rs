@@ -96,9 +96,9 @@ async fn nothing_here(request: Request) -> HttpError {
 }
 
 /// A JSON body, or none for the default; what is wrong with it is said.
-struct Asked<T>(T);
+struct OptionalJson<T>(T);
 
-impl<T: DeserializeOwned + Default> FromRequest<Server> for Asked<T> {
+impl<T: DeserializeOwned + Default> FromRequest<Server> for OptionalJson<T> {
     type Rejection = HttpError;
 
     async fn from_request(request: Request, state: &Server) -> Result<Self, HttpError> {
@@ -108,9 +108,9 @@ impl<T: DeserializeOwned + Default> FromRequest<Server> for Asked<T> {
 }
 
 /// A JSON body that has to be there.
-struct Needed<T>(T);
+struct RequiredJson<T>(T);
 
-impl<T: DeserializeOwned> FromRequest<Server> for Needed<T> {
+impl<T: DeserializeOwned> FromRequest<Server> for RequiredJson<T> {
     type Rejection = HttpError;
 
     async fn from_request(request: Request, state: &Server) -> Result<Self, HttpError> {
@@ -165,14 +165,14 @@ impl FromRequestParts<Server> for RequestId {
     }
 }
 
-type Asks = State<Server>;
-type Told<T> = Answer<Json<T>>;
+type ServerState = State<Server>;
+type JsonAnswer<T> = Answer<Json<T>>;
 
-async fn status(State(server): Asks) -> Told<DaemonStatus> {
+async fn status(State(server): ServerState) -> JsonAnswer<DaemonStatus> {
     server.runtime.status(&server.about).await.map(Json).map_err(Into::into)
 }
 
-async fn stop(State(server): Asks) -> Json<Stopping> {
+async fn stop(State(server): ServerState) -> Json<Stopping> {
     let stopping = server.runtime.begin_stop();
     server.stop.send_replace(true);
     Json(stopping)
@@ -184,34 +184,38 @@ struct ListQuery {
     all: bool,
 }
 
-async fn processes(State(server): Asks, Params(query): Params<ListQuery>) -> Answer<Response> {
+async fn processes(State(server): ServerState, Params(query): Params<ListQuery>) -> Answer<Response> {
     if query.all {
         return Ok(list::of(server.runtime.processes(true).await?.processes));
     }
     Ok(list::living(server.runtime))
 }
 
-async fn run(State(server): Asks, Needed(request): Needed<RunRequest>) -> Told<Created> {
+async fn run(State(server): ServerState, RequiredJson(request): RequiredJson<RunRequest>) -> JsonAnswer<Created> {
     server.runtime.run(request).await.map(Json).map_err(Into::into)
 }
 
-async fn exec(State(server): Asks, Needed(request): Needed<ExecRequest>) -> Told<ExecStarted> {
+async fn exec(State(server): ServerState, RequiredJson(request): RequiredJson<ExecRequest>) -> JsonAnswer<ExecStarted> {
     server.runtime.exec(request).await.map(Json).map_err(Into::into)
 }
 
-async fn proceed(State(server): Asks, Id(id): Id) -> Told<Affected> {
+async fn proceed(State(server): ServerState, Id(id): Id) -> JsonAnswer<Affected> {
     server.runtime.proceed(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn abort(State(server): Asks, Id(id): Id) -> Told<Affected> {
+async fn abort(State(server): ServerState, Id(id): Id) -> JsonAnswer<Affected> {
     server.runtime.abort(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn process(State(server): Asks, Id(id): Id) -> Told<Process> {
+async fn process(State(server): ServerState, Id(id): Id) -> JsonAnswer<Process> {
     server.runtime.process(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn wait(State(server): Asks, Id(id): Id, Asked(request): Asked<WaitRequest>) -> Told<WaitAnswer> {
+async fn wait(
+    State(server): ServerState,
+    Id(id): Id,
+    OptionalJson(request): OptionalJson<WaitRequest>,
+) -> JsonAnswer<WaitAnswer> {
     let mut stop = server.stop.subscribe();
     tokio::select! {
         answer = server.runtime.wait(&id, request.timeout_ms.map(Duration::from_millis)) => answer.map(Json).map_err(Into::into),
@@ -221,66 +225,70 @@ async fn wait(State(server): Asks, Id(id): Id, Asked(request): Asked<WaitRequest
 }
 
 async fn pause(
-    State(server): Asks,
+    State(server): ServerState,
     Id(id): Id,
     RequestId(request_id): RequestId,
-    Asked(request): Asked<PauseRequest>,
-) -> Told<Affected> {
+    OptionalJson(request): OptionalJson<PauseRequest>,
+) -> JsonAnswer<Affected> {
     server.runtime.pause(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
 async fn resume(
-    State(server): Asks,
+    State(server): ServerState,
     Id(id): Id,
     RequestId(request_id): RequestId,
-    Asked(request): Asked<ResumeRequest>,
-) -> Told<Resumed> {
+    OptionalJson(request): OptionalJson<ResumeRequest>,
+) -> JsonAnswer<Resumed> {
     server.runtime.resume(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
 async fn signal(
-    State(server): Asks,
+    State(server): ServerState,
     Id(id): Id,
     RequestId(request_id): RequestId,
-    Needed(request): Needed<SignalRequest>,
-) -> Told<Affected> {
+    RequiredJson(request): RequiredJson<SignalRequest>,
+) -> JsonAnswer<Affected> {
     server.runtime.signal(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn signal_mask(State(server): Asks, Id(id): Id) -> Told<SignalState> {
+async fn signal_mask(State(server): ServerState, Id(id): Id) -> JsonAnswer<SignalState> {
     server.runtime.signal_mask(&id).await.map(Json).map_err(Into::into)
 }
 
 async fn set_signal_mask(
-    State(server): Asks,
+    State(server): ServerState,
     Id(id): Id,
     RequestId(request_id): RequestId,
-    Asked(request): Asked<SignalMaskRequest>,
-) -> Told<SignalState> {
+    OptionalJson(request): OptionalJson<SignalMaskRequest>,
+) -> JsonAnswer<SignalState> {
     server.runtime.set_signal_mask(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn input(State(server): Asks, Id(id): Id, Needed(request): Needed<InputRequest>) -> Told<Accepted> {
+async fn input(
+    State(server): ServerState,
+    Id(id): Id,
+    RequiredJson(request): RequiredJson<InputRequest>,
+) -> JsonAnswer<Accepted> {
     server.runtime.send(&id, request).await.map(Json).map_err(Into::into)
 }
 
 async fn resolve(
-    State(server): Asks,
+    State(server): ServerState,
     Id(id): Id,
     RequestId(request_id): RequestId,
-    Needed(request): Needed<ResolveRequest>,
-) -> Told<Affected> {
+    RequiredJson(request): RequiredJson<ResolveRequest>,
+) -> JsonAnswer<Affected> {
     server.runtime.answer(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn lineage(State(server): Asks, Id(id): Id) -> Told<Lineage> {
+async fn lineage(State(server): ServerState, Id(id): Id) -> JsonAnswer<Lineage> {
     server.runtime.lineage(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn resumable(State(server): Asks) -> Answer<Response> {
+async fn resumable(State(server): ServerState) -> Answer<Response> {
     Ok(list::of(server.runtime.resumable().await?.processes))
 }
 
-async fn gc(State(server): Asks, Needed(request): Needed<GcRequest>) -> Told<GcAnswer> {
+async fn gc(State(server): ServerState, RequiredJson(request): RequiredJson<GcRequest>) -> JsonAnswer<GcAnswer> {
     server.runtime.gc(request).await.map(Json).map_err(Into::into)
 }

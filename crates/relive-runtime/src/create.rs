@@ -18,7 +18,7 @@ use relive_llm::Model;
 
 use crate::bodies::PreparedModel;
 use crate::error::{Error, Result};
-use crate::instructions::{self, Asked, Gathered};
+use crate::instructions::{self, Gathered, Sources};
 use crate::owner::{Lane, Turn};
 use crate::resume::raised;
 use crate::runtime::{ProcessRef, Runtime};
@@ -68,7 +68,7 @@ impl Runtime {
             // Before its files are read again: they may have gone.
             return Ok(created);
         }
-        let asked = Asked {
+        let asked = Sources {
             cwd: request.cwd.clone().into(),
             config: self.config.clone(),
             agent: request.agent,

@@ -41,7 +41,7 @@ pub(crate) struct Gathered {
 
 /// What was asked for.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Sources {
     pub(crate) cwd: PathBuf,
     /// Where `config.yaml` is.
     pub(crate) config: PathBuf,
@@ -50,8 +50,8 @@ pub(crate) struct Asked {
 }
 
 /// Reads all there is.
-pub(crate) fn gather(asked: Asked) -> Result<Gathered> {
-    let Asked { cwd, config, agent, system_prompt } = asked;
+pub(crate) fn gather(asked: Sources) -> Result<Gathered> {
+    let Sources { cwd, config, agent, system_prompt } = asked;
     let mut files = Vec::new();
     let file = match agent {
         Some(name) => {
