@@ -58,10 +58,6 @@ impl Runtime {
         let Some(machine) = turn.machine() else { return turn.resume_dead(request, request_id).await };
         let process = ProcessRef { of: machine.incarnation(), uuid };
         let pid = process.of.pid;
-        if let Some(choices) = machine.pause().and_then(|(_, reason)| crate::answers::choices(reason)) {
-            let message = format!("process {pid} waits for your answer");
-            return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid} {choices}")));
-        }
         if turn.was_answered(request_id.as_deref()).await? {
             drop(turn);
             let affected = if request.subtree {
@@ -71,6 +67,10 @@ impl Runtime {
                 Affected { affected: 1, pids: vec![pid], ..Affected::default() }
             };
             return Ok(self.resumed(process, None, affected));
+        }
+        if let Some(choices) = machine.pause().and_then(|(_, reason)| crate::answers::choices(reason)) {
+            let message = format!("process {pid} waits for your answer");
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid} {choices}")));
         }
         let mut change = Change::of(machine, Note { request: request_id.clone(), ..Note::default() });
         if change.draft().state() == State::Created && turn.owner.has_body() {
