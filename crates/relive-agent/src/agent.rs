@@ -21,11 +21,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use relive_core::{Signal, Timestamp, Urgency, Usd};
 use relive_journal::record::Body;
-use relive_journal::{Durability, Journal, JournalError, Next, ProcessMeta, Standing};
+use relive_journal::{Durability, Journal, JournalError, Next, ProcessMeta, Progress};
 use tokio::sync::watch;
-
-#[cfg(feature = "faults")]
-pub(crate) use settle::switched_on;
 
 use crate::pulse::Pulse;
 use crate::tool::{Context, Patience, Tool};
@@ -169,7 +166,7 @@ impl Wait {
 struct Loop {
     agent: Agent,
     /// The journal's state after the last append.
-    standing: Standing,
+    standing: Progress,
     dialogue: Dialogue,
     /// Whether a result was written that is not synced yet.
     unsynced: bool,
@@ -199,11 +196,11 @@ impl Agent {
 impl Loop {
     async fn begin(agent: Agent) -> Result<Self, JournalError> {
         let dialogue = Dialogue::of(agent.journal.conversation().await?);
-        let standing = agent.journal.standing().await?;
+        let standing = agent.journal.state().await?;
         let mut begun = Self {
             window: agent.model.context_tokens(),
             agent,
-            standing: Standing { said: Vec::new(), ..standing.clone() },
+            standing: Progress { said: Vec::new(), ..standing.clone() },
             dialogue,
             unsynced: false,
             measured: None,
@@ -240,12 +237,12 @@ impl Loop {
 
     /// Takes in the records of others.
     async fn catch_up(&mut self) -> Step {
-        let standing = self.agent.journal.standing().await?;
+        let standing = self.agent.journal.state().await?;
         self.take_in(standing);
         Ok(())
     }
 
-    fn take_in(&mut self, mut standing: Standing) {
+    fn take_in(&mut self, mut standing: Progress) {
         for text in std::mem::take(&mut standing.said) {
             self.dialogue.hear(text);
         }

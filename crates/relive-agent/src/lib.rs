@@ -7,6 +7,8 @@
 #![warn(missing_docs)]
 
 mod agent;
+#[cfg(feature = "faults")]
+pub mod faults;
 pub mod git;
 mod plain_file;
 mod pulse;

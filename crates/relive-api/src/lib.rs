@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 
 pub use environment::Environment;
 pub use paths::{Paths, PathsError};
-pub use process::{Exit, Instructions, ParkedCall, Process, TreeUsage};
+pub use process::{Exit, Instructions, PendingCall, Process, TreeUsage};
 pub use program::{ExecRequest, ExecStarted, Namespace, Session, Stdio};
 
 /// The version of the wire. A daemon and a client with different ones do not talk.

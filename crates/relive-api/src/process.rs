@@ -61,10 +61,10 @@ pub struct Process {
     pub instructions: Vec<Instructions>,
     /// The call that a human is asked about; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approval: Option<ParkedCall>,
+    pub approval: Option<PendingCall>,
     /// The calls whose outcome a human is asked for; `info` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub in_doubt: Vec<ParkedCall>,
+    pub in_doubt: Vec<PendingCall>,
     /// What it and all below it have used, where there is something below it; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeUsage>,
@@ -86,7 +86,7 @@ pub struct Instructions {
 
 /// A call that waits for a human's word.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ParkedCall {
+pub struct PendingCall {
     /// Names the question, for the answer to it.
     #[serde(default)]
     pub id: u64,

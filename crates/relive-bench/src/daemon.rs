@@ -1,4 +1,4 @@
-//! A daemon of the benchmark's own: on a folder of its own, found by nobody else, gone with the value that stands for it.
+//! A daemon of the benchmark's own: on a directory of its own, found by nobody else, gone with the value that stands for it.
 //!
 //! Every daemon and every command is started under one lock, and the one who cleans up after Ctrl-C keeps it: so nothing
 //! is started that nobody would end.
@@ -48,7 +48,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// The folders of a daemon.
+/// The directories of a daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct Home {
     root: PathBuf,
@@ -61,7 +61,7 @@ impl Home {
         Ok(Self { root })
     }
 
-    /// The data folder. It need not exist.
+    /// The data directory. It need not exist.
     pub(crate) fn data(&self) -> PathBuf {
         self.root.join("data")
     }

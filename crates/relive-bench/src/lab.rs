@@ -1,6 +1,6 @@
 //! Sessions of the benchmark's own, with the program that is measured as their shim.
 //!
-//! All of them are below one folder of the run's, each in a folder as the daemon would give it, so whoever cleans up
+//! All of them are below one directory of the run's, each in a directory as the daemon would give it, so whoever cleans up
 //! finds those that go on.
 
 use std::cell::Cell;
@@ -36,7 +36,7 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new(place: &Place) -> Result<Self> {
-        let root = place.folder(NAME)?;
+        let root = place.directory(NAME)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let program = daemon::program()?;
         let sessions = Sessions::new(program.clone(), boot_id()?, format!("relive-bench-{}", std::process::id()));
@@ -61,7 +61,7 @@ impl Lab {
         }
     }
 
-    /// Where the next session is to be: its owner's folder is there, the rest is made by the launch.
+    /// Where the next session is to be: its owner's directory is there, the rest is made by the launch.
     pub(crate) fn next(&self) -> Result<PathBuf> {
         let number = self.launched.replace(self.launched.get() + 1);
         let owner = self.root.join(number.to_string());
@@ -78,14 +78,14 @@ impl Lab {
         self.block_on(runs(self.sessions.launch(path, spec)))
     }
 
-    /// The same without the syncs of the folder's name.
+    /// The same without the syncs of the directory's name.
     pub(crate) fn launch_unsynced(&self, path: &Path, spec: &Spec) -> Result<Connection> {
-        fs::create_dir(path.parent().ok_or("a session has no folder above it")?)?;
-        let (folder, lock) = Folder::create(path)?;
-        self.block_on(runs(self.launcher.launch(&folder, lock, spec)))
+        fs::create_dir(path.parent().ok_or("a session has no directory above it")?)?;
+        let (directory, lock) = Folder::create(path)?;
+        self.block_on(runs(self.launcher.launch(&directory, lock, spec)))
     }
 
-    /// Launches one in each folder, all at once.
+    /// Launches one in each directory, all at once.
     pub(crate) fn launch_all(&self, paths: Vec<PathBuf>, spec: &Spec) -> Result<Vec<Connection>> {
         let begin = |path: PathBuf| {
             let (sessions, spec) = (self.sessions.clone(), spec.clone());
@@ -141,7 +141,7 @@ where
     Ok(connection)
 }
 
-/// Ends every session of a run that is interrupted. None can begin afterwards: the folder they begin in has gone.
+/// Ends every session of a run that is interrupted. None can begin afterwards: the directory they begin in has gone.
 pub(crate) fn end_interrupted(runtime: &Runtime, root: &Path) {
     let ending = root.join("ending");
     if fs::rename(root.join(NAME), &ending).is_ok() {

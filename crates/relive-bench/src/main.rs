@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<()> {
     let place = Place::new()?;
     interrupt::clean_up_on_signals(place.root().to_owned())?;
-    println!("folder   {}", place.root().display());
+    println!("directory   {}", place.root().display());
     println!("disk     {}", place.file_system()?);
     println!("rounds   {}, raw and ours in turn; medians; files are in the page cache (warm)", options.rounds);
     println!("ratio    the median of the rounds' ratios, not the ratio of the medians");

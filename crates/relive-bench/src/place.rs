@@ -1,4 +1,4 @@
-//! Where the files are made: a folder of this run's own, on a real disk, gone at the end.
+//! Where the files are made: a directory of this run's own, on a real disk, gone at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use crate::Result;
 
 const PREFIX: &str = "relive-bench-";
 const REMOVERS: usize = 32;
-/// A folder with more entries than this is emptied by many at once.
+/// A directory with more entries than this is emptied by many at once.
 const MANY: usize = 64;
 
-/// The run's folder. Dropping it removes it.
+/// The run's directory. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Place {
     root: PathBuf,
@@ -27,9 +27,9 @@ impl Drop for Place {
 impl Place {
     pub(crate) fn new() -> Result<Self> {
         let above = match std::env::var_os("RELIVE_BENCH_DIR") {
-            Some(folder) => PathBuf::from(folder),
+            Some(directory) => PathBuf::from(directory),
             // target/<profile>/relive-bench
-            None => std::env::current_exe()?.ancestors().nth(2).ok_or("the program has no folder")?.to_owned(),
+            None => std::env::current_exe()?.ancestors().nth(2).ok_or("the program has no directory")?.to_owned(),
         };
         remove_leftovers(&above)?;
         let root = above.join(format!("{PREFIX}{}", std::process::id()));
@@ -41,8 +41,8 @@ impl Place {
         &self.root
     }
 
-    /// A new folder for one row.
-    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf> {
+    /// A new directory for one row.
+    pub(crate) fn directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.root.join(name);
         fs::create_dir(&path)?;
         Ok(path)
@@ -53,7 +53,7 @@ impl Place {
         self.root.join("histories")
     }
 
-    /// What the folder is on, for people.
+    /// What the directory is on, for people.
     pub(crate) fn file_system(&self) -> Result<String> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let mount = mounts.lines().filter_map(parse_mount).filter(|(point, ..)| self.root.starts_with(point));
@@ -75,7 +75,7 @@ fn parse_mount(line: &str) -> Option<(&str, &str, &str)> {
     Some((before.split(' ').nth(4)?, after.next()?, after.next()?))
 }
 
-/// Removes the folders of runs that were interrupted.
+/// Removes the directories of runs that were interrupted.
 fn remove_leftovers(above: &Path) -> Result<()> {
     let Ok(entries) = fs::read_dir(above) else { return Ok(()) };
     for entry in entries {
@@ -90,9 +90,9 @@ fn remove_leftovers(above: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a folder, large ones by many at once: a file system that discards what is freed keeps a single thread waiting.
-pub(crate) fn remove(folder: &Path) -> Result<()> {
-    let paths: Vec<PathBuf> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+/// Removes a directory, large ones by many at once: a file system that discards what is freed keeps a single thread waiting.
+pub(crate) fn remove(directory: &Path) -> Result<()> {
+    let paths: Vec<PathBuf> = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     let remove_all = |paths: &[PathBuf]| paths.iter().try_for_each(|path| remove_one(path));
     if paths.len() < MANY {
         remove_all(&paths)?;
@@ -103,7 +103,7 @@ pub(crate) fn remove(folder: &Path) -> Result<()> {
             started.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked")?)
         })?;
     }
-    Ok(fs::remove_dir(folder)?)
+    Ok(fs::remove_dir(directory)?)
 }
 
 fn remove_one(path: &Path) -> Result<()> {

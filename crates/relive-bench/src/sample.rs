@@ -11,7 +11,7 @@ use relive_journal::record::{
     Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OnBudget, OpenedBy, Spawned, Usage,
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
-use relive_journal::{DataFolder, Disk, Durability, Io, Opening, Pool, ProcessMeta, Writer};
+use relive_journal::{DataDirectory, Disk, Durability, Io, Opening, Pool, ProcessMeta, Writer};
 
 use crate::Result;
 
@@ -37,13 +37,13 @@ pub(crate) fn uuid() -> Uuid {
     uuid_v7(at, random)
 }
 
-/// A data folder as a daemon opens it, with threads of its own.
-pub(crate) fn data_folder(root: &Path) -> Result<DataFolder> {
+/// A data directory as a daemon opens it, with threads of its own.
+pub(crate) fn data_folder(root: &Path) -> Result<DataDirectory> {
     let io = Io::new(Disk::new(), Some(Pool::default()));
-    Ok(DataFolder::open(root, io, SpaceRules::default())?)
+    Ok(DataDirectory::open(root, io, SpaceRules::default())?)
 }
 
-pub(crate) fn opening(data: &DataFolder, by: OpenedBy) -> Result<Opening> {
+pub(crate) fn opening(data: &DataDirectory, by: OpenedBy) -> Result<Opening> {
     Ok(Opening {
         pid: data.next_pid()?,
         by,
@@ -54,7 +54,7 @@ pub(crate) fn opening(data: &DataFolder, by: OpenedBy) -> Result<Opening> {
 }
 
 /// Opens a journal for a new incarnation, as a resume does.
-pub(crate) fn reopen(data: &DataFolder, uuid: Uuid) -> Result<Writer> {
+pub(crate) fn reopen(data: &DataDirectory, uuid: Uuid) -> Result<Writer> {
     let opening = opening(data, OpenedBy::Resume)?;
     let opened = data.open_journal(uuid, &opening, None, |_| Ok::<_, std::convert::Infallible>(Vec::new()));
     Ok(opened.map_err(relive_journal::WriteError::from)?)
@@ -94,10 +94,10 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// A new process, whose first model call is under way.
-    pub(crate) fn spawn(folder: &DataFolder, data: &StepData) -> Result<Self> {
+    pub(crate) fn spawn(directory: &DataDirectory, data: &StepData) -> Result<Self> {
         let tools = serde_json::value::to_raw_value(&serde_json::json!([{ "name": "shell" }]))?;
         let request = SpawnRequest {
-            opening: opening(folder, OpenedBy::Spawn)?,
+            opening: opening(directory, OpenedBy::Spawn)?,
             spawned: Spawned {
                 uuid: uuid(),
                 name: None,
@@ -120,13 +120,13 @@ impl Agent {
             input: Some(Input { id: "first".to_owned(), from: None, text: "do the work".into() }),
             records: Vec::new(),
         };
-        let mut writer = folder.spawn(request)?;
+        let mut writer = directory.spawn(request)?;
         writer.append(now(), vec![model_started()], Durability::Written)?;
         Ok(Self { writer, data: data.clone(), second: false })
     }
 
     pub(crate) fn uuid(&self) -> Result<Uuid> {
-        Ok(self.writer.folder().uuid().ok_or("a folder without a UUID")?)
+        Ok(self.writer.directory().uuid().ok_or("a directory without a UUID")?)
     }
 
     /// The next of a step's two batches: the answer and the intent, or the result and the next model call.
@@ -164,9 +164,9 @@ impl Agent {
     }
 
     /// The bytes of a step's two batches, as they are in the file.
-    pub(crate) fn batches_on_disk(folder: &DataFolder, data: &StepData) -> Result<[Vec<u8>; 2]> {
-        let mut agent = Self::spawn(folder, data)?;
-        let path = agent.writer.folder().steps();
+    pub(crate) fn batches_on_disk(directory: &DataDirectory, data: &StepData) -> Result<[Vec<u8>; 2]> {
+        let mut agent = Self::spawn(directory, data)?;
+        let path = agent.writer.directory().steps();
         let before = std::fs::metadata(&path)?.len();
         agent.append(Durability::Written)?;
         let between = std::fs::metadata(&path)?.len();
@@ -177,9 +177,9 @@ impl Agent {
     }
 
     /// A history of about so many bytes, made without syncs.
-    pub(crate) fn with_history(folder: &DataFolder, bytes: u64, checkpoint: Checkpoint) -> Result<Self> {
-        let mut agent = Self::spawn(folder, &StepData::of_bytes(4096)?)?;
-        let steps = agent.writer.folder().steps();
+    pub(crate) fn with_history(directory: &DataDirectory, bytes: u64, checkpoint: Checkpoint) -> Result<Self> {
+        let mut agent = Self::spawn(directory, &StepData::of_bytes(4096)?)?;
+        let steps = agent.writer.directory().steps();
         let mut length = 0;
         while length < bytes {
             for _ in 0..64 {

@@ -55,7 +55,7 @@ pub enum Effect {
         urgency: Urgency,
     },
     /// Let the body go on.
-    GoOn {
+    Resume {
         /// Whose body.
         of: Incarnation,
     },

@@ -21,7 +21,7 @@ pub mod table;
 mod time;
 
 pub use effect::{Effect, Effects};
-pub use machine::{Aim, Applied, Event, Machine, Restored, Suspension};
+pub use machine::{Aim, Applied, Event, Machine, Recovered, Suspension};
 pub use process::{Body, Origin, Outcome, Spec, State, Urgency, Usage};
 pub use refusal::{Refusal, Transition};
 pub use relive_types::{

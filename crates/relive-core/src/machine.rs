@@ -9,7 +9,7 @@ mod end;
 mod life;
 mod pause;
 mod pending;
-mod restored;
+mod recovered;
 mod signal;
 
 use jiff::Timestamp;
@@ -25,7 +25,7 @@ use signal::Sent;
 
 pub(crate) use life::{Life, Pause, Running, Zombie};
 use pending::Pending;
-pub use restored::{Restored, Suspension};
+pub use recovered::{Recovered, Suspension};
 
 /// Where a signal was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,7 +61,7 @@ pub enum Event {
         urgency: Urgency,
     },
     /// Ends a pause for exactly this reason, because the reason is gone or the answer has come.
-    Lift {
+    EndPause {
         /// Which reason.
         reason: SuspendReason,
     },
@@ -131,7 +131,7 @@ impl Machine {
                 self.deliver(Sent { signal, cause, urgency }, &mut cx)
             }
             Event::Suspend { reason, urgency } => self.suspend(reason, urgency, &mut cx)?,
-            Event::Lift { reason } => self.lift(reason, &mut cx),
+            Event::EndPause { reason } => self.end_pause(reason, &mut cx),
             Event::BoundaryReached => self.reach_boundary(&mut cx),
             Event::SetMask(mask) => self.set_mask(mask, &mut cx),
             Event::SetHandlers(handlers) => self.set_handlers(handlers),

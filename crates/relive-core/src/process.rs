@@ -103,7 +103,7 @@ pub struct Spec {
     pub name: Option<String>,
     /// What it is for.
     pub intent: String,
-    /// Its working folder.
+    /// Its working directory.
     pub cwd: String,
     /// `provider/model`.
     pub model: Option<String>,

@@ -113,7 +113,7 @@ pub enum Refusal {
     },
     /// It waits for an answer that a resume is not.
     #[error("process {pid} waits for a decision")]
-    Parked {
+    AwaitsAnswer {
         /// Which process.
         pid: Pid,
     },
@@ -159,9 +159,10 @@ impl Refusal {
             Self::NotFound { .. } => ErrorCode::NotFound,
             Self::Ambiguous { .. } | Self::NotStarted { .. } => ErrorCode::Invalid,
             Self::Forbidden { .. } => ErrorCode::Permission,
-            Self::Parked { .. } | Self::ParentNotRunning { .. } | Self::NotRunning { .. } | Self::UuidInUse { .. } => {
-                ErrorCode::Conflict
-            }
+            Self::AwaitsAnswer { .. }
+            | Self::ParentNotRunning { .. }
+            | Self::NotRunning { .. }
+            | Self::UuidInUse { .. } => ErrorCode::Conflict,
         }
     }
 
@@ -172,7 +173,7 @@ impl Refusal {
             Self::NotFound { suggestion: Some(name), .. } => Some(format!("did you mean `{name}`?")),
             Self::NotFound { suggestion: None, .. } => Some("relive ps -a".into()),
             Self::Ambiguous { .. } => Some("use the PID, or more of the UUID".into()),
-            Self::Parked { pid } => Some(format!("relive resolve {pid}")),
+            Self::AwaitsAnswer { pid } => Some(format!("relive resolve {pid}")),
             Self::NotStarted { pid } => Some(format!("relive wait {pid}, or relive kill {pid}")),
             Self::UuidInUse { pid, .. } => Some(format!("relive info {pid}")),
             Self::Illegal { .. }

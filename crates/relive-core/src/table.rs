@@ -7,10 +7,10 @@
 
 pub mod authority;
 pub mod completion;
+pub mod look_up;
 mod progress;
 mod publish;
 pub mod release;
-pub mod resolve;
 mod spawn;
 mod tree;
 pub mod view;

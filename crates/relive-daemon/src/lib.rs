@@ -18,7 +18,7 @@ use std::time::Duration;
 use relive_api::Paths;
 use relive_config::Config;
 use relive_journal::data::OpenError;
-use relive_journal::{DataFolder, Disk, Io, Pool};
+use relive_journal::{DataDirectory, Disk, Io, Pool};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -69,7 +69,7 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let socket = bound.map_err(|error| DaemonError::Socket(error.to_string()))?;
     let runtime = Runtime::new(Arc::clone(&data), pool, settings, clock, paths);
     runtime.recover().await.map_err(|error| DaemonError::Recovery(error.to_string()))?;
-    runtime.keep_house();
+    runtime.run_housekeeping();
     let about = Arc::new(About { data: paths.data.clone(), socket: paths.socket.clone(), started_at: runtime.now() });
     let (stop, stopping) = watch::channel(false);
     on_signals(Arc::clone(&runtime), stop.clone())?;
@@ -86,10 +86,10 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
 
 /// Opens the data directory. A daemon that was killed may take a moment to die, and a child that it was just spawning has
 /// a copy of every lock until it executes.
-async fn open_data(paths: &Paths, io: &Io, settings: &Settings) -> Result<DataFolder, OpenError> {
+async fn open_data(paths: &Paths, io: &Io, settings: &Settings) -> Result<DataDirectory, OpenError> {
     let deadline = tokio::time::Instant::now() + LOCK_PATIENCE;
     loop {
-        match DataFolder::open(&paths.data, io.clone(), settings.space) {
+        match DataDirectory::open(&paths.data, io.clone(), settings.space) {
             Err(OpenError::Held { .. }) if tokio::time::Instant::now() < deadline => {
                 tokio::time::sleep(LOCK_AGAIN).await;
             }

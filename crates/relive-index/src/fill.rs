@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use relive_core::{Pid, Uuid};
-use relive_journal::DataFolder;
+use relive_journal::DataDirectory;
 use relive_journal::data::Tombstone;
 use rusqlite::{Transaction, params};
 
@@ -41,7 +41,7 @@ pub struct Refreshed {
 }
 
 /// Reads everything the data directory knows, one process at a time. Nothing is read before the first entry is asked for.
-pub fn entries(data: &DataFolder) -> impl Iterator<Item = Result<Entry>> {
+pub fn entries(data: &DataDirectory) -> impl Iterator<Item = Result<Entry>> {
     let here = list(|| Ok(data.uuids()?.into_iter().filter_map(|uuid| read(data, uuid))));
     let collected = list(|| Ok(data.tombstones()?.into_iter().map(Entry::Collected)));
     let noted = list(|| Ok(data.noted_pids().into_iter().map(|(pid, uuid)| Entry::Noted(pid, uuid))));
@@ -60,11 +60,11 @@ fn list<I: Iterator<Item = Entry>>(make: impl FnOnce() -> std::io::Result<I>) ->
 }
 
 /// Returns nothing for a process that is gone, or does not say what it is.
-fn read(data: &DataFolder, uuid: Uuid) -> Option<Entry> {
+fn read(data: &DataDirectory, uuid: Uuid) -> Option<Entry> {
     match Row::read(data, uuid) {
         Ok(Some(row)) => Some(Entry::Here(Box::new(row))),
         Ok(None) => Some(Entry::Unreadable(uuid)),
-        Err(_) if fs::symlink_metadata(data.folder(uuid).path()).is_err() => None,
+        Err(_) if fs::symlink_metadata(data.directory(uuid).path()).is_err() => None,
         Err(_) => Some(Entry::Unreadable(uuid)),
     }
 }
@@ -95,7 +95,7 @@ impl Index {
     /// a power cut the last changes to an index may be lost. Afterwards the index is complete.
     ///
     /// `stop` is asked between histories.
-    pub fn refresh(&self, data: &DataFolder, stop: impl Fn() -> bool) -> Result<Refreshed> {
+    pub fn refresh(&self, data: &DataDirectory, stop: impl Fn() -> bool) -> Result<Refreshed> {
         // Before the directory is listed: what is in the index and not in the directory is gone.
         let known = self.lengths()?;
         let here: HashSet<Uuid> = data.uuids().map_err(Error::Data)?.into_iter().collect();
@@ -105,7 +105,7 @@ impl Index {
                 return Err(Error::Stopped);
             }
             let seen = known.get(uuid);
-            let length = fs::metadata(data.folder(*uuid).steps()).ok().map(|metadata| metadata.len());
+            let length = fs::metadata(data.directory(*uuid).steps()).ok().map(|metadata| metadata.len());
             if seen.is_some_and(|seen| seen.is_some() && *seen == length) {
                 continue;
             }

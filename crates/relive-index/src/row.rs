@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use relive_core::{End, Pid, Uuid};
-use relive_journal::{DataFolder, Folder, History, JournalState, ProcInfo};
+use relive_journal::{DataDirectory, History, JournalState, ProcInfo, ProcessDirectory};
 
 /// A process, as the index has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,8 +59,8 @@ impl Row {
     }
 
     /// Reads a process from the data directory: by its snapshot if that says everything, else from its journal.
-    pub fn read(data: &DataFolder, uuid: Uuid) -> io::Result<Option<Self>> {
-        let Some(info) = ProcInfo::read(&data.folder(uuid))? else { return Ok(None) };
+    pub fn read(data: &DataDirectory, uuid: Uuid) -> io::Result<Option<Self>> {
+        let Some(info) = ProcInfo::read(&data.directory(uuid))? else { return Ok(None) };
         if let [pid] = info.pids[..] {
             let incarnations = vec![Incarnation { pid, end: info.end.clone() }];
             return Ok(Some(Self { info, incarnations }));
@@ -88,8 +88,8 @@ impl Freshness {
     /// Compares a row with the journal of the process, by one `stat`.
     ///
     /// A power cut can leave a journal with the same length and another end; [`ProcInfo::read`] finds that out.
-    pub fn of(info: &ProcInfo, folder: &Folder) -> io::Result<Self> {
-        match fs::metadata(folder.steps()) {
+    pub fn of(info: &ProcInfo, directory: &ProcessDirectory) -> io::Result<Self> {
+        match fs::metadata(directory.steps()) {
             Ok(metadata) if metadata.len() == info.journal_bytes() => Ok(Self::Current),
             Ok(_) => Ok(Self::Stale),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::Gone),

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::directory::ProcessDirectory;
 use crate::disk::Disk;
-use crate::folder::Folder;
 use crate::history::History;
 use crate::line;
 use crate::regular;
@@ -30,28 +30,28 @@ struct Checkpoint<H> {
 }
 
 /// Writes `checkpoint.json`, and keeps the one before.
-pub(crate) fn write(disk: &Disk, folder: &Folder, history: &History) -> io::Result<()> {
+pub(crate) fn write(disk: &Disk, directory: &ProcessDirectory, history: &History) -> io::Result<()> {
     let bytes = line::encode_file(&Checkpoint { v: CHECKPOINT_VERSION, history })?;
-    let path = folder.checkpoint();
+    let path = directory.checkpoint();
     if path.exists() {
-        disk.rename(&path, &folder.previous_checkpoint())?;
+        disk.rename(&path, &directory.previous_checkpoint())?;
     }
     disk.replace(&path, &bytes)
 }
 
 /// Reads a journal, from its newest checkpoint that fits or from its beginning.
-pub(crate) fn load(folder: &Folder, journal: &File) -> io::Result<(History, Health)> {
-    load_until(folder, journal, Until::End)
+pub(crate) fn load(directory: &ProcessDirectory, journal: &File) -> io::Result<(History, Health)> {
+    load_until(directory, journal, Until::End)
 }
 
 /// Reads a journal as if it ended there, from its newest checkpoint before that or from its beginning.
-pub(crate) fn load_until(folder: &Folder, journal: &File, until: Until) -> io::Result<(History, Health)> {
-    scan_until(journal, newest_before(folder, journal, until), until)
+pub(crate) fn load_until(directory: &ProcessDirectory, journal: &File, until: Until) -> io::Result<(History, Health)> {
+    scan_until(journal, newest_before(directory, journal, until), until)
 }
 
 /// What the newest checkpoint says that a reader on its way there would come past; nothing where there is none.
-pub(crate) fn newest_before(folder: &Folder, journal: &File, until: Until) -> History {
-    let fitting = [folder.checkpoint(), folder.previous_checkpoint()]
+pub(crate) fn newest_before(directory: &ProcessDirectory, journal: &File, until: Until) -> History {
+    let fitting = [directory.checkpoint(), directory.previous_checkpoint()]
         .iter()
         .filter_map(|path| read(path))
         .find(|history| is_before(history, until) && covers(journal, history).unwrap_or(false));

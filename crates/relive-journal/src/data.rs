@@ -1,17 +1,17 @@
-//! The data folder: all histories, and what is needed to find them again.
+//! The data directory: all histories, and what is needed to find them again.
 //!
 //! ```text
 //! lock              held for the daemon's life; names its OS pid
 //! pids              the highest PID that may have been given out
 //! live/<uuid>       one empty file for each process that has not ended
 //! steps/<uuid>/     the histories
-//! tmp/              folders that are being made or removed; emptied at the start
+//! tmp/              directories that are being made or removed; emptied at the start
 //! tombstones.jsonl  what was collected
 //! clock             when the collector last looked
 //! reserve           blocks that are given back when the disk is full
 //! ```
 //!
-//! What always holds: a folder under `steps/` is whole from the moment it has its name; a process that has not ended has
+//! What always holds: a directory under `steps/` is whole from the moment it has its name; a process that has not ended has
 //! its marker. So a start reads what is live, however much history there is. `lock`, `live/`, `pids` and `reserve` can
 //! all be rebuilt; only `steps/` and `tombstones.jsonl` are history.
 
@@ -45,8 +45,8 @@ use start::Pending;
 use tombstones::TombstoneLog;
 
 use crate::checkpoint;
+use crate::directory::{ProcessDirectory, uuid_of_name};
 use crate::disk::{DiskFile, is_full};
-use crate::folder::{Folder, uuid_of_name};
 use crate::git;
 use crate::history::History;
 use crate::info::ProcInfo;
@@ -56,13 +56,13 @@ use crate::record::{Body, Git};
 use crate::scan::Health;
 use crate::writer::{Io, WriteError, Writer};
 
-/// Why a data folder cannot be opened.
+/// Why a data directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Somebody else has it.
     #[error("{path}: in use by {holder}", path = path.display(), holder = holder_text(*holder))]
     Held {
-        /// The data folder.
+        /// The data directory.
         path: PathBuf,
         /// The OS pid of the one who has it, if it could be read.
         holder: Option<u32>,
@@ -70,7 +70,7 @@ pub enum OpenError {
     /// It cannot be read or written.
     #[error("{path}: {source}", path = path.display())]
     Io {
-        /// The data folder.
+        /// The data directory.
         path: PathBuf,
         /// The system's word for it.
         source: io::Error,
@@ -81,9 +81,9 @@ fn holder_text(holder: Option<u32>) -> String {
     holder.map_or_else(|| "another daemon".to_owned(), |pid| format!("the daemon with OS pid {pid}"))
 }
 
-/// An open data folder. While it is open nobody else can open it.
+/// An open data directory. While it is open nobody else can open it.
 #[derive(Debug)]
-pub struct DataFolder {
+pub struct DataDirectory {
     root: PathBuf,
     io: Io,
     _lock: DiskFile,
@@ -100,14 +100,14 @@ pub struct DataFolder {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Known {
     /// Its history is here.
-    Here(Folder),
+    Here(ProcessDirectory),
     /// Its history was collected.
     Collected(Box<Tombstone>),
     /// There never was such a process.
     Never,
 }
 
-impl DataFolder {
+impl DataDirectory {
     fn lock_pids(&self) -> std::sync::MutexGuard<'_, Pids> {
         self.pids.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,10 +117,10 @@ impl DataFolder {
         self.lock_pids().next(&self.io.disk, &self.root)
     }
 
-    /// The folder of a process, whether or not it exists.
+    /// The directory of a process, whether or not it exists.
     #[must_use]
-    pub fn folder(&self, uuid: Uuid) -> Folder {
-        Folder::new(self.root.join("steps").join(uuid.to_string()))
+    pub fn directory(&self, uuid: Uuid) -> ProcessDirectory {
+        ProcessDirectory::new(self.root.join("steps").join(uuid.to_string()))
     }
 
     fn marker(&self, uuid: Uuid) -> PathBuf {
@@ -140,11 +140,11 @@ impl DataFolder {
 
     /// What is known of a UUID.
     pub fn known(&self, uuid: Uuid) -> io::Result<Known> {
-        let folder = self.folder(uuid);
+        let directory = self.directory(uuid);
         // A journal that cannot be read is still a history: whoever reads it is told what is wrong with it.
-        match fs::symlink_metadata(folder.steps()) {
+        match fs::symlink_metadata(directory.steps()) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
-            Ok(_) | Err(_) => return Ok(Known::Here(folder)),
+            Ok(_) | Err(_) => return Ok(Known::Here(directory)),
         }
         let tombstone = self.tombstone(uuid)?;
         Ok(tombstone.map_or(Known::Never, |tombstone| Known::Collected(Box::new(tombstone))))
@@ -152,8 +152,8 @@ impl DataFolder {
 
     /// A history, read whole.
     pub fn history(&self, uuid: Uuid) -> io::Result<(History, Health)> {
-        let folder = self.folder(uuid);
-        checkpoint::load(&folder, &self.io.disk.open_read(&folder.steps())?)
+        let directory = self.directory(uuid);
+        checkpoint::load(&directory, &self.io.disk.open_read(&directory.steps())?)
     }
 
     /// Opens a journal to write to it, with the records that `decide` asks for: one write and one sync for a verb and the
@@ -173,10 +173,10 @@ impl DataFolder {
         generation: Option<Generation>,
         decide: impl FnOnce(&History) -> Result<Vec<Body>, E>,
     ) -> Result<Writer, OpenFailure<E>> {
-        let folder = self.folder(uuid);
-        let failed = |source| WriteError::Io { path: folder.steps(), source };
+        let directory = self.directory(uuid);
+        let failed = |source| WriteError::Io { path: directory.steps(), source };
         self.settle().map_err(failed)?;
-        let acquired = Acquired::new(&self.io, folder.clone())?;
+        let acquired = Acquired::new(&self.io, directory.clone())?;
         let epoch = acquired.epoch_of(generation)?;
         let records = decide(acquired.history()).map_err(OpenFailure::Refused)?;
         let marked = match epoch {
@@ -210,7 +210,7 @@ impl DataFolder {
     /// could not be collected, and that is what makes room.
     pub fn retire(&self, uuid: Uuid, history: &History) -> io::Result<()> {
         if let Some(info) = ProcInfo::of(history) {
-            match info.write(&self.io.disk, &self.folder(uuid)) {
+            match info.write(&self.io.disk, &self.directory(uuid)) {
                 Err(error) if is_full(&error) => {}
                 other => other?,
             }
@@ -220,17 +220,17 @@ impl DataFolder {
 
     /// Writes `ctx-profile.json` of an agent; for what is none nothing happens. It is on the disk with the next snapshot.
     pub fn write_profile(&self, uuid: Uuid) -> io::Result<()> {
-        profile::write(&self.io.disk, &self.folder(uuid))
+        profile::write(&self.io.disk, &self.directory(uuid))
     }
 
     /// How the repository stood at the end of this step, as far as the journal says.
     pub fn git_after(&self, uuid: Uuid, step: u32) -> io::Result<Option<Git>> {
-        git::after(&self.folder(uuid), step)
+        git::after(&self.directory(uuid), step)
     }
 }
 
-fn uuids_in(folder: &Path) -> io::Result<Vec<Uuid>> {
-    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name()));
+fn uuids_in(directory: &Path) -> io::Result<Vec<Uuid>> {
+    let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
     let uuids = names.filter_map(|name: io::Result<_>| match name {
         Ok(name) => name.to_str().and_then(uuid_of_name).map(Ok),
         Err(error) => Some(Err(error)),

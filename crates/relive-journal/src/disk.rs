@@ -60,17 +60,17 @@ struct Counters {
 /// What a [`Disk`] has done so far, each counted as the system calls it took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Files and folders opened or made for change.
+    /// Files and directories opened or made for change.
     pub opens: u64,
     /// Calls that wrote.
     pub writes: u64,
     /// Bytes written.
     pub bytes: u64,
-    /// Syncs of files and of folders.
+    /// Syncs of files and of directories.
     pub syncs: u64,
     /// Renames.
     pub renames: u64,
-    /// Files and folders removed.
+    /// Files and directories removed.
     pub unlinks: u64,
 }
 
@@ -248,7 +248,7 @@ impl Disk {
         self.change(Op::Sync { file: &file.0 }, &self.counters.syncs, || file.0.sync_data())
     }
 
-    /// Waits until a folder's entries are on the disk.
+    /// Waits until a directory's entries are on the disk.
     pub fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.change(Op::SyncDir { path }, &self.counters.syncs, || open_dir(path)?.sync_all())
     }
@@ -268,16 +268,16 @@ impl Disk {
         }
     }
 
-    /// Makes a folder that must not be there yet.
+    /// Makes a directory that must not be there yet.
     pub fn mkdir(&self, path: &Path) -> io::Result<()> {
         self.change(Op::Mkdir { path }, &self.counters.opens, || std::fs::DirBuilder::new().mode(0o700).create(path))
     }
 
-    /// Removes a folder and all below it, one entry at a time. That it is not there is no error.
+    /// Removes a directory and all below it, one entry at a time. That it is not there is no error.
     pub fn remove_tree(&self, path: &Path) -> io::Result<()> {
         match std::fs::symlink_metadata(path) {
             Ok(metadata) if metadata.is_dir() => {}
-            // What is not a folder goes by itself, and a link without what it leads to.
+            // What is not a directory goes by itself, and a link without what it leads to.
             Ok(_) => return self.unlink(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
@@ -300,14 +300,14 @@ impl Disk {
         }
     }
 
-    /// Replaces a small file whole: temporary beside it, synced, renamed, folder synced. Afterwards the file is
+    /// Replaces a small file whole: temporary beside it, synced, renamed, directory synced. Afterwards the file is
     /// either as before or as given, also after a power cut.
     pub fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.put(path, bytes)?;
         self.sync_dir(path.parent().unwrap_or(Path::new(".")))
     }
 
-    /// [`Self::replace`] without the folder's sync, for a caller that syncs the folder once for several files.
+    /// [`Self::replace`] without the directory's sync, for a caller that syncs the directory once for several files.
     pub fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let temporary = temporary_beside(path);
         self.unlink(&temporary)?;

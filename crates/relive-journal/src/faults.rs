@@ -1,7 +1,7 @@
 //! Faults on purpose, for tests: stop at the n-th change, fail it, or cut the power.
 //!
 //! [`Faults`] counts every change that passes the seam and keeps a model of what a disk would still hold after a power
-//! cut: a file's bytes as of its last sync, a folder's entries as of its own. Nothing is really synced, so that a sweep
+//! cut: a file's bytes as of its last sync, a directory's entries as of its own. Nothing is really synced, so that a sweep
 //! over every point of a script takes seconds.
 
 mod model;
@@ -66,7 +66,7 @@ pub enum Full {
 pub enum PowerCut {
     /// Nothing.
     Strict,
-    /// Some of it, chosen by this seed: a part of each file's end, some of it zeros; some of each folder's entries.
+    /// Some of it, chosen by this seed: a part of each file's end, some of it zeros; some of each directory's entries.
     Mixed(u64),
 }
 
@@ -190,7 +190,7 @@ impl Faults {
         self.switches
     }
 
-    /// Writes what the disk would hold after a power cut to the new folder `to`.
+    /// Writes what the disk would hold after a power cut to the new directory `to`.
     pub fn power_cut(&self, to: &Path, cut: PowerCut) -> io::Result<()> {
         let dice = match cut {
             PowerCut::Strict => None,
@@ -284,7 +284,7 @@ impl Faults {
             Op::Truncate { file, len } => format!("truncate {} to {len}", name(file)),
             Op::Allocate => "allocate".to_owned(),
             Op::Sync { file } => format!("sync {}", name(file)),
-            Op::SyncDir { path } => format!("sync folder {}", show(path)),
+            Op::SyncDir { path } => format!("sync directory {}", show(path)),
             Op::Rename { from, to } => format!("rename {} to {}", show(from), show(to)),
             Op::Unlink { path } => format!("unlink {}", show(path)),
             Op::Mkdir { path } => format!("mkdir {}", show(path)),

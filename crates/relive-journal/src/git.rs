@@ -4,7 +4,7 @@ use std::io;
 
 use serde::Deserialize;
 
-use crate::folder::Folder;
+use crate::directory::ProcessDirectory;
 use crate::record::Git;
 use crate::regular;
 use crate::scan::for_each_record;
@@ -17,9 +17,9 @@ struct Noted {
 }
 
 /// How the repository stood at the end of a step: what was noted when the next one began, else the last note before.
-pub(crate) fn after(folder: &Folder, step: u32) -> io::Result<Option<Git>> {
+pub(crate) fn after(directory: &ProcessDirectory, step: u32) -> io::Result<Option<Git>> {
     let mut last = None;
-    for_each_record(&regular::open(&folder.steps())?, |head, line| {
+    for_each_record(&regular::open(&directory.steps())?, |head, line| {
         if head.kind == "model_ended"
             && head.step <= step.saturating_add(1)
             && let Ok(Noted { git: Some(git) }) = serde_json::from_slice(line)

@@ -23,10 +23,10 @@ use crate::record::{
 };
 use crate::recovery::{Lookup, OnInDoubt, Recovery};
 
-pub use approvals::Leave;
+pub use approvals::{Permit, RefusedBy};
 pub(crate) use parts::Summary;
 pub use parts::{CallState, Identity, Incarnation, OpenCall, Phase, Place, Spent};
-pub use requests::Answered;
+pub use requests::AnsweredRequest;
 
 /// How many message ids are remembered: those of a client that asks again are among the last.
 const HEARD_MAX: usize = 64;
@@ -90,7 +90,7 @@ pub struct History {
     /// its first cause. A PAUSE and a RESUME are never both among them.
     pub pending: Vec<(Signal, Cause)>,
     /// The ids of the last requests, each with the record that answered it.
-    pub(crate) requests: VecDeque<(String, Answered)>,
+    pub(crate) requests: VecDeque<(String, AnsweredRequest)>,
     /// The ids of the last messages, so that one that is sent again is known.
     pub(crate) heard: VecDeque<String>,
     /// Offset before the model call of the step under way.

@@ -12,8 +12,8 @@ use relive_core::{End, Generation, Limits, Origin, Pid, SuspendReason, Timestamp
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint;
+use crate::directory::ProcessDirectory;
 use crate::disk::Disk;
-use crate::folder::Folder;
 use crate::history::{History, Spent};
 use crate::line::{self, VERSION};
 use crate::regular;
@@ -120,19 +120,19 @@ impl ProcInfo {
     }
 
     /// Replaces the snapshot.
-    pub fn write(&self, disk: &Disk, folder: &Folder) -> io::Result<()> {
-        disk.replace(&folder.proc_info(), &line::encode_file(self)?)
+    pub fn write(&self, disk: &Disk, directory: &ProcessDirectory) -> io::Result<()> {
+        disk.replace(&directory.proc_info(), &line::encode_file(self)?)
     }
 
     /// A process at a glance: by its snapshot if that is current, else from its journal. `None` where neither says.
-    pub fn read(folder: &Folder) -> io::Result<Option<Self>> {
-        Self::read_from(&Disk::new(), folder)
+    pub fn read(directory: &ProcessDirectory) -> io::Result<Option<Self>> {
+        Self::read_from(&Disk::new(), directory)
     }
 
-    pub(crate) fn read_from(disk: &Disk, folder: &Folder) -> io::Result<Option<Self>> {
-        let journal = disk.open_read(&folder.steps())?;
+    pub(crate) fn read_from(disk: &Disk, directory: &ProcessDirectory) -> io::Result<Option<Self>> {
+        let journal = disk.open_read(&directory.steps())?;
         let length = journal.metadata()?.len();
-        let snapshot = regular::read(&folder.proc_info(), regular::SMALL_MAX).ok();
+        let snapshot = regular::read(&directory.proc_info(), regular::SMALL_MAX).ok();
         let snapshot: Option<Self> = snapshot.and_then(|bytes| line::decode_file(&bytes));
         if let Some(snapshot) = snapshot
             && snapshot.journal_bytes == length
@@ -140,7 +140,7 @@ impl ProcInfo {
         {
             return Ok(Some(snapshot));
         }
-        let (history, _) = checkpoint::load(folder, &journal)?;
+        let (history, _) = checkpoint::load(directory, &journal)?;
         Ok(Self::of(&history))
     }
 }

@@ -11,7 +11,7 @@ use relive_core::{Limits, Timestamp};
 use serde_json::Value;
 
 use crate::conversation::Cut;
-use crate::history::{History, Leave};
+use crate::history::{History, Permit};
 use crate::plan::Plan;
 use crate::pool::{JobLost, Pool};
 use crate::record::Body;
@@ -40,7 +40,7 @@ pub enum JournalError {
 
 /// What a journal amounts to after an append, as far as a body needs it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Standing {
+pub struct Progress {
     /// What is to be done next.
     pub plan: Plan,
     /// What the process may spend.
@@ -55,16 +55,16 @@ pub struct Standing {
 pub trait Journal: Send + Sync + std::fmt::Debug {
     /// Appends records in one write. Refused with [`JournalError::Held`] if a batch would begin something new after the
     /// process was told to stop or to end.
-    fn append(&self, batch: Vec<Body>, durability: Durability) -> Pending<'_, Result<Standing, JournalError>>;
+    fn append(&self, batch: Vec<Body>, durability: Durability) -> Pending<'_, Result<Progress, JournalError>>;
 
     /// Returns what the journal amounts to now.
-    fn standing(&self) -> Pending<'_, Result<Standing, JournalError>>;
+    fn state(&self) -> Pending<'_, Result<Progress, JournalError>>;
 
     /// Syncs what was only written so far.
     fn sync(&self) -> Pending<'_, Result<(), JournalError>>;
 
     /// Tells whether a call of the step under way may be made.
-    fn leave(&self, call: u32, tool: &str) -> Pending<'_, Result<Leave, JournalError>>;
+    fn permit(&self, call: u32, tool: &str) -> Pending<'_, Result<Permit, JournalError>>;
 
     /// Reads the records that the conversation is made of, with their payloads. Messages among them are not told again.
     fn conversation(&self) -> Pending<'_, Result<Vec<Body>, JournalError>>;
@@ -157,16 +157,16 @@ impl OpenJournal {
     /// Tells where the conversation can be cut.
     pub async fn cuts(&mut self) -> Result<Vec<Cut>, JournalError> {
         let cuts = self.with(|writer| {
-            let journal = regular::open(&writer.folder().steps())?;
+            let journal = regular::open(&writer.directory().steps())?;
             Ok::<_, std::io::Error>(writer.history().conversation_and_cuts(&journal)?.1)
         });
         cuts.await?.map_err(|error| JournalError::Read(error.to_string()))
     }
 
     /// What a body is told of it.
-    pub fn standing(&self, said: Vec<String>) -> Result<Standing, JobLost> {
+    pub fn state(&self, said: Vec<String>) -> Result<Progress, JobLost> {
         let history = self.history()?;
-        Ok(Standing { plan: history.plan(), limits: history.limits, answers: history.answers, said })
+        Ok(Progress { plan: history.plan(), limits: history.limits, answers: history.answers, said })
     }
 }
 
@@ -178,7 +178,7 @@ fn write_events(writer: &mut Writer, events: Vec<Event>) {
 }
 
 fn load(writer: &Writer) -> Result<Vec<Body>, String> {
-    let journal = regular::open(&writer.folder().steps()).map_err(|error| error.to_string())?;
+    let journal = regular::open(&writer.directory().steps()).map_err(|error| error.to_string())?;
     let mut records = writer.history().conversation_records(&journal).map_err(|error| error.to_string())?;
     let blobs = writer.blobs();
     for body in &mut records {
@@ -231,18 +231,18 @@ impl LocalJournal {
 }
 
 impl Journal for LocalJournal {
-    fn append(&self, batch: Vec<Body>, durability: Durability) -> Pending<'_, Result<Standing, JournalError>> {
+    fn append(&self, batch: Vec<Body>, durability: Durability) -> Pending<'_, Result<Progress, JournalError>> {
         Box::pin(async move {
             let mut open = self.open.lock().await;
             open.append((self.now)(), self.take_events(), batch, durability).await?;
-            Ok(open.standing(self.take_said())?)
+            Ok(open.state(self.take_said())?)
         })
     }
 
-    fn standing(&self) -> Pending<'_, Result<Standing, JournalError>> {
+    fn state(&self) -> Pending<'_, Result<Progress, JournalError>> {
         Box::pin(async move {
             let open = self.open.lock().await;
-            Ok(open.standing(self.take_said())?)
+            Ok(open.state(self.take_said())?)
         })
     }
 
@@ -250,9 +250,9 @@ impl Journal for LocalJournal {
         Box::pin(async move { Ok(self.open.lock().await.with(Writer::sync).await??) })
     }
 
-    fn leave(&self, call: u32, tool: &str) -> Pending<'_, Result<Leave, JournalError>> {
+    fn permit(&self, call: u32, tool: &str) -> Pending<'_, Result<Permit, JournalError>> {
         let tool = tool.to_owned();
-        Box::pin(async move { Ok(self.open.lock().await.history()?.leave(call, &tool)) })
+        Box::pin(async move { Ok(self.open.lock().await.history()?.permit(call, &tool)) })
     }
 
     fn conversation(&self) -> Pending<'_, Result<Vec<Body>, JournalError>> {

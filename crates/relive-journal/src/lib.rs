@@ -1,7 +1,7 @@
 //! Relive's history on disk.
 //!
-//! **A process is its journal; what runs is only the journal's current writer.** This crate owns the files: the folder
-//! of each process ([`Folder`]), its journal ([`Writer`], [`History`]), its events ([`EventLog`]), and the data folder
+//! **A process is its journal; what runs is only the journal's current writer.** This crate owns the files: the directory
+//! of each process ([`ProcessDirectory`]), its journal ([`Writer`], [`History`]), its events ([`EventLog`]), and the data directory
 //! that holds them all. It never runs anything and never looks at the world outside its files.
 //!
 //! What always holds: nothing is acknowledged before it is synced; nothing acknowledged is ever changed or cut;
@@ -14,11 +14,11 @@
 mod checkpoint;
 pub mod conversation;
 pub mod data;
+mod directory;
 mod disk;
 pub mod events;
 #[cfg(feature = "faults")]
 pub mod faults;
-mod folder;
 mod git;
 mod hash;
 pub mod history;
@@ -42,14 +42,14 @@ mod scan;
 mod signals;
 mod writer;
 
-pub use data::DataFolder;
+pub use data::DataDirectory;
+pub use directory::ProcessDirectory;
 pub use disk::{Counts, Disk, DiskFile};
 pub use events::EventLog;
-pub use folder::Folder;
 pub use hash::{Hash, NotAHash};
 pub use history::History;
 pub use info::{JournalState, ProcInfo};
-pub use journal::{Journal, JournalError, LocalJournal, OpenJournal, Standing};
+pub use journal::{Journal, JournalError, LocalJournal, OpenJournal, Progress};
 pub use line::{LINE_MAX, VERSION};
 pub use meta::{Instructions, ProcessMeta};
 pub use opening::{OpenFailure, Opening};

@@ -5,8 +5,8 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::directory::ProcessDirectory;
 use crate::disk::Disk;
-use crate::folder::Folder;
 use crate::line::{self, VERSION};
 use crate::regular;
 
@@ -45,14 +45,14 @@ impl ProcessMeta {
         Self { v: VERSION, model, system_prompt, tools, instructions: Vec::new() }
     }
 
-    /// Writes it; the caller syncs the folder.
-    pub(crate) fn write(&self, disk: &Disk, folder: &Folder) -> io::Result<()> {
-        disk.put(&folder.process_meta(), &line::encode_file(self)?)
+    /// Writes it; the caller syncs the directory.
+    pub(crate) fn write(&self, disk: &Disk, directory: &ProcessDirectory) -> io::Result<()> {
+        disk.put(&directory.process_meta(), &line::encode_file(self)?)
     }
 
     /// Reads it back, checked.
-    pub fn read(folder: &Folder) -> io::Result<Self> {
-        let path = folder.process_meta();
+    pub fn read(directory: &ProcessDirectory) -> io::Result<Self> {
+        let path = directory.process_meta();
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, format!("{}: damaged", path.display()));
         line::decode_file(&regular::read(&path, regular::SMALL_MAX)?).ok_or_else(damaged)
     }

@@ -10,8 +10,8 @@ use std::path::Path;
 use relive_core::{Generation, Pid, Timestamp};
 
 use crate::checkpoint;
+use crate::directory::ProcessDirectory;
 use crate::disk::{Disk, DiskFile, TEMPORARY};
-use crate::folder::Folder;
 use crate::history::History;
 use crate::record::{Body, Opened, OpenedBy};
 use crate::scan::Health;
@@ -76,7 +76,7 @@ pub(crate) enum Epoch {
 /// A journal that is locked and read, and not written to yet.
 #[derive(Debug)]
 pub(crate) struct Acquired {
-    folder: Folder,
+    directory: ProcessDirectory,
     file: DiskFile,
     history: History,
     /// Where a torn end begins, and how long it is.
@@ -84,21 +84,21 @@ pub(crate) struct Acquired {
 }
 
 impl Acquired {
-    /// Locks and reads the journal of `folder`.
-    pub(crate) fn new(io: &Io, folder: Folder) -> Result<Self, WriteError> {
-        io.check_poison(&folder)?;
-        let path = folder.steps();
+    /// Locks and reads the journal of `directory`.
+    pub(crate) fn new(io: &Io, directory: ProcessDirectory) -> Result<Self, WriteError> {
+        io.check_poison(&directory)?;
+        let path = directory.steps();
         let file = lock(&io.disk, &path)?;
         let io_error = |source| WriteError::Io { path: path.clone(), source };
-        remove_unfinished(&io.disk, &folder).map_err(io_error)?;
-        let (history, health) = checkpoint::load(&folder, file.file()).map_err(io_error)?;
+        remove_unfinished(&io.disk, &directory).map_err(io_error)?;
+        let (history, health) = checkpoint::load(&directory, file.file()).map_err(io_error)?;
         let torn = match health {
             Health::Good => None,
             Health::Torn { offset, bytes } => Some((offset, bytes)),
             Health::Damaged(hole) => return Err(WriteError::Damaged { path, hole }),
             Health::ReadOnly(hole) => return Err(WriteError::ReadOnly { path, hole }),
         };
-        Ok(Self { folder, file, history, torn })
+        Ok(Self { directory, file, history, torn })
     }
 
     pub(crate) fn history(&self) -> &History {
@@ -126,13 +126,13 @@ impl Acquired {
         epoch: Epoch,
         records: Vec<Body>,
     ) -> Result<Writer, WriteError> {
-        let Self { folder, file, history, torn } = self;
+        let Self { directory, file, history, torn } = self;
         let last = history.epoch;
         let take = match epoch {
             Epoch::Same => Take::Found(last),
             Epoch::New => Take::Found(last.next()),
         };
-        let mut writer = Writer::new(io, folder, file, history, take);
+        let mut writer = Writer::new(io, directory, file, history, take);
         let mut batch = Vec::new();
         if epoch == Epoch::New {
             batch.push(opening.body());
@@ -164,7 +164,7 @@ pub(crate) fn lock(disk: &Disk, path: &Path) -> Result<DiskFile, WriteError> {
     if !disk.try_lock(&file).map_err(io_error)? {
         return Err(WriteError::Busy { path: path_buf() });
     }
-    // Collected between open and lock: the folder has moved away.
+    // Collected between open and lock: the directory has moved away.
     let (here, there) = (file.file().metadata().map_err(io_error)?, std::fs::metadata(path));
     if here.ino() != there.map_err(io_error)?.ino() {
         return Err(WriteError::Absent { path: path_buf() });
@@ -173,8 +173,8 @@ pub(crate) fn lock(disk: &Disk, path: &Path) -> Result<DiskFile, WriteError> {
 }
 
 /// Removes what earlier writers left unfinished.
-fn remove_unfinished(disk: &Disk, folder: &Folder) -> io::Result<()> {
-    for place in [folder.path().to_owned(), folder.path().join("blobs")] {
+fn remove_unfinished(disk: &Disk, directory: &ProcessDirectory) -> io::Result<()> {
+    for place in [directory.path().to_owned(), directory.path().join("blobs")] {
         let entries = match std::fs::read_dir(place) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

@@ -13,15 +13,15 @@ use crate::recovery::RecoveryName;
 /// As [`Body::decode`], for a reader that only folds.
 pub(crate) fn decode(kind: &str, line: &[u8]) -> Option<serde_json::Result<Body>> {
     match kind {
-        "model_ended" => Some(serde_json::from_slice(line).map(Answer::body)),
-        "call_ended" => Some(serde_json::from_slice(line).map(Answered::body)),
+        "model_ended" => Some(serde_json::from_slice(line).map(OutlinedModelEnd::body)),
+        "call_ended" => Some(serde_json::from_slice(line).map(OutlinedCallEnd::body)),
         _ => Body::decode(kind, line),
     }
 }
 
 /// [`ModelEnded`].
 #[derive(Deserialize)]
-struct Answer {
+struct OutlinedModelEnd {
     #[serde(default)]
     thinking: Option<Hollow>,
     #[serde(default)]
@@ -36,7 +36,7 @@ struct Answer {
     git: Option<Git>,
 }
 
-impl Answer {
+impl OutlinedModelEnd {
     fn body(self) -> Body {
         let Self { thinking, text, calls, usage, carry, git } = self;
         let (thinking, text) = (thinking.map(|text| text.0), text.map(|text| text.0));
@@ -46,7 +46,7 @@ impl Answer {
 
 /// [`CallEnded`].
 #[derive(Deserialize)]
-struct Answered {
+struct OutlinedCallEnd {
     call: u32,
     ok: bool,
     result: Hollow,
@@ -56,7 +56,7 @@ struct Answered {
     settled: Option<RecoveryName>,
 }
 
-impl Answered {
+impl OutlinedCallEnd {
     fn body(self) -> Body {
         let Self { call, ok, result: Hollow(result), done, settled } = self;
         Body::CallEnded(CallEnded { call, ok, result, done, settled })

@@ -183,15 +183,15 @@ impl PayloadMut<'_> {
     }
 }
 
-/// The folder `blobs/` of one process.
+/// The directory `blobs/` of one process.
 #[derive(Debug)]
 pub struct Blobs {
     disk: Disk,
-    folder: PathBuf,
+    directory: PathBuf,
     /// Blobs this writer knows to be on the disk.
     known: HashSet<Hash>,
-    /// Whether it knows that of the folder itself.
-    folder_known: bool,
+    /// Whether it knows that of the directory itself.
+    directory_known: bool,
 }
 
 /// A blob is missing, or is not what its name says.
@@ -214,10 +214,10 @@ pub enum BlobError {
 }
 
 impl Blobs {
-    /// The blobs of the process whose folder this is.
+    /// The blobs of the process whose directory this is.
     #[must_use]
-    pub fn new(disk: Disk, process_folder: &Path) -> Self {
-        Self { disk, folder: process_folder.join("blobs"), known: HashSet::new(), folder_known: false }
+    pub fn new(disk: Disk, process_directory: &Path) -> Self {
+        Self { disk, directory: process_directory.join("blobs"), known: HashSet::new(), directory_known: false }
     }
 
     /// Stores bytes under their hash; on return they are on the disk.
@@ -226,27 +226,27 @@ impl Blobs {
         if self.known.contains(&hash) {
             return Ok(hash);
         }
-        self.make_folder()?;
-        self.disk.replace(&self.folder.join(hash.to_string()), bytes)?;
+        self.make_directory()?;
+        self.disk.replace(&self.directory.join(hash.to_string()), bytes)?;
         self.known.insert(hash);
         Ok(hash)
     }
 
     /// An earlier writer may have made it, and been killed before it was synced.
-    fn make_folder(&mut self) -> io::Result<()> {
-        if self.folder_known {
+    fn make_directory(&mut self) -> io::Result<()> {
+        if self.directory_known {
             return Ok(());
         }
-        let is_new = !self.folder.is_dir();
+        let is_new = !self.directory.is_dir();
         if is_new {
-            self.disk.mkdir(&self.folder)?;
+            self.disk.mkdir(&self.directory)?;
         }
-        self.disk.sync_dir(self.folder.parent().unwrap_or(Path::new("."))).inspect_err(|_| {
+        self.disk.sync_dir(self.directory.parent().unwrap_or(Path::new("."))).inspect_err(|_| {
             if is_new {
-                let _ = self.disk.remove_tree(&self.folder);
+                let _ = self.disk.remove_tree(&self.directory);
             }
         })?;
-        self.folder_known = true;
+        self.directory_known = true;
         Ok(())
     }
 
@@ -259,7 +259,7 @@ impl Blobs {
     /// The file of a blob.
     #[must_use]
     pub fn path(&self, hash: Hash) -> PathBuf {
-        self.folder.join(hash.to_string())
+        self.directory.join(hash.to_string())
     }
 
     /// A blob, whole and checked.

@@ -8,8 +8,8 @@ use std::io;
 
 use serde::Serialize;
 
+use crate::directory::ProcessDirectory;
 use crate::disk::Disk;
-use crate::folder::Folder;
 use crate::line::{self, VERSION};
 use crate::meta::ProcessMeta;
 use crate::payload::{Json, Text};
@@ -78,19 +78,19 @@ struct Item {
     questions: u64,
 }
 
-/// Reads the journal and writes the profile; the caller syncs the folder. Nothing happens for what is no agent.
-pub(crate) fn write(disk: &Disk, folder: &Folder) -> io::Result<()> {
-    let Ok(meta) = ProcessMeta::read(folder) else { return Ok(()) };
+/// Reads the journal and writes the profile; the caller syncs the directory. Nothing happens for what is no agent.
+pub(crate) fn write(disk: &Disk, directory: &ProcessDirectory) -> io::Result<()> {
+    let Ok(meta) = ProcessMeta::read(directory) else { return Ok(()) };
     let mut fold = Fold::default();
     fold.add(0, "system", None, meta.system_prompt.len() as u64);
     fold.add(0, "tools", None, meta.tools.get().len() as u64);
-    for_each_record(&regular::open(&folder.steps())?, |head, line| {
+    for_each_record(&regular::open(&directory.steps())?, |head, line| {
         if let Some(Ok(body)) = Body::decode(&head.kind, line) {
             fold.step = head.step;
             fold.take(head.seq, body);
         }
     })?;
-    disk.put(&folder.ctx_profile(), &line::encode_file(&fold.finish())?)
+    disk.put(&directory.ctx_profile(), &line::encode_file(&fold.finish())?)
 }
 
 #[derive(Debug, Default)]

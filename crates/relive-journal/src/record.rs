@@ -144,7 +144,7 @@ pub struct Spawned {
     /// The program, where that is what it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Program>,
-    /// The folder it works in.
+    /// The directory it works in.
     pub cwd: String,
     /// What it may spend.
     #[serde(default)]
@@ -223,7 +223,7 @@ pub struct ModelEnded {
     /// What the provider wants back unchanged with the next question, such as the signatures of its thinking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carry: Option<Json>,
-    /// How the working folder stood while the model was asked; absent where it is in no repository.
+    /// How the working directory stood while the model was asked; absent where it is in no repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
 }

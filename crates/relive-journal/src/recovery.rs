@@ -72,7 +72,7 @@ pub enum RecoveryName {
 /// What looking found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// No trace of it: in a join, same boot and no session folder.
+    /// No trace of it: in a join, same boot and no session directory.
     Absent,
     /// It is under way.
     Running,

@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use relive_core::{Generation, Timestamp};
 
 use crate::checkpoint;
+use crate::directory::ProcessDirectory;
 use crate::disk::{Disk, DiskFile, is_full, temporary_beside};
 use crate::events::EventLog;
-use crate::folder::Folder;
 use crate::history::{History, Place};
 use crate::line::{self, Head, LINE_MAX, VERSION};
 use crate::payload::{Blobs, INLINE_MAX};
@@ -94,15 +94,15 @@ impl Io {
         Self { disk, pool, poisoned: Poisoned::default() }
     }
 
-    /// Nobody opens this folder's journal any more.
-    pub(crate) fn poison(&self, folder: &Path) {
-        self.poisoned.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned());
+    /// Nobody opens this directory's journal any more.
+    pub(crate) fn poison(&self, directory: &Path) {
+        self.poisoned.lock().unwrap_or_else(PoisonError::into_inner).insert(directory.to_owned());
     }
 
     /// Refuses a journal whose sync failed.
-    pub(crate) fn check_poison(&self, folder: &Folder) -> Result<(), WriteError> {
+    pub(crate) fn check_poison(&self, directory: &ProcessDirectory) -> Result<(), WriteError> {
         let all = self.poisoned.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.contains(folder.path()) { Err(WriteError::Poisoned { path: folder.steps() }) } else { Ok(()) }
+        if all.contains(directory.path()) { Err(WriteError::Poisoned { path: directory.steps() }) } else { Ok(()) }
     }
 }
 
@@ -110,7 +110,7 @@ impl Io {
 #[derive(Debug)]
 pub struct Writer {
     disk: Disk,
-    folder: Folder,
+    directory: ProcessDirectory,
     file: DiskFile,
     blobs: Blobs,
     history: History,
@@ -130,16 +130,16 @@ pub struct Writer {
 
 impl Writer {
     /// The writer of a locked file of which `history` is all it holds.
-    pub(crate) fn new(io: &Io, folder: Folder, file: DiskFile, history: History, take: Take) -> Self {
+    pub(crate) fn new(io: &Io, directory: ProcessDirectory, file: DiskFile, history: History, take: Take) -> Self {
         let (epoch, synced) = match take {
             Take::Copied => (history.epoch.next(), Some(0)),
             Take::Found(epoch) => (epoch, None),
         };
         Self {
-            blobs: Blobs::new(io.disk.clone(), folder.path()),
-            events: EventLog::new(io.disk.clone(), folder.events(), epoch, io.pool.clone()),
+            blobs: Blobs::new(io.disk.clone(), directory.path()),
+            events: EventLog::new(io.disk.clone(), directory.events(), epoch, io.pool.clone()),
             disk: io.disk.clone(),
-            folder,
+            directory,
             file,
             epoch,
             taken_at: history.end,
@@ -152,11 +152,11 @@ impl Writer {
         }
     }
 
-    /// The same writer, after its folder got its final name.
-    pub(crate) fn renamed(mut self, io: &Io, folder: Folder) -> Self {
-        self.blobs = Blobs::new(io.disk.clone(), folder.path());
-        self.events = EventLog::new(io.disk.clone(), folder.events(), self.epoch, io.pool.clone());
-        self.folder = folder;
+    /// The same writer, after its directory got its final name.
+    pub(crate) fn renamed(mut self, io: &Io, directory: ProcessDirectory) -> Self {
+        self.blobs = Blobs::new(io.disk.clone(), directory.path());
+        self.events = EventLog::new(io.disk.clone(), directory.events(), self.epoch, io.pool.clone());
+        self.directory = directory;
         self
     }
 
@@ -166,10 +166,10 @@ impl Writer {
         &self.history
     }
 
-    /// The journal's folder.
+    /// The journal's directory.
     #[must_use]
-    pub fn folder(&self) -> &Folder {
-        &self.folder
+    pub fn directory(&self) -> &ProcessDirectory {
+        &self.directory
     }
 
     /// The payloads too large for a line.
@@ -187,7 +187,7 @@ impl Writer {
     /// returns; on an error none of them counts.
     pub fn append(&mut self, at: Timestamp, batch: Vec<Body>, durability: Durability) -> Result<(), WriteError> {
         if self.poisoned {
-            return Err(WriteError::Poisoned { path: self.folder.steps() });
+            return Err(WriteError::Poisoned { path: self.directory.steps() });
         }
         let end = self.history.end;
         let boundary =
@@ -254,7 +254,7 @@ impl Writer {
     /// nobody knows how far back the loss goes, the journal becomes a new file, of which nothing was given up.
     pub fn sync(&mut self) -> Result<(), WriteError> {
         if self.poisoned {
-            return Err(WriteError::Poisoned { path: self.folder.steps() });
+            return Err(WriteError::Poisoned { path: self.directory.steps() });
         }
         if !self.has_unsynced() {
             return Ok(());
@@ -288,19 +288,19 @@ impl Writer {
     }
 
     fn copy_anew(&self, len: u64) -> io::Result<()> {
-        let path = self.folder.steps();
+        let path = self.directory.steps();
         let temporary = temporary_beside(&path);
         let copy = self.disk.create(&temporary)?;
         self.disk.append_copy(self.file.file(), len, &copy)?;
         self.disk.sync(&copy)?;
         self.disk.rename(&temporary, &path)?;
-        self.disk.sync_dir(self.folder.path())
+        self.disk.sync_dir(self.directory.path())
     }
 
     fn poison(&mut self) {
         self.poisoned = true;
         let mut all = self.all_poisoned.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(self.folder.path().to_owned());
+        all.insert(self.directory.path().to_owned());
     }
 
     /// Makes the history again what the file holds, after records that did not get there were taken in.
@@ -324,12 +324,12 @@ impl Writer {
     }
 
     fn failed(&self, source: io::Error) -> WriteError {
-        let path = self.folder.steps();
+        let path = self.directory.steps();
         if is_full(&source) && !self.poisoned { WriteError::DiskFull { path } } else { WriteError::Io { path, source } }
     }
 
     /// Writes `checkpoint.json`; the one before it stays beside it. A failure loses nothing but speed.
     pub fn checkpoint(&self) -> io::Result<()> {
-        checkpoint::write(&self.disk, &self.folder, &self.history)
+        checkpoint::write(&self.disk, &self.directory, &self.history)
     }
 }

@@ -47,7 +47,7 @@ impl Runtime {
         for uuid in due {
             let runtime = Arc::clone(self);
             tokio::spawn(async move {
-                while let Err(error) = runtime.lift(uuid, SuspendReason::Quota, ResumedBy::Timer).await {
+                while let Err(error) = runtime.end_pause(uuid, SuspendReason::Quota, ResumedBy::Timer).await {
                     runtime.warn_once(format!("{uuid} could not be resumed: {error}"));
                     tokio::time::sleep(RETRY_EVERY).await;
                 }

@@ -6,19 +6,19 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use relive_api::{Affected, ParkedCall, Process, Resolution, ResolveRequest};
+use relive_api::{Affected, PendingCall, Process, Resolution, ResolveRequest};
 use relive_core::{ErrorCode, Event, Pid, SuspendReason, Uuid};
 use relive_journal::conversation::Message;
 use relive_journal::payload::Blobs;
 use relive_journal::record::{Approval, Body, Call, Decision, Outcome, Resolved};
 use relive_journal::recovery::{Lookup, Recovery};
-use relive_journal::{DataFolder, History};
+use relive_journal::{DataDirectory, History};
 use serde_json::json;
 
 use crate::error::{Error, Result};
-use crate::lookup::Meant;
+use crate::lookup::LookedUp;
 use crate::owner::{Change, Lane, Turn};
-use crate::records::Note;
+use crate::records::RecordDetails;
 use crate::runtime::Runtime;
 
 /// Says what can be answered to a process that waits for a person; `None` if it waits for something else.
@@ -67,13 +67,13 @@ impl Runtime {
                 Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {id}"))
             };
             let request_id = request_id.map(|id| format!("resolve:{id}"));
-            let meant = runtime.look_up(&id).await?;
-            let (uuid, note) = runtime.identity_of(&meant)?;
+            let found = runtime.look_up(&id).await?;
+            let (uuid, note) = runtime.identity_of(&found)?;
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
-            let answered = match meant {
-                Meant::Living { .. } => turn.answer(&request, request_id).await?,
+            let answered = match found {
+                LookedUp::Living { .. } => turn.answer(&request, request_id).await?,
                 // Given again: it was taken before the end.
-                Meant::Remembered(_) | Meant::OnDisk(_) => turn.answer_given(request_id).await?,
+                LookedUp::Remembered(_) | LookedUp::OnDisk(_) => turn.answer_given(request_id).await?,
             };
             Ok(Affected { affected: 1, pids: vec![answered.ok_or_else(ended)?], note, ..Affected::default() })
         })
@@ -88,7 +88,7 @@ impl Runtime {
         // What cannot be read is not shown; whoever answers is told why.
         let Ok(Ok((asked, open))) = found else { return process };
         if reason == SuspendReason::Approval {
-            return Process { approval: asked.map(|asked| ParkedCall { at: asked_at, ..asked }), ..process };
+            return Process { approval: asked.map(|asked| PendingCall { at: asked_at, ..asked }), ..process };
         }
         Process { in_doubt: open, ..process }
     }
@@ -117,11 +117,11 @@ impl Turn {
         let parked = machine.pause().map(|(_, reason)| reason).filter(|reason| choices(*reason).is_some());
         let in_doubt = open.in_doubt && parked == Some(SuspendReason::InDoubt);
         check(request, pid, &open, in_doubt)?;
-        let mut change = Change::of(machine, Note::default());
+        let mut change = Change::of(machine, RecordDetails::default());
         let calls: Vec<u32> = open.records.iter().map(|(call, _)| *call).collect();
         change.first = open.records.into_iter().map(|(_, body)| body).collect();
         if let Some(reason) = parked {
-            change.apply(Event::Lift { reason }, &self.runtime)?;
+            change.apply(Event::EndPause { reason }, &self.runtime)?;
         }
         let event = |call| ("resolved", json!({"call": call, "outcome": request.outcome}));
         change.events.extend(calls.into_iter().map(event));
@@ -200,16 +200,16 @@ fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -
 }
 
 /// Returns the call that a person was asked about, and those in doubt.
-fn parked(data: &DataFolder, uuid: Uuid) -> Result<(Option<ParkedCall>, Vec<ParkedCall>)> {
-    let folder = data.folder(uuid);
+fn parked(data: &DataDirectory, uuid: Uuid) -> Result<(Option<PendingCall>, Vec<PendingCall>)> {
+    let directory = data.directory(uuid);
     let (history, _) = data.history(uuid)?;
-    let journal = File::open(folder.steps())?;
+    let journal = File::open(directory.steps())?;
     let last = history.conversation(&journal)?.into_iter().rev().find_map(|message| match message {
         Message::Model { calls, .. } => Some(calls),
         Message::User { .. } | Message::Summary { .. } | Message::Tool { .. } => None,
     });
     let calls = last.unwrap_or_default();
-    let blobs = Blobs::new(data.io().disk.clone(), folder.path());
+    let blobs = Blobs::new(data.io().disk.clone(), directory.path());
     let at = history.last_at.unwrap_or_default();
     let args = |call: &Call| {
         let text = blobs.json(&call.args).ok()?;
@@ -218,7 +218,7 @@ fn parked(data: &DataFolder, uuid: Uuid) -> Result<(Option<ParkedCall>, Vec<Park
     let show = |id: u64, place: u32, at, looked| {
         let call = calls.get(place as usize)?;
         let (tool, args) = (call.name.clone(), args(call).unwrap_or_default());
-        Some(ParkedCall { id, call: place, tool, args, at, looked })
+        Some(PendingCall { id, call: place, tool, args, at, looked })
     };
     let asked = history.question().and_then(|asked| show(history.question_seq, asked.call, at, None));
     let open = history.open_calls().filter_map(|open| show(open.seq, open.call, open.at, Some(looked(&open.recovery))));

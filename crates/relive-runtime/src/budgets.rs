@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use relive_api::{Process, TreeUsage};
 use relive_core::{Limits, Usd, Uuid};
 use relive_journal::history::{Phase, Spent};
-use relive_journal::{DataFolder, History};
+use relive_journal::{DataDirectory, History};
 use tokio::sync::Notify;
 
 use crate::owner::Lane;
@@ -76,13 +76,13 @@ impl Sum {
 
 /// What an account is opened from.
 #[derive(Debug)]
-struct Page {
+struct AccountOpening {
     uuid: Uuid,
     children: Vec<Uuid>,
     account: Account,
 }
 
-impl Page {
+impl AccountOpening {
     fn of(uuid: Uuid, history: &History) -> Option<Self> {
         let account = Account {
             parent: history.identity.as_ref()?.spawned.parent_uuid,
@@ -246,7 +246,7 @@ impl Runtime {
         if !self.budgets.is_open(uuid) {
             // A journal that cannot be read cannot be written either: the call is refused there, with the true reason.
             let Ok(mut turn) = self.turn(uuid, Lane::Own).await else { return true };
-            let Ok(Some(page)) = turn.look(move |history| Page::of(uuid, history)).await else { return true };
+            let Ok(Some(page)) = turn.look(move |history| AccountOpening::of(uuid, history)).await else { return true };
             drop(turn);
             self.open_account(page).await;
         }
@@ -262,7 +262,7 @@ impl Runtime {
         }
     }
 
-    async fn open_account(&self, page: Page) {
+    async fn open_account(&self, page: AccountOpening) {
         if self.budgets.is_open(page.uuid) {
             return;
         }
@@ -273,7 +273,7 @@ impl Runtime {
         }
         let mut read = Vec::new();
         let mut next = Some(page);
-        while let Some(Page { uuid, children, account }) = next.take() {
+        while let Some(AccountOpening { uuid, children, account }) = next.take() {
             let below = if children.is_empty() { Vec::new() } else { self.spent_below(children).await };
             let parent = account.parent.filter(|parent| read.len() < ANCESTORS_MAX && !self.budgets.is_known(*parent));
             let below = below.iter().map(Sum::of).fold(Sum::default(), Sum::and);
@@ -281,7 +281,7 @@ impl Runtime {
             if let Some(parent) = parent {
                 // An ancestor whose history is gone has no limits any more.
                 let history = self.on_disk(move |data| data.history(parent)).await;
-                next = history.ok().and_then(Result::ok).and_then(|(history, _)| Page::of(parent, &history));
+                next = history.ok().and_then(Result::ok).and_then(|(history, _)| AccountOpening::of(parent, &history));
             }
         }
         self.budgets.open(read);
@@ -317,7 +317,7 @@ impl Runtime {
 }
 
 /// What each process below one has spent, by the journals.
-fn descendants(data: &DataFolder, children: Vec<Uuid>) -> Vec<Spent> {
+fn descendants(data: &DataDirectory, children: Vec<Uuid>) -> Vec<Spent> {
     let mut spent = Vec::new();
     let mut seen: HashSet<Uuid> = HashSet::new();
     let mut next = children;

@@ -9,21 +9,21 @@ use std::sync::Arc;
 
 use relive_agent::tool::ChildRequest;
 use relive_api::{Created, Environment, ExecRequest, ExecStarted, RunRequest};
-use relive_core::{Aim, ErrorCode, Generation, Limits, Pid, Program, Spec, Uuid};
+use relive_core::{Aim, ErrorCode, Limits, Pid, Program, Spec, Uuid};
 use relive_journal::data::{Known, SpawnRequest};
 use relive_journal::policy::Policy;
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
-use relive_journal::{Hash, History, OpenJournal, Opening, ProcInfo, ProcessMeta, Writer};
+use relive_journal::{Hash, OpenJournal, Opening, ProcInfo, ProcessMeta, Writer};
 use relive_llm::Model;
 
 use crate::bodies::PreparedModel;
 use crate::error::{Error, Result};
 use crate::instructions::{self, Gathered, Sources};
 use crate::owner::{Lane, Turn};
-use crate::resume::raised;
 use crate::runtime::{ProcessRef, Runtime};
-use crate::signal::Sent;
-use crate::trees::Kin;
+use crate::signal::SignalOrder;
+use crate::spec::{self, raised};
+use crate::trees::TreePlace;
 
 const NAME_MAX: usize = 64;
 const MODEL_HINT: &str = "name one: relive run --model anthropic/claude-sonnet-4-5 \"...\", or set default_model in \
@@ -148,11 +148,11 @@ impl Runtime {
             parent: Pid::RUNTIME,
         };
         let pid = self.create(draft).await?.pid;
-        let folder = match self.live_session(uuid).await {
+        let directory = match self.live_session(uuid).await {
             Some(live) => live.folder,
             None => self.last_session(uuid).await?.unwrap_or_default(),
         };
-        Ok(ExecStarted { pid, uuid, folder: folder.display().to_string() })
+        Ok(ExecStarted { pid, uuid, folder: directory.display().to_string() })
     }
 
     /// Creates a child of an agent: with what that has, and on its model unless another is named.
@@ -163,8 +163,8 @@ impl Runtime {
 
     async fn create_child(self: &Arc<Self>, parent: ProcessRef, request: ChildRequest) -> Result<()> {
         check_name(request.name.as_deref())?;
-        let folder = self.data.folder(parent.uuid);
-        let mut meta = self.pool.run(move || ProcessMeta::read(&folder)).await??;
+        let directory = self.data.directory(parent.uuid);
+        let mut meta = self.pool.run(move || ProcessMeta::read(&directory)).await??;
         if let Some(model) = request.model {
             meta.model = model;
         }
@@ -186,8 +186,8 @@ impl Runtime {
             request: None,
             ..inherited
         };
-        if let Some(kin) = Kin::of(&spawned) {
-            self.lock().trees.take(kin, self.settings.trees)?;
+        if let Some(place) = TreePlace::of(&spawned) {
+            self.lock().trees.take(place, self.settings.trees)?;
         }
         let draft = Draft {
             spawned,
@@ -246,8 +246,8 @@ impl Runtime {
             })
             .await??;
         let (pid, writer) = created;
-        let spec = spec(writer.history(), pid, parent, model)?;
-        turn.desk.prepared = prepared;
+        let spec = spec::from_history(writer.history(), pid, parent, model)?;
+        turn.state.prepared = prepared;
         turn.publish_new(spec, writer).await?;
         Ok(Created { pid, uuid })
     }
@@ -323,26 +323,26 @@ impl Turn {
     pub(crate) async fn publish_new(&mut self, spec: Spec, writer: Writer) -> Result<()> {
         let runtime = Arc::clone(&self.runtime);
         let of = relive_core::Incarnation { pid: spec.pid, generation: spec.generation };
-        let kin = writer.history().identity.as_ref().and_then(|identity| Kin::of(&identity.spawned));
-        self.desk.journal = Some(OpenJournal::new(writer, runtime.pool.clone()));
+        let place = writer.history().identity.as_ref().and_then(|identity| TreePlace::of(&identity.spawned));
+        self.state.journal = Some(OpenJournal::new(writer, runtime.pool.clone()));
         let inherited = {
             let mut state = runtime.lock();
             let inherited = state.inherited.get(&spec.parent).copied();
             let spec = below_living_parent(&state.table, spec);
             state.table.spawn(spec)?;
-            if let Some(kin) = kin {
-                state.trees.join(kin);
+            if let Some(place) = place {
+                state.trees.join(place);
             }
             inherited
         };
         self.start_body(of);
         if let Some(inherited) = inherited {
             // Its parent's subtree was signalled while it was being created.
-            let sent = Sent {
+            let sent = SignalOrder {
                 cause: inherited.cause,
                 urgency: inherited.urgency,
                 aim: Aim::Subtree,
-                ..Sent::new(inherited.signal, None)
+                ..SignalOrder::new(inherited.signal, None)
             };
             self.deliver(&sent).await?;
         }
@@ -354,42 +354,6 @@ impl Turn {
 fn below_living_parent(table: &relive_core::Table, spec: Spec) -> Spec {
     let lives = |pid| table.machine(pid).is_some_and(|machine| machine.state() == relive_core::State::Running);
     if spec.parent == Pid::RUNTIME || lives(spec.parent) { spec } else { Spec { parent: Pid::RUNTIME, ..spec } }
-}
-
-/// Returns a process as the table wants it, from what its journal says.
-pub(crate) fn spec(history: &History, pid: Pid, parent: Pid, model: Option<String>) -> Result<Spec> {
-    let Some(identity) = &history.identity else {
-        return Err(Error::new(ErrorCode::Internal, "the journal does not say what it is"));
-    };
-    let spawned = &identity.spawned;
-    let unknown = || Error::new(ErrorCode::Internal, format!("it runs `{}`, which is not known here", spawned.body));
-    let body = body_of(&spawned.body).ok_or_else(unknown)?;
-    Ok(Spec {
-        pid,
-        uuid: spawned.uuid,
-        generation: history.epoch,
-        parent,
-        parent_uuid: spawned.parent_uuid,
-        origin: spawned.origin,
-        body,
-        name: spawned.name.clone(),
-        intent: spawned.intent.head(200).to_owned(),
-        cwd: spawned.cwd.clone(),
-        model,
-        limits: history.limits,
-        usage: crate::drive::usage(history),
-        created_at: identity.created_at,
-    })
-}
-
-/// Returns what a journal says a process runs; nothing where only a later Relive knows it.
-pub(crate) fn body_of(word: &str) -> Option<relive_core::Body> {
-    serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
-}
-
-/// The same process in its next incarnation, which has not been recorded yet.
-pub(crate) fn next_generation(spec: Spec) -> Spec {
-    Spec { generation: Generation(spec.generation.0 + 1), ..spec }
 }
 
 /// Tells one request from another. Its environment is left out: it may hold keys.

@@ -57,7 +57,7 @@ impl From<NoModel> for Error {
 }
 
 /// What to do for a process that lacks credentials.
-pub(crate) fn way_out(model: &str, pid: Pid) -> Option<String> {
+pub(crate) fn credentials_hint(model: &str, pid: Pid) -> Option<String> {
     let provider = provider_of(model)?;
     Some(format!("{}, then from a shell that has it: relive resume {pid}", what_to_set(provider)?))
 }
@@ -302,8 +302,8 @@ mod tests {
 
     #[test]
     fn a_process_that_lacks_a_key_is_told_what_to_set() {
-        let hint = way_out("anthropic/claude", Pid(5)).unwrap();
+        let hint = credentials_hint("anthropic/claude", Pid(5)).unwrap();
         assert!(hint.contains("ANTHROPIC_API_KEY") && hint.contains("key_file") && hint.ends_with("relive resume 5"));
-        assert_eq!(way_out("script/demo", Pid(5)), None);
+        assert_eq!(credentials_hint("script/demo", Pid(5)), None);
     }
 }

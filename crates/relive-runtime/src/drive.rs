@@ -1,34 +1,29 @@
 //! A body's life: started, run, and its exit turned into a record.
 
+mod journal;
 mod release;
+mod stop;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use relive_agent::{Orders, Pulse};
 use relive_core::{
-    Cause, End, Event, Incarnation, Outcome, ProcessStatus, Signal, State, SuspendReason, Timestamp, Urgency, Usage,
-    Why,
+    Cause, End, Event, Incarnation, Outcome, ProcessStatus, Signal, State, SuspendReason, Timestamp, Urgency, Why,
 };
-use relive_journal::conversation::Cut;
-use relive_journal::history::Leave;
-use relive_journal::journal::{Event as Noted, Pending};
-use relive_journal::record::Body as Record;
-use relive_journal::{Durability, History, Journal, JournalError, Next, ProcInfo, Standing, WriteError, Writer};
+use relive_journal::{JournalError, Next, ProcInfo, WriteError};
 use tokio::sync::watch;
 
 use crate::bodies::{AgentHost, Context, Exit, LiveSession, PreparedModel, Rest};
-use crate::error::Error;
 use crate::owner::{BodyHandle, Change, Lane, Owner, Turn};
-use crate::records::Note;
+use crate::records::RecordDetails;
 use crate::runtime::{ProcessRef, Runtime};
-use crate::signal::RETRY_EVERY;
+use journal::OwnedJournal;
 
-/// How long an event may wait for a record to be written with.
-const EVENTS_WITHIN: Duration = Duration::from_millis(50);
+pub(crate) use journal::usage;
 
 /// What follows when a body has exited.
-enum Then {
+enum AfterExit {
     Over,
     /// The reason to stop has gone: the body is run again.
     Again,
@@ -86,7 +81,7 @@ impl BodyOwner {
         let Ok(mut turn) = self.runtime.turn_with(Arc::clone(&self.owner), Lane::Own).await else { return };
         let machine = turn.machine().filter(|machine| machine.incarnation() == self.process.of && wanted(machine));
         let Some(machine) = machine else { return };
-        let mut change = Change::of(machine, Note::default());
+        let mut change = Change::of(machine, RecordDetails::default());
         if change.apply(event, &self.runtime).is_ok()
             && let Err(error) = turn.commit(change).await
         {
@@ -105,109 +100,11 @@ impl BodyOwner {
     }
 }
 
-/// A process's journal, through its owner.
-#[derive(Debug)]
-struct OwnedJournal(BodyOwner);
-
-impl OwnedJournal {
-    async fn turn(&self) -> Result<Turn, JournalError> {
-        let turn = self.0.runtime.turn_with(Arc::clone(&self.0.owner), Lane::Own).await;
-        // A body of an incarnation that is over has nothing to record any more.
-        let is_current = |turn: &Turn| turn.machine().is_some_and(|machine| machine.incarnation() == self.0.process.of);
-        turn.ok().filter(is_current).ok_or(JournalError::Held)
-    }
-
-    async fn with<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(&mut Writer) -> T + Send + 'static,
-    ) -> Result<T, JournalError> {
-        let mut turn = self.turn().await?;
-        let journal = turn.desk.journal.as_mut().ok_or(relive_journal::JobLost)?;
-        Ok(journal.with(job).await?)
-    }
-}
-
-impl Journal for OwnedJournal {
-    fn append(&self, batch: Vec<Record>, durability: Durability) -> Pending<'_, Result<Standing, JournalError>> {
-        Box::pin(async move { self.turn().await?.append(self.0.process, batch, durability).await })
-    }
-
-    fn standing(&self) -> Pending<'_, Result<Standing, JournalError>> {
-        Box::pin(async move {
-            let mut turn = self.turn().await?;
-            let said = std::mem::take(&mut turn.desk.said);
-            let journal = turn.desk.journal.as_ref().ok_or(relive_journal::JobLost)?;
-            Ok(journal.standing(said)?)
-        })
-    }
-
-    fn sync(&self) -> Pending<'_, Result<(), JournalError>> {
-        Box::pin(async move { Ok(self.with(Writer::sync).await??) })
-    }
-
-    fn leave(&self, call: u32, tool: &str) -> Pending<'_, Result<Leave, JournalError>> {
-        let tool = tool.to_owned();
-        Box::pin(async move {
-            let turn = self.turn().await?;
-            let journal = turn.desk.journal.as_ref().ok_or(relive_journal::JobLost)?;
-            Ok(journal.history()?.leave(call, &tool))
-        })
-    }
-
-    fn conversation(&self) -> Pending<'_, Result<Vec<Record>, JournalError>> {
-        Box::pin(async move {
-            let mut turn = self.turn().await?;
-            turn.desk.said.clear();
-            turn.desk.journal.as_mut().ok_or(relive_journal::JobLost)?.conversation().await
-        })
-    }
-
-    fn cuts(&self) -> Pending<'_, Result<Vec<Cut>, JournalError>> {
-        Box::pin(async move { self.turn().await?.desk.journal.as_mut().ok_or(relive_journal::JobLost)?.cuts().await })
-    }
-
-    fn event(&self, kind: &'static str, body: serde_json::Value) {
-        self.0.runtime.note(&self.0.owner, kind, body);
-    }
-
-    fn checkpoint(&self) -> Pending<'_, ()> {
-        Box::pin(async move {
-            let _ = self.with(|writer| writer.checkpoint()).await;
-        })
-    }
-}
-
 impl Turn {
-    /// Appends records of the body. Nothing new begins once the process was told to stop or to end.
-    async fn append(
-        &mut self,
-        process: ProcessRef,
-        batch: Vec<Record>,
-        durability: Durability,
-    ) -> Result<Standing, JournalError> {
-        let begins = batch.iter().any(|body| matches!(body, Record::CallStarted(_) | Record::ModelStarted(_)));
-        {
-            let state = self.runtime.lock();
-            let machine = state.table.machine(process.of.pid).filter(|machine| machine.incarnation() == process.of);
-            let told = machine.is_none_or(|machine| machine.pause().is_some() || machine.told_to_end().is_some());
-            if begins && told {
-                return Err(JournalError::Held);
-            }
-        }
-        let (now, events) = (self.runtime.now(), self.owner.take_events());
-        let said = std::mem::take(&mut self.desk.said);
-        let journal = self.desk.journal.as_mut().ok_or(relive_journal::JobLost)?;
-        journal.append(now, events, batch, durability).await?;
-        let standing = journal.standing(said)?;
-        self.runtime.progressed(process, journal.history()?);
-        self.runtime.changes.ring(process.uuid);
-        Ok(standing)
-    }
-
     /// Starts the body of a process whose journal is open. Its orders can be given from now on.
     pub(crate) fn start_body(&mut self, of: Incarnation) {
         let process = ProcessRef { of, uuid: self.uuid() };
-        if self.owner.has_body() || self.desk.journal.is_none() {
+        if self.owner.has_body() || self.state.journal.is_none() {
             return;
         }
         let Some(body) = self.runtime.body_of(of.pid) else { return };
@@ -228,7 +125,7 @@ impl Turn {
             pulse,
             session: session.0,
         };
-        tokio::spawn(driver.drive(self.desk.prepared.take()));
+        tokio::spawn(driver.drive(self.state.prepared.take()));
     }
 
     /// Puts the body down: nobody gives it orders any more.
@@ -242,7 +139,7 @@ impl Turn {
 
     /// When the time of the process is up.
     pub(crate) fn deadline(&self) -> Option<tokio::time::Instant> {
-        let history = self.desk.journal.as_ref()?.history().ok()?;
+        let history = self.state.journal.as_ref()?.history().ok()?;
         let timeout = history.limits.timeout_ms?;
         let left = timeout.saturating_sub(elapsed_ms(&ProcInfo::of(history)?, self.runtime.now()));
         Some(tokio::time::Instant::now() + Duration::from_millis(left))
@@ -279,8 +176,8 @@ impl Driver {
             };
             owner.runtime.budgets.release(owner.process.uuid);
             match owner.runtime.conclude(&owner.owner, owner.process, exit).await {
-                Then::Over => return,
-                Then::Again => {}
+                AfterExit::Over => return,
+                AfterExit::Again => {}
             }
         }
     }
@@ -288,29 +185,34 @@ impl Driver {
 
 impl Runtime {
     /// Records why a body has exited, and makes it known.
-    async fn conclude(self: &Arc<Self>, owner: &Arc<Owner>, process: ProcessRef, exit: Exit) -> Then {
+    async fn conclude(self: &Arc<Self>, owner: &Arc<Owner>, process: ProcessRef, exit: Exit) -> AfterExit {
         let ends = matches!(exit, Exit::Ended(_) | Exit::Cancelled | Exit::Panicked | Exit::Completed);
         if ends || self.is_told_to_end(process) {
             // What its tools started is gone before anybody hears that it is. Sessions may take their time, so this is
             // before the turn.
             self.settle(process, Rest::Ended).await;
         }
-        let Ok(mut turn) = self.turn_with(Arc::clone(owner), Lane::Own).await else { return Then::Over };
+        let Ok(mut turn) = self.turn_with(Arc::clone(owner), Lane::Own).await else { return AfterExit::Over };
         let Some(machine) = turn.machine().filter(|machine| machine.incarnation() == process.of) else {
             turn.drop_body();
-            return Then::Over;
+            return AfterExit::Over;
         };
-        let mut change = Change::of(machine, Note::default());
+        let mut change = Change::of(machine, RecordDetails::default());
         if change.draft().state() == State::Created {
             let _ = change.apply(Event::Start, self);
         }
         let (ending, paused) = (change.draft().told_to_end().is_some(), change.draft().pause().is_some());
         match exit {
             Exit::Unrecorded(error) => {
-                let full = matches!(error, JournalError::Write(WriteError::DiskFull { .. }));
-                turn.suspend_unrecorded(change, &error.to_string(), full).await
+                let reason = match error {
+                    JournalError::Write(WriteError::DiskFull { .. }) => SuspendReason::DiskFull,
+                    JournalError::Write(_) | JournalError::Read(_) | JournalError::Lost(_) | JournalError::Held => {
+                        SuspendReason::IoError
+                    }
+                };
+                turn.suspend_unrecorded(change, &error.to_string(), reason).await
             }
-            Exit::Unknown(error) => turn.suspend_unrecorded(change, &error.to_string(), false).await,
+            Exit::Unknown(error) => turn.suspend_unrecorded(change, &error.to_string(), SuspendReason::IoError).await,
             Exit::Panicked => {
                 // No text: its reason reads `unexpected exit`.
                 let status = ProcessStatus::Faulted { fault: String::new() };
@@ -322,9 +224,9 @@ impl Runtime {
                 // Told to end since it was looked at: its sessions end first.
                 drop(turn);
                 self.finish_soon(process, Duration::ZERO);
-                Then::Over
+                AfterExit::Over
             }
-            Exit::Completed if turn.has_more_to_do().await => Then::Again,
+            Exit::Completed if turn.has_more_to_do().await => AfterExit::Again,
             // Paused while it completed: it ends when it is resumed.
             Exit::Completed if !paused => {
                 let status = ProcessStatus::Exited { code: 0 };
@@ -344,8 +246,8 @@ impl Runtime {
                 turn.finish(change, Outcome::Cancelled).await
             }
             // Resumed before it had stopped.
-            Exit::Stopped | Exit::Completed => Then::Again,
-            Exit::Suspended { reason, .. } if turn.is_answered(reason).await => Then::Again,
+            Exit::Stopped | Exit::Completed => AfterExit::Again,
+            Exit::Suspended { reason, .. } if turn.is_answered(reason).await => AfterExit::Again,
             Exit::Suspended { reason, resume_at } => turn.stop(change, Some((reason, resume_at))).await,
         }
     }
@@ -378,30 +280,6 @@ impl Runtime {
         let owner = self.owners.of(process.uuid);
         self.conclude(&owner, process, Exit::Cancelled).await;
     }
-
-    fn progressed(&self, process: ProcessRef, history: &History) {
-        self.budgets.progressed(process.uuid, history);
-        let _ = self.lock().table.progress(process.of, usage(history), self.now());
-    }
-
-    /// Keeps an event to be written with the next records, or soon.
-    pub(crate) fn note(self: &Arc<Self>, owner: &Arc<Owner>, kind: &'static str, body: serde_json::Value) {
-        owner.push_event(Noted { at: self.now(), kind, body });
-        if !owner.claim_flush() {
-            return;
-        }
-        let (runtime, owner) = (Arc::clone(self), Arc::clone(owner));
-        tokio::spawn(async move {
-            tokio::time::sleep(EVENTS_WITHIN).await;
-            let Ok(mut turn) = runtime.turn_with(Arc::clone(&owner), Lane::Own).await else { return };
-            owner.release_flush();
-            let events = owner.take_events();
-            if let Some(journal) = turn.desk.journal.as_mut().filter(|_| !events.is_empty()) {
-                journal.write_events(events).await;
-                runtime.changes.ring(owner.uuid);
-            }
-        });
-    }
 }
 
 impl Turn {
@@ -426,124 +304,10 @@ impl Turn {
         });
         answered.await.unwrap_or(false)
     }
-
-    /// The body stands at its boundary: records a pause of its own if it has one, and puts the journal down.
-    async fn stop(&mut self, mut change: Change, own: Option<(SuspendReason, Option<Timestamp>)>) -> Then {
-        let runtime = Arc::clone(&self.runtime);
-        let mut alarm = None;
-        if let Some((reason, resume_at)) = own
-            && change.draft().pause().is_none()
-        {
-            change.note.resume_at = resume_at;
-            if change.apply(Event::Suspend { reason, urgency: Urgency::Now }, &runtime).is_err() {
-                return Then::Again;
-            }
-            alarm = resume_at;
-        }
-        let _ = change.apply(Event::BoundaryReached, &runtime);
-        let of = change.draft().incarnation();
-        let paused = change.draft().pause();
-        // What the last step left unsynced is on the disk before the process is shown as suspended.
-        if let Some(journal) = &mut self.desk.journal
-            && let Err(error) = journal.with(Writer::sync).await.map_err(Error::from).and_then(|synced| Ok(synced?))
-        {
-            return self.suspend_unrecorded(change, &error.to_string(), error.is_disk_full()).await;
-        }
-        let before = change.before().clone();
-        if let (Some(resume_at), Some((asked_at, _))) = (alarm, paused) {
-            runtime.lock().set_alarm(of.pid, resume_at, asked_at);
-        }
-        match self.record(change).await {
-            Ok(recorded) => {
-                // Before it is shown as suspended: whoever sees that may look at the files.
-                self.write_snapshot(of).await;
-                if let Some((draft, effects)) = recorded {
-                    self.publish(draft, effects);
-                }
-            }
-            Err(error) => {
-                runtime.lock().alarms.remove(&of.pid);
-                let change = Change::of(before, Note::default());
-                return self.suspend_unrecorded(change, &error.to_string(), error.is_disk_full()).await;
-            }
-        }
-        let events = self.owner.take_events();
-        if let Some(journal) = &mut self.desk.journal {
-            journal.write_events(events).await;
-        }
-        self.drop_body();
-        Then::Over
-    }
-
-    /// Writes events, checkpoint and snapshot of a process that stands still.
-    async fn write_snapshot(&mut self, of: Incarnation) {
-        let events = self.owner.take_events();
-        let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
-        let Some(journal) = &mut self.desk.journal else { return };
-        if let Ok(history) = journal.history() {
-            runtime.progressed(ProcessRef { of, uuid }, history);
-        }
-        journal.write_events(events).await;
-        let (disk, folder) = (runtime.data.io().disk.clone(), runtime.data.folder(uuid));
-        let _ = journal
-            .with(move |writer| {
-                let _ = writer.checkpoint();
-                ProcInfo::of(writer.history()).map(|info| info.write(&disk, &folder))
-            })
-            .await;
-        runtime.changes.ring(uuid);
-    }
-
-    /// What the body does cannot be recorded, so the process stands still; one that was told to end is ended later.
-    async fn suspend_unrecorded(&mut self, mut change: Change, error: &str, full: bool) -> Then {
-        let runtime = Arc::clone(&self.runtime);
-        let process = ProcessRef { of: change.draft().incarnation(), uuid: self.uuid() };
-        runtime.warn(format!("{} cannot record what it does: {error}", self.uuid()));
-        if change.draft().told_to_end().is_some() {
-            self.publish(change.draft().clone(), Vec::new());
-            self.drop_body();
-            runtime.finish_soon(process, RETRY_EVERY);
-            return Then::Over;
-        }
-        if !full {
-            self.suspend_silently(change, SuspendReason::IoError);
-            return Then::Over;
-        }
-        runtime.disk_full().await;
-        // The reserve has made room for this record; if not even that, the pause holds all the same.
-        let suspend = Event::Suspend { reason: SuspendReason::DiskFull, urgency: Urgency::Now };
-        let _ = change.apply(suspend, &runtime);
-        let _ = change.apply(Event::BoundaryReached, &runtime);
-        let draft = change.draft().clone();
-        if self.commit(change).await.is_err() {
-            self.publish(draft, Vec::new());
-        }
-        self.drop_body();
-        Then::Over
-    }
-
-    /// Suspends a process in the table alone.
-    fn suspend_silently(&mut self, mut change: Change, reason: SuspendReason) {
-        let runtime = Arc::clone(&self.runtime);
-        let _ = change.apply(Event::Suspend { reason, urgency: Urgency::Now }, &runtime);
-        let _ = change.apply(Event::BoundaryReached, &runtime);
-        self.publish(change.draft().clone(), Vec::new());
-        self.drop_body();
-    }
 }
 
 /// How long a process has run, pauses not counted.
 pub(crate) fn elapsed_ms(info: &ProcInfo, now: Timestamp) -> u64 {
     let since = now.as_millisecond() - info.created_at.as_millisecond();
     u64::try_from(since).unwrap_or(0).saturating_sub(info.paused_total_ms)
-}
-
-/// What a process has used, as the table counts it.
-pub(crate) fn usage(history: &History) -> Usage {
-    Usage {
-        step: history.completed_step,
-        tokens_in: history.spent.tokens_in,
-        tokens_out: history.spent.tokens_out,
-        cost_usd: history.spent.cost_usd,
-    }
 }

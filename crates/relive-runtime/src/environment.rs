@@ -1,7 +1,7 @@
 //! The environments of processes, one file each, next to the daemon's socket.
 //!
-//! They may hold keys, so they are nowhere among the data: the runtime folder is the user's alone and goes with the
-//! machine's boot. The folder is `0700` and ours, a file is `0600` and whole from the moment it has its name. Nothing is
+//! They may hold keys, so they are nowhere among the data: the runtime directory is the user's alone and goes with the
+//! machine's boot. The directory is `0700` and ours, a file is `0600` and whole from the moment it has its name. Nothing is
 //! synced: what a power cut takes is gone as after a boot, and whoever resumes the process brings another. Whatever runs
 //! under a UUID, an agent or a program, has its environment here. Everything here blocks.
 
@@ -17,14 +17,14 @@ use relive_journal::{Disk, Pool};
 /// Where the environments are.
 #[derive(Debug)]
 pub(crate) struct Environments {
-    folder: PathBuf,
+    directory: PathBuf,
     disk: Disk,
 }
 
 impl Environments {
     /// Those of the daemon that has this socket.
     pub(crate) fn next_to(socket: &Path) -> Self {
-        Self { folder: socket.with_file_name("env"), disk: Disk::new() }
+        Self { directory: socket.with_file_name("env"), disk: Disk::new() }
     }
 
     /// Keeps the environment of a process, in place of what was kept. An empty one is none.
@@ -64,20 +64,21 @@ impl Environments {
     }
 
     fn path(&self, uuid: Uuid) -> PathBuf {
-        self.folder.join(uuid.to_string())
+        self.directory.join(uuid.to_string())
     }
 
     fn make_folder(&self) -> io::Result<()> {
-        match self.disk.mkdir(&self.folder) {
+        match self.disk.mkdir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made?,
         }
-        let found = std::fs::symlink_metadata(&self.folder)?;
+        let found = std::fs::symlink_metadata(&self.directory)?;
         let is_ours = found.is_dir() && found.uid() == rustix::process::getuid().as_raw();
         if is_ours && found.permissions().mode().trailing_zeros() >= 6 {
             return Ok(());
         }
-        let message = format!("{}: not a folder of yours alone, so no keys are kept there", self.folder.display());
+        let message =
+            format!("{}: not a directory of yours alone, so no keys are kept there", self.directory.display());
         Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
     }
 }
@@ -120,8 +121,8 @@ mod tests {
 
     #[test]
     fn what_is_kept_comes_back_and_is_nobody_elses() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Environments::next_to(&folder.path().join("socket"));
+        let directory = tempfile::tempdir().unwrap();
+        let store = Environments::next_to(&directory.path().join("socket"));
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
         assert_eq!(store.get(one).unwrap(), None);
         store.put(one, &environment("KEY", "old")).unwrap();
@@ -129,8 +130,8 @@ mod tests {
         assert_eq!(store.get(one).unwrap(), Some(environment("KEY", "new")));
         assert_eq!(store.get(two).unwrap(), None);
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&store.folder), mode(&store.path(one))), (0o700, 0o600));
-        assert_eq!(std::fs::read_dir(&store.folder).unwrap().count(), 1, "nothing unfinished is left");
+        assert_eq!((mode(&store.directory), mode(&store.path(one))), (0o700, 0o600));
+        assert_eq!(std::fs::read_dir(&store.directory).unwrap().count(), 1, "nothing unfinished is left");
         store.remove(one).unwrap();
         store.remove(one).unwrap();
         assert_eq!(store.get(one).unwrap(), None);
@@ -138,19 +139,19 @@ mod tests {
 
     #[test]
     fn a_folder_that_others_may_read_gets_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Environments::next_to(&folder.path().join("socket"));
-        store.disk.mkdir(&store.folder).unwrap();
-        std::fs::set_permissions(&store.folder, std::fs::Permissions::from_mode(0o750)).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let store = Environments::next_to(&directory.path().join("socket"));
+        store.disk.mkdir(&store.directory).unwrap();
+        std::fs::set_permissions(&store.directory, std::fs::Permissions::from_mode(0o750)).unwrap();
         let error = store.put(Uuid::from_u128(1), &environment("KEY", "sk-secret")).unwrap_err();
-        assert!(error.to_string().contains("not a folder of yours alone"), "{error}");
-        assert_eq!(std::fs::read_dir(&store.folder).unwrap().count(), 0);
+        assert!(error.to_string().contains("not a directory of yours alone"), "{error}");
+        assert_eq!(std::fs::read_dir(&store.directory).unwrap().count(), 0);
     }
 
     #[test]
     fn what_a_power_cut_left_of_a_file_is_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Environments::next_to(&folder.path().join("socket"));
+        let directory = tempfile::tempdir().unwrap();
+        let store = Environments::next_to(&directory.path().join("socket"));
         let uuid = Uuid::from_u128(1);
         store.make_folder().unwrap();
         store.disk.create(&store.path(uuid)).unwrap();

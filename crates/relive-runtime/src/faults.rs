@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-/// Tells whether a switch is on.
-#[must_use]
-pub fn is_on(name: &str) -> bool {
-    std::env::var("RELIVE_FAULTS").is_ok_and(|switches| switches.split(',').any(|switch| switch == name))
-}
+pub use relive_agent::faults::is_on;
 
 /// Leaves time for a kill.
 pub(crate) async fn dawdle() {

@@ -2,21 +2,20 @@
 
 use std::sync::Arc;
 
-use relive_api::{Affected, ResumeRequest, Resumed as Answered};
+use relive_api::{Affected, ResumeRequest, Resumed};
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::data::{ForkError, ForkPoint, ForkRequest};
 use relive_journal::record::{Body, Input, OpenedBy};
 use relive_journal::{Hash, Opening, Writer};
 
 use crate::bodies::Verb;
-use crate::create::{body_of, spec};
 use crate::error::{Error, Result};
 use crate::owner::Lane;
-use crate::resume::{model_of, raised};
 use crate::runtime::{ProcessRef, Runtime};
+use crate::spec::{self, body_of, model_of, raised};
 
 impl Runtime {
-    pub(crate) async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Result<Answered> {
+    pub(crate) async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Result<Resumed> {
         self.admit_one_more()?;
         crate::create::check_name(request.name.as_deref())?;
         let hash = request_hash(source, &request);
@@ -42,7 +41,7 @@ impl Runtime {
         let (pid, history) = (writer.0, writer.1.history().clone());
         // Before the fork itself can change anything.
         let note = self.compare_files(source, &history).await;
-        let spec = spec(&history, pid, self.parent_of(&history), model)?;
+        let spec = spec::from_history(&history, pid, self.parent_of(&history), model)?;
         let process = ProcessRef { of: relive_core::Incarnation { pid, generation: spec.generation }, uuid };
         turn.publish_new(spec, writer.1).await?;
         drop(turn);
@@ -52,7 +51,7 @@ impl Runtime {
     /// Returns how far the journal of a process that is being written is on the disk.
     async fn synced_end(self: &Arc<Self>, uuid: Uuid) -> Result<Option<u64>> {
         let mut turn = self.turn(uuid, Lane::Verb).await?;
-        let Some(journal) = &mut turn.desk.journal else { return Ok(None) };
+        let Some(journal) = &mut turn.state.journal else { return Ok(None) };
         let synced = journal.with(|writer| writer.sync().map(|()| writer.synced_end())).await?;
         Ok(Some(synced?))
     }

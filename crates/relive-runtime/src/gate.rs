@@ -12,7 +12,7 @@ use relive_session::tree::Rungs;
 
 use crate::bodies::{LiveSession, Verb as BodyVerb, last_session};
 use crate::error::{Error, Result};
-use crate::lookup::Meant;
+use crate::lookup::LookedUp;
 use crate::runtime::Runtime;
 
 impl Runtime {
@@ -37,7 +37,7 @@ impl Runtime {
 
     async fn at_the_gate(self: &Arc<Self>, id: &str, verb: Verb) -> Result<Affected> {
         let ended = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: there is no process"));
-        let Meant::Living { process, note } = self.look_up(id).await? else { return Err(ended()) };
+        let LookedUp::Living { process, note } = self.look_up(id).await? else { return Err(ended()) };
         let pid = process.of.pid;
         if let Some(body) = self.body_of(pid) {
             body.accepts(BodyVerb::Gate)?;
@@ -81,7 +81,7 @@ impl Runtime {
     }
 
     pub(crate) async fn last_session(&self, uuid: Uuid) -> Result<Option<PathBuf>> {
-        let sessions = self.data.folder(uuid).sessions();
+        let sessions = self.data.directory(uuid).sessions();
         Ok(self.pool.run(move || last_session(&sessions)).await??)
     }
 }

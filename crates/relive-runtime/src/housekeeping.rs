@@ -17,7 +17,7 @@ const RING_EVERY: Duration = Duration::from_secs(1);
 
 impl Runtime {
     /// Starts the periodic work. It ends with the runtime.
-    pub fn keep_house(self: &Arc<Self>) {
+    pub fn run_housekeeping(self: &Arc<Self>) {
         let every = self.settings.stalled_after.div_f32(2.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
         self.periodically(every, |runtime| async move { runtime.look_for_stalled().await });
         self.periodically(RING_EVERY, |runtime| async move { runtime.ring_alarms() });

@@ -1,9 +1,9 @@
 //! What an agent is told and given at its start, from the request and from the files beside it.
 //!
 //! Read once, by the daemon, so that every client gets the same; then it stands in `process-meta.json` and no edit of a
-//! file changes it. What is said in the request comes before the file of the agent. `AGENTS.md` of the working folder is
-//! added to whatever the system prompt is. No file of the working folder is followed out of it: whoever works in a
-//! folder of somebody else's does not send their own files to a model. Everything here blocks.
+//! file changes it. What is said in the request comes before the file of the agent. `AGENTS.md` of the working directory is
+//! added to whatever the system prompt is. No file of the working directory is followed out of it: whoever works in a
+//! directory of somebody else's does not send their own files to a model. Everything here blocks.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use crate::error::{Error, Result};
 
 /// What an agent is told if nobody says anything else.
-const SYSTEM_PROMPT: &str = "You are an agent that works on its own in the current folder. Use the tools to do what \
+const SYSTEM_PROMPT: &str = "You are an agent that works on its own in the current directory. Use the tools to do what \
                              you are asked, check your work, and call `done` when it is finished.";
 const FOLDER_FILE: &str = "AGENTS.md";
 /// How much of `AGENTS.md` is taken.
@@ -65,7 +65,7 @@ pub(crate) fn gather(asked: Sources) -> Result<Gathered> {
     let mut warning = None;
     match folder_file(&cwd) {
         Ok(Some((text, read))) => {
-            prompt.push_str(&format!("\n\nThe instructions of this folder ({FOLDER_FILE}):\n\n{text}"));
+            prompt.push_str(&format!("\n\nThe instructions of this directory ({FOLDER_FILE}):\n\n{text}"));
             files.push(read);
         }
         Ok(None) => {}
@@ -109,8 +109,8 @@ fn agent_file(cwd: &Path, config: &Path, name: &str) -> Result<(AgentFile, Instr
         let message = format!("`{name}` cannot be the name of an agent: letters, digits, `.`, `_` and `-`");
         return Err(Error::new(ErrorCode::Invalid, message));
     }
-    for (folder, inside) in places(cwd, config) {
-        let path = folder.join(format!("{name}.yaml"));
+    for (directory, inside) in places(cwd, config) {
+        let path = directory.join(format!("{name}.yaml"));
         let opened = match path.strip_prefix(cwd) {
             Ok(below) if inside => open_beneath(cwd, below),
             Ok(_) | Err(_) => crate::user_file::open(&path),
@@ -134,7 +134,7 @@ fn agent_file(cwd: &Path, config: &Path, name: &str) -> Result<(AgentFile, Instr
     Err(no_agent(cwd, config, name))
 }
 
-/// Where agents are looked for, and whether that is in the working folder.
+/// Where agents are looked for, and whether that is in the working directory.
 fn places(cwd: &Path, config: &Path) -> [(PathBuf, bool); 3] {
     let beside = config.parent().unwrap_or(Path::new("/"));
     [(cwd.join(".relive/agents"), true), (cwd.join("agents"), true), (beside.join("agents"), false)]
@@ -143,30 +143,30 @@ fn places(cwd: &Path, config: &Path) -> [(PathBuf, bool); 3] {
 fn no_agent(cwd: &Path, config: &Path, name: &str) -> Error {
     let mut names = Vec::new();
     let places = places(cwd, config);
-    for entry in places.iter().filter_map(|(folder, _)| std::fs::read_dir(folder).ok()).flatten().flatten() {
+    for entry in places.iter().filter_map(|(directory, _)| std::fs::read_dir(directory).ok()).flatten().flatten() {
         let file = entry.file_name();
         names.extend(file.to_str().and_then(|file| file.strip_suffix(".yaml")).map(str::to_owned));
     }
     names.sort();
     names.dedup();
     let hint = match relive_types::suggest::closest(name, names.iter().map(String::as_str)) {
-        Some(meant) => format!("did you mean `{meant}`? There are: {}", names.join(", ")),
+        Some(found) => format!("did you mean `{found}`? There are: {}", names.join(", ")),
         None if names.is_empty() => "there are none: write agents/NAME.yaml here or beside config.yaml".to_owned(),
         None => format!("there are: {}", names.join(", ")),
     };
-    let folders: Vec<String> = places.iter().map(|(folder, _)| folder.display().to_string()).collect();
-    Error::new(ErrorCode::Invalid, format!("no agent `{name}` in {}", folders.join(", "))).with_hint(hint)
+    let directories: Vec<String> = places.iter().map(|(directory, _)| directory.display().to_string()).collect();
+    Error::new(ErrorCode::Invalid, format!("no agent `{name}` in {}", directories.join(", "))).with_hint(hint)
 }
 
-/// `AGENTS.md` of the working folder, if there is one.
+/// `AGENTS.md` of the working directory, if there is one.
 fn folder_file(cwd: &Path) -> io::Result<Option<(String, Instructions)>> {
     let file = match open_beneath(cwd, Path::new(FOLDER_FILE)) {
-        // That there is no working folder is for the tools to say.
+        // That there is no working directory is for the tools to say.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error()) => {
-            return Err(io::Error::other("it leads out of the folder"));
+            return Err(io::Error::other("it leads out of the directory"));
         }
         opened => opened?,
     };
@@ -194,10 +194,10 @@ fn read(file: File, max: u64) -> io::Result<(String, u64, bool)> {
     Ok((String::from_utf8_lossy(&bytes).into_owned(), metadata.len(), cut))
 }
 
-/// Opens a file below a folder that no link leads out of. Not blocking, so that a pipe can be refused.
-fn open_beneath(folder: &Path, below: &Path) -> io::Result<File> {
+/// Opens a file below a directory that no link leads out of. Not blocking, so that a pipe can be refused.
+fn open_beneath(directory: &Path, below: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::openat(CWD, folder, flags, Mode::empty())?;
+    let directory = rustix::fs::openat(CWD, directory, flags, Mode::empty())?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat2(folder, below, flags, Mode::empty(), ResolveFlags::BENEATH)?.into())
+    Ok(rustix::fs::openat2(directory, below, flags, Mode::empty(), ResolveFlags::BENEATH)?.into())
 }

@@ -32,6 +32,7 @@ mod runtime;
 mod send;
 mod settings;
 mod signal;
+mod spec;
 mod stop;
 mod trees;
 mod user_file;

@@ -5,7 +5,7 @@
 
 use relive_core::{Caller, End, ErrorCode, Pid, Refusal, Uuid};
 use relive_journal::data::Known;
-use relive_journal::{DataFolder, ProcInfo};
+use relive_journal::{DataDirectory, ProcInfo};
 
 use crate::error::{Error, Result};
 use crate::owner::Lane;
@@ -16,9 +16,9 @@ const PREFIX_MIN: usize = 4;
 /// How many candidates an ambiguous id lists.
 const CANDIDATES_MAX: usize = 5;
 
-/// The process that was meant.
+/// The process that was found.
 #[derive(Debug)]
-pub(crate) enum Meant {
+pub(crate) enum LookedUp {
     /// It has not ended.
     Living {
         process: ProcessRef,
@@ -35,7 +35,7 @@ pub(crate) enum Meant {
 #[derive(Debug)]
 pub(crate) struct OnDisk {
     pub(crate) info: ProcInfo,
-    /// The incarnation that was meant, and how it ended.
+    /// The incarnation that was found, and how it ended.
     pub(crate) pid: Pid,
     pub(crate) end: Option<End>,
     pub(crate) successor: Option<Pid>,
@@ -44,16 +44,16 @@ pub(crate) struct OnDisk {
 
 impl Runtime {
     /// Finds the process that a client means.
-    pub(crate) async fn look_up(self: &std::sync::Arc<Self>, id: &str) -> Result<Meant> {
+    pub(crate) async fn look_up(self: &std::sync::Arc<Self>, id: &str) -> Result<LookedUp> {
         let refusal = match self.listed(id) {
-            Ok(meant) => {
-                if let Meant::Remembered(pid) = meant
+            Ok(found) => {
+                if let LookedUp::Remembered(pid) = found
                     && let Some(uuid) = self.uuid_of(pid)
                 {
                     // The table remembers an end for a while; whether its history is still there is the disk's to say.
                     self.is_here(uuid).await?;
                 }
-                return Ok(meant);
+                return Ok(found);
             }
             Err(refusal @ Refusal::NotFound { .. }) => refusal,
             Err(refusal) => return Err(refusal.into()),
@@ -74,21 +74,21 @@ impl Runtime {
         }
     }
 
-    fn listed(&self, id: &str) -> Result<Meant, Refusal> {
+    fn listed(&self, id: &str) -> Result<LookedUp, Refusal> {
         let state = self.lock();
-        let pid = state.table.resolve(Caller::Person, id)?;
+        let pid = state.table.look_up(Caller::Person, id)?;
         Ok(match (state.table.machine(pid), state.table.view(pid, self.now())) {
             (Some(machine), Some(view)) if machine.end().is_none() => {
-                Meant::Living { process: ProcessRef { of: machine.incarnation(), uuid: view.uuid }, note: None }
+                LookedUp::Living { process: ProcessRef { of: machine.incarnation(), uuid: view.uuid }, note: None }
             }
-            _ => Meant::Remembered(pid),
+            _ => LookedUp::Remembered(pid),
         })
     }
 
     /// A PID that was interrupted stands for the process as it is now.
-    async fn present(self: &std::sync::Arc<Self>, found: Box<OnDisk>) -> Result<Meant> {
+    async fn present(self: &std::sync::Arc<Self>, found: Box<OnDisk>) -> Result<LookedUp> {
         if found.end.is_some() {
-            return Ok(Meant::OnDisk(found));
+            return Ok(LookedUp::OnDisk(found));
         }
         let uuid = found.info.uuid;
         let continues = |now: Pid| (now != found.pid).then(|| format!("PID {} continues as {now}", found.pid));
@@ -97,12 +97,12 @@ impl Runtime {
             drop(self.turn(uuid, Lane::Verb).await?);
         }
         if let Some(process) = self.living(uuid) {
-            return Ok(Meant::Living { process, note: continues(process.of.pid) });
+            return Ok(LookedUp::Living { process, note: continues(process.of.pid) });
         }
         let last = self.on_disk(move |data| incarnation(data, uuid, None)).await??;
         let Search::Found(last) = last else { return Err(collected(uuid)) };
         let note = continues(last.pid);
-        Ok(Meant::OnDisk(Box::new(OnDisk { note, ..*last })))
+        Ok(LookedUp::OnDisk(Box::new(OnDisk { note, ..*last })))
     }
 
     /// Refuses a process that was collected.
@@ -125,7 +125,7 @@ enum Search {
     Nothing,
 }
 
-fn search(data: &DataFolder, id: &str) -> std::io::Result<Search> {
+fn search(data: &DataDirectory, id: &str) -> std::io::Result<Search> {
     if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {
         let Ok(pid) = id.parse().map(Pid) else { return Ok(Search::Nothing) };
         return match data.uuid_of_pid(pid)? {
@@ -148,7 +148,7 @@ fn search(data: &DataFolder, id: &str) -> std::io::Result<Search> {
 }
 
 /// Returns the processes whose UUID begins like this.
-fn begin_with(data: &DataFolder, id: &str) -> std::io::Result<Vec<Uuid>> {
+fn begin_with(data: &DataDirectory, id: &str) -> std::io::Result<Vec<Uuid>> {
     let hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
     if id.len() < PREFIX_MIN || !id.bytes().all(hex) {
         return Ok(Vec::new());
@@ -161,7 +161,7 @@ fn begin_with(data: &DataFolder, id: &str) -> std::io::Result<Vec<Uuid>> {
 
 /// Returns the last process that had the name. Those that have not ended are in the table. Every journal is looked at,
 /// so this is tried last.
-fn named(data: &DataFolder, name: &str) -> std::io::Result<Search> {
+fn named(data: &DataDirectory, name: &str) -> std::io::Result<Search> {
     let namesakes = snapshots(data, |_| true)?.into_iter().filter(|info| info.name.as_deref() == Some(name));
     match namesakes.max_by_key(|info| info.pids.last().copied()) {
         Some(last) => incarnation(data, last.uuid, None),
@@ -170,7 +170,7 @@ fn named(data: &DataFolder, name: &str) -> std::io::Result<Search> {
 }
 
 /// Returns the last incarnation of a process, or the one with this PID.
-fn incarnation(data: &DataFolder, uuid: Uuid, pid: Option<Pid>) -> std::io::Result<Search> {
+fn incarnation(data: &DataDirectory, uuid: Uuid, pid: Option<Pid>) -> std::io::Result<Search> {
     match data.known(uuid)? {
         Known::Never => return Ok(Search::Nothing),
         Known::Collected(tombstone) => return Ok(Search::Collected(tombstone.uuid)),
@@ -195,7 +195,21 @@ fn incarnation(data: &DataFolder, uuid: Uuid, pid: Option<Pid>) -> std::io::Resu
 }
 
 /// Reads the snapshots of processes. One that cannot be read is reported by whoever asks for it by name.
-pub(crate) fn snapshots(data: &DataFolder, wanted: impl Fn(&Uuid) -> bool) -> std::io::Result<Vec<ProcInfo>> {
+pub(crate) fn snapshots(data: &DataDirectory, wanted: impl Fn(&Uuid) -> bool) -> std::io::Result<Vec<ProcInfo>> {
     let uuids = data.uuids()?.into_iter().filter(wanted);
-    Ok(uuids.filter_map(|uuid| ProcInfo::read(&data.folder(uuid)).ok().flatten()).collect())
+    Ok(uuids.filter_map(|uuid| ProcInfo::read(&data.directory(uuid)).ok().flatten()).collect())
+}
+
+impl Runtime {
+    /// The process that was found, whether it lives or not, and what is to be said about its name.
+    pub(crate) fn identity_of(&self, found: &LookedUp) -> Result<(Uuid, Option<String>)> {
+        match found {
+            LookedUp::Living { process, note } => Ok((process.uuid, note.clone())),
+            LookedUp::Remembered(pid) => {
+                let gone = || Error::new(ErrorCode::NotFound, format!("no process `{pid}`"));
+                Ok((self.uuid_of(*pid).ok_or_else(gone)?, None))
+            }
+            LookedUp::OnDisk(found) => Ok((found.info.uuid, found.note.clone())),
+        }
+    }
 }

@@ -47,7 +47,7 @@ impl Owners {
         }
         let owner = Arc::new(Owner {
             uuid,
-            desk: Arc::default(),
+            state: Arc::default(),
             body: Mutex::default(),
             events: Mutex::default(),
             flush_is_due: AtomicBool::new(false),
@@ -79,8 +79,8 @@ pub(crate) enum Lane {
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) uuid: Uuid,
-    desk: Arc<tokio::sync::Mutex<Desk>>,
-    /// Beside the desk, so that orders reach the body without a turn.
+    state: Arc<tokio::sync::Mutex<TurnState>>,
+    /// Beside the state, so that orders reach the body without a turn.
     body: Mutex<Option<BodyHandle>>,
     /// Events of the body that are not written yet.
     events: Mutex<Vec<Event>>,
@@ -92,7 +92,7 @@ pub(crate) struct Owner {
 
 /// What a turn works with.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct TurnState {
     /// Open while a body runs, and during a turn that needs it.
     pub(crate) journal: Option<OpenJournal>,
     /// Messages that were recorded and that the body has not taken in.
@@ -122,8 +122,8 @@ impl Drop for Waiting<'_> {
 }
 
 impl Owner {
-    /// Waits for the desk.
-    pub(crate) async fn take_desk(&self, lane: Lane) -> Result<tokio::sync::OwnedMutexGuard<Desk>> {
+    /// Waits for the state.
+    pub(crate) async fn wait_for_turn(&self, lane: Lane) -> Result<tokio::sync::OwnedMutexGuard<TurnState>> {
         let most = match lane {
             Lane::Verb => WAITING_MAX,
             Lane::Urgent => WAITING_MAX + URGENT_MAX,
@@ -135,7 +135,7 @@ impl Owner {
             let message = format!("{before} requests wait for process {}, the limit", self.uuid);
             return Err(Error::new(ErrorCode::Exhausted, message).with_hint("ask again in a moment"));
         }
-        Ok(Arc::clone(&self.desk).lock_owned().await)
+        Ok(Arc::clone(&self.state).lock_owned().await)
     }
 
     fn body(&self) -> MutexGuard<'_, Option<BodyHandle>> {

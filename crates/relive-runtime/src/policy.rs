@@ -40,7 +40,7 @@ fn known(tool: &str) -> Result<String> {
         return Ok(tool.to_owned());
     }
     let hint = match relive_types::suggest::closest(tool, names()) {
-        Some(meant) => format!("did you mean `{meant}`?"),
+        Some(found) => format!("did you mean `{found}`?"),
         None => format!("there are {}", relive_config::TOOLS.join(", ")),
     };
     Err(Error::new(ErrorCode::Invalid, format!("there is no tool `{tool}`")).with_hint(hint))

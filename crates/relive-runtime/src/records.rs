@@ -5,7 +5,7 @@ use relive_journal::record::{Body, Ended, Paused, Resumed, ResumedBy, SignalMask
 
 /// What the records of a change say beside the change itself.
 #[derive(Debug, Clone)]
-pub(crate) struct Note {
+pub(crate) struct RecordDetails {
     /// The id of the request.
     pub(crate) request: Option<String>,
     /// What ends a pause, if one ends.
@@ -14,14 +14,14 @@ pub(crate) struct Note {
     pub(crate) resume_at: Option<Timestamp>,
 }
 
-impl Default for Note {
+impl Default for RecordDetails {
     fn default() -> Self {
         Self { request: None, resumed_by: ResumedBy::User, resume_at: None }
     }
 }
 
 /// Returns the records by which a journal follows from `before` to `after`. An end stands for everything before it.
-pub(crate) fn between(before: &Machine, after: &Machine, note: &Note) -> Vec<Body> {
+pub(crate) fn between(before: &Machine, after: &Machine, note: &RecordDetails) -> Vec<Body> {
     let req = note.request.clone();
     if let (None, Some(end)) = (before.end(), after.end()) {
         return vec![Body::Ended(Ended { end: end.clone(), req })];

@@ -8,24 +8,24 @@ use std::time::Duration;
 
 use relive_config::Recovery;
 use relive_core::{
-    Cause, End, Incarnation, Pid, ProcessStatus, Restored, Signal, Spec, State, SuspendReason, Suspension, Timestamp,
+    Cause, End, Incarnation, Pid, ProcessStatus, Recovered, Signal, Spec, State, SuspendReason, Suspension, Timestamp,
     Uuid, Why,
 };
 use relive_journal::record::{Body, Ended, OpenedBy, Paused, Resumed, ResumedBy};
 use relive_journal::{OpenJournal, Opening, Writer};
-use survey::{Found, Left, Survey, survey};
+use survey::{Found, PriorState, Survey, survey};
 
 use crate::bodies::Rest;
-use crate::create::next_generation;
 use crate::error::Result;
 use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
+use crate::spec::next_generation;
 
 /// How long a start waits for the bodies it has recovered.
 const READY_WITHIN: Duration = Duration::from_millis(250);
 
 /// What follows for a process that was found, once all are in the table.
-enum Then {
+enum NextAction {
     /// Its body is started, with its journal.
     Start(Box<Writer>),
     /// The same, after the daemon's own stop.
@@ -83,14 +83,14 @@ impl Runtime {
         }
     }
 
-    async fn carry_on(self: &Arc<Self>, process: ProcessRef, then: Then) -> Result<()> {
-        let (runtime, resumes) = (Arc::clone(self), matches!(then, Then::Resume(_)));
+    async fn carry_on(self: &Arc<Self>, process: ProcessRef, then: NextAction) -> Result<()> {
+        let (runtime, resumes) = (Arc::clone(self), matches!(then, NextAction::Resume(_)));
         match then {
-            Then::Start(writer) | Then::Resume(writer) => {
+            NextAction::Start(writer) | NextAction::Resume(writer) => {
                 let mut turn = self.turn(process.uuid, Lane::Own).await?;
-                turn.desk.journal = Some(OpenJournal::new(*writer, self.pool.clone()));
+                turn.state.journal = Some(OpenJournal::new(*writer, self.pool.clone()));
                 if resumes {
-                    self.note(&turn.owner, "resumed", serde_json::json!({"by": ResumedBy::DaemonStart}));
+                    self.emit(&turn.owner, "resumed", serde_json::json!({"by": ResumedBy::DaemonStart}));
                 }
                 let told = turn.machine().and_then(|machine| machine.ending());
                 if told.is_some_and(|(signal, _)| signal == Signal::Term) {
@@ -101,13 +101,13 @@ impl Runtime {
                 }
                 turn.start_body(process.of);
             }
-            Then::End => {
+            NextAction::End => {
                 tokio::spawn(async move { runtime.finish_bodiless(process).await });
             }
-            Then::Freeze => {
+            NextAction::Freeze => {
                 tokio::spawn(async move { runtime.settle(process, Rest::Frozen).await });
             }
-            Then::Nothing => {}
+            NextAction::Nothing => {}
         }
         Ok(())
     }
@@ -116,54 +116,59 @@ impl Runtime {
         self: &Arc<Self>,
         found: Found,
         pids: &HashMap<Uuid, Pid>,
-    ) -> Result<Option<(ProcessRef, Then)>> {
-        let Found { spec, pid, left, restored, kin, open_calls } = found;
+    ) -> Result<Option<(ProcessRef, NextAction)>> {
+        let Found { spec, pid, left, recovered, place, open_calls } = found;
         let (uuid, pid) = (spec.uuid, pid?);
         let parent = spec.parent_uuid.and_then(|uuid| pids.get(&uuid).copied()).unwrap_or(Pid::RUNTIME);
         let spec = next_generation(Spec { pid, parent, ..spec });
         let process = ProcessRef { of: Incarnation { pid, generation: spec.generation }, uuid };
         let stays = self.bodies.of(spec.body).is_some_and(|body| body.stays_when_suspended());
-        let (restored, resume_at, then) = match left {
-            Left::Unwritable(hole) => {
+        let (recovered, resume_at, then) = match left {
+            PriorState::Unwritable(hole) => {
                 self.warn(format!("{uuid} is suspended: its journal cannot be written, {hole}"));
-                (suspended(restored, SuspendReason::IoError, self.now()), None, Then::Nothing)
+                (suspended(recovered, SuspendReason::IoError, self.now()), None, NextAction::Nothing)
             }
             // Its session may have ended or run on: its body looks, and passes the orders on.
-            Left::Suspended { .. } | Left::Ending | Left::Interrupted { .. } | Left::Stopped if stays => {
+            PriorState::Suspended { .. }
+            | PriorState::Ending
+            | PriorState::Interrupted { .. }
+            | PriorState::Stopped
+                if stays =>
+            {
                 let writer = self.open_recovered(uuid, pid, Vec::new()).await?;
-                (restored, None, Then::Start(Box::new(writer)))
+                (recovered, None, NextAction::Start(Box::new(writer)))
             }
-            Left::Ending => (restored, None, Then::End),
-            Left::Suspended { resume_at } if open_calls => (restored, resume_at, Then::Freeze),
-            Left::Suspended { resume_at } => (restored, resume_at, Then::Nothing),
-            Left::Interrupted { crash_loop: true } => {
+            PriorState::Ending => (recovered, None, NextAction::End),
+            PriorState::Suspended { resume_at } if open_calls => (recovered, resume_at, NextAction::Freeze),
+            PriorState::Suspended { resume_at } => (recovered, resume_at, NextAction::Nothing),
+            PriorState::Interrupted { crash_loop: true } => {
                 let (reason, now) = (SuspendReason::CrashLoop, self.now());
                 let paused = Body::Paused(Paused { reason, asked_at: now, resume_at: None, req: None });
                 // Put down at once: a suspended process holds no descriptor.
                 drop(self.open_recovered(uuid, pid, vec![paused]).await?);
-                (suspended(restored, reason, now), None, Then::Nothing)
+                (suspended(recovered, reason, now), None, NextAction::Nothing)
             }
-            Left::Interrupted { crash_loop: false } if self.settings.recovery == Recovery::Manual => {
+            PriorState::Interrupted { crash_loop: false } if self.settings.recovery == Recovery::Manual => {
                 self.end_interrupted(uuid, pid).await?;
                 return Ok(None);
             }
-            Left::Stopped => {
+            PriorState::Stopped => {
                 let resumed = Body::Resumed(Resumed { by: ResumedBy::DaemonStart, req: None });
                 let writer = self.open_recovered(uuid, pid, vec![resumed]).await?;
-                (Restored { suspension: None, ..restored }, None, Then::Resume(Box::new(writer)))
+                (Recovered { suspension: None, ..recovered }, None, NextAction::Resume(Box::new(writer)))
             }
-            Left::Interrupted { crash_loop: false } => {
+            PriorState::Interrupted { crash_loop: false } => {
                 let writer = self.open_recovered(uuid, pid, Vec::new()).await?;
-                (restored, None, Then::Start(Box::new(writer)))
+                (recovered, None, NextAction::Start(Box::new(writer)))
             }
         };
         let mut state = self.lock();
-        if let (Some(resume_at), Some(suspension)) = (resume_at, &restored.suspension) {
+        if let (Some(resume_at), Some(suspension)) = (resume_at, &recovered.suspension) {
             state.set_alarm(pid, resume_at, suspension.asked_at);
         }
-        state.table.restore(spec, restored, self.now())?;
-        if let Some(kin) = kin {
-            state.trees.join(kin);
+        state.table.recover(spec, recovered, self.now())?;
+        if let Some(place) = place {
+            state.trees.join(place);
         }
         Ok(Some((process, then)))
     }
@@ -186,8 +191,8 @@ impl Runtime {
     }
 }
 
-fn suspended(restored: Restored, reason: SuspendReason, asked_at: Timestamp) -> Restored {
-    Restored { suspension: Some(Suspension { asked_at, reason }), ending: None, ..restored }
+fn suspended(recovered: Recovered, reason: SuspendReason, asked_at: Timestamp) -> Recovered {
+    Recovered { suspension: Some(Suspension { asked_at, reason }), ending: None, ..recovered }
 }
 
 fn interrupted() -> End {

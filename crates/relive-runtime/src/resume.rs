@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use relive_api::{Affected, ResumeRequest, Resumed as Answered};
+use relive_api::{Affected, ResumeRequest, Resumed};
 use relive_core::{Aim, ErrorCode, Event, Limits, Pid, Signal, State, SuspendReason, Uuid};
 use relive_journal::record::{Body, Input, NewLimits, OpenedBy, ResumedBy};
-use relive_journal::{DataFolder, History, Opening, ProcessMeta, WriteError};
+use relive_journal::{History, Opening, WriteError};
 
-use crate::create::spec;
 use crate::error::{Error, Result};
-use crate::lookup::Meant;
 use crate::owner::{Change, Lane, Turn};
-use crate::records::Note;
+use crate::records::RecordDetails;
 use crate::runtime::{ProcessRef, Runtime};
-use crate::signal::Sent;
+use crate::signal::SignalOrder;
+use crate::spec;
 
 impl Runtime {
     /// Resumes a process, or starts a fork of it.
@@ -22,7 +21,7 @@ impl Runtime {
         id: &str,
         request: ResumeRequest,
         request_id: Option<String>,
-    ) -> Result<Answered> {
+    ) -> Result<Resumed> {
         if let Some(step) = request.from_step.filter(|_| request.fork.is_none()) {
             let message = format!("--from-step {step} would change the past of `{id}`");
             let hint = format!("relive resume --fork --from-step {step} {id}");
@@ -34,13 +33,13 @@ impl Runtime {
         }
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
-            let meant = runtime.look_up(&id).await?;
-            let (uuid, note) = runtime.identity_of(&meant)?;
+            let found = runtime.look_up(&id).await?;
+            let (uuid, note) = runtime.identity_of(&found)?;
             if let Some(fork) = request.fork {
                 return runtime.fork(uuid, fork, request).await;
             }
             let answered = runtime.resume_process(uuid, request, request_id).await?;
-            Ok(Answered { note: note.or(answered.note), ..answered })
+            Ok(Resumed { note: note.or(answered.note), ..answered })
         })
         .await
     }
@@ -50,7 +49,7 @@ impl Runtime {
         uuid: Uuid,
         request: ResumeRequest,
         request_id: Option<String>,
-    ) -> Result<Answered> {
+    ) -> Result<Resumed> {
         self.refuse_if_stopping()?;
         let request_id = request_id.map(|id| format!("resume:{id}"));
         self.prepare_resume(uuid, &request).await?;
@@ -61,7 +60,7 @@ impl Runtime {
         if turn.was_answered(request_id.as_deref()).await? {
             drop(turn);
             let affected = if request.subtree {
-                let sent = Sent { request: request_id, ..Sent::new(Signal::Resume, None) };
+                let sent = SignalOrder { request: request_id, ..SignalOrder::new(Signal::Resume, None) };
                 self.signal_tree(pid, sent).await?
             } else {
                 Affected { affected: 1, pids: vec![pid], ..Affected::default() }
@@ -72,11 +71,12 @@ impl Runtime {
             let message = format!("process {pid} waits for your answer");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid} {choices}")));
         }
-        let mut change = Change::of(machine, Note { request: request_id.clone(), ..Note::default() });
+        let mut change = Change::of(machine, RecordDetails { request: request_id.clone(), ..RecordDetails::default() });
         if change.draft().state() == State::Created && turn.owner.has_body() {
             change.apply(Event::Start, self)?;
         }
-        let sent = Sent { aim: Aim::Process, request: request_id.clone(), ..Sent::new(Signal::Resume, None) };
+        let sent =
+            SignalOrder { aim: Aim::Process, request: request_id.clone(), ..SignalOrder::new(Signal::Resume, None) };
         let resume = Event::Signal { signal: Signal::Resume, cause: sent.cause, urgency: sent.urgency, aim: sent.aim };
         let changed = change.apply(resume, self)?;
         let resumed = change.resumes();
@@ -108,7 +108,7 @@ impl Runtime {
             known.unwrap_or_default()
         };
         let Some(pid) = pid else {
-            let model = self.on_disk(move |data| model_of(data, uuid)).await?;
+            let model = self.on_disk(move |data| spec::model_of(data, uuid)).await?;
             return self.credentials.equip(uuid, uuid, None, model.as_deref(), &request.env).await;
         };
         if reason.is_some() {
@@ -130,11 +130,11 @@ impl Runtime {
         views.filter_map(|view| Some((view.uuid, view.suspend_reason?, view.model.map(str::to_owned)))).collect()
     }
 
-    pub(crate) fn resumed(&self, process: ProcessRef, origin_uuid: Option<Uuid>, affected: Affected) -> Answered {
+    pub(crate) fn resumed(&self, process: ProcessRef, origin_uuid: Option<Uuid>, affected: Affected) -> Resumed {
         let state = self.lock();
         let pid = process.of.pid;
         let view = state.table.view(pid, self.now());
-        Answered {
+        Resumed {
             pid,
             uuid: process.uuid,
             origin_uuid,
@@ -149,17 +149,17 @@ impl Runtime {
     }
 
     /// Resumes those that are suspended until a moment that has come.
-    pub(crate) async fn lift(self: &Arc<Self>, uuid: Uuid, reason: SuspendReason, by: ResumedBy) -> Result<()> {
+    pub(crate) async fn end_pause(self: &Arc<Self>, uuid: Uuid, reason: SuspendReason, by: ResumedBy) -> Result<()> {
         let mut turn = self.turn(uuid, Lane::Own).await?;
         let Some(machine) = turn.machine() else { return Ok(()) };
-        let mut change = Change::of(machine, Note { resumed_by: by, ..Note::default() });
-        if change.apply(Event::Lift { reason }, self)? { turn.commit(change).await } else { Ok(()) }
+        let mut change = Change::of(machine, RecordDetails { resumed_by: by, ..RecordDetails::default() });
+        if change.apply(Event::EndPause { reason }, self)? { turn.commit(change).await } else { Ok(()) }
     }
 }
 
 impl Turn {
     /// Starts a new incarnation of a process that is dead: `opened` and what it is told are one write.
-    async fn resume_dead(&mut self, request: ResumeRequest, request_id: Option<String>) -> Result<Answered> {
+    async fn resume_dead(&mut self, request: ResumeRequest, request_id: Option<String>) -> Result<Resumed> {
         let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
         runtime.admit_one_more()?;
         // It may have been collected while this waited.
@@ -178,8 +178,8 @@ impl Turn {
         let (model, body) = runtime
             .on_disk(move |data| {
                 let (history, _) = data.history(uuid)?;
-                let body = history.identity.and_then(|identity| crate::create::body_of(&identity.spawned.body));
-                Ok::<_, std::io::Error>((model_of(data, uuid), body))
+                let body = history.identity.and_then(|identity| spec::body_of(&identity.spawned.body));
+                Ok::<_, std::io::Error>((spec::model_of(data, uuid), body))
             })
             .await??;
         let body = body.and_then(|kind| runtime.bodies.of(kind));
@@ -216,7 +216,7 @@ impl Turn {
             Err(error) => return Err(error),
         };
         runtime.budgets.set_limits(uuid, writer.history().limits);
-        let spec = spec(writer.history(), pid, runtime.parent_of(writer.history()), model)?;
+        let spec = spec::from_history(writer.history(), pid, runtime.parent_of(writer.history()), model)?;
         let process = ProcessRef { of: relive_core::Incarnation { pid, generation: spec.generation }, uuid };
         self.publish_new(spec, writer).await?;
         Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], ..Affected::default() }))
@@ -236,9 +236,9 @@ impl Turn {
         let pid = change.draft().incarnation().pid;
         let said = request.input.clone();
         self.commit(change).await?;
-        self.desk.said.extend(said);
+        self.state.said.extend(said);
         if request.limits != Limits::default() {
-            let limits = raised(limits, request.limits);
+            let limits = spec::raised(limits, request.limits);
             self.runtime.lock().table.set_limits(pid, limits)?;
             self.runtime.budgets.set_limits(self.uuid(), limits);
             let deadline = self.deadline();
@@ -266,7 +266,7 @@ pub(crate) fn additions(
 ) -> Vec<Body> {
     let mut batch = Vec::new();
     if request.limits != Limits::default() {
-        let limits = raised(limits, request.limits);
+        let limits = spec::raised(limits, request.limits);
         batch.push(Body::Limits(NewLimits { limits, req: request_id.map(str::to_owned) }));
     }
     if let Some(text) = request.input.as_deref().or(say) {
@@ -274,32 +274,4 @@ pub(crate) fn additions(
         batch.push(Body::Input(Input { id, from: None, text: text.into() }));
     }
     batch
-}
-
-/// The limits with those that were named replaced.
-pub(crate) fn raised(limits: Limits, named: Limits) -> Limits {
-    Limits {
-        max_steps: named.max_steps.or(limits.max_steps),
-        max_tokens: named.max_tokens.or(limits.max_tokens),
-        max_cost_usd: named.max_cost_usd.or(limits.max_cost_usd),
-        timeout_ms: named.timeout_ms.or(limits.timeout_ms),
-    }
-}
-
-pub(crate) fn model_of(data: &DataFolder, uuid: Uuid) -> Option<String> {
-    ProcessMeta::read(&data.folder(uuid)).ok().map(|meta| meta.model)
-}
-
-impl Runtime {
-    /// The process that was meant, whether it lives or not, and what is to be said about its name.
-    pub(crate) fn identity_of(&self, meant: &Meant) -> Result<(Uuid, Option<String>)> {
-        match meant {
-            Meant::Living { process, note } => Ok((process.uuid, note.clone())),
-            Meant::Remembered(pid) => {
-                let gone = || Error::new(ErrorCode::NotFound, format!("no process `{pid}`"));
-                Ok((self.uuid_of(*pid).ok_or_else(gone)?, None))
-            }
-            Meant::OnDisk(found) => Ok((found.info.uuid, found.note.clone())),
-        }
-    }
 }

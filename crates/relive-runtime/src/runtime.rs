@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use relive_api::{Environment, Paths};
 use relive_core::{Incarnation, Pid, Signal, Timestamp, Urgency, Uuid};
-use relive_journal::{DataFolder, OpenFailure, Pool, WriteError, Writer};
+use relive_journal::{DataDirectory, OpenFailure, Pool, WriteError, Writer};
 use relive_session::sessions::Sessions;
 use tokio::sync::Notify;
 
@@ -37,7 +37,7 @@ const SHIM: &str = "/proc/self/exe";
 /// Owns the processes of one data directory.
 #[derive(Debug)]
 pub struct Runtime {
-    pub(crate) data: Arc<DataFolder>,
+    pub(crate) data: Arc<DataDirectory>,
     pub(crate) pool: Pool,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
@@ -91,7 +91,7 @@ pub(crate) struct ProcessRef {
 impl Runtime {
     /// Returns a runtime that owns no process yet: [`Self::recover`] finds those of the data directory.
     #[must_use]
-    pub fn new(data: Arc<DataFolder>, pool: Pool, settings: Settings, clock: Clock, paths: &Paths) -> Arc<Self> {
+    pub fn new(data: Arc<DataDirectory>, pool: Pool, settings: Settings, clock: Clock, paths: &Paths) -> Arc<Self> {
         let state = Published {
             table: relive_core::Table::new(settings.table, data.last_pid()),
             bodies: HashMap::new(),
@@ -148,8 +148,8 @@ impl Runtime {
 
     /// Returns the directory of a process, whether or not it exists.
     #[must_use]
-    pub fn directory(&self, uuid: Uuid) -> relive_journal::Folder {
-        self.data.folder(uuid)
+    pub fn directory(&self, uuid: Uuid) -> relive_journal::ProcessDirectory {
+        self.data.directory(uuid)
     }
 
     /// Returns a bell that rings when the files of a process may have changed.
@@ -228,12 +228,12 @@ impl Runtime {
     pub(crate) fn tell(self: &Arc<Self>, pid: Pid, kind: &'static str, body: serde_json::Value) {
         let owner = self.lock().bodies.get(&pid).cloned();
         if let Some(owner) = owner {
-            self.note(&owner, kind, body);
+            self.emit(&owner, kind, body);
         }
     }
 
     /// Notes that a process stands still, why, and what a person can do about it.
-    pub(crate) fn note_paused(self: &Arc<Self>, owner: &Arc<Owner>, pid: Pid) {
+    pub(crate) fn emit_paused(self: &Arc<Self>, owner: &Arc<Owner>, pid: Pid) {
         let event = {
             let state = self.lock();
             let Some(view) = state.table.view(pid, self.now()) else { return };
@@ -244,7 +244,7 @@ impl Runtime {
             }
             event
         };
-        self.note(owner, "paused", event);
+        self.emit(owner, "paused", event);
     }
 
     /// Returns the environment of a process; an empty one if it is gone.
@@ -256,7 +256,7 @@ impl Runtime {
     /// is just being spawned, also by a daemon that has just died, has a copy of every lock until it executes.
     pub(crate) async fn opened<E: Into<Error> + Send + 'static>(
         &self,
-        open: impl Fn(&DataFolder) -> Result<Writer, OpenFailure<E>> + Clone + Send + 'static,
+        open: impl Fn(&DataDirectory) -> Result<Writer, OpenFailure<E>> + Clone + Send + 'static,
     ) -> Result<Writer> {
         let deadline = tokio::time::Instant::now() + BUSY_PATIENCE;
         loop {
@@ -275,7 +275,7 @@ impl Runtime {
     /// Does something with the data directory on a thread that may block.
     pub(crate) async fn on_disk<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&DataFolder) -> T + Send + 'static,
+        job: impl FnOnce(&DataDirectory) -> T + Send + 'static,
     ) -> Result<T, relive_journal::JobLost> {
         let data = Arc::clone(&self.data);
         self.pool.run(move || job(&data)).await

@@ -8,7 +8,7 @@ use relive_journal::record::{Body, Input};
 
 use crate::bodies::Verb;
 use crate::error::{Error, Result};
-use crate::lookup::Meant;
+use crate::lookup::LookedUp;
 use crate::owner::{Lane, Turn};
 use crate::runtime::Runtime;
 
@@ -27,13 +27,13 @@ impl Runtime {
                 let message = format!("`{id}` has ended, so it hears nothing");
                 Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {id} --input TEXT"))
             };
-            let meant = runtime.look_up(&id).await?;
-            let (uuid, note) = runtime.identity_of(&meant)?;
+            let found = runtime.look_up(&id).await?;
+            let (uuid, note) = runtime.identity_of(&found)?;
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
-            let accepted = match meant {
-                Meant::Living { .. } => turn.hear(request).await?,
-                // Sent again: it was heard before the end.
-                Meant::Remembered(_) | Meant::OnDisk(_) => turn.has_heard(request.id).await?.then_some(false),
+            let accepted = match found {
+                LookedUp::Living { .. } => turn.hear(request).await?,
+                // SignalOrder again: it was heard before the end.
+                LookedUp::Remembered(_) | LookedUp::OnDisk(_) => turn.has_heard(request.id).await?.then_some(false),
             };
             Ok(Accepted { accepted: accepted.ok_or_else(ended)?, note })
         })
@@ -55,7 +55,7 @@ impl Turn {
         }
         let input = Input { id: request.id, from: None, text: request.text.clone().into() };
         self.write(of, vec![Body::Input(input)]).await?;
-        self.desk.said.push(request.text);
+        self.state.said.push(request.text);
         Ok(Some(true))
     }
     /// Tells whether a message with this id was recorded before.

@@ -15,9 +15,9 @@ use relive_core::{
 use relive_journal::record::{Body, Input, ResumedBy, SignalMask};
 
 use crate::error::{Error, Result};
-use crate::lookup::Meant;
+use crate::lookup::LookedUp;
 use crate::owner::{Change, Lane, Turn};
-use crate::records::Note;
+use crate::records::RecordDetails;
 use crate::runtime::{Inherited, ProcessRef, Runtime};
 
 /// How many processes of a subtree are signalled at once.
@@ -30,7 +30,7 @@ pub(crate) const RETRY_EVERY: Duration = Duration::from_secs(5);
 
 /// A signal on its way.
 #[derive(Debug, Clone)]
-pub(crate) struct Sent {
+pub(crate) struct SignalOrder {
     pub(crate) signal: Signal,
     pub(crate) cause: Cause,
     pub(crate) urgency: Urgency,
@@ -39,7 +39,7 @@ pub(crate) struct Sent {
     pub(crate) resumed_by: ResumedBy,
 }
 
-impl Sent {
+impl SignalOrder {
     pub(crate) fn new(signal: Signal, request: Option<String>) -> Self {
         Self {
             signal,
@@ -62,8 +62,8 @@ impl Sent {
         Event::Signal { signal: self.signal, cause: self.cause, urgency: self.urgency, aim: self.aim }
     }
 
-    fn note(&self) -> Note {
-        Note { request: self.request.clone(), resumed_by: self.resumed_by, resume_at: None }
+    fn details(&self) -> RecordDetails {
+        RecordDetails { request: self.request.clone(), resumed_by: self.resumed_by, resume_at: None }
     }
 }
 
@@ -83,7 +83,7 @@ impl Runtime {
         request_id: Option<String>,
     ) -> Result<Affected> {
         let signal = parse(&request.signal)?;
-        let sent = Sent::new(signal, request_id);
+        let sent = SignalOrder::new(signal, request_id);
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move { runtime.deliver(&id, sent, request.subtree).await }).await
     }
@@ -96,15 +96,15 @@ impl Runtime {
         request_id: Option<String>,
     ) -> Result<Affected> {
         let urgency = if request.now { Urgency::Now } else { Urgency::Boundary };
-        let sent = Sent { urgency, ..Sent::new(Signal::Pause, request_id) };
+        let sent = SignalOrder { urgency, ..SignalOrder::new(Signal::Pause, request_id) };
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move { runtime.deliver(&id, sent, request.subtree).await }).await
     }
 
-    pub(crate) async fn deliver(self: &Arc<Self>, id: &str, sent: Sent, subtree: bool) -> Result<Affected> {
-        let meant = self.look_up(id).await?;
-        let Meant::Living { process, note } = meant else {
-            let (uuid, note) = self.identity_of(&meant)?;
+    pub(crate) async fn deliver(self: &Arc<Self>, id: &str, sent: SignalOrder, subtree: bool) -> Result<Affected> {
+        let found = self.look_up(id).await?;
+        let LookedUp::Living { process, note } = found else {
+            let (uuid, note) = self.identity_of(&found)?;
             let mut turn = self.turn(uuid, Lane::Verb).await?;
             return match turn.was_answered(sent.request.as_deref()).await? {
                 // It was ended by this request.
@@ -137,7 +137,7 @@ impl Runtime {
     }
 
     /// Sends a signal to a process and to everything living below it.
-    pub(crate) async fn signal_tree(self: &Arc<Self>, root: Pid, mut sent: Sent) -> Result<Affected> {
+    pub(crate) async fn signal_tree(self: &Arc<Self>, root: Pid, mut sent: SignalOrder) -> Result<Affected> {
         sent.cause.root = Some(root);
         let mut pids = Vec::new();
         let mut done = HashSet::new();
@@ -150,7 +150,7 @@ impl Runtime {
             }
             let jobs = walk.into_iter().map(|pid| {
                 let aim = if pid == root { Aim::Process } else { Aim::Subtree };
-                let (runtime, sent) = (Arc::clone(self), Sent { aim, ..sent.clone() });
+                let (runtime, sent) = (Arc::clone(self), SignalOrder { aim, ..sent.clone() });
                 async move {
                     let Some(uuid) = runtime.uuid_of(pid) else { return (pid, Ok(None)) };
                     (pid, runtime.signal_process(uuid, &sent).await.map(Some))
@@ -180,12 +180,16 @@ impl Runtime {
     }
 
     /// Resumes ancestors that the user paused, nearest first.
-    pub(crate) async fn resume_above(self: &Arc<Self>, pid: Pid, sent: &Sent) -> Vec<Pid> {
+    pub(crate) async fn resume_above(self: &Arc<Self>, pid: Pid, sent: &SignalOrder) -> Vec<Pid> {
         let above = self.lock().table.ancestors_paused_by_user(pid);
         let mut resumed = Vec::new();
         for ancestor in above {
-            let sent =
-                Sent { signal: Signal::Resume, aim: Aim::Subtree, resumed_by: ResumedBy::Descendant, ..sent.clone() };
+            let sent = SignalOrder {
+                signal: Signal::Resume,
+                aim: Aim::Subtree,
+                resumed_by: ResumedBy::Descendant,
+                ..sent.clone()
+            };
             let Some(uuid) = self.uuid_of(ancestor) else { continue };
             match self.signal_process(uuid, &sent).await {
                 Ok(delivered) => resumed.extend(delivered.changed.then_some(ancestor)),
@@ -197,12 +201,12 @@ impl Runtime {
 
     /// Sends a signal for a reason of the runtime's own.
     pub(crate) async fn signal_one(self: &Arc<Self>, uuid: Uuid, signal: Signal, cause: Cause) -> Result<Delivered> {
-        let sent = Sent { cause, aim: Aim::Subtree, ..Sent::new(signal, None) };
+        let sent = SignalOrder { cause, aim: Aim::Subtree, ..SignalOrder::new(signal, None) };
         self.signal_process(uuid, &sent).await
     }
 
     /// One turn: delivers a signal to one process.
-    pub(crate) async fn signal_process(self: &Arc<Self>, uuid: Uuid, sent: &Sent) -> Result<Delivered> {
+    pub(crate) async fn signal_process(self: &Arc<Self>, uuid: Uuid, sent: &SignalOrder) -> Result<Delivered> {
         let owner = self.owners.of(uuid);
         let mut waiting = std::pin::pin!(self.turn_with(Arc::clone(&owner), sent.lane()));
         let mut turn = match tokio::time::timeout(KILL_WITHIN, waiting.as_mut()).await {
@@ -225,7 +229,7 @@ impl Runtime {
             tokio::time::sleep(left).await;
             let Ok(mut turn) = runtime.turn(uuid, Lane::Own).await else { return };
             let Some(machine) = turn.machine().filter(|machine| machine.incarnation() == of) else { return };
-            let mut change = Change::of(machine, Note::default());
+            let mut change = Change::of(machine, RecordDetails::default());
             if matches!(change.apply(Event::GraceExpired, &runtime), Ok(true))
                 && let Err(error) = turn.commit(change).await
             {
@@ -249,11 +253,11 @@ impl Runtime {
             let blocked = request.blocked.as_deref().map(blockable).transpose()?;
             let handled = request.handled.as_deref().map(blockable).transpose()?;
             let request_id = request_id.map(|id| format!("signals:{id}"));
-            let meant = runtime.look_up(&id).await?;
-            let (uuid, note) = runtime.identity_of(&meant)?;
+            let found = runtime.look_up(&id).await?;
+            let (uuid, note) = runtime.identity_of(&found)?;
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
             let known = turn.was_answered(request_id.as_deref()).await?;
-            let living = turn.machine().filter(|_| matches!(meant, Meant::Living { .. }));
+            let living = turn.machine().filter(|_| matches!(found, LookedUp::Living { .. }));
             let Some(machine) = living else {
                 let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals"));
                 let pid = turn.last_pid().await?.filter(|_| known).ok_or_else(gone)?;
@@ -263,7 +267,7 @@ impl Runtime {
             let resumed = if known {
                 false
             } else {
-                let mut change = Change::of(machine, Note { request: request_id, ..Note::default() });
+                let mut change = Change::of(machine, RecordDetails { request: request_id, ..RecordDetails::default() });
                 if let Some(handled) = handled {
                     change.apply(Event::SetHandlers(handled), &runtime)?;
                 }
@@ -276,7 +280,7 @@ impl Runtime {
             };
             drop(turn);
             if resumed {
-                runtime.resume_above(pid, &Sent::new(Signal::Resume, None)).await;
+                runtime.resume_above(pid, &SignalOrder::new(Signal::Resume, None)).await;
             }
             // A signal that is not blocked any more may have ended it.
             Ok(runtime.signal_state(pid, note.clone()).unwrap_or_else(|| no_signals(pid, note)))
@@ -287,7 +291,7 @@ impl Runtime {
     /// Returns what a process does with signals.
     pub async fn signal_mask(self: &Arc<Self>, id: &str) -> Result<SignalState> {
         let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals"));
-        let Meant::Living { process, note } = self.look_up(id).await? else { return Err(gone()) };
+        let LookedUp::Living { process, note } = self.look_up(id).await? else { return Err(gone()) };
         self.signal_state(process.of.pid, note).ok_or_else(gone)
     }
 
@@ -311,7 +315,7 @@ impl Turn {
         self.look(|history| history.incarnation().map(|last| last.pid)).await
     }
 
-    pub(crate) async fn deliver(&mut self, sent: &Sent) -> Result<Delivered> {
+    pub(crate) async fn deliver(&mut self, sent: &SignalOrder) -> Result<Delivered> {
         let nothing = Delivered { changed: false, resumed: false };
         let Some(machine) = self.machine() else {
             let answered = sent.request.is_some() && self.was_answered(sent.request.as_deref()).await.unwrap_or(false);
@@ -321,7 +325,7 @@ impl Turn {
             return Ok(Delivered { changed: true, ..nothing });
         }
         let runtime = Arc::clone(&self.runtime);
-        let mut change = Change::of(machine, sent.note());
+        let mut change = Change::of(machine, sent.details());
         if change.draft().state() == State::Created && self.owner.has_body() {
             // Its body is on its way: it is told, instead of being left behind.
             change.apply(Event::Start, &runtime)?;
@@ -358,7 +362,7 @@ impl Turn {
         let ends = bodiless && change.draft().told_to_end().is_some() && change.draft().end().is_none();
         if !ends {
             self.commit(change).await?;
-            self.desk.said.extend(texts);
+            self.state.said.extend(texts);
             self.pass_on(of, handled);
             if bodiless && self.machine().is_none() {
                 // It was created and never started.
@@ -388,7 +392,7 @@ impl Turn {
         let Some(body) = self.runtime.body_of(pid) else { return Vec::new() };
         let mut texts = Vec::new();
         for signal in handled {
-            let req = change.note.request.clone();
+            let req = change.details.request.clone();
             match body.message_for(*signal) {
                 Some(text) => {
                     let id = req.unwrap_or_else(|| format!("signal-{}", self.runtime.clock.new_uuid()));

@@ -8,7 +8,7 @@ use relive_core::{Event, Pid, State, SuspendReason, Urgency, Uuid};
 
 use crate::error::Result;
 use crate::owner::{Change, Lane};
-use crate::records::Note;
+use crate::records::RecordDetails;
 use crate::runtime::Runtime;
 
 /// How long a model call under way may take before it is cancelled.
@@ -75,7 +75,7 @@ impl Runtime {
     pub(crate) async fn suspend(self: &Arc<Self>, uuid: Uuid, reason: SuspendReason, urgency: Urgency) -> Result<()> {
         let mut turn = self.turn(uuid, Lane::Own).await?;
         let Some(machine) = turn.machine() else { return Ok(()) };
-        let mut change = Change::of(machine, Note::default());
+        let mut change = Change::of(machine, RecordDetails::default());
         if change.draft().state() == State::Created {
             change.apply(Event::Start, self)?;
         }

@@ -21,14 +21,14 @@ pub(crate) struct TreeLimits {
 
 /// Where an agent that another one spawned is in its tree.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Kin {
+pub(crate) struct TreePlace {
     uuid: Uuid,
     parent: Uuid,
     root: Uuid,
     depth: u32,
 }
 
-impl Kin {
+impl TreePlace {
     /// `None` for one that a person began.
     pub(crate) fn of(spawned: &Spawned) -> Option<Self> {
         let parent = spawned.parent_uuid?;
@@ -46,7 +46,7 @@ pub(crate) struct Trees {
 
 impl Trees {
     /// Takes a place for a child that is about to be begun. One that has a place keeps it.
-    pub(crate) fn take(&mut self, child: Kin, limits: TreeLimits) -> Result<()> {
+    pub(crate) fn take(&mut self, child: TreePlace, limits: TreeLimits) -> Result<()> {
         let tree = self.members.get(&child.root);
         if tree.is_some_and(|tree| tree.contains_key(&child.uuid)) {
             return Ok(());
@@ -74,7 +74,7 @@ impl Trees {
     }
 
     /// It is there, whatever the limits say.
-    pub(crate) fn join(&mut self, child: Kin) {
+    pub(crate) fn join(&mut self, child: TreePlace) {
         self.members.entry(child.root).or_default().insert(child.uuid, child.parent);
         self.roots.insert(child.uuid, child.root);
     }
@@ -95,29 +95,29 @@ impl Trees {
 mod tests {
     use super::*;
 
-    fn kin(uuid: u128, parent: u128, depth: u32) -> Kin {
-        Kin { uuid: Uuid::from_u128(uuid), parent: Uuid::from_u128(parent), root: Uuid::from_u128(1), depth }
+    fn place(uuid: u128, parent: u128, depth: u32) -> TreePlace {
+        TreePlace { uuid: Uuid::from_u128(uuid), parent: Uuid::from_u128(parent), root: Uuid::from_u128(1), depth }
     }
 
     #[test]
     fn each_limit_refuses_by_its_name_and_an_end_makes_room() {
         let limits = TreeLimits { depth_max: 2, children_max: 2, tree_max: 3 };
         let mut trees = Trees::default();
-        let mut check = |child: Kin, refused: Option<&str>| {
+        let mut check = |child: TreePlace, refused: Option<&str>| {
             let answer = trees.take(child, limits).map_err(|error| error.to_string());
             assert_eq!(answer.is_err(), refused.is_some(), "{answer:?}");
             assert!(answer.err().unwrap_or_default().contains(refused.unwrap_or_default()));
         };
-        check(kin(2, 1, 1), None);
-        check(kin(2, 1, 1), None);
-        check(kin(9, 8, 3), Some("max_depth is 2"));
-        check(kin(3, 1, 1), None);
-        check(kin(4, 1, 1), Some("max_children is 2"));
-        check(kin(5, 2, 2), None);
-        check(kin(6, 3, 2), Some("max_tree is 3"));
+        check(place(2, 1, 1), None);
+        check(place(2, 1, 1), None);
+        check(place(9, 8, 3), Some("max_depth is 2"));
+        check(place(3, 1, 1), None);
+        check(place(4, 1, 1), Some("max_children is 2"));
+        check(place(5, 2, 2), None);
+        check(place(6, 3, 2), Some("max_tree is 3"));
         trees.leave(Uuid::from_u128(5));
         trees.leave(Uuid::from_u128(5));
-        assert!(trees.take(kin(6, 3, 2), limits).is_ok());
+        assert!(trees.take(place(6, 3, 2), limits).is_ok());
         for uuid in [2, 3, 6] {
             trees.leave(Uuid::from_u128(uuid));
         }

@@ -8,7 +8,7 @@ use relive_core::{Body, End, Pid, State as Life, SuspendReason, Uuid, View};
 use relive_journal::{JournalState, ProcInfo, ProcessMeta};
 
 use crate::error::Result;
-use crate::lookup::{Meant, OnDisk, snapshots};
+use crate::lookup::{LookedUp, OnDisk, snapshots};
 use crate::runtime::{Published, Runtime};
 use crate::wait::gone;
 
@@ -31,12 +31,12 @@ impl Runtime {
             state.table.view(pid, self.now()).map(|view| of_view(&state, &view)).ok_or_else(gone)
         };
         let process = match self.look_up(id).await? {
-            Meant::Living { process, note } => Process { note, ..listed(process.of.pid)? },
-            Meant::Remembered(pid) => listed(pid)?,
-            Meant::OnDisk(found) => of_disk(*found),
+            LookedUp::Living { process, note } => Process { note, ..listed(process.of.pid)? },
+            LookedUp::Remembered(pid) => listed(pid)?,
+            LookedUp::OnDisk(found) => of_disk(*found),
         };
-        let folder = self.data.folder(process.uuid);
-        let meta = self.pool.run(move || ProcessMeta::read(&folder)).await?.ok();
+        let directory = self.data.directory(process.uuid);
+        let meta = self.pool.run(move || ProcessMeta::read(&directory)).await?.ok();
         let (model, files) = meta.map(|meta| (meta.model, meta.instructions)).unzip();
         let instructions = files.into_iter().flatten().map(|file| {
             let relive_journal::Instructions { path, bytes, cut } = file;
@@ -159,7 +159,7 @@ pub(crate) fn exit_of(end: &End) -> Exit {
 /// Says what a person can do about a process that waits for them.
 pub(crate) fn hint(view: &View<'_>) -> Option<String> {
     match view.suspend_reason? {
-        SuspendReason::NeedsCredentials => crate::credentials::way_out(view.model?, view.pid),
+        SuspendReason::NeedsCredentials => crate::credentials::credentials_hint(view.model?, view.pid),
         SuspendReason::BudgetExceeded => {
             let (pid, steps) = (view.pid, view.max_steps.filter(|max| view.step >= *max));
             let spent = view.tokens_in.saturating_add(view.tokens_out);
@@ -252,7 +252,7 @@ fn of_disk(found: OnDisk) -> Process {
         generation: info.generation,
         successor_pid: successor,
         name: info.name,
-        body: crate::create::body_of(&info.body).unwrap_or_default(),
+        body: crate::spec::body_of(&info.body).unwrap_or_default(),
         intent: info.intent,
         cwd: info.cwd,
         state: Life::Dead,

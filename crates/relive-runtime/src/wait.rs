@@ -9,7 +9,7 @@ use relive_core::{Caller, End, ErrorCode, Pid, Refusal, Rights, State, Uuid, Wai
 use relive_journal::conversation::Message;
 
 use crate::error::{Error, Result};
-use crate::lookup::{Meant, OnDisk};
+use crate::lookup::{LookedUp, OnDisk};
 use crate::runtime::{ProcessRef, Runtime};
 use crate::view::exit_of;
 
@@ -18,9 +18,9 @@ impl Runtime {
     pub async fn wait(self: &Arc<Self>, id: &str, timeout: Option<Duration>) -> Result<WaitAnswer> {
         let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
         let (pid, uuid, note) = match self.look_up(id).await? {
-            Meant::OnDisk(found) => return Ok(answer_of_disk(*found)),
-            Meant::Living { process, note } => (process.of.pid, process.uuid, note),
-            Meant::Remembered(pid) => (pid, self.uuid_of(pid).unwrap_or_default(), None),
+            LookedUp::OnDisk(found) => return Ok(answer_of_disk(*found)),
+            LookedUp::Living { process, note } => (process.of.pid, process.uuid, note),
+            LookedUp::Remembered(pid) => (pid, self.uuid_of(pid).unwrap_or_default(), None),
         };
         loop {
             let bell = {
@@ -126,11 +126,11 @@ fn timed_out(pid: Pid, uuid: Uuid, note: Option<String>) -> WaitAnswer {
 }
 
 /// Returns the last thing a model said.
-fn last_text(data: &relive_journal::DataFolder, uuid: Uuid) -> Option<String> {
-    let folder = data.folder(uuid);
+fn last_text(data: &relive_journal::DataDirectory, uuid: Uuid) -> Option<String> {
+    let directory = data.directory(uuid);
     let (history, _) = data.history(uuid).ok()?;
-    let journal = std::fs::File::open(folder.steps()).ok()?;
-    let blobs = relive_journal::payload::Blobs::new(data.io().disk.clone(), folder.path());
+    let journal = std::fs::File::open(directory.steps()).ok()?;
+    let blobs = relive_journal::payload::Blobs::new(data.io().disk.clone(), directory.path());
     let said = history.conversation(&journal).ok()?.into_iter().rev().find_map(|message| match message {
         Message::Model { text, .. } => text,
         Message::User { .. } | Message::Summary { .. } | Message::Tool { .. } => None,

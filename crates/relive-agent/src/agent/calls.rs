@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use relive_journal::Durability;
-use relive_journal::history::{Leave, OpenCall};
+use relive_journal::history::{OpenCall, Permit, RefusedBy};
 use relive_journal::record::{Approval, Body, CallEnded, CallStarted, Decision};
 use relive_journal::recovery::{Recovery, RecoveryName};
 use serde_json::json;
@@ -26,9 +26,9 @@ impl Loop {
                 .end_call(call, &asked, ToolResult::failed(format!("there is no tool `{}`", asked.name)), None)
                 .await;
         };
-        let leave = self.agent.journal.leave(call, &asked.name).await?;
-        if let Leave::Refused { by_human, reason } = leave {
-            let result = ToolResult::failed(refusal(&asked.name, by_human, reason.as_deref()));
+        let permit = self.agent.journal.permit(call, &asked.name).await?;
+        if let Permit::Refused { by, reason } = permit {
+            let result = ToolResult::failed(refusal(&asked.name, by, reason.as_deref()));
             return self.end_call(call, &asked, result, None).await;
         }
         // Preparing changes nothing, so it can be left.
@@ -37,8 +37,8 @@ impl Loop {
             Ok(recovery) => recovery,
             Err(result) => return self.end_call(call, &asked, result, None).await,
         };
-        if leave != Leave::Given {
-            return self.ask_person(call, &asked, &leave).await;
+        if permit != Permit::Given {
+            return self.ask_person(call, &asked, &permit).await;
         }
         self.intend(call, &asked, &recovery).await?;
         let open = self.standing.plan.open.iter().find(|open| open.call == call);
@@ -48,8 +48,8 @@ impl Loop {
 
     /// Asks a person whether a call may be made, and ends the loop until there is an answer. The
     /// intent is not recorded yet, so whatever happens meanwhile, the question is asked again or its answer counts.
-    async fn ask_person(&mut self, call: u32, asked: &ToolCall, leave: &Leave) -> Step {
-        if *leave == Leave::Needed {
+    async fn ask_person(&mut self, call: u32, asked: &ToolCall, permit: &Permit) -> Step {
+        if *permit == Permit::Needed {
             let name = Some(asked.name.clone());
             let question = Approval { call, name, decision: Decision::Asked, always: false, reason: None, req: None };
             self.record(Body::Approval(question), Durability::Synced).await?;
@@ -61,7 +61,7 @@ impl Loop {
 
     async fn intend(&mut self, call: u32, asked: &ToolCall, recovery: &Recovery) -> Step {
         #[cfg(feature = "faults")]
-        if super::settle::switched_on("no-intent") {
+        if crate::faults::is_on("no-intent") {
             return Ok(());
         }
         let intent = CallStarted { call, name: asked.name.clone(), recovery: recovery.clone() };
@@ -132,11 +132,15 @@ impl Loop {
 }
 
 /// Tells the model about a call that may not be made.
-fn refusal(tool: &str, by_human: bool, reason: Option<&str>) -> String {
-    match (by_human, reason) {
-        (true, Some(reason)) => format!("The user refused this call of {tool}; it was not run. They say: {reason}"),
-        (true, None) => format!("The user refused this call of {tool}; it was not run. Do not try it again unchanged."),
-        (false, _) => format!("{tool} may not be used here: it is denied by policy. The call was not run."),
+fn refusal(tool: &str, by: RefusedBy, reason: Option<&str>) -> String {
+    match (by, reason) {
+        (RefusedBy::Person, Some(reason)) => {
+            format!("The user refused this call of {tool}; it was not run. They say: {reason}")
+        }
+        (RefusedBy::Person, None) => {
+            format!("The user refused this call of {tool}; it was not run. Do not try it again unchanged.")
+        }
+        (RefusedBy::Policy, _) => format!("{tool} may not be used here: it is denied by policy. The call was not run."),
     }
 }
 

@@ -83,7 +83,7 @@ impl Attempts {
 
 fn far() -> Duration {
     #[cfg(feature = "faults")]
-    if super::settle::switched_on("far-is-near") {
+    if crate::faults::is_on("far-is-near") {
         return Duration::ZERO;
     }
     FAR

@@ -29,7 +29,7 @@ impl Loop {
             Recovery::Rerun | Recovery::SameKey | Recovery::Doubt => open.recovery.settle(Finding::Lost),
         };
         #[cfg(feature = "faults")]
-        let settlement = if switched_on("retry-all") { Settlement::Run } else { settlement };
+        let settlement = if crate::faults::is_on("retry-all") { Settlement::Run } else { settlement };
         let how = match settlement {
             Settlement::Run | Settlement::Adopt => "run",
             Settlement::Done => "done",
@@ -66,10 +66,4 @@ impl Loop {
             }
         }
     }
-}
-
-/// Tells whether a switch that breaks the protocol on purpose is on.
-#[cfg(feature = "faults")]
-pub(crate) fn switched_on(name: &str) -> bool {
-    std::env::var("RELIVE_FAULTS").is_ok_and(|switches| switches.split(',').any(|switch| switch == name))
 }

@@ -177,7 +177,7 @@ async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Resul
 /// With `retry-all`, each daemon runs the command again.
 #[cfg(feature = "faults")]
 fn again(path: &Path) -> PathBuf {
-    if !crate::agent::switched_on("retry-all") {
+    if !crate::faults::is_on("retry-all") {
         return path.to_owned();
     }
     path.with_extension(std::process::id().to_string())

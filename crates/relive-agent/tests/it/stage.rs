@@ -11,7 +11,7 @@ use relive_core::{Limits, Pid, Timestamp, Usd, Uuid};
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::recovery::OnInDoubt;
-use relive_journal::{DataFolder, History, Io, LocalJournal, Opening, Pool, ProcessMeta};
+use relive_journal::{DataDirectory, History, Io, LocalJournal, Opening, Pool, ProcessMeta};
 use relive_llm::{Answer, Delta, Message, Model, ModelError, Question};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -103,7 +103,7 @@ pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) orders: Arc<watch::Sender<Orders>>,
     pub(crate) pulse: Pulse,
-    data: DataFolder,
+    data: DataDirectory,
     model: Arc<Flaky>,
     journal: Arc<LocalJournal>,
     agent: Agent,
@@ -119,7 +119,7 @@ pub(crate) async fn run(acts: impl IntoIterator<Item = Act>, deadline: Option<Du
 impl Stage {
     pub(crate) fn new(acts: impl IntoIterator<Item = Act>) -> Self {
         let world = World::new();
-        let data = DataFolder::open(&world.outside.join("data"), Io::default(), SpaceRules::default()).unwrap();
+        let data = DataDirectory::open(&world.outside.join("data"), Io::default(), SpaceRules::default()).unwrap();
         let none = serde_json::value::to_raw_value::<[u8; 0]>(&[]).unwrap();
         let meta = ProcessMeta::new("test/flaky".to_owned(), "Be brief.".to_owned(), none);
         let writer = data.spawn(request(&world, meta.clone())).unwrap();

@@ -10,7 +10,7 @@ use relive_core::{Limits, Uuid};
 use relive_journal::data::SpawnRequest;
 use relive_journal::reader::{Cursor, Item, Reader};
 use relive_journal::record::{Body, Input, OpenedBy, Spawned};
-use relive_journal::{DataFolder, Durability, Folder, Pool, ProcessMeta, Writer};
+use relive_journal::{DataDirectory, Durability, Pool, ProcessDirectory, ProcessMeta, Writer};
 use tokio::runtime::Runtime;
 
 use crate::daemon::{Client, Daemon, Home, at_once};
@@ -30,16 +30,16 @@ const NOTE: &str = "The configuration is read once, at the start. A file with a 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let count = options.agents;
     eprintln!("agents: {count} at once, {STEPS} steps each, {} rounds", options.agent_rounds);
-    let root = place.folder("agents")?;
+    let root = place.directory("agents")?;
     let work = work_folder(&root)?;
     let home = Home::new(root.join("home"))?;
     let (_, daemon) = Daemon::start(&home)?;
     let sample = Recorded::read(&home, &daemon, &work)?;
-    let folder = Arc::new(data_folder(&root.join("alone"))?);
+    let directory = Arc::new(data_folder(&root.join("alone"))?);
     let (pool, runtime) = (Pool::default(), tokio::runtime::Builder::new_multi_thread().build()?);
     let mut times = Rounds::default();
     for round in 0..=options.agent_rounds {
-        let (alone, ()) = seconds(|| write_alone(&runtime, &pool, &folder, &sample, count))?;
+        let (alone, ()) = seconds(|| write_alone(&runtime, &pool, &directory, &sample, count))?;
         let (whole, ()) = seconds(|| run_all(&daemon, &work, count))?;
         eprintln!("agents: round {round}, {whole:.2} s, the journal alone {alone:.2} s");
         // The first round warms up.
@@ -67,7 +67,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     ])
 }
 
-/// A folder with something to read and a script that reads it.
+/// A directory with something to read and a script that reads it.
 fn work_folder(root: &Path) -> Result<PathBuf> {
     let work = root.join("work");
     fs::create_dir(&work)?;
@@ -129,8 +129,8 @@ impl Recorded {
         let mut client = daemon.client()?;
         let uuid = begin(&mut client, work)?;
         wait_for(&mut client, uuid)?;
-        let folder = Folder::new(home.data().join("steps").join(uuid.to_string()));
-        let mut reader = Reader::new(folder.steps(), Cursor::default());
+        let directory = ProcessDirectory::new(home.data().join("steps").join(uuid.to_string()));
+        let mut reader = Reader::new(directory.steps(), Cursor::default());
         let (mut spawned, mut input, mut batches, mut batch) = (None, None, Vec::new(), Vec::new());
         while let Some(Item::Record(record)) = reader.next_item()? {
             let line = record.line.as_str();
@@ -165,14 +165,14 @@ impl Recorded {
         }
         let missing = || "the journal does not say what it is";
         let (spawned, input) = (spawned.ok_or_else(missing)?, input.ok_or_else(missing)?);
-        Ok(Self { meta: ProcessMeta::read(&folder)?, spawned, input, batches })
+        Ok(Self { meta: ProcessMeta::read(&directory)?, spawned, input, batches })
     }
 
-    fn spawn(&self, folder: &DataFolder) -> Result<Writer> {
+    fn spawn(&self, directory: &DataDirectory) -> Result<Writer> {
         let spawned = Spawned { uuid: uuid(), ..self.spawned.clone() };
         let (meta, input) = (Some(self.meta.clone()), Some(self.input.clone()));
-        Ok(folder.spawn(SpawnRequest {
-            opening: opening(folder, OpenedBy::Spawn)?,
+        Ok(directory.spawn(SpawnRequest {
+            opening: opening(directory, OpenedBy::Spawn)?,
             spawned,
             meta,
             input,
@@ -190,12 +190,12 @@ fn push(batch: &mut Vec<Body>, body: Body, ends_batch: bool) -> bool {
 fn write_alone(
     runtime: &Runtime,
     pool: &Pool,
-    folder: &Arc<DataFolder>,
+    directory: &Arc<DataDirectory>,
     sample: &Recorded,
     count: usize,
 ) -> Result<()> {
     let task = |_| {
-        let (pool, folder, batches) = (pool.clone(), folder.clone(), sample.batches.clone());
+        let (pool, directory, batches) = (pool.clone(), directory.clone(), sample.batches.clone());
         let fresh = Recorded {
             batches: Vec::new(),
             meta: sample.meta.clone(),
@@ -203,7 +203,7 @@ fn write_alone(
             input: sample.input.clone(),
         };
         runtime.spawn(async move {
-            let begin_in = folder.clone();
+            let begin_in = directory.clone();
             let mut writer = pool.run(move || fresh.spawn(&begin_in)).await??;
             for batch in batches {
                 let durability = match batch[..] {
@@ -219,8 +219,8 @@ fn write_alone(
                     .await?;
                 appended?;
             }
-            let uuid = writer.folder().uuid().ok_or("a folder without a UUID")?;
-            pool.run(move || folder.retire(uuid, writer.history())).await??;
+            let uuid = writer.directory().uuid().ok_or("a directory without a UUID")?;
+            pool.run(move || directory.retire(uuid, writer.history())).await??;
             Ok::<(), Error>(())
         })
     };

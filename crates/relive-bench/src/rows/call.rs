@@ -13,7 +13,7 @@ use crate::table::{Mark, Row, milliseconds};
 const PATH: &str = "/v1/daemon";
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
-    let (_, daemon) = Daemon::start(&Home::new(place.folder("call")?)?)?;
+    let (_, daemon) = Daemon::start(&Home::new(place.directory("call")?)?)?;
     let (mut echo, mut client) = (echo()?, daemon.client()?);
     let (mut kept, mut anew) = (Rounds::default(), Rounds::default());
     for round in 0..=options.rounds {

@@ -4,7 +4,7 @@ use std::fs;
 
 use relive_journal::data::{ForkPoint, ForkRequest};
 use relive_journal::record::{Body, OpenedBy};
-use relive_journal::{Counts, DataFolder, Durability};
+use relive_journal::{Counts, DataDirectory, Durability};
 
 use crate::Result;
 use crate::place::Place;
@@ -18,17 +18,17 @@ what                            | syncs | writes |  bytes | opens | renames | un
 
 /// Counts what `act` does, and the files it leaves open.
 struct Counter<'a> {
-    folder: &'a DataFolder,
+    directory: &'a DataDirectory,
     place: &'a Place,
     lines: Vec<String>,
 }
 
 impl Counter<'_> {
-    fn count<T>(&mut self, what: &str, act: impl FnOnce(&DataFolder) -> Result<T>) -> Result<T> {
-        let (before, open_before) = (self.folder.io().disk.counts(), open_files(self.place)?);
-        let answer = act(self.folder)?;
-        wait_until_still(|| self.folder.io().disk.counts());
-        let Counts { opens, writes, bytes, syncs, renames, unlinks } = self.folder.io().disk.counts().since(before);
+    fn count<T>(&mut self, what: &str, act: impl FnOnce(&DataDirectory) -> Result<T>) -> Result<T> {
+        let (before, open_before) = (self.directory.io().disk.counts(), open_files(self.place)?);
+        let answer = act(self.directory)?;
+        wait_until_still(|| self.directory.io().disk.counts());
+        let Counts { opens, writes, bytes, syncs, renames, unlinks } = self.directory.io().disk.counts().since(before);
         let open = open_files(self.place)? - open_before;
         self.lines.push(format!(
             "{what:<31} | {syncs:>5} | {writes:>6} | {bytes:>6} | {opens:>5} | {renames:>7} | {unlinks:>7} | {open:>+5}"
@@ -38,19 +38,19 @@ impl Counter<'_> {
 }
 
 pub(crate) fn counts(place: &Place) -> Result<Vec<String>> {
-    let folder = data_folder(&place.folder("counts")?)?;
+    let directory = data_folder(&place.directory("counts")?)?;
     let data = StepData::of_bytes(2048)?;
     // Reserves a block of PIDs.
-    Agent::spawn(&folder, &data)?;
-    let mut counter = Counter { folder: &folder, place, lines: vec![HEADER.to_owned()] };
+    Agent::spawn(&directory, &data)?;
+    let mut counter = Counter { directory: &directory, place, lines: vec![HEADER.to_owned()] };
 
-    let mut agent = counter.count("spawn, and model_started", |folder| Agent::spawn(folder, &data))?;
+    let mut agent = counter.count("spawn, and model_started", |directory| Agent::spawn(directory, &data))?;
     for (what, calls) in [("step with no call", 0), ("step with 1 call", 1), ("step with 5 calls", 5)] {
         counter.count(what, |_| step(&mut agent, calls, &data))?;
     }
     agent.event()?;
     agent.step(Durability::Synced)?;
-    wait_until_still(|| folder.io().disk.counts());
+    wait_until_still(|| directory.io().disk.counts());
     counter.count("step with 1 call and 1 event", |_| {
         agent.append(Durability::Synced)?;
         agent.event()?;
@@ -63,13 +63,13 @@ pub(crate) fn counts(place: &Place) -> Result<Vec<String>> {
     counter.count("checkpoint at step 1,000", |_| Ok(agent.writer.checkpoint()?))?;
     let source = agent.uuid()?;
     drop(agent);
-    let writer = counter.count("resume", |folder| crate::sample::reopen(folder, source))?;
+    let writer = counter.count("resume", |directory| crate::sample::reopen(directory, source))?;
     drop(writer);
-    let mut agent = Agent::spawn(&folder, &data)?;
+    let mut agent = Agent::spawn(&directory, &data)?;
     let source = agent.uuid()?;
     let request = ForkRequest {
         uuid: uuid(),
-        opening: opening(&folder, OpenedBy::Spawn)?,
+        opening: opening(&directory, OpenedBy::Spawn)?,
         source,
         point: ForkPoint::End,
         name: None,
@@ -79,10 +79,10 @@ pub(crate) fn counts(place: &Place) -> Result<Vec<String>> {
         request: None,
         within: None,
     };
-    drop(counter.count("fork", |folder| Ok(folder.fork(request)?))?);
-    counter.count("end and retire", |folder| {
+    drop(counter.count("fork", |directory| Ok(directory.fork(request)?))?);
+    counter.count("end and retire", |directory| {
         agent.end()?;
-        Ok(folder.retire(source, agent.writer.history())?)
+        Ok(directory.retire(source, agent.writer.history())?)
     })?;
     Ok(counter.lines)
 }
@@ -99,7 +99,7 @@ fn step(agent: &mut Agent, calls: u32, data: &StepData) -> Result<()> {
     Ok(append(batch)?)
 }
 
-/// How many files below the run's folder this program holds open.
+/// How many files below the run's directory this program holds open.
 fn open_files(place: &Place) -> Result<i64> {
     let mut count = 0;
     for descriptor in fs::read_dir("/proc/self/fd")? {

@@ -29,7 +29,7 @@ const DESCRIPTORS_MAX: usize = 64;
 const STILL_WITHIN: Duration = Duration::from_secs(60);
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
-    let root = place.folder("crowd")?;
+    let root = place.directory("crowd")?;
     let work = work_folder(&root)?;
     let home = |name: &str| Home::new(root.join(name));
     let (nothing, few, many) = (home("nothing")?, home("few")?, home("many")?);
@@ -49,7 +49,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A folder with a script that never says anything.
+/// A directory with a script that never says anything.
 fn work_folder(root: &Path) -> Result<PathBuf> {
     let work = root.join("work");
     fs::create_dir(&work)?;

@@ -15,12 +15,12 @@ const STEPS: u64 = 1_000;
 const CHECKPOINT_EVERY: u64 = 5;
 
 pub(super) fn measure(_options: &Options, place: &Place) -> Result<Vec<Row>> {
-    let folder = data_folder(&place.folder("disk")?)?;
+    let directory = data_folder(&place.directory("disk")?)?;
     let mut rows = Vec::new();
     for (kilobyte, mark) in [(1, Mark::None), (4, Mark::AtMost(1.3))] {
         eprintln!("disk: {STEPS} steps of {kilobyte} KB");
         let data = StepData::of_bytes(kilobyte << 10)?;
-        let mut agent = Agent::spawn(&folder, &data)?;
+        let mut agent = Agent::spawn(&directory, &data)?;
         for step in 1..=STEPS {
             agent.step(Durability::Written)?;
             if step % CHECKPOINT_EVERY == 0 {
@@ -28,8 +28,8 @@ pub(super) fn measure(_options: &Options, place: &Place) -> Result<Vec<Row>> {
             }
         }
         agent.end()?;
-        folder.retire(agent.uuid()?, agent.writer.history())?;
-        let (held, used) = (data.bytes() as u64 * STEPS, bytes_in(agent.writer.folder().path())?);
+        directory.retire(agent.uuid()?, agent.writer.history())?;
+        let (held, used) = (data.bytes() as u64 * STEPS, bytes_in(agent.writer.directory().path())?);
         #[expect(clippy::cast_precision_loss, reason = "a ratio is not exact")]
         let ratio = used as f64 / held as f64;
         let (ours, peer) = (kilobytes(used), format!("{}  in the steps", kilobytes(held)));
@@ -38,10 +38,10 @@ pub(super) fn measure(_options: &Options, place: &Place) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The lengths of all files of a folder.
-fn bytes_in(folder: &Path) -> Result<u64> {
+/// The lengths of all files of a directory.
+fn bytes_in(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let metadata = entry.metadata()?;
         bytes += if metadata.is_dir() { bytes_in(&entry.path())? } else { metadata.len() };

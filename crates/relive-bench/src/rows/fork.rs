@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use relive_core::Uuid;
-use relive_journal::DataFolder;
+use relive_journal::DataDirectory;
 use relive_journal::data::{ForkPoint, ForkRequest};
 use relive_journal::record::OpenedBy;
 
@@ -18,12 +18,12 @@ use crate::table::{Mark, Row, milliseconds};
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     eprintln!("fork: making two histories of {} MB", options.history_bytes >> 20);
-    let root = place.folder("fork")?;
-    let folder = data_folder(&root)?;
-    let bare = Agent::with_history(&folder, options.history_bytes, Checkpoint::None)?.uuid()?;
-    let agent = Agent::with_history(&folder, options.history_bytes, Checkpoint::Recent)?;
+    let root = place.directory("fork")?;
+    let directory = data_folder(&root)?;
+    let bare = Agent::with_history(&directory, options.history_bytes, Checkpoint::None)?.uuid()?;
+    let agent = Agent::with_history(&directory, options.history_bytes, Checkpoint::Recent)?;
     let (checkpointed, last) = (agent.uuid()?, agent.writer.history().completed_step);
-    let journal = folder.folder(checkpointed).steps();
+    let journal = directory.directory(checkpointed).steps();
     drop(agent);
 
     let size = format!("{} MB", options.history_bytes >> 20);
@@ -35,7 +35,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     for round in 0..=options.rounds {
         for (_, source, point, rounds) in &mut rows {
             let copied = copy(&journal, &root.join("copy"))?;
-            let forked = fork(&folder, *source, *point)?;
+            let forked = fork(&directory, *source, *point)?;
             // The first round warms up.
             if round > 0 {
                 rounds.add(forked, copied);
@@ -64,10 +64,10 @@ fn copy(from: &Path, to: &Path) -> Result<f64> {
 }
 
 /// How long a fork takes; it is removed again.
-fn fork(folder: &DataFolder, source: Uuid, point: ForkPoint) -> Result<f64> {
+fn fork(directory: &DataDirectory, source: Uuid, point: ForkPoint) -> Result<f64> {
     let request = ForkRequest {
         uuid: uuid(),
-        opening: opening(folder, OpenedBy::Spawn)?,
+        opening: opening(directory, OpenedBy::Spawn)?,
         source,
         point,
         name: None,
@@ -77,7 +77,7 @@ fn fork(folder: &DataFolder, source: Uuid, point: ForkPoint) -> Result<f64> {
         request: None,
         within: None,
     };
-    let (taken, writer) = seconds(|| Ok(folder.fork(request)?))?;
-    fs::remove_dir_all(writer.folder().path())?;
+    let (taken, writer) = seconds(|| Ok(directory.fork(request)?))?;
+    fs::remove_dir_all(writer.directory().path())?;
     Ok(taken)
 }

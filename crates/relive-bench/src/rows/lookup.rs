@@ -5,7 +5,7 @@ use std::path::Path;
 
 use relive_core::{Pid, Uuid};
 use relive_index::{Cursor, Entry, Filter, Incarnation, Index, Order, Row as Process, State};
-use relive_journal::{Folder, ProcInfo};
+use relive_journal::{ProcInfo, ProcessDirectory};
 
 use crate::Result;
 use crate::options::Options;
@@ -23,9 +23,9 @@ const PAGE_MAX_MS: f64 = 50.0;
 type Ask = fn(&Index, usize) -> Result<()>;
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
-    let root = place.folder("lookup")?;
-    let folder = one_history(&root)?;
-    let info = ProcInfo::read(&folder)?.ok_or("a history that says nothing")?;
+    let root = place.directory("lookup")?;
+    let directory = one_history(&root)?;
+    let info = ProcInfo::read(&directory)?.ok_or("a history that says nothing")?;
     let index = Index::open(&root)?;
     let processes = options.histories;
     eprintln!("lookup: indexing {processes} processes");
@@ -49,7 +49,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let mut rounds: [Rounds; 6] = Default::default();
     for round in 0..=options.rounds {
         let one = median_seconds(TIMES, || {
-            black_box(ProcInfo::read(&folder)?);
+            black_box(ProcInfo::read(&directory)?);
             Ok(())
         })?;
         for ((_, _, ask), rounds) in asked.iter().zip(&mut rounds) {
@@ -81,12 +81,12 @@ fn page(index: &Index, filter: &Filter, after: Option<Cursor>) -> Result<()> {
 }
 
 /// A history that has ended, with its snapshot.
-fn one_history(root: &Path) -> Result<Folder> {
+fn one_history(root: &Path) -> Result<ProcessDirectory> {
     let data = data_folder(root)?;
     let mut agent = Agent::spawn(&data, &StepData::of_bytes(1024)?)?;
     agent.end()?;
     data.retire(agent.uuid()?, agent.writer.history())?;
-    Ok(agent.writer.folder().clone())
+    Ok(agent.writer.directory().clone())
 }
 
 /// A process like this one, with ids of its own.

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::path::Path;
 
 use relive_core::Uuid;
-use relive_journal::DataFolder;
+use relive_journal::DataDirectory;
 use serde::de::IgnoredAny;
 
 use crate::Result;
@@ -17,10 +17,10 @@ use crate::table::{Mark, Row, milliseconds};
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     eprintln!("resume: making two histories of {} MB", options.history_bytes >> 20);
-    let folder = data_folder(&place.folder("resume")?)?;
-    let bare = Agent::with_history(&folder, options.history_bytes, Checkpoint::None)?.uuid()?;
-    let checkpointed = Agent::with_history(&folder, options.history_bytes, Checkpoint::Recent)?.uuid()?;
-    let journal = folder.folder(bare).steps();
+    let directory = data_folder(&place.directory("resume")?)?;
+    let bare = Agent::with_history(&directory, options.history_bytes, Checkpoint::None)?.uuid()?;
+    let checkpointed = Agent::with_history(&directory, options.history_bytes, Checkpoint::Recent)?.uuid()?;
+    let journal = directory.directory(bare).steps();
     let text = fs::read(&journal)?;
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
 
@@ -28,9 +28,10 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     for round in 0..=options.rounds {
         let parse = seconds(|| parse(&lines))?.0;
         let read = seconds(|| Ok(black_box(fs::read(&journal)?)))?.0;
-        let from_start = seconds(|| resume(&folder, bare))?.0;
-        let from_checkpoint = seconds(|| resume(&folder, checkpointed))?.0;
-        let with_conversation = seconds(|| converse(&folder, checkpointed, &folder.folder(checkpointed).steps()))?.0;
+        let from_start = seconds(|| resume(&directory, bare))?.0;
+        let from_checkpoint = seconds(|| resume(&directory, checkpointed))?.0;
+        let with_conversation =
+            seconds(|| converse(&directory, checkpointed, &directory.directory(checkpointed).steps()))?.0;
         // The first round warms up.
         if round > 0 {
             let pairs = [(from_start, parse), (from_start, read), (from_checkpoint, parse), (with_conversation, parse)];
@@ -63,14 +64,14 @@ fn parse(lines: &[&[u8]]) -> Result<()> {
     Ok(())
 }
 
-fn resume(folder: &DataFolder, uuid: Uuid) -> Result<()> {
-    let writer = crate::sample::reopen(folder, uuid)?;
+fn resume(directory: &DataDirectory, uuid: Uuid) -> Result<()> {
+    let writer = crate::sample::reopen(directory, uuid)?;
     black_box(writer.history().plan());
     Ok(())
 }
 
-fn converse(folder: &DataFolder, uuid: Uuid, journal: &Path) -> Result<()> {
-    let writer = crate::sample::reopen(folder, uuid)?;
+fn converse(directory: &DataDirectory, uuid: Uuid, journal: &Path) -> Result<()> {
+    let writer = crate::sample::reopen(directory, uuid)?;
     black_box(writer.history().plan());
     black_box(writer.history().conversation(&File::open(journal)?)?);
     Ok(())

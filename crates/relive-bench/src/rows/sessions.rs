@@ -63,7 +63,7 @@ fn quiet(argv: &[&str]) -> Command {
 
 /// The two commands as they are typed, beside a shell that does nothing.
 fn through_the_daemon(options: &Options, place: &Place) -> Result<Vec<Row>> {
-    let home = Home::new(place.folder("exec")?)?;
+    let home = Home::new(place.directory("exec")?)?;
     let (_, daemon) = Daemon::start(&home)?;
     let mut rounds = Rounds::default();
     for round in 0..=options.rounds {

@@ -4,7 +4,7 @@ use std::fs;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
-use relive_journal::{DataFolder, Durability};
+use relive_journal::{DataDirectory, Durability};
 
 use crate::Result;
 use crate::options::Options;
@@ -19,7 +19,7 @@ const LIVE: usize = 100;
 const LINKS_MAX: usize = 30_000;
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
-    let (few, many) = (place.folder("start-few")?, place.folder("start-many")?);
+    let (few, many) = (place.directory("start-few")?, place.directory("start-many")?);
     for root in [&few, &many] {
         fill_live(root)?;
     }
@@ -60,20 +60,20 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
 }
 
 fn start(root: &Path) -> Result<usize> {
-    let folder = data_folder(root)?;
-    Ok(black_box(folder.live()?).len())
+    let directory = data_folder(root)?;
+    Ok(black_box(directory.live()?).len())
 }
 
 /// Leaves those that have ended to whoever needs them next.
 fn leave_histories(root: &Path, place: &Place) -> Result<()> {
-    let folder = data_folder(root)?;
-    for live in folder.live()? {
-        crate::place::remove(folder.folder(live.uuid).path())?;
+    let directory = data_folder(root)?;
+    for live in directory.live()? {
+        crate::place::remove(directory.directory(live.uuid).path())?;
     }
     Ok(fs::rename(root.join("steps"), place.histories())?)
 }
 
-/// Gives a data folder that does not exist yet its histories: those an earlier row has left, or new ones.
+/// Gives a data directory that does not exist yet its histories: those an earlier row has left, or new ones.
 pub(super) fn with_histories(root: &Path, histories: usize, place: &Place) -> Result<()> {
     if place.histories().exists() {
         fs::create_dir(root)?;
@@ -86,10 +86,10 @@ pub(super) fn with_histories(root: &Path, histories: usize, place: &Place) -> Re
 }
 
 fn fill_live(root: &Path) -> Result<()> {
-    let folder = data_folder(root)?;
+    let directory = data_folder(root)?;
     let data = StepData::of_bytes(1024)?;
     for _ in 0..LIVE {
-        let mut agent = Agent::spawn(&folder, &data)?;
+        let mut agent = Agent::spawn(&directory, &data)?;
         for _ in 0..20 {
             agent.step(Durability::Written)?;
         }
@@ -100,16 +100,16 @@ fn fill_live(root: &Path) -> Result<()> {
 
 /// Ended histories under names of their own, sharing their files: a start must not look into them at all.
 fn fill_ended(root: &Path, histories: usize) -> Result<()> {
-    let folder = data_folder(root)?;
+    let directory = data_folder(root)?;
     let mut originals: Vec<(PathBuf, std::ffi::OsString)> = Vec::new();
     for number in 0..histories {
         if number % LINKS_MAX == 0 {
-            originals = ended(&folder)?;
+            originals = ended(&directory)?;
         }
         if number % 10_000 == 0 {
             eprintln!("start: making histories, {number} of {histories}");
         }
-        let path = folder.folder(uuid()).path().to_owned();
+        let path = directory.directory(uuid()).path().to_owned();
         fs::create_dir(&path)?;
         for (original, name) in &originals {
             fs::hard_link(original, path.join(name))?;
@@ -119,13 +119,13 @@ fn fill_ended(root: &Path, histories: usize) -> Result<()> {
 }
 
 /// The files of a new history that has ended.
-fn ended(folder: &DataFolder) -> Result<Vec<(PathBuf, std::ffi::OsString)>> {
-    let mut agent = Agent::spawn(folder, &StepData::of_bytes(1024)?)?;
+fn ended(directory: &DataDirectory) -> Result<Vec<(PathBuf, std::ffi::OsString)>> {
+    let mut agent = Agent::spawn(directory, &StepData::of_bytes(1024)?)?;
     for _ in 0..20 {
         agent.step(Durability::Written)?;
     }
     agent.end()?;
-    folder.retire(agent.uuid()?, agent.writer.history())?;
-    let entries = fs::read_dir(agent.writer.folder().path())?;
+    directory.retire(agent.uuid()?, agent.writer.history())?;
+    let entries = fs::read_dir(agent.writer.directory().path())?;
     entries.map(|entry| entry.map(|entry| (entry.path(), entry.file_name())).map_err(Into::into)).collect()
 }

@@ -13,12 +13,12 @@ use crate::sample::{Agent, StepData, data_folder};
 use crate::table::{Mark, Row, milliseconds};
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
-    let root = place.folder("step")?;
-    let folder = data_folder(&root)?;
+    let root = place.directory("step")?;
+    let directory = data_folder(&root)?;
     let data = StepData::of_bytes(1024)?;
-    let bytes = Agent::batches_on_disk(&folder, &data)?.concat();
+    let bytes = Agent::batches_on_disk(&directory, &data)?.concat();
     let mut raw = File::create(root.join("raw"))?;
-    let (mut plain, mut eventful) = (Agent::spawn(&folder, &data)?, Agent::spawn(&folder, &data)?);
+    let (mut plain, mut eventful) = (Agent::spawn(&directory, &data)?, Agent::spawn(&directory, &data)?);
     let (mut alone, mut with_event) = (Rounds::default(), Rounds::default());
     for round in 0..=options.rounds {
         let raw = median_seconds(options.steps, || {
@@ -31,7 +31,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
             eventful.event()?;
             eventful.append(Durability::Synced)
         })?;
-        wait_until_still(|| folder.io().disk.counts());
+        wait_until_still(|| directory.io().disk.counts());
         // The first round warms up.
         if round > 0 {
             alone.add(plain, raw);

@@ -44,7 +44,7 @@ fn measure_tree(files: usize, options: &Options, place: &Place) -> Result<Vec<Ro
         eprintln!("workspaces: git is not installed, nothing to compare with");
         return Ok(Vec::new());
     }
-    let root = place.folder(&format!("workspace-{files}"))?;
+    let root = place.directory(&format!("workspace-{files}"))?;
     let rows = Trial::new(root.clone(), files)?.measure(options)?;
     remove(&root)?;
     Ok(rows)
@@ -65,7 +65,7 @@ impl Trial {
         for number in 0..files {
             let path = file(&tree, number);
             if number % FANOUT == 0 {
-                fs::create_dir_all(path.parent().ok_or("a file without a folder")?)?;
+                fs::create_dir_all(path.parent().ok_or("a file without a directory")?)?;
             }
             fs::write(path, text(number, 0))?;
         }
@@ -212,11 +212,11 @@ impl Trial {
 fn growth(place: &Place, options: &Options) -> Result<Row> {
     let steps = if options.workspace_files.len() > 1 { STEPS } else { STEPS / 10 };
     eprintln!("workspaces: {steps} steps of {CHANGED_PER_STEP} files");
-    let root = place.folder("workspace-growth")?;
+    let root = place.directory("workspace-growth")?;
     let tree = root.join("tree");
     for number in 0..1_000 {
         let path = file(&tree, number);
-        fs::create_dir_all(path.parent().ok_or("a file without a folder")?)?;
+        fs::create_dir_all(path.parent().ok_or("a file without a directory")?)?;
         fs::write(path, text(number, 0))?;
     }
     let mut workspace = open(&root.join("store"), &tree)?;

@@ -21,15 +21,15 @@ const WRITERS: usize = 64;
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     eprintln!("writers: {WRITERS} at once, {} rounds of {} ms each", options.rounds, options.writers_ms);
-    let root = place.folder("writers")?;
-    let folder = data_folder(&root)?;
+    let root = place.directory("writers")?;
+    let directory = data_folder(&root)?;
     let data = StepData::of_bytes(1024)?;
-    let batches = Agent::batches_on_disk(&folder, &data)?;
+    let batches = Agent::batches_on_disk(&directory, &data)?;
     let time = Duration::from_millis(options.writers_ms);
 
     let pool = Pool::default();
     let runtime = tokio::runtime::Builder::new_multi_thread().build()?;
-    let mut agents = (0..WRITERS).map(|_| Agent::spawn(&folder, &data)).collect::<Result<Vec<_>>>()?;
+    let mut agents = (0..WRITERS).map(|_| Agent::spawn(&directory, &data)).collect::<Result<Vec<_>>>()?;
     let mut files = raw_files(&root)?;
     let mut connections = connections(&root.join("sqlite"))?;
 

@@ -12,7 +12,7 @@ use crate::status::SuspendReason;
 use crate::time::millis_between;
 
 /// Returns whether only an answer ends a pause for this reason. A RESUME is none.
-fn is_parked(reason: SuspendReason) -> bool {
+fn awaits_answer(reason: SuspendReason) -> bool {
     match reason {
         SuspendReason::InDoubt | SuspendReason::Approval => true,
         SuspendReason::User
@@ -30,7 +30,9 @@ impl Machine {
     pub(super) fn check_resumable(&self) -> Result<(), Refusal> {
         match (&self.life, self.pause()) {
             (Life::Created, _) if self.pending.is_none() => Err(Refusal::NotStarted { pid: self.pid() }),
-            (Life::Running(_), Some((_, reason))) if is_parked(reason) => Err(Refusal::Parked { pid: self.pid() }),
+            (Life::Running(_), Some((_, reason))) if awaits_answer(reason) => {
+                Err(Refusal::AwaitsAnswer { pid: self.pid() })
+            }
             (Life::Created | Life::Running(_) | Life::Zombie(_), _) => Ok(()),
         }
     }
@@ -49,9 +51,9 @@ impl Machine {
         }
     }
 
-    pub(super) fn lift(&mut self, reason: SuspendReason, cx: &mut Context<'_>) -> bool {
+    pub(super) fn end_pause(&mut self, reason: SuspendReason, cx: &mut Context<'_>) -> bool {
         match self.pause() {
-            Some((_, current)) if current == reason => self.go_on(cx),
+            Some((_, current)) if current == reason => self.leave_pause(cx),
             Some(_) | None => false,
         }
     }
@@ -82,19 +84,19 @@ impl Machine {
     }
 
     /// Ends a pause by a RESUME, unless it waits for an answer.
-    pub(super) fn end_pause(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn resume(&mut self, cx: &mut Context<'_>) -> bool {
         match self.pause() {
-            Some((_, reason)) if !is_parked(reason) => self.go_on(cx),
+            Some((_, reason)) if !awaits_answer(reason) => self.leave_pause(cx),
             Some(_) | None => false,
         }
     }
 
-    fn go_on(&mut self, cx: &mut Context<'_>) -> bool {
+    fn leave_pause(&mut self, cx: &mut Context<'_>) -> bool {
         let Life::Running(running) = &mut self.life else { return false };
         let Some((asked_at, _)) = running.pause.asked() else { return false };
         self.paused_total_ms += millis_between(asked_at, cx.now);
         running.pause = Pause::None;
-        cx.effects.push(Effect::GoOn { of: self.incarnation });
+        cx.effects.push(Effect::Resume { of: self.incarnation });
         true
     }
 }

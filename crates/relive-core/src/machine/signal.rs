@@ -119,7 +119,7 @@ impl Machine {
                 true
             }
             (Signal::Resume, _) if is_paused => {
-                let resumed = self.end_pause(cx);
+                let resumed = self.resume(cx);
                 if resumed {
                     cx.effects.push(handler);
                 }
@@ -138,7 +138,7 @@ impl Machine {
         let Some(running) = self.running_mut() else { return false };
         match (sent.signal, running.ending.map(|(signal, _)| signal)) {
             (Signal::Pause, None) => self.begin_pause(SuspendReason::User, sent.urgency, cx),
-            (Signal::Resume, _) => self.end_pause(cx),
+            (Signal::Resume, _) => self.resume(cx),
             // Being told to end again, and no more strongly, is nothing new.
             (Signal::Pause | Signal::Int, Some(_))
             | (Signal::Term, Some(Signal::Term | Signal::Kill))

@@ -86,7 +86,7 @@ fn apply_to_dead(pid: Pid, event: &Event) -> Result<Applied, Refusal> {
         Event::Terminate(_) => illegal(Transition::Terminate),
         Event::Signal { .. }
         | Event::Suspend { .. }
-        | Event::Lift { .. }
+        | Event::EndPause { .. }
         | Event::BoundaryReached
         | Event::SetMask(_)
         | Event::SetHandlers(_)

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::arena::Slot;
 use crate::ids::{Generation, Pid, Uuid};
-use crate::machine::{Machine, Restored};
+use crate::machine::{Machine, Recovered};
 use crate::process::{Entry, Facts, Spec, State};
 use crate::refusal::Refusal;
 use crate::table::{Found, Table};
@@ -26,11 +26,11 @@ impl Table {
         Ok(())
     }
 
-    /// Adds a process that an earlier daemon left, under a new PID. Its parent, where that was restored too, comes
-    /// first. [`Machine::restored`] says in which state it is.
-    pub fn restore(&mut self, spec: Spec, restored: Restored, now: Timestamp) -> Result<(), Refusal> {
+    /// Adds a process that an earlier daemon left, under a new PID. Its parent, where that was recovered too, comes
+    /// first. [`Machine::recovered`] says in which state it is.
+    pub fn recover(&mut self, spec: Spec, recovered: Recovered, now: Timestamp) -> Result<(), Refusal> {
         let parent = self.check(&spec)?;
-        let machine = Machine::restored(spec.incarnation(), restored, now);
+        let machine = Machine::recovered(spec.incarnation(), recovered, now);
         let is_paused = machine.pause().is_some();
         let slot = self.admit(spec, machine, parent, now);
         self.count_above(slot, i64::from(is_paused));
@@ -55,7 +55,7 @@ impl Table {
         }
         let not_running = |state| Refusal::ParentNotRunning { pid: spec.parent, state };
         match self.find(spec.parent)? {
-            // One that was restored and not started yet has its children already.
+            // One that was recovered and not started yet has its children already.
             Found::Living(slot) if self.arena[slot].machine.end().is_none() => Ok(slot),
             Found::Living(slot) => Err(not_running(self.arena[slot].machine.state())),
             Found::Ended(_) => Err(not_running(State::Dead)),

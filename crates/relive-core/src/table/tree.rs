@@ -15,7 +15,7 @@ impl Table {
     }
 
     /// Returns the ancestors that the user paused, nearest first. A RESUME resumes them too, after the process itself;
-    /// so does a pending RESUME that lands by `Start` or `SetMask`. Either has `Effect::GoOn` among its effects.
+    /// so does a pending RESUME that lands by `Start` or `SetMask`. Either has `Effect::Resume` among its effects.
     #[must_use]
     pub fn ancestors_paused_by_user(&self, pid: Pid) -> Vec<Pid> {
         let is_by_user = |pid: &Pid| {

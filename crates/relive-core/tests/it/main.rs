@@ -8,7 +8,7 @@ mod pauses;
 mod processes;
 mod random;
 mod records;
+mod recovered;
 mod release;
-mod restored;
 mod states;
 mod support;

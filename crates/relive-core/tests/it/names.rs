@@ -5,7 +5,7 @@ use relive_core::{Caller, ErrorCode, Event, Pid, Refusal, Rights, Spec, Table, T
 use crate::support::{World, uuid};
 
 fn check(world: &World, text: &str, expect: Result<Pid, ErrorCode>) {
-    let resolved = world.table.resolve(Caller::Person, text).map_err(|refusal| refusal.code());
+    let resolved = world.table.look_up(Caller::Person, text).map_err(|refusal| refusal.code());
     assert_eq!(resolved, expect, "{text}");
 }
 
@@ -35,7 +35,7 @@ fn an_ambiguous_name_lists_its_candidates() {
     let mut world = World::new();
     let first = world.run_named(Pid::RUNTIME, "worker");
     let second = world.run_named(Pid::RUNTIME, "worker");
-    let refusal = world.table.resolve(Caller::Person, "worker").unwrap_err();
+    let refusal = world.table.look_up(Caller::Person, "worker").unwrap_err();
     assert_eq!(refusal.to_string(), "`worker` could be any of: PID 1, PID 2");
     world.finish(first);
     check(&world, "worker", Ok(second));
@@ -47,7 +47,7 @@ fn an_ambiguous_name_lists_its_candidates() {
     for _ in 0..10 {
         world.run(Pid::RUNTIME);
     }
-    let Refusal::Ambiguous { candidates, .. } = world.table.resolve(Caller::Person, "0198f3c1-").unwrap_err() else {
+    let Refusal::Ambiguous { candidates, .. } = world.table.look_up(Caller::Person, "0198f3c1-").unwrap_err() else {
         panic!("many begin like this")
     };
     assert_eq!((candidates.len(), candidates.last().unwrap().as_str()), (6, "..."));
@@ -57,9 +57,9 @@ fn an_ambiguous_name_lists_its_candidates() {
 fn an_unknown_name_is_answered_with_the_closest_one() {
     let mut world = World::new();
     world.run_named(Pid::RUNTIME, "reviewer");
-    let refusal = world.table.resolve(Caller::Person, "reviwer").unwrap_err();
+    let refusal = world.table.look_up(Caller::Person, "reviwer").unwrap_err();
     assert_eq!(refusal.hint().unwrap(), "did you mean `reviewer`?");
-    let refusal = world.table.resolve(Caller::Person, "zzz").unwrap_err();
+    let refusal = world.table.look_up(Caller::Person, "zzz").unwrap_err();
     assert_eq!(refusal.hint().unwrap(), "relive ps -a");
 }
 
@@ -122,7 +122,7 @@ fn unknown_and_forbidden_look_alike() {
     let (mut world, [asking, _, beside, handed]) = neighbours();
     let caller = Caller::Process(asking);
     let check = |table: &Table, text: &str| {
-        let refusal = table.resolve(caller, text).unwrap_err();
+        let refusal = table.look_up(caller, text).unwrap_err();
         assert_eq!(refusal, Refusal::NotFound { what: text.into(), suggestion: None });
     };
     for text in ["3", "99", "beside", "nobody", &uuid(beside.0).to_string(), &uuid(99).to_string(), "besidd"] {
@@ -134,8 +134,8 @@ fn unknown_and_forbidden_look_alike() {
     assert_eq!((forbidden.code(), forbidden.hint()), (unknown.code(), unknown.hint()));
 
     world.run_named(Pid::RUNTIME, "handed");
-    assert_eq!(world.table.resolve(caller, "handed"), Ok(handed), "a namesake that it may not see is no rival");
-    assert_eq!(world.table.resolve(caller, "handde").unwrap_err().hint().unwrap(), "did you mean `handed`?");
+    assert_eq!(world.table.look_up(caller, "handed"), Ok(handed), "a namesake that it may not see is no rival");
+    assert_eq!(world.table.look_up(caller, "handde").unwrap_err().hint().unwrap(), "did you mean `handed`?");
 }
 
 #[test]
@@ -182,6 +182,6 @@ fn what_ended_below_a_process_is_still_its_to_name() {
         world.finish(pid);
         world.release(pid);
     }
-    assert_eq!(world.table.resolve(Caller::Process(top), "bottom"), Ok(bottom));
-    assert_eq!(world.table.resolve(Caller::Process(top), "bottmo").unwrap_err().code(), ErrorCode::NotFound);
+    assert_eq!(world.table.look_up(Caller::Process(top), "bottom"), Ok(bottom));
+    assert_eq!(world.table.look_up(Caller::Process(top), "bottmo").unwrap_err().code(), ErrorCode::NotFound);
 }

@@ -1,7 +1,7 @@
 //! Pause and resume: who stops, who wakes, and what the clock does.
 
 use relive_core::{
-    Effect, ErrorCode, Event, Pid, Restored, Signal, SignalSet, SuspendReason, Suspension, Urgency, Usage,
+    Effect, ErrorCode, Event, Pid, Recovered, Signal, SignalSet, SuspendReason, Suspension, Urgency, Usage,
 };
 
 use crate::support::{Message, Reached, Scope, World, names};
@@ -92,7 +92,7 @@ fn case_13_a_resume_before_the_boundary_takes_the_pause_back() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     world.pause(pid);
-    assert_eq!(world.resume(pid).effects, [Effect::GoOn { of: world.of(pid) }]);
+    assert_eq!(world.resume(pid).effects, [Effect::Resume { of: world.of(pid) }]);
     assert_eq!(world.effects(pid, Event::BoundaryReached), [], "it was resumed meanwhile");
     assert_eq!(world.view(pid).display.word(), "running");
 }
@@ -235,8 +235,8 @@ fn what_waits_for_a_decision_is_not_resumed() {
 
         world.pause(grandchild);
         assert_eq!(world.signal_tree(root, Signal::Resume).pids, [grandchild], "passed by in a tree");
-        assert!(!world.apply(child, Event::Lift { reason: SuspendReason::DiskFull }).unwrap().changed);
-        assert!(world.apply(child, Event::Lift { reason }).unwrap().changed);
+        assert!(!world.apply(child, Event::EndPause { reason: SuspendReason::DiskFull }).unwrap().changed);
+        assert!(world.apply(child, Event::EndPause { reason }).unwrap().changed);
         assert_eq!(world.table.suspended_below(root), 0);
     }
 }
@@ -282,7 +282,7 @@ fn a_stopped_process_runs_no_handler() {
     world.suspend(pid);
     world.effects(pid, Event::SetHandlers(handlers));
     assert_eq!(world.pause(pid), Reached::default(), "it is paused already");
-    assert_eq!(names(&world.resume(pid).effects), ["GoOn", "Handle"], "woken first, for its handler to run");
+    assert_eq!(names(&world.resume(pid).effects), ["Resume", "Handle"], "woken first, for its handler to run");
     assert_eq!(names(&world.pause(pid).effects), ["Handle"]);
     assert!(!world.view(pid).paused, "its own handler decides");
 }
@@ -293,11 +293,11 @@ fn what_an_earlier_daemon_left_paused_comes_back_paused() {
     let spec = world.spec(Pid::RUNTIME);
     let (parent, asked_at) = (spec.pid, world.now());
     world.ms += 500_000;
-    let paused = |reason| Restored { suspension: Some(Suspension { asked_at, reason }), ..Restored::default() };
-    world.table.restore(spec, paused(SuspendReason::DaemonStop), world.now()).unwrap();
+    let paused = |reason| Recovered { suspension: Some(Suspension { asked_at, reason }), ..Recovered::default() };
+    world.table.recover(spec, paused(SuspendReason::DaemonStop), world.now()).unwrap();
     let spec = world.spec(parent);
     let child = spec.pid;
-    world.table.restore(spec, paused(SuspendReason::User), world.now()).unwrap();
+    world.table.recover(spec, paused(SuspendReason::User), world.now()).unwrap();
     for pid in [parent, child] {
         assert_eq!((world.view(pid).display.word(), world.view(pid).paused_at), ("suspended", Some(asked_at)));
     }

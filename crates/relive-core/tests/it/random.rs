@@ -27,7 +27,7 @@ pub(crate) enum Operation {
     Signal(Signal),
     Tree(Signal),
     Suspend(SuspendReason),
-    Lift(SuspendReason),
+    EndPause(SuspendReason),
     Boundary,
     GraceExpired,
     Mask(SignalSet),
@@ -53,7 +53,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => signal().prop_map(O::Signal),
         6 => signal().prop_map(O::Tree),
         2 => reason().prop_map(O::Suspend),
-        2 => reason().prop_map(O::Lift),
+        2 => reason().prop_map(O::EndPause),
         3 => Just(O::Boundary),
         1 => Just(O::GraceExpired),
         2 => set().prop_map(O::Mask),
@@ -95,9 +95,9 @@ impl Model {
     fn admit(&mut self, parent: u32, state: State, pause: Option<SuspendReason>) -> Expected {
         if parent != 0 {
             let of_parent = self.all.get(&parent).ok_or(ErrorCode::NotFound)?.state;
-            // A parent that was restored too may not have been started yet.
-            let restored = pause.is_some() && of_parent == State::Created;
-            if of_parent != State::Running && !restored {
+            // A parent that was recovered too may not have been started yet.
+            let recovered = pause.is_some() && of_parent == State::Created;
+            if of_parent != State::Running && !recovered {
                 return Err(ErrorCode::Conflict);
             }
         }
@@ -247,7 +247,7 @@ impl Model {
             O::Signal(signal) => return self.send(pid, vec![pid], signal),
             O::Tree(signal) => return self.send(pid, [vec![pid], self.below(pid)].concat(), signal),
             O::Start | O::Finish | O::Cancelled | O::Reap | O::Answer(_) => {}
-            O::Suspend(_) | O::Lift(_) | O::Boundary | O::GraceExpired | O::Mask(_) | O::Handlers(_) => {}
+            O::Suspend(_) | O::EndPause(_) | O::Boundary | O::GraceExpired | O::Mask(_) | O::Handlers(_) => {}
         }
         let orphans: Vec<u32> =
             self.all.iter().filter(|(_, simple)| simple.parent == pid).map(|(pid, _)| *pid).collect();
@@ -281,7 +281,7 @@ impl Model {
                 (simple.pause, simple.at_boundary) = (Some(reason), false);
                 return Ok(vec![pid]);
             }
-            (O::Lift(reason), _) if simple.pause == Some(reason) => {
+            (O::EndPause(reason), _) if simple.pause == Some(reason) => {
                 simple.pause = None;
                 return Ok(vec![pid]);
             }
@@ -292,7 +292,7 @@ impl Model {
                 self.land(pid);
             }
             (O::Handlers(handlers), State::Created | State::Running) => simple.handlers = handlers,
-            (O::Answer(_) | O::Suspend(_) | O::Lift(_) | O::GraceExpired | O::Mask(_) | O::Handlers(_), _) => {}
+            (O::Answer(_) | O::Suspend(_) | O::EndPause(_) | O::GraceExpired | O::Mask(_) | O::Handlers(_), _) => {}
             (O::Spawn | O::Restore(_) | O::Signal(_) | O::Tree(_), _) => unreachable!("answered above"),
         }
         Ok(vec![])
@@ -356,14 +356,14 @@ pub(crate) fn run(world: &mut World, operation: Operation, pid: Pid) -> Result<R
         O::Restore(reason) => {
             let spec = world.spec(pid);
             let suspension = Some(Suspension { asked_at: now, reason });
-            let restored = relive_core::Restored { suspension, ..relive_core::Restored::default() };
-            world.table.restore(spec, restored, now).map(|()| Reached::default())
+            let recovered = relive_core::Recovered { suspension, ..relive_core::Recovered::default() };
+            world.table.recover(spec, recovered, now).map(|()| Reached::default())
         }
         O::Reap => world.table.reap(pid, now).map(only),
         O::Answer(event) => world.table.released(of, event, now).map(only),
         O::Signal(signal) => world.send(pid, Scope::Process, Message::new(signal)),
         O::Tree(signal) => world.send(pid, Scope::Subtree, Message::new(signal)),
-        O::Suspend(_) | O::Lift(_) => {
+        O::Suspend(_) | O::EndPause(_) => {
             let applied = world.apply(pid, event_of(operation).unwrap())?;
             let pids = if applied.changed { vec![pid] } else { vec![] };
             Ok(Reached { pids, effects: applied.effects })
@@ -392,7 +392,7 @@ pub(crate) fn event_of(operation: Operation) -> Option<Event> {
         O::Signal(signal) => Event::Signal { signal, cause: USER, urgency, aim: Aim::Process },
         O::Tree(signal) => Event::Signal { signal, cause: USER, urgency: Urgency::Now, aim: Aim::Subtree },
         O::Suspend(reason) => Event::Suspend { reason, urgency },
-        O::Lift(reason) => Event::Lift { reason },
+        O::EndPause(reason) => Event::EndPause { reason },
         O::Boundary => Event::BoundaryReached,
         O::GraceExpired => Event::GraceExpired,
         O::Mask(mask) => Event::SetMask(mask),

@@ -26,7 +26,7 @@ fn a_record_is_dropped_when_its_time_is_over() {
     assert_eq!(world.table.sweep(world.now()), [pid]);
     assert_eq!(world.table.wait(pid).unwrap_err().code(), ErrorCode::NotFound);
     for gone in ["ended", &uuid(pid.0).to_string()] {
-        assert_eq!(world.table.resolve(Caller::Person, gone).unwrap_err().code(), ErrorCode::NotFound);
+        assert_eq!(world.table.look_up(Caller::Person, gone).unwrap_err().code(), ErrorCode::NotFound);
     }
     assert!(world.table.spawn(Spec { pid, ..world.spec(Pid::RUNTIME) }).is_err(), "its PID is not used again");
     assert_eq!(world.table.sweep(world.now()), []);

@@ -162,7 +162,7 @@ impl World {
 
     /// Resumes the ancestors that the user paused, if something was resumed.
     pub(crate) fn resume_above(&mut self, pid: Pid, cause: Cause, reached: &mut Reached) {
-        if !reached.effects.iter().any(|effect| matches!(effect, Effect::GoOn { .. })) {
+        if !reached.effects.iter().any(|effect| matches!(effect, Effect::Resume { .. })) {
             return;
         }
         for ancestor in self.table.ancestors_paused_by_user(pid) {

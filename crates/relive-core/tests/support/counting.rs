@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use relive_core::{Pid, Restored, Settings, Spec, SuspendReason, Suspension, Table, Timestamp, Usage, uuid_v7};
+use relive_core::{Pid, Recovered, Settings, Spec, SuspendReason, Suspension, Table, Timestamp, Usage, uuid_v7};
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
@@ -35,7 +35,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH
 }
 
-/// So many suspended processes with names, folders and intents of ordinary length, ten below each.
+/// So many suspended processes with names, directories and intents of ordinary length, ten below each.
 pub(crate) fn suspended(count: u32) -> Table {
     let mut table = Table::new(Settings::default(), Pid(0));
     for number in 1..=count {
@@ -51,7 +51,7 @@ pub(crate) fn suspended(count: u32) -> Table {
             ..Spec::new(Pid(number), uuid_v7(now(), random), Pid((number - 1) / 10), now())
         };
         let suspension = Some(Suspension { asked_at: now(), reason: SuspendReason::User });
-        assert_eq!(table.restore(spec, Restored { suspension, ..Restored::default() }, now()), Ok(()));
+        assert_eq!(table.recover(spec, Recovered { suspension, ..Recovered::default() }, now()), Ok(()));
     }
     table
 }

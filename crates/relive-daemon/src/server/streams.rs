@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
 use relive_core::{ErrorCode, Uuid};
-use relive_journal::Folder;
+use relive_journal::ProcessDirectory;
 use relive_journal::reader::{Cursor, Item, Reader};
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
@@ -35,7 +35,7 @@ pub(super) async fn journal(
     Id(id): Id,
     Params(query): Params<StreamQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
-    open(server, id, query, Folder::steps).await
+    open(server, id, query, ProcessDirectory::steps).await
 }
 
 pub(super) async fn events(
@@ -43,14 +43,14 @@ pub(super) async fn events(
     Id(id): Id,
     Params(query): Params<StreamQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
-    open(server, id, query, Folder::events).await
+    open(server, id, query, ProcessDirectory::events).await
 }
 
 async fn open(
     server: Server,
     id: String,
     query: StreamQuery,
-    file: fn(&Folder) -> PathBuf,
+    file: fn(&ProcessDirectory) -> PathBuf,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
     let after = match query.after.as_deref() {
         None | Some("") => Cursor::default(),

@@ -96,7 +96,7 @@ fn what_is_told_during_a_rebuild_is_newer_than_what_is_read() {
     });
     world.index.rebuild(told.chain(stale)).unwrap();
     let row = world.index.row(first).unwrap().unwrap();
-    assert_eq!(Freshness::of(&row.info, &world.data.folder(first)).unwrap(), Freshness::Current);
+    assert_eq!(Freshness::of(&row.info, &world.data.directory(first)).unwrap(), Freshness::Current);
     assert!(world.index.collected(third).unwrap().is_some() && world.index.row(third).unwrap().is_none());
     assert!(world.index.by_name("fourth").unwrap().is_some());
 }
@@ -123,13 +123,13 @@ fn a_refresh_finds_what_was_lost_and_what_is_gone() {
     let old = [changed, collected, vanished].map(|uuid| Row::read(&world.data, uuid).unwrap().unwrap());
     world.end(changed, 7);
     world.collect(collected);
-    Disk::new().remove_tree(world.data.folder(vanished).path()).unwrap();
+    Disk::new().remove_tree(world.data.directory(vanished).path()).unwrap();
     for row in &old {
         world.index.upsert(row).unwrap();
     }
     let stale = world.index.row(changed).unwrap().unwrap();
-    assert_eq!(Freshness::of(&stale.info, &world.data.folder(changed)).unwrap(), Freshness::Stale);
-    assert_eq!(Freshness::of(&old[1].info, &world.data.folder(collected)).unwrap(), Freshness::Gone);
+    assert_eq!(Freshness::of(&stale.info, &world.data.directory(changed)).unwrap(), Freshness::Stale);
+    assert_eq!(Freshness::of(&old[1].info, &world.data.directory(collected)).unwrap(), Freshness::Gone);
     let done = world.index.refresh(&world.data, || false).unwrap();
     assert_eq!((done.read, done.removed), (1, 2));
     assert!(world.index.row(changed).unwrap().unwrap().info.end.is_some());
@@ -143,7 +143,7 @@ fn a_history_that_cannot_be_read_is_found_by_its_id() {
     let world = World::new();
     let good = world.begin(Some("worker"), "/");
     let bad = world.begin(Some("broken"), "/");
-    let steps = world.data.folder(bad).steps();
+    let steps = world.data.directory(bad).steps();
     Disk::new().unlink(&steps).unwrap();
     Disk::new().mkdir(&steps).unwrap();
     world.rebuild();

@@ -108,7 +108,7 @@ fn compare(world: &World) {
         let row = world.index.row(uuid).unwrap();
         assert_eq!(row.as_ref(), scan.row(uuid), "{uuid}");
         if let Some(row) = row {
-            assert_eq!(Freshness::of(&row.info, &world.data.folder(uuid)).unwrap(), Freshness::Current);
+            assert_eq!(Freshness::of(&row.info, &world.data.directory(uuid)).unwrap(), Freshness::Current);
         }
         let text = uuid.to_string();
         for len in [1, 4, 9, 14, 20, 36] {

@@ -2,7 +2,7 @@
 
 use relive_core::{Pid, Timestamp, Uuid};
 use relive_index::{Filter, Order, Outcome, PidEntry, Row, State};
-use relive_journal::{DataFolder, ProcInfo};
+use relive_journal::{DataDirectory, ProcInfo};
 
 pub(crate) struct Scan {
     here: Vec<Row>,
@@ -11,7 +11,7 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    pub(crate) fn of(data: &DataFolder) -> Self {
+    pub(crate) fn of(data: &DataDirectory) -> Self {
         let read = |uuid| Row::of(&data.history(uuid).unwrap().0).unwrap();
         let mut here: Vec<Row> = data.uuids().unwrap().into_iter().map(read).collect();
         here.sort_by_key(|row| row.info.uuid);

@@ -10,7 +10,7 @@ use relive_journal::data::{ClockReading, Collected, GcRules, SpaceRules, SpawnRe
 use relive_journal::policy::Policy;
 use relive_journal::record::{Body, OnBudget, OpenedBy, Paused, Spawned};
 use relive_journal::recovery::OnInDoubt;
-use relive_journal::{DataFolder, Disk, Durability, Io, Opening, WriteError, Writer};
+use relive_journal::{DataDirectory, Disk, Durability, Io, Opening, WriteError, Writer};
 
 pub(crate) const NAMES: [Option<&str>; 4] = [None, Some("worker"), Some("worker-2"), Some("tést")];
 pub(crate) const DIRECTORIES: [&str; 4] = ["/", "/home/user", "/home/user/project", "/home/user0"];
@@ -34,7 +34,7 @@ fn uuid() -> Uuid {
 
 pub(crate) struct World {
     pub(crate) temp: tempfile::TempDir,
-    pub(crate) data: DataFolder,
+    pub(crate) data: DataDirectory,
     pub(crate) index: Index,
 }
 
@@ -43,7 +43,7 @@ impl World {
         let memory = Path::new("/dev/shm");
         let temp = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let rules = SpaceRules { reserve_bytes: 0, floor_bytes: 0 };
-        let data = DataFolder::open(temp.path(), Io::default(), rules).unwrap();
+        let data = DataDirectory::open(temp.path(), Io::default(), rules).unwrap();
         let index = Index::open(temp.path()).unwrap();
         index.mark_complete().unwrap();
         Self { temp, data, index }
@@ -80,7 +80,7 @@ impl World {
         let (meta, input, records) = (None, None, Vec::new());
         let writer = self.data.spawn(SpawnRequest { opening, spawned, meta, input, records }).unwrap();
         self.tell(&writer);
-        writer.folder().uuid().unwrap()
+        writer.directory().uuid().unwrap()
     }
 
     /// Opens the journal for a new incarnation.

@@ -1,6 +1,6 @@
 //! Garbage collection: which histories go, and how one goes without a trace of half of it.
 //!
-//! A history goes in this order: its tombstone, synced; its folder out of `steps/`, synced; its files. Whatever of this
+//! A history goes in this order: its tombstone, synced; its directory out of `steps/`, synced; its files. Whatever of this
 //! a crash cuts short leaves a history whole or gone. What has not ended is never a candidate, and the journal's lock
 //! is held meanwhile, so a process that is being resumed is safe.
 
@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 use relive_core::{Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
 
-use super::{DataFolder, Tombstone};
+use super::{DataDirectory, Tombstone};
 use crate::disk::is_full;
 use crate::info::ProcInfo;
 use crate::line;
@@ -107,7 +107,7 @@ pub enum CollectError {
     Io(#[from] io::Error),
 }
 
-impl DataFolder {
+impl DataDirectory {
     /// What there is to collect. Changes nothing, but remembers the clocks: if the wall clock has jumped by more than a
     /// day against the time since boot, the first survey after that refuses.
     pub fn survey(&self, rules: GcRules, clock: &ClockReading) -> Result<Survey, CollectError> {
@@ -118,12 +118,12 @@ impl DataFolder {
             if self.marker(uuid).exists() {
                 continue;
             }
-            match ProcInfo::read_from(&self.io.disk, &self.folder(uuid)) {
+            match ProcInfo::read_from(&self.io.disk, &self.directory(uuid)) {
                 Ok(Some(ProcInfo { dead_at: Some(dead_at), .. })) => ended.push((dead_at, uuid)),
                 Ok(Some(_)) => survey.warnings.push((uuid, "it has not ended, and is not live".to_owned())),
                 Ok(None) => survey.warnings.push((uuid, "its journal does not say what it is".to_owned())),
-                // Collected since the folder was listed.
-                Err(_) if !self.folder(uuid).path().exists() => {}
+                // Collected since the directory was listed.
+                Err(_) if !self.directory(uuid).path().exists() => {}
                 Err(error) => survey.warnings.push((uuid, format!("its journal cannot be read: {error}"))),
             }
         }
@@ -137,7 +137,7 @@ impl DataFolder {
                 (false, true) => GcReason::MaxEntries,
                 (false, false) => continue,
             };
-            let bytes = match tree_bytes(self.folder(uuid).path()) {
+            let bytes = match tree_bytes(self.directory(uuid).path()) {
                 Ok(bytes) => bytes,
                 // Another collection was quicker.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -156,14 +156,14 @@ impl DataFolder {
     pub fn collect(&self, candidate: &Candidate, now: Timestamp) -> io::Result<Collected> {
         self.settle()?;
         let uuid = candidate.uuid;
-        let folder = self.folder(uuid);
-        let _lock = match lock(&self.io.disk, &folder.steps()) {
+        let directory = self.directory(uuid);
+        let _lock = match lock(&self.io.disk, &directory.steps()) {
             Ok(file) => file,
             Err(WriteError::Busy { .. } | WriteError::Absent { .. }) => return Ok(Collected::Spared),
             Err(WriteError::Io { source, .. }) => return Err(source),
             Err(error) => return Err(io::Error::other(error)),
         };
-        let info = ProcInfo::read_from(&self.io.disk, &folder)?;
+        let info = ProcInfo::read_from(&self.io.disk, &directory)?;
         let Some(info) = info.filter(|info| info.dead_at == Some(candidate.dead_at)) else {
             return Ok(Collected::Spared);
         };
@@ -175,10 +175,10 @@ impl DataFolder {
         let aside = self.root.join("tmp").join(uuid.to_string());
         let disk = &self.io.disk;
         self.relieved(|| {
-            disk.rename(folder.path(), &aside)?;
+            disk.rename(directory.path(), &aside)?;
             disk.sync_dir(&self.root.join("steps")).inspect_err(|_| {
                 // Nobody knows where it is on the disk, so it stays whole.
-                let _ = disk.rename(&aside, folder.path());
+                let _ = disk.rename(&aside, directory.path());
             })
         })?;
         // It is gone. What cannot be removed now the next start removes.
@@ -215,7 +215,7 @@ impl DataFolder {
     }
 }
 
-/// What a folder's files hold. What goes away meanwhile holds nothing.
+/// What a directory's files hold. What goes away meanwhile holds nothing.
 fn tree_bytes(path: &Path) -> io::Result<u64> {
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     let entries = match fs::read_dir(path) {

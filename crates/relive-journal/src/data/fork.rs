@@ -8,9 +8,9 @@ use std::io;
 
 use relive_core::{Limits, Origin, Timestamp, Uuid};
 
-use super::{DataFolder, SpawnError};
+use super::{DataDirectory, SpawnError};
 use crate::checkpoint;
-use crate::folder::Folder;
+use crate::directory::ProcessDirectory;
 use crate::history::{History, Phase, Place};
 use crate::opening::Opening;
 use crate::payload::Blobs;
@@ -101,7 +101,7 @@ pub enum ForkError {
     Write(#[from] WriteError),
 }
 
-impl DataFolder {
+impl DataDirectory {
     /// Begins a process as a copy of another's past. On return it is on the disk, whole.
     pub fn fork(&self, request: ForkRequest) -> Result<Writer, ForkError> {
         self.fork_with(request, |_| Ok(Vec::new()))
@@ -116,7 +116,7 @@ impl DataFolder {
     ) -> Result<Writer, E> {
         let source_uuid = request.source;
         let unreadable = |source| ForkError::Io { source_uuid, source };
-        let original = self.folder(source_uuid);
+        let original = self.directory(source_uuid);
         let journal = regular::open(&original.steps()).map_err(unreadable)?;
         if request.within.is_none() {
             self.sync_original(source_uuid, &original)?;
@@ -138,9 +138,9 @@ impl DataFolder {
         let mut batch = vec![request.opening.body(), Body::Spawned(Box::new(spawned))];
         let records = decide(&start(&prefix, &batch, request.opening.at))?;
         batch.extend(request.input.map(Body::Input).into_iter().chain(records));
-        let made = self.make(request.uuid, |folder| {
-            let file = self.copy_prefix(&original, &journal, &prefix, folder).map_err(unreadable)?;
-            let mut writer = Writer::new(&self.io, folder.clone(), file, prefix, Take::Copied);
+        let made = self.make(request.uuid, |directory| {
+            let file = self.copy_prefix(&original, &journal, &prefix, directory).map_err(unreadable)?;
+            let mut writer = Writer::new(&self.io, directory.clone(), file, prefix, Take::Copied);
             writer.append(request.opening.at, batch, Durability::Synced)?;
             Ok::<_, ForkError>(writer)
         });
@@ -149,7 +149,7 @@ impl DataFolder {
 
     /// Makes sure that all of an original is on the disk: after a power cut it would otherwise be without records that
     /// its fork has.
-    fn sync_original(&self, source_uuid: Uuid, original: &Folder) -> Result<(), ForkError> {
+    fn sync_original(&self, source_uuid: Uuid, original: &ProcessDirectory) -> Result<(), ForkError> {
         // A sync that failed once is not made good by another: what the cache says of such a journal counts for nothing.
         self.io.check_poison(original)?;
         let disk = &self.io.disk;
@@ -161,10 +161,10 @@ impl DataFolder {
 
     fn copy_prefix(
         &self,
-        original: &Folder,
+        original: &ProcessDirectory,
         journal: &File,
         prefix: &History,
-        folder: &Folder,
+        directory: &ProcessDirectory,
     ) -> io::Result<crate::disk::DiskFile> {
         let disk = &self.io.disk;
         let copy = |from: &File, to: &std::path::Path| {
@@ -173,22 +173,22 @@ impl DataFolder {
             disk.sync(&file)
         };
         match regular::open(&original.process_meta()) {
-            Ok(meta) => copy(&meta, &folder.process_meta())?,
+            Ok(meta) => copy(&meta, &directory.process_meta())?,
             // A program has none.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
         if !prefix.blobs.is_empty() {
-            disk.mkdir(&folder.path().join("blobs"))?;
-            let (from, to) = (Blobs::new(disk.clone(), original.path()), Blobs::new(disk.clone(), folder.path()));
+            disk.mkdir(&directory.path().join("blobs"))?;
+            let (from, to) = (Blobs::new(disk.clone(), original.path()), Blobs::new(disk.clone(), directory.path()));
             for (_, hash) in &prefix.blobs {
                 if !to.path(*hash).exists() {
                     copy(&regular::open(&from.path(*hash))?, &to.path(*hash))?;
                 }
             }
-            disk.sync_dir(&folder.path().join("blobs"))?;
+            disk.sync_dir(&directory.path().join("blobs"))?;
         }
-        let file = disk.create(&folder.steps())?;
+        let file = disk.create(&directory.steps())?;
         disk.try_lock(&file)?;
         // Synced with the fork's own first records.
         disk.append_copy(journal, prefix.end, &file)?;
@@ -209,7 +209,7 @@ fn start(prefix: &History, batch: &[Body], at: Timestamp) -> History {
 }
 
 /// The original as of the point where the fork leaves it.
-fn prefix(original: &Folder, journal: &File, request: &ForkRequest) -> Result<History, ForkError> {
+fn prefix(original: &ProcessDirectory, journal: &File, request: &ForkRequest) -> Result<History, ForkError> {
     let source_uuid = request.source;
     let unreadable = |source| ForkError::Io { source_uuid, source };
     let damaged = |hole, last| ForkError::Damaged { source_uuid, hole, last };

@@ -5,7 +5,7 @@ use std::io;
 
 use relive_core::{Origin, Uuid};
 
-use super::{DataFolder, Known};
+use super::{DataDirectory, Known};
 use crate::info::ProcInfo;
 
 /// How far back a lineage is followed.
@@ -34,7 +34,7 @@ pub enum LineageError {
     Io { uuid: Uuid, source: io::Error },
 }
 
-impl DataFolder {
+impl DataDirectory {
     /// The ancestors of a process, nearest first.
     pub fn lineage(&self, uuid: Uuid) -> Result<Vec<Ancestor>, LineageError> {
         let mut ancestors = Vec::new();
@@ -58,8 +58,8 @@ impl DataFolder {
     fn origin(&self, uuid: Uuid) -> Result<(Option<Origin>, bool), LineageError> {
         let failed = |source| LineageError::Io { uuid, source };
         match self.known(uuid).map_err(failed)? {
-            Known::Here(folder) => {
-                let info = ProcInfo::read(&folder).map_err(failed)?;
+            Known::Here(directory) => {
+                let info = ProcInfo::read(&directory).map_err(failed)?;
                 Ok((info.and_then(|info| info.origin), false))
             }
             Known::Collected(tombstone) => Ok((tombstone.origin, true)),

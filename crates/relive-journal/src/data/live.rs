@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use relive_core::Uuid;
 
-use super::{DataFolder, uuids_in};
-use crate::folder::Folder;
+use super::{DataDirectory, uuids_in};
+use crate::directory::ProcessDirectory;
 use crate::history::History;
 use crate::scan::Health;
 
@@ -36,7 +36,7 @@ pub struct Unreadable {
     pub source: io::Error,
 }
 
-impl DataFolder {
+impl DataDirectory {
     /// The processes that have not ended and can be read, in the order of their UUIDs.
     pub fn live(&self) -> io::Result<Vec<Live>> {
         let mut found = Vec::new();
@@ -66,39 +66,39 @@ impl DataFolder {
 
     /// Returns nothing for a process that has ended, or never began.
     fn read_live(&self, uuid: Uuid) -> Result<Option<Live>, Unreadable> {
-        let folder = self.folder(uuid);
+        let directory = self.directory(uuid);
         let unreadable = |path: PathBuf| move |source| Unreadable { uuid, path, source };
         let (history, health) = match self.history(uuid) {
-            Err(error) if is_absent(&error, &folder) => {
+            Err(error) if is_absent(&error, &directory) => {
                 // A marker that cannot be removed is found again by the next start.
                 let _ = self.io.disk.unlink(&self.marker(uuid));
                 return Ok(None);
             }
-            other => other.map_err(unreadable(folder.steps()))?,
+            other => other.map_err(unreadable(directory.steps()))?,
         };
         if history.ended().is_some() {
             // Its writer may have been killed before its last sync.
             let disk = &self.io.disk;
-            let file = disk.open_append(&folder.steps()).map_err(unreadable(folder.steps()))?;
-            let synced = disk.sync(&file).inspect_err(|_| self.io.poison(folder.path()));
-            synced.map_err(unreadable(folder.steps()))?;
+            let file = disk.open_append(&directory.steps()).map_err(unreadable(directory.steps()))?;
+            let synced = disk.sync(&file).inspect_err(|_| self.io.poison(directory.path()));
+            synced.map_err(unreadable(directory.steps()))?;
             // Whatever fails here the next start does.
             let _ = self.retire(uuid, &history);
             return Ok(None);
         }
-        check_meta(&folder).map_err(unreadable(folder.process_meta()))?;
+        check_meta(&directory).map_err(unreadable(directory.process_meta()))?;
         Ok(Some(Live { uuid, history, health }))
     }
 }
 
 /// Tells whether there is no such process: a directory under `steps/` always has a journal.
-fn is_absent(error: &io::Error, folder: &Folder) -> bool {
-    error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(folder.path()).is_err()
+fn is_absent(error: &io::Error, directory: &ProcessDirectory) -> bool {
+    error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(directory.path()).is_err()
 }
 
 /// Refuses metadata that nobody could read. A program has none.
-fn check_meta(folder: &Folder) -> io::Result<()> {
-    match fs::metadata(folder.process_meta()) {
+fn check_meta(directory: &ProcessDirectory) -> io::Result<()> {
+    match fs::metadata(directory.process_meta()) {
         Ok(metadata) if metadata.is_file() => Ok(()),
         Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -15,7 +15,7 @@ use std::sync::PoisonError;
 
 use relive_core::{Pid, Uuid};
 
-use super::DataFolder;
+use super::DataDirectory;
 use crate::disk::Disk;
 use crate::info::ProcInfo;
 use crate::regular;
@@ -89,7 +89,7 @@ impl Pids {
     }
 }
 
-impl DataFolder {
+impl DataDirectory {
     /// The highest PID that may have been given out.
     #[must_use]
     pub fn last_pid(&self) -> Pid {
@@ -136,9 +136,9 @@ impl DataFolder {
         let mut counts: HashMap<Uuid, usize> = HashMap::new();
         let mut kept: Vec<(Pid, Uuid)> = Vec::new();
         for (pid, uuid) in noted(&self.root).into_iter().rev() {
-            let count = counts
-                .entry(uuid)
-                .or_insert_with(|| if fs::symlink_metadata(self.folder(uuid).path()).is_ok() { 0 } else { NOTED_MAX });
+            let count = counts.entry(uuid).or_insert_with(|| {
+                if fs::symlink_metadata(self.directory(uuid).path()).is_ok() { 0 } else { NOTED_MAX }
+            });
             if *count < NOTED_MAX {
                 *count += 1;
                 kept.push((pid, uuid));
@@ -170,7 +170,7 @@ impl DataFolder {
         }
         for uuid in self.uuids()? {
             // One history that cannot be read does not hide the others.
-            let info = ProcInfo::read_from(&self.io.disk, &self.folder(uuid)).ok().flatten();
+            let info = ProcInfo::read_from(&self.io.disk, &self.directory(uuid)).ok().flatten();
             if info.is_some_and(|info| info.pids.contains(&pid)) {
                 return Ok(Some(uuid));
             }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::DataFolder;
+use super::DataDirectory;
 use crate::disk::{Disk, is_full};
 
 /// How much room is kept.
@@ -30,7 +30,7 @@ pub struct Space {
     pub above_floor: bool,
 }
 
-impl DataFolder {
+impl DataDirectory {
     /// How much room there is.
     pub fn space(&self) -> io::Result<Space> {
         let stat = rustix::fs::statvfs(&self.root)?;

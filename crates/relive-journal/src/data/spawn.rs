@@ -1,11 +1,11 @@
-//! Beginning a process: its folder is made aside, whole and synced, and gets its name last.
+//! Beginning a process: its directory is made aside, whole and synced, and gets its name last.
 
 use std::io;
 
 use relive_core::Uuid;
 
-use super::DataFolder;
-use crate::folder::Folder;
+use super::DataDirectory;
+use crate::directory::ProcessDirectory;
 use crate::history::History;
 use crate::meta::ProcessMeta;
 use crate::opening::Opening;
@@ -44,7 +44,7 @@ pub enum SpawnError {
     /// Its journal could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Its folder could not be made.
+    /// Its directory could not be made.
     #[error("process {uuid} could not be made: {source}")]
     Io {
         /// Which.
@@ -54,19 +54,19 @@ pub enum SpawnError {
     },
 }
 
-impl DataFolder {
+impl DataDirectory {
     /// Begins a process. On return it is on the disk, whole.
     pub fn spawn(&self, request: SpawnRequest) -> Result<Writer, SpawnError> {
         let SpawnRequest { opening, spawned, meta, input, records } = request;
-        self.make(spawned.uuid, |folder| {
+        self.make(spawned.uuid, |directory| {
             let disk = &self.io.disk;
-            let failed = |source| WriteError::Io { path: folder.path().to_owned(), source };
+            let failed = |source| WriteError::Io { path: directory.path().to_owned(), source };
             if let Some(meta) = meta {
-                meta.write(disk, folder).map_err(failed)?;
+                meta.write(disk, directory).map_err(failed)?;
             }
-            let file = disk.create(&folder.steps()).map_err(failed)?;
+            let file = disk.create(&directory.steps()).map_err(failed)?;
             disk.try_lock(&file).map_err(failed)?;
-            let mut writer = Writer::new(&self.io, folder.clone(), file, History::default(), Take::Copied);
+            let mut writer = Writer::new(&self.io, directory.clone(), file, History::default(), Take::Copied);
             let mut batch = vec![opening.body(), Body::Spawned(Box::new(spawned))];
             batch.extend(input.map(Body::Input).into_iter().chain(records));
             writer.append(opening.at, batch, Durability::Synced)?;
@@ -74,11 +74,11 @@ impl DataFolder {
         })
     }
 
-    /// Makes the folder of a process with what `fill` puts in it, or nothing.
+    /// Makes the directory of a process with what `fill` puts in it, or nothing.
     pub(super) fn make<E: From<SpawnError> + From<WriteError>>(
         &self,
         uuid: Uuid,
-        fill: impl FnOnce(&Folder) -> Result<Writer, E>,
+        fill: impl FnOnce(&ProcessDirectory) -> Result<Writer, E>,
     ) -> Result<Writer, E> {
         let failed = |source| E::from(SpawnError::Io { uuid, source });
         let space = self.space().map_err(failed)?;
@@ -87,9 +87,9 @@ impl DataFolder {
             return Err(SpawnError::NoSpace { free_bytes, floor_bytes }.into());
         }
         self.settle().map_err(failed)?;
-        let folder = self.folder(uuid);
-        let aside = Folder::new(self.root.join("tmp").join(uuid.to_string()));
-        if folder.path().exists() {
+        let directory = self.directory(uuid);
+        let aside = ProcessDirectory::new(self.root.join("tmp").join(uuid.to_string()));
+        if directory.path().exists() {
             return Err(SpawnError::Exists(uuid).into());
         }
         match self.io.disk.mkdir(aside.path()) {
@@ -97,13 +97,13 @@ impl DataFolder {
             other => other.map_err(failed)?,
         }
         let made = fill(&aside).and_then(|writer| {
-            self.publish(uuid, &aside, &folder).map_err(failed)?;
-            Ok(writer.renamed(&self.io, folder.clone()))
+            self.publish(uuid, &aside, &directory).map_err(failed)?;
+            Ok(writer.renamed(&self.io, directory.clone()))
         });
         if made.is_err() {
             // What cannot be removed now is removed at the next start.
             let _ = self.io.disk.remove_tree(aside.path());
-            if !folder.path().exists() {
+            if !directory.path().exists() {
                 let _ = self.io.disk.unlink(&self.marker(uuid));
             }
         }
@@ -111,21 +111,21 @@ impl DataFolder {
     }
 
     /// The marker first, so that a start finds every history that has its name.
-    fn publish(&self, uuid: Uuid, aside: &Folder, folder: &Folder) -> io::Result<()> {
+    fn publish(&self, uuid: Uuid, aside: &ProcessDirectory, directory: &ProcessDirectory) -> io::Result<()> {
         let disk = &self.io.disk;
         disk.sync_dir(aside.path())?;
         self.mark(uuid)?;
-        disk.rename(aside.path(), folder.path())?;
-        disk.sync_dir(&self.root.join("steps")).inspect_err(|_| self.unpublish(aside, folder))
+        disk.rename(aside.path(), directory.path())?;
+        disk.sync_dir(&self.root.join("steps")).inspect_err(|_| self.unpublish(aside, directory))
     }
 
     /// Takes the name back. The files go once that is on the disk, now or at the next start, so that half of them is
     /// never seen.
-    fn unpublish(&self, aside: &Folder, folder: &Folder) {
+    fn unpublish(&self, aside: &ProcessDirectory, directory: &ProcessDirectory) {
         let disk = &self.io.disk;
         let undone = aside.path().with_extension("undone");
-        if disk.rename(folder.path(), &undone).is_err() {
-            self.io.poison(folder.path());
+        if disk.rename(directory.path(), &undone).is_err() {
+            self.io.poison(directory.path());
         } else if disk.sync_dir(&self.root.join("steps")).is_ok() {
             let _ = disk.remove_tree(&undone);
         }

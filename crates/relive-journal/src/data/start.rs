@@ -13,7 +13,7 @@ use relive_core::{Pid, Uuid};
 
 use super::pids::{Pids, noted};
 use super::space::relieved;
-use super::{DataFolder, OpenError, SpaceRules};
+use super::{DataDirectory, OpenError, SpaceRules};
 use crate::disk::{DiskFile, is_full};
 use crate::info::ProcInfo;
 use crate::writer::Io;
@@ -35,7 +35,7 @@ struct Histories {
     unfinished: Vec<Uuid>,
 }
 
-impl DataFolder {
+impl DataDirectory {
     /// Opens the directory, making it if need be, for as long as the returned value lives.
     pub fn open(root: &Path, io: Io, space: SpaceRules) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Io { path: root.to_owned(), source };
@@ -92,7 +92,7 @@ impl DataFolder {
         let mut highest = noted(&self.root).into_iter().fold(Pid::RUNTIME, |highest, (pid, _)| highest.max(pid));
         let mut unfinished = Vec::new();
         for uuid in self.uuids()? {
-            match ProcInfo::read_from(&self.io.disk, &self.folder(uuid)) {
+            match ProcInfo::read_from(&self.io.disk, &self.directory(uuid)) {
                 Ok(Some(info)) => {
                     highest = info.pids.into_iter().fold(highest, Pid::max);
                     if info.dead_at.is_none() {
@@ -187,7 +187,7 @@ fn prepare(root: &Path, io: &Io, lock: &DiskFile) -> io::Result<Pending> {
 
 /// Makes the directory and those above it, each on the disk in the one above.
 fn make_root(io: &Io, root: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> = root.ancestors().take_while(|folder| !folder.exists()).collect();
+    let missing: Vec<&Path> = root.ancestors().take_while(|directory| !directory.exists()).collect();
     fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
     missing.into_iter().filter_map(Path::parent).try_for_each(|above| {
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };

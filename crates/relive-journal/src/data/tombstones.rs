@@ -13,7 +13,7 @@ use std::sync::{MutexGuard, PoisonError};
 use relive_core::{End, Origin, Pid, Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
 
-use super::DataFolder;
+use super::DataDirectory;
 use crate::events::whole_lines;
 use crate::info::ProcInfo;
 use crate::line;
@@ -67,7 +67,7 @@ impl Tombstone {
     }
 }
 
-impl DataFolder {
+impl DataDirectory {
     fn tombstones_path(&self) -> PathBuf {
         self.root.join("tombstones.jsonl")
     }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// The files below one folder.
+/// The files below one directory.
 #[derive(Debug)]
 pub(super) struct Model {
     root: PathBuf,
@@ -273,7 +273,7 @@ impl Model {
         }
     }
 
-    /// Writes what a power cut leaves to the new folder `to`.
+    /// Writes what a power cut leaves to the new directory `to`.
     pub(super) fn materialize(&self, to: &Path, dice: Option<Dice>) -> io::Result<()> {
         self.materialize_node(0, to, &mut { dice })
     }
@@ -319,7 +319,7 @@ mod tests {
 
     use super::*;
 
-    /// Does `work` below a new folder; returns what a strict power cut leaves of it, names and contents.
+    /// Does `work` below a new directory; returns what a strict power cut leaves of it, names and contents.
     fn after_cut(injection: Injection, work: impl FnOnce(&Disk, &Path)) -> Vec<(String, Vec<u8>)> {
         let temp = tempfile::tempdir().unwrap();
         let (root, to) = (temp.path().join("root"), temp.path().join("cut"));

@@ -6,7 +6,7 @@ use crate::record::{Approval, Decision};
 
 /// Whether a call may be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Leave {
+pub enum Permit {
     /// It may.
     Given,
     /// A human has to be asked.
@@ -15,36 +15,44 @@ pub enum Leave {
     Awaited,
     /// It may not, and the model is told so.
     Refused {
-        /// Whether a human said so, not the policy.
-        by_human: bool,
-        /// Why, in the human's words.
+        /// The one who refused.
+        by: RefusedBy,
+        /// The person's words, if they gave any.
         reason: Option<String>,
     },
+}
+
+/// Who refused a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum RefusedBy {
+    Person,
+    Policy,
 }
 
 impl History {
     /// Whether a call of the step under way may be made.
     #[must_use]
-    pub fn leave(&self, call: u32, tool: &str) -> Leave {
-        let refused = |by_human, reason| Leave::Refused { by_human, reason };
+    pub fn permit(&self, call: u32, tool: &str) -> Permit {
+        let refused = |by, reason| Permit::Refused { by, reason };
         let policy = self.identity.as_ref().map(|identity| &identity.spawned.policy);
         match policy.map_or(Permission::Ask, |policy| policy.of(tool)) {
-            Permission::Allow => return Leave::Given,
-            Permission::Deny => return refused(false, None),
+            Permission::Allow => return Permit::Given,
+            Permission::Deny => return refused(RefusedBy::Policy, None),
             Permission::Ask => {}
         }
         if let Some(approval) = self.approval.as_ref().filter(|approval| approval.call == call) {
             match approval.decision {
-                Decision::Allowed => return Leave::Given,
-                Decision::Denied => return refused(true, approval.reason.clone()),
+                Decision::Allowed => return Permit::Given,
+                Decision::Denied => return refused(RefusedBy::Person, approval.reason.clone()),
                 Decision::Asked => {}
             }
         }
         match self.always.get(tool) {
-            Some(Decision::Allowed) => Leave::Given,
-            Some(Decision::Denied) => refused(true, None),
-            Some(Decision::Asked) | None if self.question().is_some_and(|asked| asked.call == call) => Leave::Awaited,
-            Some(Decision::Asked) | None => Leave::Needed,
+            Some(Decision::Allowed) => Permit::Given,
+            Some(Decision::Denied) => refused(RefusedBy::Person, None),
+            Some(Decision::Asked) | None if self.question().is_some_and(|asked| asked.call == call) => Permit::Awaited,
+            Some(Decision::Asked) | None => Permit::Needed,
         }
     }
 

@@ -10,21 +10,21 @@ const REQUESTS_MAX: usize = 64;
 
 /// The record that answered a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answered {
+pub struct AnsweredRequest {
     /// Its kind.
     pub kind: &'static str,
     /// Its place in the journal.
     pub seq: u64,
 }
 
-impl Serialize for Answered {
+impl Serialize for AnsweredRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.kind, self.seq).serialize(serializer)
     }
 }
 
 /// By hand, because the derived one borrows `kind` from its input.
-impl<'de> Deserialize<'de> for Answered {
+impl<'de> Deserialize<'de> for AnsweredRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (kind, seq) = <(String, u64)>::deserialize(deserializer)?;
         let known = Body::KINDS.into_iter().find(|known| *known == kind);
@@ -37,7 +37,7 @@ impl History {
     /// The record that answered a request, if it is among the last 64. Of several records with the same request id it
     /// is the first. A fork remembers only requests of its own.
     #[must_use]
-    pub fn request(&self, id: &str) -> Option<Answered> {
+    pub fn request(&self, id: &str) -> Option<AnsweredRequest> {
         self.requests.iter().find(|(known, _)| known == id).map(|(_, answered)| *answered)
     }
 
@@ -49,6 +49,6 @@ impl History {
         if self.requests.len() == REQUESTS_MAX {
             self.requests.pop_front();
         }
-        self.requests.push_back((id.to_owned(), Answered { kind: record.body.kind(), seq: record.seq }));
+        self.requests.push_back((id.to_owned(), AnsweredRequest { kind: record.body.kind(), seq: record.seq }));
     }
 }

@@ -75,7 +75,7 @@ fn spawn(fixture: &Fixture) -> Writer {
 }
 
 fn journal(fixture: &Fixture) -> Vec<u8> {
-    std::fs::read(fixture.data.folder(uuid()).steps()).unwrap()
+    std::fs::read(fixture.data.directory(uuid()).steps()).unwrap()
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_golden_files_of_every_addition_are_the_ones_that_were_written_and_say_wha
         assert_eq!(fixture.health(uuid()), Health::Good, "{}", addition.name);
         (addition.check)(&fixture);
         let with = fixture.history(uuid());
-        remove(&fixture.data.folder(uuid()).checkpoint());
+        remove(&fixture.data.directory(uuid()).checkpoint());
         assert_eq!(fixture.history(uuid()), with, "{}: without its checkpoint", addition.name);
         step(&mut fixture.resume(uuid()), "more", "more");
     }
@@ -128,8 +128,8 @@ fn as_of_0_1(journal: &[u8]) -> Vec<u8> {
 fn a_reader_of_0_1_finds_a_journal_read_only_at_the_first_kind_it_does_not_know() {
     for addition in &ADDITIONS {
         let fixture = opened_copy(&golden(addition.name));
-        let folder = fixture.data.folder(uuid());
-        put(&folder.steps(), &as_of_0_1(&journal(&fixture)));
+        let directory = fixture.data.directory(uuid());
+        put(&directory.steps(), &as_of_0_1(&journal(&fixture)));
         let (history, health) = fixture.data.history(uuid()).unwrap();
         match (addition.unknown, health) {
             (None, Health::Good) => assert!(history.identity.is_some()),
@@ -234,7 +234,7 @@ fn make_skip(fixture: &Fixture) {
     let text = String::from_utf8(journal(fixture)).unwrap();
     let by_hand = "\"kind\":\"tinted\",\"step\":1,\"skip\":true,\"id\":\"tinted\"";
     let changed = text.replacen("\"kind\":\"input\",\"step\":1,\"id\":\"tinted\"", by_hand, 1);
-    put(&fixture.data.folder(uuid()).steps(), &reseal(changed.as_bytes()));
+    put(&fixture.data.directory(uuid()).steps(), &reseal(changed.as_bytes()));
 }
 
 fn check_skip(fixture: &Fixture) {

@@ -76,7 +76,7 @@ fn case_18_a_dead_process_of_ten_steps_goes_on_at_step_11_with_and_without_a_che
     let fixture = Fixture::new();
     for checkpoint in [false, true] {
         let uuid = dead_after(&fixture, 10, checkpoint);
-        assert_eq!(fixture.data.folder(uuid).checkpoint().exists(), checkpoint);
+        assert_eq!(fixture.data.directory(uuid).checkpoint().exists(), checkpoint);
         let mut writer = fixture.resume(uuid);
         let plan = writer.history().plan();
         assert_eq!((plan.last_step, plan.next), (10, Next::Ask { step: 11, again: false }));
@@ -90,13 +90,13 @@ fn case_19_a_fork_leaves_the_original_as_it_was_and_goes_on_after_its_step() {
     let fixture = Fixture::new();
     for checkpoint in [false, true] {
         let original = dead_after(&fixture, 50, checkpoint);
-        let before = files(fixture.data.folder(original).path());
+        let before = files(fixture.data.directory(original).path());
         let fork = fixture.fork(original, ForkPoint::Step(30)).unwrap();
         assert_eq!(fork.history().plan().next, Next::Ask { step: 31, again: false });
         let origin = fork.history().identity.as_ref().unwrap().spawned.origin.unwrap();
         assert_eq!((origin.uuid, origin.step), (original, 30));
         assert_ne!(uuid_of(&fork), original);
-        assert!(files(fixture.data.folder(original).path()) == before, "the original's files are as they were");
+        assert!(files(fixture.data.directory(original).path()) == before, "the original's files are as they were");
         assert_eq!(fixture.resume(original).history().completed_step, 50, "it can still be resumed");
     }
 }
@@ -146,7 +146,7 @@ fn case_21_only_a_uuid_as_we_write_it_names_a_folder() {
     }
     let fixture = Fixture::new();
     let known = dead_after(&fixture, 1, false);
-    // Other spellings of a UUID, and what is no UUID, are nobody's folders.
+    // Other spellings of a UUID, and what is no UUID, are nobody's directories.
     let steps = fixture.temp.path().join("steps");
     for name in [known.to_string().to_uppercase(), known.simple().to_string(), known.urn().to_string(), "x".to_owned()]
     {
@@ -180,25 +180,25 @@ fn case_22_pids_go_on_above_every_one_ever_used_also_when_the_highest_was_collec
 fn case_23_what_an_agent_was_told_at_its_start_survives_a_new_writer_and_a_fork() {
     let fixture = Fixture::new();
     let original = dead_after(&fixture, 1, false);
-    let told = std::fs::read(fixture.data.folder(original).process_meta()).unwrap();
+    let told = std::fs::read(fixture.data.directory(original).process_meta()).unwrap();
     drop(fixture.resume(original));
     let fork = fixture.fork(original, ForkPoint::End).unwrap();
     for uuid in [original, uuid_of(&fork)] {
-        let folder = fixture.data.folder(uuid);
-        assert_eq!(std::fs::read(folder.process_meta()).unwrap(), told);
-        assert_eq!(ProcessMeta::read(&folder).unwrap().system_prompt, "You are a test.");
+        let directory = fixture.data.directory(uuid);
+        assert_eq!(std::fs::read(directory.process_meta()).unwrap(), told);
+        assert_eq!(ProcessMeta::read(&directory).unwrap().system_prompt, "You are a test.");
     }
     // And is never made up.
-    let folder = fixture.data.folder(original);
-    put(&folder.process_meta(), &told[..told.len() - 1]);
-    assert_eq!(ProcessMeta::read(&folder).unwrap_err().kind(), std::io::ErrorKind::InvalidData);
+    let directory = fixture.data.directory(original);
+    put(&directory.process_meta(), &told[..told.len() - 1]);
+    assert_eq!(ProcessMeta::read(&directory).unwrap_err().kind(), std::io::ErrorKind::InvalidData);
 }
 
 #[test]
 fn case_26_a_torn_line_is_repaired_and_a_flipped_byte_is_named() {
     let fixture = Fixture::new();
     let uuid = dead_after(&fixture, 3, true);
-    let path = fixture.data.folder(uuid).steps();
+    let path = fixture.data.directory(uuid).steps();
     put_after(&path, b"{\"v\":1,\"seq\":99,\"ep");
     assert!(matches!(fixture.health(uuid), Health::Torn { bytes: 19, .. }));
     let writer = fixture.resume(uuid);
@@ -219,7 +219,7 @@ fn case_26_a_torn_line_is_repaired_and_a_flipped_byte_is_named() {
 fn case_27_records_twice_out_of_order_or_of_an_older_writer_are_never_replayed() {
     let fixture = Fixture::new();
     let uuid = dead_after(&fixture, 3, false);
-    let path = fixture.data.folder(uuid).steps();
+    let path = fixture.data.directory(uuid).steps();
     let first = std::fs::read(&path).unwrap();
     let mut writer = fixture.resume(uuid);
     step(&mut writer, "four", "4");
@@ -254,13 +254,13 @@ fn case_28_space_is_in_proportion_to_steps() {
         step(&mut writer, "some text", "some result");
         if number % 500 == 0 {
             writer.checkpoint().unwrap();
-            sizes.push(writer.folder().steps().metadata().unwrap().len());
+            sizes.push(writer.directory().steps().metadata().unwrap().len());
         }
     }
     let per_step = (sizes[1] - sizes[0]) / 500;
     assert!(per_step < 1000, "{per_step} bytes a step");
     assert!(sizes[1] < 2 * sizes[0] + 20_000, "{sizes:?}");
-    let checkpoint = writer.folder().checkpoint().metadata().unwrap().len();
+    let checkpoint = writer.directory().checkpoint().metadata().unwrap().len();
     assert!(checkpoint < sizes[1] / 4, "a checkpoint of {checkpoint} bytes holds places, not the conversation");
 }
 
@@ -274,7 +274,7 @@ fn case_28_a_large_result_and_u2028_come_back_whole() {
     drop(writer);
     let fixture = fixture.reopen();
     let writer = fixture.resume(uuid);
-    let journal = std::fs::File::open(writer.folder().steps()).unwrap();
+    let journal = std::fs::File::open(writer.directory().steps()).unwrap();
     let mut texts = Vec::new();
     for message in writer.history().conversation(&journal).unwrap() {
         match message {
@@ -293,7 +293,7 @@ fn a_record_that_does_not_fit_is_refused_and_changes_nothing() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let check = |writer: &mut Writer, wrong: Vec<Body>| {
-        let (before, bytes) = (writer.history().clone(), std::fs::read(writer.folder().steps()).unwrap());
+        let (before, bytes) = (writer.history().clone(), std::fs::read(writer.directory().steps()).unwrap());
         for body in wrong {
             let kind = body.kind();
             // A good record before it in the same batch does not count either.
@@ -301,7 +301,7 @@ fn a_record_that_does_not_fit_is_refused_and_changes_nothing() {
             assert!(matches!(refused, WriteError::Misplaced { .. }), "{kind}: {refused}");
             assert_eq!(*writer.history(), before, "{kind}");
         }
-        assert!(std::fs::read(writer.folder().steps()).unwrap() == bytes);
+        assert!(std::fs::read(writer.directory().steps()).unwrap() == bytes);
     };
     let calls = || vec![call_started(0, Recovery::Join), call_ended(0, "x"), doubt(0), resolved(0, Outcome::Done)];
     let answers = || vec![model_ended("x", 0), crate::support::partial("x")];

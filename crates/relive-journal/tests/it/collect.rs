@@ -56,7 +56,7 @@ fn case_29_a_survey_changes_no_history_and_the_living_are_never_candidates() {
     for _ in 0..2 {
         let survey = fixture.data.survey(EVERY_ENDED, &clock(0)).unwrap();
         assert_eq!(survey.candidates.iter().map(|one| one.uuid).collect::<Vec<_>>(), [dead]);
-        let bytes: usize = files(fixture.data.folder(dead).path()).values().map(Vec::len).sum();
+        let bytes: usize = files(fixture.data.directory(dead).path()).values().map(Vec::len).sum();
         assert_eq!(survey.candidates[0].bytes, bytes as u64);
     }
     assert!(files(&fixture.temp.path().join("steps")) == before);
@@ -72,11 +72,11 @@ fn case_29_a_survey_changes_no_history_and_the_living_are_never_candidates() {
 fn case_29_corrupt_metadata_is_skipped_with_a_warning() {
     let fixture = Fixture::new();
     let [good, snapshot, both, journal] = [(); 4].map(|()| end(&fixture, fixture.spawn()));
-    put(&fixture.data.folder(snapshot).proc_info(), b"rubbish");
+    put(&fixture.data.directory(snapshot).proc_info(), b"rubbish");
     for uuid in [both, journal] {
-        put(&fixture.data.folder(uuid).steps(), b"rubbish");
+        put(&fixture.data.directory(uuid).steps(), b"rubbish");
     }
-    put(&fixture.data.folder(both).proc_info(), b"rubbish");
+    put(&fixture.data.directory(both).proc_info(), b"rubbish");
     let survey = fixture.data.survey(EVERY_ENDED, &clock(0)).unwrap();
     let mut found: Vec<Uuid> = survey.candidates.iter().map(|one| one.uuid).collect();
     let mut warned: Vec<Uuid> = survey.warnings.iter().map(|(uuid, _)| *uuid).collect();

@@ -2,7 +2,7 @@
 
 use relive_core::{Pid, Timestamp, Uuid};
 use relive_journal::data::{Collected, KEPT_MAX, Known, NOTED_MAX, Tombstone};
-use relive_journal::{DataFolder, Io};
+use relive_journal::{DataDirectory, Io};
 
 use crate::open_and_repair::reseal;
 use crate::support::{EVERY_ENDED, Fixture, NO_SPACE_RULES, clock, collect_all, end, put, remove, uuid, uuid_of};
@@ -41,7 +41,7 @@ fn collect_one(fixture: &Fixture, day: i64) -> Uuid {
     uuid
 }
 
-fn is_collected(data: &DataFolder, uuid: Uuid) -> bool {
+fn is_collected(data: &DataDirectory, uuid: Uuid) -> bool {
     matches!(data.known(uuid).unwrap(), Known::Collected(_))
 }
 
@@ -72,7 +72,7 @@ fn tombstones_older_than_a_year_go_and_no_pid_comes_back() {
     drop(data);
     remove(&temp.path().join("pids"));
     remove(&temp.path().join("pids.log"));
-    let data = DataFolder::open(temp.path(), Io::default(), NO_SPACE_RULES).unwrap();
+    let data = DataDirectory::open(temp.path(), Io::default(), NO_SPACE_RULES).unwrap();
     assert!(is_collected(&data, next) && is_collected(&data, newest));
     assert!(data.next_pid().unwrap() > Pid(1_005_999), "a PID of a forgotten process is given out again");
 }
@@ -164,7 +164,7 @@ fn a_compaction_that_is_cut_short_loses_nothing() {
             drop(data);
             let faults = Arc::new(Faults::new(temp.path(), Injection::None, Switches::default()).unwrap());
             let io = Io::new(Disk::with_faults(Arc::clone(&faults)), None);
-            let data = DataFolder::open(temp.path(), io, NO_SPACE_RULES).unwrap();
+            let data = DataDirectory::open(temp.path(), io, NO_SPACE_RULES).unwrap();
             faults.inject_from_here(injection);
             let mut collected = Vec::new();
             for uuid in [one, two] {
@@ -179,7 +179,7 @@ fn a_compaction_that_is_cut_short_loses_nothing() {
             faults.power_cut(&root, PowerCut::Strict).unwrap();
             drop(data);
             for place in [temp.path(), &root] {
-                let data = DataFolder::open(place, Io::default(), NO_SPACE_RULES).unwrap();
+                let data = DataDirectory::open(place, Io::default(), NO_SPACE_RULES).unwrap();
                 let known = data.tombstones().unwrap();
                 for uuid in collected.iter().copied().chain([recent[0].uuid, recent[2_999].uuid]) {
                     let is_known = known.iter().any(|tombstone| tombstone.uuid == uuid);

@@ -103,7 +103,7 @@ proptest! {
         let mut writer = fixture.spawn();
         let uuid = uuid_of(&writer);
         let cuts = |writer: &Writer| {
-            let journal = std::fs::File::open(writer.folder().steps()).unwrap();
+            let journal = std::fs::File::open(writer.directory().steps()).unwrap();
             writer.history().conversation_and_cuts(&journal).unwrap().1
         };
         for (number, choice) in choices.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! The data folder, and what of the future its journals put up with.
+//! The data directory, and what of the future its journals put up with.
 
 use relive_core::{Pid, Usd};
 use relive_journal::conversation::Message;
 use relive_journal::data::{ForkPoint, OpenError, SpaceRules, SpawnError};
 use relive_journal::payload::{Blobs, Json, Text};
 use relive_journal::record::{Body, Call, ModelEnded, OpenedBy, Usage};
-use relive_journal::{DataFolder, Disk, Health, Io, LINE_MAX, Problem, WriteError};
+use relive_journal::{DataDirectory, Disk, Health, Io, LINE_MAX, Problem, WriteError};
 
 use crate::open_and_repair::reseal;
 use crate::support::{
@@ -17,7 +17,7 @@ use crate::support::{
 fn a_second_daemon_is_refused_with_the_firsts_pid() {
     let fixture = Fixture::new();
     for _ in 0..2 {
-        let refused = DataFolder::open(fixture.temp.path(), Io::default(), NO_SPACE_RULES).unwrap_err();
+        let refused = DataDirectory::open(fixture.temp.path(), Io::default(), NO_SPACE_RULES).unwrap_err();
         assert!(matches!(refused, OpenError::Held { holder: Some(pid), .. } if pid == std::process::id()), "{refused}");
         assert!(refused.to_string().contains(&format!("OS pid {}", std::process::id())));
     }
@@ -57,17 +57,17 @@ fn what_a_crash_left_behind_is_removed_at_the_start() {
     let elsewhere = temp();
     put(&elsewhere.path().join("mine"), b"precious");
     let root = fixture.temp.path().to_owned();
-    for folder in [uuid(), uuid()] {
-        let folder = root.join("tmp").join(folder.to_string());
-        Disk::new().mkdir(&folder).unwrap();
-        Disk::new().mkdir(&folder.join("blobs")).unwrap();
-        put(&folder.join("steps.jsonl"), b"half");
-        put(&folder.join("blobs/half.tmp"), b"half");
+    for directory in [uuid(), uuid()] {
+        let directory = root.join("tmp").join(directory.to_string());
+        Disk::new().mkdir(&directory).unwrap();
+        Disk::new().mkdir(&directory.join("blobs")).unwrap();
+        put(&directory.join("steps.jsonl"), b"half");
+        put(&directory.join("blobs/half.tmp"), b"half");
     }
     put(&root.join("tmp/file"), b"a file");
     std::os::unix::fs::symlink(elsewhere.path(), root.join("tmp/link")).unwrap();
-    let folder = fixture.data.folder(known);
-    put(&folder.path().join("checkpoint.json.tmp"), b"half");
+    let directory = fixture.data.directory(known);
+    put(&directory.path().join("checkpoint.json.tmp"), b"half");
     let marker_of_nobody = root.join("live").join(uuid().to_string());
     put(&marker_of_nobody, b"");
 
@@ -77,7 +77,7 @@ fn what_a_crash_left_behind_is_removed_at_the_start() {
     assert_eq!(fixture.data.live().unwrap().len(), 1);
     assert!(!marker_of_nobody.exists());
     drop(fixture.resume(known));
-    assert!(!folder.path().join("checkpoint.json.tmp").exists());
+    assert!(!directory.path().join("checkpoint.json.tmp").exists());
 }
 
 #[test]
@@ -91,14 +91,14 @@ fn an_end_that_was_not_tidied_up_is_tidied_up_at_the_start() {
     assert!(fixture.temp.path().join("live").join(uuid.to_string()).exists());
     assert!(fixture.data.live().unwrap().is_empty());
     assert!(!fixture.temp.path().join("live").join(uuid.to_string()).exists());
-    assert!(fixture.data.folder(uuid).proc_info().exists());
+    assert!(fixture.data.directory(uuid).proc_info().exists());
 }
 
 #[test]
 fn room_is_kept_given_back_and_taken_again() {
     let place = temp();
     let rules = SpaceRules { reserve_bytes: 1 << 20, floor_bytes: 0 };
-    let data = DataFolder::open(place.path(), Io::default(), rules).unwrap();
+    let data = DataDirectory::open(place.path(), Io::default(), rules).unwrap();
     let reserve = place.path().join("reserve");
     let blocks = || std::os::unix::fs::MetadataExt::blocks(&reserve.metadata().unwrap());
     assert!(blocks() * 512 >= 1 << 20, "real blocks, not a hole");
@@ -114,7 +114,7 @@ fn room_is_kept_given_back_and_taken_again() {
 fn below_the_floor_no_process_is_begun_and_it_says_why() {
     let place = temp();
     let rules = SpaceRules { reserve_bytes: 4096, floor_bytes: u64::MAX };
-    let data = DataFolder::open(place.path(), Io::default(), rules).unwrap();
+    let data = DataDirectory::open(place.path(), Io::default(), rules).unwrap();
     assert!(!place.path().join("reserve").exists(), "there is no room for it");
     assert!(!data.space().unwrap().above_floor);
     let refused = data.spawn(spawn_request(uuid(), Pid(1))).unwrap_err();
@@ -149,7 +149,7 @@ fn what_a_newer_relive_wrote_is_read_only_and_named() {
     for (line, from, to, problem) in changes {
         for tail in [b"".as_slice(), b"{\"v\":1,\"torn", b"bad\n"] {
             let mut writer = fixture.spawn();
-            let (uuid, path) = (uuid_of(&writer), writer.folder().steps());
+            let (uuid, path) = (uuid_of(&writer), writer.directory().steps());
             step(&mut writer, "one", "1");
             drop(writer);
             step(&mut fixture.resume(uuid), "two", "2");
@@ -180,7 +180,7 @@ fn an_unknown_kind_that_may_be_skipped_is_passed_over_and_counts_as_a_record() {
     let (skip, no_skip) = ("\"step\":1,\"skip\":true,", "\"step\":1,\"tone\":\"skip\",\"skip\":true,");
     for (instead, skipped) in [(skip, true), (no_skip, false), ("\"step\":1,\"skip\":false,", false)] {
         let mut writer = fixture.spawn();
-        let (uuid, path) = (uuid_of(&writer), writer.folder().steps());
+        let (uuid, path) = (uuid_of(&writer), writer.directory().steps());
         step(&mut writer, "one", "1");
         append(&mut writer, vec![input("tinted", "x")]);
         step(&mut writer, "two", "2");
@@ -210,7 +210,7 @@ fn an_unknown_kind_that_may_be_skipped_is_passed_over_and_counts_as_a_record() {
 fn fields_nobody_knows_are_kept_and_passed_over() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
-    let (uuid, path) = (uuid_of(&writer), writer.folder().steps());
+    let (uuid, path) = (uuid_of(&writer), writer.directory().steps());
     step(&mut writer, "one", "1");
     let plain = fixture.said(uuid);
     drop(writer);
@@ -247,11 +247,11 @@ fn round_trip(fixture: &Fixture, args: &[String]) -> Vec<String> {
     drop(writer);
     let (history, health) = fixture.data.history(uuid).unwrap();
     assert_eq!(health, Health::Good);
-    let folder = fixture.data.folder(uuid);
-    let bytes = std::fs::read(folder.steps()).unwrap();
+    let directory = fixture.data.directory(uuid);
+    let bytes = std::fs::read(directory.steps()).unwrap();
     assert!(lines(&bytes).iter().all(|line| line.len() <= LINE_MAX));
-    let blobs = Blobs::new(Disk::new(), folder.path());
-    let conversation = history.conversation(&std::fs::File::open(folder.steps()).unwrap()).unwrap();
+    let blobs = Blobs::new(Disk::new(), directory.path());
+    let conversation = history.conversation(&std::fs::File::open(directory.steps()).unwrap()).unwrap();
     let Message::Model { calls, .. } = &conversation[1] else { panic!("no answer") };
     calls.iter().map(|call| blobs.json(&call.args).unwrap()).collect()
 }
@@ -313,7 +313,7 @@ fn a_blob_that_is_not_what_its_name_says_is_not_handed_out() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     step(&mut writer, "one", &"large ".repeat(12_000));
-    let (path, bytes) = crate::support::files(&writer.folder().path().join("blobs")).into_iter().next().unwrap();
+    let (path, bytes) = crate::support::files(&writer.directory().path().join("blobs")).into_iter().next().unwrap();
     let hash = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
     put(&path, &bytes[1..]);
     let text = Text::Blob(relive_journal::payload::BlobRef { hash, bytes: 72_000, head: String::new() });

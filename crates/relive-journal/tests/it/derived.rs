@@ -10,7 +10,7 @@ use crate::support::{
     paused, put, remove, signal_mask, signalled, step, temp, uuid, uuid_of, varied, with_request,
 };
 
-/// Everything that can be asked about a data folder.
+/// Everything that can be asked about a data directory.
 #[derive(Debug, PartialEq)]
 struct Answers {
     live: Vec<(Uuid, History, Health)>,
@@ -31,13 +31,13 @@ fn answers(fixture: &Fixture, uuids: &[Uuid]) -> Answers {
     let live = fixture.data.live().unwrap().into_iter();
     let details = |uuid: Uuid| {
         let (history, health) = fixture.data.history(uuid).ok()?;
-        let info = ProcInfo::read(&fixture.data.folder(uuid)).unwrap();
+        let info = ProcInfo::read(&fixture.data.directory(uuid)).unwrap();
         let lineage = fixture.data.lineage(uuid).unwrap();
         Some(Details { plan: history.plan(), said: fixture.said(uuid), history, health, info, lineage })
     };
-    // A folder's path is its data folder's, not an answer.
+    // A directory's path is its data directory's, not an answer.
     let known = |uuid| match fixture.data.known(uuid).unwrap() {
-        Known::Here(_) => Known::Here(relive_journal::Folder::new(uuid.to_string().into())),
+        Known::Here(_) => Known::Here(relive_journal::ProcessDirectory::new(uuid.to_string().into())),
         other @ (Known::Collected(_) | Known::Never) => other,
     };
     Answers {
@@ -77,7 +77,7 @@ fn populate(fixture: &Fixture) -> Vec<Uuid> {
     let fork = fixture.fork(varied, ForkPoint::Step(2)).unwrap();
     let second = fixture.fork(uuid_of(&fork), ForkPoint::End).unwrap();
     for writer in [fork, second] {
-        ProcInfo::of(writer.history()).unwrap().write(fixture.disk(), writer.folder()).unwrap();
+        ProcInfo::of(writer.history()).unwrap().write(fixture.disk(), writer.directory()).unwrap();
         uuids.push(uuid_of(&writer));
     }
     uuids
@@ -133,9 +133,9 @@ fn pids_that_were_reserved_together_cost_no_more_syncs_and_are_given_out_once() 
 fn a_folder_that_is_no_history_does_not_stop_a_start() {
     let fixture = Fixture::new();
     let known = uuid_of(&fixture.spawn());
-    let empty = fixture.data.folder(uuid());
+    let empty = fixture.data.directory(uuid());
     relive_journal::Disk::new().mkdir(empty.path()).unwrap();
-    put(&fixture.data.folder(known).path().join("notes.txt"), b"mine");
+    put(&fixture.data.directory(known).path().join("notes.txt"), b"mine");
     remove(&fixture.temp.path().join("live"));
     remove(&fixture.temp.path().join("pids"));
     let fixture = fixture.reopen();
@@ -149,26 +149,26 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
     let mut other = fixture.spawn();
     step(&mut other, "of another", "process");
     other.checkpoint().unwrap();
-    let foreign = std::fs::read(other.folder().checkpoint()).unwrap();
+    let foreign = std::fs::read(other.directory().checkpoint()).unwrap();
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);
-    let folder = writer.folder().clone();
+    let directory = writer.directory().clone();
     step(&mut writer, "one", "1");
     writer.checkpoint().unwrap();
-    let first = std::fs::read(folder.checkpoint()).unwrap();
+    let first = std::fs::read(directory.checkpoint()).unwrap();
     step(&mut writer, "two", "2");
     writer.checkpoint().unwrap();
-    let second = std::fs::read(folder.checkpoint()).unwrap();
-    assert_eq!(std::fs::read(folder.previous_checkpoint()).unwrap(), first);
+    let second = std::fs::read(directory.checkpoint()).unwrap();
+    assert_eq!(std::fs::read(directory.previous_checkpoint()).unwrap(), first);
     step(&mut writer, "three", "3");
     let expected = (writer.history().clone(), Health::Good);
     let mut ahead_writer = writer;
-    let journal = std::fs::read(folder.steps()).unwrap();
+    let journal = std::fs::read(directory.steps()).unwrap();
     step(&mut ahead_writer, "four", "4");
     ahead_writer.checkpoint().unwrap();
-    let ahead = std::fs::read(folder.checkpoint()).unwrap();
+    let ahead = std::fs::read(directory.checkpoint()).unwrap();
     drop(ahead_writer);
-    put(&folder.steps(), &journal);
+    put(&directory.steps(), &journal);
 
     let flipped = |at: usize| {
         let mut bytes = second.clone();
@@ -190,15 +190,15 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
     let bad = bad.into_iter().chain((0..second.len()).step_by(97).map(flipped)).chain([older, newer, b"{}".to_vec()]);
     for bytes in bad {
         for previous in [&first, &bytes] {
-            put(&folder.checkpoint(), &bytes);
-            put(&folder.previous_checkpoint(), previous);
+            put(&directory.checkpoint(), &bytes);
+            put(&directory.previous_checkpoint(), previous);
             assert_eq!(fixture.data.history(uuid).unwrap(), expected, "{}", String::from_utf8_lossy(&bytes));
         }
     }
     // And the ones that fit are used: what they say of the past is believed.
     for (current, previous) in [(told(&second), first.clone()), (b"rubbish".to_vec(), told(&first))] {
-        put(&folder.checkpoint(), &current);
-        put(&folder.previous_checkpoint(), &previous);
+        put(&directory.checkpoint(), &current);
+        put(&directory.previous_checkpoint(), &previous);
         assert!(fixture.history(uuid).spent.tokens_out > 1000, "a checkpoint is read where there is one");
     }
 }
@@ -207,15 +207,15 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
 fn a_snapshot_that_is_stale_or_wrong_is_derived_anew() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
-    let folder = writer.folder().clone();
-    let write = |history: &History| ProcInfo::of(history).unwrap().write(fixture.disk(), &folder).unwrap();
+    let directory = writer.directory().clone();
+    let write = |history: &History| ProcInfo::of(history).unwrap().write(fixture.disk(), &directory).unwrap();
     write(writer.history());
     step(&mut writer, "one", "1");
-    assert_eq!(ProcInfo::read(&folder).unwrap(), ProcInfo::of(writer.history()));
+    assert_eq!(ProcInfo::read(&directory).unwrap(), ProcInfo::of(writer.history()));
     write(writer.history());
-    let snapshot = std::fs::read(folder.proc_info()).unwrap();
+    let snapshot = std::fs::read(directory.proc_info()).unwrap();
     for bytes in [&snapshot[..snapshot.len() - 2], b"", b"{}\n"] {
-        put(&folder.proc_info(), bytes);
-        assert_eq!(ProcInfo::read(&folder).unwrap(), ProcInfo::of(writer.history()));
+        put(&directory.proc_info(), bytes);
+        assert_eq!(ProcInfo::read(&directory).unwrap(), ProcInfo::of(writer.history()));
     }
 }

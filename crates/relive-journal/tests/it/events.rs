@@ -30,7 +30,7 @@ fn an_event_is_one_write_and_no_sync_and_the_step_syncs_it() {
     event(&mut writer);
     event(&mut writer);
     assert_eq!(count(before), (2, 0, 0));
-    let path = writer.folder().events();
+    let path = writer.directory().events();
     assert_eq!(lines(&std::fs::read(path).unwrap()).len(), 3, "in the file at once");
 
     // Each batch, and what it costs where there are events to sync and where there are none.
@@ -70,7 +70,7 @@ fn with_threads_events_are_synced_within_a_second_and_beside_the_step() {
 
 /// Appends events until the older ones are dropped; the number of the last event.
 fn until_dropped(writer: &mut Writer) -> Cursor {
-    let path = writer.folder().events();
+    let path = writer.directory().events();
     event(writer);
     let mut length = path.metadata().unwrap().len();
     loop {
@@ -97,7 +97,7 @@ fn gaps(path: &std::path::Path) -> Vec<Gap> {
 fn what_is_dropped_leaves_a_gap_that_says_so() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
-    let (uuid, path) = (uuid_of(&writer), writer.folder().events());
+    let (uuid, path) = (uuid_of(&writer), writer.directory().events());
     writer.events().set_max(4000);
     let (mut eager, mut ahead) =
         (Reader::new(path.clone(), Cursor::default()), Reader::new(path.clone(), Cursor::default()));
@@ -140,7 +140,7 @@ fn a_reader_that_keeps_up_misses_nothing_when_events_are_dropped() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     writer.events().set_max(2000);
-    let mut reader = Reader::new(writer.folder().events(), Cursor::default());
+    let mut reader = Reader::new(writer.directory().events(), Cursor::default());
     for number in 1..=200 {
         event(&mut writer);
         assert_eq!(drain(&mut reader), [format!("1.{number} open")]);
@@ -151,7 +151,7 @@ fn a_reader_that_keeps_up_misses_nothing_when_events_are_dropped() {
 fn a_torn_event_is_cut_off_before_the_next_is_written() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
-    let (uuid, path) = (uuid_of(&writer), writer.folder().events());
+    let (uuid, path) = (uuid_of(&writer), writer.directory().events());
     event(&mut writer);
     event(&mut writer);
     drop(writer);
@@ -186,6 +186,6 @@ fn an_event_over_several_lines_or_too_long_does_no_harm() {
     let refused = writer.events().append(now(), 1, "open", &serde_json::json!({"a": "x".repeat(1 << 20)})).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
     event(&mut writer);
-    let mut reader = Reader::new(writer.folder().events(), Cursor::default());
+    let mut reader = Reader::new(writer.directory().events(), Cursor::default());
     assert_eq!(drain(&mut reader), ["1.1 open", "1.2 open", "1.3 open"]);
 }

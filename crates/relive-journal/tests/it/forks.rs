@@ -15,15 +15,15 @@ use crate::support::{
 
 /// Forks at a point, and compares the fork with a journal that simply ends there. Returns the fork.
 fn check(fixture: &Fixture, source: Uuid, point: ForkPoint) -> Uuid {
-    let folder = fixture.data.folder(source);
-    let before = files(folder.path());
+    let directory = fixture.data.directory(source);
+    let before = files(directory.path());
     let fork = fixture.fork(source, point).unwrap();
     let uuid = uuid_of(&fork);
     let left = fork.history().clone();
     drop(fork);
-    assert!(files(folder.path()) == before, "{point:?}: the original's files are as they were");
+    assert!(files(directory.path()) == before, "{point:?}: the original's files are as they were");
 
-    let (journal, forked) = (&before[&folder.steps()], std::fs::read(fixture.data.folder(uuid).steps()).unwrap());
+    let (journal, forked) = (&before[&directory.steps()], std::fs::read(fixture.data.directory(uuid).steps()).unwrap());
     let shared = forked.len() - lines(&forked).iter().rev().take(2).map(|line| line.len()).sum::<usize>();
     assert!(forked[..shared] == journal[..shared], "{point:?}: the prefix is the original's, byte for byte");
 
@@ -35,7 +35,7 @@ fn check(fixture: &Fixture, source: Uuid, point: ForkPoint) -> Uuid {
     assert_eq!(mine.answered, its.answered, "{point:?}");
     assert_eq!(fixture.said(uuid), fixture.said(here), "{point:?}");
     assert!(mine.spent.tokens_in == 0 && mine.incarnations.len() == 1 && mine.ended().is_none(), "a life of its own");
-    let blobs = |uuid: Uuid| fixture.data.folder(uuid).path().join("blobs");
+    let blobs = |uuid: Uuid| fixture.data.directory(uuid).path().join("blobs");
     if blobs(uuid).exists() {
         for (path, bytes) in files(&blobs(uuid)) {
             assert_eq!(before[&blobs(source).join(path.file_name().unwrap())], bytes);
@@ -48,12 +48,12 @@ impl Fixture {
     /// A process with these bytes as its journal, and nothing else of its own.
     fn fork_free_copy(&self, source: Uuid, journal: &[u8]) -> Uuid {
         let uuid = crate::support::uuid();
-        let folder = self.data.folder(uuid);
-        crate::support::copy_tree(self.data.folder(source).path(), folder.path());
-        for derived in [folder.checkpoint(), folder.previous_checkpoint(), folder.proc_info()] {
+        let directory = self.data.directory(uuid);
+        crate::support::copy_tree(self.data.directory(source).path(), directory.path());
+        for derived in [directory.checkpoint(), directory.previous_checkpoint(), directory.proc_info()] {
             remove(&derived);
         }
-        put(&folder.steps(), journal);
+        put(&directory.steps(), journal);
         uuid
     }
 }
@@ -128,7 +128,7 @@ fn a_fork_before_the_damage_works_and_one_after_it_names_the_line() {
         step(&mut writer, "text", "result");
     }
     let source = end(&fixture, writer);
-    let path = fixture.data.folder(source).steps();
+    let path = fixture.data.directory(source).steps();
     let good = std::fs::read(&path).unwrap();
     let newer = |text: &str, instead: &str| {
         let bytes = String::from_utf8(good.clone()).unwrap();
@@ -179,13 +179,13 @@ fn a_fork_outlives_its_original_and_remembers_its_name() {
     let lineage = fixture.data.lineage(uuid).unwrap();
     assert_eq!((lineage[0].uuid, lineage[0].step, lineage[0].gone), (source, 1, true));
     let fork = fixture.resume(uuid);
-    let blob = files(&fork.folder().path().join("blobs"));
+    let blob = files(&fork.directory().path().join("blobs"));
     assert_eq!(blob.len(), 1);
     assert_eq!(fixture.said(uuid).len(), 5);
     drop(fork);
     let refused = fixture.fork(source, ForkPoint::End).unwrap_err();
     assert!(matches!(refused, ForkError::Io { .. }), "{refused}");
-    put_after(&fixture.data.folder(uuid).steps(), b"torn");
+    put_after(&fixture.data.directory(uuid).steps(), b"torn");
     check(&fixture, uuid, ForkPoint::Step(2));
     assert!(matches!(fixture.health(uuid), Health::Torn { bytes: 4, .. }), "a fork repairs nothing");
     let mut writer = fixture.resume(uuid);
@@ -257,8 +257,8 @@ fn a_fork_of_a_journal_that_is_being_written_ends_within_what_is_synced() {
     let end = end.unwrap();
     assert_eq!(end.history().completed_step, 1);
     assert_eq!(fixture.said(uuid_of(&end)).last().unwrap(), "user said");
-    let forked = std::fs::read(end.folder().steps()).unwrap();
-    let journal = std::fs::read(writer.folder().steps()).unwrap();
+    let forked = std::fs::read(end.directory().steps()).unwrap();
+    let journal = std::fs::read(writer.directory().steps()).unwrap();
     assert_eq!(lines(&forked).len(), lines(&journal[..usize::try_from(within).unwrap()]).len() + 2);
     assert_eq!(fork(ForkPoint::Step(1), Some(within)).0.unwrap().history().completed_step, 1);
     assert_eq!(fork(ForkPoint::Step(0), Some(within)).0.unwrap().history().completed_step, 0);

@@ -7,7 +7,7 @@ use relive_core::Uuid;
 use relive_journal::data::{CollectError, Collected, Known, SpaceRules};
 use relive_journal::faults::{Faults, Full, Injection, Switches};
 use relive_journal::record::OpenedBy;
-use relive_journal::{DataFolder, Disk, Io, ProcInfo, WriteError};
+use relive_journal::{DataDirectory, Disk, Io, ProcInfo, WriteError};
 
 use crate::support::{
     EVERY_ENDED, Fixture, append, clock, completed, end, now, open_journal, opening, remove, step, uuid_of,
@@ -36,7 +36,7 @@ fn before() -> Before {
     let live = uuid_of(&fixture.spawn());
     let Fixture { temp, data } = fixture;
     drop(data);
-    drop(DataFolder::open(temp.path(), Io::default(), RULES).unwrap());
+    drop(DataDirectory::open(temp.path(), Io::default(), RULES).unwrap());
     assert!(temp.path().join("reserve").exists());
     Before { temp, ended, marked, live }
 }
@@ -49,14 +49,14 @@ fn full(root: &Path, full: Full) -> (Arc<Faults>, Io) {
 }
 
 /// Opens the full disk, checks that everything there answers, and returns it.
-fn open_full(before: &Before, io: &Io, what: &str) -> DataFolder {
-    let data = DataFolder::open(before.temp.path(), io.clone(), RULES)
+fn open_full(before: &Before, io: &Io, what: &str) -> DataDirectory {
+    let data = DataDirectory::open(before.temp.path(), io.clone(), RULES)
         .unwrap_or_else(|error| panic!("{what}: a full disk keeps it from opening: {error}"));
     let live: Vec<Uuid> = data.live().unwrap().into_iter().map(|live| live.uuid).collect();
     assert_eq!(live, [before.live], "{what}");
     for uuid in [before.ended, before.marked, before.live] {
         assert!(matches!(data.known(uuid).unwrap(), Known::Here(_)), "{what}");
-        assert_eq!(ProcInfo::read(&data.folder(uuid)).unwrap().unwrap().uuid, uuid, "{what}");
+        assert_eq!(ProcInfo::read(&data.directory(uuid)).unwrap().unwrap().uuid, uuid, "{what}");
         assert!(data.history(uuid).is_ok(), "{what}");
         let pid = data.history(uuid).unwrap().0.incarnation().unwrap().pid;
         assert_eq!(data.uuid_of_pid(pid).unwrap(), Some(uuid), "{what}");
@@ -75,7 +75,7 @@ fn a_full_disk_opens_and_answers_and_refuses_what_needs_room() {
         let (faults, io) = full(before.temp.path(), Full::Always);
         if lost == "lock" {
             // Without room for a lock nobody can tell that there is no other daemon.
-            assert!(DataFolder::open(before.temp.path(), io, RULES).is_err());
+            assert!(DataDirectory::open(before.temp.path(), io, RULES).is_err());
             continue;
         }
         let data = open_full(&before, &io, lost);
@@ -96,7 +96,7 @@ fn a_full_disk_opens_and_answers_and_refuses_what_needs_room() {
         let pid = data.next_pid().unwrap();
         drop(open_journal(&data, before.live, &opening(pid, OpenedBy::Resume)).unwrap());
         drop(data);
-        let data = DataFolder::open(before.temp.path(), Io::default(), RULES).unwrap();
+        let data = DataDirectory::open(before.temp.path(), Io::default(), RULES).unwrap();
         assert_eq!(data.live().unwrap().len(), 1, "without {lost}");
         assert!(data.next_pid().unwrap() > pid);
     }
@@ -119,7 +119,7 @@ fn a_full_disk_collects_with_the_reserve_and_takes_it_again() {
         }
         assert!(before.temp.path().join("reserve").exists(), "without {lost}: it is taken again");
         drop(data);
-        let data = DataFolder::open(before.temp.path(), Io::default(), RULES).unwrap();
+        let data = DataDirectory::open(before.temp.path(), Io::default(), RULES).unwrap();
         assert!(matches!(data.known(before.ended).unwrap(), Known::Collected(_)), "without {lost}");
         assert!(matches!(data.known(before.marked).unwrap(), Known::Collected(_)), "without {lost}");
         assert_eq!(data.live().unwrap().len(), 1, "without {lost}");
@@ -131,7 +131,7 @@ fn on_a_full_disk_an_end_can_be_collected_after_the_reserve_made_room_for_it() {
     let before = before();
     let (faults, io) = full(before.temp.path(), Full::Always);
     faults.make_room();
-    let data = DataFolder::open(before.temp.path(), io, RULES).unwrap();
+    let data = DataDirectory::open(before.temp.path(), io, RULES).unwrap();
     let mut writer = open_journal(&data, before.live, &opening(data.next_pid().unwrap(), OpenedBy::Resume)).unwrap();
     faults.fill_up(Full::UntilRelieved);
     let refused = writer.append(now(), vec![completed()], relive_journal::Durability::Synced).unwrap_err();

@@ -115,8 +115,8 @@ fn the_golden_journals_hold_every_kind_and_say_what_they_said() {
             "tool 5 0 true 5"
         ]
     );
-    let folder = fixture.data.folder(uuid_at(ORIGINAL));
-    let blobs = Blobs::new(Disk::new(), folder.path());
+    let directory = fixture.data.directory(uuid_at(ORIGINAL));
+    let blobs = Blobs::new(Disk::new(), directory.path());
     let large = "large ".repeat(12_000);
     assert_eq!(blobs.get(Hash::of(large.as_bytes())).unwrap(), large.into_bytes());
     assert_eq!(blobs.get(history.repairs[0].blob).unwrap(), b"{\"v\":1,\"se");
@@ -131,36 +131,36 @@ fn the_golden_journals_hold_every_kind_and_say_what_they_said() {
 #[test]
 fn the_golden_files_beside_the_journals_are_read_and_agree_with_them() {
     let fixture = opened();
-    let folder = fixture.data.folder(uuid_at(ORIGINAL));
-    let meta = ProcessMeta::read(&folder).unwrap();
+    let directory = fixture.data.directory(uuid_at(ORIGINAL));
+    let meta = ProcessMeta::read(&directory).unwrap();
     let told = (meta.model.as_str(), meta.system_prompt.as_str(), meta.tools.get());
     assert_eq!(told, ("script/test", "You are a test.", r#"[{"name":"read"}]"#));
 
-    let info = ProcInfo::read(&folder).unwrap().unwrap();
+    let info = ProcInfo::read(&directory).unwrap().unwrap();
     assert_eq!((info.name.as_deref(), info.state, info.step), (Some("golden"), JournalState::Dead, 5));
     assert_eq!(info.end, Some(End::of(ProcessStatus::Exited { code: 0 })));
-    let snapshot = std::fs::read(folder.proc_info()).unwrap();
-    info.write(&Disk::new(), &folder).unwrap();
-    assert!(std::fs::read(folder.proc_info()).unwrap() == snapshot, "it is still written as it was");
+    let snapshot = std::fs::read(directory.proc_info()).unwrap();
+    info.write(&Disk::new(), &directory).unwrap();
+    assert!(std::fs::read(directory.proc_info()).unwrap() == snapshot, "it is still written as it was");
     assert_eq!(ProcInfo::of(&fixture.history(uuid_at(ORIGINAL))), Some(info.clone()), "the journal says the same");
 
-    let journal = std::fs::read(folder.steps()).unwrap();
+    let journal = std::fs::read(directory.steps()).unwrap();
     let last = lines(&journal).len() - 1;
-    for (path, covered) in [(folder.checkpoint(), last), (folder.previous_checkpoint(), 30)] {
+    for (path, covered) in [(directory.checkpoint(), last), (directory.previous_checkpoint(), 30)] {
         let text = std::fs::read_to_string(path).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["history"]["lines"], covered, "the number of records it covers");
     }
     let with = fixture.history(uuid_at(ORIGINAL));
-    remove(&folder.checkpoint());
-    remove(&folder.previous_checkpoint());
+    remove(&directory.checkpoint());
+    remove(&directory.previous_checkpoint());
     assert_eq!(fixture.history(uuid_at(ORIGINAL)), with);
 }
 
 #[test]
 fn the_golden_events_begin_with_their_gap() {
     let fixture = opened();
-    let mut reader = Reader::new(fixture.data.folder(uuid_at(ORIGINAL)).events(), Cursor::default());
+    let mut reader = Reader::new(fixture.data.directory(uuid_at(ORIGINAL)).events(), Cursor::default());
     let Some(Item::Record(first)) = reader.next_item().unwrap() else { panic!("nothing there") };
     let gap: Gap = serde_json::from_str(&first.line).unwrap();
     assert_eq!(first.kind, "gap");

@@ -2,7 +2,7 @@
 
 use relive_core::{Limits, Pid, Signal, SuspendReason, Uuid};
 use relive_journal::conversation::{TOLD_DONE, TOLD_IN_DOUBT, TOLD_NOT_DONE, TOLD_PENDING};
-use relive_journal::history::Answered;
+use relive_journal::history::AnsweredRequest;
 use relive_journal::record::Outcome;
 use relive_journal::{History, Next};
 
@@ -225,7 +225,7 @@ impl Model {
         assert_eq!(history.handlers, self.handled.iter().copied().collect());
         let (gone, known) = self.requests.split_at(self.requests.len().saturating_sub(64));
         for (id, kind, seq) in known {
-            assert_eq!(history.request(id), Some(Answered { kind, seq: *seq }), "{id}");
+            assert_eq!(history.request(id), Some(AnsweredRequest { kind, seq: *seq }), "{id}");
         }
         assert!(gone.iter().all(|(id, ..)| history.request(id).is_none()));
         assert_eq!(history.limits, self.past.limits);

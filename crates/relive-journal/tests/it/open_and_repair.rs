@@ -8,19 +8,19 @@ use std::path::Path;
 use relive_core::{Pid, Timestamp, Uuid};
 use relive_journal::reader::{Cursor, Entry, Item, Reader};
 use relive_journal::record::{Body, Input, OpenedBy};
-use relive_journal::{DataFolder, Disk, Durability, Health, Next, Opening, ProcInfo, WriteError, Writer};
+use relive_journal::{DataDirectory, Disk, Durability, Health, Next, Opening, ProcInfo, WriteError, Writer};
 
 /// Reads `bytes` as the journal of process `uuid`, takes it if it can be taken, writes to it, and reads it again.
-pub(crate) fn open_and_repair(data: &DataFolder, uuid: Uuid, bytes: &[u8]) {
-    let folder = data.folder(uuid);
-    Disk::new().remove_tree(folder.path()).unwrap();
-    Disk::new().mkdir(folder.path()).unwrap();
-    write(&folder.steps(), bytes);
+pub(crate) fn open_and_repair(data: &DataDirectory, uuid: Uuid, bytes: &[u8]) {
+    let directory = data.directory(uuid);
+    Disk::new().remove_tree(directory.path()).unwrap();
+    Disk::new().mkdir(directory.path()).unwrap();
+    write(&directory.steps(), bytes);
 
     let (before, health) = data.history(uuid).unwrap();
-    read_all(&folder.steps());
+    read_all(&directory.steps());
     let _ = (before.plan().next == Next::Input, ProcInfo::of(&before));
-    before.conversation(&fs::File::open(folder.steps()).unwrap()).unwrap();
+    before.conversation(&fs::File::open(directory.steps()).unwrap()).unwrap();
 
     let at = Timestamp::UNIX_EPOCH;
     let opening = Opening { pid: Pid(7), by: OpenedBy::Recovery, boot_id: "boot".to_owned(), at, req: None };
@@ -35,11 +35,11 @@ pub(crate) fn open_and_repair(data: &DataFolder, uuid: Uuid, bytes: &[u8]) {
             let refused = opened.unwrap_err();
             let named = matches!(&refused, WriteError::Damaged { hole: named, .. } | WriteError::ReadOnly { hole: named, .. } if named == hole);
             assert!(named, "refused for something else than reading it finds: {refused}");
-            assert!(fs::read(folder.steps()).unwrap() == bytes, "a refusal changes nothing");
+            assert!(fs::read(directory.steps()).unwrap() == bytes, "a refusal changes nothing");
             return;
         }
     };
-    let prefix = folder.path().join("prefix");
+    let prefix = directory.path().join("prefix");
     write(&prefix, &bytes[..sound]);
     let entries = read_all(&prefix);
     let mut writer = opened.unwrap();
@@ -49,9 +49,9 @@ pub(crate) fn open_and_repair(data: &DataFolder, uuid: Uuid, bytes: &[u8]) {
     let left = writer.history().clone();
     drop(writer);
 
-    assert!(fs::read(folder.steps()).unwrap().starts_with(&bytes[..sound]), "what was good is as it was");
+    assert!(fs::read(directory.steps()).unwrap().starts_with(&bytes[..sound]), "what was good is as it was");
     assert_eq!(data.history(uuid).unwrap(), (left, Health::Good));
-    let now = read_all(&folder.steps());
+    let now = read_all(&directory.steps());
     assert!(now.starts_with(&entries), "every whole record before the torn end is still there");
     let added: Vec<&str> = now[entries.len()..].iter().map(|entry| entry.kind.as_str()).collect();
     let expected: &[&str] = if sound < bytes.len() { &["opened", "repair", "input"] } else { &["opened", "input"] };

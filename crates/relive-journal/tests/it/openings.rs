@@ -21,7 +21,7 @@ impl Fixture {
 
     /// The kinds of a journal's records from `first` on.
     fn kinds(&self, uuid: Uuid, first: usize) -> Vec<String> {
-        let journal = std::fs::read(self.data.folder(uuid).steps()).unwrap();
+        let journal = std::fs::read(self.data.directory(uuid).steps()).unwrap();
         let kind = |line: &&[u8]| {
             let line: serde_json::Value = serde_json::from_slice(line).unwrap();
             line["kind"].as_str().unwrap().to_owned()
@@ -30,7 +30,7 @@ impl Fixture {
     }
 
     fn records(&self, uuid: Uuid) -> usize {
-        lines(&std::fs::read(self.data.folder(uuid).steps()).unwrap()).len()
+        lines(&std::fs::read(self.data.directory(uuid).steps()).unwrap()).len()
     }
 }
 
@@ -96,7 +96,7 @@ fn another_generation_is_misplaced_and_nothing_is_written() {
     for generation in [0, 1, 4, u32::MAX] {
         refused(&fixture, generation);
     }
-    put_after(&fixture.data.folder(uuid).steps(), b"{\"v\":1,\"se");
+    put_after(&fixture.data.directory(uuid).steps(), b"{\"v\":1,\"se");
     refused(&fixture, 2);
     let mut writer = fixture.open_as(uuid, Some(3), Vec::new()).unwrap();
     assert_eq!(writer.history().repairs.len(), 1, "a new incarnation repairs it");
@@ -111,7 +111,7 @@ fn whoever_decides_sees_the_journal_before_it_is_opened_and_a_refusal_changes_no
     let fixture = Fixture::new();
     let dead = end(&fixture, fixture.spawn());
     let torn = uuid_of(&fixture.spawn());
-    put_after(&fixture.data.folder(torn).steps(), b"{\"v\":1,\"se");
+    put_after(&fixture.data.directory(torn).steps(), b"{\"v\":1,\"se");
     for (uuid, has_ended) in [(dead, true), (torn, false)] {
         let before = files(fixture.temp.path());
         let decide = |history: &History| {
@@ -139,7 +139,7 @@ fn records_that_do_not_fit_open_nothing() {
 fn a_writer_knows_how_much_of_its_journal_is_synced() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
-    let len = |writer: &Writer| writer.folder().steps().metadata().unwrap().len();
+    let len = |writer: &Writer| writer.directory().steps().metadata().unwrap().len();
     assert_eq!((writer.synced_end(), writer.has_unsynced()), (len(&writer), false));
     let (end, before) = (len(&writer), fixture.disk().counts());
     writer.sync().unwrap();

@@ -19,7 +19,7 @@ fn starts(bytes: &[u8]) -> Vec<usize> {
 }
 
 fn journal_of(fixture: &Fixture, uuid: Uuid) -> Vec<u8> {
-    std::fs::read(fixture.data.folder(uuid).steps()).unwrap()
+    std::fs::read(fixture.data.directory(uuid).steps()).unwrap()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_journal_cut_at_any_byte_opens_with_every_whole_record_and_is_repaired() {
     let uuid = varied(&fixture);
     let bytes = journal_of(&fixture, uuid);
     let starts = starts(&bytes);
-    let path = fixture.data.folder(uuid).steps();
+    let path = fixture.data.directory(uuid).steps();
     let read = |bytes: &[u8]| {
         put(&path, bytes);
         fixture.data.history(uuid).unwrap()
@@ -64,7 +64,7 @@ fn claimed_later(bytes: &[u8], seq: u64) -> bool {
 fn check_flip(fixture: &Fixture, uuid: Uuid, bytes: &[u8], starts: &[usize], (at, bit): (usize, u32)) {
     let mut bad = bytes.to_vec();
     bad[at] ^= 1 << bit;
-    put(&fixture.data.folder(uuid).steps(), &bad);
+    put(&fixture.data.directory(uuid).steps(), &bad);
     let (found, health) = fixture.data.history(uuid).unwrap();
     let before = starts.partition_point(|start| *start <= at) - 1;
     assert_eq!(found.seq, before as u64, "bit {bit} of byte {at}: the records before it");

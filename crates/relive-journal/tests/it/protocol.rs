@@ -70,14 +70,14 @@ fn files_and_folders_are_for_their_owner_alone() {
     writer.checkpoint().unwrap();
     append(&mut writer, vec![completed()]);
     fixture.data.retire(uuid_of(&writer), writer.history()).unwrap();
-    let mut folders = vec![fixture.temp.path().join("steps"), fixture.temp.path().join("live")];
+    let mut directories = vec![fixture.temp.path().join("steps"), fixture.temp.path().join("live")];
     let mut seen = 0;
-    while let Some(folder) = folders.pop() {
-        assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700, "{folder:?}");
-        for entry in std::fs::read_dir(folder).unwrap() {
+    while let Some(directory) = directories.pop() {
+        assert_eq!(directory.metadata().unwrap().permissions().mode() & 0o777, 0o700, "{directory:?}");
+        for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else {
                 assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{path:?}");
                 seen += 1;
@@ -107,7 +107,7 @@ fn what_was_written_is_what_a_new_writer_finds() {
 
     let writer = fixture.resume(uuid);
     assert_eq!(writer.history().epoch.0, 2);
-    let journal = std::fs::File::open(writer.folder().steps()).unwrap();
+    let journal = std::fs::File::open(writer.directory().steps()).unwrap();
     let conversation = writer.history().conversation(&journal).unwrap();
     let shape: Vec<&str> = conversation
         .iter()

@@ -42,7 +42,7 @@ impl World {
         let pid = writer.history().incarnation().unwrap().pid;
         self.took(pid);
         model.pids = vec![pid];
-        let reader = Reader::new(writer.folder().steps(), Cursor::default());
+        let reader = Reader::new(writer.directory().steps(), Cursor::default());
         let process = Process { model, reader, read: Vec::new(), writer: Some(writer) };
         self.processes.insert(process.writer.as_ref().map(uuid_of).unwrap(), process);
     }
@@ -179,7 +179,7 @@ impl World {
     fn resume(&mut self, uuid: Uuid, torn: bool) {
         self.processes.get_mut(&uuid).unwrap().writer = None;
         if torn {
-            put_after(&self.fixture().data.folder(uuid).steps(), b"{\"v\":1,\"seq\":");
+            put_after(&self.fixture().data.directory(uuid).steps(), b"{\"v\":1,\"seq\":");
             self.read_along(uuid);
         }
         let writer = self.fixture().resume(uuid);

@@ -29,7 +29,7 @@ pub(crate) fn drain(reader: &mut Reader) -> Vec<String> {
 fn case_10_any_number_of_readers_join_anywhere_and_none_misses_or_repeats() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
-    let (uuid, path) = (uuid_of(&writer), writer.folder().steps());
+    let (uuid, path) = (uuid_of(&writer), writer.directory().steps());
     let mut readers: Vec<(Reader, Vec<String>)> = Vec::new();
     for number in 0..12 {
         readers.push((reader(path.clone()), Vec::new()));
@@ -49,7 +49,7 @@ fn case_10_any_number_of_readers_join_anywhere_and_none_misses_or_repeats() {
         }
     }
     let all = drain(&mut reader(path));
-    let records = lines(&std::fs::read(writer.folder().steps()).unwrap()).len();
+    let records = lines(&std::fs::read(writer.directory().steps()).unwrap()).len();
     assert_eq!(all.len(), records);
     for (mut reader, mut seen) in readers {
         seen.extend(drain(&mut reader));
@@ -61,7 +61,7 @@ fn case_10_any_number_of_readers_join_anywhere_and_none_misses_or_repeats() {
 fn a_reader_sees_no_line_before_it_is_whole() {
     let fixture = Fixture::new();
     let writer = fixture.spawn();
-    let path = writer.folder().steps();
+    let path = writer.directory().steps();
     let bytes = std::fs::read(&path).unwrap();
     let first = lines(&bytes)[0].len();
     let mut reader = reader(path.clone());
@@ -78,7 +78,7 @@ fn a_reader_sees_no_line_before_it_is_whole() {
 fn a_reader_before_the_file_waits_for_it() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
-    let mut reader = reader(writer.folder().events());
+    let mut reader = reader(writer.directory().events());
     assert_eq!(drain(&mut reader), [""; 0]);
     writer.events().append(now(), 0, "open", &serde_json::json!({})).unwrap();
     assert_eq!(drain(&mut reader), ["1.1 open"]);
@@ -90,7 +90,7 @@ fn torn(fixture: &Fixture, torn: &[u8]) -> (Reader, Writer) {
     let mut writer = fixture.spawn();
     step(&mut writer, "one", "1");
     let uuid = uuid_of(&writer);
-    let path = writer.folder().steps();
+    let path = writer.directory().steps();
     drop(writer);
     put_after(&path, torn);
     let mut reader = reader(path);
@@ -118,7 +118,7 @@ fn damage_is_told_once_and_what_is_after_it_is_read() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     step(&mut writer, "one", "1");
-    let path = writer.folder().steps();
+    let path = writer.directory().steps();
     let mut bytes = std::fs::read(&path).unwrap();
     let at = lines(&bytes)[..4].concat().len() + 10;
     bytes[at] ^= 1;
@@ -139,7 +139,7 @@ fn damage_is_told_once_and_what_is_after_it_is_read() {
 fn records_of_an_older_writer_are_skipped() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
-    let (uuid, path) = (uuid_of(&writer), writer.folder().steps());
+    let (uuid, path) = (uuid_of(&writer), writer.directory().steps());
     step(&mut writer, "one", "1");
     let old = std::fs::read(&path).unwrap();
     drop(writer);
@@ -159,11 +159,11 @@ fn records_of_an_older_writer_are_skipped() {
 fn a_reader_survives_the_loss_of_what_was_not_synced() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
-    let (uuid, path) = (uuid_of(&writer), writer.folder().steps());
+    let (uuid, path) = (uuid_of(&writer), writer.directory().steps());
     let synced = std::fs::read(&path).unwrap();
     writer.append(now(), vec![model_started()], Durability::Written).unwrap();
     let event = |writer: &mut Writer| writer.events().append(now(), 1, "open", &serde_json::json!({})).unwrap();
-    let events = writer.folder().events();
+    let events = writer.directory().events();
     let ids: Vec<Cursor> = (0..3).map(|_| event(&mut writer)).collect();
     let (mut steps, mut traced) = (reader(path.clone()), reader(events.clone()));
     assert_eq!((drain(&mut steps).len(), drain(&mut traced).len()), (4, 3));
@@ -199,8 +199,8 @@ fn an_entry_is_the_line_itself() {
     let mut writer = fixture.spawn();
     append(&mut writer, vec![model_started()]);
     append(&mut writer, vec![model_ended("one", 1), call_started(0, Recovery::Rerun)]);
-    let bytes = std::fs::read(writer.folder().steps()).unwrap();
-    let mut reader = reader(writer.folder().steps());
+    let bytes = std::fs::read(writer.directory().steps()).unwrap();
+    let mut reader = reader(writer.directory().steps());
     for line in lines(&bytes) {
         let Some(Item::Record(entry)) = reader.next_item().unwrap() else { panic!("too few") };
         assert_eq!(entry.line.as_bytes(), &line[..line.len() - 1]);

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a data folder of their own, a clock they set, and short names for records.
+//! What the tests of this crate share: a data directory of their own, a clock they set, and short names for records.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,13 +20,13 @@ use relive_journal::record::{
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
 use relive_journal::{
-    DataFolder, Disk, Durability, Hash, Health, History, Io, Opening, ProcessMeta, WriteError, Writer,
+    DataDirectory, Disk, Durability, Hash, Health, History, Io, Opening, ProcessMeta, WriteError, Writer,
 };
 
-/// A data folder that goes with the test.
+/// A data directory that goes with the test.
 pub(crate) struct Fixture {
     pub(crate) temp: tempfile::TempDir,
-    pub(crate) data: DataFolder,
+    pub(crate) data: DataDirectory,
 }
 
 /// No reserve and no floor: tests that are about them set their own.
@@ -87,8 +87,8 @@ pub(crate) fn temp() -> tempfile::TempDir {
 }
 
 /// A conversation, one short text a message.
-pub(crate) fn said(data: &DataFolder, uuid: Uuid, history: &History) -> Vec<String> {
-    let journal = std::fs::File::open(data.folder(uuid).steps()).unwrap();
+pub(crate) fn said(data: &DataDirectory, uuid: Uuid, history: &History) -> Vec<String> {
+    let journal = std::fs::File::open(data.directory(uuid).steps()).unwrap();
     let head = |text: &Text| text.head(40).to_owned();
     let short = |message: &Message| match message {
         Message::User { id, .. } => format!("user {id}"),
@@ -123,10 +123,10 @@ pub(crate) fn remove(path: &Path) {
     Disk::new().remove_tree(path).unwrap();
 }
 
-/// Every file below a folder, with what it holds.
-pub(crate) fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+/// Every file below a directory, with what it holds.
+pub(crate) fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(files(&path));
@@ -151,12 +151,12 @@ pub(crate) fn lines(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-pub(crate) fn open(root: &Path, io: Io) -> DataFolder {
-    DataFolder::open(root, io, NO_SPACE_RULES).unwrap()
+pub(crate) fn open(root: &Path, io: Io) -> DataDirectory {
+    DataDirectory::open(root, io, NO_SPACE_RULES).unwrap()
 }
 
 /// Opens a journal for a new incarnation.
-pub(crate) fn open_journal(data: &DataFolder, uuid: Uuid, opening: &Opening) -> Result<Writer, WriteError> {
+pub(crate) fn open_journal(data: &DataDirectory, uuid: Uuid, opening: &Opening) -> Result<Writer, WriteError> {
     Ok(data.open_journal(uuid, opening, None, |_| Ok::<_, Infallible>(Vec::new()))?)
 }
 
@@ -293,7 +293,7 @@ pub(crate) fn collect_all(fixture: &Fixture) -> Vec<Uuid> {
 }
 
 pub(crate) fn uuid_of(writer: &Writer) -> Uuid {
-    writer.folder().uuid().unwrap()
+    writer.directory().uuid().unwrap()
 }
 
 pub(crate) fn partial(text: &str) -> Body {
@@ -391,7 +391,7 @@ pub(crate) fn varied(fixture: &Fixture) -> Uuid {
     every_kind(&mut writer);
     append(&mut writer, vec![completed()]);
     drop(writer);
-    put_after(&fixture.data.folder(uuid).steps(), b"{\"v\":1,\"se");
+    put_after(&fixture.data.directory(uuid).steps(), b"{\"v\":1,\"se");
     let mut writer = fixture.resume(uuid);
     append(&mut writer, vec![input("third", "more"), model_started()]);
     drop(writer);

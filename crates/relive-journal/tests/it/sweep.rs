@@ -1,7 +1,7 @@
 //! Every point of a script at which it can be stopped, failed or cut off from power.
 //!
 //! At each change the script makes, each way it can go wrong is tried; then the promises are checked in several worlds:
-//! the folder as the killed process left it, what power cuts leave of it, and what power cuts leave of it after the
+//! the directory as the killed process left it, what power cuts leave of it, and what power cuts leave of it after the
 //! killed process was started again and went on.
 
 mod check;
@@ -18,7 +18,7 @@ use std::time::Instant;
 use relive_journal::data::OpenError;
 use relive_journal::faults::{Faults, Injection, PowerCut, Switches};
 use relive_journal::record::OpenedBy;
-use relive_journal::{DataFolder, Disk, Io, WriteError};
+use relive_journal::{DataDirectory, Disk, Io, WriteError};
 
 use check::{Bare, Resume, check};
 use oracle::Oracle;
@@ -199,7 +199,7 @@ fn the_promises_hold_at_every_point_of_the_sweep() {
     assert!(violations.is_empty(), "{} violations:\n{}", violations.len(), violations.join("\n"));
 }
 
-/// What is wrong with the locks of a data folder and of a journal.
+/// What is wrong with the locks of a data directory and of a journal.
 fn check_locks(switches: Switches) -> Vec<String> {
     let temp = temporary();
     let disk = || {
@@ -208,7 +208,7 @@ fn check_locks(switches: Switches) -> Vec<String> {
     };
     let data = open(temp.path(), disk());
     let mut violations = Vec::new();
-    match DataFolder::open(temp.path(), disk(), NO_SPACE_RULES) {
+    match DataDirectory::open(temp.path(), disk(), NO_SPACE_RULES) {
         Err(OpenError::Held { holder, .. }) if holder == Some(std::process::id()) => {}
         Err(error) => violations.push(format!("a second daemon was told: {error}")),
         Ok(_) => violations.push("a second daemon opened the data folder".to_owned()),

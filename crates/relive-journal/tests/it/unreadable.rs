@@ -9,7 +9,7 @@ use relive_journal::data::{ForkPoint, Known, Unreadable};
 use relive_journal::payload::Blobs;
 use relive_journal::reader::{Cursor, Reader};
 use relive_journal::record::OpenedBy;
-use relive_journal::{DataFolder, Disk, Folder, Io, ProcInfo, ProcessMeta};
+use relive_journal::{DataDirectory, Disk, Io, ProcInfo, ProcessDirectory, ProcessMeta};
 use rustix::fs::{CWD, FileType, Mode};
 
 use crate::support::{
@@ -41,7 +41,7 @@ fn within_a_minute<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send
 }
 
 /// Opens the data directory and returns what a start finds: what can be read, and what cannot.
-fn start(root: &Path, what: &str) -> (DataFolder, Vec<Uuid>, Vec<Unreadable>) {
+fn start(root: &Path, what: &str) -> (DataDirectory, Vec<Uuid>, Vec<Unreadable>) {
     let root = root.to_owned();
     within_a_minute(what, move || {
         let data = crate::support::open(&root, Io::default());
@@ -63,7 +63,7 @@ fn a_journal_that_cannot_be_read_is_reported_and_the_rest_is_found() {
             let Fixture { temp, data } = Fixture::new();
             let spawn = || data.spawn(spawn_request(uuid(), data.next_pid().unwrap())).unwrap();
             let (good, bad) = (uuid_of(&spawn()), uuid_of(&spawn()));
-            let steps = data.folder(bad).steps();
+            let steps = data.directory(bad).steps();
             remove(&steps);
             put_instead(&steps);
             drop(data);
@@ -86,7 +86,7 @@ fn a_journal_that_cannot_be_read_is_reported_and_the_rest_is_found() {
 fn a_directory_of_a_process_without_its_journal_is_reported() {
     let Fixture { temp, data } = Fixture::new();
     let bad = uuid_of(&data.spawn(spawn_request(uuid(), Pid(1))).unwrap());
-    remove(&data.folder(bad).steps());
+    remove(&data.directory(bad).steps());
     drop(data);
     let (_, live, unreadable) = start(temp.path(), "nothing");
     assert_eq!((live.len(), unreadable.len()), (0, 1));
@@ -97,8 +97,8 @@ fn a_directory_of_a_process_without_its_journal_is_reported() {
 fn a_file_in_place_of_the_directory_of_a_process_is_reported() {
     let Fixture { temp, data } = Fixture::new();
     let bad = uuid_of(&data.spawn(spawn_request(uuid(), Pid(1))).unwrap());
-    remove(data.folder(bad).path());
-    put(data.folder(bad).path(), b"not a directory");
+    remove(data.directory(bad).path());
+    put(data.directory(bad).path(), b"not a directory");
     drop(data);
     for lost in ["nothing", "live"] {
         remove(&temp.path().join(lost));
@@ -113,8 +113,8 @@ fn a_journal_without_permission_is_reported() {
     use std::os::unix::fs::PermissionsExt;
     let Fixture { temp, data } = Fixture::new();
     let bad = uuid_of(&data.spawn(spawn_request(uuid(), Pid(1))).unwrap());
-    std::fs::set_permissions(data.folder(bad).steps(), PermissionsExt::from_mode(0o000)).unwrap();
-    if std::fs::File::open(data.folder(bad).steps()).is_ok() {
+    std::fs::set_permissions(data.directory(bad).steps(), PermissionsExt::from_mode(0o000)).unwrap();
+    if std::fs::File::open(data.directory(bad).steps()).is_ok() {
         // Whoever runs this may read everything.
         return;
     }
@@ -132,7 +132,7 @@ fn a_journal_that_the_disk_cannot_read_is_reported() {
         let Fixture { temp, data } = Fixture::new();
         let spawn = || data.spawn(spawn_request(uuid(), data.next_pid().unwrap())).unwrap();
         let (good, bad) = (uuid_of(&spawn()), uuid_of(&spawn()));
-        let steps = data.folder(bad).steps();
+        let steps = data.directory(bad).steps();
         drop(data);
         if let Some(lost) = lost {
             remove(&temp.path().join(lost));
@@ -151,13 +151,13 @@ fn a_journal_that_the_disk_cannot_read_is_reported() {
 }
 
 /// An unfinished process, with a checkpoint and a snapshot, that has a thing of this kind in place of one file.
-fn with(place: fn(&Folder) -> PathBuf, put_instead: fn(&Path)) -> (tempfile::TempDir, Uuid) {
+fn with(place: fn(&ProcessDirectory) -> PathBuf, put_instead: fn(&Path)) -> (tempfile::TempDir, Uuid) {
     let Fixture { temp, data } = Fixture::new();
     let mut writer = data.spawn(spawn_request(uuid(), data.next_pid().unwrap())).unwrap();
     step(&mut writer, "one", "1");
     writer.checkpoint().unwrap();
-    ProcInfo::of(writer.history()).unwrap().write(&data.io().disk, writer.folder()).unwrap();
-    let path = place(writer.folder());
+    ProcInfo::of(writer.history()).unwrap().write(&data.io().disk, writer.directory()).unwrap();
+    let path = place(writer.directory());
     remove(&path);
     put_instead(&path);
     (temp, uuid_of(&writer))
@@ -165,7 +165,8 @@ fn with(place: fn(&Folder) -> PathBuf, put_instead: fn(&Path)) -> (tempfile::Tem
 
 #[test]
 fn derived_files_that_cannot_be_read_change_nothing() {
-    let places: [fn(&Folder) -> PathBuf; 3] = [Folder::checkpoint, Folder::previous_checkpoint, Folder::proc_info];
+    let places: [fn(&ProcessDirectory) -> PathBuf; 3] =
+        [ProcessDirectory::checkpoint, ProcessDirectory::previous_checkpoint, ProcessDirectory::proc_info];
     for place in places {
         for (what, put_instead) in INSTEAD {
             let (temp, uuid) = with(place, put_instead);
@@ -173,8 +174,8 @@ fn derived_files_that_cannot_be_read_change_nothing() {
                 remove(&temp.path().join(lost));
                 let (data, live, unreadable) = start(temp.path(), what);
                 assert_eq!((live, unreadable.len()), (vec![uuid], 0), "{what}");
-                let folder = data.folder(uuid);
-                let info = within_a_minute(what, move || ProcInfo::read(&folder).unwrap().unwrap());
+                let directory = data.directory(uuid);
+                let info = within_a_minute(what, move || ProcInfo::read(&directory).unwrap().unwrap());
                 assert_eq!((info.uuid, info.step), (uuid, 1), "{what}");
             }
         }
@@ -184,12 +185,12 @@ fn derived_files_that_cannot_be_read_change_nothing() {
 #[test]
 fn metadata_that_cannot_be_read_is_reported() {
     for (what, put_instead) in INSTEAD {
-        let (temp, uuid) = with(Folder::process_meta, put_instead);
+        let (temp, uuid) = with(ProcessDirectory::process_meta, put_instead);
         let (data, live, unreadable) = start(temp.path(), what);
         assert_eq!((live.len(), unreadable.len()), (0, 1), "{what}");
-        assert_eq!((unreadable[0].uuid, &unreadable[0].path), (uuid, &data.folder(uuid).process_meta()));
-        let folder = data.folder(uuid);
-        assert!(within_a_minute(what, move || ProcessMeta::read(&folder).is_err()), "{what}");
+        assert_eq!((unreadable[0].uuid, &unreadable[0].path), (uuid, &data.directory(uuid).process_meta()));
+        let directory = data.directory(uuid);
+        assert!(within_a_minute(what, move || ProcessMeta::read(&directory).is_err()), "{what}");
     }
 }
 
@@ -197,12 +198,12 @@ fn metadata_that_cannot_be_read_is_reported() {
 fn a_pipe_in_place_of_any_file_is_waited_for_by_nobody() {
     let Fixture { temp, data } = Fixture::new();
     let ended = uuid_of(&data.spawn(spawn_request(uuid(), data.next_pid().unwrap())).unwrap());
-    let steps = data.folder(ended).steps();
+    let steps = data.directory(ended).steps();
     remove(&steps);
     fifo(&steps);
-    let blobs = Blobs::new(Disk::new(), data.folder(ended).path());
+    let blobs = Blobs::new(Disk::new(), data.directory(ended).path());
     let hash = relive_journal::Hash::of(b"blob");
-    directory(&data.folder(ended).path().join("blobs"));
+    directory(&data.directory(ended).path().join("blobs"));
     fifo(&blobs.path(hash));
     remove(&temp.path().join("pids.log"));
     for name in ["pids.log", "tombstones.jsonl", "clock"] {
@@ -235,8 +236,8 @@ fn one_unreadable_history_hides_no_pid_and_stops_no_collection() {
     let [good, bad] = [(); 2].map(|()| end(&fixture, fixture.spawn()));
     let pid = fixture.history(good).incarnation().unwrap().pid;
     remove(&fixture.temp.path().join("pids.log"));
-    remove(&fixture.data.folder(bad).steps());
-    link_to_itself(&fixture.data.folder(bad).steps());
+    remove(&fixture.data.directory(bad).steps());
+    link_to_itself(&fixture.data.directory(bad).steps());
     assert_eq!(fixture.data.uuid_of_pid(pid).unwrap(), Some(good));
     let survey = fixture.data.survey(EVERY_ENDED, &clock(0)).unwrap();
     assert_eq!((survey.candidates[0].uuid, survey.warnings[0].0), (good, bad));

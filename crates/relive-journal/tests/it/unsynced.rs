@@ -8,7 +8,7 @@ use relive_core::{Generation, Uuid};
 use relive_journal::data::{ForkError, ForkPoint, ForkRequest};
 use relive_journal::faults::{Faults, Injection, PowerCut, Switches};
 use relive_journal::record::OpenedBy;
-use relive_journal::{DataFolder, Disk, Durability, Io, WriteError, Writer};
+use relive_journal::{DataDirectory, Disk, Durability, Io, WriteError, Writer};
 
 use crate::support::{
     append, fork_request, input, lines, model_ended, model_started, now, open, open_journal, opening, spawn_request,
@@ -19,7 +19,7 @@ use crate::support::{
 struct Rig {
     temp: tempfile::TempDir,
     faults: Arc<Faults>,
-    data: DataFolder,
+    data: DataDirectory,
 }
 
 impl Rig {
@@ -55,8 +55,8 @@ impl Rig {
     }
 }
 
-fn journal(folder: &Path) -> Vec<u8> {
-    std::fs::read(folder.join("steps.jsonl")).unwrap()
+fn journal(directory: &Path) -> Vec<u8> {
+    std::fs::read(directory.join("steps.jsonl")).unwrap()
 }
 
 #[test]
@@ -111,13 +111,13 @@ fn a_failed_sync_cuts_off_what_was_written_since_the_last_one_and_nothing_else()
             let mut synced = usize::try_from(writer.synced_end()).unwrap();
             if resumes {
                 // All of it was there before this writer, so none of it is its to cut.
-                synced = journal(writer.folder().path()).len();
+                synced = journal(writer.directory().path()).len();
                 drop(writer);
                 let opening = opening(rig.data.next_pid().unwrap(), OpenedBy::Resume);
                 let nothing = |_: &_| Ok::<_, Infallible>(Vec::new());
                 writer = rig.data.open_journal(source, &opening, Some(Generation(1)), nothing).unwrap();
             }
-            let before = journal(writer.folder().path())[..synced].to_vec();
+            let before = journal(writer.directory().path())[..synced].to_vec();
             writer.append(now(), vec![input("more", "more")], Durability::Written).unwrap();
             if attempt == 0 {
                 fail = Some(rig.faults.count() + 1);
@@ -128,7 +128,7 @@ fn a_failed_sync_cuts_off_what_was_written_since_the_last_one_and_nothing_else()
             assert!(matches!(failed, WriteError::Io { .. }), "{failed}");
             assert!(matches!(writer.sync(), Err(WriteError::Poisoned { .. })));
             assert!(writer.append(now(), vec![input("x", "x")], Durability::Written).is_err());
-            assert!(journal(writer.folder().path()) == before, "resumes: {resumes}");
+            assert!(journal(writer.directory().path()) == before, "resumes: {resumes}");
         }
     }
 }
@@ -138,7 +138,7 @@ fn a_sync_makes_what_was_written_outlive_a_power_cut() {
     let rig = Rig::new(Injection::None);
     let mut writer = rig.spawn();
     let (source, synced) = (uuid_of(&writer), usize::try_from(writer.synced_end()).unwrap());
-    let all = journal(writer.folder().path());
+    let all = journal(writer.directory().path());
     assert!(rig.journal_after_cut("before", source) == all[..synced]);
     writer.sync().unwrap();
     assert!(rig.journal_after_cut("after", source) == all);

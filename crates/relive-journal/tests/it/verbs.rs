@@ -2,7 +2,7 @@
 
 use relive_core::{Cause, Pid, Signal, SignalSet, SuspendReason, Why};
 use relive_journal::data::ForkPoint;
-use relive_journal::history::{Answered, Phase};
+use relive_journal::history::{AnsweredRequest, Phase};
 use relive_journal::record::{Body, Decision, Outcome, Resumed, ResumedBy, Signalled};
 use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, History, Next, WriteError, Writer};
@@ -14,7 +14,7 @@ use crate::support::{
 
 /// The last line of a journal, from after its step to before its checksum.
 fn last_fields(writer: &Writer) -> String {
-    let journal = std::fs::read(writer.folder().steps()).unwrap();
+    let journal = std::fs::read(writer.directory().steps()).unwrap();
     let line = std::str::from_utf8(lines(&journal).last().unwrap()).unwrap();
     let (_, after) = line.split_once("\"step\":0,").unwrap();
     after.split_once(",\"crc\"").unwrap().0.to_owned()
@@ -187,7 +187,7 @@ fn a_request_is_recognised_by_every_kind_that_answers_one_also_after_a_restart()
         for (id, kind) in kinds {
             assert_eq!(history.request(id).map(|answered| answered.kind), Some(kind), "{id}");
         }
-        let first = Answered { kind: "resumed", seq: seq + 1 };
+        let first = AnsweredRequest { kind: "resumed", seq: seq + 1 };
         assert_eq!(history.request("resume"), Some(first), "of several records the first");
         assert!(history.has_heard("resume"));
         assert_eq!(history.request("another"), None);

@@ -10,7 +10,7 @@ use relive_api::Environment;
 use relive_core::status::MAX_STEPS_EXCEEDED;
 use relive_core::{Cause, End, ErrorCode, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
 use relive_journal::record::OnBudget;
-use relive_journal::{DataFolder, History, Next, Pool, ProcessMeta};
+use relive_journal::{DataDirectory, History, Next, Pool, ProcessMeta};
 use relive_llm::Model;
 use relive_session::protocol::Verb as SessionVerb;
 use relive_session::sessions::{Sessions, Standing};
@@ -29,7 +29,7 @@ const CONTINUE: &str = "Continue.";
 /// Runs native agents.
 #[derive(Debug)]
 pub(crate) struct AgentBody {
-    pub(crate) data: Arc<DataFolder>,
+    pub(crate) data: Arc<DataDirectory>,
     pub(crate) pool: Pool,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) credentials: Arc<Credentials>,
@@ -69,7 +69,7 @@ impl Body for AgentBody {
 
     fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
         let parts = self.parts(cx.process, cx.prepared.clone());
-        let (sessions, folder) = (Arc::clone(&self.sessions), self.data.folder(cx.process.uuid).sessions());
+        let (sessions, folder) = (Arc::clone(&self.sessions), self.data.directory(cx.process.uuid).sessions());
         let (pool, cadence, git_notes) = (self.pool.clone(), self.cadence, self.git_notes);
         async move {
             let Parts { meta, model, cwd, intent, on_budget } = match parts.await {
@@ -111,7 +111,7 @@ impl Body for AgentBody {
 
     fn settle(&self, process: ProcessRef, how: Rest) -> BoxFuture<'_, std::io::Result<()>> {
         async move {
-            let sessions = self.data.folder(process.uuid).sessions();
+            let sessions = self.data.directory(process.uuid).sessions();
             if how == Rest::Ended {
                 return self.sessions.end_all(&sessions).await;
             }
@@ -173,7 +173,7 @@ impl AgentBody {
         async move {
             let uuid = process.uuid;
             let read = pool.run(move || {
-                let folder = data.folder(uuid);
+                let folder = data.directory(uuid);
                 let (history, _) = data.history(uuid)?;
                 let spawned = history.identity.ok_or_else(|| std::io::Error::other("the journal has no `spawned`"))?;
                 let blobs = relive_journal::payload::Blobs::new(data.io().disk.clone(), folder.path());

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use relive_agent::Orders;
 use relive_core::program::{Namespace, Stdio};
 use relive_core::{Cause, End, ErrorCode, KillSignal, ProcessStatus, Program, Signal, Why};
-use relive_journal::{DataFolder, History, Pool};
+use relive_journal::{DataDirectory, History, Pool};
 use relive_session::connection::Connection;
 use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::protocol::{self, Verb as SessionVerb};
@@ -35,7 +35,7 @@ const PIDS_DEFAULT: u32 = 4096;
 /// Runs programs.
 #[derive(Debug, Clone)]
 pub(crate) struct ExecBody {
-    pub(crate) data: Arc<DataFolder>,
+    pub(crate) data: Arc<DataDirectory>,
     pub(crate) pool: Pool,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) environments: Arc<Environments>,
@@ -89,7 +89,7 @@ impl Body for ExecBody {
 
     fn settle(&self, process: ProcessRef, _: Rest) -> BoxFuture<'_, io::Result<()>> {
         // Its body never leaves a session that runs, so this is about the ends of runs that nobody attended.
-        async move { self.sessions.end_all(&self.data.folder(process.uuid).sessions()).await }.boxed()
+        async move { self.sessions.end_all(&self.data.directory(process.uuid).sessions()).await }.boxed()
     }
 
     fn stays_when_suspended(&self) -> bool {
@@ -305,9 +305,9 @@ async fn pass_on(connection: &Connection, signal: Signal) {
 }
 
 /// What the journal and the directory of sessions say of a program.
-fn facts(data: &DataFolder, uuid: relive_core::Uuid) -> io::Result<Facts> {
+fn facts(data: &DataDirectory, uuid: relive_core::Uuid) -> io::Result<Facts> {
     let (history, _) = data.history(uuid)?;
-    let sessions = data.folder(uuid).sessions();
+    let sessions = data.directory(uuid).sessions();
     let untold = || io::Error::other("the journal does not say which program it is");
     let spawned = &history.identity.as_ref().ok_or_else(untold)?.spawned;
     let program = spawned.program.clone().ok_or_else(untold)?;

@@ -5,21 +5,22 @@ use std::sync::Arc;
 use relive_core::{Event, Incarnation, Outcome, ReleaseEvent};
 use serde_json::json;
 
-use super::Then;
+use super::AfterExit;
+use super::stop::unrecorded;
 use crate::owner::{Change, Turn};
-use crate::records::Note;
+use crate::records::RecordDetails;
 
 /// The steps of a release, as its events name them.
 const STEPS: [&str; 7] = ["orphans", "cancel", "join", "debug_channel", "context", "dead", "left"];
 
 impl Turn {
     /// Records the end of a process, then releases it.
-    pub(super) async fn finish(&mut self, mut change: Change, outcome: Outcome) -> Then {
+    pub(super) async fn finish(&mut self, mut change: Change, outcome: Outcome) -> AfterExit {
         let runtime = Arc::clone(&self.runtime);
         if let Err(error) = change.apply(Event::Terminate(outcome), &runtime) {
             runtime.warn(format!("the end of {} was refused: {error}", self.uuid()));
             self.drop_body();
-            return Then::Over;
+            return AfterExit::Over;
         }
         let of = change.draft().incarnation();
         if let Some(end) = change.draft().end() {
@@ -28,11 +29,11 @@ impl Turn {
         }
         let before = change.before().clone();
         if let Err(error) = self.commit(change).await {
-            let full = error.is_disk_full();
-            return self.suspend_unrecorded(Change::of(before, Note::default()), &error.to_string(), full).await;
+            let change = Change::of(before, RecordDetails::default());
+            return self.suspend_unrecorded(change, &error.to_string(), unrecorded(&error)).await;
         }
         self.release(of).await;
-        Then::Over
+        AfterExit::Over
     }
 
     /// Releases a process whose end is recorded: orphans, cancel, join, debug channel, context, Dead, out of the table.
@@ -53,14 +54,14 @@ impl Turn {
         let at = runtime.now();
         let step = |step| relive_journal::journal::Event { at, kind: "release", body: json!({"phase": step}) };
         events.extend(STEPS.map(step));
-        if let Some(journal) = &mut self.desk.journal {
+        if let Some(journal) = &mut self.state.journal {
             if let Ok(history) = journal.history() {
                 let _ = runtime.lock().table.progress(of, super::usage(history), at);
             }
             journal.write_events(events).await;
             self.retire().await;
         }
-        self.desk.journal = None;
+        self.state.journal = None;
         {
             let mut state = runtime.lock();
             state.trees.leave(uuid);
@@ -78,7 +79,7 @@ impl Turn {
     /// marker is the next incarnation's.
     async fn retire(&mut self) {
         let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
-        let Some(journal) = &mut self.desk.journal else { return };
+        let Some(journal) = &mut self.state.journal else { return };
         let data = Arc::clone(&runtime.data);
         let retired = journal
             .with(move |writer| {

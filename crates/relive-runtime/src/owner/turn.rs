@@ -6,16 +6,16 @@ use relive_core::{Effect, Effects, Event, Incarnation, Machine, Signal, Uuid};
 use relive_journal::record::Body;
 use relive_journal::{Durability, History, OpenJournal, Opening};
 
-use super::{Desk, Lane, Owner};
+use super::{Lane, Owner, TurnState};
 use crate::error::Result;
-use crate::records::{self, Note};
+use crate::records::{self, RecordDetails};
 use crate::runtime::Runtime;
 
 /// A turn with a process. While it lasts nobody else decides about the process or writes to its journal.
 pub(crate) struct Turn {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) owner: Arc<Owner>,
-    pub(crate) desk: tokio::sync::OwnedMutexGuard<Desk>,
+    pub(crate) state: tokio::sync::OwnedMutexGuard<TurnState>,
 }
 
 /// A decision that is not recorded yet.
@@ -31,11 +31,11 @@ pub(crate) struct Change {
     pub(crate) last: Vec<Body>,
     /// Written once the records are.
     pub(crate) events: Vec<(&'static str, serde_json::Value)>,
-    pub(crate) note: Note,
+    pub(crate) details: RecordDetails,
 }
 
 impl Change {
-    pub(crate) fn of(machine: Machine, note: Note) -> Self {
+    pub(crate) fn of(machine: Machine, details: RecordDetails) -> Self {
         let (before, draft) = (machine.clone(), machine);
         Self {
             before,
@@ -45,7 +45,7 @@ impl Change {
             first: Vec::new(),
             last: Vec::new(),
             events: Vec::new(),
-            note,
+            details,
         }
     }
 
@@ -71,7 +71,7 @@ impl Change {
 
     /// Tells whether a pause ends.
     pub(crate) fn resumes(&self) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, Effect::GoOn { .. }))
+        self.effects.iter().any(|effect| matches!(effect, Effect::Resume { .. }))
     }
 
     /// The signals that the process is to handle itself.
@@ -90,8 +90,8 @@ impl Runtime {
     }
 
     pub(crate) async fn turn_with(self: &Arc<Self>, owner: Arc<Owner>, lane: Lane) -> Result<Turn> {
-        let desk = owner.take_desk(lane).await?;
-        Ok(Turn { runtime: Arc::clone(self), owner, desk })
+        let state = owner.wait_for_turn(lane).await?;
+        Ok(Turn { runtime: Arc::clone(self), owner, state })
     }
 }
 
@@ -112,7 +112,7 @@ impl Turn {
         &mut self,
         look: impl FnOnce(&History) -> T + Send + 'static,
     ) -> Result<T> {
-        if let Some(journal) = &self.desk.journal {
+        if let Some(journal) = &self.state.journal {
             return Ok(look(journal.history()?));
         }
         let uuid = self.uuid();
@@ -128,16 +128,16 @@ impl Turn {
     /// Writes records for an incarnation, and returns when they are on the disk.
     pub(crate) async fn write(&mut self, of: Incarnation, batch: Vec<Body>) -> Result<()> {
         let (now, events) = (self.runtime.now(), self.owner.take_events());
-        if self.desk.journal.as_ref().is_some_and(|journal| journal.history().is_err()) {
+        if self.state.journal.as_ref().is_some_and(|journal| journal.history().is_err()) {
             // Its thread was lost with the writer: the file has what was written.
-            self.desk.journal = None;
+            self.state.journal = None;
         }
-        if let Some(journal) = &mut self.desk.journal {
+        if let Some(journal) = &mut self.state.journal {
             let batch = without_idle_resume(journal.history()?, batch);
             journal.append(now, events, batch, Durability::Synced).await?;
         } else {
             self.open(of, batch).await?;
-            if let Some(journal) = &mut self.desk.journal {
+            if let Some(journal) = &mut self.state.journal {
                 journal.write_events(events).await;
             }
         }
@@ -175,7 +175,7 @@ impl Turn {
                 })
             })
             .await?;
-        self.desk.journal = Some(OpenJournal::new(writer, runtime.pool.clone()));
+        self.state.journal = Some(OpenJournal::new(writer, runtime.pool.clone()));
         Ok(())
     }
 
@@ -189,12 +189,12 @@ impl Turn {
 
     /// Records a change; returns what is to be published.
     pub(crate) async fn record(&mut self, change: Change) -> Result<Option<(Machine, Effects)>> {
-        let Change { before, draft, effects, changed: _, first, last, mut events, note } = change;
+        let Change { before, draft, effects, changed: _, first, last, mut events, details } = change;
         let mut batch = first;
-        batch.extend(records::between(&before, &draft, &note));
+        batch.extend(records::between(&before, &draft, &details));
         batch.extend(last);
         if before.pause().is_some() && draft.pause().is_none() && draft.end().is_none() {
-            events.push(("resumed", serde_json::json!({"by": note.resumed_by})));
+            events.push(("resumed", serde_json::json!({"by": details.resumed_by})));
         }
         #[cfg(feature = "faults")]
         if draft.end().is_none() && (crate::faults::is_on("publish-first") || crate::faults::is_on("ack-before-sync")) {
@@ -205,7 +205,7 @@ impl Turn {
             self.write_or_make_room(draft.incarnation(), batch).await?;
         }
         for (kind, body) in events {
-            self.runtime.note(&self.owner, kind, body);
+            self.runtime.emit(&self.owner, kind, body);
         }
         Ok(Some((draft, effects)))
     }
@@ -264,7 +264,7 @@ impl Turn {
                 let leave_sessions = reason == Some(relive_core::SuspendReason::DaemonStop);
                 self.owner.order(|orders| (orders.stop, orders.leave_sessions) = (Some(urgency), leave_sessions));
             }
-            Effect::GoOn { of } => {
+            Effect::Resume { of } => {
                 let deadline = self.deadline();
                 if !self.owner.order(|orders| (orders.stop, orders.deadline) = (None, deadline)) {
                     self.start_body(of);
@@ -275,7 +275,7 @@ impl Turn {
             }
             // Taken from the change by the verb, which knows what the body does with it.
             Effect::Handle { .. } => {}
-            Effect::Suspended { of } => self.runtime.note_paused(&self.owner, of.pid),
+            Effect::Suspended { of } => self.runtime.emit_paused(&self.owner, of.pid),
             // The release drives the rest.
             Effect::Stalled { .. }
             | Effect::Ended { .. }
@@ -308,8 +308,8 @@ impl Drop for Turn {
     fn drop(&mut self) {
         if !self.owner.has_body() {
             // A suspended process holds no descriptor.
-            self.desk.journal = None;
-            self.desk.said.clear();
+            self.state.journal = None;
+            self.state.said.clear();
         }
     }
 }

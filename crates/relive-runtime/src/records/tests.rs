@@ -10,9 +10,9 @@ use relive_core::{
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::faults::{Faults, Injection, Switches};
 use relive_journal::record::{OpenedBy, ResumedBy, Spawned};
-use relive_journal::{DataFolder, Disk, Durability, History, Io, Opening, Writer};
+use relive_journal::{DataDirectory, Disk, Durability, History, Io, Opening, Writer};
 
-use super::{Note, between};
+use super::{RecordDetails, between};
 
 /// One change of a process, as the verbs and the body make them.
 #[derive(Debug, Clone)]
@@ -71,9 +71,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 impl Step {
     /// Applies the step to a draft, and returns what its records say beside it; nothing if it is refused.
-    fn apply(&self, draft: &mut Machine, now: Timestamp) -> Option<Note> {
+    fn apply(&self, draft: &mut Machine, now: Timestamp) -> Option<RecordDetails> {
         let settings = Settings::default();
-        let mut note = Note::default();
+        let mut note = RecordDetails::default();
         let mut apply = |event| draft.apply(event, &settings, now).ok();
         match self {
             Self::Start => apply(Event::Start)?,
@@ -85,10 +85,10 @@ impl Step {
                 apply(Event::Signal { signal: *signal, cause, urgency: *urgency, aim: Aim::Subtree })?
             }
             Self::Suspend(reason, urgency) => apply(Event::Suspend { reason: *reason, urgency: *urgency })?,
-            Self::Answer(reason) => apply(Event::Lift { reason: *reason })?,
+            Self::Answer(reason) => apply(Event::EndPause { reason: *reason })?,
             Self::Timer => {
                 note.resumed_by = ResumedBy::Timer;
-                apply(Event::Lift { reason: SuspendReason::Quota })?
+                apply(Event::EndPause { reason: SuspendReason::Quota })?
             }
             Self::Boundary => apply(Event::BoundaryReached)?,
             Self::Mask { blocked, handled } => {
@@ -147,15 +147,15 @@ impl From<&History> for Said {
 }
 
 /// A data directory on a disk that syncs nothing: a property has many journals.
-fn data() -> (tempfile::TempDir, DataFolder) {
+fn data() -> (tempfile::TempDir, DataDirectory) {
     let root = tempfile::tempdir().unwrap();
     let faults = Faults::new(root.path(), Injection::None, Switches::default()).unwrap();
     let io = Io::new(Disk::with_faults(Arc::new(faults)), None);
-    let data = DataFolder::open(&root.path().join("data"), io, SpaceRules::default()).unwrap();
+    let data = DataDirectory::open(&root.path().join("data"), io, SpaceRules::default()).unwrap();
     (root, data)
 }
 
-fn spawn(data: &DataFolder, at: Timestamp) -> (Uuid, Writer) {
+fn spawn(data: &DataDirectory, at: Timestamp) -> (Uuid, Writer) {
     let pid = data.next_pid().unwrap();
     let uuid = Uuid::from_u128(u128::from(pid.0));
     let spawned = Spawned {
@@ -181,7 +181,7 @@ fn spawn(data: &DataFolder, at: Timestamp) -> (Uuid, Writer) {
     (uuid, data.spawn(request).unwrap())
 }
 
-fn check(data: &DataFolder, steps: &[Step]) -> Result<(), TestCaseError> {
+fn check(data: &DataDirectory, steps: &[Step]) -> Result<(), TestCaseError> {
     let at = |place: usize| Timestamp::from_millisecond(1_000 + i64::try_from(place).unwrap()).unwrap();
     let (uuid, mut writer) = spawn(data, at(0));
     let mut machine = Machine::new(Incarnation { pid: Pid(1), generation: Generation(1) });

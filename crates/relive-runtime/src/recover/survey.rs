@@ -6,15 +6,14 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 
-use relive_core::{Pid, Restored, Signal, Spec, SuspendReason, Suspension, Timestamp, Uuid};
+use relive_core::{Pid, Recovered, Signal, Spec, SuspendReason, Suspension, Timestamp, Uuid};
 use relive_journal::data::Live;
 use relive_journal::record::Paused;
-use relive_journal::{DataFolder, Health, History, Hole};
+use relive_journal::{DataDirectory, Health, History, Hole};
 
-use crate::create::spec;
 use crate::error::Result;
-use crate::resume::model_of;
-use crate::trees::Kin;
+use crate::spec;
+use crate::trees::TreePlace;
 
 /// A process that has not ended.
 pub(super) struct Found {
@@ -22,15 +21,15 @@ pub(super) struct Found {
     pub(super) spec: Spec,
     /// The PID it is to have.
     pub(super) pid: io::Result<Pid>,
-    pub(super) left: Left,
-    pub(super) restored: Restored,
-    pub(super) kin: Option<Kin>,
+    pub(super) left: PriorState,
+    pub(super) recovered: Recovered,
+    pub(super) place: Option<TreePlace>,
     /// Whether calls are open, whose sessions may be running.
     pub(super) open_calls: bool,
 }
 
 /// How an earlier daemon left a process.
-pub(super) enum Left {
+pub(super) enum PriorState {
     /// Its journal cannot be written.
     Unwritable(Hole),
     /// Told to end: an acknowledged signal that the next daemon completes.
@@ -49,7 +48,7 @@ pub(super) struct Survey {
     pub(super) unknown: Vec<(Uuid, String)>,
 }
 
-pub(super) fn survey(data: &DataFolder) -> io::Result<Survey> {
+pub(super) fn survey(data: &DataDirectory) -> io::Result<Survey> {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     data.for_each_live(|live| match live {
         Ok(live) => {
@@ -72,24 +71,24 @@ pub(super) fn survey(data: &DataFolder) -> io::Result<Survey> {
     Ok(Survey { found, unknown })
 }
 
-fn read(data: &DataFolder, live: Live) -> Result<Found> {
+fn read(data: &DataDirectory, live: Live) -> Result<Found> {
     let Live { uuid, history, health } = live;
     let last_pid = history.incarnation().map_or(Pid::RUNTIME, |last| last.pid);
-    let spec = spec(&history, last_pid, Pid::RUNTIME, model_of(data, uuid))?;
+    let spec = spec::from_history(&history, last_pid, Pid::RUNTIME, spec::model_of(data, uuid))?;
     let left = match (health, &history.paused) {
-        (Health::Damaged(hole) | Health::ReadOnly(hole), _) => Left::Unwritable(hole),
+        (Health::Damaged(hole) | Health::ReadOnly(hole), _) => PriorState::Unwritable(hole),
         // One that handles TERM itself runs until its grace is over.
-        _ if history.ending.as_ref().is_some_and(|ending| !is_handled(ending.signal, &history)) => Left::Ending,
-        (_, Some(Paused { reason: SuspendReason::DaemonStop, .. })) => Left::Stopped,
-        (_, Some(paused)) => Left::Suspended { resume_at: paused.resume_at },
-        (_, None) => Left::Interrupted { crash_loop: history.plan().crash_loop },
+        _ if history.ending.as_ref().is_some_and(|ending| !is_handled(ending.signal, &history)) => PriorState::Ending,
+        (_, Some(Paused { reason: SuspendReason::DaemonStop, .. })) => PriorState::Stopped,
+        (_, Some(paused)) => PriorState::Suspended { resume_at: paused.resume_at },
+        (_, None) => PriorState::Interrupted { crash_loop: history.plan().crash_loop },
     };
     Ok(Found {
         spec,
         pid: Err(io::ErrorKind::NotFound.into()),
         left,
-        restored: restored(&history),
-        kin: history.identity.as_ref().and_then(|identity| Kin::of(&identity.spawned)),
+        recovered: recovered(&history),
+        place: history.identity.as_ref().and_then(|identity| TreePlace::of(&identity.spawned)),
         open_calls: history.open_calls().next().is_some(),
     })
 }
@@ -98,9 +97,9 @@ fn is_handled(signal: Signal, history: &History) -> bool {
     signal == Signal::Term && history.handlers.contains(signal)
 }
 
-fn restored(history: &History) -> Restored {
+fn recovered(history: &History) -> Recovered {
     let suspension = history.paused.as_ref();
-    Restored {
+    Recovered {
         suspension: suspension.map(|paused| Suspension { asked_at: paused.asked_at, reason: paused.reason }),
         paused_total_ms: history.paused_total_ms,
         mask: history.mask,

@@ -206,7 +206,7 @@ fn the_signal_resume_reaches_ancestors_like_the_verb() {
     daemon.until_display(third, "suspended");
     let affected = daemon.signal(second, "RESUME", None);
     assert_eq!(affected.pids, pids(&daemon, &[second, first]));
-    assert_eq!(daemon.display(third), "suspended", "what is below is not meant");
+    assert_eq!(daemon.display(third), "suspended", "what is below is not found");
 }
 
 #[test]

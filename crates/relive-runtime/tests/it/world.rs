@@ -19,7 +19,7 @@ use relive_core::{Pid, Uuid};
 use relive_journal::data::OpenError;
 use relive_journal::faults::{Faults, Injection, PowerCut, Switches};
 use relive_journal::record::{Body, OpenedBy};
-use relive_journal::{DataFolder, Disk, Io, Opening, Pool};
+use relive_journal::{DataDirectory, Disk, Io, Opening, Pool};
 use relive_runtime::{Clock, Result, Runtime, Settings};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -85,12 +85,12 @@ impl World {
     }
 
     /// Opens the data directory. A job of the daemon before may have it for a moment.
-    fn open(&self, disk: Disk, pool: Option<Pool>) -> Result<DataFolder, OpenError> {
+    fn open(&self, disk: Disk, pool: Option<Pool>) -> Result<DataDirectory, OpenError> {
         let begun = Instant::now();
         let settings = Settings::from(&self.config);
         let io = Io::new(disk, pool);
         loop {
-            match DataFolder::open(&self.data(), io.clone(), settings.space) {
+            match DataDirectory::open(&self.data(), io.clone(), settings.space) {
                 Err(OpenError::Held { .. }) if begun.elapsed() < DEADLINE => std::thread::sleep(LOOK_EVERY),
                 opened => return opened,
             }

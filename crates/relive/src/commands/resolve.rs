@@ -1,6 +1,6 @@
 //! `relive resolve`: a human's word on a call that is in doubt, or that may not be made unasked.
 
-use relive_api::{ParkedCall, Process, Resolution, ResolveRequest};
+use relive_api::{PendingCall, Process, Resolution, ResolveRequest};
 use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
 use serde::Serialize;
 
@@ -51,8 +51,8 @@ struct Waiting<'a> {
     pid: Pid,
     uuid: Uuid,
     suspend_reason: Option<SuspendReason>,
-    approval: Option<&'a ParkedCall>,
-    in_doubt: &'a [ParkedCall],
+    approval: Option<&'a PendingCall>,
+    in_doubt: &'a [PendingCall],
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {

@@ -1,12 +1,12 @@
 //! The calls that wait for a human's word, exactly as they would be made.
 
-use relive_api::{ParkedCall, Process};
+use relive_api::{PendingCall, Process};
 
 /// How much of a call's arguments a person is shown.
 const ARGS_MAX: usize = 2_000;
 
 /// The tool and its arguments on one line. A single text is shown as such, with the tool's command in backticks.
-pub(crate) fn call(call: &ParkedCall) -> String {
+pub(crate) fn call(call: &PendingCall) -> String {
     let args = match call.args.as_object().filter(|args| args.len() == 1).and_then(|args| args.values().next()) {
         Some(serde_json::Value::String(text)) => format!("`{}`", shortened(&exact(text))),
         Some(_) | None => shortened(&exact(&call.args.to_string())),
@@ -73,9 +73,9 @@ mod tests {
     use crate::render::processes::tests::process;
     use serde_json::json;
 
-    fn parked(args: serde_json::Value) -> ParkedCall {
+    fn parked(args: serde_json::Value) -> PendingCall {
         let at = "2026-11-15T12:00:00Z".parse().unwrap();
-        ParkedCall { id: 6, call: 0, tool: "shell".into(), args, at, looked: None }
+        PendingCall { id: 6, call: 0, tool: "shell".into(), args, at, looked: None }
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         let asks = Process { approval: Some(parked(json!({"command": "ls"}))), ..process(5, 0) };
         let told = describe(&asks).unwrap();
         assert!(told.contains("shell `ls`") && told.contains("relive resolve 5 --allow"), "{told}");
-        let doubtful = ParkedCall { looked: Some("nothing".into()), ..parked(json!({"command": "ls"})) };
+        let doubtful = PendingCall { looked: Some("nothing".into()), ..parked(json!({"command": "ls"})) };
         let told = describe(&Process { in_doubt: vec![doubtful], ..process(5, 0) }).unwrap();
         assert!(told.contains("looked at: nothing") && told.contains("relive resolve 5 --not-done"), "{told}");
     }

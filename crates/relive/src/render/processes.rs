@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use relive_api::{ParkedCall, Process, Session, TreeUsage, reason_word};
+use relive_api::{PendingCall, Process, Session, TreeUsage, reason_word};
 use relive_core::{Body, Pid, Usd};
 
 use super::parked;
@@ -214,7 +214,7 @@ fn state_in_words(process: &Process, look: &Look) -> String {
     text
 }
 
-fn decision(process: &Process, call: &ParkedCall) -> String {
+fn decision(process: &Process, call: &PendingCall) -> String {
     format!("{} (decide: relive resolve {})", parked::call(call), process.pid)
 }
 

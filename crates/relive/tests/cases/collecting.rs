@@ -58,7 +58,7 @@ fn case_29_a_hundred_go_unasked_and_more_are_asked_about() {
     let first = world.relive(&["gc", "--dry-run", "--json"]).ok().json()["candidates"][0]["uuid"].clone();
     assert_ne!(first, uuids[0].as_str(), "it ended last now");
     let next = world.run_hanging(&[]);
-    fs::remove_dir_all(world.folder(&uuids[101])).unwrap();
+    fs::remove_dir_all(world.directory(&uuids[101])).unwrap();
     assert!(world.relive(&["gc"]).ok().stdout.starts_with("removed 100 histories"));
     assert_eq!(histories(&world), 4);
     for alive in [&running, &next] {
@@ -93,17 +93,17 @@ fn case_29_corrupt_metadata_is_passed_over_with_a_warning() {
     let world = World::with_config("gc: {retention_days: 0, max_entries: 1}");
     let uuids = dead(&world, 3);
     let odd = "01900000-0000-7000-8000-0000000000ff";
-    fs::create_dir_all(world.folder(odd)).unwrap();
-    fs::write(world.folder(odd).join("proc-info.json"), "{\"state\":\"dead\"").unwrap();
+    fs::create_dir_all(world.directory(odd)).unwrap();
+    fs::write(world.directory(odd).join("proc-info.json"), "{\"state\":\"dead\"").unwrap();
     // A snapshot can be made anew where there is a journal.
-    fs::write(world.folder(&uuids[0]).join("proc-info.json"), "rubbish").unwrap();
-    fs::remove_file(world.folder(&uuids[1]).join("proc-info.json")).unwrap();
+    fs::write(world.directory(&uuids[0]).join("proc-info.json"), "rubbish").unwrap();
+    fs::remove_file(world.directory(&uuids[1]).join("proc-info.json")).unwrap();
     let collected = world.relive(&["gc", "--json"]).ok();
     assert_eq!(collected.json()["removed"], 2);
     assert!(collected.stderr.contains("warning: ") && collected.stderr.contains(odd), "{collected:?}");
-    assert!(world.folder(odd).exists());
+    assert!(world.directory(odd).exists());
     world.kill_daemon();
     assert_eq!(world.relive(&["ps", "-aq"]).ok().stdout, "3\n");
     world.relive(&["gc", "--force"]).ok();
-    assert!(world.folder(odd).exists());
+    assert!(world.directory(odd).exists());
 }

@@ -70,7 +70,7 @@ fn a_conversation_that_fills_the_window_is_summed_up_and_goes_on() {
 
     world.await_retired(&process.uuid);
     let profile: Value =
-        serde_json::from_slice(&fs::read(world.folder(&process.uuid).join("ctx-profile.json")).unwrap()).unwrap();
+        serde_json::from_slice(&fs::read(world.directory(&process.uuid).join("ctx-profile.json")).unwrap()).unwrap();
     assert_eq!(profile["results"]["read"]["items"], READS);
     assert_eq!(profile["compactions"].as_array().unwrap().len(), compacted.len());
     assert_eq!(profile["steps"].as_array().unwrap().len(), READS + 1);

@@ -46,7 +46,7 @@ fn case_51_without_its_key_after_a_boot_it_waits_with_a_hint_and_goes_on_when_it
     world.kill_daemon();
     world.info(&process.uuid);
     asked(3);
-    // A boot takes the runtime folder with it.
+    // A boot takes the runtime directory with it.
     world.kill_daemon();
     fs::remove_dir_all(world.root().join("run/relive")).unwrap();
     let info = world.await_field(&process.uuid, "suspend_reason", "needs_credentials");

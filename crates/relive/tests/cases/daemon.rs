@@ -120,15 +120,15 @@ fn files_are_the_users_own() {
     let process = world.run("turns: [{text: done}]");
     world.relive(&["wait", "1"]).ok();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    for folder in [world.data(), world.folder(&process.uuid), world.socket().parent().unwrap().to_owned()] {
-        assert_eq!(mode(&folder), 0o700, "{}", folder.display());
+    for directory in [world.data(), world.directory(&process.uuid), world.socket().parent().unwrap().to_owned()] {
+        assert_eq!(mode(&directory), 0o700, "{}", directory.display());
     }
     for file in [world.steps_file(&process.uuid), world.data().join("daemon.log"), world.socket()] {
         assert_eq!(mode(&file), 0o600, "{}", file.display());
     }
 }
 
-/// The data folder on a small file system of its own; absent where that takes rights we have not.
+/// The data directory on a small file system of its own; absent where that takes rights we have not.
 struct Mount<'w>(&'w World);
 
 impl<'w> Mount<'w> {

@@ -33,7 +33,7 @@ pub(crate) fn run_with(world: &World, variables: &[(&str, &str)], model: &str, f
     begun(&typed(world, variables, &args).ok().json())
 }
 
-/// That the secret is in no file of the data folder, and in no command line of this machine.
+/// That the secret is in no file of the data directory, and in no command line of this machine.
 #[track_caller]
 pub(crate) fn assert_hidden(world: &World) {
     let holds = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
@@ -173,7 +173,7 @@ fn a_key_file_or_command_that_gives_no_key_is_named_and_nothing_of_it_is_shown()
 }
 
 fn meta(world: &World, uuid: &str) -> Value {
-    serde_json::from_slice(&fs::read(world.folder(uuid).join("process-meta.json")).unwrap()).unwrap()
+    serde_json::from_slice(&fs::read(world.directory(uuid).join("process-meta.json")).unwrap()).unwrap()
 }
 
 #[test]
@@ -230,10 +230,11 @@ fn case_23_an_agents_file_and_its_folders_instructions_count_at_the_start_and_ne
 fn an_agent_is_looked_for_here_then_beside_the_configuration_and_one_that_is_not_there_is_named() {
     let world = World::new();
     let model = world.hanging();
-    let place = |folder: &str, name: &str, prompt: &str| {
-        let folder = world.root().join(folder);
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join(format!("{name}.yaml")), format!("model: {model}\nsystem_prompt: {prompt}\n")).unwrap();
+    let place = |directory: &str, name: &str, prompt: &str| {
+        let directory = world.root().join(directory);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(format!("{name}.yaml")), format!("model: {model}\nsystem_prompt: {prompt}\n"))
+            .unwrap();
     };
     let prompt = |name: &str| {
         let process = begun(&world.relive(&["run", "-d", "--json", "--agent", name, "x"]).ok().json());
@@ -242,8 +243,8 @@ fn an_agent_is_looked_for_here_then_beside_the_configuration_and_one_that_is_not
     place("config/relive/agents", "fixer", "from the configuration");
     place("config/relive/agents", "reviewer", "r");
     assert_eq!(prompt("fixer"), "from the configuration");
-    place("work/agents", "fixer", "from the folder");
-    assert_eq!(prompt("fixer"), "from the folder");
+    place("work/agents", "fixer", "from the directory");
+    assert_eq!(prompt("fixer"), "from the directory");
     place("work/.relive/agents", "fixer", "from .relive");
     assert_eq!(prompt("fixer"), "from .relive");
 
@@ -265,7 +266,7 @@ fn instructions_that_lead_out_of_the_folder_are_not_taken_and_long_ones_are_cut(
     let process = world.run_hanging(&[]);
     assert!(!meta(&world, &process.uuid)["system_prompt"].as_str().unwrap().contains(SECRET));
     let warnings = world.relive(&["daemon", "status", "--json"]).ok().json()["daemon"]["warnings"].to_string();
-    assert!(warnings.contains("AGENTS.md: not taken: it leads out of the folder"), "{warnings}");
+    assert!(warnings.contains("AGENTS.md: not taken: it leads out of the directory"), "{warnings}");
 
     // Nobody writes into the pipe, and nobody waits for it.
     fs::remove_file(&instructions).unwrap();

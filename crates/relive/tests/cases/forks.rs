@@ -19,7 +19,7 @@ fn fifty_steps() -> (World, Begun) {
 #[test]
 fn case_19_a_fork_is_another_process_and_the_original_is_untouched() {
     let (world, original) = fifty_steps();
-    let before = contents(&world.folder(&original.uuid));
+    let before = contents(&world.directory(&original.uuid));
     let told = world.relive(&["resume", "--fork", "--json", "--name", "twin", "1"]).ok().json();
     let fork = begun(&told);
     assert_ne!(fork.uuid, original.uuid);
@@ -27,7 +27,7 @@ fn case_19_a_fork_is_another_process_and_the_original_is_untouched() {
     world.await_step(&fork, 51);
     let info = world.info("twin");
     assert_eq!((&info["origin_uuid"], &info["origin_step"]), (&json!(original.uuid), &json!(50)));
-    assert_untouched(&world.folder(&original.uuid), &before);
+    assert_untouched(&world.directory(&original.uuid), &before);
     let lineage = world.relive(&["lineage", "--json", "twin"]).ok().json();
     assert_eq!(lineage["ancestors"][0]["uuid"], original.uuid.as_str());
     assert_eq!(world.info(&original.uuid)["resumable"], true);
@@ -39,7 +39,7 @@ fn case_19_a_fork_is_another_process_and_the_original_is_untouched() {
 fn case_19_a_fork_from_a_step_goes_on_at_the_next_with_or_without_a_checkpoint() {
     let (world, original) = fifty_steps();
     let check = |id: &str, from: u32| {
-        let before = contents(&world.folder(&original.uuid));
+        let before = contents(&world.directory(&original.uuid));
         let step = from.to_string();
         let told = world.relive(&["resume", "--fork", "--from-step", &step, "--json", id]).ok().json();
         assert_eq!((&told["origin_uuid"], &told["resumed_from_step"]), (&json!(original.uuid), &json!(from)));
@@ -49,13 +49,13 @@ fn case_19_a_fork_from_a_step_goes_on_at_the_next_with_or_without_a_checkpoint()
         let mut own = world.records(&fork.uuid, "model_started");
         own.retain(|record| record["epoch"].as_u64() > Some(1));
         assert_eq!(own[0]["step"], from + 1);
-        assert_untouched(&world.folder(&original.uuid), &before);
+        assert_untouched(&world.directory(&original.uuid), &before);
         world.relive(&["kill", &fork.uuid]).ok();
     };
     check("1", 30);
     check("1", 0);
     world.kill_daemon();
-    for file in fs::read_dir(world.folder(&original.uuid)).unwrap() {
+    for file in fs::read_dir(world.directory(&original.uuid)).unwrap() {
         let path = file.unwrap().path();
         if path.file_name().unwrap().to_string_lossy().starts_with("checkpoint") {
             fs::remove_file(path).unwrap();
@@ -82,7 +82,7 @@ fn case_19_a_fork_of_one_that_runs_leaves_it_running() {
 #[test]
 fn case_20_a_step_that_is_not_there_is_refused_by_name() {
     let (world, original) = fifty_steps();
-    let before = contents(&world.folder(&original.uuid));
+    let before = contents(&world.directory(&original.uuid));
     world.relive(&["resume", "--fork", "--from-step", "999", "1"]).fails(2, &["999", "50"]);
     let error = world.relive(&["resume", "--fork", "--from-step", "999", "--json", "1"]).exits(2).json();
     assert_eq!(error["error"]["code"], "INVALID");
@@ -94,6 +94,6 @@ fn case_20_a_step_that_is_not_there_is_refused_by_name() {
     // As another client may ask.
     let (status, body) = world.http("POST", "/v1/processes/1/resume", "", "{\"from_step\": 3}");
     assert!(status == 400 && body.contains("--fork"), "{status} {body}");
-    assert_untouched(&world.folder(&original.uuid), &before);
+    assert_untouched(&world.directory(&original.uuid), &before);
     assert_eq!(world.relive(&["ps", "-q"]).ok().stdout, "", "nothing was begun");
 }

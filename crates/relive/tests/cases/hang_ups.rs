@@ -180,7 +180,7 @@ impl Crowd {
         let listed = self.settle();
         let (begun, absent): (Vec<&Sent>, Vec<&Sent>) = creations.iter().partition(|sent| listed.contains(&sent.uuid));
         for sent in &absent {
-            assert!(!self.world.folder(&sent.uuid).exists(), "{} has a journal and does not run", sent.uuid);
+            assert!(!self.world.directory(&sent.uuid).exists(), "{} has a journal and does not run", sent.uuid);
         }
         self.restart();
         for sent in begun.iter().chain(absent.iter().take(CLIENTS / 3)) {
@@ -251,7 +251,7 @@ fn case_61_a_fork_that_was_hung_up_on_is_wholly_done_or_not_begun() {
     };
     let listed = crowd.settle();
     for sent in forks.iter().filter(|sent| !listed.contains(&sent.uuid)) {
-        assert!(!crowd.world.folder(&sent.uuid).exists(), "{} has a journal and does not run", sent.uuid);
+        assert!(!crowd.world.directory(&sent.uuid).exists(), "{} has a journal and does not run", sent.uuid);
     }
     crowd.restart();
     for sent in &forks {

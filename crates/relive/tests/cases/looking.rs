@@ -35,7 +35,7 @@ fn case_48_killed_between_an_edit_and_its_result_the_hash_decides() {
         }
         fs::write(&path, kept).unwrap();
         for derived in ["checkpoint.json", "checkpoint.prev.json", "proc-info.json"] {
-            let _ = fs::remove_file(world.folder(&process.uuid).join(derived));
+            let _ = fs::remove_file(world.directory(&process.uuid).join(derived));
         }
         if !edited {
             fs::write(world.work().join("file"), "one two\n").unwrap();

@@ -91,7 +91,7 @@ fn case_17_with_manual_recovery_it_is_listed_with_its_real_last_step() {
     let world = World::with_config("recovery: manual");
     let process = world.run(&steps_then_hang(7));
     world.await_step(&process, 8);
-    assert!(world.folder(&process.uuid).join("checkpoint.json").exists(), "one of step 5");
+    assert!(world.directory(&process.uuid).join("checkpoint.json").exists(), "one of step 5");
     world.kill_daemon();
     let listed = resumable(&world);
     assert_eq!(listed.len(), 1);
@@ -216,7 +216,7 @@ fn case_23_what_it_was_told_is_what_it_was_told_at_the_start() {
     let world = World::new();
     let process = world.run_with(&steps_then_hang(1), &["--system", "Answer in verse."]);
     world.await_step(&process, 2);
-    let meta = world.folder(&process.uuid).join("process-meta.json");
+    let meta = world.directory(&process.uuid).join("process-meta.json");
     let before = fs::read(&meta).unwrap();
     let told: Value = serde_json::from_slice(&before).unwrap();
     assert_eq!(told["system_prompt"], "Answer in verse.");
@@ -227,7 +227,7 @@ fn case_23_what_it_was_told_is_what_it_was_told_at_the_start() {
     world.await_records(&process, "model_started", 3);
     assert_eq!(fs::read(&meta).unwrap(), before);
     let fork = world.relive(&["resume", "--fork", "--json", &process.uuid]).ok().json();
-    let of_fork = world.folder(fork["uuid"].as_str().unwrap()).join("process-meta.json");
+    let of_fork = world.directory(fork["uuid"].as_str().unwrap()).join("process-meta.json");
     let told_fork: Value = serde_json::from_slice(&fs::read(of_fork).unwrap()).unwrap();
     assert_eq!((&told_fork["system_prompt"], &told_fork["tools"]), (&told["system_prompt"], &told["tools"]));
 }

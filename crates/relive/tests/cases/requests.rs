@@ -109,7 +109,7 @@ fn case_50_a_finished_agent_stays_finished_whatever_its_snapshot_says() {
     world.await_text(&process, "first");
     world.relive(&["pause", "--now", "1"]).ok();
     world.await_display("1", "suspended");
-    let info = world.folder(&process.uuid).join("proc-info.json");
+    let info = world.directory(&process.uuid).join("proc-info.json");
     let stale = crate::world::wait_for("its snapshot is written", || fs::read(&info).ok());
     world.relive(&["kill", "1"]).ok();
     let ended = world.relive(&["wait", "--json", "1"]).exits(1).json();
@@ -146,7 +146,7 @@ fn case_50_everything_that_can_be_derived_may_be_deleted() {
     let before = ask();
     world.kill_daemon();
     for process in [&dead, &paused] {
-        for entry in fs::read_dir(world.folder(&process.uuid)).unwrap() {
+        for entry in fs::read_dir(world.directory(&process.uuid)).unwrap() {
             let path = entry.unwrap().path();
             if !["steps.jsonl", "process-meta.json", "blobs"].contains(&path.file_name().unwrap().to_str().unwrap()) {
                 fs::remove_file(path).unwrap();

@@ -14,7 +14,7 @@ fn case_18_a_dead_process_resumes_from_its_journals_end_with_or_without_a_checkp
         let process = world.run(&steps_then_hang(steps));
         world.await_step(&process, steps + 1);
         world.end(&process);
-        let checkpoint = world.folder(&process.uuid).join("checkpoint.json");
+        let checkpoint = world.directory(&process.uuid).join("checkpoint.json");
         assert_eq!(checkpoint.exists(), every <= steps);
         world.kill_daemon();
         if damage {
@@ -85,7 +85,7 @@ fn case_21_never_existed_and_garbage_collected_are_two_things() {
     check();
     // No history is left at all, and no daemon runs.
     world.kill_daemon();
-    fs::remove_dir_all(world.folder(&kept.uuid)).unwrap();
+    fs::remove_dir_all(world.directory(&kept.uuid)).unwrap();
     world.relive(&["resume", &gone.uuid]).fails(4, &["garbage collected"]);
 }
 
@@ -161,7 +161,7 @@ fn case_25_it_works_in_its_own_folder_wherever_the_command_is_typed() {
     world.kill_daemon();
     let write = "turns: [{calls: [{name: write, args: {path: here.txt, content: x}}]}, {text: done}]";
     fs::write(world.work().join("own.yaml"), write).unwrap();
-    fs::write(elsewhere.join("own.yaml"), "turns: [{fail: the wrong folder}]").unwrap();
+    fs::write(elsewhere.join("own.yaml"), "turns: [{fail: the wrong directory}]").unwrap();
     let typed_elsewhere =
         |args: &[&str]| crate::world::output(world.command(args).current_dir(&elsewhere).output().unwrap());
     typed_elsewhere(&["resume", &process.uuid]).ok();
@@ -173,5 +173,5 @@ fn case_25_it_works_in_its_own_folder_wherever_the_command_is_typed() {
     fs::remove_file(world.work().join("here.txt")).unwrap();
     let fork = typed_elsewhere(&["resume", "--fork", "--from-step", "0", "--json", &process.uuid]).ok().json();
     typed_elsewhere(&["wait", fork["uuid"].as_str().unwrap()]).ok();
-    assert!(world.work().join("here.txt").exists(), "a fork's folder is the original's");
+    assert!(world.work().join("here.txt").exists(), "a fork's directory is the original's");
 }

@@ -34,13 +34,13 @@ impl Gate {
 
 /// What the shim of a process's only session last said of itself.
 fn state(world: &World, of: &Begun) -> State {
-    let sessions = fs::read_dir(world.folder(&of.uuid).join("sessions")).unwrap();
+    let sessions = fs::read_dir(world.directory(&of.uuid).join("sessions")).unwrap();
     let [path] = <[PathBuf; 1]>::try_from(sessions.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()).unwrap();
     Folder::open(path).unwrap().read_state().unwrap().unwrap()
 }
 
 fn printed_bytes(world: &World, of: &Begun) -> u64 {
-    let sessions = fs::read_dir(world.folder(&of.uuid).join("sessions")).into_iter().flatten().flatten();
+    let sessions = fs::read_dir(world.directory(&of.uuid).join("sessions")).into_iter().flatten().flatten();
     sessions.filter_map(|entry| fs::metadata(entry.path().join("log")).ok()).map(|log| log.len()).sum()
 }
 

@@ -17,19 +17,19 @@ fn world() -> World {
     World::with_config("tools: {shell: allow}\n")
 }
 
-/// The folder of the only call.
+/// The directory of the only call.
 fn session(world: &World, of: &Begun) -> PathBuf {
-    wait_for("the session's folder", || {
-        let entries = fs::read_dir(world.folder(&of.uuid).join("sessions")).ok()?;
+    wait_for("the session's directory", || {
+        let entries = fs::read_dir(world.directory(&of.uuid).join("sessions")).ok()?;
         let mut made = entries.flatten().filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
         made.next().map(|entry| entry.path())
     })
 }
 
 /// What the shim says of itself, as soon as the program runs.
-fn state(folder: &Path) -> Value {
+fn state(directory: &Path) -> Value {
     wait_for("the program runs", || {
-        let state: Value = serde_json::from_slice(&fs::read(folder.join("state")).ok()?).ok()?;
+        let state: Value = serde_json::from_slice(&fs::read(directory.join("state")).ok()?).ok()?;
         Some(state).filter(|state| state["stage"] == "running")
     })
 }
@@ -89,8 +89,8 @@ fn case_46_a_shell_tool_that_outlives_the_daemon_is_joined() {
         world.kill_daemon();
         if ends_meanwhile {
             fs::write(world.work().join("go"), "").unwrap();
-            let folder = session(&world, &process);
-            wait_until("it ended without a daemon", || folder.join("exit").exists());
+            let directory = session(&world, &process);
+            wait_until("it ended without a daemon", || directory.join("exit").exists());
         }
         assert_eq!(world.info(&process.uuid)["display"], "running");
         fs::write(world.work().join("go"), "").unwrap();
@@ -110,8 +110,8 @@ fn case_46_a_graceful_stop_leaves_the_shell_tool_running() {
     world.relive(&["daemon", "stop"]).ok();
     assert!(is_alive(program));
     fs::write(world.work().join("go"), "").unwrap();
-    let folder = session(&world, &process);
-    wait_until("it goes on all the while", || folder.join("exit").exists());
+    let directory = session(&world, &process);
+    wait_until("it goes on all the while", || directory.join("exit").exists());
     world.relive(&["ps"]).ok();
     assert_eq!(result(&world, &process)["result"], "over\n");
 }

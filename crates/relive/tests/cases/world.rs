@@ -1,4 +1,4 @@
-//! A user with folders of their own, and a daemon nobody else can reach.
+//! A user with directories of their own, and a daemon nobody else can reach.
 
 use std::cell::Cell;
 use std::fs;
@@ -96,8 +96,8 @@ impl Output {
 impl World {
     pub(crate) fn new() -> Self {
         let root = tempfile::Builder::new().prefix("rl").tempdir().unwrap();
-        for folder in ["work", "run", "config/relive", "home"] {
-            fs::create_dir_all(root.path().join(folder)).unwrap();
+        for directory in ["work", "run", "config/relive", "home"] {
+            fs::create_dir_all(root.path().join(directory)).unwrap();
         }
         Self { root, scripts: Cell::new(0), user: None, environment: Vec::new() }
     }
@@ -109,8 +109,8 @@ impl World {
         if rustix::process::getuid().is_root() {
             let mut world = Self::new();
             world.user = Some(NOBODY);
-            for folder in ["", "work", "run", "config", "config/relive", "home"] {
-                let path = world.root.path().join(folder);
+            for directory in ["", "work", "run", "config", "config/relive", "home"] {
+                let path = world.root.path().join(directory);
                 std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
             }
             worlds.push(world);
@@ -152,8 +152,8 @@ impl World {
         command.args(args).current_dir(self.work()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("RELIVE_ASCII", "1");
         command.env("RELIVE_DATA_DIR", self.data());
-        for (name, folder) in [("XDG_RUNTIME_DIR", "run"), ("XDG_CONFIG_HOME", "config"), ("HOME", "home")] {
-            command.env(name, self.root.path().join(folder));
+        for (name, directory) in [("XDG_RUNTIME_DIR", "run"), ("XDG_CONFIG_HOME", "config"), ("HOME", "home")] {
+            command.env(name, self.root.path().join(directory));
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null());
@@ -270,12 +270,12 @@ impl World {
         wait_until("its end is on the disk", || !self.data().join("live").join(uuid).exists());
     }
 
-    pub(crate) fn folder(&self, uuid: &str) -> PathBuf {
+    pub(crate) fn directory(&self, uuid: &str) -> PathBuf {
         self.data().join("steps").join(uuid)
     }
 
     pub(crate) fn steps_file(&self, uuid: &str) -> PathBuf {
-        self.folder(uuid).join("steps.jsonl")
+        self.directory(uuid).join("steps.jsonl")
     }
 
     /// The journal's whole lines, from the disk.
@@ -284,7 +284,7 @@ impl World {
     }
 
     pub(crate) fn events(&self, uuid: &str) -> Vec<Value> {
-        records(&self.folder(uuid).join("events.jsonl"))
+        records(&self.directory(uuid).join("events.jsonl"))
     }
 
     /// The journal's records of a kind.
@@ -422,10 +422,10 @@ fn records(path: &Path) -> Vec<Value> {
     whole.filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
-/// That nothing below a folder has changed.
+/// That nothing below a directory has changed.
 #[track_caller]
-pub(crate) fn assert_untouched(folder: &Path, before: &[(PathBuf, Vec<u8>)]) {
-    let after = contents(folder);
+pub(crate) fn assert_untouched(directory: &Path, before: &[(PathBuf, Vec<u8>)]) {
+    let after = contents(directory);
     let changed = |from: &[(PathBuf, Vec<u8>)], to: &[(PathBuf, Vec<u8>)]| -> Vec<PathBuf> {
         from.iter().filter(|file| !to.contains(file)).map(|(path, _)| path.clone()).collect()
     };
@@ -433,10 +433,10 @@ pub(crate) fn assert_untouched(folder: &Path, before: &[(PathBuf, Vec<u8>)]) {
     assert_eq!(changed(&after, before), Vec::<PathBuf>::new(), "new");
 }
 
-/// Every file below a folder, with what it holds.
-pub(crate) fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+/// Every file below a directory, with what it holds.
+pub(crate) fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(contents(&path));

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::fake::{Fake, Reply, Request};
 
-/// An empty home, data folder and runtime folder.
+/// An empty home, data directory and runtime directory.
 pub(crate) struct Place {
     pub dir: TempDir,
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use relive_core::Uuid;
 use relive_journal::data::{Known as OnDisk, SpaceRules};
-use relive_journal::{DataFolder, Health, History, Io, ProcInfo};
+use relive_journal::{DataDirectory, Health, History, Io, ProcInfo};
 use serde_json::Value;
 
 use crate::daemon::Places;
@@ -113,7 +113,7 @@ pub(crate) fn all(places: &Places, known: &mut Known) -> String {
 /// Reads what is on the disk, and compares it with what is there without any derived file (E, G).
 fn read(places: &Places, known: &Known, wrong: &mut Vec<String>) -> std::io::Result<Remains> {
     let open =
-        |path: &Path| DataFolder::open(path, Io::default(), SpaceRules::default()).map_err(std::io::Error::other);
+        |path: &Path| DataDirectory::open(path, Io::default(), SpaceRules::default()).map_err(std::io::Error::other);
     let bare = places.root.join("bare");
     for entry in fs::read_dir(places.data.join("steps"))? {
         let from = entry?.path();
@@ -134,11 +134,11 @@ fn read(places: &Places, known: &Known, wrong: &mut Vec<String>) -> std::io::Res
         if data.history(uuid)?.0 != history {
             wrong.push(format!("G: {uuid}: its checkpoint says something else than its journal"));
         }
-        let snapshot = ProcInfo::read(&data.folder(uuid))?;
+        let snapshot = ProcInfo::read(&data.directory(uuid))?;
         if snapshot != ProcInfo::of(&history) {
             wrong.push(format!("G: {uuid}: proc-info.json says something else than its journal"));
         }
-        let bytes = fs::read(data.folder(uuid).steps())?;
+        let bytes = fs::read(data.directory(uuid).steps())?;
         remains.journals.insert(uuid, journals::parse(uuid, bytes, history));
     }
     for uuid in known.asked.keys().filter(|uuid| !remains.journals.contains_key(uuid)) {

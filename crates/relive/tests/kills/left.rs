@@ -30,8 +30,8 @@ pub(crate) fn no_zombies(daemon: u32, oracle: &Oracle) {
 /// Nothing runs any more, and no cgroup is left.
 pub(crate) fn nothing(places: &Places, oracle: &Oracle) {
     let mut ours: HashSet<String> = oracle.lock().asked.keys().map(ToString::to_string).collect();
-    let folders = fs::read_dir(places.data.join("steps")).into_iter().flatten().flatten();
-    ours.extend(folders.filter_map(|entry| entry.file_name().into_string().ok()));
+    let directories = fs::read_dir(places.data.join("steps")).into_iter().flatten().flatten();
+    ours.extend(directories.filter_map(|entry| entry.file_name().into_string().ok()));
     // A session's name ends with whose it is.
     let is_ours = |name: &str| name.len() >= 36 && name.get(name.len() - 36..).is_some_and(|uuid| ours.contains(uuid));
     until_none("a shim", oracle, || shims(places).iter().map(|shim| format!("{shim:?}")).collect());
@@ -55,8 +55,8 @@ pub(crate) fn nothing(places: &Places, oracle: &Oracle) {
     });
 }
 
-fn below(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+fn below(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             found.push(entry.path());
             below(&entry.path(), found);

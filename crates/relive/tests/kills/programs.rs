@@ -74,12 +74,12 @@ fn shim_of(places: &Places, pid: i32) -> Option<String> {
     Some(session).filter(|session| session_of(places, parent).as_ref() != Some(session))
 }
 
-/// By its command line: the folder's name, and whose it is.
+/// By its command line: the directory's name, and whose it is.
 fn session_of(places: &Places, pid: i32) -> Option<String> {
     let line = String::from_utf8(fs::read(format!("/proc/{pid}/cmdline")).ok()?).ok()?;
     let mut words = line.split('\0');
-    let folder = words.next().filter(|name| *name == "relive-shim").and(words.next()).map(Path::new)?;
-    let below = folder.strip_prefix(places.data.join("steps")).ok()?;
+    let directory = words.next().filter(|name| *name == "relive-shim").and(words.next()).map(Path::new)?;
+    let below = directory.strip_prefix(places.data.join("steps")).ok()?;
     let mut parts = below.iter().map(|part| part.to_string_lossy());
     let (owner, session) = (parts.next()?, parts.nth(1)?);
     Some(format!("{session}-{owner}"))

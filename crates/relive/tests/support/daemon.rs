@@ -1,4 +1,4 @@
-//! The real daemon on a data folder of its own, and its violent death.
+//! The real daemon on a data directory of its own, and its violent death.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct Places {
     pub(crate) root: PathBuf,
     pub(crate) data: PathBuf,
-    /// The agents' working folder; their scripts are in it.
+    /// The agents' working directory; their scripts are in it.
     pub(crate) work: PathBuf,
     /// The file outside that `append_outside` writes to.
     pub(crate) world: PathBuf,
@@ -64,7 +64,7 @@ impl Places {
         command.spawn().unwrap()
     }
 
-    /// Starts the daemon. On return it has taken the data folder or is about to.
+    /// Starts the daemon. On return it has taken the data directory or is about to.
     pub(crate) fn start(&self) -> Daemon {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.root.join("log")).unwrap();
         Daemon { child: self.serve(&self.socket, log) }
@@ -85,7 +85,7 @@ impl Places {
         Err(format!("the daemon does not answer\n{}", self.log_tail()))
     }
 
-    /// Check I: a second daemon on the same folder leaves, and says why.
+    /// Check I: a second daemon on the same directory leaves, and says why.
     pub(crate) fn second_is_refused(&self) -> Result<(), String> {
         let path = self.root.join("second-log");
         let mut second = self.serve(&self.root.join("second-socket"), File::create(&path).unwrap());
@@ -97,7 +97,7 @@ impl Places {
             None => {
                 second.kill().unwrap();
                 second.wait().unwrap();
-                Err("I: a second daemon runs on the same data folder".to_owned())
+                Err("I: a second daemon runs on the same data directory".to_owned())
             }
         }
     }

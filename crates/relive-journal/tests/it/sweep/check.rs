@@ -1,4 +1,4 @@
-//! The promises, checked on a data folder that somebody left behind.
+//! The promises, checked on a data directory that somebody left behind.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -9,7 +9,9 @@ use relive_core::{Pid, Timestamp, Uuid};
 use relive_journal::data::Known;
 use relive_journal::payload::Blobs;
 use relive_journal::record::OpenedBy;
-use relive_journal::{DataFolder, Disk, Durability, Folder, Health, History, Io, Opening, ProcInfo, ProcessMeta};
+use relive_journal::{
+    DataDirectory, Disk, Durability, Health, History, Io, Opening, ProcInfo, ProcessDirectory, ProcessMeta,
+};
 
 use super::oracle::{Fact, Oracle, Process};
 use super::script::SPACE;
@@ -25,12 +27,12 @@ pub(crate) enum Resume {
     All,
 }
 
-/// Opens the data folder below `root`, checks everything in it against the oracle, and goes on with `resume`, which the
+/// Opens the data directory below `root`, checks everything in it against the oracle, and goes on with `resume`, which the
 /// oracle learns of.
 pub(crate) fn check(root: &Path, disk: Disk, oracle: &mut Oracle, resume: Resume, bare: &Bare) -> Vec<String> {
-    let data = match DataFolder::open(root, Io::new(disk, None), SPACE) {
+    let data = match DataDirectory::open(root, Io::new(disk, None), SPACE) {
         Ok(data) => data,
-        Err(error) => return vec![format!("the data folder does not open: {error}")],
+        Err(error) => return vec![format!("the data directory does not open: {error}")],
     };
     let mut checker = Checker { data, root, bare, ended: BTreeSet::new(), violations: Vec::new() };
     checker.whole(oracle);
@@ -41,7 +43,7 @@ pub(crate) fn check(root: &Path, disk: Disk, oracle: &mut Oracle, resume: Resume
 }
 
 struct Checker<'a> {
-    data: DataFolder,
+    data: DataDirectory,
     root: &'a Path,
     bare: &'a Bare,
     ended: BTreeSet<Uuid>,
@@ -89,18 +91,18 @@ impl Checker<'_> {
         };
         self.require(allowed.contains(&found), || format!("{name} is {found:?}, and may be {allowed:?}"));
         match known {
-            Known::Here(folder) => self.history(uuid, process, &folder, live),
+            Known::Here(directory) => self.history(uuid, process, &directory, live),
             Known::Collected(_) | Known::Never => {
                 self.require(!live, || format!("{name} is {found:?}, and live"));
-                let exists = self.data.folder(uuid).path().exists();
+                let exists = self.data.directory(uuid).path().exists();
                 self.require(!exists, || format!("{name} is {found:?}, and half of it is here"));
             }
         }
     }
 
-    fn history(&mut self, uuid: Uuid, process: &Process, folder: &Folder, live: bool) {
+    fn history(&mut self, uuid: Uuid, process: &Process, directory: &ProcessDirectory, live: bool) {
         let name = process.name;
-        let bytes = fs::read(folder.steps()).unwrap();
+        let bytes = fs::read(directory.steps()).unwrap();
         self.require(bytes.starts_with(&process.journal), || {
             let same = bytes.iter().zip(&process.journal).take_while(|(a, b)| a == b).count();
             format!("{name}: of {} acknowledged bytes {same} are there", process.journal.len())
@@ -113,7 +115,7 @@ impl Checker<'_> {
         self.require(whole, || format!("{name} is {health:?}"));
         let identity = history.identity.as_ref().map(|identity| identity.spawned.uuid);
         self.require(identity == Some(uuid), || format!("{name} says that it is {identity:?}"));
-        let meta = ProcessMeta::read(folder);
+        let meta = ProcessMeta::read(directory);
         self.require(meta.is_ok(), || format!("{name}: {meta:?}"));
         let ended = history.ended().is_some();
         if ended {
@@ -125,29 +127,36 @@ impl Checker<'_> {
             Fact::Asked => {}
             Fact::Acknowledged => self.require(ended, || format!("{name} has not ended, and that was acknowledged")),
         }
-        self.derived(uuid, name, folder, &bytes, &(history, health));
-        self.blobs(name, folder, &bytes);
+        self.derived(uuid, name, directory, &bytes, &(history, health));
+        self.blobs(name, directory, &bytes);
         if let Some((source, original)) = &process.fork_of {
             let prefix = own_beginning(&bytes, uuid).map(|end| &bytes[..end]).unwrap_or_default();
             let holds = !prefix.is_empty() && original.starts_with(prefix);
             self.require(holds, || format!("{name} does not begin as its original"));
             // What the original lost its fork never had.
-            if let Ok(now) = fs::read(self.data.folder(*source).steps()) {
+            if let Ok(now) = fs::read(self.data.directory(*source).steps()) {
                 self.require(now.starts_with(prefix), || format!("{name} has records that its original lost"));
             }
         }
     }
 
     /// Every answer is the same from the journal alone.
-    fn derived(&mut self, uuid: Uuid, name: &str, folder: &Folder, journal: &[u8], with: &(History, Health)) {
+    fn derived(
+        &mut self,
+        uuid: Uuid,
+        name: &str,
+        directory: &ProcessDirectory,
+        journal: &[u8],
+        with: &(History, Health),
+    ) {
         let without = self.bare.history(uuid, journal);
         self.require(*with == without, || format!("{name}: a checkpoint changes its history"));
-        let (with, without) = (ProcInfo::read(folder).unwrap(), ProcInfo::of(&without.0));
+        let (with, without) = (ProcInfo::read(directory).unwrap(), ProcInfo::of(&without.0));
         self.require(with == without, || format!("{name}: its snapshot says {with:?}, and its journal {without:?}"));
     }
 
-    fn blobs(&mut self, name: &str, folder: &Folder, journal: &[u8]) {
-        let blobs = Blobs::new(Disk::new(), folder.path());
+    fn blobs(&mut self, name: &str, directory: &ProcessDirectory, journal: &[u8]) {
+        let blobs = Blobs::new(Disk::new(), directory.path());
         for line in journal.split(|byte| *byte == b'\n') {
             let text = String::from_utf8_lossy(line);
             let named = text
@@ -179,7 +188,7 @@ impl Checker<'_> {
             let after = self.data.history(uuid).unwrap();
             match appended {
                 Ok(writer) if after.1 == Health::Good && after.0 == *writer.history() => {
-                    oracle.reopen(uuid, fs::read(writer.folder().steps()).unwrap());
+                    oracle.reopen(uuid, fs::read(writer.directory().steps()).unwrap());
                 }
                 Ok(_) => self.violations.push(format!("{name} was appended to and is now {:?}", after.1)),
                 Err(error) => self.violations.push(format!("{name} cannot be resumed: {error}")),
@@ -203,10 +212,10 @@ fn own_beginning(journal: &[u8], uuid: Uuid) -> Option<usize> {
     None
 }
 
-/// A data folder with journals and nothing else, to read them without what is derived.
+/// A data directory with journals and nothing else, to read them without what is derived.
 pub(crate) struct Bare {
     _temp: tempfile::TempDir,
-    data: DataFolder,
+    data: DataDirectory,
     /// Most worlds hold the same journals.
     known: RefCell<HashMap<Vec<u8>, (History, Health)>>,
 }
@@ -222,9 +231,9 @@ impl Bare {
         if let Some(known) = self.known.borrow().get(journal) {
             return known.clone();
         }
-        let folder = self.data.folder(uuid);
-        fs::create_dir_all(folder.path()).unwrap();
-        fs::write(folder.steps(), journal).unwrap();
+        let directory = self.data.directory(uuid);
+        fs::create_dir_all(directory.path()).unwrap();
+        fs::write(directory.steps(), journal).unwrap();
         let read = self.data.history(uuid).unwrap();
         self.known.borrow_mut().insert(journal.to_vec(), read.clone());
         read

@@ -1,4 +1,4 @@
-//! What was acknowledged, remembered outside the data folder.
+//! What was acknowledged, remembered outside the data directory.
 
 use std::collections::BTreeMap;
 

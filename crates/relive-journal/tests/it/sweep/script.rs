@@ -1,4 +1,4 @@
-//! A life of a data folder that touches everything, lived as a sensible caller would: an error is no acknowledgement,
+//! A life of a data directory that touches everything, lived as a sensible caller would: an error is no acknowledgement,
 //! a full disk is relieved and tried again, a poisoned writer is dropped.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use relive_journal::data::{ClockReading, Collected, ForkPoint, ForkRequest, GcRu
 use relive_journal::faults::Faults;
 use relive_journal::record::{Body, OpenedBy, Paused};
 use relive_journal::recovery::Recovery;
-use relive_journal::{DataFolder, Disk, Durability, History, Io, Opening, ProcInfo, WriteError, Writer};
+use relive_journal::{DataDirectory, Disk, Durability, History, Io, Opening, ProcInfo, WriteError, Writer};
 
 use super::oracle::{Fact, Oracle};
 use crate::support::{
@@ -38,7 +38,7 @@ pub(crate) struct Script {
     faults: Arc<Faults>,
     disk: Disk,
     ticks: i64,
-    data: Option<DataFolder>,
+    data: Option<DataDirectory>,
     writers: BTreeMap<&'static str, Writer>,
     oracle: Oracle,
     violations: Vec<String>,
@@ -136,11 +136,11 @@ impl Script {
             if self.data.is_none() && !self.over() {
                 self.now();
                 let io = Io::new(self.disk.clone(), None);
-                self.data = DataFolder::open(&self.root, io, SPACE).ok();
+                self.data = DataDirectory::open(&self.root, io, SPACE).ok();
             }
         }
         if self.data.is_none() {
-            self.violation("the data folder cannot be opened".to_owned());
+            self.violation("the data directory cannot be opened".to_owned());
         }
     }
 
@@ -236,7 +236,7 @@ impl Script {
         for _ in 0..2 {
             let Some(opening) = self.opening(OpenedBy::Spawn) else { return };
             let Some(data) = &self.data else { return };
-            let Ok(original) = fs::read(data.folder(uuid_of(source)).steps()) else { return };
+            let Ok(original) = fs::read(data.directory(uuid_of(source)).steps()) else { return };
             let within = self.writers.get(source).map(Writer::synced_end);
             let source = uuid_of(source);
             self.oracle.begin(uuid, name, Some((source, original)));
@@ -347,7 +347,7 @@ impl Script {
         if let Some(writer) = self.writers.get(name)
             && let Some(info) = ProcInfo::of(writer.history())
         {
-            let _ = info.write(&self.disk, writer.folder());
+            let _ = info.write(&self.disk, writer.directory());
         }
     }
 
@@ -451,5 +451,5 @@ impl Script {
 }
 
 fn journal(writer: &Writer) -> Vec<u8> {
-    fs::read(writer.folder().steps()).unwrap()
+    fs::read(writer.directory().steps()).unwrap()
 }

@@ -1,15 +1,15 @@
 //! What an earlier daemon left: where a process continues, and what was acknowledged and is still to come.
 
 use relive_core::{
-    Cause, Event, Pid, ProcessStatus, Restored, Signal, SignalSet, State, SuspendReason, Suspension, Why,
+    Cause, Event, Pid, ProcessStatus, Recovered, Signal, SignalSet, State, SuspendReason, Suspension, Why,
 };
 
 use crate::support::{USER, World, names};
 
-fn restore(world: &mut World, restored: Restored) -> Pid {
+fn recover(world: &mut World, recovered: Recovered) -> Pid {
     let spec = world.spec(Pid::RUNTIME);
     let pid = spec.pid;
-    world.table.restore(spec, restored, world.now()).unwrap();
+    world.table.recover(spec, recovered, world.now()).unwrap();
     pid
 }
 
@@ -20,7 +20,7 @@ fn suspension(world: &World) -> Option<Suspension> {
 #[test]
 fn a_process_that_was_running_is_to_be_started() {
     let mut world = World::new();
-    let pid = restore(&mut world, Restored { paused_total_ms: 400, ..Restored::default() });
+    let pid = recover(&mut world, Recovered { paused_total_ms: 400, ..Recovered::default() });
     assert_eq!(
         (world.view(pid).state, names(&world.effects(pid, Event::Start))),
         (State::Created, vec!["Launch".into()])
@@ -36,7 +36,7 @@ fn an_acknowledged_end_is_carried_out_with_the_recorded_cause() {
         let cause = Cause::process(Why::Parent, Pid(7));
         let suspension = suspension(&world).filter(|_| suspended);
         let ending = Some((Signal::Term, cause));
-        let pid = restore(&mut world, Restored { suspension, ending, ..Restored::default() });
+        let pid = recover(&mut world, Recovered { suspension, ending, ..Recovered::default() });
         let machine = world.table.machine(pid).unwrap();
         assert_eq!((machine.state(), machine.ending()), (State::Running, ending));
         assert_eq!(names(&world.cancelled(pid)), ["Ended", "Reap"]);
@@ -52,7 +52,7 @@ fn pending_signals_land_at_the_start_unless_they_are_blocked() {
     let mut world = World::new();
     let pending = vec![(Signal::Pause, USER), (Signal::Int, USER)];
     let mask = SignalSet::EMPTY.with(Signal::Int);
-    let pid = restore(&mut world, Restored { mask, pending, ..Restored::default() });
+    let pid = recover(&mut world, Recovered { mask, pending, ..Recovered::default() });
     assert_eq!(names(&world.effects(pid, Event::Start)), ["Launch", "Stop"]);
     assert_eq!(world.pending(pid), mask);
 }
@@ -62,7 +62,7 @@ fn pending_signals_of_a_suspended_process_land_when_the_mask_is_set() {
     let mut world = World::new();
     let suspension = suspension(&world);
     let pending = vec![(Signal::Term, USER)];
-    let pid = restore(&mut world, Restored { suspension, pending, ..Restored::default() });
+    let pid = recover(&mut world, Recovered { suspension, pending, ..Recovered::default() });
     assert!(world.pending(pid).contains(Signal::Term));
     assert_eq!(names(&world.effects(pid, Event::SetMask(SignalSet::EMPTY))), ["AskToEnd", "ArmGrace"]);
     assert!(world.pending(pid).is_empty());
@@ -73,7 +73,7 @@ fn what_cannot_be_pending_or_end_a_process_is_ignored() {
     let mut world = World::new();
     let pending = vec![(Signal::Pause, USER), (Signal::Resume, USER), (Signal::Kill, USER)];
     let ending = Some((Signal::Resume, USER));
-    let pid = restore(&mut world, Restored { pending, ending, ..Restored::default() });
+    let pid = recover(&mut world, Recovered { pending, ending, ..Recovered::default() });
     assert!(world.pending(pid).is_empty(), "the RESUME took the PAUSE back");
     assert_eq!(world.view(pid).state, State::Created);
     let fresh = relive_core::Machine::new(world.of(pid));

@@ -21,7 +21,7 @@ const MAX_CANDIDATES: usize = 5;
 
 impl Table {
     /// The process that is meant.
-    pub fn resolve(&self, caller: Caller, text: &str) -> Result<Pid, Refusal> {
+    pub fn look_up(&self, caller: Caller, text: &str) -> Result<Pid, Refusal> {
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             let pid = text.parse().ok().map(Pid).filter(|pid| self.rights(caller, *pid).is_some());
             return pid.ok_or_else(|| Refusal::unknown(text));

@@ -1,17 +1,17 @@
-//! The folder of one process: its files and their names.
+//! The directory of one process: its files and their names.
 
 use std::path::{Path, PathBuf};
 
 use relive_core::Uuid;
 
-/// `<data>/steps/<uuid>`, or a folder that is about to become that.
+/// `<data>/steps/<uuid>`, or a directory that is about to become that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Folder {
+pub struct ProcessDirectory {
     path: PathBuf,
 }
 
 #[expect(missing_docs, reason = "each is the file's name")]
-impl Folder {
+impl ProcessDirectory {
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { path }
@@ -22,7 +22,7 @@ impl Folder {
         &self.path
     }
 
-    /// The UUID its name says; absent for a folder that has not got its name yet.
+    /// The UUID its name says; absent for a directory that has not got its name yet.
     #[must_use]
     pub fn uuid(&self) -> Option<Uuid> {
         uuid_of_name(self.path.file_name()?.to_str()?)
@@ -53,7 +53,7 @@ impl Folder {
         self.path.join("process-meta.json")
     }
 
-    /// The sessions of its programs, a folder each.
+    /// The sessions of its programs, a directory each.
     #[must_use]
     pub fn sessions(&self) -> PathBuf {
         self.path.join("sessions")

@@ -20,7 +20,7 @@ pub struct Suspension {
 
 /// What the journal knows of a process that an earlier daemon left unended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Restored {
+pub struct Recovered {
     /// Set for a process that was paused.
     pub suspension: Option<Suspension>,
     /// How long its pauses were that are over, together.
@@ -42,8 +42,8 @@ impl Machine {
     /// Pending signals stay pending, blocked or not, because what they do is to be recorded: they land with the next
     /// `Start` or `SetMask`.
     #[must_use]
-    pub fn restored(incarnation: Incarnation, restored: Restored, now: Timestamp) -> Self {
-        let Restored { suspension, paused_total_ms, mask, handlers, pending, ending } = restored;
+    pub fn recovered(incarnation: Incarnation, recovered: Recovered, now: Timestamp) -> Self {
+        let Recovered { suspension, paused_total_ms, mask, handlers, pending, ending } = recovered;
         let pause = match suspension {
             Some(Suspension { asked_at, reason }) => Pause::Suspended { asked_at, reason },
             None => Pause::None,

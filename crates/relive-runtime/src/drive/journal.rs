@@ -1,0 +1,154 @@
+//! The journal of a process as its body writes it: through the owner, in the order of turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use relive_core::Usage;
+use relive_journal::conversation::Cut;
+use relive_journal::history::Permit;
+use relive_journal::journal::{Event as JournalEvent, Pending};
+use relive_journal::record::Body as Record;
+use relive_journal::{Durability, History, Journal, JournalError, Progress, Writer};
+
+use super::BodyOwner;
+use crate::owner::{Lane, Owner, Turn};
+use crate::runtime::{ProcessRef, Runtime};
+
+/// How long an event may wait for a record to be written with.
+const EVENTS_WITHIN: Duration = Duration::from_millis(50);
+
+/// A process's journal, through its owner.
+#[derive(Debug)]
+pub(super) struct OwnedJournal(pub(super) BodyOwner);
+
+impl OwnedJournal {
+    async fn turn(&self) -> Result<Turn, JournalError> {
+        let turn = self.0.runtime.turn_with(Arc::clone(&self.0.owner), Lane::Own).await;
+        // A body of an incarnation that is over has nothing to record any more.
+        let is_current = |turn: &Turn| turn.machine().is_some_and(|machine| machine.incarnation() == self.0.process.of);
+        turn.ok().filter(is_current).ok_or(JournalError::Held)
+    }
+
+    async fn with<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Writer) -> T + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let mut turn = self.turn().await?;
+        let journal = turn.state.journal.as_mut().ok_or(relive_journal::JobLost)?;
+        Ok(journal.with(job).await?)
+    }
+}
+
+impl Journal for OwnedJournal {
+    fn append(&self, batch: Vec<Record>, durability: Durability) -> Pending<'_, Result<Progress, JournalError>> {
+        Box::pin(async move { self.turn().await?.append(self.0.process, batch, durability).await })
+    }
+
+    fn state(&self) -> Pending<'_, Result<Progress, JournalError>> {
+        Box::pin(async move {
+            let mut turn = self.turn().await?;
+            let said = std::mem::take(&mut turn.state.said);
+            let journal = turn.state.journal.as_ref().ok_or(relive_journal::JobLost)?;
+            Ok(journal.state(said)?)
+        })
+    }
+
+    fn sync(&self) -> Pending<'_, Result<(), JournalError>> {
+        Box::pin(async move { Ok(self.with(Writer::sync).await??) })
+    }
+
+    fn permit(&self, call: u32, tool: &str) -> Pending<'_, Result<Permit, JournalError>> {
+        let tool = tool.to_owned();
+        Box::pin(async move {
+            let turn = self.turn().await?;
+            let journal = turn.state.journal.as_ref().ok_or(relive_journal::JobLost)?;
+            Ok(journal.history()?.permit(call, &tool))
+        })
+    }
+
+    fn conversation(&self) -> Pending<'_, Result<Vec<Record>, JournalError>> {
+        Box::pin(async move {
+            let mut turn = self.turn().await?;
+            turn.state.said.clear();
+            turn.state.journal.as_mut().ok_or(relive_journal::JobLost)?.conversation().await
+        })
+    }
+
+    fn cuts(&self) -> Pending<'_, Result<Vec<Cut>, JournalError>> {
+        Box::pin(async move { self.turn().await?.state.journal.as_mut().ok_or(relive_journal::JobLost)?.cuts().await })
+    }
+
+    fn event(&self, kind: &'static str, body: serde_json::Value) {
+        self.0.runtime.emit(&self.0.owner, kind, body);
+    }
+
+    fn checkpoint(&self) -> Pending<'_, ()> {
+        Box::pin(async move {
+            let _ = self.with(|writer| writer.checkpoint()).await;
+        })
+    }
+}
+
+impl Turn {
+    /// Appends records of the body. Nothing new begins once the process was told to stop or to end.
+    async fn append(
+        &mut self,
+        process: ProcessRef,
+        batch: Vec<Record>,
+        durability: Durability,
+    ) -> Result<Progress, JournalError> {
+        let begins = batch.iter().any(|body| matches!(body, Record::CallStarted(_) | Record::ModelStarted(_)));
+        {
+            let state = self.runtime.lock();
+            let machine = state.table.machine(process.of.pid).filter(|machine| machine.incarnation() == process.of);
+            let told = machine.is_none_or(|machine| machine.pause().is_some() || machine.told_to_end().is_some());
+            if begins && told {
+                return Err(JournalError::Held);
+            }
+        }
+        let (now, events) = (self.runtime.now(), self.owner.take_events());
+        let said = std::mem::take(&mut self.state.said);
+        let journal = self.state.journal.as_mut().ok_or(relive_journal::JobLost)?;
+        journal.append(now, events, batch, durability).await?;
+        let standing = journal.state(said)?;
+        self.runtime.progressed(process, journal.history()?);
+        self.runtime.changes.ring(process.uuid);
+        Ok(standing)
+    }
+}
+
+impl Runtime {
+    pub(super) fn progressed(&self, process: ProcessRef, history: &History) {
+        self.budgets.progressed(process.uuid, history);
+        let _ = self.lock().table.progress(process.of, usage(history), self.now());
+    }
+
+    /// Keeps an event to be written with the next records, or soon.
+    pub(crate) fn emit(self: &Arc<Self>, owner: &Arc<Owner>, kind: &'static str, body: serde_json::Value) {
+        owner.push_event(JournalEvent { at: self.now(), kind, body });
+        if !owner.claim_flush() {
+            return;
+        }
+        let (runtime, owner) = (Arc::clone(self), Arc::clone(owner));
+        tokio::spawn(async move {
+            tokio::time::sleep(EVENTS_WITHIN).await;
+            let Ok(mut turn) = runtime.turn_with(Arc::clone(&owner), Lane::Own).await else { return };
+            owner.release_flush();
+            let events = owner.take_events();
+            if let Some(journal) = turn.state.journal.as_mut().filter(|_| !events.is_empty()) {
+                journal.write_events(events).await;
+                runtime.changes.ring(owner.uuid);
+            }
+        });
+    }
+}
+
+/// What a process has used, as the table counts it.
+pub(crate) fn usage(history: &History) -> Usage {
+    Usage {
+        step: history.completed_step,
+        tokens_in: history.spent.tokens_in,
+        tokens_out: history.spent.tokens_out,
+        cost_usd: history.spent.cost_usd,
+    }
+}
