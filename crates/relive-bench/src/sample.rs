@@ -11,7 +11,7 @@ use relive_journal::record::{
     Body, Call, CallEnded, CallStarted, Input, ModelEnded, ModelStarted, OnBudget, OpenedBy, Spawned, Usage,
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
-use relive_journal::{DataDirectory, Disk, Durability, Io, Opening, Pool, ProcessMeta, Writer};
+use relive_journal::{DataDirectory, Disk, Durability, Io, Opening, ProcessMeta, Writer};
 
 use crate::Result;
 
@@ -39,7 +39,7 @@ pub(crate) fn uuid() -> Uuid {
 
 /// A data directory as a daemon opens it, with threads of its own.
 pub(crate) fn data_folder(root: &Path) -> Result<DataDirectory> {
-    let io = Io::new(Disk::new(), Some(Pool::default()));
+    let io = Io::new(Disk::new());
     Ok(DataDirectory::open(root, io, SpaceRules::default())?)
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::Router;
 use relive_api::Paths;
 use relive_config::Config;
-use relive_journal::{Disk, Io, Pool};
-use relive_runtime::{About, Clock, Runtime, Settings};
+use relive_journal::{Disk, Io};
+use relive_runtime::{About, Clock, Pools, Runtime, Settings};
 use tokio::io::DuplexStream;
 use tokio::sync::watch;
 
@@ -34,10 +34,10 @@ impl InProcess {
             socket: root.join("run/socket"),
             log: root.join("daemon.log"),
         };
-        let (settings, pool): (Settings, _) = (config.into(), Pool::default());
-        let io = Io::new(Disk::new(), Some(pool.clone()));
+        let (settings, pools): (Settings, _) = (config.into(), Pools::default());
+        let io = Io::new(Disk::new());
         let data = Arc::new(crate::open_data(&paths, &io, &settings).await?);
-        let runtime = Runtime::new(data, pool, settings, Clock::new()?, &paths);
+        let runtime = Runtime::new(data, pools, settings, Clock::new()?, &paths);
         runtime.recover().await.map_err(|error| DaemonError::Recovery(error.to_string()))?;
         let about = Arc::new(About { data: paths.data, socket: paths.socket, started_at: runtime.now() });
         let (stop, stopping) = watch::channel(false);

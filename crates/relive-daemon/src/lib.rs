@@ -18,11 +18,11 @@ use std::time::Duration;
 use relive_api::Paths;
 use relive_config::Config;
 use relive_journal::data::OpenError;
-use relive_journal::{DataDirectory, Disk, Io, Pool};
+use relive_journal::{DataDirectory, Disk, Io};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use relive_runtime::{About, Clock, Runtime, Settings};
+use relive_runtime::{About, Clock, Pools, Runtime, Settings};
 use server::{Connections, Server};
 
 /// How long the lock of another daemon is waited for, and how often it is tried.
@@ -62,12 +62,11 @@ pub fn serve(paths: &Paths, config: &Config) -> Result<(), DaemonError> {
 
 async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let clock = Clock::new()?;
-    let pool = Pool::default();
-    let io = Io::new(Disk::new(), Some(pool.clone()));
+    let io = Io::new(Disk::new());
     let data = Arc::new(open_data(paths, &io, &settings).await?);
     let bound = server::bind(&paths.socket).await;
     let socket = bound.map_err(|error| DaemonError::Socket(error.to_string()))?;
-    let runtime = Runtime::new(Arc::clone(&data), pool, settings, clock, paths);
+    let runtime = Runtime::new(Arc::clone(&data), Pools::default(), settings, clock, paths);
     runtime.recover().await.map_err(|error| DaemonError::Recovery(error.to_string()))?;
     runtime.run_housekeeping();
     let about = Arc::new(About { data: paths.data.clone(), socket: paths.socket.clone(), started_at: runtime.now() });

@@ -1,30 +1,27 @@
 //! `events.jsonl`: what happened, as it happens; what `strace` shows.
 //!
-//! An event is written at once and synced with the next step, or within a second. It is never acknowledged: after a
-//! power cut the last ones may be missing, and the new writer's epoch keeps the ids in order all the same. At
-//! [`EVENTS_MAX`] bytes the older part is dropped and a `gap` record stands in its place.
+//! Events are written, those of a moment together, and never synced: the kernel writes them out in its own time. They are
+//! never acknowledged: after a power cut the last ones may be missing, and the new writer's epoch keeps the ids in order
+//! all the same. At [`EVENTS_MAX`] bytes the older part is dropped and a `gap` record stands in its place.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use relive_core::{Generation, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Disk, DiskFile};
 use crate::line::{self, Head, LINE_MAX, VERSION};
-use crate::pool::Pool;
 use crate::reader::Cursor;
 use crate::scan::{Line, Lines};
 
 /// The size at which the older part of the file is dropped.
 pub const EVENTS_MAX: u64 = 16 << 20;
 
-const SYNC_WITHIN: Duration = Duration::from_secs(1);
+/// How much room for lines is kept from one write to the next.
+const BUFFER_KEPT: usize = 16 << 10;
 
 /// The kind of the record that stands for dropped events.
 pub const GAP: &str = "gap";
@@ -46,44 +43,26 @@ pub struct EventLog {
     disk: Disk,
     path: PathBuf,
     epoch: Generation,
+    /// The last event that was pushed.
     seq: u64,
-    /// Where it is synced in the background; without one, with the step itself.
-    pool: Option<Pool>,
+    /// The last one that is in the file.
+    written_seq: u64,
     /// Opened with the first event, so that a process that does nothing holds no descriptor.
     open: Option<Open>,
     max: u64,
+    /// Lines that are not written yet.
     buffer: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Open {
-    file: Arc<EventFile>,
+    file: DiskFile,
     len: u64,
 }
 
-/// The part of an event log that another thread may sync.
-#[derive(Debug)]
-pub(crate) struct EventFile {
-    disk: Disk,
-    file: DiskFile,
-    dirty: AtomicBool,
-    /// Whether a sync is due within the second, so that there is one such job a file.
-    due: AtomicBool,
-}
-
-impl EventFile {
-    /// Syncs what was written so far. Events are never acknowledged, so a failure is not either: the same disk fails
-    /// the journal beside it.
-    pub(crate) fn sync(&self) {
-        if self.dirty.swap(false, Ordering::AcqRel) {
-            let _ = self.disk.sync(&self.file);
-        }
-    }
-}
-
 impl EventLog {
-    pub(crate) fn new(disk: Disk, path: PathBuf, epoch: Generation, pool: Option<Pool>) -> Self {
-        Self { disk, path, epoch, seq: 0, pool, open: None, max: EVENTS_MAX, buffer: Vec::new() }
+    pub(crate) fn new(disk: Disk, path: PathBuf, epoch: Generation) -> Self {
+        Self { disk, path, epoch, seq: 0, written_seq: 0, open: None, max: EVENTS_MAX, buffer: Vec::new() }
     }
 
     /// Drops the older part at `max` bytes instead of [`EVENTS_MAX`].
@@ -91,61 +70,61 @@ impl EventLog {
         self.max = max;
     }
 
-    /// Writes one event, whose fields are those of `body`, and returns its id. On return it is in the file; that it
-    /// is on the disk comes later.
+    /// Writes one event, whose fields are those of `body`, and returns its id. On return it is in the file.
     pub fn append(&mut self, at: Timestamp, step: u32, kind: &str, body: &impl Serialize) -> io::Result<Cursor> {
+        let id = self.push(at, step, kind, body)?;
+        self.flush(at)?;
+        Ok(id)
+    }
+
+    /// Keeps one event for the next [`Self::flush`], and returns its id.
+    pub fn push(&mut self, at: Timestamp, step: u32, kind: &str, body: &impl Serialize) -> io::Result<Cursor> {
         if self.open.is_none() {
             self.open = Some(self.open_file()?);
         }
         let id = Cursor { epoch: self.epoch, seq: self.seq + 1 };
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
+        let start = self.buffer.len();
         let head = Head { v: VERSION, seq: id.seq, epoch: id.epoch, synced: None, at, kind: kind.into(), step };
-        line::encode(&mut buffer, &head, body)?;
-        let written = self.write(&buffer, at);
-        self.buffer = buffer;
-        written?;
+        let encoded = line::encode(&mut self.buffer, &head, body).map_err(io::Error::from).and_then(|()| {
+            let fits = self.buffer.len() - start <= LINE_MAX;
+            fits.then_some(()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "an event is at most 1 MiB"))
+        });
+        if let Err(error) = encoded {
+            self.buffer.truncate(start);
+            return Err(error);
+        }
         self.seq = id.seq;
         Ok(id)
     }
 
-    fn write(&mut self, line: &[u8], at: Timestamp) -> io::Result<()> {
-        if line.len() > LINE_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an event is at most 1 MiB"));
+    /// Writes the events that were pushed, in one write. If that fails they are lost.
+    pub fn flush(&mut self, at: Timestamp) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
         }
+        let lines = std::mem::take(&mut self.buffer);
+        let written = self.write(&lines, at);
+        self.buffer = lines;
+        self.buffer.clear();
+        // One large event is no reason to keep so much memory.
+        self.buffer.shrink_to(BUFFER_KEPT);
+        match &written {
+            Ok(()) => self.written_seq = self.seq,
+            Err(_) => self.seq = self.written_seq,
+        }
+        written
+    }
+
+    fn write(&mut self, lines: &[u8], at: Timestamp) -> io::Result<()> {
         let Some(mut open) = self.open.take() else { return Err(io::ErrorKind::NotFound.into()) };
-        if open.len > 0 && open.len + line.len() as u64 > self.max {
+        if open.len > 0 && open.len + lines.len() as u64 > self.max {
             open = self.rotate(&open, at)?;
         }
         // On an error the file is closed: opening it again cuts off what was half written.
-        self.disk.append(&open.file.file, line)?;
-        open.len += line.len() as u64;
-        open.file.dirty.store(true, Ordering::Release);
-        if let Some(pool) = &self.pool
-            && !open.file.due.swap(true, Ordering::AcqRel)
-        {
-            let file = Arc::clone(&open.file);
-            pool.spawn_after(SYNC_WITHIN, move || {
-                file.due.store(false, Ordering::Release);
-                file.sync();
-            });
-        }
+        self.disk.append(&open.file, lines)?;
+        open.len += lines.len() as u64;
         self.open = Some(open);
         Ok(())
-    }
-
-    /// Has what was written so far synced, now or, where there are threads for it, beside what comes next.
-    pub(crate) fn sync_soon(&self) {
-        let Some(open) = &self.open else { return };
-        match &self.pool {
-            Some(pool) if open.file.dirty.load(Ordering::Acquire) => {
-                let file = Arc::clone(&open.file);
-                // Without room for it the second runs on.
-                pool.try_spawn(move || file.sync());
-            }
-            Some(_) => {}
-            None => open.file.sync(),
-        }
     }
 
     fn open_file(&mut self) -> io::Result<Open> {
@@ -156,22 +135,13 @@ impl EventLog {
             self.disk.truncate(&file, whole)?;
         }
         self.seq = self.seq.max(last_of(file.file(), whole, self.epoch)?);
-        Ok(self.opened(file, whole))
-    }
-
-    fn opened(&self, file: DiskFile, len: u64) -> Open {
-        let file = Arc::new(EventFile {
-            disk: self.disk.clone(),
-            file,
-            dirty: AtomicBool::new(false),
-            due: AtomicBool::new(false),
-        });
-        Open { file, len }
+        self.written_seq = self.seq;
+        Ok(Open { file, len: whole })
     }
 
     /// Replaces the file by a gap record and the newer quarter of what it held.
     fn rotate(&self, open: &Open, at: Timestamp) -> io::Result<Open> {
-        let old = open.file.file.file();
+        let old = open.file.file();
         let keep_from = line_after(old, open.len.saturating_sub(self.max / 4), open.len)?;
         let mut bytes = Vec::new();
         if let Some(gap) = dropped(old, keep_from)? {
@@ -184,7 +154,7 @@ impl EventLog {
         old.read_exact_at(&mut bytes[gap_len..], keep_from)?;
         self.disk.put(&self.path, &bytes)?;
         let file = self.disk.open_append(&self.path)?;
-        Ok(self.opened(file, bytes.len() as u64))
+        Ok(Open { file, len: bytes.len() as u64 })
     }
 }
 

@@ -171,10 +171,12 @@ impl OpenJournal {
 }
 
 fn write_events(writer: &mut Writer, events: Vec<Event>) {
+    let Some(last) = events.last().map(|event| event.at) else { return };
     let step = writer.history().step;
     for Event { at, kind, body } in events {
-        let _ = writer.events().append(at, step, kind, &body);
+        let _ = writer.events().push(at, step, kind, &body);
     }
+    let _ = writer.events().flush(last);
 }
 
 fn load(writer: &Writer) -> Result<Vec<Body>, String> {

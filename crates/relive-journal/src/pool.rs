@@ -1,33 +1,32 @@
 //! Threads for blocking I/O, so that no async thread ever waits for the disk.
 //!
-//! Jobs run beside each other, each on a thread of its own: many journals can be in their `fdatasync` at once, which
-//! the file system turns into few commits. Threads are started when jobs wait, up to [`THREADS_MAX`], and end after
-//! ten seconds without one. At most [`JOBS_MAX`] jobs wait or run; whoever brings more waits outside, without
-//! blocking. When the last handle goes, what was brought is finished.
+//! A pool is one class of work with bounds of its own, so that work of one class never waits behind another's. Jobs run
+//! beside each other, each on a thread of its own: many journals can be in their `fdatasync` at once, which the file
+//! system turns into few commits. A thread is started when a job finds none idle, up to the pool's bound, and then stays:
+//! idle, it waits without a timeout, and the one that became idle last is woken first. Whoever brings more jobs than the
+//! pool takes waits outside, without blocking. When the last handle goes, what was brought is finished.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// How many jobs run at once.
+/// How many jobs of the default pool run at once.
 pub const THREADS_MAX: usize = 64;
-/// How many jobs wait or run.
+/// How many jobs of the default pool wait or run.
 pub const JOBS_MAX: usize = 1024;
-/// How long a thread without a job stays.
-const IDLE_MAX: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A job did not come to its end: it panicked, or no thread could be started for it.
+/// A job did not come to its end: it panicked, no thread could be started for it, or its time was up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a disk job did not come to its end")]
 pub struct JobLost;
 
-/// A handle to the threads, cheap to clone.
+/// A handle to the threads of one class of work, cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Pool {
     inner: Arc<Inner>,
@@ -37,18 +36,19 @@ pub struct Pool {
 
 #[derive(Debug)]
 struct Inner {
+    name: &'static str,
+    threads_max: usize,
     state: Mutex<State>,
-    wake: Condvar,
     slots: Arc<Semaphore>,
 }
 
 #[derive(Default)]
 struct State {
+    /// Jobs that found every thread busy.
     queue: VecDeque<Job>,
-    /// Jobs for later, the earliest first.
-    timers: VecDeque<(Instant, Job)>,
+    /// Threads without a job, the one that became idle last at the end.
+    idle: Vec<Arc<Seat>>,
     threads: usize,
-    idle: usize,
     closed: bool,
 }
 
@@ -61,28 +61,67 @@ impl std::fmt::Debug for State {
     }
 }
 
+/// Where an idle thread waits for its next job.
+#[derive(Default)]
+struct Seat {
+    next: Mutex<Option<Next>>,
+    wake: Condvar,
+}
+
+enum Next {
+    Job(Job),
+    End,
+}
+
+impl Seat {
+    fn give(&self, next: Next) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
+        self.wake.notify_one();
+    }
+
+    fn wait(&self) -> Next {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(next) = next.take() {
+                return next;
+            }
+            next = self.wake.wait(next).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Open(Arc<Inner>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
-        self.0.wake.notify_all();
+        let mut state = self.0.lock();
+        state.closed = true;
+        state.idle.drain(..).for_each(|seat| seat.give(Next::End));
     }
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        let inner = Arc::new(Inner {
-            state: Mutex::default(),
-            wake: Condvar::new(),
-            slots: Arc::new(Semaphore::new(JOBS_MAX)),
-        });
-        Self { _open: Arc::new(Open(Arc::clone(&inner))), inner }
+        Self::new("relive-disk", THREADS_MAX, JOBS_MAX)
     }
 }
 
 impl Pool {
+    /// Makes a pool whose threads have this name. At most `threads_max` jobs run, and `jobs_max` run or wait.
+    #[must_use]
+    pub fn new(name: &'static str, threads_max: usize, jobs_max: usize) -> Self {
+        let slots = Arc::new(Semaphore::new(jobs_max));
+        let inner = Arc::new(Inner { name, threads_max, state: Mutex::default(), slots });
+        Self { _open: Arc::new(Open(Arc::clone(&inner))), inner }
+    }
+
+    /// Returns how many jobs run at once.
+    #[must_use]
+    pub fn threads_max(&self) -> usize {
+        self.inner.threads_max
+    }
+
     /// Runs a job and waits for its answer. Dropping the future does not stop a job that was brought.
     pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, JobLost> {
         let slot = Arc::clone(&self.inner.slots).acquire_owned().await.map_err(|_| JobLost)?;
@@ -94,6 +133,15 @@ impl Pool {
         answered.await.map_err(|_| JobLost)
     }
 
+    /// Runs a job and waits for its answer, but not longer than this. A job that takes longer keeps its thread.
+    pub async fn run_within<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JobLost> {
+        tokio::time::timeout(patience, self.run(job)).await.unwrap_or(Err(JobLost))
+    }
+
     /// Brings a job nobody waits for; `false` when there is no room.
     pub fn try_spawn(&self, job: impl FnOnce() + Send + 'static) -> bool {
         let Ok(slot) = Arc::clone(&self.inner.slots).try_acquire_owned() else { return false };
@@ -102,23 +150,26 @@ impl Pool {
     }
 
     fn bring(&self, slot: OwnedSemaphorePermit, job: impl FnOnce() + Send + 'static) {
-        let mut state = self.inner.lock();
-        state.queue.push_back(Box::new(move || {
+        let job: Job = Box::new(move || {
             job();
             drop(slot);
-        }));
-        let short = state.queue.len() > state.idle;
-        self.inner.staff(&mut state, short);
-    }
-
-    /// Runs a job after a while. The caller bounds how many there are.
-    pub(crate) fn spawn_after(&self, delay: Duration, job: impl FnOnce() + Send + 'static) {
-        let due = Instant::now() + delay;
+        });
         let mut state = self.inner.lock();
-        let place = state.timers.partition_point(|(other, _)| *other <= due);
-        state.timers.insert(place, (due, Box::new(job)));
-        let short = state.threads == 0;
-        self.inner.staff(&mut state, short);
+        if let Some(seat) = state.idle.pop() {
+            drop(state);
+            seat.give(Next::Job(job));
+            return;
+        }
+        state.queue.push_back(job);
+        if state.threads < self.inner.threads_max {
+            let inner = Arc::clone(&self.inner);
+            match thread::Builder::new().name(inner.name.into()).spawn(move || inner.work()) {
+                Ok(_) => state.threads += 1,
+                // With no thread at all nobody would ever answer: dropping the jobs tells those who wait.
+                Err(_) if state.threads == 0 => state.queue.clear(),
+                Err(_) => {}
+            }
+        }
     }
 }
 
@@ -127,57 +178,30 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has somebody look at what was brought: a new thread if there are too few, else one that is idle.
-    fn staff(self: &Arc<Self>, state: &mut State, short: bool) {
-        if short && state.threads < THREADS_MAX {
-            let inner = Arc::clone(self);
-            let started = thread::Builder::new().name("relive-disk".into()).spawn(move || inner.work());
-            match started {
-                Ok(_) => state.threads += 1,
-                // With no thread at all nobody would ever answer: dropping the jobs tells those who wait.
-                Err(_) if state.threads == 0 => {
-                    state.queue.clear();
-                    state.timers.clear();
-                }
-                Err(_) => {}
-            }
-        }
-        self.wake.notify_one();
-    }
-
     fn work(&self) {
-        while let Some(job) = self.next_job() {
+        let seat = Arc::new(Seat::default());
+        while let Some(job) = self.next_job(&seat) {
             // A panic loses this job's answer and nothing else.
             let _ = catch_unwind(AssertUnwindSafe(job));
         }
     }
 
-    /// The next job; `None` when the thread shall end, and is no longer counted.
-    fn next_job(&self) -> Option<Job> {
+    /// Returns the next job; `None` when there will be none.
+    fn next_job(&self, seat: &Arc<Seat>) -> Option<Job> {
         let mut state = self.lock();
-        loop {
-            if let Some(job) = state.queue.pop_front() {
-                return Some(job);
-            }
-            let now = Instant::now();
-            let due = state.timers.front().map(|(due, _)| *due);
-            if due.is_some_and(|due| state.closed || due <= now) {
-                return state.timers.pop_front().map(|(_, job)| job);
-            }
-            if state.closed {
-                state.threads -= 1;
-                return None;
-            }
-            let patience = due.map_or(IDLE_MAX, |due| due.saturating_duration_since(now).min(IDLE_MAX));
-            state.idle += 1;
-            let (guard, timeout) = self.wake.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
-            state = guard;
-            state.idle -= 1;
-            let needed = !state.queue.is_empty() || (!state.timers.is_empty() && state.idle == 0);
-            if timeout.timed_out() && !needed {
-                state.threads -= 1;
-                return None;
-            }
+        if let Some(job) = state.queue.pop_front() {
+            return Some(job);
+        }
+        if state.closed {
+            return None;
+        }
+        state.idle.push(Arc::clone(seat));
+        drop(state);
+        match seat.wait() {
+            Next::Job(job) => Some(job),
+            // What was brought before the last handle went was given to a thread that was idle, or is in the queue of
+            // those that were not: nothing is left for this one.
+            Next::End => None,
         }
     }
 }
@@ -209,11 +233,11 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many_and_no_more() {
-        let pool = Pool::default();
+        let pool = Pool::new("test", 2, 16);
         let gate = Arc::new(Mutex::new(()));
         let closed = gate.lock().unwrap();
         let (sender, receiver) = mpsc::channel();
-        for _ in 0..JOBS_MAX {
+        for _ in 0..16 {
             let (gate, sender) = (Arc::clone(&gate), sender.clone());
             assert!(pool.try_spawn(move || {
                 drop(gate.lock());
@@ -222,18 +246,50 @@ mod tests {
         }
         assert!(!pool.try_spawn(|| {}));
         drop(closed);
-        (0..JOBS_MAX).for_each(|_| receiver.recv().unwrap());
+        (0..16).for_each(|_| receiver.recv().unwrap());
+        assert!(pool.inner.lock().threads <= 2);
+    }
+
+    #[test]
+    fn one_job_after_another_needs_one_thread() {
+        let pool = Pool::default();
+        for _ in 0..100 {
+            let (sender, receiver) = mpsc::channel();
+            assert!(pool.try_spawn(move || sender.send(()).unwrap()));
+            receiver.recv().unwrap();
+            // The thread has answered; it is idle a moment later.
+            while pool.inner.lock().idle.is_empty() {
+                thread::yield_now();
+            }
+        }
+        assert_eq!(pool.inner.lock().threads, 1, "none was started while one was idle");
     }
 
     #[test]
     fn what_was_brought_is_finished_when_the_last_handle_goes() {
-        let pool = Pool::default();
+        let pool = Pool::new("test", 1, 16);
         let (sender, receiver) = mpsc::channel();
-        let later = sender.clone();
-        pool.spawn_after(Duration::from_secs(3600), move || later.send("later").unwrap());
-        assert!(pool.try_spawn(move || sender.send("now").unwrap()));
-        assert_eq!(receiver.recv().unwrap(), "now");
+        let (gate, opened) = mpsc::channel::<()>();
+        assert!(pool.try_spawn(move || {
+            let _ = opened.recv();
+        }));
+        assert!(pool.try_spawn(move || sender.send("queued").unwrap()));
+        let inner = Arc::downgrade(&pool.inner);
         drop(pool);
-        assert_eq!(receiver.recv().unwrap(), "later");
+        drop(gate);
+        assert_eq!(receiver.recv().unwrap(), "queued");
+        while inner.strong_count() > 0 {
+            thread::yield_now();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_job_that_takes_too_long_is_not_waited_for() {
+        let pool = Pool::new("test", 1, 16);
+        let (gate, opened) = mpsc::channel::<()>();
+        let stuck = pool.run_within(Duration::from_millis(1), move || opened.recv().is_ok()).await;
+        assert_eq!(stuck, Err(JobLost));
+        drop(gate);
+        assert_eq!(pool.run_within(Duration::from_secs(60), || 7).await, Ok(7), "the next one has the thread again");
     }
 }

@@ -22,7 +22,6 @@ use crate::events::EventLog;
 use crate::history::{History, Place};
 use crate::line::{self, Head, LINE_MAX, VERSION};
 use crate::payload::{Blobs, INLINE_MAX};
-use crate::pool::Pool;
 use crate::record::{Body, Record, Repair};
 use crate::scan::{Health, Hole, scan};
 
@@ -70,8 +69,6 @@ pub enum WriteError {
 pub struct Io {
     /// Where its files are.
     pub disk: Disk,
-    /// Where its events are synced in the background; without one, with the step itself.
-    pub pool: Option<Pool>,
     /// The journals whose sync failed: what the cache says of them may not be on the disk, and never will be.
     poisoned: Poisoned,
 }
@@ -88,10 +85,10 @@ pub(crate) enum Take {
 }
 
 impl Io {
-    /// Files on `disk`, and threads of `pool` for what can wait.
+    /// Files on `disk`.
     #[must_use]
-    pub fn new(disk: Disk, pool: Option<Pool>) -> Self {
-        Self { disk, pool, poisoned: Poisoned::default() }
+    pub fn new(disk: Disk) -> Self {
+        Self { disk, poisoned: Poisoned::default() }
     }
 
     /// Nobody opens this directory's journal any more.
@@ -137,7 +134,7 @@ impl Writer {
         };
         Self {
             blobs: Blobs::new(io.disk.clone(), directory.path()),
-            events: EventLog::new(io.disk.clone(), directory.events(), epoch, io.pool.clone()),
+            events: EventLog::new(io.disk.clone(), directory.events(), epoch),
             disk: io.disk.clone(),
             directory,
             file,
@@ -155,7 +152,7 @@ impl Writer {
     /// The same writer, after its directory got its final name.
     pub(crate) fn renamed(mut self, io: &Io, directory: ProcessDirectory) -> Self {
         self.blobs = Blobs::new(io.disk.clone(), directory.path());
-        self.events = EventLog::new(io.disk.clone(), directory.events(), self.epoch, io.pool.clone());
+        self.events = EventLog::new(io.disk.clone(), directory.events(), self.epoch);
         self.directory = directory;
         self
     }
@@ -190,8 +187,6 @@ impl Writer {
             return Err(WriteError::Poisoned { path: self.directory.steps() });
         }
         let end = self.history.end;
-        let boundary =
-            batch.iter().any(|body| matches!(body, Body::ModelStarted(_) | Body::Paused(_) | Body::Ended(_)));
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let encoded = batch.into_iter().try_for_each(|body| self.encode(&mut buffer, at, body));
@@ -202,13 +197,9 @@ impl Writer {
             return Err(error);
         }
         match durability {
-            Durability::Written => {}
-            Durability::Synced => self.sync()?,
+            Durability::Written => Ok(()),
+            Durability::Synced => self.sync(),
         }
-        if boundary {
-            self.events.sync_soon();
-        }
-        Ok(())
     }
 
     fn encode(&mut self, buffer: &mut Vec<u8>, at: Timestamp, mut body: Body) -> Result<(), WriteError> {

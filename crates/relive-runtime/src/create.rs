@@ -20,6 +20,7 @@ use crate::bodies::PreparedModel;
 use crate::error::{Error, Result};
 use crate::instructions::{self, Gathered, Sources};
 use crate::owner::{Lane, Turn};
+use crate::pools::FILE_WITHIN;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::signal::SignalOrder;
 use crate::spec::{self, raised};
@@ -75,7 +76,7 @@ impl Runtime {
             system_prompt: request.system_prompt,
         };
         let Gathered { model, system_prompt, tools, limits, files, warning } =
-            self.pool.run(move || instructions::gather(asked)).await??;
+            self.pools.files.run_within(FILE_WITHIN, move || instructions::gather(asked)).await??;
         if let Some(warning) = warning {
             self.warn_once(warning);
         }
@@ -164,11 +165,11 @@ impl Runtime {
     async fn create_child(self: &Arc<Self>, parent: ProcessRef, request: ChildRequest) -> Result<()> {
         check_name(request.name.as_deref())?;
         let directory = self.data.directory(parent.uuid);
-        let mut meta = self.pool.run(move || ProcessMeta::read(&directory)).await??;
+        let mut meta = self.pools.journal.run(move || ProcessMeta::read(&directory)).await??;
         if let Some(model) = request.model {
             meta.model = model;
         }
-        let (history, _) = self.on_disk(move |data| data.history(parent.uuid)).await??;
+        let (history, _) = self.on_journal(move |data| data.history(parent.uuid)).await??;
         let Some(identity) = history.identity else {
             return Err(Error::new(ErrorCode::Internal, "the parent's journal does not say what it is"));
         };
@@ -227,7 +228,7 @@ impl Runtime {
         let (boot_id, at) = (self.clock.boot_id(), self.now());
         let environments = Arc::clone(&self.environments);
         let created = self
-            .on_disk(move |data| {
+            .on_journal(move |data| {
                 let pid = data.next_pid()?;
                 data.note_pid(pid, uuid);
                 // First, so that a process that is there has it.
@@ -260,7 +261,7 @@ impl Runtime {
         let mut limited = spawned.limits.max_cost_usd.is_some();
         let mut above = spawned.parent_uuid;
         while let Some(uuid) = above.filter(|_| !limited) {
-            let (history, _) = self.on_disk(move |data| data.history(uuid)).await??;
+            let (history, _) = self.on_journal(move |data| data.history(uuid)).await??;
             limited = history.limits.max_cost_usd.is_some();
             above = history.identity.and_then(|identity| identity.spawned.parent_uuid);
         }
@@ -274,7 +275,7 @@ impl Runtime {
 
     /// Returns the process that this request created before; refuses a different request with the same UUID.
     pub(crate) async fn created_before(&self, uuid: Uuid, hash: &str) -> Result<Option<Created>> {
-        let found = self.on_disk(move |data| match data.known(uuid)? {
+        let found = self.on_journal(move |data| match data.known(uuid)? {
             Known::Never => Ok(None),
             Known::Collected(_) => Ok(Some(None)),
             Known::Here(_) => data.history(uuid).map(|(history, _)| Some(Some(history))),
@@ -324,7 +325,7 @@ impl Turn {
         let runtime = Arc::clone(&self.runtime);
         let of = relive_core::Incarnation { pid: spec.pid, generation: spec.generation };
         let place = writer.history().identity.as_ref().and_then(|identity| TreePlace::of(&identity.spawned));
-        self.state.journal = Some(OpenJournal::new(writer, runtime.pool.clone()));
+        self.state.journal = Some(OpenJournal::new(writer, runtime.pools.journal.clone()));
         let inherited = {
             let mut state = runtime.lock();
             let inherited = state.inherited.get(&spec.parent).copied();

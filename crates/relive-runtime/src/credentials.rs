@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::environment::Environments;
 use crate::error::{Error, Result};
+use crate::pools::FILE_WITHIN;
 use crate::settings::Settings;
 use crate::warnings::Warnings;
 
@@ -170,7 +171,8 @@ impl Credentials {
         };
         let (name, cwd) = (name.to_owned(), cwd.to_owned());
         let (prices, windows) = (Arc::clone(&self.prices), Arc::clone(&self.windows));
-        let built = self.pool.run(move || build_model(&name, &cwd, uuid, access, &prices, &windows)).await;
+        let built =
+            self.pool.run_within(FILE_WITHIN, move || build_model(&name, &cwd, uuid, access, &prices, &windows)).await;
         built.map_err(|error| NoModel::Wrong(error.to_string()))?
     }
 
@@ -204,7 +206,8 @@ impl Credentials {
         let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
         if let Some(path) = configured.key_path(home.as_deref()) {
             let shown = path.display().to_string();
-            let read = self.pool.run(move || read_key(&path)).await.map_err(|error| error.to_string())?;
+            let read =
+                self.pool.run_within(FILE_WITHIN, move || read_key(&path)).await.map_err(|error| error.to_string())?;
             let (key, others_can_read) = read.map_err(|error| format!("{shown}: the key cannot be read: {error}"))?;
             if others_can_read {
                 self.warnings.warn_once(format!("{shown}: others can read this key; chmod 600 {shown}"));

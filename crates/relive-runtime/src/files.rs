@@ -16,7 +16,7 @@ impl Runtime {
         let step = fork.completed_step;
         let cwd = fork.identity.as_ref()?.spawned.cwd.clone();
         let then = self.on_disk(move |data| data.git_after(source, step)).await.ok()?.ok()??;
-        let now = git::look(&self.pool, cwd.into()).await;
+        let now = git::look(&self.pools.files, cwd.into()).await;
         difference(step, &then, now.as_ref())
     }
 }

@@ -23,7 +23,7 @@ impl Runtime {
             let state = self.lock();
             state.table.machine(process.of.pid)?.pause().map(|(_, reason)| reason)
         });
-        let model = self.on_disk(move |data| model_of(data, source)).await?;
+        let model = self.on_journal(move |data| model_of(data, source)).await?;
         let environment = self.credentials.choose(source, uuid, reason, model.as_deref(), &request.env).await?;
         // What its owner has synced is copied; nothing after that.
         let within = self.synced_end(source).await?;
@@ -68,7 +68,7 @@ impl Runtime {
         let environments = Arc::clone(&self.environments);
         let (boot_id, at) = (self.clock.boot_id(), self.now());
         let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
-        let (origin, _) = self.on_disk(move |data| data.history(source)).await??;
+        let (origin, _) = self.on_journal(move |data| data.history(source)).await??;
         let kind = origin.identity.as_ref().and_then(|identity| body_of(&identity.spawned.body));
         let body = kind.and_then(|kind| self.bodies.of(kind));
         let body = body.ok_or_else(|| Error::new(ErrorCode::Internal, "what it runs is not known here"))?;
@@ -77,7 +77,7 @@ impl Runtime {
             body.accepts(Verb::Send)?;
         }
         let runtime = Arc::clone(self);
-        let forked = self.on_disk(move |data| {
+        let forked = self.in_bulk(move |data| {
             let pid = data.next_pid()?;
             data.note_pid(pid, uuid);
             environments.put(uuid, &environment)?;

@@ -76,13 +76,13 @@ impl Runtime {
             return Ok(Some(view(&snapshot, &live.rungs, &live.folder, frozen)));
         }
         let Some(path) = self.last_session(uuid).await? else { return Ok(None) };
-        let found = self.pool.run(move || of_folder(&path)).await?;
+        let found = self.pools.reads.run(move || of_folder(&path)).await?;
         Ok(found?)
     }
 
     pub(crate) async fn last_session(&self, uuid: Uuid) -> Result<Option<PathBuf>> {
         let sessions = self.data.directory(uuid).sessions();
-        Ok(self.pool.run(move || last_session(&sessions)).await??)
+        Ok(self.pools.reads.run(move || last_session(&sessions)).await??)
     }
 }
 

@@ -98,7 +98,7 @@ impl Runtime {
         let (rules, reading, now): (GcRules, _, _) = (self.settings.gc, self.clock.reading(), self.now());
         let survey = {
             let _alone = self.collecting.lock().await;
-            self.on_disk(move |data| data.survey(rules, &reading)).await??
+            self.in_bulk(move |data| data.survey(rules, &reading)).await??
         };
         let warnings = survey.warnings.iter().map(|(uuid, text)| format!("{uuid}: {text}")).collect();
         let too_many = request.at_most.is_some_and(|max| survey.candidates.len() > max);
@@ -118,7 +118,7 @@ impl Runtime {
             // Not while somebody resumes it, and not the other way round.
             let _turn = self.turn(uuid, Lane::Verb).await?;
             let environments = Arc::clone(&self.environments);
-            let collected = self.on_disk(move |data| {
+            let collected = self.in_bulk(move |data| {
                 let collected = data.collect(&candidate, now);
                 if let Ok(Collected::Gone) = collected {
                     // What cannot be removed goes with the machine's boot.

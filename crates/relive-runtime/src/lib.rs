@@ -25,6 +25,7 @@ mod instructions;
 mod lookup;
 mod owner;
 mod policy;
+mod pools;
 mod records;
 mod recover;
 mod resume;
@@ -44,6 +45,7 @@ mod watch;
 pub use clock::Clock;
 pub use error::{Error, Result};
 
+pub use pools::Pools;
 pub use runtime::Runtime;
 pub use settings::Settings;
 pub use view::About;

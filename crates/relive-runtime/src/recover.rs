@@ -41,7 +41,7 @@ impl Runtime {
     /// Recovers everything that has not ended. Parents come before their children, and nobody runs before all are in
     /// the table: a parent that waits for its child has to find it.
     pub async fn recover(self: &Arc<Self>) -> Result<()> {
-        let Survey { found, unknown } = self.on_disk(survey).await??;
+        let Survey { found, unknown } = self.on_journal(survey).await??;
         for (uuid, error) in unknown {
             self.warn(format!("{uuid} cannot be recovered: {error}"));
         }
@@ -88,7 +88,7 @@ impl Runtime {
         match then {
             NextAction::Start(writer) | NextAction::Resume(writer) => {
                 let mut turn = self.turn(process.uuid, Lane::Own).await?;
-                turn.state.journal = Some(OpenJournal::new(*writer, self.pool.clone()));
+                turn.state.journal = Some(OpenJournal::new(*writer, self.pools.journal.clone()));
                 if resumes {
                     self.emit(&turn.owner, "resumed", serde_json::json!({"by": ResumedBy::DaemonStart}));
                 }
@@ -187,7 +187,7 @@ impl Runtime {
     async fn end_interrupted(&self, uuid: Uuid, pid: Pid) -> Result<()> {
         let ended = Body::Ended(Ended { end: interrupted(), req: None });
         let writer = self.open_recovered(uuid, pid, vec![ended]).await?;
-        Ok(self.on_disk(move |data| data.retire(uuid, writer.history())).await??)
+        Ok(self.on_journal(move |data| data.retire(uuid, writer.history())).await??)
     }
 }
 

@@ -108,7 +108,7 @@ impl Runtime {
             known.unwrap_or_default()
         };
         let Some(pid) = pid else {
-            let model = self.on_disk(move |data| spec::model_of(data, uuid)).await?;
+            let model = self.on_journal(move |data| spec::model_of(data, uuid)).await?;
             return self.credentials.equip(uuid, uuid, None, model.as_deref(), &request.env).await;
         };
         if reason.is_some() {
@@ -176,7 +176,7 @@ impl Turn {
             ));
         }
         let (model, body) = runtime
-            .on_disk(move |data| {
+            .on_journal(move |data| {
                 let (history, _) = data.history(uuid)?;
                 let body = history.identity.and_then(|identity| spec::body_of(&identity.spawned.body));
                 Ok::<_, std::io::Error>((spec::model_of(data, uuid), body))
@@ -187,7 +187,7 @@ impl Turn {
         if request.input.is_some() {
             body.accepts(crate::bodies::Verb::Send)?;
         }
-        let pid = runtime.on_disk(move |data| data.next_pid().inspect(|pid| data.note_pid(*pid, uuid))).await??;
+        let pid = runtime.on_journal(move |data| data.next_pid().inspect(|pid| data.note_pid(*pid, uuid))).await??;
         let opening = Opening {
             pid,
             by: OpenedBy::Resume,

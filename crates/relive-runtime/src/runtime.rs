@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use relive_api::{Environment, Paths};
 use relive_core::{Incarnation, Pid, Signal, Timestamp, Urgency, Uuid};
-use relive_journal::{DataDirectory, OpenFailure, Pool, WriteError, Writer};
+use relive_journal::{DataDirectory, OpenFailure, WriteError, Writer};
 use relive_session::sessions::Sessions;
 use tokio::sync::Notify;
 
@@ -22,6 +22,7 @@ use crate::credentials::Credentials;
 use crate::environment::Environments;
 use crate::error::{Error, Result};
 use crate::owner::{Owner, Owners};
+use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::trees::Trees;
 use crate::warnings::Warnings;
@@ -38,7 +39,7 @@ const SHIM: &str = "/proc/self/exe";
 #[derive(Debug)]
 pub struct Runtime {
     pub(crate) data: Arc<DataDirectory>,
-    pub(crate) pool: Pool,
+    pub(crate) pools: Pools,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) changes: Changes,
@@ -91,7 +92,7 @@ pub(crate) struct ProcessRef {
 impl Runtime {
     /// Returns a runtime that owns no process yet: [`Self::recover`] finds those of the data directory.
     #[must_use]
-    pub fn new(data: Arc<DataDirectory>, pool: Pool, settings: Settings, clock: Clock, paths: &Paths) -> Arc<Self> {
+    pub fn new(data: Arc<DataDirectory>, pools: Pools, settings: Settings, clock: Clock, paths: &Paths) -> Arc<Self> {
         let state = Published {
             table: relive_core::Table::new(settings.table, data.last_pid()),
             bodies: HashMap::new(),
@@ -105,11 +106,11 @@ impl Runtime {
         let environments = Arc::new(Environments::next_to(&paths.socket));
         let warnings = Warnings::default();
         let credentials =
-            Arc::new(Credentials::new(&settings, pool.clone(), Arc::clone(&environments), warnings.clone()));
+            Arc::new(Credentials::new(&settings, pools.files.clone(), Arc::clone(&environments), warnings.clone()));
         let bodies = Bodies {
             agent: AgentBody {
                 data: Arc::clone(&data),
-                pool: pool.clone(),
+                pools: pools.clone(),
                 sessions: Arc::clone(&sessions),
                 credentials: Arc::clone(&credentials),
                 environments: Arc::clone(&environments),
@@ -118,14 +119,14 @@ impl Runtime {
             },
             exec: ExecBody {
                 data: Arc::clone(&data),
-                pool: pool.clone(),
+                pool: pools.journal.clone(),
                 sessions,
                 environments: Arc::clone(&environments),
             },
         };
         Arc::new(Self {
             data,
-            pool,
+            pools,
             settings,
             clock,
             changes: Changes::default(),
@@ -160,8 +161,8 @@ impl Runtime {
 
     /// Returns the threads that may block.
     #[must_use]
-    pub fn pool(&self) -> &Pool {
-        &self.pool
+    pub fn pools(&self) -> &Pools {
+        &self.pools
     }
 
     /// Tells the time.
@@ -249,7 +250,7 @@ impl Runtime {
 
     /// Returns the environment of a process; an empty one if it is gone.
     pub(crate) async fn environment_of(&self, uuid: Uuid) -> Result<Environment> {
-        Ok(self.environments.load(&self.pool, uuid).await?)
+        Ok(self.environments.load(&self.pools.files, uuid).await?)
     }
 
     /// Opens a journal. One that is busy is so for a moment only: nobody else has this data directory, but a child that
@@ -261,7 +262,7 @@ impl Runtime {
         let deadline = tokio::time::Instant::now() + BUSY_PATIENCE;
         loop {
             let job = open.clone();
-            match self.on_disk(move |data| job(data)).await? {
+            match self.on_journal(move |data| job(data)).await? {
                 Err(OpenFailure::Write(WriteError::Busy { .. })) if tokio::time::Instant::now() < deadline => {
                     tokio::time::sleep(BUSY_AGAIN).await;
                 }
@@ -270,14 +271,5 @@ impl Runtime {
                 Err(OpenFailure::Refused(error)) => return Err(error.into()),
             }
         }
-    }
-
-    /// Does something with the data directory on a thread that may block.
-    pub(crate) async fn on_disk<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(&DataDirectory) -> T + Send + 'static,
-    ) -> Result<T, relive_journal::JobLost> {
-        let data = Arc::clone(&self.data);
-        self.pool.run(move || job(&data)).await
     }
 }

@@ -36,7 +36,7 @@ impl Runtime {
             LookedUp::OnDisk(found) => of_disk(*found),
         };
         let directory = self.data.directory(process.uuid);
-        let meta = self.pool.run(move || ProcessMeta::read(&directory)).await?.ok();
+        let meta = self.pools.reads.run(move || ProcessMeta::read(&directory)).await?.ok();
         let (model, files) = meta.map(|meta| (meta.model, meta.instructions)).unzip();
         let instructions = files.into_iter().flatten().map(|file| {
             let relive_journal::Instructions { path, bytes, cut } = file;

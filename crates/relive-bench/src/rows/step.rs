@@ -47,6 +47,6 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     };
     Ok(vec![
         row("step with 1 call (2 syncs)", &alone, Mark::AtMost(2.5)),
-        row("  and an event, synced by the pool", &with_event, Mark::None),
+        row("  and an event", &with_event, Mark::None),
     ])
 }

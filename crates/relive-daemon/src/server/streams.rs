@@ -119,7 +119,8 @@ impl Follower {
         let _turn = self.reads.acquire().await.ok()?;
         let (reader, items) = self
             .runtime
-            .pool()
+            .pools()
+            .reads
             .run(move || {
                 let (mut items, mut bytes) = (Vec::new(), 0);
                 while items.len() < BATCH

@@ -163,7 +163,7 @@ fn a_compaction_that_is_cut_short_loses_nothing() {
             let survey = data.survey(EVERY_ENDED, &clock(0)).unwrap();
             drop(data);
             let faults = Arc::new(Faults::new(temp.path(), Injection::None, Switches::default()).unwrap());
-            let io = Io::new(Disk::with_faults(Arc::clone(&faults)), None);
+            let io = Io::new(Disk::with_faults(Arc::clone(&faults)));
             let data = DataDirectory::open(temp.path(), io, NO_SPACE_RULES).unwrap();
             faults.inject_from_here(injection);
             let mut collected = Vec::new();

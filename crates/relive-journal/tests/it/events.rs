@@ -1,16 +1,16 @@
-//! Events: written at once, synced with the step, dropped with a visible gap.
+//! Events: written together, never synced, dropped with a visible gap.
 
 use relive_core::SuspendReason;
+use relive_journal::Writer;
 use relive_journal::events::Gap;
 use relive_journal::reader::{Cursor, Item, Reader};
 use relive_journal::record::Body;
 use relive_journal::recovery::Recovery;
-use relive_journal::{Disk, Io, Pool, Writer};
 
 use crate::readers::drain;
 use crate::support::{
-    Fixture, append, call_ended, call_started, completed, lines, model_ended, model_started, now, open, paused, put,
-    put_after, spawn_request, temp, uuid, uuid_of, wait_until,
+    Fixture, append, call_ended, call_started, completed, lines, model_ended, model_started, now, paused, put,
+    put_after, uuid_of,
 };
 
 fn event(writer: &mut Writer) -> Cursor {
@@ -18,7 +18,7 @@ fn event(writer: &mut Writer) -> Cursor {
 }
 
 #[test]
-fn an_event_is_one_write_and_no_sync_and_the_step_syncs_it() {
+fn events_are_one_write_and_never_cost_a_sync() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     event(&mut writer);
@@ -27,45 +27,40 @@ fn an_event_is_one_write_and_no_sync_and_the_step_syncs_it() {
         (counts.writes, counts.syncs, counts.opens)
     };
     let before = fixture.disk().counts();
-    event(&mut writer);
-    event(&mut writer);
-    assert_eq!(count(before), (2, 0, 0));
+    for number in 0..3 {
+        writer.events().push(now(), 1, "open", &serde_json::json!({"number": number})).unwrap();
+    }
+    assert_eq!(count(before), (0, 0, 0));
+    writer.events().flush(now()).unwrap();
+    assert_eq!(count(before), (1, 0, 0), "those of a moment together");
     let path = writer.directory().events();
-    assert_eq!(lines(&std::fs::read(path).unwrap()).len(), 3, "in the file at once");
+    assert_eq!(lines(&std::fs::read(path).unwrap()).len(), 4);
 
-    // Each batch, and what it costs where there are events to sync and where there are none.
-    let check = |writer: &mut Writer, batch: Vec<Body>, syncs: u64| {
+    let mut check = |batch: Vec<Body>| {
+        event(&mut writer);
         let kind = batch[0].kind();
         let before = fixture.disk().counts();
-        append(writer, batch);
-        assert_eq!(count(before), (1, syncs, 0), "{kind}");
+        append(&mut writer, batch);
+        assert_eq!(count(before), (1, 1, 0), "{kind}");
     };
-    check(&mut writer, vec![model_started()], 2);
-    event(&mut writer);
-    check(&mut writer, vec![model_ended("x", 1), call_started(0, Recovery::Rerun)], 1);
-    check(&mut writer, vec![call_ended(0, "x"), model_started()], 2);
-    check(&mut writer, vec![crate::support::partial("x")], 1);
-    event(&mut writer);
-    check(&mut writer, vec![paused(SuspendReason::User)], 2);
-    check(&mut writer, vec![crate::support::resumed()], 1);
-    check(&mut writer, vec![paused(SuspendReason::User)], 1);
-    event(&mut writer);
-    check(&mut writer, vec![completed()], 2);
+    check(vec![model_started()]);
+    check(vec![model_ended("x", 1), call_started(0, Recovery::Rerun)]);
+    check(vec![call_ended(0, "x"), model_started()]);
+    check(vec![crate::support::partial("x")]);
+    check(vec![paused(SuspendReason::User)]);
+    check(vec![completed()]);
 }
 
 #[test]
-fn with_threads_events_are_synced_within_a_second_and_beside_the_step() {
-    let disk = Disk::new();
-    let place = temp();
-    let data = open(place.path(), Io::new(disk.clone(), Some(Pool::default())));
-    let mut writer = data.spawn(spawn_request(uuid(), data.next_pid().unwrap())).unwrap();
-    let before = disk.counts().syncs;
-    event(&mut writer);
-    event(&mut writer);
-    wait_until("the events are synced by themselves", || disk.counts().syncs == before + 1);
-    event(&mut writer);
-    append(&mut writer, vec![model_started()]);
-    wait_until("the step's sync and that of its events", || disk.counts().syncs == before + 3);
+fn an_event_that_is_too_long_leaves_no_hole_in_the_numbers() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let first = event(&mut writer);
+    let path = writer.directory().events();
+    let refused = writer.events().push(now(), 1, "open", &serde_json::json!({"a": "x".repeat(1 << 20)}));
+    assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    assert_eq!(event(&mut writer).seq, first.seq + 1);
+    assert_eq!(lines(&std::fs::read(path).unwrap()).len(), 2);
 }
 
 /// Appends events until the older ones are dropped; the number of the last event.

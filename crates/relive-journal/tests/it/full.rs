@@ -44,7 +44,7 @@ fn before() -> Before {
 fn full(root: &Path, full: Full) -> (Arc<Faults>, Io) {
     let faults = Arc::new(Faults::new(root, Injection::None, Switches::default()).unwrap());
     faults.fill_up(full);
-    let io = Io::new(Disk::with_faults(Arc::clone(&faults)), None);
+    let io = Io::new(Disk::with_faults(Arc::clone(&faults)));
     (faults, io)
 }
 
@@ -166,7 +166,7 @@ fn no_single_change_that_finds_no_room_keeps_a_start_from_succeeding() {
             remove(&before.temp.path().join(lost));
             let faults = Faults::new(before.temp.path(), Injection::Fail(n, 28), Switches::default()).unwrap();
             let faults = Arc::new(faults);
-            let io = Io::new(Disk::with_faults(Arc::clone(&faults)), None);
+            let io = Io::new(Disk::with_faults(Arc::clone(&faults)));
             let data = open_full(&before, &io, &format!("without {lost}, change {n} ({:?})", faults.injected()));
             let survey = data.survey(EVERY_ENDED, &clock(0)).unwrap();
             for candidate in &survey.candidates {

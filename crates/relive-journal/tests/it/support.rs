@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use relive_core::{Cause, End, Limits, Pid, ProcessStatus, Signal, SuspendReason, Timestamp, Uuid, Why, uuid_v7};
 use relive_journal::conversation::Message;
@@ -97,15 +96,6 @@ pub(crate) fn said(data: &DataDirectory, uuid: Uuid, history: &History) -> Vec<S
         Message::Tool { step, call, ok, result, .. } => format!("tool {step} {call} {ok} {}", head(result)),
     };
     history.conversation(&journal).unwrap().iter().map(short).collect()
-}
-
-/// Waits for something that another thread brings about.
-pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        std::thread::park_timeout(Duration::from_millis(2));
-    }
 }
 
 /// Makes a file hold these bytes, behind everybody's back.

@@ -204,7 +204,7 @@ fn check_locks(switches: Switches) -> Vec<String> {
     let temp = temporary();
     let disk = || {
         let faults = Faults::new(temp.path(), Injection::None, switches).unwrap();
-        Io::new(Disk::with_faults(Arc::new(faults)), None)
+        Io::new(Disk::with_faults(Arc::new(faults)))
     };
     let data = open(temp.path(), disk());
     let mut violations = Vec::new();

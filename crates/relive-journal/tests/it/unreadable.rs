@@ -139,7 +139,7 @@ fn a_journal_that_the_disk_cannot_read_is_reported() {
         }
         let faults = Faults::new(temp.path(), Injection::None, Switches::default()).unwrap();
         faults.fail_reads(&steps, 5);
-        let data = crate::support::open(temp.path(), Io::new(Disk::with_faults(faults.into()), None));
+        let data = crate::support::open(temp.path(), Io::new(Disk::with_faults(faults.into())));
         let (mut live, mut unreadable) = (Vec::new(), Vec::new());
         data.for_each_live(|found| match found {
             Ok(found) => live.push(found.uuid),

@@ -28,7 +28,7 @@ impl Rig {
         let root = temp.path().join("data");
         Disk::new().mkdir(&root).unwrap();
         let faults = Arc::new(Faults::new(&root, injection, Switches::default()).unwrap());
-        let data = open(&root, Io::new(Disk::with_faults(Arc::clone(&faults)), None));
+        let data = open(&root, Io::new(Disk::with_faults(Arc::clone(&faults))));
         Self { temp, faults, data }
     }
 

@@ -10,7 +10,7 @@ use relive_api::Environment;
 use relive_core::status::MAX_STEPS_EXCEEDED;
 use relive_core::{Cause, End, ErrorCode, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
 use relive_journal::record::OnBudget;
-use relive_journal::{DataDirectory, History, Next, Pool, ProcessMeta};
+use relive_journal::{DataDirectory, History, Next, ProcessMeta};
 use relive_llm::Model;
 use relive_session::protocol::Verb as SessionVerb;
 use relive_session::sessions::{Sessions, Standing};
@@ -21,6 +21,7 @@ use crate::credentials::{Credentials, NoModel, provider_of};
 use crate::environment::{Environments, for_tools};
 use crate::error::{Error, Result};
 use crate::instructions::tool_names;
+use crate::pools::Pools;
 use crate::runtime::{ProcessRef, Runtime};
 
 /// What a completed agent is told when nobody says anything.
@@ -30,7 +31,7 @@ const CONTINUE: &str = "Continue.";
 #[derive(Debug)]
 pub(crate) struct AgentBody {
     pub(crate) data: Arc<DataDirectory>,
-    pub(crate) pool: Pool,
+    pub(crate) pools: Pools,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) environments: Arc<Environments>,
@@ -70,7 +71,7 @@ impl Body for AgentBody {
     fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
         let parts = self.parts(cx.process, cx.prepared.clone());
         let (sessions, folder) = (Arc::clone(&self.sessions), self.data.directory(cx.process.uuid).sessions());
-        let (pool, cadence, git_notes) = (self.pool.clone(), self.cadence, self.git_notes);
+        let (pool, cadence, git_notes) = (self.pools.tools.clone(), self.cadence, self.git_notes);
         async move {
             let Parts { meta, model, cwd, intent, on_budget } = match parts.await {
                 Ok(parts) => parts,
@@ -116,7 +117,7 @@ impl Body for AgentBody {
                 return self.sessions.end_all(&sessions).await;
             }
             let data = Arc::clone(&self.data);
-            let open = self.pool.run(move || {
+            let open = self.pools.journal.run(move || {
                 let (history, _) = data.history(process.uuid)?;
                 Ok::<_, std::io::Error>(history.open_calls().map(|open| open.seq).collect::<Vec<u64>>())
             });
@@ -168,7 +169,7 @@ impl AgentBody {
         process: ProcessRef,
         prepared: Option<PreparedModel>,
     ) -> impl Future<Output = Result<Parts, NoAgent>> + Send + 'static {
-        let (data, pool) = (Arc::clone(&self.data), self.pool.clone());
+        let (data, pool) = (Arc::clone(&self.data), self.pools.files.clone());
         let (credentials, environments) = (Arc::clone(&self.credentials), Arc::clone(&self.environments));
         async move {
             let uuid = process.uuid;

@@ -116,7 +116,7 @@ impl Turn {
             return Ok(look(journal.history()?));
         }
         let uuid = self.uuid();
-        Ok(self.runtime.on_disk(move |data| data.history(uuid).map(|(history, _)| look(&history))).await??)
+        Ok(self.runtime.on_journal(move |data| data.history(uuid).map(|(history, _)| look(&history))).await??)
     }
 
     /// Tells whether the journal has answered this request before.
@@ -175,7 +175,7 @@ impl Turn {
                 })
             })
             .await?;
-        self.state.journal = Some(OpenJournal::new(writer, runtime.pool.clone()));
+        self.state.journal = Some(OpenJournal::new(writer, runtime.pools.journal.clone()));
         Ok(())
     }
 

@@ -150,7 +150,7 @@ impl From<&History> for Said {
 fn data() -> (tempfile::TempDir, DataDirectory) {
     let root = tempfile::tempdir().unwrap();
     let faults = Faults::new(root.path(), Injection::None, Switches::default()).unwrap();
-    let io = Io::new(Disk::with_faults(Arc::new(faults)), None);
+    let io = Io::new(Disk::with_faults(Arc::new(faults)));
     let data = DataDirectory::open(&root.path().join("data"), io, SpaceRules::default()).unwrap();
     (root, data)
 }

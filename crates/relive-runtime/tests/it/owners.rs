@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use relive_core::ErrorCode;
 
-use crate::world::{PAUSE_NOW, World, is_of, mask, message, resume, signal};
+use crate::world::{Daemon, PAUSE_NOW, World, is_of, mask, message, resume, signal};
 
 #[test]
 fn a_suspended_process_has_no_owner_no_body_and_no_descriptor() {
@@ -125,4 +125,19 @@ fn verbs_that_conflict_are_decided_one_after_the_other_and_all_say_the_same_as_t
         let expected = if opened { "running" } else { "dead" };
         daemon.until_display(process.uuid, expected);
     }
+}
+
+#[test]
+fn verbs_are_answered_while_every_other_class_of_work_is_stuck() {
+    let world = World::new();
+    let daemon = world.start();
+    let (paused, killed) = (daemon.run_hanging(&world), daemon.run_hanging(&world));
+    let pools = daemon.runtime.pools().clone();
+    let held = Daemon::hold(&[&pools.tools, &pools.files, &pools.reads, &pools.bulk]);
+    daemon.pause(paused.uuid, PAUSE_NOW, None);
+    daemon.until_display(paused.uuid, "suspended");
+    assert_eq!(daemon.signal(killed.uuid, "KILL", None).affected, 1);
+    drop(held);
+    assert_eq!(world.of_kind(paused.uuid, "paused").len(), 1);
+    daemon.until_display(killed.uuid, "dead");
 }

@@ -20,7 +20,7 @@ use relive_journal::data::OpenError;
 use relive_journal::faults::{Faults, Injection, PowerCut, Switches};
 use relive_journal::record::{Body, OpenedBy};
 use relive_journal::{DataDirectory, Disk, Io, Opening, Pool};
-use relive_runtime::{Clock, Result, Runtime, Settings};
+use relive_runtime::{Clock, Pools, Result, Runtime, Settings};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -85,10 +85,10 @@ impl World {
     }
 
     /// Opens the data directory. A job of the daemon before may have it for a moment.
-    fn open(&self, disk: Disk, pool: Option<Pool>) -> Result<DataDirectory, OpenError> {
+    fn open(&self, disk: Disk) -> Result<DataDirectory, OpenError> {
         let begun = Instant::now();
         let settings = Settings::from(&self.config);
-        let io = Io::new(disk, pool);
+        let io = Io::new(disk);
         loop {
             match DataDirectory::open(&self.data(), io.clone(), settings.space) {
                 Err(OpenError::Held { .. }) if begun.elapsed() < DEADLINE => std::thread::sleep(LOOK_EVERY),
@@ -125,16 +125,16 @@ impl World {
     pub(crate) fn start_on(&self, disk: Disk) -> Result<Daemon, String> {
         // The test looks after each poll of a task, so that it misses no state.
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(1).build().unwrap();
-        let pool = Pool::default();
-        let data = Arc::new(self.open(disk, Some(pool.clone())).map_err(|error| error.to_string())?);
-        let runtime = Runtime::new(data, pool, Settings::from(&self.config), Clock::new().unwrap(), &self.paths());
+        let data = Arc::new(self.open(disk).map_err(|error| error.to_string())?);
+        let runtime =
+            Runtime::new(data, Pools::default(), Settings::from(&self.config), Clock::new().unwrap(), &self.paths());
         executor.block_on(runtime.recover()).map_err(|error| error.to_string())?;
         Ok(Daemon { executor, runtime })
     }
 
     /// Appends records to a journal, as a daemon did that died right after.
     pub(crate) fn append(&self, uuid: Uuid, by: OpenedBy, records: Vec<Body>) {
-        let data = self.open(Disk::new(), None).unwrap();
+        let data = self.open(Disk::new()).unwrap();
         let clock = Clock::new().unwrap();
         let pid = data.next_pid().unwrap();
         let opening = Opening { pid, by, boot_id: clock.boot_id(), at: clock.now(), req: None };
@@ -251,14 +251,21 @@ impl Daemon {
 
     /// Lets no job of the disk begin until the returned value is dropped.
     pub(crate) fn hold_disk(&self) -> mpsc::Sender<()> {
+        let pools = self.runtime.pools();
+        Self::hold(&[&pools.journal, &pools.reads, &pools.bulk])
+    }
+
+    /// Lets no job of these pools begin until the returned value is dropped.
+    pub(crate) fn hold(pools: &[&Pool]) -> mpsc::Sender<()> {
         let (release, held) = mpsc::channel();
         let held = Arc::new(Mutex::new(held));
-        for _ in 0..relive_journal::THREADS_MAX {
-            let held = Arc::clone(&held);
-            let begun = self.runtime.pool().try_spawn(move || {
-                let _ = held.lock().unwrap().recv();
-            });
-            assert!(begun);
+        for pool in pools {
+            for _ in 0..pool.threads_max() {
+                let held = Arc::clone(&held);
+                assert!(pool.try_spawn(move || {
+                    let _ = held.lock().unwrap().recv();
+                }));
+            }
         }
         release
     }
@@ -296,7 +303,7 @@ impl Daemon {
         self.until("no owner", || (!self.runtime.has_owner(uuid)).then_some(()));
     }
 
-    /// Lets the daemon run until no file of a process is open. Events are synced in the background, and closed then.
+    /// Lets the daemon run until no file of a process is open.
     #[track_caller]
     pub(crate) fn until_closed(&self, world: &World, uuid: Uuid) {
         let journal = world.data().join("steps").join(uuid.to_string()).join("steps.jsonl");

@@ -30,7 +30,7 @@ pub(crate) enum Resume {
 /// Opens the data directory below `root`, checks everything in it against the oracle, and goes on with `resume`, which the
 /// oracle learns of.
 pub(crate) fn check(root: &Path, disk: Disk, oracle: &mut Oracle, resume: Resume, bare: &Bare) -> Vec<String> {
-    let data = match DataDirectory::open(root, Io::new(disk, None), SPACE) {
+    let data = match DataDirectory::open(root, Io::new(disk), SPACE) {
         Ok(data) => data,
         Err(error) => return vec![format!("the data directory does not open: {error}")],
     };

@@ -135,7 +135,7 @@ impl Script {
         for _ in 0..2 {
             if self.data.is_none() && !self.over() {
                 self.now();
-                let io = Io::new(self.disk.clone(), None);
+                let io = Io::new(self.disk.clone());
                 self.data = DataDirectory::open(&self.root, io, SPACE).ok();
             }
         }
