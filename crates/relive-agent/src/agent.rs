@@ -168,6 +168,9 @@ struct Loop {
     /// The journal's state after the last append.
     standing: Progress,
     dialogue: Dialogue,
+    system_prompt: Arc<str>,
+    /// The definitions of the tools, a JSON array.
+    tool_definitions: Arc<str>,
     /// Whether a result was written that is not synced yet.
     unsynced: bool,
     /// How many tokens the model can read and write in one call, as far as is known.
@@ -199,6 +202,8 @@ impl Loop {
         let standing = agent.journal.state().await?;
         let mut begun = Self {
             window: agent.model.context_tokens(),
+            system_prompt: agent.meta.system_prompt.as_str().into(),
+            tool_definitions: agent.meta.tools.get().into(),
             agent,
             standing: Progress { said: Vec::new(), ..standing.clone() },
             dialogue,

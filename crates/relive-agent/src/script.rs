@@ -144,7 +144,7 @@ enum Act {
     Hang,
 }
 
-fn acts(turn: &Turn, values: &Values, question: &Question) -> VecDeque<Act> {
+fn acts(turn: &Turn, values: &Values<'_>, question: &Question) -> VecDeque<Act> {
     let thinking = turn.thinking.0.iter().map(|chunk| Delta::Thinking(values.fill(chunk)));
     let text = turn.text.0.iter().map(|chunk| Delta::Text(values.fill(chunk)));
     let chunks_max = turn.fail_after_chunks.unwrap_or(usize::MAX);

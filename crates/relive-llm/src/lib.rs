@@ -18,6 +18,7 @@ mod access;
 mod adapter;
 mod carry;
 mod client;
+mod conversation;
 mod failure;
 mod model;
 mod prices;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 pub use access::{Access, Secret};
 pub use adapter::Timeouts;
+pub use conversation::Conversation;
 pub use model::{Answer, Delta, Message, Model, ModelError, Purpose, Question, ToolCall, estimated_tokens};
 pub use prices::{Price, Prices};
 pub use providers::{Provider, provider, providers};

@@ -1,10 +1,13 @@
 //! The `Model` trait, the messages it is given and the answers it streams, whoever the provider is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use relive_types::{Usage, Usd};
+
+use crate::conversation::Conversation;
 
 /// One message of the conversation, with its payloads loaded.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,11 +52,11 @@ pub struct Question {
     /// The step that the answer is for.
     pub step: u32,
     /// Sent before the messages.
-    pub system_prompt: String,
+    pub system_prompt: Arc<str>,
     /// The definitions of the tools, a JSON array.
-    pub tools: String,
+    pub tools: Arc<str>,
     /// The conversation, oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Conversation,
     /// How many answers the process has received so far, including those no longer among the messages.
     pub answers: u64,
     /// What the answer is used for.
@@ -105,7 +108,7 @@ impl Question {
     /// Estimates its tokens from its length, for providers that do not report them.
     #[must_use]
     pub fn estimated_tokens(&self) -> u64 {
-        estimated_tokens(self.system_prompt.len() + self.messages.iter().map(Message::bytes).sum::<usize>())
+        estimated_tokens(self.system_prompt.len() + self.messages.bytes())
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn chat_request(
     adapter: AdapterKind,
 ) -> Result<ChatRequest, ModelError> {
     let mut builder = Builder { provider, adapter, messages: Vec::new() };
-    for message in &question.messages {
+    for message in question.messages.iter() {
         builder.take(message)?;
     }
     let mut messages = builder.messages;
@@ -39,7 +39,7 @@ pub(crate) fn chat_request(
     }
     let mut request = ChatRequest::new(messages);
     if !question.system_prompt.is_empty() {
-        request = request.with_system(question.system_prompt.clone());
+        request = request.with_system(question.system_prompt.as_ref());
     }
     let definitions: Vec<Definition> = serde_json::from_str(&question.tools)
         .map_err(|error| ModelError::Failed(format!("the tools' definitions are wrong: {error}")))?;

@@ -3,6 +3,7 @@
 //! A call that fails, that passes a bound or whose answer is empty is recorded as `partial`, with the text until then, and
 //! made again if that can help. Between two attempts the agent is at a boundary: it can be paused, killed and spoken to.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
@@ -18,7 +19,7 @@ use super::retry::{Attempts, Verdict};
 use super::{Exit, Loop, Step, Wait};
 use crate::git;
 use crate::pulse::Owing;
-use relive_llm::{Answer, Delta, ModelError, Purpose, Question};
+use relive_llm::{Answer, Delta, Message, ModelError, Purpose, Question};
 
 /// The longest text of one event. Even escaped it is well within the longest line.
 const EVENT_TEXT_MAX: usize = 128 * 1024;
@@ -119,8 +120,8 @@ impl Loop {
         self.model_started(Purpose::Step).await?;
         Ok(Question {
             step,
-            system_prompt: self.agent.meta.system_prompt.clone(),
-            tools: self.agent.meta.tools.get().to_owned(),
+            system_prompt: Arc::clone(&self.system_prompt),
+            tools: Arc::clone(&self.tool_definitions),
             messages: self.dialogue.messages.clone(),
             answers: self.standing.answers,
             purpose: Purpose::Step,
@@ -222,10 +223,13 @@ impl Loop {
             thinking: text(heard.thinking),
         };
         let durability = if answer.calls.is_empty() { Durability::Synced } else { Durability::Written };
-        let seen = self.dialogue.messages.len() + 1;
         self.record(Body::ModelEnded(answer), durability).await?;
+        // The answer is the last message but for those that came while it was given, which the next question counts.
+        let answer_at = self.dialogue.messages.iter().rposition(|message| matches!(message, Message::Model { .. }));
+        let later = self.dialogue.messages.get(answer_at.map_or(0, |at| at + 1)..).unwrap_or_default();
+        let bytes = self.dialogue.messages.bytes() - later.iter().map(Message::bytes).sum::<usize>();
         let tokens = usage.tokens_in.saturating_add(usage.tokens_out);
-        self.measured = (!usage.estimated).then_some(Measured { messages: seen, tokens });
+        self.measured = (!usage.estimated).then_some(Measured { bytes, tokens });
         Ok(())
     }
 }

@@ -32,21 +32,19 @@ Keep names, paths, numbers and identifiers exact. Write plain text of at most 60
 /// The tokens that a provider counted, so that only later messages have to be estimated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
-    /// How many messages it counted, beside the prompt and the tools.
-    pub(super) messages: usize,
+    /// The length of the messages it counted, beside the prompt and the tools.
+    pub(super) bytes: usize,
     pub(super) tokens: u64,
 }
 
 impl Loop {
     /// Returns how much of the window the next question takes.
     pub(super) fn context_tokens(&self) -> u64 {
-        let Measured { messages, tokens } = self.measured.unwrap_or_else(|| {
-            let meta = &self.agent.meta;
-            let tokens = estimated_tokens(meta.system_prompt.len() + meta.tools.get().len());
-            Measured { messages: 0, tokens }
+        let Measured { bytes, tokens } = self.measured.unwrap_or_else(|| {
+            let tokens = estimated_tokens(self.system_prompt.len() + self.tool_definitions.len());
+            Measured { bytes: 0, tokens }
         });
-        let since = self.dialogue.messages.get(messages..).unwrap_or_default();
-        tokens.saturating_add(estimated_tokens(since.iter().map(Message::bytes).sum()))
+        tokens.saturating_add(estimated_tokens(self.dialogue.messages.bytes().saturating_sub(bytes)))
     }
 
     fn is_full(&self) -> bool {
@@ -116,9 +114,9 @@ impl Loop {
             let bytes_max = self.window.map_or(usize::MAX, |window| usize::try_from(window * 2).unwrap_or(usize::MAX));
             let question = Question {
                 step,
-                system_prompt: SUM_UP.to_owned(),
-                tools: "[]".to_owned(),
-                messages: vec![Message::User { text: transcript(messages, bytes_max) }],
+                system_prompt: SUM_UP.into(),
+                tools: "[]".into(),
+                messages: vec![Message::User { text: transcript(messages, bytes_max) }].into(),
                 answers: self.standing.answers,
                 purpose: Purpose::Summary,
             };

@@ -7,12 +7,12 @@ use relive_journal::conversation::{TOLD_DONE, TOLD_IN_DOUBT, TOLD_NOT_DONE};
 use relive_journal::payload::{Json, Text};
 use relive_journal::record::{Body, ModelEnded, Outcome};
 
-use relive_llm::{Message, ToolCall};
+use relive_llm::{Conversation, Message, ToolCall};
 
 /// A conversation in progress.
 #[derive(Debug, Default)]
 pub(super) struct Dialogue {
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Conversation,
     /// The calls of the last answer, each with its result once it is known; empty when all have one.
     calls: Vec<(ToolCall, Option<(bool, String)>)>,
     /// What was said while they ran.
@@ -99,8 +99,11 @@ impl Dialogue {
             calls,
             carry: answer.carry.map(json),
         });
-        let later = if self.calls.is_empty() { &mut self.messages } else { &mut self.meanwhile };
-        later.append(&mut self.unheard);
+        if self.calls.is_empty() {
+            self.messages.append(&mut self.unheard);
+        } else {
+            self.meanwhile.append(&mut self.unheard);
+        }
     }
 
     fn result(&mut self, call: u32, ok: bool, text: String) {

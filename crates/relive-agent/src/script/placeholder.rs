@@ -5,25 +5,26 @@ use relive_llm::{Message, Question};
 use relive_types::Uuid;
 use serde_json::Value;
 
-/// What the placeholders of one turn stand for.
+/// What the placeholders of one turn stand for. The conversation is searched only for those that are there.
 #[derive(Debug)]
-pub(super) struct Values {
+pub(super) struct Values<'a> {
     pub(super) step: u32,
     pub(super) turn: u64,
     pub(super) uuid: Option<Uuid>,
-    /// What the last call answered.
-    result: Option<String>,
-    /// The agents spawned so far.
-    children: Vec<String>,
+    messages: &'a [Message],
 }
 
-impl Values {
-    pub(super) fn of(question: &Question, turn: u64, uuid: Option<Uuid>) -> Self {
-        let result = question.messages.iter().rev().find_map(|message| match message {
+impl<'a> Values<'a> {
+    pub(super) fn of(question: &'a Question, turn: u64, uuid: Option<Uuid>) -> Self {
+        Self { step: question.step, turn, uuid, messages: &question.messages }
+    }
+
+    /// Returns what the last call answered.
+    fn result(&self) -> Option<String> {
+        self.messages.iter().rev().find_map(|message| match message {
             Message::Tool { result, .. } => Some(result.clone()),
             Message::User { .. } | Message::Summary { .. } | Message::Model { .. } => None,
-        });
-        Self { step: question.step, turn, uuid, result, children: children(&question.messages) }
+        })
     }
 
     /// `text` with its placeholders filled in. One that stands for nothing stays as it is: files have braces of their
@@ -53,11 +54,11 @@ impl Values {
             "step" => Some(self.step.to_string()),
             "turn" => Some(self.turn.to_string()),
             "uuid" => self.uuid.map(|uuid| uuid.to_string()),
-            "result" => self.result.clone(),
-            "child" => self.children.last().cloned(),
+            "result" => self.result(),
+            "child" => children(self.messages).pop(),
             _ => {
                 let number: usize = name.strip_prefix("child.")?.parse().ok()?;
-                self.children.get(number.checked_sub(1)?).cloned()
+                children(self.messages).into_iter().nth(number.checked_sub(1)?)
             }
         }
     }

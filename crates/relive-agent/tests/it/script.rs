@@ -13,8 +13,8 @@ use crate::support::World;
 
 fn question(messages: Vec<Message>) -> Question {
     let answers = messages.iter().filter(|message| matches!(message, Message::Model { .. })).count() as u64;
-    let tools = "[]".to_owned();
-    Question { step: 3, system_prompt: String::new(), tools, messages, answers, purpose: Purpose::Step }
+    let (tools, messages) = ("[]".into(), messages.into());
+    Question { step: 3, system_prompt: "".into(), tools, messages, answers, purpose: Purpose::Step }
 }
 
 fn model(text: &str, calls: Vec<ToolCall>) -> Message {

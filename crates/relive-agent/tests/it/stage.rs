@@ -56,7 +56,7 @@ impl Model for Flaky {
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'static, Result<Answer, ModelError>> {
-        self.asked.lock().unwrap().push((self.began.elapsed(), question.messages));
+        self.asked.lock().unwrap().push((self.began.elapsed(), question.messages.to_vec()));
         let said = |text: &str| Ok(Delta::Text(text.to_owned()));
         let answer = match self.acts.lock().unwrap().pop_front().unwrap_or(Act::Answer) {
             Act::Fail(error) => Err(error),

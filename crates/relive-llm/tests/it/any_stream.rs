@@ -58,9 +58,9 @@ pub(crate) async fn serve(name: &str, pieces: Vec<Vec<u8>>, endless: bool) -> Ou
 async fn ask(model: &dyn relive_llm::Model) -> Outcome {
     let question = Question {
         step: 1,
-        system_prompt: String::new(),
-        tools: "[]".to_owned(),
-        messages: vec![Message::User { text: "go".to_owned() }],
+        system_prompt: "".into(),
+        tools: "[]".into(),
+        messages: vec![Message::User { text: "go".to_owned() }].into(),
         answers: 0,
         purpose: Purpose::Step,
     };

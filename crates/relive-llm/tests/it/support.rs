@@ -63,7 +63,14 @@ pub(crate) fn question(messages: Vec<Message>) -> Question {
     };
     let tools = serde_json::json!([tool("read"), tool("write")]).to_string();
     let purpose = Purpose::Step;
-    Question { step: 1, system_prompt: "Be brief.".to_owned(), tools, messages, answers: 0, purpose }
+    Question {
+        step: 1,
+        system_prompt: "Be brief.".into(),
+        tools: tools.into(),
+        messages: messages.into(),
+        answers: 0,
+        purpose,
+    }
 }
 
 pub(crate) fn user(text: &str) -> Message {
