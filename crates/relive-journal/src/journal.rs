@@ -10,6 +10,7 @@ use std::pin::Pin;
 use relive_core::{Limits, Timestamp};
 use serde_json::Value;
 
+use crate::beside::{PendingSync, SyncedEnd};
 use crate::conversation::Cut;
 use crate::history::{History, Permit};
 use crate::plan::Plan;
@@ -96,13 +97,20 @@ pub struct OpenJournal {
     /// Absent while a job has it, and after a job was lost.
     writer: Option<Writer>,
     pool: Pool,
+    /// Events that happened before records that were deferred.
+    deferred_events: Vec<Event>,
 }
 
 impl OpenJournal {
     /// Wraps a writer.
     #[must_use]
     pub fn new(writer: Writer, pool: Pool) -> Self {
-        Self { writer: Some(writer), pool }
+        Self { writer: Some(writer), pool, deferred_events: Vec::new() }
+    }
+
+    /// Tells how much of the journal is on the disk, also while a job has the writer.
+    pub fn watch_synced_end(&self) -> Result<SyncedEnd, JobLost> {
+        self.writer.as_ref().map(Writer::watch_synced_end).ok_or(JobLost)
     }
 
     /// Returns what the journal amounts to.
@@ -127,23 +135,83 @@ impl OpenJournal {
         Ok(answer)
     }
 
+    /// Runs a job with the writer on a thread that may block, and on the same thread, once it has answered, the sync that
+    /// the job returns.
+    async fn with_sync_beside<T: Send + 'static>(
+        &mut self,
+        job: impl FnOnce(&mut Writer) -> (T, Option<PendingSync>) + Send + 'static,
+    ) -> Result<T, JobLost> {
+        let mut writer = self.writer.take().ok_or(JobLost)?;
+        let (writer, answer) = self
+            .pool
+            .run_then(move || {
+                let (answer, pending) = job(&mut writer);
+                ((writer, answer), move || {
+                    if let Some(pending) = pending {
+                        pending.run();
+                    }
+                })
+            })
+            .await?;
+        self.writer = Some(writer);
+        Ok(answer)
+    }
+
     /// Appends records in one write, after the events that happened before them.
     pub async fn append(
         &mut self,
         at: Timestamp,
         events: Vec<Event>,
-        batch: Vec<Body>,
+        mut batch: Vec<Body>,
         durability: Durability,
     ) -> Result<(), JournalError> {
-        let written = self.with(move |writer| {
+        if durability == Durability::Deferred {
+            let writer = self.writer.as_mut().ok_or(JobLost)?;
+            if writer.can_defer(&mut batch) {
+                // No I/O, so no other thread.
+                self.deferred_events.extend(events);
+                return Ok(writer.append(at, batch, durability)?);
+            }
+        }
+        let events = self.events_before(events);
+        let written = self.with_sync_beside(move |writer| {
             write_events(writer, events);
-            writer.append(at, batch, durability)
+            let durability = if durability == Durability::Deferred { Durability::Written } else { durability };
+            let appended = writer.append(at, batch, durability);
+            if durability == Durability::Beside {
+                beside(appended.and_then(|()| writer.sync_beside()))
+            } else {
+                (appended, None)
+            }
         });
         Ok(written.await??)
     }
 
+    /// Writes what was deferred, and has it synced beside what comes next. Events are written with it.
+    pub async fn settle(&mut self, events: Vec<Event>) -> Result<(), JournalError> {
+        let events = self.events_before(events);
+        let settled = self.with_sync_beside(move |writer| {
+            write_events(writer, events);
+            beside(writer.sync_beside())
+        });
+        Ok(settled.await??)
+    }
+
+    /// Tells whether there is anything that is not on the disk.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.deferred_events.is_empty() && self.writer.as_ref().is_none_or(|writer| !writer.has_unsynced())
+    }
+
+    fn events_before(&mut self, events: Vec<Event>) -> Vec<Event> {
+        let mut all = std::mem::take(&mut self.deferred_events);
+        all.extend(events);
+        all
+    }
+
     /// Writes events. That they could not be written is no reason to stop: the journal beside them will say so.
     pub async fn write_events(&mut self, events: Vec<Event>) {
+        let events = self.events_before(events);
         if !events.is_empty() {
             let _ = self.with(move |writer| write_events(writer, events)).await;
         }
@@ -167,6 +235,14 @@ impl OpenJournal {
     pub fn state(&self, said: Vec<String>) -> Result<Progress, JobLost> {
         let history = self.history()?;
         Ok(Progress { plan: history.plan(), limits: history.limits, answers: history.answers, said })
+    }
+}
+
+/// Parts the answer of a job from the sync that follows it.
+fn beside(begun: Result<Option<PendingSync>, WriteError>) -> (Result<(), WriteError>, Option<PendingSync>) {
+    match begun {
+        Ok(pending) => (Ok(()), pending),
+        Err(error) => (Err(error), None),
     }
 }
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod beside;
 mod checkpoint;
 pub mod conversation;
 pub mod data;
@@ -42,6 +43,7 @@ mod scan;
 mod signals;
 mod writer;
 
+pub use beside::{PendingSync, SyncedEnd};
 pub use data::DataDirectory;
 pub use directory::ProcessDirectory;
 pub use disk::{Counts, Disk, DiskFile};

@@ -143,6 +143,16 @@ pub(crate) enum PayloadMut<'a> {
 }
 
 impl PayloadMut<'_> {
+    /// Returns how many bytes it has that are not in `blobs/`. One that has to get there whatever its length has too many.
+    pub(crate) fn inline_len(&self) -> usize {
+        match self {
+            Self::Text(Text::Inline(text)) => text.len(),
+            Self::Json(Json::Inline(json)) if json.get().starts_with(BLOB_START) => usize::MAX,
+            Self::Json(Json::Inline(json)) => json.get().len(),
+            Self::Text(Text::Blob(_)) | Self::Json(Json::Blob(_)) => 0,
+        }
+    }
+
     /// Moves the payload to `blobs/` if it has more than `max` bytes.
     pub(crate) fn spill(self, max: usize, blobs: &mut Blobs) -> io::Result<()> {
         match self {

@@ -133,6 +133,21 @@ impl Pool {
         answered.await.map_err(|_| JobLost)
     }
 
+    /// Runs a job and waits for its answer. What the job returns beside it is run after that, on the same thread.
+    pub async fn run_then<T: Send + 'static, F: FnOnce() + 'static>(
+        &self,
+        job: impl FnOnce() -> (T, F) + Send + 'static,
+    ) -> Result<T, JobLost> {
+        let slot = Arc::clone(&self.inner.slots).acquire_owned().await.map_err(|_| JobLost)?;
+        let (answer, answered) = oneshot::channel();
+        self.bring(slot, move || {
+            let (value, then) = job();
+            let _ = answer.send(value);
+            then();
+        });
+        answered.await.map_err(|_| JobLost)
+    }
+
     /// Runs a job and waits for its answer, but not longer than this. A job that takes longer keeps its thread.
     pub async fn run_within<T: Send + 'static>(
         &self,

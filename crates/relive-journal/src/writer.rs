@@ -1,7 +1,7 @@
 //! The one writer of a journal.
 //!
-//! Every batch of records is one `write(2)`; what must be acknowledged is synced before [`Writer::append`] returns, or
-//! by [`Writer::sync`]. After an error nothing half-written stays: the file is cut back to the last whole batch, or,
+//! Every batch of records is one `write(2)`, together with those that were deferred before it; what must be acknowledged
+//! is synced before [`Writer::append`] returns, or by [`Writer::sync`]. After an error nothing half-written stays: the file is cut back to the last whole batch, or,
 //! where even that fails or a sync failed, the writer is poisoned and takes nothing more.
 //!
 //! It blocks. It is meant to be moved to a thread of [`crate::Pool`] for each batch and back; that there is one
@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use relive_core::{Generation, Timestamp};
 
+use crate::beside::{Mark, PendingSync, SyncTracker, SyncedEnd};
 use crate::checkpoint;
 use crate::directory::ProcessDirectory;
 use crate::disk::{Disk, DiskFile, is_full, temporary_beside};
@@ -28,6 +29,9 @@ use crate::scan::{Health, Hole, scan};
 /// When a line would be too long, payloads above this go to `blobs/` as well.
 const SMALL_INLINE_MAX: usize = 1024;
 
+/// How much room for records is kept from one write to the next.
+const UNWRITTEN_KEPT: usize = 64 << 10;
+
 /// How much of a torn end is kept. A batch is never that long; a file full of rubbish may be.
 const CUT_KEPT_MAX: usize = 64 << 20;
 
@@ -36,8 +40,12 @@ const CUT_KEPT_MAX: usize = 64 << 20;
 pub enum Durability {
     /// It is: it may be acknowledged.
     Synced,
-    /// It is with the next batch that is.
+    /// It is in the file, and a sync of it runs beside what its process does next ([`Writer::sync_beside`]).
+    Beside,
+    /// It is in the file, and on the disk with the next batch that is.
     Written,
+    /// It is in memory, and in the file with the next batch: nothing in the world depends on it.
+    Deferred,
 }
 
 /// Why a journal could not be opened or written.
@@ -108,19 +116,17 @@ impl Io {
 pub struct Writer {
     disk: Disk,
     directory: ProcessDirectory,
-    file: DiskFile,
+    file: Arc<DiskFile>,
     blobs: Blobs,
     history: History,
     epoch: Generation,
     events: EventLog,
-    buffer: Vec<u8>,
+    /// Records that the history has and the file has not: those that were deferred, and those of the batch that is just
+    /// being appended.
+    unwritten: Vec<u8>,
     /// Where the journal ended when this writer took it.
     taken_at: u64,
-    /// How much of the journal was synced last; absent before this writer's first sync of a journal that an earlier
-    /// writer wrote, because that one may have left records unsynced.
-    synced: Option<u64>,
-    /// The last record known to be on the disk.
-    synced_seq: u64,
+    synced: Arc<SyncTracker>,
     poisoned: bool,
     all_poisoned: Poisoned,
 }
@@ -137,13 +143,12 @@ impl Writer {
             events: EventLog::new(io.disk.clone(), directory.events(), epoch),
             disk: io.disk.clone(),
             directory,
-            file,
+            file: Arc::new(file),
             epoch,
             taken_at: history.end,
-            synced_seq: history.claimed,
+            synced: SyncTracker::new(synced, history.claimed),
             history,
-            buffer: Vec::new(),
-            synced,
+            unwritten: Vec::new(),
             poisoned: false,
             all_poisoned: Arc::clone(&io.poisoned),
         }
@@ -186,18 +191,18 @@ impl Writer {
         if self.poisoned {
             return Err(WriteError::Poisoned { path: self.directory.steps() });
         }
-        let end = self.history.end;
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
+        self.check_sync()?;
+        let end = self.written_end();
+        let mut buffer = std::mem::take(&mut self.unwritten);
         let encoded = batch.into_iter().try_for_each(|body| self.encode(&mut buffer, at, body));
-        let outcome = encoded.and_then(|()| self.write(&buffer, end));
-        self.buffer = buffer;
-        if let Err(error) = outcome {
+        self.unwritten = buffer;
+        if let Err(error) = encoded {
             self.reload(end);
             return Err(error);
         }
         match durability {
-            Durability::Written => Ok(()),
+            Durability::Deferred => Ok(()),
+            Durability::Written | Durability::Beside => self.write_out(),
             Durability::Synced => self.sync(),
         }
     }
@@ -208,7 +213,7 @@ impl Writer {
         let step = self.history.step_of(&body);
         let (seq, epoch) = (self.history.seq + 1, self.epoch);
         let start = buffer.len();
-        let claimed = self.synced_seq;
+        let claimed = self.synced.seq();
         let head = Head { v: VERSION, seq, epoch, synced: Some(claimed), at, kind: kind.into(), step };
         for inline_max in [INLINE_MAX, SMALL_INLINE_MAX] {
             body.for_each_payload(&mut |payload| payload.spill(inline_max, &mut self.blobs))
@@ -230,15 +235,48 @@ impl Writer {
         Ok(())
     }
 
-    fn write(&mut self, bytes: &[u8], end: u64) -> Result<(), WriteError> {
-        let Err(error) = self.disk.append(&self.file, bytes) else { return Ok(()) };
-        if self.disk.truncate(&self.file, end).is_err() {
-            self.poison();
+    /// Tells whether a batch can be deferred: a long one would take memory, and a payload of its own a write.
+    #[must_use]
+    pub fn can_defer(&self, batch: &mut [Body]) -> bool {
+        let mut bytes = self.unwritten.len();
+        for body in batch {
+            let counted: Result<(), std::convert::Infallible> = body.for_each_payload(&mut |payload| {
+                bytes = bytes.saturating_add(payload.inline_len());
+                Ok(())
+            });
+            let Ok(()) = counted;
         }
-        Err(self.failed(error))
+        bytes <= INLINE_MAX
     }
 
-    /// Syncs what was appended with [`Durability::Written`]. Does nothing if all of it is on the disk.
+    /// Writes what was deferred.
+    pub fn write_out(&mut self) -> Result<(), WriteError> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        let end = self.written_end();
+        match self.disk.append(&self.file, &self.unwritten) {
+            Ok(()) => {
+                self.unwritten.clear();
+                self.unwritten.shrink_to(UNWRITTEN_KEPT);
+                Ok(())
+            }
+            Err(error) => {
+                if self.disk.truncate(&self.file, end).is_err() {
+                    self.poison();
+                }
+                self.reload(end);
+                Err(self.failed(error))
+            }
+        }
+    }
+
+    /// Returns where the file ends.
+    fn written_end(&self) -> u64 {
+        self.history.end - self.unwritten.len() as u64
+    }
+
+    /// Syncs what was appended and is not on the disk. Does nothing if all of it is.
     ///
     /// If the sync fails, the cache holds what the disk may never get, and no later sync would say so. None of it was
     /// acknowledged: it is cut off, so that no writer of another daemon builds on it, and this writer is poisoned. Where
@@ -247,20 +285,52 @@ impl Writer {
         if self.poisoned {
             return Err(WriteError::Poisoned { path: self.directory.steps() });
         }
+        self.write_out()?;
+        self.synced.wait();
+        self.check_sync()?;
         if !self.has_unsynced() {
             return Ok(());
         }
-        if let Err(error) = self.disk.sync(&self.file) {
-            self.poison();
-            let _ = match self.synced {
-                Some(synced) => self.disk.truncate(&self.file, synced),
-                None => self.copy_anew(self.taken_at),
-            };
-            return Err(self.failed(error));
+        match self.disk.sync(&self.file) {
+            Ok(()) => {
+                self.synced.reached(self.mark());
+                Ok(())
+            }
+            Err(error) => Err(self.give_up(error)),
         }
-        self.synced = Some(self.history.end);
-        self.synced_seq = self.history.seq;
-        Ok(())
+    }
+
+    /// Writes what was deferred, and returns a sync of everything so far, to be run beside what comes next; nothing if
+    /// there is nothing to sync, or if a sync that runs takes it on. A failure is found by the next append or sync.
+    pub fn sync_beside(&mut self) -> Result<Option<PendingSync>, WriteError> {
+        if self.poisoned {
+            return Err(WriteError::Poisoned { path: self.directory.steps() });
+        }
+        self.write_out()?;
+        self.check_sync()?;
+        Ok(if self.has_unsynced() { self.synced.begin(self.mark(), &self.disk, &self.file) } else { None })
+    }
+
+    /// Refuses to go on after a sync beside this writer has failed.
+    fn check_sync(&mut self) -> Result<(), WriteError> {
+        match self.synced.take_failure() {
+            Some(error) => Err(self.give_up(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Cuts off what a failed sync may have lost.
+    fn give_up(&mut self, error: io::Error) -> WriteError {
+        self.poison();
+        let _ = match self.synced.to() {
+            Some(synced) => self.disk.truncate(&self.file, synced),
+            None => self.copy_anew(self.taken_at),
+        };
+        self.failed(error)
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { end: self.history.end, seq: self.history.seq }
     }
 
     /// The end of the records that this writer knows to be on the disk: nothing after it may be shown or forked.
@@ -269,13 +339,19 @@ impl Writer {
     /// unsynced, and [`Self::sync`] settles that.
     #[must_use]
     pub fn synced_end(&self) -> u64 {
-        self.synced.unwrap_or(0)
+        self.synced.to().unwrap_or(0)
+    }
+
+    /// Tells the same to others, also while this writer is busy.
+    #[must_use]
+    pub fn watch_synced_end(&self) -> SyncedEnd {
+        SyncedEnd(Arc::clone(&self.synced))
     }
 
     /// Whether there are records after [`Self::synced_end`].
     #[must_use]
     pub fn has_unsynced(&self) -> bool {
-        self.synced != Some(self.history.end)
+        self.synced.to() != Some(self.history.end)
     }
 
     fn copy_anew(&self, len: u64) -> io::Result<()> {
@@ -296,6 +372,7 @@ impl Writer {
 
     /// Makes the history again what the file holds, after records that did not get there were taken in.
     fn reload(&mut self, end: u64) {
+        self.unwritten.clear();
         match scan(self.file.file(), History::default()) {
             Ok((history, Health::Good)) if history.end == end => self.history = history,
             Ok(_) | Err(_) => self.poison(),
@@ -320,7 +397,9 @@ impl Writer {
     }
 
     /// Writes `checkpoint.json`; the one before it stays beside it. A failure loses nothing but speed.
-    pub fn checkpoint(&self) -> io::Result<()> {
+    pub fn checkpoint(&mut self) -> io::Result<()> {
+        // A checkpoint of what the file has not got would never fit.
+        self.write_out().map_err(io::Error::other)?;
         checkpoint::write(&self.disk, &self.directory, &self.history)
     }
 }

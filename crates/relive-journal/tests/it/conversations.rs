@@ -118,7 +118,9 @@ proptest! {
             happen(&mut writer, 2, 0);
         }
         let said = fixture.said(uuid);
-        prop_assert_eq!(cuts(&writer).last().map(|cut| cut.messages), Some(said.len()));
+        // A summary with nothing after it cannot be cut again.
+        let whole = (said != ["summary earlier"]).then_some(said.len());
+        prop_assert_eq!(cuts(&writer).last().map(|cut| cut.messages), whole);
         for cut in cuts(&writer) {
             let mut fork = fixture.fork(uuid, ForkPoint::End).unwrap();
             append(&mut fork, vec![compacted(cut.through, "now")]);

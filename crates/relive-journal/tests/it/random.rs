@@ -258,7 +258,7 @@ impl World {
                 self.model(uuid).past.limits = limits;
             }
             19 if writable => self.compact(uuid, choice),
-            20 if writable => self.processes[&uuid].writer.as_ref().unwrap().checkpoint().unwrap(),
+            20 if writable => self.processes.get_mut(&uuid).unwrap().writer.as_mut().unwrap().checkpoint().unwrap(),
             21 if writable => self.end(uuid, choice % 4 > 0),
             22 => self.fork(uuid, choice),
             23 => self.collect(),

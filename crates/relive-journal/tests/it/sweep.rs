@@ -22,7 +22,7 @@ use relive_journal::{DataDirectory, Disk, Io, WriteError};
 
 use check::{Bare, Resume, check};
 use oracle::Oracle;
-use script::{Outcome, Script};
+use script::{Outcome, Script, Trust};
 
 use crate::support::{NO_SPACE_RULES, open, open_journal, opening, spawn_request, uuid};
 
@@ -39,6 +39,18 @@ fn temporary() -> tempfile::TempDir {
     if shared.is_dir() { tempfile::tempdir_in(shared).unwrap() } else { tempfile::tempdir().unwrap() }
 }
 
+/// What is broken on purpose: a part of the protocol, or its caller.
+#[derive(Debug, Clone, Copy)]
+struct Broken {
+    switches: Switches,
+    trust: Trust,
+}
+
+const NOTHING: Broken = Broken {
+    switches: Switches { no_sync: false, no_dir_sync: false, no_repair: false, no_lock: false },
+    trust: Trust::Sync,
+};
+
 /// What was tried and what was wrong.
 #[derive(Debug, Default)]
 struct Report {
@@ -51,7 +63,7 @@ struct Report {
 /// One run of the script, with one thing going wrong, and every world that can follow.
 struct Point<'a> {
     injection: Injection,
-    switches: Switches,
+    broken: Broken,
     faults: Arc<Faults>,
     bare: &'a Bare,
     report: &'a Report,
@@ -59,13 +71,13 @@ struct Point<'a> {
 
 impl<'a> Point<'a> {
     /// Returns the change at which things went wrong; `None` if the script was over before.
-    fn run(injection: Injection, switches: Switches, bare: &'a Bare, report: &'a Report) -> Option<String> {
+    fn run(injection: Injection, broken: Broken, bare: &'a Bare, report: &'a Report) -> Option<String> {
         let temp = temporary();
         let root = temp.path().join("data");
         Disk::new().mkdir(&root).unwrap();
-        let faults = Arc::new(Faults::new(&root, injection, switches).unwrap());
-        let Outcome { mut oracle, violations, stopped_inside } = Script::run(&root, &faults);
-        let point = Self { injection, switches, faults, bare, report };
+        let faults = Arc::new(Faults::new(&root, injection, broken.switches).unwrap());
+        let Outcome { mut oracle, violations, stopped_inside } = Script::run(&root, &faults, broken.trust);
+        let point = Self { injection, broken, faults, bare, report };
         point.note("while it ran", violations);
         report.points.fetch_add(1, Ordering::Relaxed);
         let seed = seed(injection);
@@ -95,10 +107,10 @@ impl<'a> Point<'a> {
         let temp = temporary();
         let root = temp.path().join("data");
         self.faults.power_cut(&root, cut).unwrap();
-        let disk = if is_default(self.switches) {
+        let disk = if is_default(self.broken) {
             Disk::new()
         } else {
-            Disk::with_faults(Arc::new(Faults::new(&root, Injection::None, self.switches).unwrap()))
+            Disk::with_faults(Arc::new(Faults::new(&root, Injection::None, self.broken.switches).unwrap()))
         };
         let violations = check(&root, disk, &mut oracle.clone(), Resume::All, self.bare);
         self.report.worlds.fetch_add(1, Ordering::Relaxed);
@@ -109,7 +121,7 @@ impl<'a> Point<'a> {
         let change = self.faults.injected().unwrap_or_default();
         let mut all = self.report.violations.lock().unwrap();
         all.extend(violations.into_iter().map(|text| format!("{:?} ({change}), {world}: {text}", self.injection)));
-        if !all.is_empty() && !is_default(self.switches) || all.len() >= SHOWN_MAX {
+        if !all.is_empty() && !is_default(self.broken) || all.len() >= SHOWN_MAX {
             self.report.enough.store(true, Ordering::Relaxed);
         }
     }
@@ -127,14 +139,14 @@ fn seed(injection: Injection) -> u64 {
     hasher.finish() >> 32
 }
 
-fn is_default(switches: Switches) -> bool {
-    let Switches { no_sync, no_dir_sync, no_repair, no_lock } = switches;
-    !(no_sync || no_dir_sync || no_repair || no_lock)
+fn is_default(broken: Broken) -> bool {
+    let Broken { switches: Switches { no_sync, no_dir_sync, no_repair, no_lock }, trust } = broken;
+    trust == Trust::Sync && !(no_sync || no_dir_sync || no_repair || no_lock)
 }
 
 /// Every way the n-th change can go wrong.
-fn try_point(n: u64, switches: Switches, bare: &Bare, report: &Report) {
-    let run = |injection| Point::run(injection, switches, bare, report);
+fn try_point(n: u64, broken: Broken, bare: &Bare, report: &Report) {
+    let run = |injection| Point::run(injection, broken, bare, report);
     let change = run(Injection::Stop(n)).unwrap_or_default();
     let is_write = change.starts_with("write");
     if is_write {
@@ -154,17 +166,17 @@ fn try_point(n: u64, switches: Switches, bare: &Bare, report: &Report) {
 }
 
 /// How many changes the script makes when nothing goes wrong.
-fn length(switches: Switches) -> u64 {
+fn length(broken: Broken) -> u64 {
     let temp = temporary();
-    let faults = Arc::new(Faults::new(temp.path(), Injection::None, switches).unwrap());
-    let violations = Script::run(temp.path(), &faults).violations;
+    let faults = Arc::new(Faults::new(temp.path(), Injection::None, broken.switches).unwrap());
+    let violations = Script::run(temp.path(), &faults, broken.trust).violations;
     assert_eq!(violations, Vec::<String>::new(), "with nothing going wrong");
     faults.count()
 }
 
 /// Tries every point, in order, until all is done or enough is known.
-fn sweep(switches: Switches) -> Report {
-    let count = length(switches);
+fn sweep(broken: Broken) -> Report {
+    let count = length(broken);
     let report = Report::default();
     let next = AtomicU64::new(1);
     std::thread::scope(|scope| {
@@ -176,7 +188,7 @@ fn sweep(switches: Switches) -> Report {
                     if n > count || report.enough.load(Ordering::Relaxed) {
                         return;
                     }
-                    try_point(n, switches, &bare, &report);
+                    try_point(n, broken, &bare, &report);
                 }
             });
         }
@@ -187,11 +199,11 @@ fn sweep(switches: Switches) -> Report {
 #[test]
 fn the_promises_hold_at_every_point_of_the_sweep() {
     let start = Instant::now();
-    let report = sweep(Switches::default());
+    let report = sweep(NOTHING);
     let violations = report.violations.into_inner().unwrap();
     println!(
         "sweep: {} changes, {} points, {} worlds, {:.1} s",
-        length(Switches::default()),
+        length(NOTHING),
         report.points.into_inner(),
         report.worlds.into_inner(),
         start.elapsed().as_secs_f32()
@@ -237,15 +249,16 @@ fn the_sweep_of_locks_a_second_daemon_and_a_second_writer_are_refused() {
 #[test]
 fn each_switch_turns_the_sweep_red() {
     let default = Switches::default();
-    for switches in [
-        Switches { no_sync: true, ..default },
-        Switches { no_dir_sync: true, ..default },
-        Switches { no_repair: true, ..default },
+    for broken in [
+        Broken { switches: Switches { no_sync: true, ..default }, ..NOTHING },
+        Broken { switches: Switches { no_dir_sync: true, ..default }, ..NOTHING },
+        Broken { switches: Switches { no_repair: true, ..default }, ..NOTHING },
+        Broken { trust: Trust::Write, ..NOTHING },
     ] {
-        let violations = sweep(switches).violations.into_inner().unwrap();
+        let violations = sweep(broken).violations.into_inner().unwrap();
         let first = violations.first();
-        assert!(first.is_some(), "{switches:?} and nobody noticed");
-        println!("{switches:?}: {}", first.map_or("", String::as_str));
+        assert!(first.is_some(), "{broken:?} and nobody noticed");
+        println!("{broken:?}: {}", first.map_or("", String::as_str));
     }
     let violations = check_locks(Switches { no_lock: true, ..default });
     assert_eq!(violations.len(), 2, "{violations:?}");

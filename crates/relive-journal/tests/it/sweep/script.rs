@@ -13,7 +13,9 @@ use relive_journal::data::{ClockReading, Collected, ForkPoint, ForkRequest, GcRu
 use relive_journal::faults::Faults;
 use relive_journal::record::{Body, OpenedBy, Paused};
 use relive_journal::recovery::Recovery;
-use relive_journal::{DataDirectory, Disk, Durability, History, Io, Opening, ProcInfo, WriteError, Writer};
+use relive_journal::{
+    DataDirectory, Disk, Durability, History, Io, Opening, PendingSync, ProcInfo, WriteError, Writer,
+};
 
 use super::oracle::{Fact, Oracle};
 use crate::support::{
@@ -33,7 +35,17 @@ pub(crate) fn uuid_of(name: &str) -> Uuid {
     uuid_v7(Timestamp::from_millisecond(1_700_000_000_000).unwrap(), random)
 }
 
+/// What the caller takes for an acknowledgement of records whose sync runs beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The sync's end.
+    Sync,
+    /// The write: wrong, and the sweep has to notice.
+    Write,
+}
+
 pub(crate) struct Script {
+    trust: Trust,
     root: PathBuf,
     faults: Arc<Faults>,
     disk: Disk,
@@ -57,12 +69,12 @@ pub(crate) struct Outcome {
 
 impl Script {
     /// Lives it to its end or until it is stopped.
-    pub(crate) fn run(root: &Path, faults: &Arc<Faults>) -> Outcome {
+    pub(crate) fn run(root: &Path, faults: &Arc<Faults>, trust: Trust) -> Outcome {
         let disk = Disk::with_faults(Arc::clone(faults));
         let (oracle, violations) = (Oracle::default(), Vec::new());
         let (root, faults) = (root.to_owned(), Arc::clone(faults));
         let (data, writers, returned) = (None, BTreeMap::new(), false);
-        let mut script = Self { root, faults, disk, ticks: 0, data, writers, oracle, violations, returned };
+        let mut script = Self { trust, root, faults, disk, ticks: 0, data, writers, oracle, violations, returned };
         script.live();
         let stopped_inside = script.over() && !script.returned;
         Outcome { oracle: script.oracle, violations: script.violations, stopped_inside }
@@ -84,7 +96,9 @@ impl Script {
         self.written_step("a");
         self.fork("d", "a", ForkPoint::End);
         self.sync("a");
+        self.step_beside("a", "small");
         self.step("c", &"y".repeat(BIG));
+        self.step_beside("c", &"v".repeat(BIG));
         self.end("d");
         self.put_away("a", &[with_request(kept(Signal::Int), "int")]);
         self.written_step("a");
@@ -319,6 +333,43 @@ impl Script {
         self.append(name, vec![call_ended(0, result)]);
     }
 
+    /// One step with a call that only reads: records that are deferred, and a sync that runs while more are written.
+    fn step_beside(&mut self, name: &'static str, result: &str) {
+        self.append_as(name, &[model_started()], Durability::Deferred);
+        self.append_as(name, &[model_ended("text", 1), call_started(0, Recovery::Rerun)], Durability::Beside);
+        let Some(mut writer) = self.writers.remove(name) else { return };
+        let pending = writer.sync_beside();
+        if self.trust == Trust::Write {
+            self.oracle.acknowledge(uuid_of(name), journal(&writer));
+        }
+        self.writers.insert(name, writer);
+        self.append_as(name, &[call_ended(0, result)], Durability::Written);
+        self.append_as(name, &[model_started()], Durability::Deferred);
+        if let Ok(Some(pending)) = pending {
+            self.run_beside(name, pending);
+        }
+        self.append_as(name, &[model_ended("text", 0)], Durability::Written);
+    }
+
+    /// Runs a sync: what it reached is acknowledged, and if it fails the writer is poisoned.
+    fn run_beside(&mut self, name: &'static str, pending: PendingSync) {
+        let uuid = uuid_of(name);
+        let wrong_before = self.faults.injected().is_some();
+        self.now();
+        pending.run();
+        if !wrong_before && self.journal_sync_failed(uuid) {
+            let Some(mut writer) = self.writers.remove(name) else { return };
+            if writer.sync().is_ok() {
+                self.violation(format!("{name}: the sync after one that failed succeeds"));
+            }
+            return self.check_poisoned(name, writer);
+        }
+        let Some(writer) = self.writers.get(name) else { return };
+        let (mut bytes, end) = (journal(writer), usize::try_from(writer.synced_end()).unwrap());
+        bytes.truncate(end);
+        self.oracle.acknowledge(uuid, bytes);
+    }
+
     /// One step with two calls, and the beginning of the next.
     fn two_calls(&mut self, name: &'static str, result: &str) {
         self.append_as(name, &[model_started()], Durability::Written);
@@ -338,7 +389,7 @@ impl Script {
     }
 
     fn checkpoint(&mut self, name: &'static str) {
-        if let Some(writer) = self.writers.get(name) {
+        if let Some(writer) = self.writers.get_mut(name) {
             let _ = writer.checkpoint();
         }
     }
