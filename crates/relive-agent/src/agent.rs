@@ -261,8 +261,9 @@ impl Loop {
         self.take_in(standing);
         self.unsynced = match durability {
             Durability::Synced => false,
-            // Losing a question to a model changes nothing in the world.
-            Durability::Written => self.unsynced || !matches!(spoken, Body::ModelStarted(_)),
+            Durability::Beside | Durability::Written => true,
+            // Nothing in the world depends on it.
+            Durability::Deferred => self.unsynced,
         };
         self.dialogue.take(spoken);
         Ok(())

@@ -101,6 +101,8 @@ pub struct Reader {
     sound: u64,
     /// Up to where damage was told of.
     told: u64,
+    /// Nothing after this is read.
+    limit: u64,
 }
 
 const CHUNK: usize = 64 * 1024;
@@ -109,7 +111,22 @@ impl Reader {
     /// Reads what comes after `after`; from the beginning if that is the default.
     #[must_use]
     pub fn new(path: PathBuf, after: Cursor) -> Self {
-        Self { path, last: after, file: None, offset: 0, buffer: Vec::new(), used: 0, sound: 0, told: 0 }
+        Self {
+            path,
+            last: after,
+            file: None,
+            offset: 0,
+            buffer: Vec::new(),
+            used: 0,
+            sound: 0,
+            told: 0,
+            limit: u64::MAX,
+        }
+    }
+
+    /// Reads nothing after this place in the file: what is there may yet be lost.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
     }
 
     /// The id of the last record handed out.
@@ -171,12 +188,15 @@ impl Reader {
         }
         let Some(file) = &self.file else { return Ok(false) };
         let known = file.metadata()?;
+        if self.limit < self.sound {
+            return Ok(false);
+        }
         if known.len() >= self.sound {
             // From the last record on, for a repair may have put others where the rest of a torn one was.
             let seen = self.buffer.split_off(usize::try_from(self.sound - self.offset).unwrap_or(usize::MAX));
             self.offset = self.sound;
             self.used = 0;
-            let there = usize::try_from(known.len() - self.sound).unwrap_or(usize::MAX);
+            let there = usize::try_from(known.len().min(self.limit) - self.sound).unwrap_or(usize::MAX);
             self.buffer.clear();
             self.buffer.resize(there.min(seen.len() + CHUNK.max(seen.len())), 0);
             let taken = file.read_at(&mut self.buffer, self.offset)?;

@@ -13,7 +13,7 @@ use relive_core::{Aim, ErrorCode, Limits, Pid, Program, Spec, Uuid};
 use relive_journal::data::{Known, SpawnRequest};
 use relive_journal::policy::Policy;
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
-use relive_journal::{Hash, OpenJournal, Opening, ProcInfo, ProcessMeta, Writer};
+use relive_journal::{Hash, Opening, ProcInfo, ProcessMeta, Writer};
 use relive_llm::Model;
 
 use crate::bodies::PreparedModel;
@@ -325,7 +325,7 @@ impl Turn {
         let runtime = Arc::clone(&self.runtime);
         let of = relive_core::Incarnation { pid: spec.pid, generation: spec.generation };
         let place = writer.history().identity.as_ref().and_then(|identity| TreePlace::of(&identity.spawned));
-        self.state.journal = Some(OpenJournal::new(writer, runtime.pools.journal.clone()));
+        self.hold(writer);
         let inherited = {
             let mut state = runtime.lock();
             let inherited = state.inherited.get(&spec.parent).copied();

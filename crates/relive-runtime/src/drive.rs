@@ -197,6 +197,10 @@ impl Runtime {
             turn.drop_body();
             return AfterExit::Over;
         };
+        let exit = match (exit, turn.state.unrecorded.take()) {
+            (Exit::Stopped, Some(error)) => Exit::Unrecorded(error),
+            (exit, _) => exit,
+        };
         let mut change = Change::of(machine, RecordDetails::default());
         if change.draft().state() == State::Created {
             let _ = change.apply(Event::Start, self);

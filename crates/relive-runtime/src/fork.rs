@@ -26,7 +26,7 @@ impl Runtime {
         let model = self.on_journal(move |data| model_of(data, source)).await?;
         let environment = self.credentials.choose(source, uuid, reason, model.as_deref(), &request.env).await?;
         // What its owner has synced is copied; nothing after that.
-        let within = self.synced_end(source).await?;
+        let within = self.sync_and_get_end(source).await?;
         let mut turn = self.turn(uuid, Lane::Verb).await?;
         if let Some(created) = self.created_before(uuid, &hash).await? {
             let process = self.living(uuid).unwrap_or(ProcessRef {
@@ -49,7 +49,7 @@ impl Runtime {
     }
 
     /// Returns how far the journal of a process that is being written is on the disk.
-    async fn synced_end(self: &Arc<Self>, uuid: Uuid) -> Result<Option<u64>> {
+    async fn sync_and_get_end(self: &Arc<Self>, uuid: Uuid) -> Result<Option<u64>> {
         let mut turn = self.turn(uuid, Lane::Verb).await?;
         let Some(journal) = &mut turn.state.journal else { return Ok(None) };
         let synced = journal.with(|writer| writer.sync().map(|()| writer.synced_end())).await?;

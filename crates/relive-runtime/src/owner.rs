@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use relive_agent::{Orders, Pulse};
 use relive_core::{ErrorCode, Incarnation, Uuid};
-use relive_journal::OpenJournal;
 use relive_journal::journal::Event;
+use relive_journal::{JournalError, OpenJournal, SyncedEnd};
 use tokio::sync::watch;
 
 use crate::bodies::{LiveSession, PreparedModel};
@@ -50,8 +50,9 @@ impl Owners {
             state: Arc::default(),
             body: Mutex::default(),
             events: Mutex::default(),
-            flush_is_due: AtomicBool::new(false),
+            settle_is_due: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
+            synced_end: Mutex::default(),
             owners: self.clone(),
         });
         owners.insert(uuid, Arc::downgrade(&owner));
@@ -85,8 +86,10 @@ pub(crate) struct Owner {
     /// Events of the body that are not written yet.
     events: Mutex<Vec<Event>>,
     /// Whether somebody will write them soon.
-    flush_is_due: AtomicBool,
+    settle_is_due: AtomicBool,
     waiting: AtomicUsize,
+    /// How much of the journal is on the disk, while it is open.
+    synced_end: Mutex<Option<SyncedEnd>>,
     owners: Owners,
 }
 
@@ -95,6 +98,8 @@ pub(crate) struct Owner {
 pub(crate) struct TurnState {
     /// Open while a body runs, and during a turn that needs it.
     pub(crate) journal: Option<OpenJournal>,
+    /// Why records of the body that it did not wait for could not be written.
+    pub(crate) unrecorded: Option<JournalError>,
     /// Messages that were recorded and that the body has not taken in.
     pub(crate) said: Vec<String>,
     /// A model that was built to see whether it can be, for the body that is about to start.
@@ -161,6 +166,15 @@ impl Owner {
         }
     }
 
+    /// Returns the end of the records that are on the disk; nothing if the journal is not open.
+    pub(crate) fn synced_end(&self) -> Option<u64> {
+        self.synced_end.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(SyncedEnd::get)
+    }
+
+    pub(crate) fn set_synced_end(&self, synced_end: Option<SyncedEnd>) {
+        *self.synced_end.lock().unwrap_or_else(PoisonError::into_inner) = synced_end;
+    }
+
     /// Returns which incarnation runs, and since when its body owes progress.
     pub(crate) fn owes_since(&self) -> Option<(Incarnation, Option<tokio::time::Instant>)> {
         self.body().as_ref().map(|body| (body.of, body.pulse.owes_since()))
@@ -181,13 +195,13 @@ impl Owner {
     }
 
     /// Takes it on to write the events that wait; `false` if somebody else has.
-    pub(crate) fn claim_flush(&self) -> bool {
-        !self.flush_is_due.swap(true, Ordering::AcqRel)
+    pub(crate) fn claim_settle(&self) -> bool {
+        !self.settle_is_due.swap(true, Ordering::AcqRel)
     }
 
     /// Gives that up, before the events are taken.
-    pub(crate) fn release_flush(&self) {
-        self.flush_is_due.store(false, Ordering::Release);
+    pub(crate) fn release_settle(&self) {
+        self.settle_is_due.store(false, Ordering::Release);
     }
 
     pub(crate) fn take_events(&self) -> Vec<Event> {

@@ -12,7 +12,7 @@ use relive_core::{
     Uuid, Why,
 };
 use relive_journal::record::{Body, Ended, OpenedBy, Paused, Resumed, ResumedBy};
-use relive_journal::{OpenJournal, Opening, Writer};
+use relive_journal::{Opening, Writer};
 use survey::{Found, PriorState, Survey, survey};
 
 use crate::bodies::Rest;
@@ -88,7 +88,7 @@ impl Runtime {
         match then {
             NextAction::Start(writer) | NextAction::Resume(writer) => {
                 let mut turn = self.turn(process.uuid, Lane::Own).await?;
-                turn.state.journal = Some(OpenJournal::new(*writer, self.pools.journal.clone()));
+                turn.hold(*writer);
                 if resumes {
                     self.emit(&turn.owner, "resumed", serde_json::json!({"by": ResumedBy::DaemonStart}));
                 }

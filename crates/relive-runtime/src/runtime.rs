@@ -153,6 +153,12 @@ impl Runtime {
         self.data.directory(uuid)
     }
 
+    /// Returns the end of the journal's records that are on the disk, while something may be written to it.
+    #[must_use]
+    pub fn synced_end(&self, uuid: Uuid) -> Option<u64> {
+        self.owners.find(uuid)?.synced_end()
+    }
+
     /// Returns a bell that rings when the files of a process may have changed.
     #[must_use]
     pub fn follow(&self, uuid: Uuid) -> tokio::sync::watch::Receiver<()> {

@@ -86,8 +86,7 @@ impl Loop {
     pub(super) async fn model_started(&mut self, purpose: Purpose) -> Step {
         let (reserved_tokens, reserved_cost_usd) = self.reservation();
         let started = ModelStarted { model: self.agent.meta.model.clone(), reserved_tokens, reserved_cost_usd };
-        let durability = if self.unsynced { Durability::Synced } else { Durability::Written };
-        self.record(Body::ModelStarted(started), durability).await?;
+        self.record(Body::ModelStarted(started), Durability::Deferred).await?;
         let mut body = json!({"model": self.agent.meta.model});
         if purpose == Purpose::Summary {
             body["for"] = "summary".into();
@@ -210,7 +209,7 @@ impl Loop {
         Usage { tokens_in, tokens_out, cost_usd, estimated: true, ..Usage::default() }
     }
 
-    /// Records a complete answer. One without calls may be the last, so it is synced; the others are synced with the
+    /// Records a complete answer. One without calls may be the last, so it is synced; the others are written with the
     /// intent of their first call.
     async fn answer(&mut self, mut heard: Heard, asked_tokens: u64, git: Option<Git>) -> Step {
         let usage = heard.usage.unwrap_or_else(|| self.estimate(&heard, asked_tokens));
@@ -222,7 +221,7 @@ impl Loop {
             git,
             thinking: text(heard.thinking),
         };
-        let durability = if answer.calls.is_empty() { Durability::Synced } else { Durability::Written };
+        let durability = if answer.calls.is_empty() { Durability::Synced } else { Durability::Deferred };
         self.record(Body::ModelEnded(answer), durability).await?;
         // The answer is the last message but for those that came while it was given, which the next question counts.
         let answer_at = self.dialogue.messages.iter().rposition(|message| matches!(message, Message::Model { .. }));

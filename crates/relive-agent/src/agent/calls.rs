@@ -65,7 +65,9 @@ impl Loop {
             return Ok(());
         }
         let intent = CallStarted { call, name: asked.name.clone(), recovery: recovery.clone() };
-        self.record(Body::CallStarted(intent), Durability::Synced).await?;
+        // Before an effect in the world its intent is on the disk. Where there is none, the sync runs beside the tool.
+        let durability = if has_effect(recovery) { Durability::Synced } else { Durability::Beside };
+        self.record(Body::CallStarted(intent), durability).await?;
         self.event("call", json!({"call": call, "name": asked.name, "args": head(&asked.args)}));
         Ok(())
     }
@@ -109,7 +111,11 @@ impl Loop {
         );
         let ToolResult { ok, text, done, lost: _ } = result;
         let ended = CallEnded { call, ok, result: text.into(), done, settled };
-        self.record(Body::CallEnded(ended), Durability::Written).await
+        // The result of an effect is in the file at once, and on the disk while the model is asked.
+        let open = self.standing.plan.open.iter().find(|open| open.call == call);
+        let effect = open.is_some_and(|open| has_effect(&open.recovery));
+        let durability = if effect { Durability::Beside } else { Durability::Deferred };
+        self.record(Body::CallEnded(ended), durability).await
     }
 
     pub(super) fn asked(&self, call: u32) -> Option<ToolCall> {
@@ -129,6 +135,11 @@ impl Loop {
     fn unrecorded_key(&self, call: u32) -> String {
         format!("{}:{}-{call}", self.agent.context.uuid, self.standing.answers)
     }
+}
+
+/// Tells whether a call changes anything but the conversation.
+fn has_effect(recovery: &Recovery) -> bool {
+    *recovery != Recovery::Rerun
 }
 
 /// Tells the model about a call that may not be made.

@@ -35,7 +35,7 @@ pub(super) async fn journal(
     Id(id): Id,
     Params(query): Params<StreamQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
-    open(server, id, query, ProcessDirectory::steps).await
+    open(server, id, query, ProcessDirectory::steps, Shown::OnDisk).await
 }
 
 pub(super) async fn events(
@@ -43,7 +43,7 @@ pub(super) async fn events(
     Id(id): Id,
     Params(query): Params<StreamQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
-    open(server, id, query, ProcessDirectory::events).await
+    open(server, id, query, ProcessDirectory::events, Shown::Written).await
 }
 
 async fn open(
@@ -51,6 +51,7 @@ async fn open(
     id: String,
     query: StreamQuery,
     file: fn(&ProcessDirectory) -> PathBuf,
+    shown: Shown,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
     let after = match query.after.as_deref() {
         None | Some("") => Cursor::default(),
@@ -64,6 +65,7 @@ async fn open(
         runtime: server.runtime,
         reads: server.stream_reads,
         uuid,
+        shown,
         reader: Some(Reader::new(path, after)),
         follow: query.follow,
         waiting: VecDeque::new(),
@@ -73,10 +75,20 @@ async fn open(
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
 }
 
+/// How much of a file a stream shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// Only what a power cut cannot take back.
+    OnDisk,
+    /// All of it.
+    Written,
+}
+
 struct Follower {
     runtime: Arc<Runtime>,
     reads: Arc<Semaphore>,
     uuid: Uuid,
+    shown: Shown,
     /// Absent while a job has it.
     reader: Option<Reader>,
     bell: watch::Receiver<()>,
@@ -116,6 +128,9 @@ impl Follower {
 
     async fn read(&mut self) -> Option<Vec<Item>> {
         let mut reader = self.reader.take()?;
+        if self.shown == Shown::OnDisk {
+            reader.set_limit(self.runtime.synced_end(self.uuid).unwrap_or(u64::MAX));
+        }
         let _turn = self.reads.acquire().await.ok()?;
         let (reader, items) = self
             .runtime

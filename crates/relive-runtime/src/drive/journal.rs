@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_core::Usage;
+use relive_core::{Urgency, Usage};
 use relive_journal::conversation::Cut;
 use relive_journal::history::Permit;
 use relive_journal::journal::{Event as JournalEvent, Pending};
@@ -14,8 +14,8 @@ use super::BodyOwner;
 use crate::owner::{Lane, Owner, Turn};
 use crate::runtime::{ProcessRef, Runtime};
 
-/// How long an event may wait for a record to be written with.
-const EVENTS_WITHIN: Duration = Duration::from_millis(50);
+/// How long events and deferred records may wait to be written, and written records to be synced.
+const SETTLED_WITHIN: Duration = Duration::from_millis(50);
 
 /// A process's journal, through its owner.
 #[derive(Debug)]
@@ -106,12 +106,18 @@ impl Turn {
                 return Err(JournalError::Held);
             }
         }
+        if let Some(error) = self.state.unrecorded.take() {
+            return Err(error);
+        }
         let (now, events) = (self.runtime.now(), self.owner.take_events());
         let said = std::mem::take(&mut self.state.said);
         let journal = self.state.journal.as_mut().ok_or(relive_journal::JobLost)?;
         journal.append(now, events, batch, durability).await?;
         let standing = journal.state(said)?;
         self.runtime.progressed(process, journal.history()?);
+        if durability != Durability::Synced {
+            self.runtime.settle_soon(&self.owner);
+        }
         self.runtime.changes.ring(process.uuid);
         Ok(standing)
     }
@@ -126,19 +132,30 @@ impl Runtime {
     /// Keeps an event to be written with the next records, or soon.
     pub(crate) fn emit(self: &Arc<Self>, owner: &Arc<Owner>, kind: &'static str, body: serde_json::Value) {
         owner.push_event(JournalEvent { at: self.now(), kind, body });
-        if !owner.claim_flush() {
+        self.settle_soon(owner);
+    }
+
+    /// Has everything of a process written that is not in its files yet, and its records synced, soon.
+    fn settle_soon(self: &Arc<Self>, owner: &Arc<Owner>) {
+        if !owner.claim_settle() {
             return;
         }
         let (runtime, owner) = (Arc::clone(self), Arc::clone(owner));
         tokio::spawn(async move {
-            tokio::time::sleep(EVENTS_WITHIN).await;
+            tokio::time::sleep(SETTLED_WITHIN).await;
             let Ok(mut turn) = runtime.turn_with(Arc::clone(&owner), Lane::Own).await else { return };
-            owner.release_flush();
+            owner.release_settle();
             let events = owner.take_events();
-            if let Some(journal) = turn.state.journal.as_mut().filter(|_| !events.is_empty()) {
-                journal.write_events(events).await;
-                runtime.changes.ring(owner.uuid);
+            let Some(journal) = &mut turn.state.journal else { return };
+            if events.is_empty() && journal.is_settled() {
+                return;
             }
+            if let Err(error) = journal.settle(events).await {
+                // The body does not wait for this: it is stopped, and suspended for the error.
+                turn.state.unrecorded = Some(error);
+                owner.order(|orders| orders.stop = Some(Urgency::Now));
+            }
+            runtime.changes.ring(owner.uuid);
         });
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use relive_core::{Effect, Effects, Event, Incarnation, Machine, Signal, Uuid};
 use relive_journal::record::Body;
-use relive_journal::{Durability, History, OpenJournal, Opening};
+use relive_journal::{Durability, History, OpenJournal, Opening, Writer};
 
 use super::{Lane, Owner, TurnState};
 use crate::error::Result;
@@ -175,8 +175,15 @@ impl Turn {
                 })
             })
             .await?;
-        self.state.journal = Some(OpenJournal::new(writer, runtime.pools.journal.clone()));
+        self.hold(writer);
         Ok(())
+    }
+
+    /// Keeps the journal open, for this turn or as long as a body runs.
+    pub(crate) fn hold(&mut self, writer: Writer) {
+        let journal = OpenJournal::new(writer, self.runtime.pools.journal.clone());
+        self.owner.set_synced_end(journal.watch_synced_end().ok());
+        self.state.journal = Some(journal);
     }
 
     /// Records a change, publishes it and carries out its effects. On an error nothing has changed.
@@ -309,6 +316,7 @@ impl Drop for Turn {
         if !self.owner.has_body() {
             // A suspended process holds no descriptor.
             self.state.journal = None;
+            self.owner.set_synced_end(None);
             self.state.said.clear();
         }
     }
