@@ -2,15 +2,13 @@
 //! what they are doing.
 //!
 //! Bytes become lines ([`LineSplitter`]), lines become neutral events ([`Parser`]), and events drive one state machine
-//! ([`Machine`]). [`Stream`] joins the three. [`Encoder`] writes the other direction: a user turn, an interrupt, the
+//! ([`Machine`]). [`AgentStream`] joins the three. [`Encoder`] writes the other direction: a user turn, an interrupt, the
 //! answer to an approval.
 //!
 //! The crate is pure: bytes and the time are arguments, and nothing is opened, started or awaited. It is lenient: no
 //! input is rejected, because a CLI that prints an unknown line is still a working CLI.
 
-mod detect;
 mod dialect;
-mod dialects;
 mod encode;
 mod event;
 mod id_set;
@@ -28,4 +26,4 @@ pub use event::{
 pub use lines::{Line, LineSplitter, MAX_LINE_BYTES};
 pub use machine::{Activity, Lifecycle, Machine, Waiting};
 pub use parser::Parser;
-pub use stream::{LineReport, Stream};
+pub use stream::{AgentStream, LineReport};

@@ -55,18 +55,18 @@ pub struct Machine {
 enum State {
     Spawning,
     Idle,
-    Working(Work),
+    Working(OpenWork),
     Killed,
 }
 
 /// The data of an agent that is not idle.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Work {
+struct OpenWork {
     activity: Activity,
     turn: Turn,
     tools: IdSet,
     background: IdSet,
-    requests: Vec<Request>,
+    requests: Vec<OpenRequest>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,7 +78,7 @@ enum Turn {
 
 /// An approval or a question that nobody has answered yet.
 #[derive(Debug, Clone, PartialEq)]
-struct Request {
+struct OpenRequest {
     id: String,
     tool_id: Option<String>,
     waiting: Waiting,
@@ -169,7 +169,7 @@ impl Machine {
         Some(self.last_active.saturating_add(timeout).unwrap_or(Timestamp::MAX))
     }
 
-    fn work(&self) -> Option<&Work> {
+    fn work(&self) -> Option<&OpenWork> {
         match &self.state {
             State::Working(work) => Some(work),
             State::Spawning | State::Idle | State::Killed => None,
@@ -181,7 +181,7 @@ impl State {
     fn after(self, event: &Event) -> Self {
         let mut work = match self {
             Self::Killed => return Self::Killed,
-            Self::Spawning | Self::Idle => Work::default(),
+            Self::Spawning | Self::Idle => OpenWork::default(),
             Self::Working(work) => work,
         };
         work.apply(event);
@@ -189,7 +189,7 @@ impl State {
     }
 }
 
-impl Work {
+impl OpenWork {
     fn apply(&mut self, event: &Event) {
         let by_subagent = event.subagent.is_some();
         match &event.kind {
@@ -269,7 +269,7 @@ impl Work {
         let (id, tool_id) = (shorten(id).to_owned(), tool_id.map(|id| shorten(id).to_owned()));
         let is_new = self.requests.iter().all(|request| request.id != id);
         if is_new && self.requests.len() < MAX_REQUESTS {
-            self.requests.push(Request { id, tool_id, waiting });
+            self.requests.push(OpenRequest { id, tool_id, waiting });
         }
     }
 

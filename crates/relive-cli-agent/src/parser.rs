@@ -1,10 +1,24 @@
 //! Turns lines into events, in a given dialect or in the first one that a line belongs to.
 
+mod acp;
+mod claude;
+mod codex_app_server;
+mod codex_exec;
+mod detect;
+mod gemini;
+mod json_rpc;
+mod line_events;
+mod opencode;
+mod quota;
+
 use std::borrow::Cow;
 
-use crate::detect;
+use self::acp::AcpParser;
+use self::claude::ClaudeParser;
+use self::codex_app_server::CodexAppServerParser;
+use self::line_events::LineEvents;
+use self::opencode::OpencodeParser;
 use crate::dialect::Dialect;
-use crate::dialects::{Events, acp, claude, codex_app_server, codex_exec, gemini, opencode};
 use crate::event::{Event, EventKind};
 use crate::json::Json;
 use crate::lines::Line;
@@ -16,26 +30,26 @@ const EXCERPT_CHARS: usize = 120;
 #[derive(Debug)]
 pub struct Parser {
     dialect: Option<Dialect>,
-    choice: Choice,
-    reader: Option<Reader>,
+    source: DialectSource,
+    dialect_parser: Option<DialectParser>,
 }
 
-/// Who chose the dialect.
+/// Where the dialect comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Choice {
+enum DialectSource {
     Caller,
     Detection,
 }
 
 /// The parser of one dialect, with what it has to remember between lines.
 #[derive(Debug)]
-enum Reader {
-    Claude(claude::Reader),
+enum DialectParser {
+    Claude(ClaudeParser),
     CodexExec,
-    CodexAppServer(codex_app_server::Reader),
+    CodexAppServer(CodexAppServerParser),
     Gemini,
-    Opencode(opencode::Reader),
-    Acp(acp::Reader),
+    Opencode(OpencodeParser),
+    Acp(AcpParser),
 }
 
 /// The direction of a line.
@@ -50,8 +64,8 @@ enum Direction {
 impl Parser {
     /// Without a dialect, the first line that can belong to only one decides, for the rest of the stream.
     pub fn new(dialect: Option<Dialect>) -> Self {
-        let choice = if dialect.is_some() { Choice::Caller } else { Choice::Detection };
-        Self { dialect, choice, reader: dialect.map(Reader::new) }
+        let source = if dialect.is_some() { DialectSource::Caller } else { DialectSource::Detection };
+        Self { dialect, source, dialect_parser: dialect.map(DialectParser::new) }
     }
 
     /// The dialect in use; `None` until it is detected.
@@ -84,10 +98,10 @@ impl Parser {
             Ok(_) => return vec![malformed("not a JSON object".into(), trimmed)],
             Err(error) => return vec![malformed(json_fault(&error), trimmed)],
         };
-        let mut events = Events::default();
-        self.choose(json, direction);
-        match (&mut self.reader, direction) {
-            (Some(reader), direction) => reader.parse(json, direction, &mut events),
+        let mut events = LineEvents::default();
+        self.detect(json, direction);
+        match (&mut self.dialect_parser, direction) {
+            (Some(parser), direction) => parser.parse(json, direction, &mut events),
             (None, Direction::Output) => events.unknown(json.name()),
             (None, Direction::Input) => events.other(json.name()),
         }
@@ -98,47 +112,47 @@ impl Parser {
         events
     }
 
-    fn choose(&mut self, line: Json<'_>, direction: Direction) {
-        if self.choice == Choice::Caller || direction == Direction::Input {
+    fn detect(&mut self, line: Json<'_>, direction: Direction) {
+        if self.source == DialectSource::Caller || direction == Direction::Input {
             return;
         }
-        if self.reader.is_none() {
+        if self.dialect_parser.is_none() {
             self.dialect = detect::detect(line);
-            self.reader = self.dialect.map(Reader::new);
-        } else if let Some(Reader::Claude(reader)) = &mut self.reader
+            self.dialect_parser = self.dialect.map(DialectParser::new);
+        } else if let Some(DialectParser::Claude(parser)) = &mut self.dialect_parser
             && self.dialect == Some(Dialect::Claude)
             && detect::is_qwen(line)
         {
             // In duplex mode the first line answers `initialize`, and only the second one tells qwen from claude.
             self.dialect = Some(Dialect::Qwen);
-            reader.become_qwen();
+            parser.become_qwen();
         }
     }
 }
 
-impl Reader {
+impl DialectParser {
     fn new(dialect: Dialect) -> Self {
         match dialect {
-            Dialect::Claude | Dialect::Qwen => Self::Claude(claude::Reader::new(dialect)),
+            Dialect::Claude | Dialect::Qwen => Self::Claude(ClaudeParser::new(dialect)),
             Dialect::CodexExec => Self::CodexExec,
-            Dialect::CodexAppServer => Self::CodexAppServer(codex_app_server::Reader::default()),
+            Dialect::CodexAppServer => Self::CodexAppServer(CodexAppServerParser::default()),
             Dialect::Gemini => Self::Gemini,
-            Dialect::Opencode => Self::Opencode(opencode::Reader::default()),
-            Dialect::Acp => Self::Acp(acp::Reader::default()),
+            Dialect::Opencode => Self::Opencode(OpencodeParser::default()),
+            Dialect::Acp => Self::Acp(AcpParser::default()),
         }
     }
 
-    fn parse(&mut self, line: Json<'_>, direction: Direction, events: &mut Events) {
+    fn parse(&mut self, line: Json<'_>, direction: Direction, events: &mut LineEvents) {
         match (self, direction) {
-            (Self::Claude(reader), Direction::Output) => reader.read(line, events),
+            (Self::Claude(parser), Direction::Output) => parser.read(line, events),
             (Self::Claude(_), Direction::Input) => claude::read_input(line, events),
             (Self::CodexExec, Direction::Output) => codex_exec::read(line, events),
-            (Self::CodexAppServer(reader), Direction::Output) => reader.read(line, events),
-            (Self::CodexAppServer(reader), Direction::Input) => reader.read_input(line, events),
+            (Self::CodexAppServer(parser), Direction::Output) => parser.read(line, events),
+            (Self::CodexAppServer(parser), Direction::Input) => parser.read_input(line, events),
             (Self::Gemini, Direction::Output) => gemini::read(line, events),
-            (Self::Opencode(reader), Direction::Output) => reader.read(line, events),
-            (Self::Acp(reader), Direction::Output) => reader.read(line, events),
-            (Self::Acp(reader), Direction::Input) => reader.read_input(line, events),
+            (Self::Opencode(parser), Direction::Output) => parser.read(line, events),
+            (Self::Acp(parser), Direction::Output) => parser.read(line, events),
+            (Self::Acp(parser), Direction::Input) => parser.read_input(line, events),
             (Self::CodexExec | Self::Gemini | Self::Opencode(_), Direction::Input) => events.other("input"),
         }
     }

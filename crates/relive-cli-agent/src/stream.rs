@@ -25,14 +25,14 @@ pub struct LineReport {
 
 /// Reads the output of one CLI process.
 #[derive(Debug)]
-pub struct Stream {
+pub struct AgentStream {
     splitter: LineSplitter,
     parser: Parser,
     machine: Machine,
     lines: u64,
 }
 
-impl Stream {
+impl AgentStream {
     /// Without a dialect, it is detected.
     pub fn new(dialect: Option<Dialect>, idle_timeout: Duration, now: Timestamp) -> Self {
         Self {

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use relive_cli_agent::{Dialect, Lifecycle, LineReport, Stream};
+use relive_cli_agent::{AgentStream, Dialect, Lifecycle, LineReport};
 
 /// Small, so that generated lines reach it.
 pub(crate) const MAX_LINE_BYTES: usize = 1500;
 
 pub(crate) fn read(dialect: Option<Dialect>, chunks: &[&[u8]], max_line_bytes: usize) -> Vec<LineReport> {
     let now = Timestamp::UNIX_EPOCH;
-    let mut stream = Stream::new(dialect, Duration::from_secs(60), now).with_max_line_bytes(max_line_bytes);
+    let mut stream = AgentStream::new(dialect, Duration::from_secs(60), now).with_max_line_bytes(max_line_bytes);
     let mut reports = Vec::new();
     for chunk in chunks {
         stream.push(chunk, now, |_, report| reports.push(report));

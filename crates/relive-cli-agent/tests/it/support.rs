@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use relive_cli_agent::{Dialect, Event, LineReport, Machine, Stream};
+use relive_cli_agent::{AgentStream, Dialect, Event, LineReport, Machine};
 use serde_json::Value;
 
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -81,12 +81,12 @@ fn recorded(ms: i64, line: &str) -> Option<Recorded> {
 
 /// A stream that is shown whole lines.
 pub(crate) struct Replay {
-    pub stream: Stream,
+    pub stream: AgentStream,
 }
 
 impl Replay {
     pub(crate) fn new(dialect: Option<Dialect>) -> Self {
-        Self { stream: Stream::new(dialect, IDLE_TIMEOUT, at(0)) }
+        Self { stream: AgentStream::new(dialect, IDLE_TIMEOUT, at(0)) }
     }
 
     pub(crate) fn read(&mut self, line: &str, ms: i64) -> LineReport {

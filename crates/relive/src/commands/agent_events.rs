@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
-use relive_cli_agent::{Dialect, LineReport, Stream};
+use relive_cli_agent::{AgentStream, Dialect, LineReport};
 
 use crate::error::{CommandError, Outcome};
 
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Outcome<u8> {
         DialectChoice::Fixed(dialect) => Some(dialect),
     };
     // The countdown to the idle kill is not printed, so it does not run.
-    let stream = Stream::new(dialect, Duration::ZERO, Timestamp::now());
+    let stream = AgentStream::new(dialect, Duration::ZERO, Timestamp::now());
     let out = BufWriter::new(io::stdout().lock());
     if args.file == Path::new("-") {
         translate(stream, io::stdin().lock(), out, "standard input")?;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Outcome<u8> {
 }
 
 /// Writes each report as soon as its line is there, so that a pipe can be watched.
-fn translate(mut stream: Stream, mut input: impl Read, mut out: impl Write, name: &str) -> Outcome<()> {
+fn translate(mut stream: AgentStream, mut input: impl Read, mut out: impl Write, name: &str) -> Outcome<()> {
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let bytes = match input.read(&mut chunk) {

@@ -1,25 +1,16 @@
-//! The parsers, one file for each dialect.
-
-pub(crate) mod acp;
-pub(crate) mod claude;
-pub(crate) mod codex_app_server;
-pub(crate) mod codex_exec;
-pub(crate) mod gemini;
-pub(crate) mod json_rpc;
-pub(crate) mod opencode;
-mod quota;
+//! The list that a dialect's parser fills while it reads a line.
 
 use crate::event::{Event, EventKind, TurnOutcome};
 
 /// Collects the events of one line.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
+pub(crate) struct LineEvents {
     events: Vec<Event>,
     /// The subagent that the line is about.
     subagent: Option<String>,
 }
 
-impl Events {
+impl LineEvents {
     pub(crate) fn push(&mut self, kind: EventKind) {
         self.events.push(Event { kind, subagent: self.subagent.clone() });
     }

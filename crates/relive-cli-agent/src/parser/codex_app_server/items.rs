@@ -1,8 +1,8 @@
 //! The items of a codex turn: messages, thoughts and calls of tools.
 
-use crate::dialects::Events;
 use crate::event::EventKind;
 use crate::json::Json;
+use crate::parser::line_events::LineEvents;
 
 const TOOLS: [&str; 8] = [
     "commandExecution",
@@ -17,7 +17,7 @@ const TOOLS: [&str; 8] = [
 const HOUSEKEEPING: [&str; 6] =
     ["userMessage", "plan", "hookPrompt", "contextCompaction", "enteredReviewMode", "exitedReviewMode"];
 
-pub(super) fn read_started(item: Json<'_>, events: &mut Events) {
+pub(super) fn read_started(item: Json<'_>, events: &mut LineEvents) {
     let kind = item.text_at(&["type"]).unwrap_or_default();
     match kind.as_str() {
         "userMessage" => events.push(EventKind::UserText { text: joined_text(item.field("content")) }),
@@ -34,7 +34,7 @@ pub(super) fn read_started(item: Json<'_>, events: &mut Events) {
     }
 }
 
-pub(super) fn read_completed(item: Json<'_>, events: &mut Events) {
+pub(super) fn read_completed(item: Json<'_>, events: &mut LineEvents) {
     let [kind, id, text, summary, status] = item.fields(["type", "id", "text", "summary", "status"]);
     let kind = kind.and_then(Json::text).unwrap_or_default();
     match kind.as_str() {

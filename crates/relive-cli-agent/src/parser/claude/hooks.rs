@@ -1,10 +1,10 @@
 //! The bodies of claude's hooks, which give the state of its full-screen interface: it prints no events.
 
-use super::Reader;
-use crate::dialects::Events;
+use super::ClaudeParser;
 use crate::event::{ApprovalRequest, EventKind, RawJson, TurnOutcome};
 use crate::id_set::shorten;
 use crate::json::Json;
+use crate::parser::line_events::LineEvents;
 
 const HOUSEKEEPING: [&str; 8] = [
     "Notification",
@@ -17,8 +17,8 @@ const HOUSEKEEPING: [&str; 8] = [
     "InstructionsLoaded",
 ];
 
-impl Reader {
-    pub(super) fn read_hook(&mut self, name: &str, body: Json<'_>, events: &mut Events) {
+impl ClaudeParser {
+    pub(super) fn read_hook(&mut self, name: &str, body: Json<'_>, events: &mut LineEvents) {
         let [session_id, agent_id] = body.fields(["session_id", "agent_id"]);
         let agent_id = agent_id.and_then(Json::text);
         if let Some(session_id) = session_id.and_then(Json::text) {
@@ -53,13 +53,13 @@ impl Reader {
         }
     }
 
-    fn read_call_started(&mut self, body: Json<'_>, events: &mut Events) {
+    fn read_call_started(&mut self, body: Json<'_>, events: &mut LineEvents) {
         let (id, name) = call_of(body);
         self.hook_call = Some((shorten(&name).to_owned(), shorten(&id).to_owned()));
         events.push(EventKind::ToolStarted { id, name, input: body.field("tool_input").map(Json::to_raw) });
     }
 
-    fn read_permission_hook(&mut self, body: Json<'_>, events: &mut Events) {
+    fn read_permission_hook(&mut self, body: Json<'_>, events: &mut LineEvents) {
         let (id, tool) = call_of(body);
         let announced = self.hook_call.as_ref().filter(|(name, _)| name == shorten(&tool));
         let id = announced.map_or(id, |(_, id)| id.clone());

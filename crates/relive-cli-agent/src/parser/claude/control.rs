@@ -1,11 +1,11 @@
 //! Claude's control messages: permissions, questions, and what the user writes to the CLI.
 
 use super::QUESTION_TOOL;
-use crate::dialects::Events;
 use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind, RawJson};
 use crate::json::Json;
+use crate::parser::line_events::LineEvents;
 
-pub(super) fn read_request(line: Json<'_>, events: &mut Events) {
+pub(super) fn read_request(line: Json<'_>, events: &mut LineEvents) {
     let [id, request] = line.fields(["request_id", "request"]);
     let Some(request) = request else { return events.other("control_request") };
     let subtype = request.text_at(&["subtype"]).unwrap_or_default();
@@ -20,7 +20,7 @@ pub(super) fn read_request(line: Json<'_>, events: &mut Events) {
     }
 }
 
-fn read_permission(request_id: RawJson, request: Json<'_>, events: &mut Events) {
+fn read_permission(request_id: RawJson, request: Json<'_>, events: &mut LineEvents) {
     let [tool, tool_id, input, reason, suggestions] =
         request.fields(["tool_name", "tool_use_id", "input", "decision_reason", "permission_suggestions"]);
     let tool = tool.and_then(Json::text).unwrap_or_default();
@@ -48,14 +48,14 @@ fn question_text(input: Json<'_>) -> String {
 }
 
 /// Claude withdrew a request, because the turn was interrupted or a hook has answered.
-pub(super) fn read_cancel(line: Json<'_>, events: &mut Events) {
+pub(super) fn read_cancel(line: Json<'_>, events: &mut LineEvents) {
     match line.field("request_id") {
         Some(id) => events.push(EventKind::Answered { request_id: id.to_raw() }),
         None => events.other("control_cancel_request"),
     }
 }
 
-pub(super) fn read_response(line: Json<'_>, events: &mut Events) {
+pub(super) fn read_response(line: Json<'_>, events: &mut LineEvents) {
     match line.text_at(&["response", "error"]) {
         Some(error) => events.warning(error),
         None => events.other("control_response"),
@@ -63,7 +63,7 @@ pub(super) fn read_response(line: Json<'_>, events: &mut Events) {
 }
 
 /// Reads a line that was written to claude's standard input.
-pub(crate) fn read_input(line: Json<'_>, events: &mut Events) {
+pub(crate) fn read_input(line: Json<'_>, events: &mut LineEvents) {
     let kind = line.text_at(&["type"]).unwrap_or_default();
     match (kind.as_str(), line.at(&["response", "request_id"])) {
         ("user", _) => events.push(EventKind::TurnStarted { turn_id: None }),

@@ -1,13 +1,14 @@
 //! `codex exec --json`.
 
-use super::{Events, quota};
+use super::line_events::LineEvents;
+use super::quota;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::json::Json;
 
 /// Items that are calls of tools. An item of any other unknown type is no call.
 const TOOLS: [&str; 5] = ["command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"];
 
-pub(crate) fn read(line: Json<'_>, events: &mut Events) {
+pub(crate) fn read(line: Json<'_>, events: &mut LineEvents) {
     let [kind, item, message] = line.fields(["type", "item", "message"]);
     let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
     let message = message.and_then(Json::text).unwrap_or_default();
@@ -28,7 +29,7 @@ pub(crate) fn read(line: Json<'_>, events: &mut Events) {
     }
 }
 
-fn read_item(stage: &str, item: Json<'_>, events: &mut Events) {
+fn read_item(stage: &str, item: Json<'_>, events: &mut LineEvents) {
     let [kind, id, text, message, status] = item.fields(["type", "id", "text", "message", "status"]);
     let kind = kind.and_then(Json::text).unwrap_or_default();
     let id = id.and_then(Json::text).unwrap_or_default();
@@ -60,7 +61,7 @@ fn input_of(item: Json<'_>) -> Option<crate::event::RawJson> {
 }
 
 /// Codex also reports its own retries as errors; every other error ends the turn.
-fn read_error(message: String, events: &mut Events) {
+fn read_error(message: String, events: &mut LineEvents) {
     match reconnecting(&message) {
         Some((attempt, max_attempts)) => events.push(EventKind::Retry {
             attempt: Some(attempt),
@@ -85,7 +86,7 @@ pub(super) fn reconnecting(message: &str) -> Option<(u64, u64)> {
 }
 
 /// The figures are those of the whole conversation, over all its resumes.
-fn report_usage(line: Json<'_>, events: &mut Events) {
+fn report_usage(line: Json<'_>, events: &mut LineEvents) {
     let Some(usage) = line.field("usage") else { return };
     let [input, output, cache_read, cache_write] =
         usage.fields(["input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens"]);

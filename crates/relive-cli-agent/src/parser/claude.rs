@@ -11,7 +11,8 @@ pub(crate) use control::read_input;
 
 use std::collections::BTreeMap;
 
-use super::{Events, quota};
+use super::line_events::LineEvents;
+use super::quota;
 use crate::dialect::Dialect;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::id_set::{IdSet, shorten};
@@ -29,7 +30,7 @@ const HOUSEKEEPING: [&str; 6] =
     ["keep_alive", "tool_progress", "tool_use_summary", "auth_status", "prompt_suggestion", "transcript_mirror"];
 
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct ClaudeParser {
     usage_scope: UsageScope,
     session_id: Option<String>,
     background: IdSet,
@@ -40,9 +41,9 @@ pub(crate) struct Reader {
     hook_call: Option<(String, String)>,
 }
 
-impl Reader {
+impl ClaudeParser {
     pub(crate) fn new(dialect: Dialect) -> Self {
-        let mut reader = Self {
+        let mut parser = Self {
             usage_scope: UsageScope::Turn,
             session_id: None,
             background: IdSet::default(),
@@ -51,16 +52,16 @@ impl Reader {
             hook_call: None,
         };
         if dialect == Dialect::Qwen {
-            reader.become_qwen();
+            parser.become_qwen();
         }
-        reader
+        parser
     }
 
     pub(crate) fn become_qwen(&mut self) {
         self.usage_scope = UsageScope::Session;
     }
 
-    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut Events) {
+    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [kind, hook, parent] = line.fields(["type", "hook_event_name", "parent_tool_use_id"]);
         if let Some(hook) = hook.and_then(Json::text) {
             return self.read_hook(&hook, line, events);
@@ -84,7 +85,7 @@ impl Reader {
         }
     }
 
-    fn start_session(&mut self, session_id: String, model: Option<String>, events: &mut Events) {
+    fn start_session(&mut self, session_id: String, model: Option<String>, events: &mut LineEvents) {
         if self.session_id.as_deref() != Some(shorten(&session_id)) {
             self.session_id = Some(shorten(&session_id).to_owned());
             events.push(EventKind::SessionStarted { session_id, model });
@@ -92,7 +93,7 @@ impl Reader {
     }
 
     /// A whole message. Its content is a list of blocks, or one string.
-    fn read_message(&mut self, line: Json<'_>, speaker: Speaker, events: &mut Events) {
+    fn read_message(&mut self, line: Json<'_>, speaker: Speaker, events: &mut LineEvents) {
         let content = line.at(&["message", "content"]);
         if let Some(text) = content.and_then(Json::text) {
             events.push(speaker.says(text));
@@ -108,7 +109,7 @@ impl Reader {
         events.other_if_empty("message");
     }
 
-    fn read_block(&mut self, block: Json<'_>, speaker: Speaker, events: &mut Events) {
+    fn read_block(&mut self, block: Json<'_>, speaker: Speaker, events: &mut LineEvents) {
         let kind = block.text_at(&["type"]).unwrap_or_default();
         match kind.as_str() {
             "text" => events.push(speaker.says(block.text_at(&["text"]).unwrap_or_default())),
@@ -122,7 +123,7 @@ impl Reader {
         }
     }
 
-    fn start_tool(&mut self, block: Json<'_>, events: &mut Events) {
+    fn start_tool(&mut self, block: Json<'_>, events: &mut LineEvents) {
         let [id, name, input] = block.fields(["id", "name", "input"]);
         let id = id.and_then(Json::text).unwrap_or_default();
         let name = name.and_then(Json::text).unwrap_or_default();
@@ -134,7 +135,7 @@ impl Reader {
         }
     }
 
-    fn end_tool(&mut self, block: Json<'_>, events: &mut Events) {
+    fn end_tool(&mut self, block: Json<'_>, events: &mut LineEvents) {
         let [id, is_error] = block.fields(["tool_use_id", "is_error"]);
         let id = id.and_then(Json::text).unwrap_or_default();
         events.push(EventKind::ToolEnded { id: id.clone(), failed: is_error.is_some_and(Json::is_true) });
@@ -145,14 +146,14 @@ impl Reader {
         }
     }
 
-    fn end_subagent(&mut self, id: String, events: &mut Events) {
+    fn end_subagent(&mut self, id: String, events: &mut LineEvents) {
         if self.subagents.contains(&id) && self.subagents.remove(&id) {
             events.push(EventKind::SubagentEnded { id });
         }
     }
 
     /// `subtype` says `success` also when the provider refused; only `is_error` counts.
-    fn read_result(&self, line: Json<'_>, events: &mut Events) {
+    fn read_result(&self, line: Json<'_>, events: &mut LineEvents) {
         let [is_error, terminal, status] = line.fields(["is_error", "terminal_reason", "api_error_status"]);
         self.report_usage(line, events);
         if !is_error.is_some_and(Json::is_true) {
@@ -171,7 +172,7 @@ impl Reader {
         events.turn_ended(outcome, message);
     }
 
-    fn report_usage(&self, line: Json<'_>, events: &mut Events) {
+    fn report_usage(&self, line: Json<'_>, events: &mut LineEvents) {
         let [usage, cost] = line.fields(["usage", "total_cost_usd"]);
         let Some(usage) = usage else { return };
         let [input, output, cache_read, cache_write] =
@@ -219,7 +220,7 @@ fn error_message(line: Json<'_>) -> Option<String> {
 }
 
 /// One event of the provider's own stream (`--include-partial-messages`).
-fn read_stream_event(line: Json<'_>, events: &mut Events) {
+fn read_stream_event(line: Json<'_>, events: &mut LineEvents) {
     let Some(event) = line.field("event") else { return events.other("stream_event") };
     let [kind, block, delta] = event.fields(["type", "content_block", "delta"]);
     let kind = kind.and_then(Json::text).unwrap_or_default();
@@ -241,7 +242,7 @@ fn read_stream_event(line: Json<'_>, events: &mut Events) {
     }
 }
 
-fn read_rate_limit(line: Json<'_>, events: &mut Events) {
+fn read_rate_limit(line: Json<'_>, events: &mut LineEvents) {
     let Some(info) = line.field("rate_limit_info") else { return events.other("rate_limit_event") };
     let [status, resets_at, kind] = info.fields(["status", "resetsAt", "rateLimitType"]);
     if !status.is_some_and(|status| status.is("rejected")) {

@@ -2,8 +2,8 @@
 //!
 //! The agent does not announce a turn: a turn is the time between a `session/prompt` and its reply.
 
-use super::Events;
-use super::json_rpc::{Message, SentRequests};
+use super::json_rpc::{PendingRequests, RpcMessage};
+use super::line_events::LineEvents;
 use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind, TurnOutcome, Usage, UsageScope};
 use crate::id_set::{IdSet, shorten};
 use crate::json::Json;
@@ -26,87 +26,87 @@ const HOUSEKEEPING: [&str; 13] = [
 ];
 
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct AcpParser {
     session_id: Option<String>,
-    sent: SentRequests<Sent>,
+    pending: PendingRequests<RequestKind>,
     /// The calls of this turn, also those that have ended: an update may follow the end, and starts nothing.
     calls: IdSet,
 }
 
 /// What the reply to a request will mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sent {
+enum RequestKind {
     Prompt,
     /// The agent replays the whole conversation before it replies.
     Load,
     Other,
 }
 
-impl Reader {
-    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut Events) {
-        let (message, method) = Message::of(line);
+impl AcpParser {
+    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        let (message, method) = RpcMessage::of(line);
         match message {
-            Message::Notification { params } if method == "session/update" => self.read_update(params, events),
-            Message::Notification { .. } => events.other(method),
-            Message::Request { id, params } => read_request(&method, id, params, events),
-            Message::Reply { id, result } => {
-                let sent = self.sent.take(id);
+            RpcMessage::Notification { params } if method == "session/update" => self.read_update(params, events),
+            RpcMessage::Notification { .. } => events.other(method),
+            RpcMessage::Request { id, params } => read_request(&method, id, params, events),
+            RpcMessage::Reply { id, result } => {
+                let sent = self.pending.take(id);
                 self.read_reply(sent, result, events);
             }
-            Message::ErrorReply { id, error } => {
+            RpcMessage::ErrorReply { id, error } => {
                 let message = error.text_at(&["message"]).unwrap_or_default();
-                match self.sent.take(id) {
-                    Some(Sent::Load | Sent::Other) => events.warning(message),
+                match self.pending.take(id) {
+                    Some(RequestKind::Load | RequestKind::Other) => events.warning(message),
                     // Without the request, a failed prompt is the only error that matters to the state.
-                    Some(Sent::Prompt) | None => {
+                    Some(RequestKind::Prompt) | None => {
                         self.calls = IdSet::default();
                         events.push(EventKind::Error { message });
                     }
                 }
             }
-            Message::Invalid => events.unknown(line.name()),
+            RpcMessage::Invalid => events.unknown(line.name()),
         }
     }
 
     /// Reads a line that was written to the agent.
-    pub(crate) fn read_input(&mut self, line: Json<'_>, events: &mut Events) {
-        let (message, method) = Message::of(line);
+    pub(crate) fn read_input(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        let (message, method) = RpcMessage::of(line);
         match message {
-            Message::Request { id, params } => {
+            RpcMessage::Request { id, params } => {
                 let sent = match method.as_str() {
-                    "session/prompt" => Sent::Prompt,
-                    "session/load" => Sent::Load,
-                    _ => Sent::Other,
+                    "session/prompt" => RequestKind::Prompt,
+                    "session/load" => RequestKind::Load,
+                    _ => RequestKind::Other,
                 };
-                self.sent.add(id, sent);
+                self.pending.add(id, sent);
                 if let Some(session_id) = params.and_then(|params| params.text_at(&["sessionId"])) {
                     self.start_session(session_id, events);
                 }
-                if sent == Sent::Prompt {
+                if sent == RequestKind::Prompt {
                     events.push(EventKind::TurnStarted { turn_id: None });
                 }
                 events.other_if_empty(method);
             }
-            Message::Reply { id, .. } | Message::ErrorReply { id, .. } => {
+            RpcMessage::Reply { id, .. } | RpcMessage::ErrorReply { id, .. } => {
                 events.push(EventKind::Answered { request_id: id.to_raw() });
             }
-            Message::Notification { .. } | Message::Invalid => events.other(method),
+            RpcMessage::Notification { .. } | RpcMessage::Invalid => events.other(method),
         }
     }
 
-    fn start_session(&mut self, session_id: String, events: &mut Events) {
+    fn start_session(&mut self, session_id: String, events: &mut LineEvents) {
         if self.session_id.as_deref() != Some(shorten(&session_id)) {
             self.session_id = Some(shorten(&session_id).to_owned());
             events.push(EventKind::SessionStarted { session_id, model: None });
         }
     }
 
-    fn read_update(&mut self, params: Option<Json<'_>>, events: &mut Events) {
+    fn read_update(&mut self, params: Option<Json<'_>>, events: &mut LineEvents) {
         let Some(update) = params.and_then(|params| params.field("update")) else {
             return events.other("session/update");
         };
         let name = update.text_at(&["sessionUpdate"]).unwrap_or_default();
-        if self.sent.contains(Sent::Load) {
+        if self.pending.contains(RequestKind::Load) {
             return events.other(format!("replayed {name}"));
         }
         let text = update.text_at(&["content", "text"]).unwrap_or_default();
@@ -125,7 +125,7 @@ impl Reader {
     }
 
     /// A call may be announced when it is already over, and some agents announce it with its first update.
-    fn read_tool_call(&mut self, update: Json<'_>, events: &mut Events) {
+    fn read_tool_call(&mut self, update: Json<'_>, events: &mut LineEvents) {
         let [id, title, input, status] = update.fields(["toolCallId", "title", "rawInput", "status"]);
         let id = id.and_then(Json::text).unwrap_or_default();
         let failed = match status.and_then(Json::text).as_deref() {
@@ -145,7 +145,7 @@ impl Reader {
         }
     }
 
-    fn read_reply(&mut self, sent: Option<Sent>, result: Option<Json<'_>>, events: &mut Events) {
+    fn read_reply(&mut self, sent: Option<RequestKind>, result: Option<Json<'_>>, events: &mut LineEvents) {
         let fields = result.map(|result| result.fields(["stopReason", "sessionId", "usage"]));
         let [stop_reason, session_id, usage] = fields.unwrap_or([None; 3]);
         if let Some(session_id) = session_id.and_then(Json::text) {
@@ -169,7 +169,7 @@ fn ends_a_load(result: Option<Json<'_>>) -> bool {
     result.is_none_or(|result| result.fields(["modes", "models", "configOptions"]).iter().any(Option::is_some))
 }
 
-fn end_turn(reason: String, events: &mut Events) {
+fn end_turn(reason: String, events: &mut LineEvents) {
     match reason.as_str() {
         "end_turn" => events.turn_ended(TurnOutcome::Completed, None),
         "cancelled" => events.turn_ended(TurnOutcome::Interrupted, None),
@@ -177,7 +177,7 @@ fn end_turn(reason: String, events: &mut Events) {
     }
 }
 
-fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut Events) {
+fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut LineEvents) {
     match (method, params) {
         ("session/request_permission", Some(params)) => read_permission(id, params, events),
         ("elicitation/create" | "session/elicitation", Some(params)) => {
@@ -189,7 +189,7 @@ fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &m
     }
 }
 
-fn read_permission(id: Json<'_>, params: Json<'_>, events: &mut Events) {
+fn read_permission(id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
     let [call, options] = params.fields(["toolCall", "options"]);
     let [tool_id, title, input] =
         call.map(|call| call.fields(["toolCallId", "title", "rawInput"])).unwrap_or([None; 3]);
@@ -216,7 +216,7 @@ fn option_of(option: Json<'_>) -> Option<ApprovalOption> {
     Some(ApprovalOption { kind, value: id?.to_raw() })
 }
 
-fn read_chunk_usage(update: Json<'_>, events: &mut Events) {
+fn read_chunk_usage(update: Json<'_>, events: &mut LineEvents) {
     if let Some(usage) = update.at(&["_meta", "usage"]) {
         events.push(EventKind::Usage(usage_of(usage, UsageScope::Step)));
     }
@@ -235,7 +235,7 @@ fn usage_of(usage: Json<'_>, scope: UsageScope) -> Usage {
 }
 
 /// Its token figures are the size of the context, which is not usage; only the cost is.
-fn read_usage_update(update: Json<'_>, events: &mut Events) {
+fn read_usage_update(update: Json<'_>, events: &mut LineEvents) {
     let Some(cost) = update.field("cost") else { return };
     let [amount, currency] = cost.fields(["amount", "currency"]);
     if currency.is_some_and(|currency| currency.is("USD")) {

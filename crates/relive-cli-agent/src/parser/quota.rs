@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::Events;
+use super::line_events::LineEvents;
 use crate::event::EventKind;
 
 /// Parts of the messages of codex, claude, gemini and their providers, in lower case.
@@ -20,7 +20,7 @@ const WORDS: [&str; 7] = [
 const SEARCHED_CHARS: usize = 4096;
 
 /// Adds a quota event if the message is about a used-up quota.
-pub(crate) fn report(message: &str, events: &mut Events) {
+pub(crate) fn report(message: &str, events: &mut LineEvents) {
     let searched = message.chars().take(SEARCHED_CHARS).collect::<String>().to_lowercase();
     if WORDS.iter().any(|word| searched.contains(word)) {
         events.push(EventKind::Quota { resets_at: reset_time(message), message: message.into() });

@@ -1,10 +1,11 @@
 //! `gemini -o stream-json`. Retries are only on its standard error.
 
-use super::{Events, quota};
+use super::line_events::LineEvents;
+use super::quota;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::json::Json;
 
-pub(crate) fn read(line: Json<'_>, events: &mut Events) {
+pub(crate) fn read(line: Json<'_>, events: &mut LineEvents) {
     let Some(kind) = line.text_at(&["type"]) else { return events.unknown(line.name()) };
     match kind.as_str() {
         // A process of gemini is one turn, so its first line starts it.
@@ -42,7 +43,7 @@ pub(crate) fn read(line: Json<'_>, events: &mut Events) {
     }
 }
 
-fn read_message(line: Json<'_>, events: &mut Events) {
+fn read_message(line: Json<'_>, events: &mut LineEvents) {
     let [role, content, delta] = line.fields(["role", "content", "delta"]);
     let text = content.and_then(Json::text).unwrap_or_default();
     if role.is_some_and(|role| role.is("user")) {
@@ -51,7 +52,7 @@ fn read_message(line: Json<'_>, events: &mut Events) {
     events.push(EventKind::Text { text, delta: delta.is_some_and(Json::is_true) });
 }
 
-fn read_result(line: Json<'_>, events: &mut Events) {
+fn read_result(line: Json<'_>, events: &mut LineEvents) {
     let [status, stats] = line.fields(["status", "stats"]);
     if let Some(stats) = stats {
         let [input, output, cached] = stats.fields(["input_tokens", "output_tokens", "cached"]);

@@ -1,10 +1,10 @@
 //! The requests that codex makes of its user.
 
-use crate::dialects::Events;
 use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind};
 use crate::json::Json;
+use crate::parser::line_events::LineEvents;
 
-pub(super) fn read(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut Events) {
+pub(super) fn read(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut LineEvents) {
     match (method, params) {
         (method, Some(params)) if method.ends_with("/requestApproval") => read_approval(method, id, params, events),
         ("item/tool/requestUserInput", Some(params)) => {
@@ -24,7 +24,7 @@ pub(super) fn read(method: &str, id: Json<'_>, params: Option<Json<'_>>, events:
 }
 
 /// The second part of the method is the tool: `item/commandExecution/requestApproval`.
-fn read_approval(method: &str, id: Json<'_>, params: Json<'_>, events: &mut Events) {
+fn read_approval(method: &str, id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
     let [item_id, command, reason, decisions] = params.fields(["itemId", "command", "reason", "availableDecisions"]);
     let options = decisions.map(Json::items).unwrap_or_default();
     events.push(EventKind::ApprovalAsked(ApprovalRequest {

@@ -2,13 +2,14 @@
 //!
 //! A turn is a row of steps, and a tool is shown only when it is done. While the provider fails, opencode is silent.
 
-use super::{Events, quota};
+use super::line_events::LineEvents;
+use super::quota;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::id_set::shorten;
 use crate::json::Json;
 
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct OpencodeParser {
     session_id: Option<String>,
     turn: Turn,
 }
@@ -20,8 +21,8 @@ enum Turn {
     Open,
 }
 
-impl Reader {
-    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut Events) {
+impl OpencodeParser {
+    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [kind, session_id, part] = line.fields(["type", "sessionID", "part"]);
         let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
         if let Some(session_id) = session_id.and_then(Json::text) {
@@ -48,14 +49,14 @@ impl Reader {
         }
     }
 
-    fn start_session(&mut self, session_id: String, events: &mut Events) {
+    fn start_session(&mut self, session_id: String, events: &mut LineEvents) {
         if self.session_id.as_deref() != Some(shorten(&session_id)) {
             self.session_id = Some(shorten(&session_id).to_owned());
             events.push(EventKind::SessionStarted { session_id, model: None });
         }
     }
 
-    fn read_step_finish(&mut self, part: Option<Json<'_>>, events: &mut Events) {
+    fn read_step_finish(&mut self, part: Option<Json<'_>>, events: &mut LineEvents) {
         let Some(part) = part else { return events.other("step_finish") };
         let [reason, tokens, cost] = part.fields(["reason", "tokens", "cost"]);
         events.push(EventKind::Usage(usage_of(tokens, cost.and_then(Json::f64))));
@@ -68,13 +69,13 @@ impl Reader {
         }
     }
 
-    fn end_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut Events) {
+    fn end_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut LineEvents) {
         self.turn = Turn::Closed;
         events.turn_ended(outcome, message);
     }
 }
 
-fn read_tool(part: Option<Json<'_>>, events: &mut Events) {
+fn read_tool(part: Option<Json<'_>>, events: &mut LineEvents) {
     let Some(part) = part else { return events.other("tool_use") };
     let [id, name, state] = part.fields(["callID", "tool", "state"]);
     let id = id.and_then(Json::text).unwrap_or_default();

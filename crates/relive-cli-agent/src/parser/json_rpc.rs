@@ -6,10 +6,10 @@ use crate::id_set::shorten;
 use crate::json::Json;
 
 /// A client has a handful of requests open; the oldest of more than this is forgotten.
-const MAX_SENT: usize = 256;
+const MAX_PENDING: usize = 256;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Message<'a> {
+pub(super) enum RpcMessage<'a> {
     Request {
         id: Json<'a>,
         params: Option<Json<'a>>,
@@ -29,7 +29,7 @@ pub(super) enum Message<'a> {
     Invalid,
 }
 
-impl<'a> Message<'a> {
+impl<'a> RpcMessage<'a> {
     /// Returns the message and the method it names; replies name none.
     pub(super) fn of(line: Json<'a>) -> (Self, String) {
         let [method, id, params, result, error] = line.fields(["method", "id", "params", "result", "error"]);
@@ -47,19 +47,19 @@ impl<'a> Message<'a> {
 
 /// Requests that were written to the CLI and have no reply yet, each with what its reply will mean.
 #[derive(Debug)]
-pub(super) struct SentRequests<T> {
+pub(super) struct PendingRequests<T> {
     requests: VecDeque<(String, T)>,
 }
 
-impl<T> Default for SentRequests<T> {
+impl<T> Default for PendingRequests<T> {
     fn default() -> Self {
         Self { requests: VecDeque::new() }
     }
 }
 
-impl<T: Copy + PartialEq> SentRequests<T> {
+impl<T: Copy + PartialEq> PendingRequests<T> {
     pub(super) fn add(&mut self, id: Json<'_>, meaning: T) {
-        if self.requests.len() == MAX_SENT {
+        if self.requests.len() == MAX_PENDING {
             self.requests.pop_front();
         }
         self.requests.push_back((key(id), meaning));

@@ -5,72 +5,73 @@
 mod approvals;
 mod items;
 
-use super::json_rpc::{Message, SentRequests};
-use super::{Events, quota};
+use super::json_rpc::{PendingRequests, RpcMessage};
+use super::line_events::LineEvents;
+use super::quota;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::id_set::{IdSet, shorten};
 use crate::json::Json;
 
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct CodexAppServerParser {
     session_id: Option<String>,
     subagents: IdSet,
-    sent: SentRequests<Sent>,
+    pending: PendingRequests<RequestKind>,
 }
 
 /// What the reply to a request will mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sent {
+enum RequestKind {
     TurnStart,
 }
 
-impl Reader {
-    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut Events) {
-        let (message, method) = Message::of(line);
+impl CodexAppServerParser {
+    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        let (message, method) = RpcMessage::of(line);
         match message {
-            Message::Request { id, params } => {
+            RpcMessage::Request { id, params } => {
                 self.mark_subagent(params, events);
                 approvals::read(&method, id, params, events);
             }
-            Message::Notification { params: Some(params) } => {
+            RpcMessage::Notification { params: Some(params) } => {
                 self.mark_subagent(Some(params), events);
                 self.read_notification(&method, params, events);
             }
-            Message::Notification { params: None } => events.other(method),
-            Message::Reply { id, result } => {
-                self.sent.take(id);
+            RpcMessage::Notification { params: None } => events.other(method),
+            RpcMessage::Reply { id, result } => {
+                self.pending.take(id);
                 if let Some(thread) = result.and_then(|result| result.field("thread")) {
                     self.start_thread(thread, events);
                 }
                 events.other_if_empty("reply");
             }
-            Message::ErrorReply { id, error } => {
+            RpcMessage::ErrorReply { id, error } => {
                 let message = error.text_at(&["message"]).unwrap_or_default();
-                match self.sent.take(id) {
-                    Some(Sent::TurnStart) => events.push(EventKind::Error { message }),
+                match self.pending.take(id) {
+                    Some(RequestKind::TurnStart) => events.push(EventKind::Error { message }),
                     None => events.warning(message),
                 }
             }
-            Message::Invalid => events.unknown(line.name()),
+            RpcMessage::Invalid => events.unknown(line.name()),
         }
     }
 
     /// Reads a line that was written to the server.
-    pub(crate) fn read_input(&mut self, line: Json<'_>, events: &mut Events) {
-        let (message, method) = Message::of(line);
+    pub(crate) fn read_input(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        let (message, method) = RpcMessage::of(line);
         match message {
-            Message::Request { id, .. } if method == "turn/start" => {
-                self.sent.add(id, Sent::TurnStart);
+            RpcMessage::Request { id, .. } if method == "turn/start" => {
+                self.pending.add(id, RequestKind::TurnStart);
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
-            Message::Reply { id, .. } | Message::ErrorReply { id, .. } => {
+            RpcMessage::Reply { id, .. } | RpcMessage::ErrorReply { id, .. } => {
                 events.push(EventKind::Answered { request_id: id.to_raw() });
             }
-            Message::Request { .. } | Message::Notification { .. } | Message::Invalid => events.other(method),
+            RpcMessage::Request { .. } | RpcMessage::Notification { .. } | RpcMessage::Invalid => events.other(method),
         }
     }
 
-    fn start_thread(&mut self, thread: Json<'_>, events: &mut Events) {
+    fn start_thread(&mut self, thread: Json<'_>, events: &mut LineEvents) {
         let [id, parent, model, nickname] = thread.fields(["id", "parentThreadId", "model", "agentNickname"]);
         let Some(id) = id.and_then(Json::text) else { return };
         if parent.is_some() {
@@ -83,14 +84,14 @@ impl Reader {
         }
     }
 
-    fn mark_subagent(&self, params: Option<Json<'_>>, events: &mut Events) {
+    fn mark_subagent(&self, params: Option<Json<'_>>, events: &mut LineEvents) {
         let thread_id = params.and_then(|params| params.text_at(&["threadId"]));
         if let Some(thread_id) = thread_id.filter(|id| self.subagents.contains(id)) {
             events.set_subagent(thread_id);
         }
     }
 
-    fn read_notification(&mut self, method: &str, params: Json<'_>, events: &mut Events) {
+    fn read_notification(&mut self, method: &str, params: Json<'_>, events: &mut LineEvents) {
         let [turn, item, delta, message] = params.fields(["turn", "item", "delta", "message"]);
         let delta = delta.and_then(Json::text).unwrap_or_default();
         match (method, item) {
@@ -129,7 +130,7 @@ impl Reader {
 }
 
 /// A subagent ends with each of its turns; its thread stays known, because the agent may give it another one.
-fn read_turn_completed(params: Json<'_>, turn: Option<Json<'_>>, events: &mut Events) {
+fn read_turn_completed(params: Json<'_>, turn: Option<Json<'_>>, events: &mut LineEvents) {
     if events.is_by_subagent() {
         let id = params.text_at(&["threadId"]).unwrap_or_default();
         return events.push(EventKind::SubagentEnded { id });
@@ -161,7 +162,7 @@ fn is_housekeeping(method: &str) -> bool {
 }
 
 /// The turn continues only if codex says that it will ask again. A subagent's error is not the agent's.
-fn read_error(params: Json<'_>, events: &mut Events) {
+fn read_error(params: Json<'_>, events: &mut LineEvents) {
     let [error, will_retry] = params.fields(["error", "willRetry"]);
     let message = error.and_then(|error| error.text_at(&["message"])).unwrap_or_default();
     if will_retry.is_some_and(Json::is_true) {
@@ -177,7 +178,7 @@ fn read_error(params: Json<'_>, events: &mut Events) {
     events.push(EventKind::Error { message });
 }
 
-fn report_usage(params: Json<'_>, events: &mut Events) {
+fn report_usage(params: Json<'_>, events: &mut LineEvents) {
     let Some(total) = params.at(&["tokenUsage", "total"]) else { return };
     let [input, output, cache_read, cache_write] =
         total.fields(["inputTokens", "outputTokens", "cachedInputTokens", "cacheWriteInputTokens"]);
@@ -191,7 +192,7 @@ fn report_usage(params: Json<'_>, events: &mut Events) {
 }
 
 /// Sent after every model call; it is about a used-up quota only if it names the limit that was reached.
-fn read_rate_limits(params: Json<'_>, events: &mut Events) {
+fn read_rate_limits(params: Json<'_>, events: &mut LineEvents) {
     let Some(limits) = params.field("rateLimits") else { return };
     let [reached, primary, secondary] = limits.fields(["rateLimitReachedType", "primary", "secondary"]);
     let Some(reached) = reached.and_then(Json::text) else { return };

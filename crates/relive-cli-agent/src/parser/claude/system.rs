@@ -1,10 +1,10 @@
 //! Claude's `system` lines: the start of a turn, retries, background commands.
 
-use super::Reader;
-use crate::dialects::Events;
+use super::ClaudeParser;
 use crate::event::EventKind;
 use crate::id_set::shorten;
 use crate::json::Json;
+use crate::parser::line_events::LineEvents;
 
 /// The statuses of a background command that has ended.
 const ENDED: [&str; 4] = ["completed", "failed", "killed", "stopped"];
@@ -26,8 +26,8 @@ const HOUSEKEEPING: [&str; 11] = [
     "notification",
 ];
 
-impl Reader {
-    pub(super) fn read_system(&mut self, line: Json<'_>, events: &mut Events) {
+impl ClaudeParser {
+    pub(super) fn read_system(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let subtype = line.text_at(&["subtype"]).unwrap_or_default();
         match subtype.as_str() {
             "init" => self.read_init(line, events),
@@ -45,7 +45,7 @@ impl Reader {
     }
 
     /// Claude prints `init` at the start of every turn, also of a turn that a finished background command starts.
-    fn read_init(&mut self, line: Json<'_>, events: &mut Events) {
+    fn read_init(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [session_id, model] = line.fields(["session_id", "model"]);
         if let Some(session_id) = session_id.and_then(Json::text) {
             self.start_session(session_id, model.and_then(Json::text), events);
@@ -53,7 +53,7 @@ impl Reader {
         events.push(EventKind::TurnStarted { turn_id: None });
     }
 
-    fn read_task_started(&mut self, line: Json<'_>, events: &mut Events) {
+    fn read_task_started(&mut self, line: Json<'_>, events: &mut LineEvents) {
         if line.field("is_backgrounded").is_some_and(Json::is_true) {
             self.start_background(task_id(line), line.text_at(&["description"]), events);
             self.link_subagent(line);
@@ -68,7 +68,7 @@ impl Reader {
         }
     }
 
-    fn read_task_updated(&mut self, line: Json<'_>, events: &mut Events) {
+    fn read_task_updated(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let Some(patch) = line.field("patch") else { return };
         let [status, background] = patch.fields(["status", "is_backgrounded"]);
         if background.is_some_and(Json::is_true) {
@@ -80,14 +80,14 @@ impl Reader {
     }
 
     /// Claude also sends this for slow foreground commands, whose ids were never in the background.
-    fn read_task_notification(&mut self, line: Json<'_>, events: &mut Events) {
+    fn read_task_notification(&mut self, line: Json<'_>, events: &mut LineEvents) {
         if line.text_at(&["status"]).is_none_or(|status| ENDED.contains(&status.as_str())) {
             self.end_background(task_id(line), events);
         }
     }
 
     /// The complete list of what runs in the background.
-    pub(super) fn read_background_tasks(&mut self, tasks: Option<Json<'_>>, events: &mut Events) {
+    pub(super) fn read_background_tasks(&mut self, tasks: Option<Json<'_>>, events: &mut LineEvents) {
         let tasks = tasks.map(Json::items).unwrap_or_default();
         let running: Vec<String> = tasks.iter().filter_map(|task| task_id(*task)).collect();
         let is_running = |id: &str| running.iter().any(|task| shorten(task) == id);
@@ -100,14 +100,14 @@ impl Reader {
         }
     }
 
-    fn start_background(&mut self, id: Option<String>, description: Option<String>, events: &mut Events) {
+    fn start_background(&mut self, id: Option<String>, description: Option<String>, events: &mut LineEvents) {
         let Some(id) = id else { return };
         if self.background.insert(&id) {
             events.push(EventKind::BackgroundStarted { id, description });
         }
     }
 
-    fn end_background(&mut self, id: Option<String>, events: &mut Events) {
+    fn end_background(&mut self, id: Option<String>, events: &mut LineEvents) {
         let Some(id) = id else { return };
         let call = self.background_subagents.remove(shorten(&id));
         if self.background.remove(&id) {
@@ -125,7 +125,7 @@ fn task_id(task: Json<'_>) -> Option<String> {
     task_id.or(id).and_then(Json::text)
 }
 
-fn read_retry(line: Json<'_>, events: &mut Events) {
+fn read_retry(line: Json<'_>, events: &mut LineEvents) {
     let [attempt, max_attempts, delay_ms, status, error] =
         line.fields(["attempt", "max_retries", "retry_delay_ms", "error_status", "error"]);
     events.push(EventKind::Retry {
