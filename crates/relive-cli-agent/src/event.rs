@@ -136,6 +136,13 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// Whether the line was one of the dialect: neither malformed nor of an unknown type.
+    pub(crate) fn is_recognized(&self) -> bool {
+        !matches!(self, Self::Malformed { .. } | Self::Unknown { .. })
+    }
+}
+
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

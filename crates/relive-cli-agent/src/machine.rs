@@ -13,7 +13,7 @@ use crate::id_set::{IdSet, shorten};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifecycle {
-    /// Started, and has not printed anything yet. Shown to people as `loading`.
+    /// Started, and has not printed a line that its dialect knows. Shown to people as `loading`.
     Spawning,
     Working,
     /// Alive, and no turn is open: the countdown to the idle kill runs.
@@ -103,7 +103,7 @@ impl Machine {
         self.state = mem::replace(&mut self.state, State::Idle).after(event);
     }
 
-    /// Resets the machine for a new subprocess. Calling it again before the first event changes nothing.
+    /// Resets the machine for a new subprocess. Calling it again while it is spawning changes nothing.
     pub fn mark_spawning(&mut self, now: Timestamp) {
         if self.state != State::Spawning {
             self.state = State::Spawning;
@@ -181,6 +181,8 @@ impl State {
     fn after(self, event: &Event) -> Self {
         let mut work = match self {
             Self::Killed => return Self::Killed,
+            // A warning of a wrapper script, say: no sign that the CLI itself is ready.
+            Self::Spawning if !event.kind.is_recognized() => return Self::Spawning,
             Self::Spawning | Self::Idle => OpenWork::default(),
             Self::Working(work) => work,
         };

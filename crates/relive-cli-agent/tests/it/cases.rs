@@ -92,6 +92,17 @@ fn case_42_a_malformed_line_is_a_warning_and_the_turn_continues() {
 }
 
 #[test]
+fn case_42_junk_before_the_first_known_line_is_no_sign_that_the_cli_is_ready() {
+    let mut replay = Replay::new(None);
+    for (line, ms) in [("npm warn deprecated", 100), (r#"{"level":"info"}"#, 200), ("{\"type\":\"sys", 300)] {
+        assert_eq!(replay.read(line, ms).lifecycle, Lifecycle::Spawning, "{line}");
+        assert_eq!((replay.machine().last_active(), replay.machine().idle_kill_at()), (at(ms), None), "{line}");
+    }
+    replay.read(r#"{"type":"system","subtype":"status"}"#, 400);
+    assert_eq!(replay.lifecycle_and_activity(), "idle idle");
+}
+
+#[test]
 fn case_43_the_first_result_of_two_parallel_tools_does_not_end_running_tool() {
     let events = vec![tool_started("a"), tool_started("b"), tool_ended("a"), tool_ended("b")];
     let states = walk(&mut machine(), events);

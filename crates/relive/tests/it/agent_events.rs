@@ -82,7 +82,7 @@ fn case_42_unknown_and_malformed_lines_are_events_and_the_exit_code_is_0() {
         &["malformed"],
     ];
     assert_eq!(found, expected);
-    assert_eq!((&objects[0]["dialect"], &objects[0]["lifecycle"]), (&json!(null), &json!("idle")));
+    assert_eq!((&objects[0]["dialect"], &objects[0]["lifecycle"]), (&json!(null), &json!("spawning")));
     assert_eq!((&objects[6]["activity"], &objects[6]["lifecycle"]), (&json!("responding"), &json!("working")));
 }
 
