@@ -25,6 +25,34 @@ const HOUSEKEEPING: [&str; 13] = [
     "session_message_chunk",
 ];
 
+/// The methods that an agent calls, without the extensions of vendors.
+const METHODS: [&str; 12] = [
+    "session/update",
+    "session/request_permission",
+    "session/elicitation",
+    "elicitation/create",
+    "elicitation/complete",
+    "fs/read_text_file",
+    "fs/write_text_file",
+    "terminal/create",
+    "terminal/output",
+    "terminal/wait_for_exit",
+    "terminal/kill",
+    "terminal/release",
+];
+
+/// Whether only an ACP agent calls this method.
+pub(super) fn is_method(method: &str) -> bool {
+    METHODS.contains(&method)
+}
+
+/// Whether only an ACP agent replies like this. MCP has a `protocolVersion` too, which is a date.
+pub(super) fn is_result(result: Json<'_>) -> bool {
+    let [version, session_id, stop_reason] = result.fields(["protocolVersion", "sessionId", "stopReason"]);
+    let has_text = |value: Option<Json<'_>>| value.and_then(Json::text).is_some();
+    version.and_then(Json::u64).is_some() || has_text(session_id) || has_text(stop_reason)
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct AcpParser {
     session_id: Option<String>,

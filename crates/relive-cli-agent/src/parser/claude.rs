@@ -7,7 +7,8 @@ mod control;
 mod hooks;
 mod system;
 
-pub(crate) use control::read_input;
+pub(super) use control::read_input;
+pub(super) use hooks::is_hook;
 
 use std::collections::BTreeMap;
 

@@ -4,6 +4,9 @@
 
 mod approvals;
 mod items;
+mod methods;
+
+pub(super) use methods::{is_method, is_result};
 
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
@@ -111,7 +114,7 @@ impl CodexAppServerParser {
                 events.push(EventKind::Thinking { text: delta, delta: true });
             }
             ("error", _) => read_error(params, events),
-            ("warning", _) => events.warning(message.and_then(Json::text).unwrap_or_default()),
+            ("warning" | "guardianWarning", _) => events.warning(message.and_then(Json::text).unwrap_or_default()),
             ("configWarning" | "deprecationNotice", _) => {
                 events.warning(params.text_at(&["summary"]).unwrap_or_default());
             }
@@ -122,7 +125,7 @@ impl CodexAppServerParser {
                     events.push(EventKind::Answered { request_id: id.to_raw() });
                 }
             }
-            (method, _) if is_housekeeping(method) => {}
+            (method, _) if methods::is_housekeeping(method) => {}
             (method, _) => events.unknown(method),
         }
         events.other_if_empty(method);
@@ -141,24 +144,6 @@ fn read_turn_completed(params: Json<'_>, turn: Option<Json<'_>>, events: &mut Li
         "interrupted" => events.turn_ended(TurnOutcome::Interrupted, None),
         _ => events.turn_ended(TurnOutcome::Failed, turn.and_then(|turn| turn.text_at(&["error", "message"]))),
     }
-}
-
-fn is_housekeeping(method: &str) -> bool {
-    const PREFIXES: [&str; 12] = [
-        "item/agentMessage/",
-        "item/commandExecution/",
-        "item/fileChange/",
-        "item/mcpToolCall/",
-        "item/plan/",
-        "thread/",
-        "turn/",
-        "account/",
-        "mcpServer/",
-        "remoteControl/",
-        "skills/",
-        "app/",
-    ];
-    PREFIXES.iter().any(|prefix| method.starts_with(prefix))
 }
 
 /// The turn continues only if codex says that it will ask again. A subagent's error is not the agent's.

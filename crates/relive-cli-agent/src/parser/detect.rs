@@ -1,58 +1,68 @@
 //! Recognizes a dialect by one line.
+//!
+//! A dialect is kept for the rest of its stream, so a line that somebody else could have printed decides nothing: the
+//! name of a type or a method counts only together with the fields that the dialect always has there.
 
+use super::{acp, claude, codex_app_server};
 use crate::dialect::Dialect;
 use crate::json::Json;
 
-/// Returns the dialect of a line, or nothing if several have such lines.
-pub(crate) fn detect(line: Json<'_>) -> Option<Dialect> {
-    let [kind, hook, method, id, session] = line.fields(["type", "hook_event_name", "method", "id", "sessionID"]);
-    if hook.is_some() {
-        return Some(Dialect::Claude);
+/// Returns the dialect of a line, or nothing if it could be of several or of none.
+pub(super) fn detect(line: Json<'_>) -> Option<Dialect> {
+    let [kind, hook] = line.fields(["type", "hook_event_name"]);
+    if let Some(hook) = hook.and_then(Json::text) {
+        return claude::is_hook(&hook).then_some(Dialect::Claude);
     }
-    let Some(kind) = kind.and_then(Json::text) else {
-        return detect_json_rpc(line, method.and_then(Json::text).as_deref(), id.is_some());
-    };
-    if session.is_some() {
-        return Some(Dialect::Opencode);
+    match kind.and_then(Json::text) {
+        Some(kind) => detect_typed(line, &kind),
+        None => detect_json_rpc(line),
     }
-    detect_typed(line, &kind)
 }
 
 fn detect_typed(line: Json<'_>, kind: &str) -> Option<Dialect> {
-    match kind {
-        "system" if is_qwen(line) => Some(Dialect::Qwen),
-        "system" | "assistant" | "user" | "stream_event" | "rate_limit_event" => Some(Dialect::Claude),
-        "control_request" | "control_response" | "control_cancel_request" => Some(Dialect::Claude),
-        "result" if line.field("subtype").is_some() => Some(Dialect::Claude),
-        "result" if line.field("status").is_some() => Some(Dialect::Gemini),
-        "init" if line.field("session_id").is_some() => Some(Dialect::Gemini),
-        "message" if line.field("role").is_some() => Some(Dialect::Gemini),
-        "tool_use" | "tool_result" if line.field("tool_id").is_some() => Some(Dialect::Gemini),
-        "error" if line.field("severity").is_some() => Some(Dialect::Gemini),
-        "thread.started" | "turn.started" | "turn.completed" | "turn.failed" => Some(Dialect::CodexExec),
-        "item.started" | "item.updated" | "item.completed" => Some(Dialect::CodexExec),
-        _ => None,
-    }
+    let has_text = |name: &str| line.text_at(&[name]).is_some();
+    let has_object = |name: &str| line.field(name).is_some_and(Json::is_object);
+    let dialect = match kind {
+        "step_start" | "step_finish" | "text" | "reasoning" | "tool_use" | "error" if has_text("sessionID") => {
+            Dialect::Opencode
+        }
+        "system" if has_text("subtype") && is_qwen(line) => Dialect::Qwen,
+        "system" | "result" if has_text("subtype") => Dialect::Claude,
+        "assistant" | "user" if has_object("message") => Dialect::Claude,
+        "stream_event" if has_object("event") => Dialect::Claude,
+        "rate_limit_event" if has_object("rate_limit_info") => Dialect::Claude,
+        "control_request" | "control_response" | "control_cancel_request" => Dialect::Claude,
+        "result" if has_text("status") => Dialect::Gemini,
+        "init" if has_text("session_id") => Dialect::Gemini,
+        "message" if has_text("role") && has_text("content") => Dialect::Gemini,
+        "tool_use" | "tool_result" if has_text("tool_id") => Dialect::Gemini,
+        "error" if has_text("severity") => Dialect::Gemini,
+        "thread.started" if has_text("thread_id") => Dialect::CodexExec,
+        "turn.started" | "turn.completed" | "turn.failed" => Dialect::CodexExec,
+        "item.started" | "item.updated" | "item.completed" if has_object("item") => Dialect::CodexExec,
+        _ => return None,
+    };
+    Some(dialect)
 }
 
 /// Codex leaves out the `jsonrpc` field that ACP, like everybody else, sends.
-fn detect_json_rpc(line: Json<'_>, method: Option<&str>, has_id: bool) -> Option<Dialect> {
-    let [version, result, error] = line.fields(["jsonrpc", "result", "error"]);
-    let is_reply = has_id && (result.is_some() || error.is_some());
-    match method {
-        Some(method) if method.starts_with("session/") => Some(Dialect::Acp),
-        Some(method) if ["thread/", "turn/", "item/"].iter().any(|prefix| method.starts_with(prefix)) => {
-            Some(Dialect::CodexAppServer)
-        }
-        Some(_) if version.is_some() => Some(Dialect::Acp),
-        Some(_) => Some(Dialect::CodexAppServer),
-        None if is_reply && version.is_some() => Some(Dialect::Acp),
-        None if is_reply => Some(Dialect::CodexAppServer),
-        None => None,
+fn detect_json_rpc(line: Json<'_>) -> Option<Dialect> {
+    let [method, id, version, result] = line.fields(["method", "id", "jsonrpc", "result"]);
+    if let Some(method) = method.and_then(Json::text) {
+        return match method.as_str() {
+            method if acp::is_method(method) => Some(Dialect::Acp),
+            method if codex_app_server::is_method(method) => Some(Dialect::CodexAppServer),
+            _ => None,
+        };
+    }
+    let result = result.filter(|_| id.is_some())?;
+    match version {
+        Some(_) => acp::is_result(result).then_some(Dialect::Acp),
+        None => codex_app_server::is_result(result).then_some(Dialect::CodexAppServer),
     }
 }
 
 /// Qwen copies claude's dialect and names its own version in the first line of a turn.
-pub(crate) fn is_qwen(line: Json<'_>) -> bool {
+pub(super) fn is_qwen(line: Json<'_>) -> bool {
     line.field("qwen_code_version").is_some()
 }

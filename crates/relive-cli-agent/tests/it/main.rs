@@ -4,6 +4,7 @@
 
 mod any_bytes;
 mod cases;
+mod detection;
 mod encoding;
 mod properties;
 mod replay;

@@ -63,7 +63,7 @@ pub(super) fn read_response(line: Json<'_>, events: &mut LineEvents) {
 }
 
 /// Reads a line that was written to claude's standard input.
-pub(crate) fn read_input(line: Json<'_>, events: &mut LineEvents) {
+pub(in crate::parser) fn read_input(line: Json<'_>, events: &mut LineEvents) {
     let kind = line.text_at(&["type"]).unwrap_or_default();
     match (kind.as_str(), line.at(&["response", "request_id"])) {
         ("user", _) => events.push(EventKind::TurnStarted { turn_id: None }),

@@ -6,7 +6,8 @@ use crate::id_set::shorten;
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 
-const HOUSEKEEPING: [&str; 8] = [
+/// Hooks that say nothing about the state.
+const HOUSEKEEPING: [&str; 19] = [
     "Notification",
     "PermissionDenied",
     "PreCompact",
@@ -15,7 +16,37 @@ const HOUSEKEEPING: [&str; 8] = [
     "Setup",
     "ConfigChange",
     "InstructionsLoaded",
+    "UserPromptExpansion",
+    "PostToolBatch",
+    "TaskCreated",
+    "TaskCompleted",
+    "TeammateIdle",
+    "CwdChanged",
+    "FileChanged",
+    "WorktreeCreate",
+    "WorktreeRemove",
+    "Elicitation",
+    "ElicitationResult",
 ];
+
+/// The hooks that say something about the state.
+const READ: [&str; 10] = [
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PermissionRequest",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "SubagentStart",
+    "SubagentStop",
+    "Stop",
+    "StopFailure",
+];
+
+/// Whether only claude calls this hook.
+pub(in crate::parser) fn is_hook(name: &str) -> bool {
+    READ.contains(&name) || HOUSEKEEPING.contains(&name)
+}
 
 impl ClaudeParser {
     pub(super) fn read_hook(&mut self, name: &str, body: Json<'_>, events: &mut LineEvents) {

@@ -4,7 +4,7 @@ use crate::event::EventKind;
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 
-const TOOLS: [&str; 8] = [
+const TOOLS: [&str; 9] = [
     "commandExecution",
     "fileChange",
     "mcpToolCall",
@@ -13,9 +13,17 @@ const TOOLS: [&str; 8] = [
     "webSearch",
     "imageView",
     "imageGeneration",
+    "sleep",
 ];
-const HOUSEKEEPING: [&str; 6] =
-    ["userMessage", "plan", "hookPrompt", "contextCompaction", "enteredReviewMode", "exitedReviewMode"];
+const HOUSEKEEPING: [&str; 7] = [
+    "userMessage",
+    "plan",
+    "hookPrompt",
+    "contextCompaction",
+    "enteredReviewMode",
+    "exitedReviewMode",
+    "subAgentActivity",
+];
 
 pub(super) fn read_started(item: Json<'_>, events: &mut LineEvents) {
     let kind = item.text_at(&["type"]).unwrap_or_default();

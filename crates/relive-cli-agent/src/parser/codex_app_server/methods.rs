@@ -1,0 +1,94 @@
+//! The methods that codex calls. A name that is not listed belongs to a newer codex, or to somebody else.
+
+use crate::json::Json;
+
+/// Notifications that say nothing about the state.
+const HOUSEKEEPING: [&str; 47] = [
+    "account/login/completed",
+    "account/updated",
+    "app/list/updated",
+    "command/exec/outputDelta",
+    "externalAgentConfig/import/completed",
+    "externalAgentConfig/import/progress",
+    "fs/changed",
+    "fuzzyFileSearch/sessionCompleted",
+    "fuzzyFileSearch/sessionUpdated",
+    "hook/completed",
+    "hook/started",
+    "item/autoApprovalReview/completed",
+    "item/autoApprovalReview/started",
+    "item/commandExecution/outputDelta",
+    "item/commandExecution/terminalInteraction",
+    "item/fileChange/outputDelta",
+    "item/fileChange/patchUpdated",
+    "item/mcpToolCall/progress",
+    "item/plan/delta",
+    "mcpServer/oauthLogin/completed",
+    "mcpServer/startupStatus/updated",
+    "model/rerouted",
+    "model/safetyBuffering/updated",
+    "model/verification",
+    "process/exited",
+    "process/outputDelta",
+    "rawResponseItem/completed",
+    "remoteControl/status/changed",
+    "skills/changed",
+    "thread/archived",
+    "thread/closed",
+    "thread/compacted",
+    "thread/deleted",
+    "thread/goal/cleared",
+    "thread/goal/updated",
+    "thread/name/updated",
+    "thread/realtime/closed",
+    "thread/realtime/error",
+    "thread/realtime/itemAdded",
+    "thread/realtime/started",
+    "thread/settings/updated",
+    "thread/status/changed",
+    "thread/unarchived",
+    "turn/diff/updated",
+    "turn/moderationMetadata",
+    "turn/plan/updated",
+    "windowsSandbox/setupCompleted",
+];
+
+/// The other methods, without those that any program could call (`error`, `warning`).
+const READ: [&str; 20] = [
+    "account/chatgptAuthTokens/refresh",
+    "account/rateLimits/updated",
+    "configWarning",
+    "deprecationNotice",
+    "guardianWarning",
+    "item/agentMessage/delta",
+    "item/commandExecution/requestApproval",
+    "item/completed",
+    "item/fileChange/requestApproval",
+    "item/permissions/requestApproval",
+    "item/reasoning/summaryPartAdded",
+    "item/reasoning/summaryTextDelta",
+    "item/reasoning/textDelta",
+    "item/started",
+    "item/tool/requestUserInput",
+    "serverRequest/resolved",
+    "thread/started",
+    "thread/tokenUsage/updated",
+    "turn/completed",
+    "turn/started",
+];
+
+pub(super) fn is_housekeeping(method: &str) -> bool {
+    HOUSEKEEPING.contains(&method)
+}
+
+/// Whether only codex calls this method.
+pub(in crate::parser) fn is_method(method: &str) -> bool {
+    READ.contains(&method) || is_housekeeping(method)
+}
+
+/// Whether only codex replies like this: to `initialize`, to the start of a thread, to the start of a turn.
+pub(in crate::parser) fn is_result(result: Json<'_>) -> bool {
+    let [agent, thread, turn] = result.fields(["userAgent", "thread", "turn"]);
+    let has_id = |object: Option<Json<'_>>| object.is_some_and(|object| object.text_at(&["id"]).is_some());
+    agent.and_then(Json::text).is_some() || has_id(thread) || has_id(turn)
+}
