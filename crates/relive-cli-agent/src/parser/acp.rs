@@ -57,17 +57,28 @@ pub(super) fn is_result(result: Json<'_>) -> bool {
 pub(crate) struct AcpParser {
     session_id: Option<String>,
     pending: PendingRequests<RequestKind>,
+    replay: Replay,
     /// The calls of this turn, also those that have ended: an update may follow the end, and starts nothing.
     calls: IdSet,
 }
 
-/// What the reply to a request will mean.
+/// A request whose reply changes the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestKind {
     Prompt,
     /// The agent replays the whole conversation before it replies.
     Load,
-    Other,
+}
+
+/// Whether the updates so far may be the replay of a conversation whose `session/load` was not seen.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Replay {
+    #[default]
+    NotSeen,
+    /// A message of the user came before any turn has ended: live agents do not repeat those.
+    Possible,
+    /// The replay or a turn has ended, or what is written to the agent is read too.
+    Excluded,
 }
 
 impl AcpParser {
@@ -78,18 +89,16 @@ impl AcpParser {
             RpcMessage::Notification { .. } => events.other(method),
             RpcMessage::Request { id, params } => read_request(&method, id, params, events),
             RpcMessage::Reply { id, result } => {
-                let sent = self.pending.take(id);
-                self.read_reply(sent, result, events);
+                self.pending.take(id);
+                self.read_reply(result, events);
             }
             RpcMessage::ErrorReply { id, error } => {
                 let message = error.text_at(&["message"]).unwrap_or_default();
-                match self.pending.take(id) {
-                    Some(RequestKind::Load | RequestKind::Other) => events.warning(message),
-                    // Without the request, a failed prompt is the only error that matters to the state.
-                    Some(RequestKind::Prompt) | None => {
-                        self.calls = IdSet::default();
-                        events.push(EventKind::Error { message });
-                    }
+                let request = self.pending.take(id);
+                if request == Some(RequestKind::Prompt) && self.ends_last_turn() {
+                    events.push(EventKind::Error { message });
+                } else {
+                    events.warning(message);
                 }
             }
             RpcMessage::Invalid => events.unknown(line.name()),
@@ -101,16 +110,19 @@ impl AcpParser {
         let (message, method) = RpcMessage::of(line);
         match message {
             RpcMessage::Request { id, params } => {
-                let sent = match method.as_str() {
-                    "session/prompt" => RequestKind::Prompt,
-                    "session/load" => RequestKind::Load,
-                    _ => RequestKind::Other,
+                self.replay = Replay::Excluded;
+                let request = match method.as_str() {
+                    "session/prompt" => Some(RequestKind::Prompt),
+                    "session/load" => Some(RequestKind::Load),
+                    _ => None,
                 };
-                self.pending.add(id, sent);
+                if let Some(request) = request {
+                    self.pending.add(id, request);
+                }
                 if let Some(session_id) = params.and_then(|params| params.text_at(&["sessionId"])) {
                     self.start_session(session_id, events);
                 }
-                if sent == RequestKind::Prompt {
+                if request == Some(RequestKind::Prompt) {
                     events.push(EventKind::TurnStarted { turn_id: None });
                 }
                 events.other_if_empty(method);
@@ -136,6 +148,9 @@ impl AcpParser {
         let name = update.text_at(&["sessionUpdate"]).unwrap_or_default();
         if self.pending.contains(RequestKind::Load) {
             return events.other(format!("replayed {name}"));
+        }
+        if name == "user_message_chunk" && self.replay == Replay::NotSeen {
+            self.replay = Replay::Possible;
         }
         let text = update.text_at(&["content", "text"]).unwrap_or_default();
         match name.as_str() {
@@ -173,7 +188,7 @@ impl AcpParser {
         }
     }
 
-    fn read_reply(&mut self, sent: Option<RequestKind>, result: Option<Json<'_>>, events: &mut LineEvents) {
+    fn read_reply(&mut self, result: Option<Json<'_>>, events: &mut LineEvents) {
         let fields = result.map(|result| result.fields(["stopReason", "sessionId", "usage"]));
         let [stop_reason, session_id, usage] = fields.unwrap_or([None; 3]);
         if let Some(session_id) = session_id.and_then(Json::text) {
@@ -183,18 +198,31 @@ impl AcpParser {
             events.push(EventKind::Usage(usage_of(usage, UsageScope::Turn)));
         }
         if let Some(reason) = stop_reason.and_then(Json::text) {
-            self.calls = IdSet::default();
-            end_turn(reason, events);
-        } else if sent.is_none() && session_id.is_none() && ends_a_load(result) {
+            if self.ends_last_turn() {
+                end_turn(reason, events);
+            }
+        } else if session_id.is_none() && self.replay == Replay::Possible && result.is_some_and(is_load_result) {
+            self.replay = Replay::Excluded;
             events.turn_ended(TurnOutcome::Replayed, None);
         }
         events.other_if_empty("reply");
     }
+
+    /// Takes the end of a prompt. The turn is over when no other prompt is open. A prompt that was not seen (or was
+    /// forgotten) ends a turn only if none is known: else somebody else's reply could end it.
+    fn ends_last_turn(&mut self) -> bool {
+        let is_last = !self.pending.contains(RequestKind::Prompt);
+        if is_last {
+            self.calls = IdSet::default();
+            self.replay = Replay::Excluded;
+        }
+        is_last
+    }
 }
 
-/// Recognizes the reply to a `session/load` that was not seen: the updates before it have looked like a turn.
-fn ends_a_load(result: Option<Json<'_>>) -> bool {
-    result.is_none_or(|result| result.fields(["modes", "models", "configOptions"]).iter().any(Option::is_some))
+/// Recognizes the reply to a `session/load`.
+fn is_load_result(result: Json<'_>) -> bool {
+    result.fields(["modes", "models", "configOptions"]).iter().any(Option::is_some)
 }
 
 fn end_turn(reason: String, events: &mut LineEvents) {

@@ -11,3 +11,4 @@ mod replay;
 mod states;
 mod support;
 mod timing;
+mod turns;
