@@ -11,10 +11,11 @@
 mod dialect;
 mod encode;
 mod event;
-mod id_set;
+mod ids;
 mod json;
 mod lines;
 mod machine;
+mod open_requests;
 mod parser;
 mod stream;
 

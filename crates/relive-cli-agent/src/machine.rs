@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::event::{Event, EventKind};
-use crate::id_set::{IdSet, shorten};
+use crate::ids::IdSet;
+use crate::open_requests::OpenRequests;
 
 /// Whether the CLI's process is alive, and whether it has work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -66,7 +67,7 @@ struct OpenWork {
     turn: Turn,
     tools: IdSet,
     background: IdSet,
-    requests: Vec<OpenRequest>,
+    requests: OpenRequests,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,17 +76,6 @@ enum Turn {
     Closed,
     Open,
 }
-
-/// An approval or a question that nobody has answered yet.
-#[derive(Debug, Clone, PartialEq)]
-struct OpenRequest {
-    id: String,
-    tool_id: Option<String>,
-    waiting: Waiting,
-}
-
-/// Agents ask one thing at a time. More than this are not remembered.
-const MAX_REQUESTS: usize = 256;
 
 impl Machine {
     /// Starts in `spawning`. An `idle_timeout` of zero means that an idle agent is never ended.
@@ -138,7 +128,7 @@ impl Machine {
 
     /// What the agent waits for: its oldest request without an answer.
     pub fn waiting(&self) -> Option<Waiting> {
-        self.work()?.requests.first().map(|request| request.waiting)
+        self.work()?.requests.waiting()
     }
 
     /// The number of open tool calls, without background commands.
@@ -195,7 +185,7 @@ impl OpenWork {
     fn apply(&mut self, event: &Event) {
         let by_subagent = event.subagent.is_some();
         match &event.kind {
-            EventKind::ToolEnded { id, .. } if by_subagent => self.close_requests_of(id),
+            EventKind::ToolEnded { id, .. } if by_subagent => self.requests.close_of_tool(id),
             // The agent itself waits for its subagent with a tool call of its own, so its activity is that call's.
             EventKind::Thinking { .. }
             | EventKind::Text { .. }
@@ -220,14 +210,12 @@ impl OpenWork {
                 self.background.remove(id);
             }
             EventKind::ApprovalAsked(request) => {
-                self.ask(request.request_id.as_str(), request.tool_id.as_deref(), Waiting::Approval);
+                self.requests.add(request.request_id.as_str(), request.tool_id.as_deref(), Waiting::Approval);
             }
             EventKind::Question { request_id, tool_id, .. } => {
-                self.ask(request_id.as_str(), tool_id.as_deref(), Waiting::Question);
+                self.requests.add(request_id.as_str(), tool_id.as_deref(), Waiting::Question);
             }
-            EventKind::Answered { request_id } => {
-                self.requests.retain(|request| request.id != shorten(request_id.as_str()));
-            }
+            EventKind::Answered { request_id } => self.requests.close(request_id.as_str()),
             EventKind::SessionStarted { .. }
             | EventKind::UserText { .. }
             | EventKind::SubagentStarted { .. }
@@ -251,15 +239,10 @@ impl OpenWork {
     fn end_tool(&mut self, id: &str) {
         self.turn = Turn::Open;
         self.tools.remove(id);
-        self.close_requests_of(id);
+        self.requests.close_of_tool(id);
         if self.tools.is_empty() {
             self.activity = Activity::Responding;
         }
-    }
-
-    /// A call that has a result needs no approval any more, wherever the answer came from.
-    fn close_requests_of(&mut self, tool_id: &str) {
-        self.requests.retain(|request| request.tool_id.as_deref() != Some(shorten(tool_id)));
     }
 
     /// Calls and requests end with their turn, because a CLI that gave up on a call never reports its end.
@@ -267,20 +250,12 @@ impl OpenWork {
         *self = Self { background: mem::take(&mut self.background), ..Self::default() };
     }
 
-    fn ask(&mut self, id: &str, tool_id: Option<&str>, waiting: Waiting) {
-        let (id, tool_id) = (shorten(id).to_owned(), tool_id.map(|id| shorten(id).to_owned()));
-        let is_new = self.requests.iter().all(|request| request.id != id);
-        if is_new && self.requests.len() < MAX_REQUESTS {
-            self.requests.push(OpenRequest { id, tool_id, waiting });
-        }
-    }
-
     fn settle(mut self) -> State {
         if self.turn == Turn::Closed {
             // A background command is a running tool: ending the process would end it too.
             self.activity = if self.background.is_empty() { Activity::Idle } else { Activity::RunningTool };
         }
-        let is_idle = self.turn == Turn::Closed && self.background.is_empty() && self.requests.is_empty();
+        let is_idle = self.turn == Turn::Closed && self.background.is_empty() && self.requests.waiting().is_none();
         if is_idle { State::Idle } else { State::Working(self) }
     }
 }

@@ -5,7 +5,7 @@
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
 use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind, TurnOutcome, Usage, UsageScope};
-use crate::id_set::{IdSet, shorten};
+use crate::ids::{IdSet, shorten};
 use crate::json::Json;
 
 /// Updates that say nothing about the state.
@@ -135,8 +135,8 @@ impl AcpParser {
     }
 
     fn start_session(&mut self, session_id: String, events: &mut LineEvents) {
-        if self.session_id.as_deref() != Some(shorten(&session_id)) {
-            self.session_id = Some(shorten(&session_id).to_owned());
+        if self.session_id.as_deref() != Some(shorten(&session_id).as_ref()) {
+            self.session_id = Some(shorten(&session_id).into_owned());
             events.push(EventKind::SessionStarted { session_id, model: None });
         }
     }

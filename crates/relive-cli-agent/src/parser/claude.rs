@@ -16,7 +16,7 @@ use super::line_events::LineEvents;
 use super::quota;
 use crate::dialect::Dialect;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
-use crate::id_set::{IdSet, shorten};
+use crate::ids::{IdSet, shorten};
 use crate::json::{Json, MAX_ITEMS};
 
 /// The tool that claude asks the user with, and the tools that start a subagent.
@@ -87,8 +87,8 @@ impl ClaudeParser {
     }
 
     fn start_session(&mut self, session_id: String, model: Option<String>, events: &mut LineEvents) {
-        if self.session_id.as_deref() != Some(shorten(&session_id)) {
-            self.session_id = Some(shorten(&session_id).to_owned());
+        if self.session_id.as_deref() != Some(shorten(&session_id).as_ref()) {
+            self.session_id = Some(shorten(&session_id).into_owned());
             events.push(EventKind::SessionStarted { session_id, model });
         }
     }
@@ -141,7 +141,8 @@ impl ClaudeParser {
         let id = id.and_then(Json::text).unwrap_or_default();
         events.push(EventKind::ToolEnded { id: id.clone(), failed: is_error.is_some_and(Json::is_true) });
         // The call of a subagent in the background returns at once; its task says when it has ended.
-        let is_in_background = self.background_subagents.values().any(|call| call == shorten(&id));
+        let call_id = shorten(&id);
+        let is_in_background = self.background_subagents.values().any(|call| *call == call_id);
         if !is_in_background {
             self.end_subagent(id, events);
         }

@@ -12,7 +12,7 @@ use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
 use super::quota;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
-use crate::id_set::{IdSet, shorten};
+use crate::ids::{IdSet, shorten};
 use crate::json::Json;
 
 #[derive(Debug, Default)]
@@ -81,8 +81,8 @@ impl CodexAppServerParser {
             if self.subagents.insert(&id) {
                 events.push(EventKind::SubagentStarted { id, name: nickname.and_then(Json::text) });
             }
-        } else if self.session_id.as_deref() != Some(shorten(&id)) {
-            self.session_id = Some(shorten(&id).to_owned());
+        } else if self.session_id.as_deref() != Some(shorten(&id).as_ref()) {
+            self.session_id = Some(shorten(&id).into_owned());
             events.push(EventKind::SessionStarted { session_id: id, model: model.and_then(Json::text) });
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::id_set::shorten;
+use crate::ids::shorten;
 use crate::json::Json;
 
 /// A client has a handful of requests open; the oldest of more than this is forgotten.
@@ -78,5 +78,5 @@ impl<T: Copy + PartialEq> PendingRequests<T> {
 }
 
 fn key(id: Json<'_>) -> String {
-    shorten(id.to_raw().as_str()).to_owned()
+    shorten(id.to_raw().as_str()).into_owned()
 }

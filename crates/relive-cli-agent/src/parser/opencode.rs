@@ -5,7 +5,7 @@
 use super::line_events::LineEvents;
 use super::quota;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
-use crate::id_set::shorten;
+use crate::ids::shorten;
 use crate::json::Json;
 
 #[derive(Debug, Default)]
@@ -50,8 +50,8 @@ impl OpencodeParser {
     }
 
     fn start_session(&mut self, session_id: String, events: &mut LineEvents) {
-        if self.session_id.as_deref() != Some(shorten(&session_id)) {
-            self.session_id = Some(shorten(&session_id).to_owned());
+        if self.session_id.as_deref() != Some(shorten(&session_id).as_ref()) {
+            self.session_id = Some(shorten(&session_id).into_owned());
             events.push(EventKind::SessionStarted { session_id, model: None });
         }
     }

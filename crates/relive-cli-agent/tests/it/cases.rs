@@ -156,6 +156,42 @@ fn an_answer_or_the_result_of_its_call_ends_the_wait() {
     }
 }
 
+/// A request for permission of claude, which has no turn around it.
+fn asks(request_id: &str) -> String {
+    format!(r#"{{"type":"control_request","request_id":"{request_id}","request":{{"subtype":"can_use_tool"}}}}"#)
+}
+
+#[test]
+fn more_requests_than_are_remembered_still_wait() {
+    let mut replay = Replay::new(None);
+    for number in 0..300 {
+        replay.read(&asks(&number.to_string()), 0);
+    }
+    for number in 0..300 {
+        assert!(replay.machine().waiting().is_some(), "{number} were answered");
+        let answer = format!(r#"{{"type":"control_response","response":{{"request_id":"{number}"}}}}"#);
+        // A CLI may repeat an answer that its user wrote: the second one closes nothing else.
+        replay.push_input(&answer, 0);
+        replay.push_input(&answer, 0);
+    }
+    // Nobody knows whether the forgotten ones were answered, so only the end of the turn ends the wait.
+    assert_eq!((replay.machine().lifecycle(), replay.machine().idle_kill_at()), (Lifecycle::Working, None));
+    replay.read(r#"{"type":"result","subtype":"success","is_error":false}"#, 0);
+    assert_eq!((replay.machine().lifecycle(), replay.machine().waiting()), (Lifecycle::Idle, None));
+}
+
+#[test]
+fn long_ids_with_the_same_start_are_told_apart() {
+    let [first, second] = ["a", "b"].map(|end| format!("{}{end}", "x".repeat(300)));
+    let states = walk(&mut machine(), vec![tool_started(&first), tool_started(&second), tool_ended(&first)]);
+    assert_eq!(states[2], (Activity::RunningTool, Lifecycle::Working));
+    let mut replay = Replay::new(None);
+    replay.read(&asks(&first), 0);
+    replay.read(&asks(&second), 0);
+    replay.push_input(&format!(r#"{{"type":"control_response","response":{{"request_id":"{first}"}}}}"#), 0);
+    assert!(replay.machine().waiting().is_some());
+}
+
 #[test]
 fn marking_idle_is_no_sign_of_life() {
     let mut machine = machine();

@@ -2,7 +2,7 @@
 
 use super::ClaudeParser;
 use crate::event::{ApprovalRequest, EventKind, RawJson, TurnOutcome};
-use crate::id_set::shorten;
+use crate::ids::shorten;
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 
@@ -86,13 +86,13 @@ impl ClaudeParser {
 
     fn read_call_started(&mut self, body: Json<'_>, events: &mut LineEvents) {
         let (id, name) = call_of(body);
-        self.hook_call = Some((shorten(&name).to_owned(), shorten(&id).to_owned()));
+        self.hook_call = Some((shorten(&name).into_owned(), shorten(&id).into_owned()));
         events.push(EventKind::ToolStarted { id, name, input: body.field("tool_input").map(Json::to_raw) });
     }
 
     fn read_permission_hook(&mut self, body: Json<'_>, events: &mut LineEvents) {
         let (id, tool) = call_of(body);
-        let announced = self.hook_call.as_ref().filter(|(name, _)| name == shorten(&tool));
+        let announced = self.hook_call.as_ref().filter(|(name, _)| *name == shorten(&tool));
         let id = announced.map_or(id, |(_, id)| id.clone());
         events.push(EventKind::ApprovalAsked(ApprovalRequest {
             request_id: RawJson::string(&id),

@@ -2,7 +2,7 @@
 
 use super::ClaudeParser;
 use crate::event::EventKind;
-use crate::id_set::shorten;
+use crate::ids::{IdSet, shorten};
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 
@@ -64,7 +64,7 @@ impl ClaudeParser {
     fn link_subagent(&mut self, line: Json<'_>) {
         let (Some(task), Some(call)) = (task_id(line), line.text_at(&["tool_use_id"])) else { return };
         if self.subagents.contains(&call) && self.background_subagents.len() < MAX_BACKGROUND_SUBAGENTS {
-            self.background_subagents.insert(shorten(&task).to_owned(), shorten(&call).to_owned());
+            self.background_subagents.insert(shorten(&task).into_owned(), shorten(&call).into_owned());
         }
     }
 
@@ -89,9 +89,11 @@ impl ClaudeParser {
     /// The complete list of what runs in the background.
     pub(super) fn read_background_tasks(&mut self, tasks: Option<Json<'_>>, events: &mut LineEvents) {
         let tasks = tasks.map(Json::items).unwrap_or_default();
-        let running: Vec<String> = tasks.iter().filter_map(|task| task_id(*task)).collect();
-        let is_running = |id: &str| running.iter().any(|task| shorten(task) == id);
-        let ended: Vec<String> = self.background.iter().filter(|id| !is_running(id)).map(Into::into).collect();
+        let mut running = IdSet::default();
+        for id in tasks.iter().filter_map(|task| task_id(*task)) {
+            running.insert(&id);
+        }
+        let ended: Vec<String> = self.background.iter().filter(|id| !running.contains(id)).map(Into::into).collect();
         for id in ended {
             self.end_background(Some(id), events);
         }
@@ -109,7 +111,7 @@ impl ClaudeParser {
 
     fn end_background(&mut self, id: Option<String>, events: &mut LineEvents) {
         let Some(id) = id else { return };
-        let call = self.background_subagents.remove(shorten(&id));
+        let call = self.background_subagents.remove(shorten(&id).as_ref());
         if self.background.remove(&id) {
             events.push(EventKind::BackgroundEnded { id });
         }
