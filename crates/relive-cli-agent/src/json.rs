@@ -94,6 +94,11 @@ impl<'a> Json<'a> {
         serde_json::from_str(self.0.get()).ok()
     }
 
+    /// The value as it was written.
+    pub(crate) fn as_str(self) -> &'a str {
+        self.0.get()
+    }
+
     pub(crate) fn to_raw(self) -> RawJson {
         RawJson::new(self.0)
     }

@@ -70,8 +70,9 @@ struct OpenWork {
     requests: OpenRequests,
 }
 
+/// Whether a turn has started that has not ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Turn {
+pub(crate) enum Turn {
     #[default]
     Closed,
     Open,

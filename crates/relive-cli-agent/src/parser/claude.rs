@@ -4,6 +4,7 @@
 //! `tool_result` before the `message_stop` of the message that asked for it.
 
 mod control;
+mod hook_calls;
 mod hooks;
 mod system;
 
@@ -12,12 +13,15 @@ pub(super) use hooks::is_hook;
 
 use std::collections::BTreeMap;
 
+use self::control::question_text;
+use self::hook_calls::HookCalls;
 use super::line_events::LineEvents;
 use super::quota;
 use crate::dialect::Dialect;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::ids::{IdSet, shorten};
 use crate::json::{Json, MAX_ITEMS};
+use crate::machine::Turn;
 
 /// The tool that claude asks the user with, and the tools that start a subagent.
 const QUESTION_TOOL: &str = "AskUserQuestion";
@@ -38,8 +42,9 @@ pub(crate) struct ClaudeParser {
     subagents: IdSet,
     /// The tasks that are subagents in the background, each with the call that started it.
     background_subagents: BTreeMap<String, String>,
-    /// The last call that a hook announced: a `PermissionRequest` hook names the tool, but not the call.
-    hook_call: Option<(String, String)>,
+    hook_calls: HookCalls,
+    /// The turn as far as hooks tell.
+    hook_turn: Turn,
 }
 
 impl ClaudeParser {
@@ -50,7 +55,8 @@ impl ClaudeParser {
             background: IdSet::default(),
             subagents: IdSet::default(),
             background_subagents: BTreeMap::new(),
-            hook_call: None,
+            hook_calls: HookCalls::default(),
+            hook_turn: Turn::Closed,
         };
         if dialect == Dialect::Qwen {
             parser.become_qwen();

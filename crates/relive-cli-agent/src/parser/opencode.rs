@@ -7,18 +7,12 @@ use super::quota;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::ids::shorten;
 use crate::json::Json;
+use crate::machine::Turn;
 
 #[derive(Debug, Default)]
 pub(crate) struct OpencodeParser {
     session_id: Option<String>,
     turn: Turn,
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-enum Turn {
-    #[default]
-    Closed,
-    Open,
 }
 
 impl OpencodeParser {

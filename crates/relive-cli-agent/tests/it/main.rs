@@ -6,6 +6,7 @@ mod any_bytes;
 mod cases;
 mod detection;
 mod encoding;
+mod hooks;
 mod properties;
 mod replay;
 mod states;

@@ -23,9 +23,9 @@ fn check(dialect: Dialect, lines: &[(&str, &str)]) -> Vec<Event> {
 }
 
 fn outcomes(events: &[Event]) -> Vec<TurnOutcome> {
-    let outcome = |event: &Event| match event.kind {
-        EventKind::TurnEnded { outcome, .. } => Some(outcome),
-        _ => None,
+    let outcome = |event: &Event| {
+        let EventKind::TurnEnded { outcome, .. } = event.kind else { return None };
+        Some(outcome)
     };
     events.iter().filter_map(outcome).collect()
 }

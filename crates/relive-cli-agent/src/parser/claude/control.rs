@@ -41,7 +41,7 @@ fn read_permission(request_id: RawJson, request: Json<'_>, events: &mut LineEven
     }));
 }
 
-fn question_text(input: Json<'_>) -> String {
+pub(super) fn question_text(input: Json<'_>) -> String {
     let questions = input.field("questions").map(Json::items).unwrap_or_default();
     let texts: Vec<String> = questions.into_iter().filter_map(|question| question.text_at(&["question"])).collect();
     texts.join("\n")

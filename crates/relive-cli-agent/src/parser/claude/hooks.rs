@@ -1,18 +1,16 @@
 //! The bodies of claude's hooks, which give the state of its full-screen interface: it prints no events.
 
-use super::ClaudeParser;
+use super::hook_calls::HookBody;
+use super::{ClaudeParser, QUESTION_TOOL, question_text};
 use crate::event::{ApprovalRequest, EventKind, RawJson, TurnOutcome};
-use crate::ids::shorten;
 use crate::json::Json;
+use crate::machine::Turn;
 use crate::parser::line_events::LineEvents;
 
 /// Hooks that say nothing about the state.
-const HOUSEKEEPING: [&str; 19] = [
-    "Notification",
-    "PermissionDenied",
+const HOUSEKEEPING: [&str; 16] = [
     "PreCompact",
     "PostCompact",
-    "SessionEnd",
     "Setup",
     "ConfigChange",
     "InstructionsLoaded",
@@ -30,7 +28,7 @@ const HOUSEKEEPING: [&str; 19] = [
 ];
 
 /// The hooks that say something about the state.
-const READ: [&str; 10] = [
+const READ: [&str; 13] = [
     "SessionStart",
     "UserPromptSubmit",
     "PreToolUse",
@@ -41,6 +39,9 @@ const READ: [&str; 10] = [
     "SubagentStop",
     "Stop",
     "StopFailure",
+    "SessionEnd",
+    "PermissionDenied",
+    "Notification",
 ];
 
 /// Whether only claude calls this hook.
@@ -61,12 +62,14 @@ impl ClaudeParser {
             events.set_subagent(id);
         }
         match name {
-            "UserPromptSubmit" => events.push(EventKind::TurnStarted { turn_id: None }),
-            "PreToolUse" => self.read_call_started(body, events),
-            "PermissionRequest" => self.read_permission_hook(body, events),
-            "PostToolUse" | "PostToolUseFailure" => {
-                let (id, _) = call_of(body);
-                events.push(EventKind::ToolEnded { id, failed: name == "PostToolUseFailure" });
+            "UserPromptSubmit" => {
+                self.hook_turn = Turn::Open;
+                events.push(EventKind::TurnStarted { turn_id: None });
+            }
+            "PreToolUse" => self.read_call_started(&HookBody::of(body), events),
+            "PermissionRequest" => self.read_permission_hook(&HookBody::of(body), events),
+            "PostToolUse" | "PostToolUseFailure" | "PermissionDenied" => {
+                self.read_call_ended(name, &HookBody::of(body), events);
             }
             "SubagentStart" => {
                 let name = body.text_at(&["agent_type"]);
@@ -75,39 +78,70 @@ impl ClaudeParser {
             "SubagentStop" => events.push(EventKind::SubagentEnded { id: agent_id.unwrap_or_default() }),
             "Stop" => {
                 self.read_background_tasks(body.field("background_tasks"), events);
-                events.turn_ended(TurnOutcome::Completed, None);
+                self.end_hook_turn(TurnOutcome::Completed, None, events);
             }
-            "StopFailure" => events.turn_ended(TurnOutcome::Failed, body.text_at(&["error"])),
-            "SessionStart" => events.other_if_empty(name),
+            "StopFailure" => self.end_hook_turn(TurnOutcome::Failed, body.text_at(&["error"]), events),
+            // Claude was closed, or has dropped its conversation, in the middle of a turn.
+            "SessionEnd" if self.hook_turn == Turn::Open => {
+                self.end_hook_turn(TurnOutcome::Interrupted, body.text_at(&["reason"]), events);
+            }
+            // A turn that the user has interrupted has no `Stop`; a minute later claude says that it waits for input.
+            "Notification" if self.is_waiting_for_input(body) => {
+                self.end_hook_turn(TurnOutcome::Interrupted, body.text_at(&["message"]), events);
+            }
+            "SessionStart" | "SessionEnd" | "Notification" => events.other_if_empty(name),
             name if HOUSEKEEPING.contains(&name) => events.other(name),
             name => events.unknown(name),
         }
     }
 
-    fn read_call_started(&mut self, body: Json<'_>, events: &mut LineEvents) {
-        let (id, name) = call_of(body);
-        self.hook_call = Some((shorten(&name).into_owned(), shorten(&id).into_owned()));
-        events.push(EventKind::ToolStarted { id, name, input: body.field("tool_input").map(Json::to_raw) });
+    fn is_waiting_for_input(&self, body: Json<'_>) -> bool {
+        let is_idle = body.field("notification_type").is_some_and(|kind| kind.is("idle_prompt"));
+        is_idle && self.hook_turn == Turn::Open && !self.hook_calls.has_open()
     }
 
-    fn read_permission_hook(&mut self, body: Json<'_>, events: &mut LineEvents) {
-        let (id, tool) = call_of(body);
-        let announced = self.hook_call.as_ref().filter(|(name, _)| *name == shorten(&tool));
-        let id = announced.map_or(id, |(_, id)| id.clone());
+    fn end_hook_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut LineEvents) {
+        self.hook_turn = Turn::Closed;
+        self.hook_calls.end_turn();
+        events.turn_ended(outcome, message);
+    }
+
+    fn read_call_started(&mut self, body: &HookBody<'_>, events: &mut LineEvents) {
+        self.open_hook_turn(events);
+        let id = self.hook_calls.start(body);
+        events.push(EventKind::ToolStarted { id, name: body.tool.clone(), input: body.input.map(Json::to_raw) });
+    }
+
+    fn read_call_ended(&mut self, hook: &str, body: &HookBody<'_>, events: &mut LineEvents) {
+        self.open_hook_turn(events);
+        let (id, approval_id) = self.hook_calls.end(body);
+        events.push(EventKind::ToolEnded { id, failed: hook != "PostToolUse" });
+        if let Some(approval_id) = approval_id {
+            events.push(EventKind::Answered { request_id: RawJson::string(&approval_id) });
+        }
+    }
+
+    /// The machine takes a call as a sign of an open turn, so this parser does too.
+    fn open_hook_turn(&mut self, events: &LineEvents) {
+        if !events.is_by_subagent() {
+            self.hook_turn = Turn::Open;
+        }
+    }
+
+    fn read_permission_hook(&mut self, body: &HookBody<'_>, events: &mut LineEvents) {
+        let id = self.hook_calls.ask(body);
+        let request_id = RawJson::string(&id);
+        if body.tool == QUESTION_TOOL {
+            let text = body.input.map(question_text).unwrap_or_default();
+            return events.push(EventKind::Question { request_id, tool_id: Some(id), text });
+        }
         events.push(EventKind::ApprovalAsked(ApprovalRequest {
-            request_id: RawJson::string(&id),
+            request_id,
             tool_id: Some(id),
-            tool,
-            input: body.field("tool_input").map(Json::to_raw),
+            tool: body.tool.clone(),
+            input: body.input.map(Json::to_raw),
             reason: None,
             options: Vec::new(),
         }));
     }
-}
-
-/// The id and the tool of a call. Where a hook has no id, the tool's name stands in.
-fn call_of(body: Json<'_>) -> (String, String) {
-    let [id, name] = body.fields(["tool_use_id", "tool_name"]);
-    let name = name.and_then(Json::text).unwrap_or_default();
-    (id.and_then(Json::text).unwrap_or_else(|| name.clone()), name)
 }

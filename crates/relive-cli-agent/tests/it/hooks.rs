@@ -1,0 +1,125 @@
+//! The hooks of claude's full-screen interface: which call an approval is about, and when a turn is over.
+
+use relive_cli_agent::{Event, EventKind};
+
+use crate::support::{Replay, word};
+
+/// Reads hooks, and returns the events and the last lifecycle. A hook is its name and the rest of its body.
+fn read(hooks: &[(&str, &str)]) -> (Vec<Event>, String) {
+    let mut replay = Replay::new(None);
+    let mut events = Vec::new();
+    for (name, rest) in hooks {
+        let comma = if rest.is_empty() { "" } else { "," };
+        let body = format!(r#"{{"hook_event_name":"{name}","session_id":"s"{comma}{rest}}}"#);
+        events.extend(replay.read(&body, 0).events);
+    }
+    let waiting = replay.machine().waiting().map_or(String::new(), |waiting| format!(" {}", word(waiting)));
+    (events, format!("{}{waiting}", word(replay.machine().lifecycle())))
+}
+
+/// The ids of calls that started, of requests and of calls that ended.
+fn ids(events: &[Event]) -> Vec<String> {
+    let id = |event: &Event| {
+        if let EventKind::ToolStarted { id, .. } = &event.kind {
+            Some(format!("+{id}"))
+        } else if let EventKind::ToolEnded { id, .. } = &event.kind {
+            Some(format!("-{id}"))
+        } else if let EventKind::ApprovalAsked(request) = &event.kind {
+            Some(format!("?{}", request.request_id.as_str().trim_matches('"')))
+        } else if let EventKind::Answered { request_id } = &event.kind {
+            Some(format!("!{}", request_id.as_str().trim_matches('"')))
+        } else {
+            None
+        }
+    };
+    events.iter().filter_map(id).collect()
+}
+
+const LS: &str = r#""tool_name":"Bash","tool_input":{"command":"ls"}"#;
+const PWD: &str = r#""tool_name":"Bash","tool_input":{"command":"pwd"}"#;
+
+fn with_id(body: &str, id: &str) -> String {
+    format!(r#"{body},"tool_use_id":"{id}""#)
+}
+
+#[test]
+fn parallel_calls_of_one_tool_have_an_approval_each() {
+    let (ls, pwd) = (with_id(LS, "t1"), with_id(PWD, "t2"));
+    let asked =
+        [("PreToolUse", ls.as_str()), ("PreToolUse", &pwd), ("PermissionRequest", LS), ("PermissionRequest", PWD)];
+    let (events, state) = read(&asked);
+    assert_eq!(ids(&events), ["+t1", "+t2", "?t1", "?t2"]);
+    assert_eq!(state, "working approval");
+    let (_, state) = read(&[&asked[..], &[("PostToolUse", &pwd)]].concat());
+    assert_eq!(state, "working approval", "the other one waits still");
+    let (_, state) = read(&[&asked[..], &[("PostToolUse", &pwd), ("PostToolUse", &ls)]].concat());
+    assert_eq!(state, "working");
+}
+
+#[test]
+fn parallel_calls_with_the_same_input_have_an_approval_each() {
+    let (first, second) = (with_id(LS, "t1"), with_id(LS, "t2"));
+    let (events, _) =
+        read(&[("PreToolUse", &first), ("PreToolUse", &second), ("PermissionRequest", LS), ("PermissionRequest", LS)]);
+    assert_eq!(ids(&events), ["+t1", "+t2", "?t1", "?t2"]);
+}
+
+/// A hook may have changed the input of a call before its approval is asked.
+#[test]
+fn an_approval_with_a_changed_input_is_that_of_the_only_call() {
+    let (events, state) = read(&[("PreToolUse", &with_id(LS, "t1")), ("PermissionRequest", PWD)]);
+    assert_eq!((ids(&events), state.as_str()), (vec!["+t1".into(), "?t1".into()], "working approval"));
+}
+
+#[test]
+fn hooks_without_ids_tell_calls_apart_by_their_input() {
+    let hooks = [("PreToolUse", LS), ("PreToolUse", PWD), ("PermissionRequest", PWD), ("PostToolUse", LS)];
+    let (events, state) = read(&hooks);
+    assert_eq!(ids(&events), ["+Bash#1", "+Bash#2", "?Bash#2", "-Bash#1"]);
+    assert_eq!(state, "working approval");
+    let (_, state) = read(&[&hooks[..], &[("PostToolUseFailure", PWD)]].concat());
+    assert_eq!(state, "working");
+}
+
+#[test]
+fn an_approval_before_its_call_ends_with_the_call() {
+    let (events, state) =
+        read(&[("PermissionRequest", LS), ("PreToolUse", &with_id(LS, "t1")), ("PostToolUse", &with_id(LS, "t1"))]);
+    assert_eq!(ids(&events), ["?Bash#1", "+t1", "-t1", "!Bash#1"]);
+    assert_eq!(state, "working");
+}
+
+#[test]
+fn a_denied_call_is_over() {
+    let call = with_id(LS, "t1");
+    let (events, state) = read(&[("PreToolUse", &call), ("PermissionRequest", LS), ("PermissionDenied", &call)]);
+    assert_eq!((ids(&events), state.as_str()), (vec!["+t1".into(), "?t1".into(), "-t1".into()], "working"));
+}
+
+#[test]
+fn a_session_that_ends_in_a_turn_ends_the_turn() {
+    let quit = ("SessionEnd", r#""reason":"prompt_input_exit""#);
+    let (events, state) = read(&[("UserPromptSubmit", ""), ("PreToolUse", LS), quit]);
+    assert!(matches!(events.last().unwrap().kind, EventKind::TurnEnded { .. }), "{events:?}");
+    assert_eq!(state, "idle");
+    let (events, _) = read(&[("UserPromptSubmit", ""), ("Stop", ""), quit]);
+    assert!(matches!(events.last().unwrap().kind, EventKind::Other { .. }), "{events:?}");
+}
+
+/// Nobody calls `Stop` after the user has pressed escape.
+#[test]
+fn a_prompt_that_waits_for_input_ends_the_turn_unless_a_call_is_open() {
+    let idle = ("Notification", r#""notification_type":"idle_prompt""#);
+    let permission = ("Notification", r#""notification_type":"permission_prompt""#);
+    assert_eq!(read(&[("UserPromptSubmit", ""), idle]).1, "idle");
+    assert_eq!(read(&[("UserPromptSubmit", ""), permission]).1, "working");
+    assert_eq!(read(&[("UserPromptSubmit", ""), ("PreToolUse", LS), idle]).1, "working");
+}
+
+#[test]
+fn a_question_of_the_agent_is_not_an_approval() {
+    let question = r#""tool_name":"AskUserQuestion","tool_input":{"questions":[{"question":"Which one?"}]}"#;
+    let (events, state) = read(&[("PreToolUse", &with_id(question, "t1")), ("PermissionRequest", question)]);
+    assert!(matches!(&events.last().unwrap().kind, EventKind::Question { text, .. } if text == "Which one?"));
+    assert_eq!(state, "working question");
+}
