@@ -1,13 +1,16 @@
 //! `codex app-server`: JSON-RPC without the `jsonrpc` field.
 //!
-//! One server holds several threads. A thread with a parent is a subagent, and its turns are not the agent's.
+//! One server holds several threads. A thread with a parent is a subagent, and its turns are not the agent's. The agent
+//! works while a turn is open on any of the other threads.
 
 mod approvals;
 mod items;
 mod methods;
+mod open_turns;
 
 pub(super) use methods::{is_method, is_result};
 
+use self::open_turns::OpenTurns;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
 use super::quota;
@@ -19,10 +22,11 @@ use crate::json::Json;
 pub(crate) struct CodexAppServerParser {
     session_id: Option<String>,
     subagents: IdSet,
+    open_turns: OpenTurns,
     pending: PendingRequests<RequestKind>,
 }
 
-/// What the reply to a request will mean.
+/// A request whose reply changes the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestKind {
     TurnStart,
@@ -51,8 +55,10 @@ impl CodexAppServerParser {
             RpcMessage::ErrorReply { id, error } => {
                 let message = error.text_at(&["message"]).unwrap_or_default();
                 match self.pending.take(id) {
-                    Some(RequestKind::TurnStart) => events.push(EventKind::Error { message }),
-                    None => events.warning(message),
+                    Some(RequestKind::TurnStart) if self.open_turns.is_empty() => {
+                        events.push(EventKind::Error { message });
+                    }
+                    Some(RequestKind::TurnStart) | None => events.warning(message),
                 }
             }
             RpcMessage::Invalid => events.unknown(line.name()),
@@ -81,9 +87,15 @@ impl CodexAppServerParser {
             if self.subagents.insert(&id) {
                 events.push(EventKind::SubagentStarted { id, name: nickname.and_then(Json::text) });
             }
-        } else if self.session_id.as_deref() != Some(shorten(&id).as_ref()) {
-            self.session_id = Some(shorten(&id).into_owned());
-            events.push(EventKind::SessionStarted { session_id: id, model: model.and_then(Json::text) });
+        } else {
+            self.start_session(id, model.and_then(Json::text), events);
+        }
+    }
+
+    fn start_session(&mut self, session_id: String, model: Option<String>, events: &mut LineEvents) {
+        if self.session_id.as_deref() != Some(shorten(&session_id).as_ref()) {
+            self.session_id = Some(shorten(&session_id).into_owned());
+            events.push(EventKind::SessionStarted { session_id, model });
         }
     }
 
@@ -103,17 +115,15 @@ impl CodexAppServerParser {
                     self.start_thread(thread, events);
                 }
             }
-            ("turn/started", _) => {
-                events.push(EventKind::TurnStarted { turn_id: turn.and_then(|turn| turn.text_at(&["id"])) });
-            }
-            ("turn/completed", _) => read_turn_completed(params, turn, events),
+            ("turn/started", _) => self.read_turn_started(params, turn, events),
+            ("turn/completed", _) => self.read_turn_completed(params, turn, events),
             ("item/started", Some(item)) => items::read_started(item, events),
             ("item/completed", Some(item)) => items::read_completed(item, events),
             ("item/agentMessage/delta", _) => events.push(EventKind::Text { text: delta, delta: true }),
             (method, _) if method.starts_with("item/reasoning/") => {
                 events.push(EventKind::Thinking { text: delta, delta: true });
             }
-            ("error", _) => read_error(params, events),
+            ("error", _) => self.read_error(params, events),
             ("warning" | "guardianWarning", _) => events.warning(message.and_then(Json::text).unwrap_or_default()),
             ("configWarning" | "deprecationNotice", _) => {
                 events.warning(params.text_at(&["summary"]).unwrap_or_default());
@@ -130,37 +140,72 @@ impl CodexAppServerParser {
         }
         events.other_if_empty(method);
     }
+
+    /// A turn on another thread than the last one moves the conversation there, unless that one still works.
+    fn read_turn_started(&mut self, params: Json<'_>, turn: Option<Json<'_>>, events: &mut LineEvents) {
+        let turn_id = turn.and_then(|turn| turn.text_at(&["id"]));
+        if events.is_by_subagent() {
+            return events.push(EventKind::TurnStarted { turn_id });
+        }
+        let thread_id = params.text_at(&["threadId"]).unwrap_or_default();
+        if !self.open_turns.start(&thread_id, turn_id.as_deref().unwrap_or_default()) {
+            return;
+        }
+        if !thread_id.is_empty() {
+            self.start_session(thread_id, None, events);
+        }
+        events.push(EventKind::TurnStarted { turn_id });
+    }
+
+    /// A subagent ends with each of its turns; its thread stays known, because the agent may give it another one.
+    fn read_turn_completed(&mut self, params: Json<'_>, turn: Option<Json<'_>>, events: &mut LineEvents) {
+        let thread_id = params.text_at(&["threadId"]);
+        if events.is_by_subagent() {
+            return events.push(EventKind::SubagentEnded { id: thread_id.unwrap_or_default() });
+        }
+        let turn_id = turn.and_then(|turn| turn.text_at(&["id"]));
+        if !self.open_turns.end(thread_id.as_deref(), turn_id.as_deref()) {
+            return;
+        }
+        let status = turn.and_then(|turn| turn.text_at(&["status"])).unwrap_or_default();
+        match status.as_str() {
+            "completed" => events.turn_ended(TurnOutcome::Completed, None),
+            "interrupted" => events.turn_ended(TurnOutcome::Interrupted, None),
+            _ => events.turn_ended(TurnOutcome::Failed, turn.and_then(|turn| turn.text_at(&["error", "message"]))),
+        }
+    }
+
+    /// The turn continues if codex says that it will ask again, and if the error is about a request of the client. A
+    /// subagent's error is not the agent's.
+    fn read_error(&mut self, params: Json<'_>, events: &mut LineEvents) {
+        let [error, will_retry, thread_id, turn_id] = params.fields(["error", "willRetry", "threadId", "turnId"]);
+        let message = error.and_then(|error| error.text_at(&["message"])).unwrap_or_default();
+        if will_retry.is_some_and(Json::is_true) {
+            let (attempt, max_attempts) = super::codex_exec::reconnecting(&message).unzip();
+            return events.push(EventKind::Retry { attempt, max_attempts, delay_ms: None, status: None, message });
+        }
+        let info = error.and_then(|error| error.field("codexErrorInfo"));
+        if info.is_some_and(is_about_a_request) {
+            return events.warning(message);
+        }
+        if info.is_some_and(|info| info.is("usageLimitExceeded")) {
+            events.push(EventKind::Quota { resets_at: None, message: message.clone() });
+        } else {
+            quota::report(&message, events);
+        }
+        let (thread_id, turn_id) = (thread_id.and_then(Json::text), turn_id.and_then(Json::text));
+        if events.is_by_subagent() || self.open_turns.end(thread_id.as_deref(), turn_id.as_deref()) {
+            events.push(EventKind::Error { message });
+        } else {
+            events.warning(message);
+        }
+    }
 }
 
-/// A subagent ends with each of its turns; its thread stays known, because the agent may give it another one.
-fn read_turn_completed(params: Json<'_>, turn: Option<Json<'_>>, events: &mut LineEvents) {
-    if events.is_by_subagent() {
-        let id = params.text_at(&["threadId"]).unwrap_or_default();
-        return events.push(EventKind::SubagentEnded { id });
-    }
-    let status = turn.and_then(|turn| turn.text_at(&["status"])).unwrap_or_default();
-    match status.as_str() {
-        "completed" => events.turn_ended(TurnOutcome::Completed, None),
-        "interrupted" => events.turn_ended(TurnOutcome::Interrupted, None),
-        _ => events.turn_ended(TurnOutcome::Failed, turn.and_then(|turn| turn.text_at(&["error", "message"]))),
-    }
-}
-
-/// The turn continues only if codex says that it will ask again. A subagent's error is not the agent's.
-fn read_error(params: Json<'_>, events: &mut LineEvents) {
-    let [error, will_retry] = params.fields(["error", "willRetry"]);
-    let message = error.and_then(|error| error.text_at(&["message"])).unwrap_or_default();
-    if will_retry.is_some_and(Json::is_true) {
-        let (attempt, max_attempts) = super::codex_exec::reconnecting(&message).unzip();
-        return events.push(EventKind::Retry { attempt, max_attempts, delay_ms: None, status: None, message });
-    }
-    let info = error.and_then(|error| error.field("codexErrorInfo"));
-    if info.is_some_and(|info| info.is("usageLimitExceeded")) {
-        events.push(EventKind::Quota { resets_at: None, message: message.clone() });
-    } else {
-        quota::report(&message, events);
-    }
-    events.push(EventKind::Error { message });
+/// Whether codex refused something that was asked of it during a turn, which goes on.
+fn is_about_a_request(info: Json<'_>) -> bool {
+    const NAMES: [&str; 2] = ["activeTurnNotSteerable", "threadRollbackFailed"];
+    NAMES.iter().any(|name| info.is(name) || info.field(name).is_some())
 }
 
 fn report_usage(params: Json<'_>, events: &mut LineEvents) {

@@ -1,6 +1,6 @@
 //! When a turn is over, and when it is not.
 
-use relive_cli_agent::{Dialect, Event, EventKind, TurnOutcome};
+use relive_cli_agent::{Dialect, Encoder, Event, EventKind, Line, Parser, TurnOutcome};
 
 use crate::support::{Replay, word};
 
@@ -95,4 +95,76 @@ fn an_acp_agent_with_two_prompts_is_idle_after_both() {
         ],
     );
     assert_eq!(outcomes(&events), []);
+}
+
+fn codex_turn(method: &str, thread: &str, turn: &str) -> String {
+    format!(
+        r#"{{"method":"turn/{method}","params":{{"threadId":"{thread}","turn":{{"id":"{turn}","status":"completed"}}}}}}"#
+    )
+}
+
+fn codex_error(thread: &str, turn: &str, info: &str) -> String {
+    let error = format!(r#"{{"message":"no","codexErrorInfo":{info}}}"#);
+    format!(
+        r#"{{"method":"error","params":{{"threadId":"{thread}","turnId":"{turn}","error":{error},"willRetry":false}}}}"#
+    )
+}
+
+#[test]
+fn the_end_of_another_codex_turn_ends_nothing() {
+    let events = check(
+        Dialect::CodexAppServer,
+        &[
+            (&codex_turn("started", "a", "a1"), "working"),
+            (&codex_turn("completed", "b", "b1"), "working"),
+            (&codex_turn("completed", "a", "a0"), "working"),
+            (&codex_error("b", "b1", "null"), "working"),
+            (&codex_error("a", "a1", r#"{"activeTurnNotSteerable":{}}"#), "working"),
+            (r#"<{"id":9,"method":"turn/start","params":{"threadId":"a"}}"#, "working"),
+            (r#"{"id":9,"error":{"code":-32600,"message":"a turn is running"}}"#, "working"),
+            (&codex_turn("completed", "a", "a1"), "idle"),
+        ],
+    );
+    assert_eq!(outcomes(&events), [TurnOutcome::Completed]);
+}
+
+#[test]
+fn codex_is_idle_when_the_turns_of_all_its_threads_are_over() {
+    let events = check(
+        Dialect::CodexAppServer,
+        &[
+            (&codex_turn("started", "a", "a1"), "working"),
+            (&codex_turn("started", "b", "b1"), "working"),
+            (&codex_turn("completed", "a", "a1"), "working"),
+            (&codex_error("b", "b1", "null"), "idle"),
+            (&codex_turn("started", "b", "b2"), "working"),
+            // A thread has one turn at a time: the one before was lost.
+            (&codex_turn("started", "b", "b3"), "working"),
+            (&codex_turn("completed", "b", "b3"), "idle"),
+        ],
+    );
+    assert_eq!(outcomes(&events), [TurnOutcome::Completed]);
+}
+
+#[test]
+fn codex_ends_a_turn_whose_start_was_not_seen() {
+    let delta = r#"{"method":"item/agentMessage/delta","params":{"threadId":"a","turnId":"a1","delta":"hi"}}"#;
+    check(Dialect::CodexAppServer, &[(delta, "working"), (&codex_turn("completed", "a", "a1"), "idle")]);
+    let without_ids = r#"{"method":"turn/completed","params":{"turn":{"status":"completed"}}}"#;
+    check(Dialect::CodexAppServer, &[(&codex_turn("started", "a", "a1"), "working"), (without_ids, "idle")]);
+}
+
+#[test]
+fn an_interrupt_of_codex_names_the_thread_of_its_turn() {
+    let mut encoder = Encoder::new(Dialect::CodexAppServer).unwrap();
+    let thread = |id: &str| format!(r#"{{"method":"thread/started","params":{{"thread":{{"id":"{id}"}}}}}}"#);
+    let mut parser = Parser::new(Some(Dialect::CodexAppServer));
+    let mut read = |encoder: &mut Encoder, line: &str| {
+        parser.read(Line::Whole(line.as_bytes())).iter().for_each(|event| encoder.observe(event));
+    };
+    for line in [&thread("a"), &thread("b"), &codex_turn("started", "a", "a1"), &codex_turn("started", "b", "b1")] {
+        read(&mut encoder, line);
+    }
+    let interrupt = encoder.interrupt().unwrap();
+    assert!(interrupt.contains(r#"{"threadId":"a","turnId":"a1"}"#), "{interrupt}");
 }

@@ -1,0 +1,40 @@
+//! The turns that are open on the threads of one server.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::ids::shorten;
+
+/// A server holds a few threads. A turn beyond this many is not known by name.
+const MAX_TURNS: usize = 64;
+
+/// The open turn of each thread: a thread has one at a time.
+#[derive(Debug, Default)]
+pub(super) struct OpenTurns {
+    turns: BTreeMap<String, String>,
+}
+
+impl OpenTurns {
+    /// Returns whether this is the only open turn.
+    pub(super) fn start(&mut self, thread_id: &str, turn_id: &str) -> bool {
+        let thread_id = shorten(thread_id);
+        let is_only = self.turns.keys().all(|open| *open == thread_id);
+        if self.turns.len() < MAX_TURNS || self.turns.contains_key(thread_id.as_ref()) {
+            self.turns.insert(thread_id.into_owned(), shorten(turn_id).into_owned());
+        }
+        is_only
+    }
+
+    /// Returns whether no turn is open any more. The end of a turn that is not open changes nothing; if none is known to
+    /// be open, it is the end of one whose start was not seen. An end without an id is that of any thread, or any turn.
+    pub(super) fn end(&mut self, thread_id: Option<&str>, turn_id: Option<&str>) -> bool {
+        let (thread_id, turn_id) = (thread_id.map(shorten), turn_id.map(shorten));
+        let is_other = |id: &Option<Cow<'_, str>>, open: &str| id.as_deref().is_some_and(|id| id != open);
+        self.turns.retain(|thread, turn| is_other(&thread_id, thread) || is_other(&turn_id, turn));
+        self.turns.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+}
