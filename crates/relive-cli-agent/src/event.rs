@@ -107,10 +107,12 @@ pub enum EventKind {
         status: Option<u64>,
         message: String,
     },
-    /// The account has used up what it may use, until `resets_at` if the CLI says so.
+    /// The account has used up what it may use. Some CLIs name the time of the reset, some the time until then.
     Quota {
         #[serde(skip_serializing_if = "Option::is_none")]
         resets_at: Option<Timestamp>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resets_in_ms: Option<u64>,
         message: String,
     },
     /// Something went wrong and the turn continues.

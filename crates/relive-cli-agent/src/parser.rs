@@ -16,6 +16,8 @@ use std::borrow::Cow;
 use self::acp::AcpParser;
 use self::claude::ClaudeParser;
 use self::codex_app_server::CodexAppServerParser;
+use self::codex_exec::CodexExecParser;
+use self::gemini::GeminiParser;
 use self::line_events::LineEvents;
 use self::opencode::OpencodeParser;
 use crate::dialect::Dialect;
@@ -45,9 +47,9 @@ enum DialectSource {
 #[derive(Debug)]
 enum DialectParser {
     Claude(ClaudeParser),
-    CodexExec,
+    CodexExec(CodexExecParser),
     CodexAppServer(CodexAppServerParser),
-    Gemini,
+    Gemini(GeminiParser),
     Opencode(OpencodeParser),
     Acp(AcpParser),
 }
@@ -134,9 +136,9 @@ impl DialectParser {
     fn new(dialect: Dialect) -> Self {
         match dialect {
             Dialect::Claude | Dialect::Qwen => Self::Claude(ClaudeParser::new(dialect)),
-            Dialect::CodexExec => Self::CodexExec,
+            Dialect::CodexExec => Self::CodexExec(CodexExecParser::default()),
             Dialect::CodexAppServer => Self::CodexAppServer(CodexAppServerParser::default()),
-            Dialect::Gemini => Self::Gemini,
+            Dialect::Gemini => Self::Gemini(GeminiParser::default()),
             Dialect::Opencode => Self::Opencode(OpencodeParser::default()),
             Dialect::Acp => Self::Acp(AcpParser::default()),
         }
@@ -146,14 +148,14 @@ impl DialectParser {
         match (self, direction) {
             (Self::Claude(parser), Direction::Output) => parser.read(line, events),
             (Self::Claude(_), Direction::Input) => claude::read_input(line, events),
-            (Self::CodexExec, Direction::Output) => codex_exec::read(line, events),
+            (Self::CodexExec(parser), Direction::Output) => parser.read(line, events),
             (Self::CodexAppServer(parser), Direction::Output) => parser.read(line, events),
             (Self::CodexAppServer(parser), Direction::Input) => parser.read_input(line, events),
-            (Self::Gemini, Direction::Output) => gemini::read(line, events),
+            (Self::Gemini(parser), Direction::Output) => parser.read(line, events),
             (Self::Opencode(parser), Direction::Output) => parser.read(line, events),
             (Self::Acp(parser), Direction::Output) => parser.read(line, events),
             (Self::Acp(parser), Direction::Input) => parser.read_input(line, events),
-            (Self::CodexExec | Self::Gemini | Self::Opencode(_), Direction::Input) => events.other("input"),
+            (Self::CodexExec(_) | Self::Gemini(_) | Self::Opencode(_), Direction::Input) => events.other("input"),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
+use super::quota::QuotaReporter;
 use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind, TurnOutcome, Usage, UsageScope};
 use crate::ids::{IdSet, shorten};
 use crate::json::Json;
@@ -58,6 +59,7 @@ pub(crate) struct AcpParser {
     session_id: Option<String>,
     pending: PendingRequests<RequestKind>,
     replay: Replay,
+    quota: QuotaReporter,
     /// The calls of this turn, also those that have ended: an update may follow the end, and starts nothing.
     calls: IdSet,
 }
@@ -93,7 +95,8 @@ impl AcpParser {
                 self.read_reply(result, events);
             }
             RpcMessage::ErrorReply { id, error } => {
-                let message = error.text_at(&["message"]).unwrap_or_default();
+                let message = error_message(error);
+                self.quota.read_failure(&message, events);
                 let request = self.pending.take(id);
                 if request == Some(RequestKind::Prompt) && self.ends_last_turn() {
                     events.push(EventKind::Error { message });
@@ -123,6 +126,7 @@ impl AcpParser {
                     self.start_session(session_id, events);
                 }
                 if request == Some(RequestKind::Prompt) {
+                    self.quota.start_turn();
                     events.push(EventKind::TurnStarted { turn_id: None });
                 }
                 events.other_if_empty(method);
@@ -213,6 +217,7 @@ impl AcpParser {
     fn ends_last_turn(&mut self) -> bool {
         let is_last = !self.pending.contains(RequestKind::Prompt);
         if is_last {
+            self.quota.start_turn();
             self.calls = IdSet::default();
             self.replay = Replay::Excluded;
         }
@@ -223,6 +228,20 @@ impl AcpParser {
 /// Recognizes the reply to a `session/load`.
 fn is_load_result(result: Json<'_>) -> bool {
     result.fields(["modes", "models", "configOptions"]).iter().any(Option::is_some)
+}
+
+/// The message of an error is often only `Internal error`; its data, a text or an object, says more.
+fn error_message(error: Json<'_>) -> String {
+    let [message, data] = error.fields(["message", "data"]);
+    let message = message.and_then(Json::text).unwrap_or_default();
+    let details = data.and_then(|data| {
+        let [details, inner, error] = data.fields(["details", "message", "error"]);
+        [Some(data), details, inner, error].into_iter().flatten().find_map(Json::text)
+    });
+    match details {
+        Some(details) => format!("{message}: {details}"),
+        None => message,
+    }
 }
 
 fn end_turn(reason: String, events: &mut LineEvents) {

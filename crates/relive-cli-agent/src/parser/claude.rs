@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use self::control::question_text;
 use self::hook_calls::HookCalls;
 use super::line_events::LineEvents;
-use super::quota;
+use super::quota::QuotaReporter;
 use crate::dialect::Dialect;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::ids::{IdSet, shorten};
@@ -42,6 +42,7 @@ pub(crate) struct ClaudeParser {
     subagents: IdSet,
     /// The tasks that are subagents in the background, each with the call that started it.
     background_subagents: BTreeMap<String, String>,
+    quota: QuotaReporter,
     hook_calls: HookCalls,
     /// The turn as far as hooks tell.
     hook_turn: Turn,
@@ -55,6 +56,7 @@ impl ClaudeParser {
             background: IdSet::default(),
             subagents: IdSet::default(),
             background_subagents: BTreeMap::new(),
+            quota: QuotaReporter::default(),
             hook_calls: HookCalls::default(),
             hook_turn: Turn::Closed,
         };
@@ -86,7 +88,7 @@ impl ClaudeParser {
             "control_request" => control::read_request(line, events),
             "control_cancel_request" => control::read_cancel(line, events),
             "control_response" => control::read_response(line, events),
-            "rate_limit_event" => read_rate_limit(line, events),
+            "rate_limit_event" => self.read_rate_limit(line, events),
             name if HOUSEKEEPING.contains(&name) => events.other(name),
             name => events.unknown(name),
         }
@@ -161,7 +163,7 @@ impl ClaudeParser {
     }
 
     /// `subtype` says `success` also when the provider refused; only `is_error` counts.
-    fn read_result(&self, line: Json<'_>, events: &mut LineEvents) {
+    fn read_result(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [is_error, terminal, status] = line.fields(["is_error", "terminal_reason", "api_error_status"]);
         self.report_usage(line, events);
         if !is_error.is_some_and(Json::is_true) {
@@ -169,10 +171,9 @@ impl ClaudeParser {
         }
         let message = error_message(line);
         if status.and_then(Json::u64) == Some(429) {
-            let message = message.clone().unwrap_or_default();
-            events.push(EventKind::Quota { resets_at: None, message });
+            self.quota.report_failure(message.as_deref().unwrap_or_default(), events);
         } else {
-            quota::report(message.as_deref().unwrap_or_default(), events);
+            self.quota.read_failure(message.as_deref().unwrap_or_default(), events);
         }
         let is_aborted = terminal.and_then(Json::text).is_some_and(|reason| reason.starts_with("aborted"))
             || message.as_deref() == Some(QWEN_CANCELLED);
@@ -193,6 +194,16 @@ impl ClaudeParser {
             cache_write_tokens: cache_write.and_then(Json::u64),
             cost_usd: cost.and_then(Json::f64),
         }));
+    }
+
+    fn read_rate_limit(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        let Some(info) = line.field("rate_limit_info") else { return events.other("rate_limit_event") };
+        let [status, resets_at, kind] = info.fields(["status", "resetsAt", "rateLimitType"]);
+        if !status.is_some_and(|status| status.is("rejected")) {
+            return events.other("rate_limit_event");
+        }
+        let resets_at = resets_at.and_then(Json::i64).and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+        self.quota.report_limit(&kind.and_then(Json::text).unwrap_or_default(), resets_at, events);
     }
 }
 
@@ -248,15 +259,4 @@ fn read_stream_event(line: Json<'_>, events: &mut LineEvents) {
         ("error", _, _) => events.warning(event.text_at(&["error", "message"]).unwrap_or_default()),
         (kind, _, _) => events.other(kind),
     }
-}
-
-fn read_rate_limit(line: Json<'_>, events: &mut LineEvents) {
-    let Some(info) = line.field("rate_limit_info") else { return events.other("rate_limit_event") };
-    let [status, resets_at, kind] = info.fields(["status", "resetsAt", "rateLimitType"]);
-    if !status.is_some_and(|status| status.is("rejected")) {
-        return events.other("rate_limit_event");
-    }
-    let resets_at = resets_at.and_then(Json::i64).and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
-    let message = format!("limit reached: {}", kind.and_then(Json::text).unwrap_or_default());
-    events.push(EventKind::Quota { resets_at, message });
 }

@@ -13,7 +13,7 @@ pub(super) use methods::{is_method, is_result};
 use self::open_turns::OpenTurns;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
-use super::quota;
+use super::quota::QuotaReporter;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::ids::{IdSet, shorten};
 use crate::json::Json;
@@ -23,6 +23,7 @@ pub(crate) struct CodexAppServerParser {
     session_id: Option<String>,
     subagents: IdSet,
     open_turns: OpenTurns,
+    quota: QuotaReporter,
     pending: PendingRequests<RequestKind>,
 }
 
@@ -129,7 +130,7 @@ impl CodexAppServerParser {
                 events.warning(params.text_at(&["summary"]).unwrap_or_default());
             }
             ("thread/tokenUsage/updated", _) => report_usage(params, events),
-            ("account/rateLimits/updated", _) => read_rate_limits(params, events),
+            ("account/rateLimits/updated", _) => self.read_rate_limits(params, events),
             ("serverRequest/resolved", _) => {
                 if let Some(id) = params.field("requestId") {
                     events.push(EventKind::Answered { request_id: id.to_raw() });
@@ -151,6 +152,7 @@ impl CodexAppServerParser {
         if !self.open_turns.start(&thread_id, turn_id.as_deref().unwrap_or_default()) {
             return;
         }
+        self.quota.start_turn();
         if !thread_id.is_empty() {
             self.start_session(thread_id, None, events);
         }
@@ -171,7 +173,21 @@ impl CodexAppServerParser {
         match status.as_str() {
             "completed" => events.turn_ended(TurnOutcome::Completed, None),
             "interrupted" => events.turn_ended(TurnOutcome::Interrupted, None),
-            _ => events.turn_ended(TurnOutcome::Failed, turn.and_then(|turn| turn.text_at(&["error", "message"]))),
+            _ => {
+                let error = turn.and_then(|turn| turn.field("error"));
+                let message = error.and_then(|error| error.text_at(&["message"]));
+                let info = error.and_then(|error| error.field("codexErrorInfo"));
+                self.read_failure(message.as_deref().unwrap_or_default(), info, events);
+                events.turn_ended(TurnOutcome::Failed, message);
+            }
+        }
+    }
+
+    fn read_failure(&mut self, message: &str, info: Option<Json<'_>>, events: &mut LineEvents) {
+        if info.is_some_and(|info| info.is("usageLimitExceeded")) {
+            self.quota.report_failure(message, events);
+        } else {
+            self.quota.read_failure(message, events);
         }
     }
 
@@ -188,17 +204,28 @@ impl CodexAppServerParser {
         if info.is_some_and(is_about_a_request) {
             return events.warning(message);
         }
-        if info.is_some_and(|info| info.is("usageLimitExceeded")) {
-            events.push(EventKind::Quota { resets_at: None, message: message.clone() });
-        } else {
-            quota::report(&message, events);
-        }
+        self.read_failure(&message, info, events);
         let (thread_id, turn_id) = (thread_id.and_then(Json::text), turn_id.and_then(Json::text));
         if events.is_by_subagent() || self.open_turns.end(thread_id.as_deref(), turn_id.as_deref()) {
             events.push(EventKind::Error { message });
         } else {
             events.warning(message);
         }
+    }
+
+    /// Sent after every model call; it is about a used-up quota only if it names the limit that was reached.
+    fn read_rate_limits(&mut self, params: Json<'_>, events: &mut LineEvents) {
+        let Some(limits) = params.field("rateLimits") else { return };
+        let [reached, primary, secondary] = limits.fields(["rateLimitReachedType", "primary", "secondary"]);
+        let Some(reached) = reached.and_then(Json::text) else { return };
+        let windows = [primary, secondary].into_iter().flatten();
+        let used_up =
+            windows.filter(|window| window.field("usedPercent").and_then(Json::f64).is_some_and(|used| used >= 100.0));
+        let resets_at = used_up
+            .filter_map(|window| window.field("resetsAt").and_then(Json::i64))
+            .filter_map(|seconds| jiff::Timestamp::from_second(seconds).ok())
+            .max();
+        self.quota.report_limit(&reached, resets_at, events);
     }
 }
 
@@ -219,19 +246,4 @@ fn report_usage(params: Json<'_>, events: &mut LineEvents) {
         cache_write_tokens: cache_write.and_then(Json::u64),
         ..Usage::of(UsageScope::Session)
     }));
-}
-
-/// Sent after every model call; it is about a used-up quota only if it names the limit that was reached.
-fn read_rate_limits(params: Json<'_>, events: &mut LineEvents) {
-    let Some(limits) = params.field("rateLimits") else { return };
-    let [reached, primary, secondary] = limits.fields(["rateLimitReachedType", "primary", "secondary"]);
-    let Some(reached) = reached.and_then(Json::text) else { return };
-    let windows = [primary, secondary].into_iter().flatten();
-    let used_up =
-        windows.filter(|window| window.field("usedPercent").and_then(Json::f64).is_some_and(|used| used >= 100.0));
-    let resets_at = used_up
-        .filter_map(|window| window.field("resetsAt").and_then(Json::i64))
-        .filter_map(|seconds| jiff::Timestamp::from_second(seconds).ok())
-        .max();
-    events.push(EventKind::Quota { resets_at, message: format!("limit reached: {reached}") });
 }

@@ -1,31 +1,61 @@
 //! `codex exec --json`.
 
 use super::line_events::LineEvents;
-use super::quota;
+use super::quota::QuotaReporter;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::json::Json;
 
 /// Items that are calls of tools. An item of any other unknown type is no call.
 const TOOLS: [&str; 5] = ["command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"];
 
-pub(crate) fn read(line: Json<'_>, events: &mut LineEvents) {
-    let [kind, item, message] = line.fields(["type", "item", "message"]);
-    let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
-    let message = message.and_then(Json::text).unwrap_or_default();
-    match (kind.as_str(), item) {
-        ("thread.started", _) => {
-            let session_id = line.text_at(&["thread_id"]).unwrap_or_default();
-            events.push(EventKind::SessionStarted { session_id, model: None });
+#[derive(Debug, Default)]
+pub(crate) struct CodexExecParser {
+    quota: QuotaReporter,
+}
+
+impl CodexExecParser {
+    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        let [kind, item, message] = line.fields(["type", "item", "message"]);
+        let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
+        match (kind.as_str(), item) {
+            ("thread.started", _) => {
+                let session_id = line.text_at(&["thread_id"]).unwrap_or_default();
+                events.push(EventKind::SessionStarted { session_id, model: None });
+            }
+            ("turn.started", _) => {
+                self.quota.start_turn();
+                events.push(EventKind::TurnStarted { turn_id: None });
+            }
+            ("turn.completed", _) => {
+                report_usage(line, events);
+                events.turn_ended(TurnOutcome::Completed, None);
+            }
+            ("turn.failed", _) => {
+                let message = line.text_at(&["error", "message"]);
+                self.quota.read_failure(message.as_deref().unwrap_or_default(), events);
+                events.turn_ended(TurnOutcome::Failed, message);
+            }
+            ("error", _) => self.read_error(message.and_then(Json::text).unwrap_or_default(), events),
+            ("item.started" | "item.updated" | "item.completed", Some(item)) => read_item(&kind, item, events),
+            (name, _) => events.unknown(name),
         }
-        ("turn.started", _) => events.push(EventKind::TurnStarted { turn_id: None }),
-        ("turn.completed", _) => {
-            report_usage(line, events);
-            events.turn_ended(TurnOutcome::Completed, None);
+    }
+
+    /// Codex also reports its own retries as errors; every other error ends the turn.
+    fn read_error(&mut self, message: String, events: &mut LineEvents) {
+        match reconnecting(&message) {
+            Some((attempt, max_attempts)) => events.push(EventKind::Retry {
+                attempt: Some(attempt),
+                max_attempts: Some(max_attempts),
+                delay_ms: None,
+                status: None,
+                message,
+            }),
+            None => {
+                self.quota.read_failure(&message, events);
+                events.push(EventKind::Error { message });
+            }
         }
-        ("turn.failed", _) => events.turn_ended(TurnOutcome::Failed, line.text_at(&["error", "message"])),
-        ("error", _) => read_error(message, events),
-        ("item.started" | "item.updated" | "item.completed", Some(item)) => read_item(&kind, item, events),
-        (name, _) => events.unknown(name),
     }
 }
 
@@ -58,23 +88,6 @@ fn input_of(item: Json<'_>) -> Option<crate::event::RawJson> {
     let [command, arguments, changes, query, prompt] =
         item.fields(["command", "arguments", "changes", "query", "prompt"]);
     command.or(arguments).or(changes).or(query).or(prompt).map(Json::to_raw)
-}
-
-/// Codex also reports its own retries as errors; every other error ends the turn.
-fn read_error(message: String, events: &mut LineEvents) {
-    match reconnecting(&message) {
-        Some((attempt, max_attempts)) => events.push(EventKind::Retry {
-            attempt: Some(attempt),
-            max_attempts: Some(max_attempts),
-            delay_ms: None,
-            status: None,
-            message,
-        }),
-        None => {
-            quota::report(&message, events);
-            events.push(EventKind::Error { message });
-        }
-    }
 }
 
 /// Reads `Reconnecting... 2/5 (...)`.

@@ -1,45 +1,71 @@
 //! `gemini -o stream-json`. Retries are only on its standard error.
 
 use super::line_events::LineEvents;
-use super::quota;
+use super::quota::QuotaReporter;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::json::Json;
 
-pub(crate) fn read(line: Json<'_>, events: &mut LineEvents) {
-    let Some(kind) = line.text_at(&["type"]) else { return events.unknown(line.name()) };
-    match kind.as_str() {
-        // A process of gemini is one turn, so its first line starts it.
-        "init" => {
-            let [session_id, model] = line.fields(["session_id", "model"]);
-            let session_id = session_id.and_then(Json::text).unwrap_or_default();
-            events.push(EventKind::SessionStarted { session_id, model: model.and_then(Json::text) });
-            events.push(EventKind::TurnStarted { turn_id: None });
-        }
-        "message" => read_message(line, events),
-        "tool_use" => {
-            let [id, name, input] = line.fields(["tool_id", "tool_name", "parameters"]);
-            events.push(EventKind::ToolStarted {
-                id: id.and_then(Json::text).unwrap_or_default(),
-                name: name.and_then(Json::text).unwrap_or_default(),
-                input: input.map(Json::to_raw),
-            });
-        }
-        "tool_result" => {
-            let [id, status] = line.fields(["tool_id", "status"]);
-            let failed = status.is_some_and(|status| status.is("error"));
-            events.push(EventKind::ToolEnded { id: id.and_then(Json::text).unwrap_or_default(), failed });
-        }
-        "error" => {
-            let [severity, message] = line.fields(["severity", "message"]);
-            let message = message.and_then(Json::text).unwrap_or_default();
-            if severity.is_some_and(|severity| severity.is("warning")) {
-                return events.warning(message);
+#[derive(Debug, Default)]
+pub(crate) struct GeminiParser {
+    quota: QuotaReporter,
+}
+
+impl GeminiParser {
+    pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        let Some(kind) = line.text_at(&["type"]) else { return events.unknown(line.name()) };
+        match kind.as_str() {
+            // A process of gemini is one turn, so its first line starts it.
+            "init" => {
+                let [session_id, model] = line.fields(["session_id", "model"]);
+                let session_id = session_id.and_then(Json::text).unwrap_or_default();
+                events.push(EventKind::SessionStarted { session_id, model: model.and_then(Json::text) });
+                events.push(EventKind::TurnStarted { turn_id: None });
             }
-            quota::report(&message, events);
-            events.push(EventKind::Error { message });
+            "message" => read_message(line, events),
+            "tool_use" => {
+                let [id, name, input] = line.fields(["tool_id", "tool_name", "parameters"]);
+                events.push(EventKind::ToolStarted {
+                    id: id.and_then(Json::text).unwrap_or_default(),
+                    name: name.and_then(Json::text).unwrap_or_default(),
+                    input: input.map(Json::to_raw),
+                });
+            }
+            "tool_result" => {
+                let [id, status] = line.fields(["tool_id", "status"]);
+                let failed = status.is_some_and(|status| status.is("error"));
+                events.push(EventKind::ToolEnded { id: id.and_then(Json::text).unwrap_or_default(), failed });
+            }
+            "error" => {
+                let [severity, message] = line.fields(["severity", "message"]);
+                let message = message.and_then(Json::text).unwrap_or_default();
+                if severity.is_some_and(|severity| severity.is("warning")) {
+                    return events.warning(message);
+                }
+                self.quota.read_failure(&message, events);
+                events.push(EventKind::Error { message });
+            }
+            "result" => self.read_result(line, events),
+            name => events.unknown(name),
         }
-        "result" => read_result(line, events),
-        name => events.unknown(name),
+    }
+
+    fn read_result(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        let [status, stats] = line.fields(["status", "stats"]);
+        if let Some(stats) = stats {
+            let [input, output, cached] = stats.fields(["input_tokens", "output_tokens", "cached"]);
+            events.push(EventKind::Usage(Usage {
+                input_tokens: input.and_then(Json::u64),
+                output_tokens: output.and_then(Json::u64),
+                cache_read_tokens: cached.and_then(Json::u64),
+                ..Usage::of(UsageScope::Process)
+            }));
+        }
+        if status.is_some_and(|status| status.is("success")) {
+            return events.turn_ended(TurnOutcome::Completed, None);
+        }
+        let message = line.text_at(&["error", "message"]);
+        self.quota.read_failure(message.as_deref().unwrap_or_default(), events);
+        events.turn_ended(TurnOutcome::Failed, message);
     }
 }
 
@@ -50,23 +76,4 @@ fn read_message(line: Json<'_>, events: &mut LineEvents) {
         return events.push(EventKind::UserText { text });
     }
     events.push(EventKind::Text { text, delta: delta.is_some_and(Json::is_true) });
-}
-
-fn read_result(line: Json<'_>, events: &mut LineEvents) {
-    let [status, stats] = line.fields(["status", "stats"]);
-    if let Some(stats) = stats {
-        let [input, output, cached] = stats.fields(["input_tokens", "output_tokens", "cached"]);
-        events.push(EventKind::Usage(Usage {
-            input_tokens: input.and_then(Json::u64),
-            output_tokens: output.and_then(Json::u64),
-            cache_read_tokens: cached.and_then(Json::u64),
-            ..Usage::of(UsageScope::Process)
-        }));
-    }
-    if status.is_some_and(|status| status.is("success")) {
-        return events.turn_ended(TurnOutcome::Completed, None);
-    }
-    let message = line.text_at(&["error", "message"]);
-    quota::report(message.as_deref().unwrap_or_default(), events);
-    events.turn_ended(TurnOutcome::Failed, message);
 }

@@ -3,7 +3,7 @@
 //! A turn is a row of steps, and a tool is shown only when it is done. While the provider fails, opencode is silent.
 
 use super::line_events::LineEvents;
-use super::quota;
+use super::quota::QuotaReporter;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::ids::shorten;
 use crate::json::Json;
@@ -13,6 +13,7 @@ use crate::machine::Turn;
 pub(crate) struct OpencodeParser {
     session_id: Option<String>,
     turn: Turn,
+    quota: QuotaReporter,
 }
 
 impl OpencodeParser {
@@ -27,6 +28,7 @@ impl OpencodeParser {
             "step_start" if self.turn == Turn::Open => events.other("step_start"),
             "step_start" => {
                 self.turn = Turn::Open;
+                self.quota.start_turn();
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
             "text" => events.push(EventKind::Text { text, delta: false }),
@@ -36,7 +38,7 @@ impl OpencodeParser {
             "error" => {
                 self.turn = Turn::Closed;
                 let message = error_message(line);
-                quota::report(&message, events);
+                self.quota.read_failure(&message, events);
                 events.push(EventKind::Error { message });
             }
             name => events.unknown(name),

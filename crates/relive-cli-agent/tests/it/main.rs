@@ -8,6 +8,7 @@ mod detection;
 mod encoding;
 mod hooks;
 mod properties;
+mod quotas;
 mod replay;
 mod states;
 mod support;

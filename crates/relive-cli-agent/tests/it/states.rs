@@ -96,7 +96,7 @@ fn samples() -> Vec<(&'static str, EventKind)> {
         answered(),
         EventKind::Usage(usage),
         EventKind::Retry { attempt: None, max_attempts: None, delay_ms: None, status: None, message: "again".into() },
-        EventKind::Quota { resets_at: None, message: "used up".into() },
+        EventKind::Quota { resets_at: None, resets_in_ms: None, message: "used up".into() },
         EventKind::Warning { message: "careful".into() },
         EventKind::Malformed { reason: "half".into(), excerpt: "{".into() },
         unknown(),

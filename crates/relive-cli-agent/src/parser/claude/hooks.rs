@@ -64,6 +64,7 @@ impl ClaudeParser {
         match name {
             "UserPromptSubmit" => {
                 self.hook_turn = Turn::Open;
+                self.quota.start_turn();
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
             "PreToolUse" => self.read_call_started(&HookBody::of(body), events),
@@ -80,7 +81,7 @@ impl ClaudeParser {
                 self.read_background_tasks(body.field("background_tasks"), events);
                 self.end_hook_turn(TurnOutcome::Completed, None, events);
             }
-            "StopFailure" => self.end_hook_turn(TurnOutcome::Failed, body.text_at(&["error"]), events),
+            "StopFailure" => self.read_stop_failure(body, events),
             // Claude was closed, or has dropped its conversation, in the middle of a turn.
             "SessionEnd" if self.hook_turn == Turn::Open => {
                 self.end_hook_turn(TurnOutcome::Interrupted, body.text_at(&["reason"]), events);
@@ -93,6 +94,18 @@ impl ClaudeParser {
             name if HOUSEKEEPING.contains(&name) => events.other(name),
             name => events.unknown(name),
         }
+    }
+
+    /// `error` is one of a few words, `error_details` the message.
+    fn read_stop_failure(&mut self, body: Json<'_>, events: &mut LineEvents) {
+        let [error, details] = body.fields(["error", "error_details"]);
+        let message = details.or(error).and_then(Json::text);
+        if error.is_some_and(|error| error.is("rate_limit") || error.is("billing_error")) {
+            self.quota.report_failure(message.as_deref().unwrap_or_default(), events);
+        } else {
+            self.quota.read_failure(message.as_deref().unwrap_or_default(), events);
+        }
+        self.end_hook_turn(TurnOutcome::Failed, message, events);
     }
 
     fn is_waiting_for_input(&self, body: Json<'_>) -> bool {

@@ -50,6 +50,7 @@ impl ClaudeParser {
         if let Some(session_id) = session_id.and_then(Json::text) {
             self.start_session(session_id, model.and_then(Json::text), events);
         }
+        self.quota.start_turn();
         events.push(EventKind::TurnStarted { turn_id: None });
     }
 
