@@ -162,14 +162,17 @@ impl ClaudeParser {
         }
     }
 
-    /// `subtype` says `success` also when the provider refused; only `is_error` counts.
+    /// `subtype` says `success` also when the provider refused, and `is_error` says false also when a limit of claude's own
+    /// was reached: either is enough for a failure.
     fn read_result(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        let [is_error, terminal, status] = line.fields(["is_error", "terminal_reason", "api_error_status"]);
+        let [subtype, is_error, terminal, status] =
+            line.fields(["subtype", "is_error", "terminal_reason", "api_error_status"]);
         self.report_usage(line, events);
-        if !is_error.is_some_and(Json::is_true) {
+        let error_subtype = subtype.and_then(Json::text).filter(|subtype| subtype.starts_with("error"));
+        if !is_error.is_some_and(Json::is_true) && error_subtype.is_none() {
             return events.turn_ended(TurnOutcome::Completed, None);
         }
-        let message = error_message(line);
+        let message = error_message(line).or(error_subtype);
         if status.and_then(Json::u64) == Some(429) {
             self.quota.report_failure(message.as_deref().unwrap_or_default(), events);
         } else {

@@ -38,7 +38,8 @@ impl GeminiParser {
             "error" => {
                 let [severity, message] = line.fields(["severity", "message"]);
                 let message = message.and_then(Json::text).unwrap_or_default();
-                if severity.is_some_and(|severity| severity.is("warning")) {
+                // After everything below an error, gemini goes on to a `result`.
+                if !severity.is_some_and(|severity| severity.is("error")) {
                     return events.warning(message);
                 }
                 self.quota.read_failure(&message, events);

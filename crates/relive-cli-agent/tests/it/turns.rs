@@ -168,3 +168,39 @@ fn an_interrupt_of_codex_names_the_thread_of_its_turn() {
     let interrupt = encoder.interrupt().unwrap();
     assert!(interrupt.contains(r#"{"threadId":"a","turnId":"a1"}"#), "{interrupt}");
 }
+
+#[test]
+fn a_claude_turn_with_an_error_subtype_has_failed() {
+    for (fields, outcome) in [
+        (r#""subtype":"success","is_error":false"#, TurnOutcome::Completed),
+        (r#""subtype":"success""#, TurnOutcome::Completed),
+        (r#""subtype":"success","is_error":true"#, TurnOutcome::Failed),
+        (r#""subtype":"error_max_turns","is_error":false"#, TurnOutcome::Failed),
+        (r#""subtype":"error_during_execution""#, TurnOutcome::Failed),
+        (
+            r#""subtype":"error_during_execution","is_error":false,"terminal_reason":"aborted_streaming""#,
+            TurnOutcome::Interrupted,
+        ),
+    ] {
+        let events = check(Dialect::Claude, &[(&format!(r#"{{"type":"result",{fields}}}"#), "idle")]);
+        assert_eq!(outcomes(&events), [outcome], "{fields}");
+    }
+    let events = check(Dialect::Claude, &[(r#"{"type":"result","subtype":"error_max_turns"}"#, "idle")]);
+    let expected = EventKind::TurnEnded { outcome: TurnOutcome::Failed, message: Some("error_max_turns".into()) };
+    assert_eq!(events.last().unwrap().kind, expected, "nothing else says why");
+}
+
+#[test]
+fn only_an_error_of_gemini_ends_its_turn() {
+    let init = r#"{"type":"init","session_id":"s"}"#;
+    for (severity, lifecycle) in [
+        (r#","severity":"info""#, "working"),
+        (r#","severity":"warning""#, "working"),
+        (r#","severity":"notice""#, "working"),
+        ("", "working"),
+        (r#","severity":"error""#, "idle"),
+    ] {
+        let line = format!(r#"{{"type":"error"{severity},"message":"m"}}"#);
+        check(Dialect::Gemini, &[(init, "working"), (&line, lifecycle)]);
+    }
+}
