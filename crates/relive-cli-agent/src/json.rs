@@ -15,6 +15,9 @@ use crate::event::RawJson;
 /// More entries of a list than any CLI writes: the rest is not read.
 pub(crate) const MAX_ITEMS: usize = 1024;
 
+/// Stands for the name of something that names no type.
+const NO_TYPE: &str = "no type";
+
 /// A JSON value inside a line. It is known to be valid JSON.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Json<'a>(&'a RawValue);
@@ -103,10 +106,15 @@ impl<'a> Json<'a> {
         RawJson::new(self.0)
     }
 
+    /// The `type` of a part of a line.
+    pub(crate) fn kind(self) -> String {
+        self.text_at(&["type"]).unwrap_or_else(|| NO_TYPE.into())
+    }
+
     /// The name of what a line is, for lines that are only named: its `type`, or its `method`.
     pub(crate) fn name(self) -> String {
         let [kind, method] = self.fields(["type", "method"]);
-        kind.or(method).and_then(Json::text).unwrap_or_else(|| "no type".into())
+        kind.or(method).and_then(Json::text).unwrap_or_else(|| NO_TYPE.into())
     }
 }
 

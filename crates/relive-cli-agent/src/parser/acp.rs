@@ -2,10 +2,13 @@
 //!
 //! The agent does not announce a turn: a turn is the time between a `session/prompt` and its reply.
 
+mod approvals;
+mod usage;
+
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
 use super::quota::QuotaReporter;
-use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind, TurnOutcome, Usage, UsageScope};
+use crate::event::{EventKind, TurnOutcome};
 use crate::ids::{IdSet, shorten};
 use crate::json::Json;
 
@@ -88,7 +91,7 @@ impl AcpParser {
         let (message, method) = RpcMessage::of(line);
         match message {
             RpcMessage::Notification { params } if method == "session/update" => self.read_update(params, events),
-            RpcMessage::Notification { .. } => events.other(method),
+            RpcMessage::Notification { .. } => read_other_method(&method, events),
             RpcMessage::Request { id, params } => read_request(&method, id, params, events),
             RpcMessage::Reply { id, result } => {
                 self.pending.take(id);
@@ -156,15 +159,19 @@ impl AcpParser {
         if name == "user_message_chunk" && self.replay == Replay::NotSeen {
             self.replay = Replay::Possible;
         }
-        let text = update.text_at(&["content", "text"]).unwrap_or_default();
+        let content = update.field("content");
+        let text = content.and_then(|content| content.text_at(&["text"])).unwrap_or_default();
         match name.as_str() {
+            "agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk" if !is_text(content) => {
+                read_other_content(&name, content, events);
+            }
             // Qwen reports the usage of a call in an empty message, also while a tool runs.
-            "agent_message_chunk" if text.is_empty() => read_chunk_usage(update, events),
+            "agent_message_chunk" if text.is_empty() => usage::read_chunk(update, events),
             "agent_message_chunk" => events.push(EventKind::Text { text, delta: true }),
             "agent_thought_chunk" => events.push(EventKind::Thinking { text, delta: true }),
             "user_message_chunk" => events.push(EventKind::UserText { text }),
             "tool_call" | "tool_call_update" => self.read_tool_call(update, events),
-            "usage_update" => read_usage_update(update, events),
+            "usage_update" => usage::read_update(update, events),
             name if HOUSEKEEPING.contains(&name) => {}
             name => events.unknown(format!("session/update/{name}")),
         }
@@ -199,7 +206,7 @@ impl AcpParser {
             self.start_session(session_id, events);
         }
         if let Some(usage) = usage {
-            events.push(EventKind::Usage(usage_of(usage, UsageScope::Turn)));
+            usage::read_reply(usage, events);
         }
         if let Some(reason) = stop_reason.and_then(Json::text) {
             if self.ends_last_turn() {
@@ -254,66 +261,29 @@ fn end_turn(reason: String, events: &mut LineEvents) {
 
 fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut LineEvents) {
     match (method, params) {
-        ("session/request_permission", Some(params)) => read_permission(id, params, events),
+        ("session/request_permission", Some(params)) => approvals::read(id, params, events),
         ("elicitation/create" | "session/elicitation", Some(params)) => {
             let text = params.text_at(&["message"]).unwrap_or_default();
             events.push(EventKind::Question { request_id: id.to_raw(), tool_id: None, text });
         }
-        // Files and terminals of the client, and extensions of the vendor.
-        (method, _) => events.other(method),
+        (method, _) => read_other_method(method, events),
     }
 }
 
-fn read_permission(id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
-    let [call, options] = params.fields(["toolCall", "options"]);
-    let [tool_id, title, input] =
-        call.map(|call| call.fields(["toolCallId", "title", "rawInput"])).unwrap_or([None; 3]);
-    let options = options.map(Json::items).unwrap_or_default();
-    events.push(EventKind::ApprovalAsked(ApprovalRequest {
-        request_id: id.to_raw(),
-        tool_id: tool_id.and_then(Json::text),
-        tool: title.and_then(Json::text).unwrap_or_default(),
-        input: input.map(Json::to_raw),
-        reason: None,
-        options: options.into_iter().filter_map(option_of).collect(),
-    }));
+/// Files and terminals of the client, and extensions: by the protocol their names begin with an underscore, qwen's do not.
+fn read_other_method(method: &str, events: &mut LineEvents) {
+    let is_extension = ["_", "qwen/", "craft/"].iter().any(|prefix| method.starts_with(prefix));
+    if is_method(method) || is_extension { events.other(method) } else { events.unknown(method) }
 }
 
-fn option_of(option: Json<'_>) -> Option<ApprovalOption> {
-    let [id, kind] = option.fields(["optionId", "kind"]);
-    let kind = match kind.and_then(Json::text).as_deref() {
-        Some("allow_once") => OptionKind::AllowOnce,
-        Some("allow_always") => OptionKind::AllowAlways,
-        Some("reject_once") => OptionKind::DenyOnce,
-        Some("reject_always") => OptionKind::DenyAlways,
-        Some(_) | None => OptionKind::Other,
-    };
-    Some(ApprovalOption { kind, value: id?.to_raw() })
+fn is_text(content: Option<Json<'_>>) -> bool {
+    content.is_none_or(|content| content.kind() == "text")
 }
 
-fn read_chunk_usage(update: Json<'_>, events: &mut LineEvents) {
-    if let Some(usage) = update.at(&["_meta", "usage"]) {
-        events.push(EventKind::Usage(usage_of(usage, UsageScope::Step)));
-    }
-}
-
-fn usage_of(usage: Json<'_>, scope: UsageScope) -> Usage {
-    let [input, output, cache_read, cache_write] =
-        usage.fields(["inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens"]);
-    Usage {
-        input_tokens: input.and_then(Json::u64),
-        output_tokens: output.and_then(Json::u64),
-        cache_read_tokens: cache_read.and_then(Json::u64),
-        cache_write_tokens: cache_write.and_then(Json::u64),
-        ..Usage::of(scope)
-    }
-}
-
-/// Its token figures are the size of the context, which is not usage; only the cost is.
-fn read_usage_update(update: Json<'_>, events: &mut LineEvents) {
-    let Some(cost) = update.field("cost") else { return };
-    let [amount, currency] = cost.fields(["amount", "currency"]);
-    if currency.is_some_and(|currency| currency.is("USD")) {
-        events.push(EventKind::Usage(Usage { cost_usd: amount.and_then(Json::f64), ..Usage::of(UsageScope::Session) }));
-    }
+/// Content that is not text is only named.
+fn read_other_content(chunk: &str, content: Option<Json<'_>>, events: &mut LineEvents) {
+    const KNOWN: [&str; 4] = ["image", "audio", "resource", "resource_link"];
+    let kind = content.map(Json::kind).unwrap_or_default();
+    let name = format!("{chunk}/{kind}");
+    if KNOWN.contains(&kind.as_str()) { events.other(name) } else { events.unknown(name) }
 }

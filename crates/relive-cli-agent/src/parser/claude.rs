@@ -6,6 +6,7 @@
 mod control;
 mod hook_calls;
 mod hooks;
+mod stream_events;
 mod system;
 
 pub(super) use control::read_input;
@@ -29,6 +30,9 @@ const SUBAGENT_TOOLS: [&str; 2] = ["Task", "Agent"];
 
 /// Qwen reports an interrupt only by this message.
 const QWEN_CANCELLED: &str = "Operation cancelled.";
+
+/// Blocks of a message that say nothing about the state.
+const SILENT_BLOCKS: [&str; 5] = ["image", "document", "search_result", "container_upload", "compaction"];
 
 /// Names of lines that are known and say nothing about the state.
 const HOUSEKEEPING: [&str; 6] =
@@ -83,7 +87,7 @@ impl ClaudeParser {
             "system" => self.read_system(line, events),
             "assistant" => self.read_message(line, Speaker::of_assistant(line), events),
             "user" => self.read_message(line, Speaker::User, events),
-            "stream_event" => read_stream_event(line, events),
+            "stream_event" => stream_events::read(line, events),
             "result" => self.read_result(line, events),
             "control_request" => control::read_request(line, events),
             "control_cancel_request" => control::read_cancel(line, events),
@@ -119,7 +123,7 @@ impl ClaudeParser {
     }
 
     fn read_block(&mut self, block: Json<'_>, speaker: Speaker, events: &mut LineEvents) {
-        let kind = block.text_at(&["type"]).unwrap_or_default();
+        let kind = block.kind();
         match kind.as_str() {
             "text" => events.push(speaker.says(block.text_at(&["text"]).unwrap_or_default())),
             "thinking" | "redacted_thinking" => {
@@ -128,7 +132,8 @@ impl ClaudeParser {
             }
             kind if kind.ends_with("tool_use") => self.start_tool(block, events),
             kind if kind.ends_with("tool_result") => self.end_tool(block, events),
-            _ => {}
+            kind if SILENT_BLOCKS.contains(&kind) => events.other(format!("message/{kind}")),
+            kind => events.unknown(format!("message/{kind}")),
         }
     }
 
@@ -239,27 +244,4 @@ fn error_message(line: Json<'_>) -> Option<String> {
     let [result, errors, error] = line.fields(["result", "errors", "error"]);
     let first_error = errors.and_then(|errors| errors.items().first().copied());
     result.or(first_error).and_then(Json::text).or_else(|| error?.text_at(&["message"]))
-}
-
-/// One event of the provider's own stream (`--include-partial-messages`).
-fn read_stream_event(line: Json<'_>, events: &mut LineEvents) {
-    let Some(event) = line.field("event") else { return events.other("stream_event") };
-    let [kind, block, delta] = event.fields(["type", "content_block", "delta"]);
-    let kind = kind.and_then(Json::text).unwrap_or_default();
-    let block_kind = block.and_then(|block| block.text_at(&["type"]));
-    let delta_kind = delta.and_then(|delta| delta.text_at(&["type"]));
-    let delta_text = |name: &str| delta.and_then(|delta| delta.text_at(&[name])).unwrap_or_default();
-    match (kind.as_str(), block_kind.as_deref(), delta_kind.as_deref()) {
-        ("content_block_start", Some("thinking"), _) => {
-            events.push(EventKind::Thinking { text: String::new(), delta: true });
-        }
-        ("content_block_delta", _, Some("text_delta")) => {
-            events.push(EventKind::Text { text: delta_text("text"), delta: true });
-        }
-        ("content_block_delta", _, Some("thinking_delta")) => {
-            events.push(EventKind::Thinking { text: delta_text("thinking"), delta: true });
-        }
-        ("error", _, _) => events.warning(event.text_at(&["error", "message"]).unwrap_or_default()),
-        (kind, _, _) => events.other(kind),
-    }
 }

@@ -72,7 +72,7 @@ impl GeminiParser {
 
 fn read_message(line: Json<'_>, events: &mut LineEvents) {
     let [role, content, delta] = line.fields(["role", "content", "delta"]);
-    let text = content.and_then(Json::text).unwrap_or_default();
+    let Some(text) = content.and_then(Json::text) else { return events.unknown("message/content") };
     if role.is_some_and(|role| role.is("user")) {
         return events.push(EventKind::UserText { text });
     }

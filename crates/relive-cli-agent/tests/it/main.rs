@@ -14,3 +14,4 @@ mod states;
 mod support;
 mod timing;
 mod turns;
+mod unknown_parts;

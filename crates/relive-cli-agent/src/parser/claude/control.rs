@@ -16,7 +16,8 @@ pub(super) fn read_request(line: Json<'_>, events: &mut LineEvents) {
             let text = request.text_at(&["message"]).unwrap_or_default();
             events.push(EventKind::Question { request_id, tool_id: None, text });
         }
-        _ => events.other(format!("control_request/{subtype}")),
+        "hook_callback" | "mcp_message" => events.other(format!("control_request/{subtype}")),
+        _ => events.unknown(format!("control_request/{subtype}")),
     }
 }
 

@@ -1,0 +1,32 @@
+//! The permissions that an ACP agent asks for.
+
+use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind};
+use crate::json::Json;
+use crate::parser::line_events::LineEvents;
+
+pub(super) fn read(id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
+    let [call, options] = params.fields(["toolCall", "options"]);
+    let [tool_id, title, input] =
+        call.map(|call| call.fields(["toolCallId", "title", "rawInput"])).unwrap_or([None; 3]);
+    let options = options.map(Json::items).unwrap_or_default();
+    events.push(EventKind::ApprovalAsked(ApprovalRequest {
+        request_id: id.to_raw(),
+        tool_id: tool_id.and_then(Json::text),
+        tool: title.and_then(Json::text).unwrap_or_default(),
+        input: input.map(Json::to_raw),
+        reason: None,
+        options: options.into_iter().filter_map(option_of).collect(),
+    }));
+}
+
+fn option_of(option: Json<'_>) -> Option<ApprovalOption> {
+    let [id, kind] = option.fields(["optionId", "kind"]);
+    let kind = match kind.and_then(Json::text).as_deref() {
+        Some("allow_once") => OptionKind::AllowOnce,
+        Some("allow_always") => OptionKind::AllowAlways,
+        Some("reject_once") => OptionKind::DenyOnce,
+        Some("reject_always") => OptionKind::DenyAlways,
+        Some(_) | None => OptionKind::Other,
+    };
+    Some(ApprovalOption { kind, value: id?.to_raw() })
+}

@@ -1,0 +1,107 @@
+//! What a newer CLI adds inside known lines is named, and not passed over in silence.
+
+use relive_cli_agent::Dialect;
+
+use crate::support::Replay;
+
+/// The events of a line, each as its kind and its name.
+#[track_caller]
+fn check(dialect: Dialect, line: &str, expected: &[&str]) {
+    let report = Replay::new(Some(dialect)).read(line, 0);
+    let events: Vec<String> = report
+        .events
+        .iter()
+        .map(|event| {
+            let json = serde_json::to_value(event).unwrap();
+            [json["kind"].as_str(), json["name"].as_str()].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    assert_eq!(events, expected, "{line}");
+}
+
+#[test]
+fn blocks_of_claude() {
+    let message = |kind: &str, blocks: &str| format!(r#"{{"type":"{kind}","message":{{"content":[{blocks}]}}}}"#);
+    for (kind, blocks, expected) in [
+        ("assistant", r#"{"type":"hologram","text":"x"}"#, &["unknown message/hologram"][..]),
+        ("assistant", r#"{"type":"text","text":"x"},{"type":"hologram"}"#, &["text", "unknown message/hologram"]),
+        (
+            "user",
+            r#"{"type":"hologram"},{"type":"hologram"}"#,
+            &["unknown message/hologram", "unknown message/hologram"],
+        ),
+        ("user", r#"{"type":"image","source":{}}"#, &["other message/image"]),
+        ("user", r#"{"type":"document","source":{}}"#, &["other message/document"]),
+        ("user", "{}", &["unknown message/no type"]),
+        ("user", "7", &["unknown message/no type"]),
+        ("user", "", &["other message"]),
+    ] {
+        check(Dialect::Claude, &message(kind, blocks), expected);
+    }
+}
+
+#[test]
+fn stream_events_of_claude() {
+    let line = |event: &str| format!(r#"{{"type":"stream_event","event":{event}}}"#);
+    for (event, expected) in [
+        (r#"{"type":"message_start","message":{}}"#, "other message_start"),
+        (r#"{"type":"ping"}"#, "other ping"),
+        (r#"{"type":"invented"}"#, "unknown stream_event/invented"),
+        (r#"{"type":"content_block_start","content_block":{"type":"text"}}"#, "other content_block_start"),
+        (r#"{"type":"content_block_start","content_block":{"type":"server_tool_use"}}"#, "other content_block_start"),
+        (
+            r#"{"type":"content_block_start","content_block":{"type":"hologram"}}"#,
+            "unknown content_block_start/hologram",
+        ),
+        (r#"{"type":"content_block_delta","delta":{"type":"input_json_delta"}}"#, "other content_block_delta"),
+        (
+            r#"{"type":"content_block_delta","delta":{"type":"hologram_delta"}}"#,
+            "unknown content_block_delta/hologram_delta",
+        ),
+        ("{}", "unknown stream_event/no type"),
+    ] {
+        check(Dialect::Claude, &line(event), &[expected]);
+    }
+}
+
+#[test]
+fn control_requests_of_claude() {
+    for (subtype, expected) in
+        [("hook_callback", "other control_request/hook_callback"), ("invented", "unknown control_request/invented")]
+    {
+        let request = format!(r#"{{"subtype":"{subtype}"}}"#);
+        check(
+            Dialect::Claude,
+            &format!(r#"{{"type":"control_request","request_id":"r","request":{request}}}"#),
+            &[expected],
+        );
+    }
+}
+
+#[test]
+fn methods_and_content_of_acp() {
+    let update = |update: &str| {
+        format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{update}}}}}"#)
+    };
+    let chunk = |content: &str| update(&format!(r#"{{"sessionUpdate":"agent_message_chunk","content":{content}}}"#));
+    for (line, expected) in [
+        (chunk(r#"{"type":"text","text":"x"}"#), "text"),
+        (chunk(r#"{"type":"image","data":"x"}"#), "other agent_message_chunk/image"),
+        (chunk(r#"{"type":"resource_link","uri":"x"}"#), "other agent_message_chunk/resource_link"),
+        (chunk(r#"{"type":"hologram"}"#), "unknown agent_message_chunk/hologram"),
+        (update(r#"{"sessionUpdate":"invented"}"#), "unknown session/update/invented"),
+        (r#"{"jsonrpc":"2.0","method":"invented"}"#.into(), "unknown invented"),
+        (r#"{"jsonrpc":"2.0","method":"_vendor/thing"}"#.into(), "other _vendor/thing"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"invented"}"#.into(), "unknown invented"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"terminal/create"}"#.into(), "other terminal/create"),
+    ] {
+        check(Dialect::Acp, &line, &[expected]);
+    }
+}
+
+#[test]
+fn methods_of_codex_and_messages_of_gemini() {
+    check(Dialect::CodexAppServer, r#"{"method":"thread/invented","params":{}}"#, &["unknown thread/invented"]);
+    check(Dialect::CodexAppServer, r#"{"method":"thread/closed","params":{}}"#, &["other thread/closed"]);
+    check(Dialect::Gemini, r#"{"type":"message","role":"assistant","content":[{}]}"#, &["unknown message/content"]);
+}
