@@ -81,7 +81,7 @@ impl ClaudeParser {
         }
         let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
         if let Some(parent) = parent.and_then(Json::text) {
-            events.set_subagent(parent);
+            events.set_subagent(&parent);
         }
         match kind.as_str() {
             "system" => self.read_system(line, events),

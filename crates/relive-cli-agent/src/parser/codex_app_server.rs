@@ -103,7 +103,7 @@ impl CodexAppServerParser {
     fn mark_subagent(&self, params: Option<Json<'_>>, events: &mut LineEvents) {
         let thread_id = params.and_then(|params| params.text_at(&["threadId"]));
         if let Some(thread_id) = thread_id.filter(|id| self.subagents.contains(id)) {
-            events.set_subagent(thread_id);
+            events.set_subagent(&thread_id);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The list that a dialect's parser fills while it reads a line.
 
 use crate::event::{Event, EventKind, TurnOutcome};
+use crate::ids::shorten;
 
 /// Collects the events of one line.
 #[derive(Debug, Default)]
@@ -15,9 +16,9 @@ impl LineEvents {
         self.events.push(Event { kind, subagent: self.subagent.clone() });
     }
 
-    /// Marks the events of this line as a subagent's.
-    pub(crate) fn set_subagent(&mut self, id: String) {
-        self.subagent = Some(id);
+    /// Marks the events of this line as a subagent's. Each of them repeats the id, so a long one is cut.
+    pub(crate) fn set_subagent(&mut self, id: &str) {
+        self.subagent = Some(shorten(id).into_owned());
     }
 
     pub(crate) fn is_by_subagent(&self) -> bool {

@@ -112,3 +112,14 @@ fn a_flood_of_ids_does_not_fill_the_memory() {
         assert!(format!("{:?}", replay.stream).len() < 1_000_000, "{dialect}");
     }
 }
+
+/// Every event of a line names its subagent, so a long name could fill the memory a thousand times over.
+#[test]
+fn the_long_name_of_a_subagent_is_cut() {
+    let name = "x".repeat(100_000);
+    let blocks = vec![r#"{"type":"text","text":"a"}"#; 1000].join(",");
+    let line = format!(r#"{{"type":"assistant","parent_tool_use_id":"{name}","message":{{"content":[{blocks}]}}}}"#);
+    let report = Replay::new(Some(Dialect::Claude)).read(&line, 0);
+    let bytes = serde_json::to_string(&report).unwrap().len();
+    assert!(bytes < 4 * line.len(), "{bytes} bytes from {}", line.len());
+}

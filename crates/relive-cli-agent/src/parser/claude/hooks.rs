@@ -56,7 +56,7 @@ impl ClaudeParser {
         if let Some(session_id) = session_id.and_then(Json::text) {
             self.start_session(session_id, None, events);
         }
-        if let Some(id) = agent_id.clone()
+        if let Some(id) = &agent_id
             && !name.starts_with("Subagent")
         {
             events.set_subagent(id);
