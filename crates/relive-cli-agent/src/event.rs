@@ -207,7 +207,7 @@ pub struct Usage {
     pub cache_read_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write_tokens: Option<u64>,
-    /// In every dialect but opencode this covers the whole process, whatever the scope of the tokens.
+    /// Claude's covers the whole process, whatever the scope of its tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
@@ -230,12 +230,14 @@ impl Usage {
 pub enum UsageScope {
     /// One model call (opencode, qwen over ACP).
     Step,
-    /// One turn (claude, ACP).
+    /// One turn (claude).
     Turn,
     /// Everything since the process started (gemini).
     Process,
-    /// Everything since the conversation started, over all its processes (codex, qwen).
+    /// Everything since the conversation started, over all its processes (codex, qwen; the cost over ACP).
     Session,
+    /// Whatever the agent takes it to be (the tokens over ACP).
+    Unspecified,
 }
 
 /// A piece of JSON, byte for byte as the CLI wrote it.

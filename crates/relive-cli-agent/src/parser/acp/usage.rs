@@ -4,9 +4,10 @@ use crate::event::{EventKind, Usage, UsageScope};
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 
-/// The figures in the reply to a prompt.
+/// The figures in the reply to a prompt. The protocol's draft counts them over the conversation; opencode, as recorded,
+/// gives those of the turn's last model call.
 pub(super) fn read_reply(usage: Json<'_>, events: &mut LineEvents) {
-    events.push(EventKind::Usage(usage_of(usage, UsageScope::Turn)));
+    events.push(EventKind::Usage(usage_of(usage, UsageScope::Unspecified)));
 }
 
 /// Qwen's own figures of one model call.
