@@ -30,6 +30,8 @@ pub enum EncodeError {
     NoSession,
     #[error("no turn is open that could be interrupted")]
     NoTurn,
+    #[error("the CLI does not offer this answer")]
+    NotOffered,
 }
 
 /// Encodes messages for one CLI process. It has to be shown the events of that process, because codex and ACP want the
@@ -96,12 +98,12 @@ impl Encoder {
         Ok(message + "\n")
     }
 
-    /// Encodes the answer to a request for permission.
+    /// Encodes the answer to a request for permission. A deny can always be encoded.
     pub fn answer(&self, request: &ApprovalRequest, answer: &Answer) -> Result<String, EncodeError> {
         let message = match self.dialect {
             Dialect::Claude | Dialect::Qwen => claude::answer(request, answer),
             Dialect::CodexAppServer => codex_app_server::answer(request, answer),
-            Dialect::Acp => acp::answer(request, answer),
+            Dialect::Acp => acp::answer(request, answer)?,
             Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => return self.not_duplex(),
         };
         Ok(message + "\n")

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Answer, choose};
+use super::{Answer, EncodeError, choose};
 use crate::event::ApprovalRequest;
 
 pub(super) fn user_turn(request_id: String, session_id: &str, text: &str) -> String {
@@ -16,12 +16,13 @@ pub(super) fn interrupt(session_id: &str) -> String {
     json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session_id } }).to_string()
 }
 
-/// An agent that offers no fitting option is told that the request was cancelled, which every agent must accept.
-pub(super) fn answer(request: &ApprovalRequest, answer: &Answer) -> String {
-    let outcome = match choose(request, answer) {
-        Some(option) => format!(r#"{{"outcome":"selected","optionId":{}}}"#, option.value.as_str()),
-        None => r#"{"outcome":"cancelled"}"#.into(),
+/// An agent that offers no way to deny is told that the request was cancelled, which every agent must accept.
+pub(super) fn answer(request: &ApprovalRequest, answer: &Answer) -> Result<String, EncodeError> {
+    let outcome = match (choose(request, answer), answer) {
+        (Some(option), _) => format!(r#"{{"outcome":"selected","optionId":{}}}"#, option.value.as_str()),
+        (None, Answer::Deny { .. }) => r#"{"outcome":"cancelled"}"#.into(),
+        (None, Answer::Allow | Answer::AllowAlways) => return Err(EncodeError::NotOffered),
     };
     let request_id = request.request_id.as_str();
-    format!(r#"{{"jsonrpc":"2.0","id":{request_id},"result":{{"outcome":{outcome}}}}}"#)
+    Ok(format!(r#"{{"jsonrpc":"2.0","id":{request_id},"result":{{"outcome":{outcome}}}}}"#))
 }

@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::{Answer, choose};
-use crate::event::ApprovalRequest;
+use crate::event::{ApprovalRequest, RawJson};
+
+/// The tool of a request for more permissions.
+const PERMISSIONS: &str = "permissions";
 
 pub(super) fn user_turn(request_id: String, thread_id: &str, text: &str) -> String {
     let input = json!([{ "type": "text", "text": text }]);
@@ -15,13 +18,29 @@ pub(super) fn interrupt(request_id: String, thread_id: &str, turn_id: &str) -> S
         .to_string()
 }
 
-/// Codex lists the decisions that it accepts for this request. Without a list, every version accepts these three.
 pub(super) fn answer(request: &ApprovalRequest, answer: &Answer) -> String {
+    let result = if request.tool == PERMISSIONS { grant(request, answer) } else { decision(request, answer) };
+    format!(r#"{{"id":{},"result":{result}}}"#, request.request_id.as_str())
+}
+
+/// Codex lists the decisions that it accepts for this request. Without a list, every version accepts these three.
+fn decision(request: &ApprovalRequest, answer: &Answer) -> String {
     let plain = match answer {
         Answer::Allow => r#""accept""#,
         Answer::AllowAlways => r#""acceptForSession""#,
         Answer::Deny { .. } => r#""decline""#,
     };
     let decision = choose(request, answer).map_or(plain, |option| option.value.as_str());
-    format!(r#"{{"id":{},"result":{{"decision":{decision}}}}}"#, request.request_id.as_str())
+    format!(r#"{{"decision":{decision}}}"#)
+}
+
+/// A request for more permissions is answered with those that are granted: all that were asked for, or none.
+fn grant(request: &ApprovalRequest, answer: &Answer) -> String {
+    let asked = request.input.as_ref().map_or("{}", RawJson::as_str);
+    let (permissions, scope) = match answer {
+        Answer::Allow => (asked, "turn"),
+        Answer::AllowAlways => (asked, "session"),
+        Answer::Deny { .. } => ("{}", "turn"),
+    };
+    format!(r#"{{"permissions":{permissions},"scope":"{scope}"}}"#)
 }

@@ -216,3 +216,35 @@ fn what_cannot_be_written_is_refused_by_name() {
     encoder.observe(&EventKind::TurnEnded { outcome: TurnOutcome::Completed, message: None }.into());
     assert_eq!(encoder.interrupt(), Err(EncodeError::NoTurn));
 }
+
+#[test]
+fn codex_gets_back_the_permissions_that_it_asked_for() {
+    let encoder = Encoder::new(Dialect::CodexAppServer).unwrap();
+    let line = r#"{"method":"item/permissions/requestApproval","id":3,"params":{"itemId":"c","reason":"why","permissions":{"network":{"enabled":true}}}}"#;
+    let request = approval(Dialect::CodexAppServer, line);
+    assert_eq!(
+        (request.tool.as_str(), request.input.as_ref().unwrap().as_str()),
+        ("permissions", r#"{"network":{"enabled":true}}"#)
+    );
+    let asked = json!({ "network": { "enabled": true } });
+    for (answer, result) in [
+        (Answer::Allow, json!({ "permissions": asked, "scope": "turn" })),
+        (Answer::AllowAlways, json!({ "permissions": asked, "scope": "session" })),
+        (Answer::Deny { reason: None }, json!({ "permissions": {}, "scope": "turn" })),
+    ] {
+        assert_eq!(value(&encoder.answer(&request, &answer).unwrap()), json!({ "id": 3, "result": result }));
+    }
+}
+
+/// To cancel is close to denying, but nothing is close to allowing.
+#[test]
+fn an_allow_that_an_acp_agent_does_not_offer_is_refused() {
+    let encoder = Encoder::new(Dialect::Acp).unwrap();
+    let options = r#"[{"optionId":"n","kind":"reject_once"},{"optionId":"y","kind":"allow_always"}]"#;
+    let params = format!(r#"{{"toolCall":{{"toolCallId":"c"}},"options":{options}}}"#);
+    let line = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"session/request_permission","params":{params}}}"#);
+    let request = approval(Dialect::Acp, &line);
+    assert_eq!(encoder.answer(&request, &Answer::Allow), Err(EncodeError::NotOffered));
+    assert!(encoder.answer(&request, &Answer::AllowAlways).is_ok());
+    assert!(encoder.answer(&request, &Answer::Deny { reason: None }).is_ok());
+}

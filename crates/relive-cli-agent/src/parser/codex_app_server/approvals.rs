@@ -25,13 +25,14 @@ pub(super) fn read(method: &str, id: Json<'_>, params: Option<Json<'_>>, events:
 
 /// The second part of the method is the tool: `item/commandExecution/requestApproval`.
 fn read_approval(method: &str, id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
-    let [item_id, command, reason, decisions] = params.fields(["itemId", "command", "reason", "availableDecisions"]);
+    let [item_id, command, permissions, reason, decisions] =
+        params.fields(["itemId", "command", "permissions", "reason", "availableDecisions"]);
     let options = decisions.map(Json::items).unwrap_or_default();
     events.push(EventKind::ApprovalAsked(ApprovalRequest {
         request_id: id.to_raw(),
         tool_id: item_id.and_then(Json::text),
         tool: method.split('/').nth(1).unwrap_or_default().into(),
-        input: command.map(Json::to_raw),
+        input: command.or(permissions).map(Json::to_raw),
         reason: reason.and_then(Json::text),
         options: options
             .into_iter()
