@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::dialect::Dialect;
 use crate::event::Event;
 use crate::lines::{Line, LineSplitter};
-use crate::machine::{Activity, Lifecycle, Machine};
+use crate::machine::{Activity, Lifecycle, Machine, Waiting};
 use crate::parser::Parser;
 
 /// What a line said, and the state after it.
@@ -21,6 +21,9 @@ pub struct LineReport {
     pub events: Vec<Event>,
     pub activity: Activity,
     pub lifecycle: Lifecycle,
+    /// What a person has to give before the agent can continue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
 }
 
 /// Reads the output of one CLI process.
@@ -94,5 +97,6 @@ fn report(line: Line<'_>, parser: &mut Parser, machine: &mut Machine, lines: &mu
         events,
         activity: machine.activity(),
         lifecycle: machine.lifecycle(),
+        waiting: machine.waiting(),
     }
 }

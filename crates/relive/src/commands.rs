@@ -42,12 +42,13 @@ use crate::terminal::Look;
 
 /// Does what was typed; the exit code.
 pub(crate) fn run(cli: Cli) -> Outcome<u8> {
-    let context = Context {
-        json: cli.json,
-        out: Look::of_stdout(cli.color),
-        err: Look::of_stderr(cli.color),
-        paths: Paths::from_env().map_err(|error| CommandError::invalid("no folder for the data").because(error))?,
+    let paths = match (Paths::from_env(), &cli.command) {
+        (Ok(paths), _) => paths,
+        // Reads one file, also where there can be no data directory.
+        (Err(_), Command::AgentEvents(args)) => return agent_events::run(args),
+        (Err(error), _) => return Err(CommandError::invalid("no folder for the data").because(error)),
     };
+    let context = Context { json: cli.json, out: Look::of_stdout(cli.color), err: Look::of_stderr(cli.color), paths };
     let context = &context;
     match cli.command {
         Command::Run(args) => block_on(run::run(context, &args)),

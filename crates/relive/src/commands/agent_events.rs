@@ -29,7 +29,8 @@ Prints one JSON object for each line of the input, with or without --json:
   line       number of the line, from 1
   dialect    null until it is detected
   activity   idle | thinking | running_tool | responding
-  lifecycle  spawning | working | idle | killed
+  lifecycle  spawning (until the first known line) | working | idle
+  waiting    approval | question; left out if nobody has to answer
 
 A line that is not JSON, above 16 MiB, or of an unknown type is an event like any other:
 the exit code is still 0. docs/cli-agents.md lists all kinds of events.")]

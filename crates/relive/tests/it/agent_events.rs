@@ -87,6 +87,13 @@ fn case_42_unknown_and_malformed_lines_are_events_and_the_exit_code_is_0() {
 }
 
 #[test]
+fn a_line_that_asks_for_permission_says_that_somebody_has_to_answer() {
+    let ask = r#"{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_name":"Bash"}}"#;
+    let objects = translate(&Place::new(), format!("{INIT}\n{ask}\n").as_bytes());
+    assert_eq!((objects[0].get("waiting"), &objects[1]["waiting"]), (None, &json!("approval")));
+}
+
+#[test]
 fn strange_bytes_are_read_as_far_as_they_can_be() {
     let place = Place::new();
     assert_eq!(translate(&place, b""), Vec::<Value>::new());
@@ -158,6 +165,20 @@ fn a_closed_pipe_ends_quietly() {
     while stdin.write_all(block.as_bytes()).is_ok() {}
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+}
+
+/// It reads one file, and needs neither a home nor a data directory.
+#[test]
+fn nothing_of_the_environment_is_needed() {
+    let place = Place::new();
+    let path = recording("claude_hi.jsonl");
+    let mut command = place.command(&["agent-events", path.to_str().unwrap()]);
+    let output = command.env_clear().output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(objects(&String::from_utf8(output.stdout).unwrap()).len(), 3);
+    let mut missing = place.command(&["agent-events", "nowhere.jsonl"]);
+    let output = missing.env_clear().output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: cannot read nowhere.jsonl\n"));
 }
 
 #[test]
