@@ -101,7 +101,7 @@ impl AcpParser {
                 let message = error_message(error);
                 self.quota.read_failure(&message, events);
                 let request = self.pending.take(id);
-                if request == Some(RequestKind::Prompt) && self.ends_last_turn() {
+                if request == Some(RequestKind::Prompt) && self.end_prompt() {
                     events.push(EventKind::Error { message });
                 } else {
                     events.warning(message);
@@ -209,7 +209,7 @@ impl AcpParser {
             usage::read_reply(usage, events);
         }
         if let Some(reason) = stop_reason.and_then(Json::text) {
-            if self.ends_last_turn() {
+            if self.end_prompt() {
                 end_turn(reason, events);
             }
         } else if session_id.is_none() && self.replay == Replay::Possible && result.is_some_and(is_load_result) {
@@ -219,9 +219,9 @@ impl AcpParser {
         events.other_if_empty("reply");
     }
 
-    /// Takes the end of a prompt. The turn is over when no other prompt is open. A prompt that was not seen (or was
-    /// forgotten) ends a turn only if none is known: else somebody else's reply could end it.
-    fn ends_last_turn(&mut self) -> bool {
+    /// Takes the end of a prompt, and returns whether the turn is over: whether no other prompt is open. So the end of a
+    /// prompt that was not seen ends no turn whose prompt is known.
+    fn end_prompt(&mut self) -> bool {
         let is_last = !self.pending.contains(RequestKind::Prompt);
         if is_last {
             self.quota.start_turn();

@@ -78,5 +78,5 @@ impl<T: Copy + PartialEq> PendingRequests<T> {
 }
 
 fn key(id: Json<'_>) -> String {
-    shorten(id.to_raw().as_str()).into_owned()
+    shorten(id.as_str()).into_owned()
 }

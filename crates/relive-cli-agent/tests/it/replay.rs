@@ -1,7 +1,7 @@
 //! Every recording, with the state at every line: `snapshots/`.
 //!
 //! A snapshot has one row for each line: its number (`<` for a line that was written to the CLI), lifecycle, activity,
-//! what is open, and the events.
+//! what is open, and the events. A timed recording also has the milliseconds of each line, and the end of the process.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,6 +16,7 @@ const EVENT_CHARS: usize = 150;
 fn replay(path: &Path) -> String {
     let mut replay = Replay::new(None);
     let mut text = String::new();
+    let is_timed = path.parent().unwrap().ends_with("timed");
     for recorded in recording(path) {
         let (number, events) = match recorded.pipe {
             Pipe::Stdout => {
@@ -24,10 +25,18 @@ fn replay(path: &Path) -> String {
             }
             Pipe::Stdin => ("<".into(), replay.push_input(&recorded.line, recorded.ms)),
             Pipe::Stderr => continue,
+            Pipe::Exit => {
+                replay.stream.machine_mut().mark_killed();
+                ("end".into(), Vec::new())
+            }
         };
+        if is_timed {
+            write!(text, "{:>5} ms ", recorded.ms).unwrap();
+        }
         let state = format!("{:<8} {:<12}", word(replay.machine().lifecycle()), word(replay.machine().activity()));
         let events: Vec<String> = events.iter().map(describe).collect();
-        writeln!(text, "{number:>3} {state} {:<10} {}", open(&replay), events.join("  ")).unwrap();
+        writeln!(text, "{}", format!("{number:>3} {state} {:<10} {}", open(&replay), events.join("  ")).trim_end())
+            .unwrap();
     }
     text
 }

@@ -44,29 +44,31 @@ pub(crate) enum Pipe {
     Stdin,
     Stdout,
     Stderr,
+    /// No pipe: the process has ended.
+    Exit,
 }
 
 /// Reads a recording in any of the forms that `INDEX.md` names. A line of a form without times comes after 100 ms.
 #[expect(clippy::disallowed_methods, reason = "a test's own file")]
 pub(crate) fn recording(path: &Path) -> Vec<Recorded> {
     let text = String::from_utf8(std::fs::read(path).unwrap()).unwrap();
-    text.lines().enumerate().filter_map(|(number, line)| recorded(i64::try_from(number).unwrap() * 100, line)).collect()
+    text.lines().enumerate().map(|(number, line)| recorded(i64::try_from(number).unwrap() * 100, line)).collect()
 }
 
-fn recorded(ms: i64, line: &str) -> Option<Recorded> {
+fn recorded(ms: i64, line: &str) -> Recorded {
     let Ok(value) = serde_json::from_str::<Value>(line) else {
-        return Some(Recorded { ms, pipe: Pipe::Stdout, line: line.into() });
+        return Recorded { ms, pipe: Pipe::Stdout, line: line.into() };
     };
     if let (Some(ms), Some(line)) = (value["ms"].as_i64(), value["line"].as_str()) {
         let pipe = if value["fd"] == 2 { Pipe::Stderr } else { Pipe::Stdout };
-        return Some(Recorded { ms, pipe, line: line.into() });
+        return Recorded { ms, pipe, line: line.into() };
     }
-    if value["exit"].is_number() {
-        return None;
+    if let (Some(ms), Some(code)) = (value["ms"].as_i64(), value["exit"].as_i64()) {
+        return Recorded { ms, pipe: Pipe::Exit, line: code.to_string() };
     }
     if let Some(direction) = value["dir"].as_str() {
         let pipe = if direction == "in" { Pipe::Stdin } else { Pipe::Stdout };
-        return Some(Recorded { ms, pipe, line: value["m"].to_string() });
+        return Recorded { ms, pipe, line: value["m"].to_string() };
     }
     if let Some(hook) = value["ev"].as_str() {
         // The recorder wrote a summary of the body; these are the body's own names.
@@ -74,9 +76,9 @@ fn recorded(ms: i64, line: &str) -> Option<Recorded> {
             "hook_event_name": hook, "session_id": value["sid"], "tool_name": value["tool"],
             "notification_type": value["nt"],
         });
-        return Some(Recorded { ms, pipe: Pipe::Stdout, line: body.to_string() });
+        return Recorded { ms, pipe: Pipe::Stdout, line: body.to_string() };
     }
-    Some(Recorded { ms, pipe: Pipe::Stdout, line: line.into() })
+    Recorded { ms, pipe: Pipe::Stdout, line: line.into() }
 }
 
 /// A stream that is shown whole lines.

@@ -21,7 +21,7 @@ Examples:
   relive agent-events claude.jsonl
   claude -p --output-format stream-json --verbose \"hi\" | relive agent-events -
   relive agent-events --dialect codex-exec run.jsonl | jq -c '{line, activity}'
-  relive agent-events new-cli.jsonl | jq 'select(.events[].kind == \"unknown\")'")]
+  relive agent-events new-cli.jsonl | jq 'select(any(.events[]; .kind == \"unknown\"))'")]
 #[command(after_long_help = "\
 Prints one JSON object for each line of the input, with or without --json:
   {\"line\":3,\"dialect\":\"claude\",\"events\":[{\"kind\":\"text\",...}],\"activity\":\"responding\",\"lifecycle\":\"working\"}
