@@ -50,11 +50,18 @@ impl<'a> Json<'a> {
 
     /// The first entries of a list; none if it is not a list.
     pub(crate) fn items(self) -> Vec<Json<'a>> {
+        self.items_and_rest().0
+    }
+
+    /// The first entries of a list, and whether it has more.
+    pub(crate) fn items_and_rest(self) -> (Vec<Json<'a>>, bool) {
         let mut items = Vec::new();
-        if self.0.get().starts_with('[') {
-            let _ = Deserializer::from_str(self.0.get()).deserialize_seq(ItemsVisitor { items: &mut items });
+        let mut has_more = false;
+        if self.is_list() {
+            let visitor = ItemsVisitor { items: &mut items, has_more: &mut has_more };
+            let _ = Deserializer::from_str(self.0.get()).deserialize_seq(visitor);
         }
-        items
+        (items, has_more)
     }
 
     /// The text of a string. Halves of surrogate pairs, which JavaScript writes for cut emoji, become U+FFFD.
@@ -83,6 +90,10 @@ impl<'a> Json<'a> {
 
     pub(crate) fn is_object(self) -> bool {
         self.0.get().starts_with('{')
+    }
+
+    pub(crate) fn is_list(self) -> bool {
+        self.0.get().starts_with('[')
     }
 
     pub(crate) fn u64(self) -> Option<u64> {
@@ -172,6 +183,7 @@ impl Visitor<'_> for NameSeed<'_> {
 
 struct ItemsVisitor<'i, 'a> {
     items: &'i mut Vec<Json<'a>>,
+    has_more: &'i mut bool,
 }
 
 impl<'a> Visitor<'a> for ItemsVisitor<'_, 'a> {
@@ -183,9 +195,10 @@ impl<'a> Visitor<'a> for ItemsVisitor<'_, 'a> {
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut list: A) -> Result<(), A::Error> {
         while self.items.len() < MAX_ITEMS {
-            let Some(item) = list.next_element()? else { break };
+            let Some(item) = list.next_element()? else { return Ok(()) };
             self.items.push(Json(item));
         }
+        *self.has_more = list.next_element::<IgnoredAny>()?.is_some();
         Ok(())
     }
 }
@@ -237,8 +250,11 @@ mod tests {
 
     #[test]
     fn long_lists_are_cut_and_deep_ones_do_not_recurse() {
-        let long = format!("[{}0]", "0,".repeat(5000));
-        assert_eq!(json(&long).items().len(), MAX_ITEMS);
+        for (entries, has_more) in [(MAX_ITEMS, false), (MAX_ITEMS + 1, true), (5000, true)] {
+            let long = format!("[{}0]", "0,".repeat(entries - 1));
+            let (items, rest) = json(&long).items_and_rest();
+            assert_eq!((items.len(), rest), (MAX_ITEMS, has_more));
+        }
         let deep = format!("{{\"a\":{}{},\"b\":1}}", "[".repeat(200_000), "]".repeat(200_000));
         assert_eq!(json(&deep).field("b").and_then(Json::u64), Some(1));
     }

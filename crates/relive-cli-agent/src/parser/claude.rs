@@ -109,10 +109,12 @@ impl ClaudeParser {
     fn read_message(&mut self, line: Json<'_>, speaker: Speaker, events: &mut LineEvents) {
         let content = line.at(&["message", "content"]);
         if let Some(text) = content.and_then(Json::text) {
-            events.push(speaker.says(text));
+            return events.push(speaker.says(text));
         }
-        let blocks = content.map(Json::items).unwrap_or_default();
-        let is_cut = blocks.len() == MAX_ITEMS;
+        let Some(content) = content.filter(|content| content.is_list()) else {
+            return events.unknown("message/content");
+        };
+        let (blocks, is_cut) = content.items_and_rest();
         for block in blocks {
             self.read_block(block, speaker, events);
         }

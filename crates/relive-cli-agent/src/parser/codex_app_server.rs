@@ -1,6 +1,6 @@
 //! `codex app-server`: JSON-RPC without the `jsonrpc` field.
 //!
-//! One server holds several threads. A thread with a parent is a subagent, and its turns are not the agent's. The agent
+//! One server holds several threads. A thread whose parent is known is a subagent, and its turns are not the agent's. The agent
 //! works while a turn is open on any of the other threads.
 
 mod approvals;
@@ -84,13 +84,17 @@ impl CodexAppServerParser {
     fn start_thread(&mut self, thread: Json<'_>, events: &mut LineEvents) {
         let [id, parent, model, nickname] = thread.fields(["id", "parentThreadId", "model", "agentNickname"]);
         let Some(id) = id.and_then(Json::text) else { return };
-        if parent.is_some() {
+        if parent.and_then(Json::text).is_some_and(|parent| self.is_known_thread(&parent)) {
             if self.subagents.insert(&id) {
                 events.push(EventKind::SubagentStarted { id, name: nickname.and_then(Json::text) });
             }
         } else {
             self.start_session(id, model.and_then(Json::text), events);
         }
+    }
+
+    fn is_known_thread(&self, id: &str) -> bool {
+        self.session_id.as_deref() == Some(shorten(id).as_ref()) || self.subagents.contains(id)
     }
 
     fn start_session(&mut self, session_id: String, model: Option<String>, events: &mut LineEvents) {

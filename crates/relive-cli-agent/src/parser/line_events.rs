@@ -16,9 +16,10 @@ impl LineEvents {
         self.events.push(Event { kind, subagent: self.subagent.clone() });
     }
 
-    /// Marks the events of this line as a subagent's. Each of them repeats the id, so a long one is cut.
+    /// Marks the events of this line as a subagent's. Each of them repeats the id, so a long one is cut. An empty id is
+    /// nobody's: the line is the agent's own.
     pub(crate) fn set_subagent(&mut self, id: &str) {
-        self.subagent = Some(shorten(id).into_owned());
+        self.subagent = Some(shorten(id).into_owned()).filter(|id| !id.is_empty());
     }
 
     pub(crate) fn is_by_subagent(&self) -> bool {

@@ -6,14 +6,18 @@ use super::line_events::LineEvents;
 use crate::event::EventKind;
 
 /// Parts of the messages of the CLIs and their providers, in lower case.
-const WORDS: [&str; 12] = [
-    "usage limit",
+const WORDS: [&str; 16] = [
+    "your usage limit",
+    "usage limit reached",
+    "usage limit has been reached",
+    "usage_limit_reached",
     "hit your limit",
     "-hour limit reached",
     "weekly limit reached",
     "quota exceeded",
     "exceeded your current quota",
-    "exhausted your",
+    "exhausted your capacity",
+    "exhausted your daily quota",
     "insufficient_quota",
     "resource_exhausted",
     "429 too many requests",
@@ -41,7 +45,8 @@ impl QuotaReporter {
 
     /// Reports the quota if the message of a failure is about one.
     pub(super) fn read_failure(&mut self, message: &str, events: &mut LineEvents) {
-        if WORDS.iter().any(|word| searched_part(message).contains(word)) {
+        let searched = searched_part(message);
+        if WORDS.iter().any(|word| searched.contains(word)) {
             self.report_failure(message, events);
         }
     }
@@ -59,7 +64,7 @@ impl QuotaReporter {
 
     /// Reports a line that is only about the limit.
     pub(super) fn report_limit(&mut self, name: &str, resets_at: Option<Timestamp>, events: &mut LineEvents) {
-        let message = format!("limit reached: {name}");
+        let message = if name.is_empty() { "limit reached".into() } else { format!("limit reached: {name}") };
         self.report(EventKind::Quota { resets_at, resets_in_ms: None, message }, events);
     }
 

@@ -83,13 +83,13 @@ fn an_acp_error_without_its_request_reports_the_quota_too() {
 fn the_time_of_the_reset_is_read_from_the_message() {
     for (message, field, expected) in [
         ("Claude AI usage limit reached|1794796313", "resets_at", "\"2026-11-16T02:31:53Z\""),
-        ("usage limit, try again in 3 days 4 hours 5 minutes.", "resets_in_ms", "273900000"),
-        ("usage limit. Try again in 1 hour and 1 minute", "resets_in_ms", "3660000"),
+        ("You've hit your usage limit, try again in 3 days 4 hours 5 minutes.", "resets_in_ms", "273900000"),
+        ("Usage limit reached. Try again in 1 hour and 1 minute", "resets_in_ms", "3660000"),
         ("quota exceeded. Your quota will reset after 5h22m3s.", "resets_in_ms", "19323000"),
         ("resource_exhausted: Please retry in 34.5s.", "resets_in_ms", "34500"),
-        ("usage limit, try again in a while", "resets_in_ms", "null"),
-        ("usage limit, try again in 99999999999999999999 days", "resets_in_ms", "18446744073709551615"),
-        ("usage limit|soon", "resets_at", "null"),
+        ("hit your limit, try again in a while", "resets_in_ms", "null"),
+        ("your usage limit, try again in 99999999999999999999 days", "resets_in_ms", "18446744073709551615"),
+        ("usage limit reached|soon", "resets_at", "null"),
     ] {
         let line = format!(r#"{{"type":"error","message":"{message}"}}"#);
         let quotas = quotas(Dialect::CodexExec, &[&line]);
@@ -99,8 +99,21 @@ fn the_time_of_the_reset_is_read_from_the_message() {
 }
 
 #[test]
+fn a_limit_without_a_name_is_still_a_sentence() {
+    let line = r#"{"type":"rate_limit_event","rate_limit_info":{"status":"rejected"}}"#;
+    assert_eq!(quotas(Dialect::Claude, &[line])[0]["message"], "limit reached");
+}
+
+#[test]
 fn other_failures_are_no_quota() {
-    for message in ["context length exceeded", "max turns reached", "the tool hit a time limit", ""] {
+    for message in [
+        "context length exceeded",
+        "max turns reached",
+        "the tool hit a time limit",
+        "memory usage limit of the container",
+        "exhausted your context window",
+        "",
+    ] {
         let line = format!(r#"{{"type":"turn.failed","error":{{"message":"{message}"}}}}"#);
         assert_eq!(quotas(Dialect::CodexExec, &[&line]).len(), 0, "{message}");
     }

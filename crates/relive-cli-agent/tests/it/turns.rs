@@ -191,6 +191,30 @@ fn a_claude_turn_with_an_error_subtype_has_failed() {
 }
 
 #[test]
+fn a_line_with_an_empty_parent_is_the_agents_own() {
+    for line in [
+        r#"{"type":"assistant","parent_tool_use_id":"","message":{"content":"hi"}}"#,
+        r#"{"hook_event_name":"PreToolUse","agent_id":"","tool_name":"Bash"}"#,
+    ] {
+        check(Dialect::Claude, &[(line, "working")]);
+    }
+}
+
+/// A thread that was once a subagent's can be resumed as a conversation of its own.
+#[test]
+fn a_codex_thread_is_a_subagent_only_of_a_known_thread() {
+    let resumed = r#"{"id":2,"result":{"thread":{"id":"c","parentThreadId":"p"}}}"#;
+    check(
+        Dialect::CodexAppServer,
+        &[
+            (resumed, "idle"),
+            (&codex_turn("started", "c", "c1"), "working"),
+            (&codex_turn("completed", "c", "c1"), "idle"),
+        ],
+    );
+}
+
+#[test]
 fn only_an_error_of_gemini_ends_its_turn() {
     let init = r#"{"type":"init","session_id":"s"}"#;
     for (severity, lifecycle) in [

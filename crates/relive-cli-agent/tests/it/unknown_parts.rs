@@ -38,6 +38,10 @@ fn blocks_of_claude() {
     ] {
         check(Dialect::Claude, &message(kind, blocks), expected);
     }
+    for message in [r#""hi""#, "{}", r#"{"content":{"type":"text"}}"#, r#"{"content":7}"#] {
+        let line = format!(r#"{{"type":"assistant","message":{message}}}"#);
+        check(Dialect::Claude, &line, &["unknown message/content"]);
+    }
 }
 
 #[test]

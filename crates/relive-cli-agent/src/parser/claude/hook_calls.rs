@@ -51,7 +51,7 @@ impl<'a> HookBody<'a> {
             id: id.and_then(Json::text),
             tool: tool.and_then(Json::text).unwrap_or_default(),
             input,
-            subagent: subagent.and_then(Json::text),
+            subagent: subagent.and_then(Json::text).filter(|id| !id.is_empty()),
         }
     }
 
