@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::event::{Event, EventKind};
 use crate::ids::IdSet;
-use crate::open_requests::OpenRequests;
+use crate::open_requests::{OpenRequest, OpenRequests};
 
 /// Whether the CLI's process is alive, and whether it has work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -184,7 +184,8 @@ impl State {
 
 impl OpenWork {
     fn apply(&mut self, event: &Event) {
-        let by_subagent = event.subagent.is_some();
+        let subagent = event.subagent.as_deref();
+        let by_subagent = subagent.is_some();
         match &event.kind {
             EventKind::ToolEnded { id, .. } if by_subagent => self.requests.close_of_tool(id),
             // The agent itself waits for its subagent with a tool call of its own, so its activity is that call's.
@@ -209,18 +210,21 @@ impl OpenWork {
             }
             EventKind::BackgroundEnded { id } => {
                 self.background.remove(id);
+                self.requests.close_of_subagent(id);
             }
+            EventKind::SubagentEnded { id } => self.requests.close_of_subagent(id),
             EventKind::ApprovalAsked(request) => {
-                self.requests.add(request.request_id.as_str(), request.tool_id.as_deref(), Waiting::Approval);
+                let (id, tool_id) = (request.request_id.as_str(), request.tool_id.as_deref());
+                self.requests.add(OpenRequest::new(id, tool_id, subagent, Waiting::Approval));
             }
             EventKind::Question { request_id, tool_id, .. } => {
-                self.requests.add(request_id.as_str(), tool_id.as_deref(), Waiting::Question);
+                let id = request_id.as_str();
+                self.requests.add(OpenRequest::new(id, tool_id.as_deref(), subagent, Waiting::Question));
             }
             EventKind::Answered { request_id } => self.requests.close(request_id.as_str()),
             EventKind::SessionStarted { .. }
             | EventKind::UserText { .. }
             | EventKind::SubagentStarted { .. }
-            | EventKind::SubagentEnded { .. }
             | EventKind::Usage(_)
             | EventKind::Retry { .. }
             | EventKind::Quota { .. }
@@ -248,7 +252,9 @@ impl OpenWork {
 
     /// Calls and requests end with their turn, because a CLI that gave up on a call never reports its end.
     fn close_turn(&mut self) {
-        *self = Self { background: mem::take(&mut self.background), ..Self::default() };
+        self.requests.end_turn();
+        self.tools = IdSet::default();
+        self.turn = Turn::Closed;
     }
 
     fn settle(mut self) -> State {

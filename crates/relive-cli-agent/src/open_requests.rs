@@ -1,5 +1,7 @@
 //! The approvals and questions that nobody has answered yet, in bounded memory.
 
+use std::borrow::Cow;
+
 use crate::ids::shorten;
 use crate::machine::Waiting;
 
@@ -15,25 +17,31 @@ pub(crate) struct OpenRequests {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct OpenRequest {
+pub(crate) struct OpenRequest {
     id: String,
     tool_id: Option<String>,
+    subagent: Option<String>,
     waiting: Waiting,
+}
+
+impl OpenRequest {
+    pub(crate) fn new(id: &str, tool_id: Option<&str>, subagent: Option<&str>, waiting: Waiting) -> Self {
+        let owned = |id: &str| shorten(id).into_owned();
+        Self { id: owned(id), tool_id: tool_id.map(owned), subagent: subagent.map(owned), waiting }
+    }
 }
 
 impl OpenRequests {
     /// Adds a request, unless it is there already.
-    pub(crate) fn add(&mut self, id: &str, tool_id: Option<&str>, waiting: Waiting) {
-        let id = shorten(id);
-        if self.requests.iter().any(|request| request.id == id) {
+    pub(crate) fn add(&mut self, request: OpenRequest) {
+        if self.requests.iter().any(|open| open.id == request.id) {
             return;
         }
-        if self.requests.len() == MAX_REQUESTS {
-            self.forgotten.get_or_insert(waiting);
-            return;
+        if self.requests.len() < MAX_REQUESTS {
+            self.requests.push(request);
+        } else {
+            self.forgotten.get_or_insert(request.waiting);
         }
-        let tool_id = tool_id.map(|id| shorten(id).into_owned());
-        self.requests.push(OpenRequest { id: id.into_owned(), tool_id, waiting });
     }
 
     pub(crate) fn close(&mut self, id: &str) {
@@ -43,8 +51,19 @@ impl OpenRequests {
 
     /// A call that has a result needs no approval any more, wherever the answer came from.
     pub(crate) fn close_of_tool(&mut self, tool_id: &str) {
-        let tool_id = shorten(tool_id);
-        self.requests.retain(|request| request.tool_id.as_deref() != Some(tool_id.as_ref()));
+        let tool_id = Some(shorten(tool_id));
+        self.requests.retain(|request| request.tool_id.as_deref().map(Cow::Borrowed) != tool_id);
+    }
+
+    pub(crate) fn close_of_subagent(&mut self, subagent: &str) {
+        let subagent = Some(shorten(subagent));
+        self.requests.retain(|request| request.subagent.as_deref().map(Cow::Borrowed) != subagent);
+    }
+
+    /// A subagent may work, and wait, beyond the turn that started it.
+    pub(crate) fn end_turn(&mut self) {
+        self.requests.retain(|request| request.subagent.is_some());
+        self.forgotten = None;
     }
 
     /// What the oldest open request asks for.

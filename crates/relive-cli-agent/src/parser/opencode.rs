@@ -56,12 +56,11 @@ impl OpencodeParser {
         let Some(part) = part else { return events.other("step_finish") };
         let [reason, tokens, cost] = part.fields(["reason", "tokens", "cost"]);
         events.push(EventKind::Usage(usage_of(tokens, cost.and_then(Json::f64))));
-        let reason = reason.and_then(Json::text).unwrap_or_default();
-        match reason.as_str() {
+        match reason.and_then(Json::text).as_deref() {
             // The model wants its tools, so another step follows.
-            "tool-calls" | "unknown" => {}
-            "stop" => self.end_turn(TurnOutcome::Completed, None, events),
-            _ => self.end_turn(TurnOutcome::Failed, Some(reason), events),
+            Some("tool-calls" | "unknown") | None => {}
+            Some("stop") => self.end_turn(TurnOutcome::Completed, None, events),
+            Some(reason) => self.end_turn(TurnOutcome::Failed, Some(reason.into()), events),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The behaviour cases of `docs/cases.md` that are about CLI agents.
 
-use relive_cli_agent::{Activity, EventKind, Lifecycle, Machine};
+use relive_cli_agent::{Activity, Event, EventKind, Lifecycle, Machine, Waiting};
 
 use crate::states::{
     answered, approval_asked, background_started, done, error, text, thinking, tool_ended, tool_started, unknown,
@@ -154,6 +154,39 @@ fn an_answer_or_the_result_of_its_call_ends_the_wait() {
         machine.apply(&end.into(), at(0));
         assert_eq!(machine.waiting(), None);
     }
+}
+
+/// The end of the agent's turn is not the end of its subagents in the background.
+#[test]
+fn a_subagent_waits_for_its_approval_beyond_the_turn() {
+    let of_subagent = |kind: EventKind| Event { kind, subagent: Some("x".into()) };
+    let ends: [Event; 4] = [
+        of_subagent(answered()),
+        of_subagent(tool_ended("a")),
+        EventKind::SubagentEnded { id: "x".into() }.into(),
+        EventKind::BackgroundEnded { id: "x".into() }.into(),
+    ];
+    for end in ends {
+        let mut machine = machine();
+        for event in [text().into(), of_subagent(approval_asked()), done().into()] {
+            machine.apply(&event, at(0));
+        }
+        assert_eq!((machine.lifecycle(), machine.waiting()), (Lifecycle::Working, Some(Waiting::Approval)));
+        machine.apply(&end, at(0));
+        assert_eq!((machine.lifecycle(), machine.waiting()), (Lifecycle::Idle, None), "{end:?}");
+    }
+}
+
+#[test]
+fn claude_names_the_subagent_that_asks() {
+    let mut replay = Replay::new(None);
+    replay.read(r#"{"type":"system","subtype":"init","session_id":"s"}"#, 0);
+    let ask = r#"{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","agent_id":"x"}}"#;
+    assert_eq!(replay.read(ask, 0).events[0].subagent.as_deref(), Some("x"));
+    replay.read(r#"{"type":"result","subtype":"success","is_error":false}"#, 0);
+    assert!(replay.machine().waiting().is_some());
+    replay.read(r#"{"type":"control_cancel_request","request_id":"r"}"#, 0);
+    assert_eq!(replay.machine().lifecycle(), Lifecycle::Idle);
 }
 
 /// A request for permission of claude, which has no turn around it.

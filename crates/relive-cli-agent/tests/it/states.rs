@@ -119,8 +119,8 @@ fn label(kind: &EventKind) -> &'static str {
         EventKind::ToolEnded { .. } => "tool A ended",
         EventKind::BackgroundStarted { .. } => "background command started",
         EventKind::BackgroundEnded { .. } => "background command ended",
-        EventKind::SubagentStarted { .. } => "subagent started",
-        EventKind::SubagentEnded { .. } => "subagent ended",
+        EventKind::SubagentStarted { .. } => "subagent X started",
+        EventKind::SubagentEnded { .. } => "subagent X ended",
         EventKind::ApprovalAsked(_) => "approval asked",
         EventKind::Question { .. } => "question",
         EventKind::Answered { .. } => "answered",
@@ -137,22 +137,25 @@ fn label(kind: &EventKind) -> &'static str {
 
 /// Every state that the machine can be in, with the events that lead to it.
 fn situations() -> Vec<(&'static str, Machine)> {
-    let paths: [(&str, Vec<EventKind>); 10] = [
-        ("idle", vec![done()]),
-        ("turn open", vec![EventKind::TurnStarted { turn_id: None }]),
-        ("thinking", vec![thinking()]),
-        ("tool A runs", vec![tool_started("a")]),
-        ("tools A and B run", vec![tool_started("a"), tool_started("b")]),
-        ("responding", vec![text()]),
-        ("waits for approval of A", vec![tool_started("a"), approval_asked()]),
-        ("waits, no turn", vec![EventKind::ApprovalAsked(ApprovalRequest { tool_id: None, ..requests().0 })]),
-        ("background command in a turn", vec![text(), background_started()]),
-        ("background command, no turn", vec![text(), background_started(), done()]),
+    let without_tool = || EventKind::ApprovalAsked(ApprovalRequest { tool_id: None, ..requests().0 });
+    let of_subagent = Event { kind: without_tool(), subagent: Some("x".into()) };
+    let paths: [(&str, Vec<Event>); 11] = [
+        ("idle", vec![done().into()]),
+        ("turn open", vec![EventKind::TurnStarted { turn_id: None }.into()]),
+        ("thinking", vec![thinking().into()]),
+        ("tool A runs", vec![tool_started("a").into()]),
+        ("tools A and B run", vec![tool_started("a").into(), tool_started("b").into()]),
+        ("responding", vec![text().into()]),
+        ("waits for approval of A", vec![tool_started("a").into(), approval_asked().into()]),
+        ("waits, no turn", vec![without_tool().into()]),
+        ("subagent X waits", vec![text().into(), of_subagent]),
+        ("background command in a turn", vec![text().into(), background_started().into()]),
+        ("background command, no turn", vec![text().into(), background_started().into(), done().into()]),
     ];
     let mut situations = vec![("spawning", Machine::new(IDLE_TIMEOUT, at(0)))];
     for (name, path) in paths {
         let mut machine = Machine::new(IDLE_TIMEOUT, at(0));
-        path.into_iter().for_each(|kind| machine.apply(&kind.into(), at(0)));
+        path.iter().for_each(|event| machine.apply(event, at(0)));
         situations.push((name, machine));
     }
     let mut killed = Machine::new(IDLE_TIMEOUT, at(0));

@@ -215,6 +215,19 @@ fn a_codex_thread_is_a_subagent_only_of_a_known_thread() {
 }
 
 #[test]
+fn a_step_of_opencode_without_a_reason_ends_no_turn() {
+    let start = r#"{"type":"step_start","sessionID":"s","part":{}}"#;
+    for (finish, lifecycle) in [
+        (r#"{"type":"step_finish","sessionID":"s","part":{}}"#, "working"),
+        (r#"{"type":"step_finish","sessionID":"s","part":{"reason":"tool-calls"}}"#, "working"),
+        (r#"{"type":"step_finish","sessionID":"s","part":{"reason":"stop"}}"#, "idle"),
+        (r#"{"type":"step_finish","sessionID":"s","part":{"reason":"length"}}"#, "idle"),
+    ] {
+        check(Dialect::Opencode, &[(start, "working"), (finish, lifecycle)]);
+    }
+}
+
+#[test]
 fn only_an_error_of_gemini_ends_its_turn() {
     let init = r#"{"type":"init","session_id":"s"}"#;
     for (severity, lifecycle) in [

@@ -22,8 +22,11 @@ pub(super) fn read_request(line: Json<'_>, events: &mut LineEvents) {
 }
 
 fn read_permission(request_id: RawJson, request: Json<'_>, events: &mut LineEvents) {
-    let [tool, tool_id, input, reason, suggestions] =
-        request.fields(["tool_name", "tool_use_id", "input", "decision_reason", "permission_suggestions"]);
+    let [tool, tool_id, input, reason, suggestions, subagent] =
+        request.fields(["tool_name", "tool_use_id", "input", "decision_reason", "permission_suggestions", "agent_id"]);
+    if let Some(subagent) = subagent.and_then(Json::text) {
+        events.set_subagent(&subagent);
+    }
     let tool = tool.and_then(Json::text).unwrap_or_default();
     let tool_id = tool_id.and_then(Json::text);
     if tool == QUESTION_TOOL {
