@@ -2,21 +2,21 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use relive_cli_agent::{Dialect, LineReport, Parser};
+use relive_cli_agent::{Dialect, Parser};
 
 use crate::any_bytes;
 use crate::support::{Pipe, Replay, files, fixtures, recording};
 
 /// Pieces of real lines, so that a random stream reaches the parsers behind the JSON.
-fn recorded_lines() -> Vec<Vec<u8>> {
+fn recorded_lines(pipe: Pipe) -> Vec<Vec<u8>> {
     let mut lines = Vec::new();
     for directory in ["streams", "written"] {
         for path in files(&fixtures().join(directory), "jsonl") {
-            let recorded = recording(&path).into_iter().filter(|line| line.pipe == Pipe::Stdout);
+            let recorded = recording(&path).into_iter().filter(|line| line.pipe == pipe);
             lines.extend(recorded.filter(|line| line.line.len() < 2000).map(|line| line.line.into_bytes()));
         }
     }
-    assert!(lines.len() > 500);
+    assert!(lines.len() > 30);
     lines
 }
 
@@ -26,7 +26,7 @@ fn dialect() -> impl Strategy<Value = Option<Dialect>> {
 
 /// Lines of recordings, some cut, some with a byte changed, joined by line endings or by nothing.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
-    let recorded = proptest::sample::select(recorded_lines());
+    let recorded = proptest::sample::select(recorded_lines(Pipe::Stdout));
     let damaged = (recorded.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut line, place, byte)| {
         let place = place.index(line.len());
         line[place] = byte;
@@ -43,8 +43,11 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|lines| lines.into_iter().flat_map(|(line, ending)| [line, ending.to_vec()].concat()).collect())
 }
 
-fn read(dialect: Option<Dialect>, chunks: &[&[u8]]) -> Vec<LineReport> {
-    any_bytes::read(dialect, chunks, any_bytes::MAX_LINE_BYTES)
+/// Recorded lines of all CLIs in any order, in both directions.
+fn duplex_stream() -> impl Strategy<Value = Vec<u8>> {
+    let output = proptest::sample::select(recorded_lines(Pipe::Stdout));
+    let input = proptest::sample::select(recorded_lines(Pipe::Stdin)).prop_map(|line| [b"<", &line[..]].concat());
+    vec(prop_oneof![3 => output, 1 => input], 0..40).prop_map(|lines| lines.join(&b'\n'))
 }
 
 fn cut<'a>(bytes: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
@@ -69,10 +72,15 @@ proptest! {
     fn any_split_into_chunks_gives_the_same_events(
         bytes in stream(), dialect in dialect(), places in vec(any::<prop::sample::Index>(), 0..20),
     ) {
-        let whole = read(dialect, &[&bytes]);
-        prop_assert_eq!(&read(dialect, &cut(&bytes, &places)), &whole);
+        let whole = any_bytes::read(dialect, &[&bytes]);
+        prop_assert_eq!(&any_bytes::read(dialect, &cut(&bytes, &places)), &whole);
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
-        prop_assert_eq!(&read(dialect, &single), &whole);
+        prop_assert_eq!(&any_bytes::read(dialect, &single), &whole);
+    }
+
+    #[test]
+    fn any_lines_in_both_directions_keep_the_rules_of_the_state(bytes in duplex_stream(), dialect in dialect()) {
+        any_bytes::check_duplex(dialect, &bytes);
     }
 
     #[test]
