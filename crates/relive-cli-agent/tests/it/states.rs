@@ -239,6 +239,25 @@ fn the_table_of_states_is_what_the_machine_does() {
     assert!(page == expected, "docs/cli-agents.md is stale: run RELIVE_BLESS=1 cargo test -p relive-cli-agent states");
 }
 
+/// The table of events in the same page has a row for every kind, and no other.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test reads the page")]
+fn the_table_of_events_has_every_kind() {
+    let page = String::from_utf8(std::fs::read(PATH).unwrap()).unwrap();
+    let (_, section) = page.split_once("\n## Events\n").unwrap();
+    let (table, _) = section.split_once("\nA field without a value").unwrap();
+    let first_cells = table.lines().filter_map(|row| row.strip_prefix("| `")?.split(" | ").next());
+    let mut documented: Vec<String> =
+        first_cells.flat_map(|cell| cell.split(", ")).map(|kind| kind.replace('`', "")).collect();
+    let mut kinds: Vec<String> = samples()
+        .iter()
+        .map(|(_, kind)| serde_json::to_value(kind).unwrap()["kind"].as_str().unwrap().into())
+        .collect();
+    documented.sort();
+    kinds.sort();
+    assert_eq!(documented, kinds);
+}
+
 /// The rules of every pair, which the table cannot show at a glance.
 #[test]
 fn every_pair_of_state_and_event_keeps_the_rules() {

@@ -9,7 +9,7 @@ use crate::parser::line_events::LineEvents;
 /// The statuses of a background command that has ended.
 const ENDED: [&str; 4] = ["completed", "failed", "killed", "stopped"];
 
-/// Claude runs a few subagents at a time. The end of more than this is not reported.
+/// Claude runs a few subagents at a time. More than this end, as far as the events say, when their call returns.
 const MAX_BACKGROUND_SUBAGENTS: usize = 256;
 
 const HOUSEKEEPING: [&str; 11] = [
