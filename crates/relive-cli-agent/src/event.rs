@@ -20,7 +20,7 @@ impl From<EventKind> for Event {
     }
 }
 
-/// What an [`Event`] says. In JSON the variant's name is the field `kind`.
+/// The content of an [`Event`]. In JSON the variant's name is the field `kind`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EventKind {
@@ -236,7 +236,7 @@ pub enum UsageScope {
     Process,
     /// Everything since the conversation started, over all its processes (codex, qwen; the cost over ACP).
     Session,
-    /// Whatever the agent takes it to be (the tokens over ACP).
+    /// The agent decides and does not say (the tokens over ACP).
     Unspecified,
 }
 

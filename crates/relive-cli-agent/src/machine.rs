@@ -1,4 +1,4 @@
-//! What a CLI agent is doing, derived from its events.
+//! The state of a CLI agent, derived from its events.
 
 use std::mem;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub enum Lifecycle {
     Killed,
 }
 
-/// What the agent does within its turn.
+/// The agent's activity within its turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activity {
@@ -33,7 +33,7 @@ pub enum Activity {
     Responding,
 }
 
-/// What a person has to give before the agent can continue.
+/// The kind of answer that the agent needs from a person before it can continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Waiting {
@@ -127,7 +127,7 @@ impl Machine {
         self.work().map_or(Activity::Idle, |work| work.activity)
     }
 
-    /// What the agent waits for: its oldest request without an answer.
+    /// The kind of the oldest request without an answer.
     pub fn waiting(&self) -> Option<Waiting> {
         self.work()?.requests.waiting()
     }

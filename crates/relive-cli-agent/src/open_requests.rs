@@ -66,7 +66,7 @@ impl OpenRequests {
         self.forgotten = None;
     }
 
-    /// What the oldest open request asks for.
+    /// The kind of the oldest open request.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
         self.requests.first().map(|request| request.waiting).or(self.forgotten)
     }

@@ -4,6 +4,7 @@ mod acp;
 mod claude;
 mod codex_app_server;
 mod codex_exec;
+mod conversation;
 mod detect;
 mod gemini;
 mod json_rpc;

@@ -11,7 +11,7 @@ use crate::lines::{Line, LineSplitter};
 use crate::machine::{Activity, Lifecycle, Machine, Waiting};
 use crate::parser::Parser;
 
-/// What a line said, and the state after it.
+/// The events of a line, and the state after it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LineReport {
     /// The number of the line, from 1.
@@ -21,7 +21,7 @@ pub struct LineReport {
     pub events: Vec<Event>,
     pub activity: Activity,
     pub lifecycle: Lifecycle,
-    /// What a person has to give before the agent can continue.
+    /// The kind of answer that the agent needs from a person before it can continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
 }

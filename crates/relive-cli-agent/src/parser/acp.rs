@@ -5,11 +5,12 @@
 mod approvals;
 mod usage;
 
+use super::conversation::Conversation;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
 use super::quota::QuotaReporter;
 use crate::event::{EventKind, TurnOutcome};
-use crate::ids::{IdSet, shorten};
+use crate::ids::IdSet;
 use crate::json::Json;
 
 /// Updates that say nothing about the state.
@@ -59,7 +60,7 @@ pub(super) fn is_result(result: Json<'_>) -> bool {
 
 #[derive(Debug, Default)]
 pub(crate) struct AcpParser {
-    session_id: Option<String>,
+    conversation: Conversation,
     pending: PendingRequests<RequestKind>,
     replay: Replay,
     quota: QuotaReporter,
@@ -126,7 +127,7 @@ impl AcpParser {
                     self.pending.add(id, request);
                 }
                 if let Some(session_id) = params.and_then(|params| params.text_at(&["sessionId"])) {
-                    self.start_session(session_id, events);
+                    self.conversation.enter(session_id, None, events);
                 }
                 if request == Some(RequestKind::Prompt) {
                     self.quota.start_turn();
@@ -138,13 +139,6 @@ impl AcpParser {
                 events.push(EventKind::Answered { request_id: id.to_raw() });
             }
             RpcMessage::Notification { .. } | RpcMessage::Invalid => events.other(method),
-        }
-    }
-
-    fn start_session(&mut self, session_id: String, events: &mut LineEvents) {
-        if self.session_id.as_deref() != Some(shorten(&session_id).as_ref()) {
-            self.session_id = Some(shorten(&session_id).into_owned());
-            events.push(EventKind::SessionStarted { session_id, model: None });
         }
     }
 
@@ -203,7 +197,7 @@ impl AcpParser {
         let fields = result.map(|result| result.fields(["stopReason", "sessionId", "usage"]));
         let [stop_reason, session_id, usage] = fields.unwrap_or([None; 3]);
         if let Some(session_id) = session_id.and_then(Json::text) {
-            self.start_session(session_id, events);
+            self.conversation.enter(session_id, None, events);
         }
         if let Some(usage) = usage {
             usage::read_reply(usage, events);

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use self::control::question_text;
 use self::hook_calls::HookCalls;
+use super::conversation::Conversation;
 use super::line_events::LineEvents;
 use super::quota::QuotaReporter;
 use crate::dialect::Dialect;
@@ -41,7 +42,7 @@ const HOUSEKEEPING: [&str; 6] =
 #[derive(Debug)]
 pub(crate) struct ClaudeParser {
     usage_scope: UsageScope,
-    session_id: Option<String>,
+    conversation: Conversation,
     background: IdSet,
     subagents: IdSet,
     /// The tasks that are subagents in the background, each with the call that started it.
@@ -56,7 +57,7 @@ impl ClaudeParser {
     pub(crate) fn new(dialect: Dialect) -> Self {
         let mut parser = Self {
             usage_scope: UsageScope::Turn,
-            session_id: None,
+            conversation: Conversation::default(),
             background: IdSet::default(),
             subagents: IdSet::default(),
             background_subagents: BTreeMap::new(),
@@ -95,13 +96,6 @@ impl ClaudeParser {
             "rate_limit_event" => self.read_rate_limit(line, events),
             name if HOUSEKEEPING.contains(&name) => events.other(name),
             name => events.unknown(name),
-        }
-    }
-
-    fn start_session(&mut self, session_id: String, model: Option<String>, events: &mut LineEvents) {
-        if self.session_id.as_deref() != Some(shorten(&session_id).as_ref()) {
-            self.session_id = Some(shorten(&session_id).into_owned());
-            events.push(EventKind::SessionStarted { session_id, model });
         }
     }
 
@@ -217,7 +211,7 @@ impl ClaudeParser {
     }
 }
 
-/// Whose words a message has.
+/// The author of a message.
 #[derive(Debug, Clone, Copy)]
 enum Speaker {
     Agent,

@@ -11,16 +11,17 @@ mod open_turns;
 pub(super) use methods::{is_method, is_result};
 
 use self::open_turns::OpenTurns;
+use super::conversation::Conversation;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
 use super::quota::QuotaReporter;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
-use crate::ids::{IdSet, shorten};
+use crate::ids::IdSet;
 use crate::json::Json;
 
 #[derive(Debug, Default)]
 pub(crate) struct CodexAppServerParser {
-    session_id: Option<String>,
+    conversation: Conversation,
     subagents: IdSet,
     open_turns: OpenTurns,
     quota: QuotaReporter,
@@ -89,19 +90,12 @@ impl CodexAppServerParser {
                 events.push(EventKind::SubagentStarted { id, name: nickname.and_then(Json::text) });
             }
         } else {
-            self.start_session(id, model.and_then(Json::text), events);
+            self.conversation.enter(id, model.and_then(Json::text), events);
         }
     }
 
     fn is_known_thread(&self, id: &str) -> bool {
-        self.session_id.as_deref() == Some(shorten(id).as_ref()) || self.subagents.contains(id)
-    }
-
-    fn start_session(&mut self, session_id: String, model: Option<String>, events: &mut LineEvents) {
-        if self.session_id.as_deref() != Some(shorten(&session_id).as_ref()) {
-            self.session_id = Some(shorten(&session_id).into_owned());
-            events.push(EventKind::SessionStarted { session_id, model });
-        }
+        self.conversation.is(id) || self.subagents.contains(id)
     }
 
     fn mark_subagent(&self, params: Option<Json<'_>>, events: &mut LineEvents) {
@@ -158,7 +152,7 @@ impl CodexAppServerParser {
         }
         self.quota.start_turn();
         if !thread_id.is_empty() {
-            self.start_session(thread_id, None, events);
+            self.conversation.enter(thread_id, None, events);
         }
         events.push(EventKind::TurnStarted { turn_id });
     }

@@ -1,4 +1,4 @@
-//! What codex app-server and ACP have in common: requests, notifications and replies.
+//! JSON-RPC, which codex app-server and ACP speak: requests, notifications and replies.
 
 use std::collections::VecDeque;
 

@@ -2,16 +2,16 @@
 //!
 //! A turn is a row of steps, and a tool is shown only when it is done. While the provider fails, opencode is silent.
 
+use super::conversation::Conversation;
 use super::line_events::LineEvents;
 use super::quota::QuotaReporter;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
-use crate::ids::shorten;
 use crate::json::Json;
 use crate::machine::Turn;
 
 #[derive(Debug, Default)]
 pub(crate) struct OpencodeParser {
-    session_id: Option<String>,
+    conversation: Conversation,
     turn: Turn,
     quota: QuotaReporter,
 }
@@ -21,7 +21,7 @@ impl OpencodeParser {
         let [kind, session_id, part] = line.fields(["type", "sessionID", "part"]);
         let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
         if let Some(session_id) = session_id.and_then(Json::text) {
-            self.start_session(session_id, events);
+            self.conversation.enter(session_id, None, events);
         }
         let text = part.and_then(|part| part.text_at(&["text"])).unwrap_or_default();
         match kind.as_str() {
@@ -42,13 +42,6 @@ impl OpencodeParser {
                 events.push(EventKind::Error { message });
             }
             name => events.unknown(name),
-        }
-    }
-
-    fn start_session(&mut self, session_id: String, events: &mut LineEvents) {
-        if self.session_id.as_deref() != Some(shorten(&session_id).as_ref()) {
-            self.session_id = Some(shorten(&session_id).into_owned());
-            events.push(EventKind::SessionStarted { session_id, model: None });
         }
     }
 

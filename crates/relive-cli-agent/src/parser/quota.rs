@@ -25,7 +25,7 @@ const WORDS: [&str; 16] = [
     "credit balance is too low",
 ];
 
-/// What stands before the time until the reset, in lower case.
+/// The words before the time until the reset, in lower case.
 const BEFORE_DURATION: [&str; 4] = ["try again in ", "reset after ", "resets in ", "retry in "];
 
 /// An error text is short; the rest of a long one is a dump.

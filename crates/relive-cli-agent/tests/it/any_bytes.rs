@@ -1,4 +1,4 @@
-//! What holds for any bytes at all. Shared by the property tests and the fuzz target.
+//! Properties of any bytes at all. Shared by the property tests and the fuzz target.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub(crate) fn check_duplex(dialect: Option<Dialect>, bytes: &[u8]) {
     }
 }
 
-/// What is open keeps an agent from being idle, and only an idle agent has a countdown.
+/// Open work keeps an agent from being idle, and only an idle agent has a countdown.
 fn check_state(machine: &Machine) {
     let is_idle = machine.lifecycle() == Lifecycle::Idle;
     assert_eq!(machine.idle_kill_at().is_some(), is_idle);

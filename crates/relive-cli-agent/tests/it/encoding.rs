@@ -1,4 +1,4 @@
-//! What is written to a CLI, compared with what was written in the recordings.
+//! Messages to a CLI, compared with those of the recordings.
 
 use relive_cli_agent::{
     Answer, ApprovalRequest, Dialect, EncodeError, Encoder, Event, EventKind, Line, Parser, TurnOutcome,
@@ -65,7 +65,7 @@ fn turns_and_interrupts_of_claude_are_those_of_the_recordings() {
     assert_eq!(compared, 23);
 }
 
-/// What a recorded message to a CLI was, and our encoding of the same.
+/// Encodes a recorded message to a CLI once more, and names its kind.
 fn encode_again(
     encoder: &mut Encoder,
     message: &Value,

@@ -41,7 +41,7 @@ fn replay(path: &Path) -> String {
     text
 }
 
-/// What keeps the agent from being idle: the turn, calls, commands in the background, requests.
+/// The open work: the turn, calls, commands in the background, requests.
 fn open(replay: &Replay) -> String {
     let machine = replay.machine();
     let mut open = String::new();
@@ -130,7 +130,7 @@ fn every_recorded_input_is_known() {
     }
 }
 
-/// What a CLI prints on its standard error says nothing about its state, even if somebody joins the two.
+/// The standard error of a CLI says nothing about its state, even if somebody joins it with the output.
 #[test]
 fn standard_error_changes_no_state() {
     for path in files(&fixtures().join("streams"), "stderr") {

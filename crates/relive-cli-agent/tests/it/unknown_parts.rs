@@ -1,4 +1,4 @@
-//! What a newer CLI adds inside known lines is named, and not passed over in silence.
+//! Parts of known lines that only a newer CLI has are named, and not passed over in silence.
 
 use relive_cli_agent::Dialect;
 

@@ -1,4 +1,4 @@
-//! `relive agent-events`: what a CLI agent printed, as neutral events and states.
+//! `relive agent-events`: the output of a CLI agent, as neutral events and states.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -35,7 +35,7 @@ Prints one JSON object for each line of the input, with or without --json:
 A line that is not JSON, above 16 MiB, or of an unknown type is an event like any other:
 the exit code is still 0. docs/cli-agents.md lists all kinds of events.")]
 pub(crate) struct Args {
-    /// What the CLI speaks; `auto` is decided by the first line that fits only one dialect
+    /// The language of the CLI; `auto` is decided by the first line that only one dialect has
     #[arg(long, value_name = "D", default_value = AUTO, value_parser = dialect_parser())]
     dialect: DialectChoice,
     /// The recorded output of a CLI agent, a FIFO, or `-` for standard input

@@ -29,7 +29,7 @@ fn usage_of(usage: Json<'_>, scope: UsageScope) -> Usage {
     }
 }
 
-/// Its token figures are the size of the context, which is not usage; only the cost is.
+/// The token figures of this update are the size of the context, which is not usage; only the cost is.
 pub(super) fn read_update(update: Json<'_>, events: &mut LineEvents) {
     let Some(cost) = update.field("cost") else { return };
     let [amount, currency] = cost.fields(["amount", "currency"]);

@@ -35,7 +35,7 @@ struct CallKey {
     input: Option<u64>,
 }
 
-/// What a hook says about its call.
+/// The fields of a hook's body that are about its call.
 #[derive(Debug)]
 pub(super) struct HookBody<'a> {
     pub id: Option<String>,

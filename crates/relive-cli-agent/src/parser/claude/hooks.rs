@@ -54,7 +54,7 @@ impl ClaudeParser {
         let [session_id, agent_id] = body.fields(["session_id", "agent_id"]);
         let agent_id = agent_id.and_then(Json::text);
         if let Some(session_id) = session_id.and_then(Json::text) {
-            self.start_session(session_id, None, events);
+            self.conversation.enter(session_id, None, events);
         }
         if let Some(id) = &agent_id
             && !name.starts_with("Subagent")

@@ -48,7 +48,7 @@ impl ClaudeParser {
     fn read_init(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [session_id, model] = line.fields(["session_id", "model"]);
         if let Some(session_id) = session_id.and_then(Json::text) {
-            self.start_session(session_id, model.and_then(Json::text), events);
+            self.conversation.enter(session_id, model.and_then(Json::text), events);
         }
         self.quota.start_turn();
         events.push(EventKind::TurnStarted { turn_id: None });
