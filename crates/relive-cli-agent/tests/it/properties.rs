@@ -93,11 +93,24 @@ proptest! {
 #[test]
 fn a_flood_of_ids_does_not_fill_the_memory() {
     let long = "x".repeat(1000);
-    let floods: [(&str, &str); 9] = [
+    let floods: [(&str, &str); 13] = [
         ("claude", r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"ID","name":"Task"}]}}"#),
         ("claude", r#"{"type":"control_request","request_id":"ID","request":{"subtype":"can_use_tool"}}"#),
         ("claude", r#"{"type":"system","subtype":"task_started","task_id":"ID","is_backgrounded":true}"#),
         ("claude", r#"{"hook_event_name":"PreToolUse","session_id":"ID","tool_use_id":"ID","tool_name":"ID"}"#),
+        (
+            "claude",
+            r#"{"hook_event_name":"PermissionRequest","tool_name":"ID","tool_input":{"a":"ID"},"agent_id":"ID"}"#,
+        ),
+        (
+            "claude",
+            r#"{"type":"control_request","request_id":"ID","request":{"subtype":"can_use_tool","agent_id":"ID"}}"#,
+        ),
+        ("codex-app-server", r#"{"method":"turn/started","params":{"threadId":"ID","turn":{"id":"ID"}}}"#),
+        (
+            "codex-app-server",
+            r#"{"id":"ID","method":"item/a/requestApproval","params":{"threadId":"ID","itemId":"ID"}}"#,
+        ),
         ("codex-exec", r#"{"type":"item.started","item":{"id":"ID","type":"command_execution"}}"#),
         ("codex-app-server", r#"{"method":"thread/started","params":{"thread":{"id":"ID","parentThreadId":"p"}}}"#),
         ("gemini", r#"{"type":"tool_use","tool_id":"ID","tool_name":"ID"}"#),

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -165,6 +165,37 @@ fn a_closed_pipe_ends_quietly() {
     while stdin.write_all(block.as_bytes()).is_ok() {}
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+}
+
+#[test]
+fn a_fifo_is_read_until_its_writer_leaves() {
+    let place = Place::new();
+    let fifo = place.dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut command = place.command(&["agent-events", "fifo"]);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    // Opening it waits for the reader.
+    let mut writer = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    writer.write_all(format!("{INIT}\n{TEXT}").as_bytes()).unwrap();
+    drop(writer);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(objects(&String::from_utf8(output.stdout).unwrap()).len(), 2);
+}
+
+#[test]
+fn a_stream_that_cannot_be_read_or_written_is_named() {
+    let place = Place::new();
+    let mut command = place.command(&["agent-events", "-"]);
+    let output = command.stdin(std::fs::File::open(place.dir.path()).unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.starts_with("error: cannot read standard input\n  Is a directory"), "{error}");
+    let mut full = place.command(&["agent-events", recording("claude_hi.jsonl").to_str().unwrap()]);
+    let output = full.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap()).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.starts_with("error: cannot write the answer\n"), "{error}");
+    assert_ne!(output.status.code(), Some(0));
 }
 
 /// It reads one file, and needs neither a home nor a data directory.
