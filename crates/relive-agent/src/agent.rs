@@ -9,6 +9,7 @@ mod calls;
 mod compact;
 mod dialogue;
 mod heard;
+mod reads;
 mod retry;
 mod session;
 mod settle;
@@ -26,6 +27,7 @@ use tokio::sync::watch;
 
 use crate::pulse::Pulse;
 use crate::tool::{Context, Patience, Tool};
+use ask::SeenCommit;
 use dialogue::Dialogue;
 use relive_llm::Model;
 
@@ -171,6 +173,8 @@ struct Loop {
     system_prompt: Arc<str>,
     /// The definitions of the tools, a JSON array.
     tool_definitions: Arc<str>,
+    /// The commit that was seen last, while nothing has happened that could have changed it.
+    seen_commit: Option<SeenCommit>,
     /// Whether a result was written that is not synced yet.
     unsynced: bool,
     /// How many tokens the model can read and write in one call, as far as is known.
@@ -207,6 +211,7 @@ impl Loop {
             agent,
             standing: Progress { said: Vec::new(), ..standing.clone() },
             dialogue,
+            seen_commit: None,
             unsynced: false,
             measured: None,
             steps_since_checkpoint: 0,
@@ -226,7 +231,9 @@ impl Loop {
             match self.standing.plan.next {
                 Next::Calls { call, .. } => {
                     self.boundary()?;
-                    self.start_call(call).await?;
+                    if !self.read_together(call).await? {
+                        self.start_call(call).await?;
+                    }
                 }
                 Next::Input => return Err(Exit::Completed),
                 Next::Ask { step, .. } => {
@@ -256,8 +263,13 @@ impl Loop {
 
     /// Appends one record, and takes in those that came before it.
     async fn record(&mut self, body: Body, durability: Durability) -> Step {
-        let spoken = body.clone();
-        let standing = self.agent.journal.append(vec![body], durability).await?;
+        self.record_batch(vec![body], durability).await
+    }
+
+    /// Appends records in one write, and takes in those that came before them.
+    async fn record_batch(&mut self, batch: Vec<Body>, durability: Durability) -> Step {
+        let spoken = batch.clone();
+        let standing = self.agent.journal.append(batch, durability).await?;
         self.take_in(standing);
         self.unsynced = match durability {
             Durability::Synced => false,
@@ -265,7 +277,7 @@ impl Loop {
             // Nothing in the world depends on it.
             Durability::Deferred => self.unsynced,
         };
-        self.dialogue.take(spoken);
+        spoken.into_iter().for_each(|body| self.dialogue.take(body));
         Ok(())
     }
 

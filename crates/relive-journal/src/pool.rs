@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -38,6 +39,7 @@ pub struct Pool {
 struct Inner {
     name: &'static str,
     threads_max: usize,
+    jobs: AtomicU64,
     state: Mutex<State>,
     slots: Arc<Semaphore>,
 }
@@ -112,7 +114,7 @@ impl Pool {
     #[must_use]
     pub fn new(name: &'static str, threads_max: usize, jobs_max: usize) -> Self {
         let slots = Arc::new(Semaphore::new(jobs_max));
-        let inner = Arc::new(Inner { name, threads_max, state: Mutex::default(), slots });
+        let inner = Arc::new(Inner { name, threads_max, jobs: AtomicU64::new(0), state: Mutex::default(), slots });
         Self { _open: Arc::new(Open(Arc::clone(&inner))), inner }
     }
 
@@ -120,6 +122,12 @@ impl Pool {
     #[must_use]
     pub fn threads_max(&self) -> usize {
         self.inner.threads_max
+    }
+
+    /// Returns how many jobs were brought so far.
+    #[must_use]
+    pub fn jobs(&self) -> u64 {
+        self.inner.jobs.load(Ordering::Relaxed)
     }
 
     /// Runs a job and waits for its answer. Dropping the future does not stop a job that was brought.
@@ -165,6 +173,7 @@ impl Pool {
     }
 
     fn bring(&self, slot: OwnedSemaphorePermit, job: impl FnOnce() + Send + 'static) {
+        self.inner.jobs.fetch_add(1, Ordering::Relaxed);
         let job: Job = Box::new(move || {
             job();
             drop(slot);

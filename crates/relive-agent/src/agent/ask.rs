@@ -24,6 +24,16 @@ use relive_llm::{Answer, Delta, Message, ModelError, Purpose, Question};
 /// The longest text of one event. Even escaped it is well within the longest line.
 const EVENT_TEXT_MAX: usize = 128 * 1024;
 
+/// How long a commit that was seen counts, while the agent itself changes nothing.
+const COMMIT_SEEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// The commit that the repository of the working directory had.
+#[derive(Debug)]
+pub(super) struct SeenCommit {
+    at: Instant,
+    git: Option<Git>,
+}
+
 /// Whether an answer is shown as it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Aloud {
@@ -95,8 +105,12 @@ impl Loop {
         Ok(())
     }
 
-    /// Looks at the Git repository of the working directory, if wanted. Also returns how long it took.
+    /// Looks at the Git repository of the working directory, if wanted and if it may have changed. Also returns how long
+    /// it took.
     fn look_at_git(&self) -> Option<JoinHandle<(Option<Git>, Duration)>> {
+        if self.seen_commit.as_ref().is_some_and(|seen| seen.at.elapsed() < COMMIT_SEEN_WITHIN) {
+            return None;
+        }
         let (pool, cwd) = (self.agent.context.pool.clone(), self.agent.context.cwd.clone());
         self.agent.git_notes.then(|| {
             tokio::spawn(async move {
@@ -107,11 +121,13 @@ impl Loop {
     }
 
     async fn git_noted(&mut self, look: Option<JoinHandle<(Option<Git>, Duration)>>) -> Option<Git> {
-        let (git, took) = look?.await.ok()?;
+        let Some(look) = look else { return self.seen_commit.as_ref().and_then(|seen| seen.git.clone()) };
+        let (git, took) = look.await.ok()?;
         if took >= git::WITHIN {
             // The next look would occupy another thread.
             self.agent.git_notes = false;
         }
+        self.seen_commit = Some(SeenCommit { at: Instant::now(), git: git.clone() });
         git
     }
 

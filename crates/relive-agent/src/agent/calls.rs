@@ -68,8 +68,12 @@ impl Loop {
         // Before an effect in the world its intent is on the disk. Where there is none, the sync runs beside the tool.
         let durability = if has_effect(recovery) { Durability::Synced } else { Durability::Beside };
         self.record(Body::CallStarted(intent), durability).await?;
-        self.event("call", json!({"call": call, "name": asked.name, "args": head(&asked.args)}));
+        self.show_call(call, asked);
         Ok(())
+    }
+
+    pub(super) fn show_call(&self, call: u32, asked: &ToolCall) {
+        self.event("call", json!({"call": call, "name": asked.name, "args": head(&asked.args)}));
     }
 
     /// Makes a call whose intent is recorded, and records its result.
@@ -105,17 +109,28 @@ impl Loop {
         result: ToolResult,
         settled: Option<RecoveryName>,
     ) -> Step {
-        self.event(
-            "call_result",
-            json!({"call": call, "name": asked.name, "ok": result.ok, "text": head(&result.text)}),
-        );
-        let ToolResult { ok, text, done, lost: _ } = result;
-        let ended = CallEnded { call, ok, result: text.into(), done, settled };
+        let ended = self.call_ended(call, asked, result, settled);
         // The result of an effect is in the file at once, and on the disk while the model is asked.
         let open = self.standing.plan.open.iter().find(|open| open.call == call);
         let effect = open.is_some_and(|open| has_effect(&open.recovery));
         let durability = if effect { Durability::Beside } else { Durability::Deferred };
-        self.record(Body::CallEnded(ended), durability).await
+        if effect {
+            self.seen_commit = None;
+        }
+        self.record(ended, durability).await
+    }
+
+    /// Shows the result of a call, and returns its record.
+    pub(super) fn call_ended(
+        &self,
+        call: u32,
+        asked: &ToolCall,
+        result: ToolResult,
+        settled: Option<RecoveryName>,
+    ) -> Body {
+        let ToolResult { ok, text, done, lost: _ } = result;
+        self.event("call_result", json!({"call": call, "name": asked.name, "ok": ok, "text": head(&text)}));
+        Body::CallEnded(CallEnded { call, ok, result: text.into(), done, settled })
     }
 
     pub(super) fn asked(&self, call: u32) -> Option<ToolCall> {

@@ -6,6 +6,7 @@ mod agents;
 mod bounds;
 mod cancel;
 mod confinement;
+mod costs;
 mod crash;
 mod files;
 mod retry;

@@ -11,7 +11,7 @@ use relive_core::{Limits, Pid, Timestamp, Usd, Uuid};
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::recovery::OnInDoubt;
-use relive_journal::{DataDirectory, History, Io, LocalJournal, Opening, Pool, ProcessMeta};
+use relive_journal::{DataDirectory, Disk, History, Io, LocalJournal, Opening, Pool, ProcessMeta};
 use relive_llm::{Answer, Delta, Message, Model, ModelError, Question};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -103,6 +103,8 @@ pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) orders: Arc<watch::Sender<Orders>>,
     pub(crate) pulse: Pulse,
+    pub(crate) disk: Disk,
+    pub(crate) journal_pool: Pool,
     data: DataDirectory,
     model: Arc<Flaky>,
     journal: Arc<LocalJournal>,
@@ -118,8 +120,9 @@ pub(crate) async fn run(acts: impl IntoIterator<Item = Act>, deadline: Option<Du
 
 impl Stage {
     pub(crate) fn new(acts: impl IntoIterator<Item = Act>) -> Self {
-        let world = World::new();
-        let data = DataDirectory::open(&world.outside.join("data"), Io::default(), SpaceRules::default()).unwrap();
+        let (world, disk, journal_pool) = (World::new(), Disk::new(), Pool::default());
+        let data =
+            DataDirectory::open(&world.outside.join("data"), Io::new(disk.clone()), SpaceRules::default()).unwrap();
         let none = serde_json::value::to_raw_value::<[u8; 0]>(&[]).unwrap();
         let meta = ProcessMeta::new("test/flaky".to_owned(), "Be brief.".to_owned(), none);
         let writer = data.spawn(request(&world, meta.clone())).unwrap();
@@ -127,7 +130,7 @@ impl Stage {
         let (orders, orders_of) = watch::channel(Orders::default());
         let orders = Arc::new(orders);
         let acts = Mutex::new(acts.into_iter().collect());
-        let journal = Arc::new(LocalJournal::new(writer, Pool::default(), || Timestamp::UNIX_EPOCH));
+        let journal = Arc::new(LocalJournal::new(writer, journal_pool.clone(), || Timestamp::UNIX_EPOCH));
         let model =
             Flaky { acts, asked: Mutex::default(), began, orders: Arc::clone(&orders), journal: Arc::clone(&journal) };
         let model = Arc::new(model);
@@ -146,11 +149,11 @@ impl Stage {
             git_notes: false,
             pulse: pulse.clone(),
         };
-        Self { world, orders, pulse, data, model, journal, agent }
+        Self { world, orders, pulse, disk, journal_pool, data, model, journal, agent }
     }
 
     pub(crate) async fn run(self) -> Run {
-        let Self { world: _world, orders: _orders, pulse: _, data: _data, model, journal, agent } = self;
+        let Self { world: _world, orders: _orders, pulse: _, data: _data, model, journal, agent, .. } = self;
         let exit = agent.run().await;
         let history = journal.history().await.unwrap();
         let asked = std::mem::take(&mut *model.asked.lock().unwrap());
@@ -172,7 +175,7 @@ fn request(world: &World, meta: ProcessMeta) -> SpawnRequest {
         on_in_doubt: OnInDoubt::TellModel,
         on_budget: OnBudget::End,
         env_names: Vec::new(),
-        policy: relive_journal::policy::Policy::default(),
+        policy: relive_journal::policy::Policy::built_in(),
         root_uuid: None,
         depth: 0,
         request: None,

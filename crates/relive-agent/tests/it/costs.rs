@@ -1,0 +1,93 @@
+//! What a step costs, counted at the seams: writes, syncs, hand-offs to other threads, messages copied. Not time.
+
+use futures_util::{StreamExt as _, stream};
+use relive_agent::Exit;
+use relive_llm::{Delta, ToolCall};
+use serde_json::{Value, json};
+
+use crate::stage::{Act, Stage};
+
+/// A step that makes these calls.
+fn calling(step: usize, calls: &[(&str, Value)]) -> Act {
+    let call = |(number, (name, args)): (usize, &(&str, Value))| {
+        Ok(Delta::Call(ToolCall { id: format!("{step}-{number}"), name: (*name).to_owned(), args: args.to_string() }))
+    };
+    let deltas: Vec<_> = calls.iter().enumerate().map(call).collect();
+    Act::Stream(stream::iter(deltas).boxed())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Costs {
+    writes: u64,
+    journal_jobs: u64,
+    tool_jobs: u64,
+}
+
+/// Runs steps that each make these calls; what all of them cost, and how often something was synced.
+async fn run(steps: usize, calls: &[(&str, Value)]) -> (Costs, u64) {
+    let stage = Stage::new((0..steps).map(|step| calling(step, calls)).chain([Act::Answer]));
+    stage.world.put("f", "x".repeat(4096));
+    let (disk, journal, tools) = (stage.disk.clone(), stage.journal_pool.clone(), stage.world.context.pool.clone());
+    let before = (disk.counts(), journal.jobs(), tools.jobs());
+    let run = stage.run().await;
+    assert!(matches!(run.exit, Exit::Completed), "{:?}", run.exit);
+    let counts = disk.counts().since(before.0);
+    let costs =
+        Costs { writes: counts.writes, journal_jobs: journal.jobs() - before.1, tool_jobs: tools.jobs() - before.2 };
+    (costs, counts.syncs)
+}
+
+/// Runs `steps` and twice as many; what one more step costs.
+async fn one_more(calls: &[(&str, Value)]) -> Costs {
+    const STEPS: usize = 40;
+    let (few, few_syncs) = run(STEPS, calls).await;
+    let (many, many_syncs) = run(2 * STEPS, calls).await;
+    let steps = STEPS as u64;
+    let more = |few: u64, many: u64| {
+        assert_eq!((many - few) % steps, 0, "every step costs the same: {few} and {many}");
+        (many - few) / steps
+    };
+    let costs = Costs {
+        writes: more(few.writes, many.writes),
+        journal_jobs: more(few.journal_jobs, many.journal_jobs),
+        tool_jobs: more(few.tool_jobs, many.tool_jobs),
+    };
+    // A sync that runs beside the writer takes on what is written meanwhile, so there may be fewer.
+    assert!(many_syncs <= costs.writes * 2 * steps + 2, "{many_syncs} syncs, {few_syncs} for half as many steps");
+    costs
+}
+
+#[tokio::test]
+async fn a_step_that_only_reads_is_one_write_and_one_hand_off_beside_the_tool_s_own() {
+    let read = ("read", json!({"path": "f"}));
+    // The second write is that of the events.
+    assert_eq!(one_more(&[read]).await, Costs { writes: 2, journal_jobs: 1, tool_jobs: 1 });
+}
+
+#[tokio::test]
+async fn calls_that_only_read_are_recorded_together_and_in_the_order_they_were_asked() {
+    let calls = [("read", json!({"path": "f"})), ("list", json!({})), ("read", json!({"path": "f", "limit": 1}))];
+    assert_eq!(one_more(&calls).await, Costs { writes: 2, journal_jobs: 1, tool_jobs: 3 });
+    let stage = Stage::new([calling(0, &calls), Act::Answer]);
+    stage.world.put("f", "one\ntwo\n");
+    let run = stage.run().await;
+    let results: Vec<&str> = run.asked[1]
+        .1
+        .iter()
+        .filter_map(|message| match message {
+            relive_llm::Message::Tool { id, .. } => Some(id.as_str()),
+            relive_llm::Message::User { .. }
+            | relive_llm::Message::Summary { .. }
+            | relive_llm::Message::Model { .. } => None,
+        })
+        .collect();
+    assert_eq!(results, ["0-0", "0-1", "0-2"]);
+}
+
+#[tokio::test]
+async fn a_step_with_an_effect_is_two_writes_and_two_hand_offs() {
+    let write = ("write", json!({"path": "g", "content": "text"}));
+    let costs = one_more(&[write]).await;
+    // Intent and result, each with the events before it.
+    assert_eq!((costs.writes, costs.journal_jobs), (4, 2), "{costs:?}");
+}
