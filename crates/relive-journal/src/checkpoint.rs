@@ -36,7 +36,8 @@ pub(crate) fn write(disk: &Disk, directory: &ProcessDirectory, history: &History
     if path.exists() {
         disk.rename(&path, &directory.previous_checkpoint())?;
     }
-    disk.replace(&path, &bytes)
+    // Not synced: one that a power cut tears does not fit its checksum, and costs a scan.
+    disk.put_unsynced(&path, &bytes)
 }
 
 /// Reads a journal, from its newest checkpoint that fits or from its beginning.

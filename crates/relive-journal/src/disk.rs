@@ -317,6 +317,15 @@ impl Disk {
         self.rename(&temporary, path)
     }
 
+    /// [`Self::put`] without the file's sync either, for a file that nothing depends on.
+    pub fn put_unsynced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let temporary = temporary_beside(path);
+        self.unlink(&temporary)?;
+        let file = self.create(&temporary)?;
+        self.append(&file, bytes)?;
+        self.rename(&temporary, path)
+    }
+
     /// Whether a torn journal is repaired before it is appended to; only a `faults` build can say no.
     pub(crate) fn repairs(&self) -> bool {
         self.hook.repairs()

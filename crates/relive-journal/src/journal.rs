@@ -76,7 +76,7 @@ pub trait Journal: Send + Sync + std::fmt::Debug {
     /// Notes an event. It is written soon, and never acknowledged.
     fn event(&self, kind: &'static str, body: Value);
 
-    /// Writes a checkpoint. A failure costs only speed.
+    /// Writes a checkpoint if there is enough that is new. A failure costs only speed.
     fn checkpoint(&self) -> Pending<'_, ()>;
 }
 
@@ -217,6 +217,13 @@ impl OpenJournal {
         }
     }
 
+    /// Writes a checkpoint if there is enough that is new. A failure costs only speed.
+    pub async fn checkpoint_if_due(&mut self) {
+        if self.writer.as_ref().is_some_and(Writer::is_checkpoint_due) {
+            let _ = self.with(|writer| writer.checkpoint()).await;
+        }
+    }
+
     /// Reads the records that the conversation is made of, with their payloads.
     pub async fn conversation(&mut self) -> Result<Vec<Body>, JournalError> {
         self.with(|writer| load(writer)).await?.map_err(JournalError::Read)
@@ -352,7 +359,7 @@ impl Journal for LocalJournal {
 
     fn checkpoint(&self) -> Pending<'_, ()> {
         Box::pin(async move {
-            let _ = self.open.lock().await.with(|writer| writer.checkpoint()).await;
+            self.open.lock().await.checkpoint_if_due().await;
         })
     }
 }

@@ -29,6 +29,9 @@ use crate::scan::{Health, Hole, scan};
 /// When a line would be too long, payloads above this go to `blobs/` as well.
 const SMALL_INLINE_MAX: usize = 1024;
 
+/// A shorter piece of a journal is scanned sooner than a checkpoint of it is read.
+const CHECKPOINT_MIN: u64 = 64 << 10;
+
 /// How much room for records is kept from one write to the next.
 const UNWRITTEN_KEPT: usize = 64 << 10;
 
@@ -126,6 +129,8 @@ pub struct Writer {
     unwritten: Vec<u8>,
     /// Where the journal ended when this writer took it.
     taken_at: u64,
+    /// Where it ended at the last checkpoint of this writer.
+    checkpointed_end: u64,
     synced: Arc<SyncTracker>,
     poisoned: bool,
     all_poisoned: Poisoned,
@@ -146,6 +151,7 @@ impl Writer {
             file: Arc::new(file),
             epoch,
             taken_at: history.end,
+            checkpointed_end: history.end,
             synced: SyncTracker::new(synced, history.claimed),
             history,
             unwritten: Vec::new(),
@@ -400,6 +406,16 @@ impl Writer {
     pub fn checkpoint(&mut self) -> io::Result<()> {
         // A checkpoint of what the file has not got would never fit.
         self.write_out().map_err(io::Error::other)?;
-        checkpoint::write(&self.disk, &self.directory, &self.history)
+        checkpoint::write(&self.disk, &self.directory, &self.history)?;
+        self.checkpointed_end = self.history.end;
+        Ok(())
+    }
+
+    /// Tells whether the journal has grown by a quarter since the last checkpoint. If only then another one is written, all
+    /// of them together are no longer than a few times the last one, and a reader scans at most a fifth of the journal.
+    #[must_use]
+    pub fn is_checkpoint_due(&self) -> bool {
+        let grown = self.history.end - self.checkpointed_end.min(self.history.end);
+        grown >= CHECKPOINT_MIN.max(self.checkpointed_end / 4)
     }
 }

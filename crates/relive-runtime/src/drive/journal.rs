@@ -84,7 +84,11 @@ impl Journal for OwnedJournal {
 
     fn checkpoint(&self) -> Pending<'_, ()> {
         Box::pin(async move {
-            let _ = self.with(|writer| writer.checkpoint()).await;
+            if let Ok(mut turn) = self.turn().await
+                && let Some(journal) = &mut turn.state.journal
+            {
+                journal.checkpoint_if_due().await;
+            }
         })
     }
 }
