@@ -1,5 +1,6 @@
 //! Waiting for the end of a process.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use relive_agent::tool::ChildEnd;
 use relive_api::WaitAnswer;
 use relive_core::{Caller, End, ErrorCode, Pid, Refusal, Rights, State, Uuid, Wait};
 use relive_journal::conversation::Message;
+use relive_journal::reader::{Cursor, Item, Reader};
 
 use crate::error::{Error, Result};
 use crate::lookup::{LookedUp, OnDisk};
@@ -58,9 +60,11 @@ impl Runtime {
             return Err(unknown());
         }
         let answer = match self.wait(&uuid.to_string(), None).await {
-            // Its own child it may be told about: it was collected.
+            // A child that its own journal names it may be told about: it was collected. A fork's journal begins with that
+            // of its original, children included.
             Err(error) if error.code() == ErrorCode::NotFound => {
-                let known = self.on_disk(move |data| data.history(process.uuid)).await??.0.children.contains(&uuid);
+                let journal = self.directory(process.uuid).steps();
+                let known = self.on_disk(move |_| names_child(journal, uuid)).await?;
                 return Err(if known { error } else { unknown() });
             }
             answer => answer?,
@@ -88,6 +92,21 @@ impl Runtime {
         let lineage = self.on_disk(move |data| data.lineage(uuid)).await;
         matches!(lineage, Ok(Ok(ancestors)) if ancestors.iter().any(|ancestor| ancestor.uuid == parent))
     }
+}
+
+/// Tells whether a journal has the intent to spawn this child.
+fn names_child(journal: PathBuf, child: Uuid) -> bool {
+    let (mut reader, child) = (Reader::new(journal, Cursor::default()), child.to_string());
+    while let Ok(Some(item)) = reader.next_item() {
+        if let Item::Record(entry) = item
+            && entry.kind == "call_started"
+            && serde_json::from_str::<serde_json::Value>(&entry.line)
+                .is_ok_and(|record| record["recovery"]["child"] == child)
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// The end of a process that was released.

@@ -239,3 +239,27 @@ fn a_parent_shows_how_many_below_it_are_suspended() {
     assert_eq!(daemon.listed(parent.uuid).unwrap().suspended_below, 1);
     daemon.until("the event", || world.events(parent.uuid, "suspended_below").pop());
 }
+
+#[test]
+fn a_fork_is_told_that_a_child_of_its_original_was_collected() {
+    let world = World::with(|config| config.gc.max_entries = 1);
+    let daemon = world.start();
+    let child = world.script("turns: [{text: done}]");
+    let spawn = format!("{{name: spawn_agent, args: {{intent: help, model: {child}}}}}");
+    let wait = "{name: wait_agent, args: {uuid: \"{{child}}\"}}";
+    let turns = format!(
+        "turns: [{{calls: [{spawn}]}}, {{calls: [{wait}]}}, {{text: done}}, {{calls: [{wait}]}}, {{text: end}}]"
+    );
+    let mut request = world.request(&world.script(&turns));
+    request.policy = [("*".to_owned(), "allow".to_owned())].into();
+    let parent = daemon.run(request);
+    daemon.wait(parent.uuid);
+    let collected = daemon.block(daemon.runtime.gc(relive_api::GcRequest { dry_run: false, at_most: None })).unwrap();
+    assert_eq!(collected.removed.len(), 1, "the child");
+    let mut fork = crate::world::resume();
+    (fork.fork, fork.input) = (Some(crate::world::new_uuid()), Some("wait again".to_owned()));
+    let fork = daemon.resume(parent.uuid, fork, None);
+    daemon.wait(fork.uuid);
+    let told = world.of_kind(fork.uuid, "call_ended").last().unwrap()["result"].as_str().unwrap().to_owned();
+    assert!(told.contains("was garbage collected"), "{told}");
+}
