@@ -102,6 +102,7 @@ impl Agent {
                 uuid: uuid(),
                 name: None,
                 parent_uuid: None,
+                budget_uuid: None,
                 origin: None,
                 body: "agent".to_owned(),
                 program: None,

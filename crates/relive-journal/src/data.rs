@@ -150,6 +150,28 @@ impl DataDirectory {
         Ok(tombstone.map_or(Known::Never, |tombstone| Known::Collected(Box::new(tombstone))))
     }
 
+    /// Tells whether a process has the marker of one that has not ended.
+    #[must_use]
+    pub fn is_marked(&self, uuid: Uuid) -> bool {
+        fs::symlink_metadata(self.marker(uuid)).is_ok()
+    }
+
+    /// Returns when the list of histories last changed: one was begun or collected.
+    pub fn changed_at(&self) -> io::Result<std::time::SystemTime> {
+        fs::metadata(self.root.join("steps"))?.modified()
+    }
+
+    /// Returns the directory that all of this is in.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A process at a glance: by its snapshot if that is current, else from its journal. `None` where neither says.
+    pub fn info(&self, uuid: Uuid) -> io::Result<Option<ProcInfo>> {
+        ProcInfo::read_from(&self.io.disk, &self.directory(uuid))
+    }
+
     /// A history, read whole.
     pub fn history(&self, uuid: Uuid) -> io::Result<(History, Health)> {
         let directory = self.directory(uuid);

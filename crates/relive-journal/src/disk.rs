@@ -49,6 +49,7 @@ impl Drop for DiskFile {
 
 #[derive(Debug, Default)]
 struct Counters {
+    reads: AtomicU64,
     opens: AtomicU64,
     writes: AtomicU64,
     bytes: AtomicU64,
@@ -60,6 +61,8 @@ struct Counters {
 /// What a [`Disk`] has done so far, each counted as the system calls it took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
+    /// Journals opened to be read.
+    pub reads: u64,
     /// Files and directories opened or made for change.
     pub opens: u64,
     /// Calls that wrote.
@@ -79,6 +82,7 @@ impl Counts {
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
+            reads: self.reads - earlier.reads,
             opens: self.opens - earlier.opens,
             writes: self.writes - earlier.writes,
             bytes: self.bytes - earlier.bytes,
@@ -108,6 +112,7 @@ impl Disk {
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
+            reads: read(&self.counters.reads),
             opens: read(&self.counters.opens),
             writes: read(&self.counters.writes),
             bytes: read(&self.counters.bytes),
@@ -146,9 +151,10 @@ impl Disk {
         Ok(DiskFile(file))
     }
 
-    /// Opens a regular file to read. Reading is no change; it passes here so that a test can make it fail.
+    /// Opens a journal to read. Reading is no change; it passes here so that it is counted, and a test can make it fail.
     pub fn open_read(&self, path: &Path) -> io::Result<File> {
         self.hook.before_read(path)?;
+        self.counters.reads.fetch_add(1, Ordering::Relaxed);
         regular::open(path)
     }
 

@@ -33,6 +33,8 @@ pub struct ProcInfo {
     pub uuid: Uuid,
     pub name: Option<String>,
     pub parent_uuid: Option<Uuid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_uuid: Option<Uuid>,
     #[serde(flatten)]
     pub origin: Option<Origin>,
     pub body: String,
@@ -86,6 +88,7 @@ impl ProcInfo {
             uuid: spawned.uuid,
             name: spawned.name.clone(),
             parent_uuid: spawned.parent_uuid,
+            budget_uuid: spawned.budget_uuid,
             origin: spawned.origin,
             body: spawned.body.clone(),
             intent: intent.to_owned(),
@@ -105,6 +108,12 @@ impl ProcInfo {
             generation: history.epoch,
             pids: history.incarnations.iter().map(|incarnation| incarnation.pid).collect(),
         })
+    }
+
+    /// Returns the process whose budget this one draws from, besides its own.
+    #[must_use]
+    pub fn payer(&self) -> Option<Uuid> {
+        self.parent_uuid.or(self.budget_uuid)
     }
 
     /// Returns the length of the journal that this was made from. A journal of another length says something else.

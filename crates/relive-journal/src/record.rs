@@ -134,6 +134,10 @@ pub struct Spawned {
     /// The process that spawned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_uuid: Option<Uuid>,
+    /// The process whose budget this one draws from, where that is not its parent: a fork of a child has no parent, and
+    /// draws from the budget of the child's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_uuid: Option<Uuid>,
     /// Of which process, and of which of its steps, this is a fork.
     #[serde(flatten)]
     pub origin: Option<Origin>,
@@ -170,6 +174,14 @@ pub struct Spawned {
     /// A hash of the request that began it, which tells a repeat from a different request with the same UUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+}
+
+impl Spawned {
+    /// Returns the process whose budget this one draws from, besides its own.
+    #[must_use]
+    pub fn payer(&self) -> Option<Uuid> {
+        self.parent_uuid.or(self.budget_uuid)
+    }
 }
 
 /// What becomes of a process that has spent what it may.

@@ -89,6 +89,7 @@ impl Runtime {
                 uuid: request.uuid,
                 name: request.name,
                 parent_uuid: None,
+                budget_uuid: None,
                 origin: None,
                 body: "agent".to_owned(),
                 program: None,
@@ -129,6 +130,7 @@ impl Runtime {
                 uuid,
                 name,
                 parent_uuid: None,
+                budget_uuid: None,
                 origin: None,
                 body: "exec".to_owned(),
                 intent: program.command_line().into(),
@@ -182,6 +184,7 @@ impl Runtime {
             intent: request.intent.clone().into(),
             // What it spends is its ancestors' spending, and their limits hold for it.
             limits: Limits { max_tokens: None, max_cost_usd: None, ..history.limits },
+            budget_uuid: None,
             root_uuid: Some(inherited.root_uuid.unwrap_or(parent.uuid)),
             depth: inherited.depth + 1,
             request: None,

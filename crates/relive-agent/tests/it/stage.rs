@@ -166,6 +166,7 @@ fn request(world: &World, meta: ProcessMeta) -> SpawnRequest {
         uuid: Uuid::from_u128(0x0198_f3c1_0000_7000_8000_0000_0000_0001),
         name: None,
         parent_uuid: None,
+        budget_uuid: None,
         origin: None,
         body: "agent".to_owned(),
         program: None,

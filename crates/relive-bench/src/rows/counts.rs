@@ -28,7 +28,8 @@ impl Counter<'_> {
         let (before, open_before) = (self.directory.io().disk.counts(), open_files(self.place)?);
         let answer = act(self.directory)?;
         wait_until_still(|| self.directory.io().disk.counts());
-        let Counts { opens, writes, bytes, syncs, renames, unlinks } = self.directory.io().disk.counts().since(before);
+        let Counts { opens, writes, bytes, syncs, renames, unlinks, .. } =
+            self.directory.io().disk.counts().since(before);
         let open = open_files(self.place)? - open_before;
         self.lines.push(format!(
             "{what:<31} | {syncs:>5} | {writes:>6} | {bytes:>6} | {opens:>5} | {renames:>7} | {unlinks:>7} | {open:>+5}"

@@ -130,6 +130,9 @@ impl DataDirectory {
         spawned.uuid = request.uuid;
         spawned.origin = Some(Origin { uuid: source_uuid, step: prefix.completed_step });
         spawned.name = request.name;
+        // What it spends counts where the spending of its original does, unless it has a parent of its own.
+        let above = spawned.parent_uuid.or(spawned.budget_uuid);
+        spawned.budget_uuid = above.filter(|_| request.parent_uuid.is_none());
         spawned.parent_uuid = request.parent_uuid;
         // A fork is nobody's child, unless somebody asks for it.
         (spawned.root_uuid, spawned.depth) = (None, 0);

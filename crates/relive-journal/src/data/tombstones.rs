@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DataDirectory;
 use crate::events::whole_lines;
+use crate::history::Spent;
 use crate::info::ProcInfo;
 use crate::line;
 use crate::regular;
@@ -53,6 +54,13 @@ pub struct Tombstone {
     pub name: Option<String>,
     #[serde(flatten)]
     pub origin: Option<Origin>,
+    /// The process whose budget it drew from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_uuid: Option<Uuid>,
+    /// What it has spent, which counts in that budget for as long as this is kept; absent where an older Relive
+    /// collected it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
     pub pids: Vec<Pid>,
     #[serde(flatten)]
     pub end: Option<End>,
@@ -62,8 +70,9 @@ pub struct Tombstone {
 
 impl Tombstone {
     pub(super) fn of(info: ProcInfo, dead_at: Timestamp, collected_at: Timestamp) -> Self {
-        let ProcInfo { uuid, name, origin, pids, end, .. } = info;
-        Self { uuid, name, origin, pids, end, dead_at, collected_at }
+        let budget_uuid = info.payer();
+        let ProcInfo { uuid, name, origin, pids, end, spent, .. } = info;
+        Self { uuid, name, origin, budget_uuid, spent: Some(spent), pids, end, dead_at, collected_at }
     }
 }
 

@@ -176,6 +176,7 @@ pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
             uuid,
             name: None,
             parent_uuid: None,
+            budget_uuid: None,
             origin: None,
             body: "agent".to_owned(),
             program: None,

@@ -162,6 +162,7 @@ fn spawn(data: &DataDirectory, at: Timestamp) -> (Uuid, Writer) {
         uuid,
         name: None,
         parent_uuid: None,
+        budget_uuid: None,
         origin: None,
         body: "agent".to_owned(),
         intent: "anything".into(),
