@@ -17,6 +17,12 @@ pub enum Error {
         /// The database.
         path: PathBuf,
     },
+    /// The database was removed or replaced while it was open. What it says is lost with the daemon.
+    #[error("{path}: removed while in use; it is to be rebuilt", path = path.display())]
+    Removed {
+        /// The database.
+        path: PathBuf,
+    },
     /// The database cannot be read or written, for example because the disk is full.
     #[error("{path}: {source}", path = path.display())]
     Database {

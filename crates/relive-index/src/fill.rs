@@ -26,7 +26,7 @@ pub enum Entry {
     /// A process whose history is here and cannot be read. Its id is found, so that whoever asks is told why.
     Unreadable(Uuid),
     /// A process that was collected.
-    Collected(Tombstone),
+    Collected(Box<Tombstone>),
     /// A PID that was noted, and may stand in no journal.
     Noted(Pid, Uuid),
 }
@@ -43,7 +43,7 @@ pub struct Refreshed {
 /// Reads everything the data directory knows, one process at a time. Nothing is read before the first entry is asked for.
 pub fn entries(data: &DataDirectory) -> impl Iterator<Item = Result<Entry>> {
     let here = list(|| Ok(data.uuids()?.into_iter().filter_map(|uuid| read(data, uuid))));
-    let collected = list(|| Ok(data.tombstones()?.into_iter().map(Entry::Collected)));
+    let collected = list(|| Ok(data.tombstones()?.into_iter().map(Box::new).map(Entry::Collected)));
     let noted = list(|| Ok(data.noted_pids().into_iter().map(|(pid, uuid)| Entry::Noted(pid, uuid))));
     here.chain(collected).chain(noted)
 }
@@ -94,6 +94,7 @@ impl Index {
     /// Compares the index with the data directory, by one `stat` for each history, and takes in what it has missed: after
     /// a power cut the last changes to an index may be lost. Afterwards the index is complete.
     ///
+    /// A process that is known and has not ended is left to whoever runs it, who tells how it stands when that changes.
     /// `stop` is asked between histories.
     pub fn refresh(&self, data: &DataDirectory, stop: impl Fn() -> bool) -> Result<Refreshed> {
         // Before the directory is listed: what is in the index and not in the directory is gone.
@@ -107,6 +108,9 @@ impl Index {
             let seen = known.get(uuid);
             let length = fs::metadata(data.directory(*uuid).steps()).ok().map(|metadata| metadata.len());
             if seen.is_some_and(|seen| seen.is_some() && *seen == length) {
+                continue;
+            }
+            if seen.is_some() && data.is_marked(*uuid) {
                 continue;
             }
             let expected = seen.map_or(Expected::Absent, |seen| Expected::Length(*seen));

@@ -11,6 +11,7 @@ use relive_journal::{Disk, ProcInfo};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
+use crate::closing::{FileId, file_id};
 use crate::error::{Error, Result, is_corrupt};
 use crate::row::{Incarnation, Row};
 use crate::write::{self, Expected};
@@ -32,6 +33,8 @@ pub struct Index {
 #[derive(Debug)]
 struct Inner {
     connection: Connection,
+    /// The database file, where there is one.
+    file: Option<FileId>,
     /// Since what was collected was last counted.
     removals: u32,
 }
@@ -55,13 +58,32 @@ impl Index {
     pub fn open(root: &Path) -> Result<Self> {
         let directory = root.join("index");
         let connection = open_in(&directory)?;
-        Ok(Self { directory: Some(directory), inner: Mutex::new(Inner { connection, removals: 0 }) })
+        let file = file_id(&database(Some(&directory)));
+        Ok(Self { directory: Some(directory), inner: Mutex::new(Inner { connection, file, removals: 0 }) })
     }
 
     /// Makes an index in memory, for when there is no room for one on the disk. It is empty and has to be rebuilt.
     pub fn in_memory() -> Result<Self> {
         let connection = schema::open_in_memory().map_err(|source| failed(None, source))?;
-        Ok(Self { directory: None, inner: Mutex::new(Inner { connection, removals: 0 }) })
+        Ok(Self { directory: None, inner: Mutex::new(Inner { connection, file: None, removals: 0 }) })
+    }
+
+    /// Deletes the index of the data directory `root`, for one that cannot be written: what it has missed must not be
+    /// taken for what never was.
+    pub fn delete(root: &Path) -> Result<()> {
+        remove(&root.join("index"))
+    }
+
+    /// Bounds the database, so that a test can fill it.
+    #[doc(hidden)]
+    pub fn limit_pages(&self, pages: u32) -> Result<()> {
+        self.ask(|connection| connection.pragma_update(None, "max_page_count", pages))
+    }
+
+    /// Returns where the database should be, and which file it is; nothing for one in memory.
+    pub(crate) fn place(&self) -> Option<(PathBuf, Option<FileId>)> {
+        let directory = self.directory.as_deref()?;
+        Some((database(Some(directory)), self.lock().file))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -99,6 +121,7 @@ impl Index {
             && let Ok(connection) = open_in(directory)
         {
             inner.connection = connection;
+            inner.file = file_id(&database(Some(directory)));
         }
         Error::Corrupt { path: database(self.directory.as_deref()) }
     }
@@ -129,6 +152,11 @@ impl Index {
     /// and before its marker goes.
     pub fn upsert(&self, row: &Row) -> Result<()> {
         self.change(|transaction| write::upsert(transaction, row, Expected::Any))
+    }
+
+    /// Takes in how processes stand, in one transaction. Rows that are current already are left alone.
+    pub fn upsert_all(&self, rows: &[Row]) -> Result<()> {
+        self.change(|transaction| rows.iter().try_for_each(|row| write::upsert(transaction, row, Expected::Other)))
     }
 
     /// Takes in that a process was collected. Its PIDs stay, for as long as a tombstone would.

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod closing;
 mod error;
 mod fill;
 mod glob;
@@ -17,6 +18,7 @@ mod index;
 mod page;
 mod row;
 mod schema;
+mod tree;
 mod write;
 
 pub use error::{Error, Result};
@@ -24,3 +26,4 @@ pub use fill::{Entry, Refreshed, entries};
 pub use index::{CANDIDATES_MAX, Index, PidEntry};
 pub use page::{Cursor, Filter, Order, Outcome, PAGE_MAX, Page};
 pub use row::{Freshness, Incarnation, Row, State};
+pub use tree::Dependent;

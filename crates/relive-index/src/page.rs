@@ -1,6 +1,6 @@
 //! Pages of `ps -a`: filters, order and a place to continue from.
 
-use relive_core::Uuid;
+use relive_core::{Timestamp, Uuid};
 use relive_journal::ProcInfo;
 use rusqlite::ToSql;
 
@@ -24,6 +24,8 @@ pub struct Filter {
     pub cwd: Option<String>,
     /// How the process ended. One that has not ended never matches.
     pub outcome: Option<Outcome>,
+    /// Processes that did something at this moment or later.
+    pub since: Option<Timestamp>,
 }
 
 /// How a process ended, in one bit.
@@ -112,8 +114,12 @@ impl Index {
             values.push(Box::new(format!("{cwd}/")));
             values.push(Box::new(format!("{cwd}0")));
         }
+        if let Some(since) = filter.since {
+            sql += " AND process.active_ms >= ?";
+            values.push(Box::new(since.as_millisecond()));
+        }
         if let Some(pattern) = &filter.name {
-            sql += " AND matches(?, process.name)";
+            sql += " AND process.name IS NOT NULL AND matches(?, process.name)";
             values.push(Box::new(pattern.clone()));
         }
         sql += &format!(" ORDER BY process.{column} {direction}, process.uuid {direction} LIMIT ?");

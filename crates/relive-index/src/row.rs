@@ -60,7 +60,7 @@ impl Row {
 
     /// Reads a process from the data directory: by its snapshot if that says everything, else from its journal.
     pub fn read(data: &DataDirectory, uuid: Uuid) -> io::Result<Option<Self>> {
-        let Some(info) = ProcInfo::read(&data.directory(uuid))? else { return Ok(None) };
+        let Some(info) = data.info(uuid)? else { return Ok(None) };
         if let [pid] = info.pids[..] {
             let incarnations = vec![Incarnation { pid, end: info.end.clone() }];
             return Ok(Some(Self { info, incarnations }));

@@ -8,11 +8,12 @@ use crate::glob;
 
 /// Grows with every change to the tables. A database of another version is deleted: it holds nothing that cannot be
 /// derived again.
-pub(crate) const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 2;
 
 /// Columns that filters look at are apart from the JSON of a row, so that a filter reads few pages.
 ///
-/// `process.collected_ns` is set for a process that was collected: of such a row only the ids are left.
+/// `process.collected_ns` is set for a process that was collected: of such a row only the ids are left, and what it has
+/// spent, which counts in the budget of `process.payer`.
 /// `pid.alias` marks a PID that only stood for a suspended process, and is in no journal.
 const TABLES: &str = "
 CREATE TABLE state (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -26,6 +27,11 @@ CREATE TABLE process (
     exit_code INTEGER,
     last_pid INTEGER,
     created_ms INTEGER,
+    active_ms INTEGER,
+    payer TEXT,
+    tokens_in INTEGER,
+    tokens_out INTEGER,
+    cost_nanos INTEGER,
     journal_bytes INTEGER,
     collected_ns INTEGER
 );
@@ -41,6 +47,7 @@ CREATE INDEX process_by_suffix ON process (backwards) WHERE collected_ns IS NULL
 CREATE INDEX process_by_name ON process (name, last_pid) WHERE collected_ns IS NULL AND name IS NOT NULL;
 CREATE INDEX process_by_pid ON process (last_pid, uuid) WHERE collected_ns IS NULL;
 CREATE INDEX process_by_age ON process (created_ms, uuid) WHERE collected_ns IS NULL;
+CREATE INDEX process_by_payer ON process (payer) WHERE payer IS NOT NULL;
 CREATE INDEX process_collected ON process (collected_ns) WHERE collected_ns IS NOT NULL;
 CREATE INDEX pid_of_process ON pid (process);
 ";

@@ -18,6 +18,8 @@ pub(crate) enum Expected {
     Absent,
     /// A row that was made from a journal of this length, or from one that could not be read.
     Length(Option<u64>),
+    /// Any row but one that was made from a journal of the same length.
+    Other,
 }
 
 pub(crate) fn set_complete(transaction: &Transaction<'_>, complete: bool) -> rusqlite::Result<()> {
@@ -26,8 +28,13 @@ pub(crate) fn set_complete(transaction: &Transaction<'_>, complete: bool) -> rus
     Ok(())
 }
 
-/// Tells whether the row of a process is as expected.
-fn is_as_expected(transaction: &Transaction<'_>, uuid: &str, expected: Expected) -> rusqlite::Result<bool> {
+/// Tells whether the row of a process is as expected, where the new one was made from a journal of `length`.
+fn is_as_expected(
+    transaction: &Transaction<'_>,
+    uuid: &str,
+    length: u64,
+    expected: Expected,
+) -> rusqlite::Result<bool> {
     if expected == Expected::Any {
         return Ok(true);
     }
@@ -36,7 +43,8 @@ fn is_as_expected(transaction: &Transaction<'_>, uuid: &str, expected: Expected)
     let found: Option<(Option<i64>, Option<i64>)> =
         statement.query_row([uuid], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     Ok(match (expected, found) {
-        (Expected::Any, _) | (Expected::Absent, None) => true,
+        (Expected::Any, _) | (Expected::Absent | Expected::Other, None) => true,
+        (Expected::Other, Some((found, collected))) => collected.is_some() || found != Some(signed(length)),
         (Expected::Length(bytes), Some((found, None))) => found == bytes.map(signed),
         (Expected::Absent, Some(_)) | (Expected::Length(_), None | Some((_, Some(_)))) => false,
     })
@@ -45,14 +53,17 @@ fn is_as_expected(transaction: &Transaction<'_>, uuid: &str, expected: Expected)
 pub(crate) fn upsert(transaction: &Transaction<'_>, row: &Row, expected: Expected) -> rusqlite::Result<()> {
     let info = &row.info;
     let uuid = id::forwards(info.uuid);
-    if !is_as_expected(transaction, &uuid, expected)? {
+    if !is_as_expected(transaction, &uuid, info.journal_bytes(), expected)? {
         return Ok(());
     }
     let mut statement = transaction.prepare_cached(
-        "INSERT INTO process (uuid, backwards, name, cwd, state, exit_code, last_pid, created_ms, journal_bytes)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+        "INSERT INTO process (uuid, backwards, name, cwd, state, exit_code, last_pid, created_ms, active_ms, payer,
+             tokens_in, tokens_out, cost_nanos, journal_bytes)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
          ON CONFLICT (uuid) DO UPDATE SET name = excluded.name, cwd = excluded.cwd, state = excluded.state,
              exit_code = excluded.exit_code, last_pid = excluded.last_pid, created_ms = excluded.created_ms,
+             active_ms = excluded.active_ms, payer = excluded.payer, tokens_in = excluded.tokens_in,
+             tokens_out = excluded.tokens_out, cost_nanos = excluded.cost_nanos,
              journal_bytes = excluded.journal_bytes, collected_ns = NULL
          RETURNING id",
     )?;
@@ -65,6 +76,11 @@ pub(crate) fn upsert(transaction: &Transaction<'_>, row: &Row, expected: Expecte
         info.end.as_ref().map(|end| end.exit().code),
         row.incarnations.last().map_or(0, |last| last.pid.0),
         info.created_at.as_millisecond(),
+        info.last_active.as_millisecond(),
+        info.payer().map(id::forwards),
+        signed(info.spent.tokens_in),
+        signed(info.spent.tokens_out),
+        info.spent.cost_usd.map(|cost| signed(cost.nanos())),
         signed(info.journal_bytes()),
     ];
     let process: i64 = statement.query_row(columns, |row| row.get(0))?;
@@ -110,7 +126,7 @@ pub(crate) fn collect(transaction: &Transaction<'_>, uuid: Uuid, collected_at: T
     let mut statement = transaction.prepare_cached(
         "INSERT INTO process (uuid, backwards, collected_ns) VALUES (?1, ?2, ?3)
          ON CONFLICT (uuid) DO UPDATE SET name = NULL, cwd = NULL, state = NULL, exit_code = NULL, last_pid = NULL,
-             created_ms = NULL, journal_bytes = NULL, collected_ns = excluded.collected_ns
+             created_ms = NULL, active_ms = NULL, journal_bytes = NULL, collected_ns = excluded.collected_ns
          RETURNING id",
     )?;
     let columns = params![id::forwards(uuid), id::backwards(uuid), nanoseconds(collected_at)];
@@ -131,6 +147,18 @@ pub(crate) fn insert_tombstone(transaction: &Transaction<'_>, tombstone: &Tombst
         return Ok(());
     }
     collect(transaction, tombstone.uuid, tombstone.collected_at)?;
+    if let Some(spent) = &tombstone.spent {
+        let mut statement = transaction.prepare_cached(
+            "UPDATE process SET payer = ?2, tokens_in = ?3, tokens_out = ?4, cost_nanos = ?5 WHERE uuid = ?1",
+        )?;
+        statement.execute(params![
+            id::forwards(tombstone.uuid),
+            tombstone.budget_uuid.map(id::forwards),
+            signed(spent.tokens_in),
+            signed(spent.tokens_out),
+            spent.cost_usd.map(|cost| signed(cost.nanos())),
+        ])?;
+    }
     let mut statement = transaction.prepare_cached(
         "INSERT OR IGNORE INTO pid (pid, process, alias) SELECT ?1, id, 0 FROM process WHERE uuid = ?2",
     )?;

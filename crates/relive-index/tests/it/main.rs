@@ -5,4 +5,5 @@
 mod cases;
 mod same;
 mod scan;
+mod standing;
 mod support;

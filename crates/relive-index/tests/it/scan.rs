@@ -116,7 +116,8 @@ pub(crate) fn listings() -> Vec<(Filter, Order)> {
                     if parts.iter().filter(|part| **part).count() > 2 {
                         continue;
                     }
-                    let filter = Filter { state, outcome, name: name.map(str::to_owned), cwd: cwd.map(str::to_owned) };
+                    let (name, cwd) = (name.map(str::to_owned), cwd.map(str::to_owned));
+                    let filter = Filter { state, outcome, name, cwd, since: None };
                     all.push((filter, orders[all.len() % orders.len()]));
                 }
             }

@@ -58,10 +58,15 @@ impl World {
     }
 
     pub(crate) fn begin(&self, name: Option<&str>, cwd: &str) -> Uuid {
+        self.begin_below(None, name, cwd)
+    }
+
+    pub(crate) fn begin_below(&self, parent_uuid: Option<Uuid>, name: Option<&str>, cwd: &str) -> Uuid {
         let spawned = Spawned {
             uuid: uuid(),
             name: name.map(str::to_owned),
-            parent_uuid: None,
+            parent_uuid,
+            budget_uuid: None,
             origin: None,
             body: "agent".to_owned(),
             program: None,
