@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `GET /v1/daemon` | | [`DaemonStatus`] |
 //! | `POST /v1/daemon/stop` | | [`Stopping`], then the daemon is gone |
-//! | `GET /v1/processes?all=BOOL` | | [`ProcessList`] |
+//! | `GET /v1/processes?all=BOOL` and the rest of [`ListQuery`] | | [`ProcessList`] |
 //! | `POST /v1/processes` | [`RunRequest`] | [`Created`] |
 //! | `POST /v1/programs` | [`ExecRequest`] | [`ExecStarted`] |
 //! | `GET /v1/processes/ID` | | [`Process`] |
@@ -22,7 +22,7 @@
 //! | `GET /v1/processes/ID/journal?follow=BOOL&after=EPOCH.SEQ` | | server-sent events, the lines of `steps.jsonl` |
 //! | `GET /v1/processes/ID/events?follow=BOOL&after=EPOCH.SEQ` | | server-sent events, the lines of `events.jsonl` |
 //! | `GET /v1/processes/ID/lineage` | | [`Lineage`] |
-//! | `GET /v1/resumable` | | [`ResumableList`] |
+//! | `GET /v1/resumable?limit=N&cursor=TEXT` | | [`ResumableList`] |
 //! | `POST /v1/gc` | [`GcRequest`] | [`GcAnswer`] |
 //!
 //! `ID` is a PID, a name, a UUID or a unique beginning of one, percent-encoded. A request that changes something may
@@ -86,6 +86,41 @@ pub struct Stopping {
 #[expect(missing_docs, reason = "said above")]
 pub struct ProcessList {
     pub processes: Vec<Process>,
+    /// The `cursor` of the next page; absent on the last one, and where no `limit` was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Which processes are listed, in which order, and from where. Every part that is present has to hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListQuery {
+    /// Those that have ended too.
+    #[serde(default)]
+    pub all: bool,
+    /// What `ps` shows as the state: `running`, `suspended`, `dead` and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// A pattern for the name: `*` is any text, `?` any one character. A process without a name never matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// An absolute directory: processes that were begun in it or below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Only those that ended with an exit code other than 0.
+    #[serde(default)]
+    pub failed: bool,
+    /// Only those that live, or ended at this moment or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The highest PID first.
+    #[serde(default)]
+    pub newest: bool,
+    /// One page of at most so many. Without it everything is listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// Where the page begins: `next` of the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 
 /// An agent to be run.
@@ -358,6 +393,9 @@ pub struct Ancestor {
 #[expect(missing_docs, reason = "said above")]
 pub struct ResumableList {
     pub processes: Vec<Resumable>,
+    /// The `cursor` of the next page; absent on the last one, and where no `limit` was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// A process that `resume` can take up.

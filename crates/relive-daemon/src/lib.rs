@@ -77,6 +77,7 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     tracing::info!("serving {} on {}", paths.data.display(), paths.socket.display());
     let socket_file = socket.accept(&connections, &router, stopping).await;
     runtime.all_stopped().await;
+    runtime.close().await;
     connections.closed_within(ANSWERS_WITHIN).await;
     socket_file.remove();
     tracing::info!("stopped");

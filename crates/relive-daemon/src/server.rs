@@ -16,16 +16,15 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::request::Parts;
 use axum::middleware;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use relive_api::{
     Accepted, Affected, BODY_MAX, Created, DaemonStatus, ExecRequest, ExecStarted, GcAnswer, GcRequest, InputRequest,
-    Lineage, PauseRequest, Process, REQUEST_ID_HEADER, ResolveRequest, ResumeRequest, Resumed, RunRequest,
+    Lineage, ListQuery, PauseRequest, Process, REQUEST_ID_HEADER, ResolveRequest, ResumeRequest, Resumed, RunRequest,
     SignalMaskRequest, SignalRequest, SignalState, Stopping, WaitAnswer, WaitRequest,
 };
 use relive_core::ErrorCode;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, watch};
 
@@ -178,17 +177,15 @@ async fn stop(State(server): ServerState) -> Json<Stopping> {
     Json(stopping)
 }
 
-#[derive(Debug, Deserialize)]
-struct ListQuery {
-    #[serde(default)]
-    all: bool,
-}
-
 async fn processes(State(server): ServerState, Params(query): Params<ListQuery>) -> Answer<Response> {
-    if query.all {
-        return Ok(list::of(server.runtime.processes(true).await?.processes));
+    if query.limit.is_some() {
+        return Ok(Json(server.runtime.page(query).await?).into_response());
     }
-    Ok(list::living(server.runtime))
+    list::whole(query, move |query| {
+        let runtime = Arc::clone(&server.runtime);
+        async move { runtime.page(query).await.map(|page| (page.processes, page.next)) }
+    })
+    .await
 }
 
 async fn run(State(server): ServerState, RequiredJson(request): RequiredJson<RunRequest>) -> JsonAnswer<Created> {
@@ -285,8 +282,15 @@ async fn lineage(State(server): ServerState, Id(id): Id) -> JsonAnswer<Lineage> 
     server.runtime.lineage(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn resumable(State(server): ServerState) -> Answer<Response> {
-    Ok(list::of(server.runtime.resumable().await?.processes))
+async fn resumable(State(server): ServerState, Params(query): Params<ListQuery>) -> Answer<Response> {
+    if query.limit.is_some() {
+        return Ok(Json(server.runtime.resumable(query).await?).into_response());
+    }
+    list::whole(query, move |query| {
+        let runtime = Arc::clone(&server.runtime);
+        async move { runtime.resumable(query).await.map(|page| (page.processes, page.next)) }
+    })
+    .await
 }
 
 async fn gc(State(server): ServerState, RequiredJson(request): RequiredJson<GcRequest>) -> JsonAnswer<GcAnswer> {

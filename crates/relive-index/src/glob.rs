@@ -3,10 +3,11 @@
 //! It takes at most the product of both lengths: a pattern comes from a user, and is tried on every row.
 
 /// The longest pattern that matches anything.
-pub(crate) const PATTERN_MAX: usize = 256;
+pub const PATTERN_MAX: usize = 256;
 
 /// Tells whether all of `text` matches `pattern`.
-pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+#[must_use]
+pub fn matches(pattern: &str, text: &str) -> bool {
     if pattern.len() > PATTERN_MAX {
         return false;
     }

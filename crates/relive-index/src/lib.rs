@@ -23,6 +23,7 @@ mod write;
 
 pub use error::{Error, Result};
 pub use fill::{Entry, Refreshed, entries};
+pub use glob::{PATTERN_MAX, matches};
 pub use index::{CANDIDATES_MAX, Index, PidEntry};
 pub use page::{Cursor, Filter, Order, Outcome, PAGE_MAX, Page};
 pub use row::{Freshness, Incarnation, Row, State};

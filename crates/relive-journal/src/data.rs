@@ -138,13 +138,20 @@ impl DataDirectory {
         uuids_in(&self.root.join("steps"))
     }
 
-    /// What is known of a UUID.
-    pub fn known(&self, uuid: Uuid) -> io::Result<Known> {
-        let directory = self.directory(uuid);
+    /// Tells whether there is a history of a UUID.
+    #[must_use]
+    pub fn is_here(&self, uuid: Uuid) -> bool {
         // A journal that cannot be read is still a history: whoever reads it is told what is wrong with it.
-        match fs::symlink_metadata(directory.steps()) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
-            Ok(_) | Err(_) => return Ok(Known::Here(directory)),
+        match fs::symlink_metadata(self.directory(uuid).steps()) {
+            Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+            Ok(_) => true,
+        }
+    }
+
+    /// What is known of a UUID. Where there is no history, all tombstones are read.
+    pub fn known(&self, uuid: Uuid) -> io::Result<Known> {
+        if self.is_here(uuid) {
+            return Ok(Known::Here(self.directory(uuid)));
         }
         let tombstone = self.tombstone(uuid)?;
         Ok(tombstone.map_or(Known::Never, |tombstone| Known::Collected(Box::new(tombstone))))

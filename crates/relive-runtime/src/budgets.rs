@@ -1,17 +1,20 @@
-//! Who pays: what a process spends counts against its own limits and against those of every ancestor, living or not.
+//! Who pays: what a process spends counts against its own limits and against those of every ancestor, living or not. A
+//! fork of a child has no parent; its ancestors here are those of the child.
 //!
-//! An account is opened from the journals before its process asks its first model call in this daemon, and with it those
-//! of all its ancestors. So while an account is closed nothing below it spends, and what the journals say of all that is
-//! below it is exact; from then on each settled call is added all the way up. What is reserved for calls under way is
+//! An account is opened from its journal before its process asks its first model call in this daemon, and with it those
+//! of all its ancestors. So while an account is closed nothing below it spends, and what the catalog says of all that is
+//! below it, each checked by one `stat`, is exact; from then on each settled call is added all the way up. What is reserved for calls under way is
 //! taken as spent until they are settled: a call waits while only that leaves it nothing, and is refused when nothing is
 //! left at all. A reservation larger than what is left is cut to that: the last call is not refused because its model
 //! might say more than it will.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use relive_api::{Process, TreeUsage};
 use relive_core::{Limits, Usd, Uuid};
+use relive_index::Dependent;
 use relive_journal::history::{Phase, Spent};
 use relive_journal::{DataDirectory, History};
 use tokio::sync::Notify;
@@ -21,6 +24,9 @@ use crate::runtime::Runtime;
 
 /// More ancestors than any tree of ours has: a lineage that goes on is damaged.
 const ANCESTORS_MAX: usize = 1024;
+
+/// How long an account waits for the index to be rebuilt.
+const INDEX_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The accounts of those that run in this daemon, and of their ancestors.
 #[derive(Debug, Default)]
@@ -78,14 +84,15 @@ impl Sum {
 #[derive(Debug)]
 struct AccountOpening {
     uuid: Uuid,
-    children: Vec<Uuid>,
+    /// Whether it has ever spawned another: only then is there anything below it.
+    is_parent: bool,
     account: Account,
 }
 
 impl AccountOpening {
     fn of(uuid: Uuid, history: &History) -> Option<Self> {
         let account = Account {
-            parent: history.identity.as_ref()?.spawned.parent_uuid,
+            parent: history.identity.as_ref()?.spawned.payer(),
             limits: history.limits,
             own: Sum::of(&history.spent),
             below: Sum::default(),
@@ -94,7 +101,7 @@ impl AccountOpening {
             children: 0,
             ended: history.ended().is_some(),
         };
-        Some(Self { uuid, children: history.children.clone(), account })
+        Some(Self { uuid, is_parent: !history.children.is_empty(), account })
     }
 }
 
@@ -273,8 +280,8 @@ impl Runtime {
         }
         let mut read = Vec::new();
         let mut next = Some(page);
-        while let Some(AccountOpening { uuid, children, account }) = next.take() {
-            let below = if children.is_empty() { Vec::new() } else { self.spent_below(children).await };
+        while let Some(AccountOpening { uuid, is_parent, account }) = next.take() {
+            let below = if is_parent { self.spent_below(uuid, account.limits).await } else { Vec::new() };
             let parent = account.parent.filter(|parent| read.len() < ANCESTORS_MAX && !self.budgets.is_known(*parent));
             let below = below.iter().map(Sum::of).fold(Sum::default(), Sum::and);
             read.push((uuid, Account { below, ..account }));
@@ -287,19 +294,60 @@ impl Runtime {
         self.budgets.open(read);
     }
 
-    async fn spent_below(&self, children: Vec<Uuid>) -> Vec<Spent> {
-        self.on_disk(move |data| descendants(data, children)).await.unwrap_or_default()
+    /// Returns what each process below one has spent, also those that were collected.
+    async fn spent_below(&self, uuid: Uuid, limits: Limits) -> Vec<Spent> {
+        let is_limited = limits.max_tokens.is_some() || limits.max_cost_usd.is_some();
+        let patience = if is_limited { INDEX_PATIENCE } else { Duration::ZERO };
+        if !self.catalog.complete_within(patience).await {
+            if is_limited {
+                let left_out = "forks and collected children are not counted in it until the next start";
+                self.warn(format!("the budget of {uuid} was needed while the index was rebuilt: {left_out}"));
+            }
+            return self.on_disk(move |data| descendants(data, uuid)).await.unwrap_or_default();
+        }
+        match self.catalog.dependents(uuid).await {
+            Ok(below) => self.spent_by(below).await,
+            Err(_) => self.on_disk(move |data| descendants(data, uuid)).await.unwrap_or_default(),
+        }
+    }
+
+    /// Returns what each of these has spent by now. The table knows those that live.
+    async fn spent_by(&self, below: Vec<Dependent>) -> Vec<Spent> {
+        let (mut spent, mut unsure) = (Vec::new(), Vec::new());
+        {
+            let state = self.lock();
+            for dependent in below {
+                let pid = state.table.current_pid(dependent.uuid);
+                match pid.and_then(|pid| state.table.view(pid, self.now())) {
+                    Some(view) => spent.push(Spent {
+                        tokens_in: view.tokens_in,
+                        tokens_out: view.tokens_out,
+                        cost_usd: view.cost_usd,
+                        estimated: dependent.spent.estimated,
+                    }),
+                    None => unsure.push(dependent),
+                }
+            }
+        }
+        if !unsure.is_empty() {
+            let checked = self.on_disk(move |data| unsure.iter().map(|below| by_journal(data, below)).collect());
+            spent.extend(checked.await.unwrap_or_else(|_| Vec::new()));
+        }
+        spent
     }
 
     /// With what all below it have used.
     pub(crate) async fn with_tree(&self, process: Process) -> Process {
-        let uuid = process.uuid;
-        let history = self.on_disk(move |data| data.history(uuid)).await;
-        let children = history.ok().and_then(Result::ok).map(|(history, _)| history.children).unwrap_or_default();
-        if children.is_empty() {
+        let below = match self.catalog.dependents(process.uuid).await {
+            Ok(below) if self.catalog.is_complete() => self.spent_by(below).await,
+            Ok(_) | Err(_) => {
+                let uuid = process.uuid;
+                self.on_disk(move |data| descendants(data, uuid)).await.unwrap_or_default()
+            }
+        };
+        if below.is_empty() {
             return process;
         }
-        let below = self.spent_below(children).await;
         let own = TreeUsage {
             processes: 1,
             tokens_in: process.tokens_in,
@@ -316,11 +364,22 @@ impl Runtime {
     }
 }
 
-/// What each process below one has spent, by the journals.
-fn descendants(data: &DataDirectory, children: Vec<Uuid>) -> Vec<Spent> {
+/// What a process has spent: as the index says if its journal has not changed since, else by its journal.
+fn by_journal(data: &DataDirectory, below: &Dependent) -> Spent {
+    let length = std::fs::metadata(data.directory(below.uuid).steps()).ok().map(|metadata| metadata.len());
+    // A collected one has neither.
+    if length == below.journal_bytes {
+        return below.spent;
+    }
+    data.history(below.uuid).map_or(below.spent, |(history, _)| history.spent)
+}
+
+/// What each process below one has spent, by the journals alone: for as long as there is no index.
+fn descendants(data: &DataDirectory, uuid: Uuid) -> Vec<Spent> {
     let mut spent = Vec::new();
-    let mut seen: HashSet<Uuid> = HashSet::new();
-    let mut next = children;
+    let mut seen: HashSet<Uuid> = HashSet::from([uuid]);
+    let children = |uuid| data.history(uuid).map_or_else(|_| Vec::new(), |(history, _)| history.children);
+    let mut next = children(uuid);
     while let Some(uuid) = next.pop() {
         if !seen.insert(uuid) {
             continue;

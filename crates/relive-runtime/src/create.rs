@@ -10,7 +10,7 @@ use std::sync::Arc;
 use relive_agent::tool::ChildRequest;
 use relive_api::{Created, Environment, ExecRequest, ExecStarted, RunRequest};
 use relive_core::{Aim, ErrorCode, Limits, Pid, Program, Spec, Uuid};
-use relive_journal::data::{Known, SpawnRequest};
+use relive_journal::data::SpawnRequest;
 use relive_journal::policy::Policy;
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::{Hash, Opening, ProcInfo, ProcessMeta, Writer};
@@ -19,6 +19,7 @@ use relive_llm::Model;
 use crate::bodies::PreparedModel;
 use crate::error::{Error, Result};
 use crate::instructions::{self, Gathered, Sources};
+use crate::lookup::Presence;
 use crate::owner::{Lane, Turn};
 use crate::pools::FILE_WITHIN;
 use crate::runtime::{ProcessRef, Runtime};
@@ -262,11 +263,12 @@ impl Runtime {
             return Ok(());
         }
         let mut limited = spawned.limits.max_cost_usd.is_some();
-        let mut above = spawned.parent_uuid;
+        let mut above = spawned.payer();
         while let Some(uuid) = above.filter(|_| !limited) {
-            let (history, _) = self.on_journal(move |data| data.history(uuid)).await??;
+            // One that was collected has no limits any more.
+            let Ok((history, _)) = self.on_journal(move |data| data.history(uuid)).await? else { break };
             limited = history.limits.max_cost_usd.is_some();
-            above = history.identity.and_then(|identity| identity.spawned.parent_uuid);
+            above = history.identity.and_then(|identity| identity.spawned.payer());
         }
         if limited {
             let message = format!("the price of {name} is not known, so a limit in dollars could not be held");
@@ -278,19 +280,15 @@ impl Runtime {
 
     /// Returns the process that this request created before; refuses a different request with the same UUID.
     pub(crate) async fn created_before(&self, uuid: Uuid, hash: &str) -> Result<Option<Created>> {
-        let found = self.on_journal(move |data| match data.known(uuid)? {
-            Known::Never => Ok(None),
-            Known::Collected(_) => Ok(Some(None)),
-            Known::Here(_) => data.history(uuid).map(|(history, _)| Some(Some(history))),
-        });
-        let history = match found.await?.map_err(|error: std::io::Error| Error::from(error))? {
-            None => return Ok(None),
-            Some(None) => {
+        match self.presence(uuid).await? {
+            Presence::Here => {}
+            Presence::Never => return Ok(None),
+            Presence::Collected => {
                 let message = format!("{uuid} was used before and garbage collected");
                 return Err(Error::new(ErrorCode::Conflict, message));
             }
-            Some(Some(history)) => history,
-        };
+        }
+        let (history, _) = self.on_journal(move |data| data.history(uuid)).await??;
         let first = history.identity.as_ref().and_then(|identity| identity.spawned.request.as_deref());
         if first.is_some_and(|first| !hash.is_empty() && first != hash) {
             let message = format!("{uuid} was created by a different request");
@@ -328,6 +326,7 @@ impl Turn {
         let runtime = Arc::clone(&self.runtime);
         let of = relive_core::Incarnation { pid: spec.pid, generation: spec.generation };
         let place = writer.history().identity.as_ref().and_then(|identity| TreePlace::of(&identity.spawned));
+        runtime.catalog.tell(writer.history());
         self.hold(writer);
         let inherited = {
             let mut state = runtime.lock();

@@ -128,6 +128,7 @@ impl Runtime {
             });
             match collected.await? {
                 Ok(Collected::Gone) => {
+                    self.catalog.tell_collected(uuid, now);
                     answer.removed.push(uuid);
                     answer.freed_bytes += bytes;
                 }

@@ -4,8 +4,9 @@
 //! stop, stands for the process under its present PID, and the answer says so.
 
 use relive_core::{Caller, End, ErrorCode, Pid, Refusal, Uuid};
+use relive_index::{Freshness, PidEntry, Row};
+use relive_journal::ProcInfo;
 use relive_journal::data::Known;
-use relive_journal::{DataDirectory, ProcInfo};
 
 use crate::error::{Error, Result};
 use crate::owner::Lane;
@@ -58,8 +59,7 @@ impl Runtime {
             Err(refusal @ Refusal::NotFound { .. }) => refusal,
             Err(refusal) => return Err(refusal.into()),
         };
-        let text = id.to_owned();
-        match self.on_disk(move |data| search(data, &text)).await?? {
+        match self.search(id).await? {
             Search::Found(found) => self.present(found).await,
             Search::Collected(uuid) => Err(collected(uuid)),
             Search::Ambiguous(found) => {
@@ -99,23 +99,116 @@ impl Runtime {
         if let Some(process) = self.living(uuid) {
             return Ok(LookedUp::Living { process, note: continues(process.of.pid) });
         }
-        let last = self.on_disk(move |data| incarnation(data, uuid, None)).await??;
-        let Search::Found(last) = last else { return Err(collected(uuid)) };
+        let Search::Found(last) = self.incarnation(uuid, None).await? else { return Err(collected(uuid)) };
         let note = continues(last.pid);
         Ok(LookedUp::OnDisk(Box::new(OnDisk { note, ..*last })))
     }
 
     /// Refuses a process that was collected.
     pub(crate) async fn is_here(&self, uuid: Uuid) -> Result<()> {
-        match self.on_disk(move |data| data.known(uuid)).await?? {
-            Known::Here(_) | Known::Never => Ok(()),
-            Known::Collected(_) => Err(collected(uuid)),
+        match self.presence(uuid).await? {
+            Presence::Here | Presence::Never => Ok(()),
+            Presence::Collected => Err(collected(uuid)),
         }
+    }
+
+    /// Tells whether a process has a history. No other history is read.
+    pub(crate) async fn presence(&self, uuid: Uuid) -> Result<Presence> {
+        if self.on_journal(move |data| data.is_here(uuid)).await? {
+            return Ok(Presence::Here);
+        }
+        match self.catalog.collected(uuid).await {
+            Ok(Some(_)) => Ok(Presence::Collected),
+            Ok(None) => Ok(Presence::Never),
+            // While the index is rebuilt the tombstones say it as well. Nothing that is asked for by UUID waits for it.
+            Err(_) => Ok(match self.on_journal(move |data| data.known(uuid)).await?? {
+                Known::Here(_) => Presence::Here,
+                Known::Collected(_) => Presence::Collected,
+                Known::Never => Presence::Never,
+            }),
+        }
+    }
+
+    /// Finds a process that is not in the table.
+    async fn search(&self, id: &str) -> Result<Search> {
+        if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {
+            return match id.parse().map(Pid) {
+                Ok(pid) if pid <= self.data.last_pid() => self.search_pid(pid).await,
+                Ok(_) | Err(_) => Ok(Search::Nothing),
+            };
+        }
+        if let Ok(uuid) = Uuid::try_parse(id) {
+            return self.incarnation(uuid, None).await;
+        }
+        let hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+        if id.len() >= PREFIX_MIN && id.bytes().all(hex) {
+            let mut matching = self.catalog.by_prefix(id, CANDIDATES_MAX + 1).await?;
+            match matching[..] {
+                [] => {}
+                [uuid] => return self.incarnation(uuid, None).await,
+                [..] => {
+                    matching.truncate(CANDIDATES_MAX);
+                    return Ok(Search::Ambiguous(matching));
+                }
+            }
+        }
+        match self.catalog.by_name(id).await? {
+            Some(uuid) => self.incarnation(uuid, None).await,
+            None => Ok(Search::Nothing),
+        }
+    }
+
+    async fn search_pid(&self, pid: Pid) -> Result<Search> {
+        match self.catalog.by_pid(pid).await? {
+            None => Ok(Search::Nothing),
+            Some(PidEntry { uuid, collected_at: Some(_), .. }) => Ok(Search::Collected(uuid)),
+            Some(entry) => self.incarnation(entry.uuid, Some(pid)).await,
+        }
+    }
+
+    /// Returns the last incarnation of a process, or the one with this PID.
+    async fn incarnation(&self, uuid: Uuid, pid: Option<Pid>) -> Result<Search> {
+        let Some(row) = self.current_row(uuid).await? else {
+            return Ok(match self.presence(uuid).await? {
+                Presence::Collected => Search::Collected(uuid),
+                Presence::Here | Presence::Never => Search::Nothing,
+            });
+        };
+        Ok(Search::Found(Box::new(OnDisk::of(row, pid))))
+    }
+
+    /// Returns how a process stands: by the index where that is current, else by its own journal, which is told to the
+    /// index. `None` where there is no such process, or its journal does not say what it is.
+    async fn current_row(&self, uuid: Uuid) -> Result<Option<Row>> {
+        let row = self.catalog.row(uuid).await.unwrap_or_default();
+        let is_known = row.is_some();
+        let checked = self.on_disk(move |data| match row {
+            Some(row) if matches!(Freshness::of(&row.info, &data.directory(uuid)), Ok(Freshness::Current)) => {
+                Ok((Some(row), Freshness::Current))
+            }
+            Some(_) | None if !data.is_here(uuid) => Ok((None, Freshness::Gone)),
+            Some(_) | None => Row::read(data, uuid).map(|row| (row, Freshness::Stale)),
+        });
+        let (row, found) = checked.await?.map_err(|error: std::io::Error| Error::from(error))?;
+        match (&row, found) {
+            (Some(row), Freshness::Stale) => self.catalog.tell_row(row.clone()),
+            (None, Freshness::Gone) if is_known => self.catalog.doubt(),
+            (_, Freshness::Current | Freshness::Stale | Freshness::Gone) => {}
+        }
+        Ok(row)
     }
 }
 
 fn collected(uuid: Uuid) -> Error {
     Error::new(ErrorCode::NotFound, format!("process {uuid} was garbage collected")).with_hint("relive ps -a")
+}
+
+/// Whether a process has a history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    Here,
+    Collected,
+    Never,
 }
 
 enum Search {
@@ -125,79 +218,28 @@ enum Search {
     Nothing,
 }
 
-fn search(data: &DataDirectory, id: &str) -> std::io::Result<Search> {
-    if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {
-        let Ok(pid) = id.parse().map(Pid) else { return Ok(Search::Nothing) };
-        return match data.uuid_of_pid(pid)? {
-            Some(uuid) => incarnation(data, uuid, Some(pid)),
-            None => Ok(Search::Nothing),
+impl OnDisk {
+    /// Returns the last incarnation of a process, or the one with this PID.
+    fn of(row: Row, pid: Option<Pid>) -> Self {
+        let Row { info, incarnations } = row;
+        let place = match pid {
+            None => incarnations.len().checked_sub(1),
+            Some(pid) => incarnations.iter().position(|incarnation| incarnation.pid == pid),
         };
+        let Some(place) = place else {
+            // A PID that stood for the process while it was suspended under one daemon, and was never recorded.
+            return Self { info, pid: pid.unwrap_or(Pid::RUNTIME), end: None, successor: None, note: None };
+        };
+        let successor = incarnations.get(place + 1).map(|next| next.pid);
+        let found = &incarnations[place];
+        Self { info, pid: found.pid, end: found.end.clone(), successor, note: None }
     }
-    if let Ok(uuid) = Uuid::try_parse(id) {
-        return incarnation(data, uuid, None);
-    }
-    let mut matching = begin_with(data, id)?;
-    match matching[..] {
-        [] => named(data, id),
-        [uuid] => incarnation(data, uuid, None),
-        [..] => {
-            matching.truncate(CANDIDATES_MAX);
-            Ok(Search::Ambiguous(matching))
-        }
-    }
-}
 
-/// Returns the processes whose UUID begins like this.
-fn begin_with(data: &DataDirectory, id: &str) -> std::io::Result<Vec<Uuid>> {
-    let hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
-    if id.len() < PREFIX_MIN || !id.bytes().all(hex) {
-        return Ok(Vec::new());
+    /// Returns the last incarnation of a process that ended.
+    pub(crate) fn last(info: ProcInfo) -> Option<Self> {
+        let (pid, end) = (*info.pids.last()?, info.end.clone());
+        Some(Self { info, pid, end, successor: None, note: None })
     }
-    let prefix = id.to_ascii_lowercase();
-    let mut matching = data.uuids()?;
-    matching.retain(|uuid| uuid.to_string().starts_with(&prefix));
-    Ok(matching)
-}
-
-/// Returns the last process that had the name. Those that have not ended are in the table. Every journal is looked at,
-/// so this is tried last.
-fn named(data: &DataDirectory, name: &str) -> std::io::Result<Search> {
-    let namesakes = snapshots(data, |_| true)?.into_iter().filter(|info| info.name.as_deref() == Some(name));
-    match namesakes.max_by_key(|info| info.pids.last().copied()) {
-        Some(last) => incarnation(data, last.uuid, None),
-        None => Ok(Search::Nothing),
-    }
-}
-
-/// Returns the last incarnation of a process, or the one with this PID.
-fn incarnation(data: &DataDirectory, uuid: Uuid, pid: Option<Pid>) -> std::io::Result<Search> {
-    match data.known(uuid)? {
-        Known::Never => return Ok(Search::Nothing),
-        Known::Collected(tombstone) => return Ok(Search::Collected(tombstone.uuid)),
-        Known::Here(_) => {}
-    }
-    let (history, _) = data.history(uuid)?;
-    let Some(info) = ProcInfo::of(&history) else { return Ok(Search::Nothing) };
-    let incarnations = &history.incarnations;
-    let place = match pid {
-        None => incarnations.len().checked_sub(1),
-        Some(pid) => incarnations.iter().position(|incarnation| incarnation.pid == pid),
-    };
-    let Some(place) = place else {
-        // A PID that stood for the process while it was suspended under one daemon, and was never recorded.
-        let pid = pid.unwrap_or(Pid::RUNTIME);
-        return Ok(Search::Found(Box::new(OnDisk { info, pid, end: None, successor: None, note: None })));
-    };
-    let found = &incarnations[place];
-    let successor = incarnations.get(place + 1).map(|next| next.pid);
-    let end = found.ended.as_ref().map(|(_, end)| end.clone());
-    Ok(Search::Found(Box::new(OnDisk { info, pid: found.pid, end, successor, note: None })))
-}
-
-/// Reads the snapshots of processes. One that cannot be read is reported by whoever asks for it by name.
-pub(crate) fn snapshots(data: &DataDirectory, wanted: impl Fn(&Uuid) -> bool) -> std::io::Result<Vec<ProcInfo>> {
-    let uuids = data.uuids()?.into_iter().filter(wanted);
-    Ok(uuids.filter_map(|uuid| ProcInfo::read(&data.directory(uuid)).ok().flatten()).collect())
 }
 
 impl Runtime {

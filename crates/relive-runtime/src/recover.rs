@@ -41,7 +41,8 @@ impl Runtime {
     /// Recovers everything that has not ended. Parents come before their children, and nobody runs before all are in
     /// the table: a parent that waits for its child has to find it.
     pub async fn recover(self: &Arc<Self>) -> Result<()> {
-        let Survey { found, unknown } = self.on_journal(survey).await??;
+        let catalog = self.catalog.clone();
+        let Survey { found, unknown } = self.on_journal(move |data| survey(data, &catalog)).await??;
         for (uuid, error) in unknown {
             self.warn(format!("{uuid} cannot be recovered: {error}"));
         }
@@ -58,6 +59,7 @@ impl Runtime {
                 Err(error) => self.warn(format!("{uuid} cannot be recovered: {error}")),
             }
         }
+        self.catalog.recovered();
         for (process, then) in ready {
             self.carry_on(process, then).await?;
         }
@@ -145,7 +147,7 @@ impl Runtime {
                 let (reason, now) = (SuspendReason::CrashLoop, self.now());
                 let paused = Body::Paused(Paused { reason, asked_at: now, resume_at: None, req: None });
                 // Put down at once: a suspended process holds no descriptor.
-                drop(self.open_recovered(uuid, pid, vec![paused]).await?);
+                self.catalog.tell(self.open_recovered(uuid, pid, vec![paused]).await?.history());
                 (suspended(recovered, reason, now), None, NextAction::Nothing)
             }
             PriorState::Interrupted { crash_loop: false } if self.settings.recovery == Recovery::Manual => {
@@ -187,6 +189,7 @@ impl Runtime {
     async fn end_interrupted(&self, uuid: Uuid, pid: Pid) -> Result<()> {
         let ended = Body::Ended(Ended { end: interrupted(), req: None });
         let writer = self.open_recovered(uuid, pid, vec![ended]).await?;
+        self.catalog.tell(writer.history());
         Ok(self.on_journal(move |data| data.retire(uuid, writer.history())).await??)
     }
 }

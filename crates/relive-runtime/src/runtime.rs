@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use crate::alarm::Alarm;
 use crate::bodies::{AgentBody, Bodies, Body, ExecBody};
 use crate::budgets::Budgets;
+use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::credentials::Credentials;
 use crate::environment::Environments;
@@ -49,6 +50,8 @@ pub struct Runtime {
     pub(crate) environments: Arc<Environments>,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) budgets: Budgets,
+    /// Finds processes that are not in the table.
+    pub(crate) catalog: Catalog,
     pub(crate) warnings: Warnings,
     pub(crate) owners: Owners,
     pub(crate) bodies: Bodies,
@@ -124,6 +127,7 @@ impl Runtime {
                 environments: Arc::clone(&environments),
             },
         };
+        let catalog = Catalog::new(Arc::clone(&data), warnings.clone());
         Arc::new(Self {
             data,
             pools,
@@ -134,6 +138,7 @@ impl Runtime {
             environments,
             credentials,
             budgets: Budgets::default(),
+            catalog,
             warnings,
             owners: Owners::default(),
             bodies,
@@ -182,6 +187,19 @@ impl Runtime {
     #[must_use]
     pub fn has_owner(&self, uuid: Uuid) -> bool {
         self.owners.find(uuid).is_some()
+    }
+
+    /// Tells whether processes that have ended can be looked up: not while their index is being rebuilt.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_index_complete(&self) -> bool {
+        self.catalog.is_complete()
+    }
+
+    /// Leaves the index no more room than this, for tests: a disk that is full.
+    #[doc(hidden)]
+    pub async fn limit_index_pages(&self, pages: u32) -> Result<()> {
+        self.catalog.limit_pages(pages).await
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -52,6 +52,11 @@ impl Runtime {
         let _ = tokio::time::timeout(PATIENCE, self.no_bodies()).await;
     }
 
+    /// Says that nothing more will happen: the next start then need not look for what it was not told.
+    pub async fn close(&self) {
+        self.catalog.close().await;
+    }
+
     async fn no_bodies(&self) {
         loop {
             let changed = self.bodies_changed.notified();

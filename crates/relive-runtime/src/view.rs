@@ -1,14 +1,13 @@
 //! Processes as clients see them: the JSON of `ps` and `info`, built in one place from the table and the journals.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process, ProcessList, Resumable, ResumableList};
+use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process};
 use relive_core::{Body, End, Pid, State as Life, SuspendReason, Uuid, View};
-use relive_journal::{JournalState, ProcInfo, ProcessMeta};
+use relive_journal::{JournalState, ProcessMeta};
 
 use crate::error::Result;
-use crate::lookup::{LookedUp, OnDisk, snapshots};
+use crate::lookup::{LookedUp, OnDisk};
 use crate::runtime::{Published, Runtime};
 use crate::wait::gone;
 
@@ -49,57 +48,6 @@ impl Runtime {
         };
         let process = Process { model: process.model.or(model), instructions, session, ..process };
         Ok(self.with_tree(self.with_parked(process).await).await)
-    }
-
-    /// Returns every living process, and with `all` every one that is remembered or on the disk.
-    pub async fn processes(self: &Arc<Self>, all: bool) -> Result<ProcessList> {
-        let mut processes: Vec<Process> = {
-            let state = self.lock();
-            let now = self.now();
-            let ended = state.table.ended(now).filter(|_| all);
-            state.table.processes(now).chain(ended).map(|view| of_view(&state, &view)).collect()
-        };
-        if all {
-            let listed: HashSet<Uuid> = processes.iter().map(|process| process.uuid).collect();
-            let on_disk = self.on_disk(move |data| {
-                let here: HashSet<Uuid> = data.uuids()?.into_iter().collect();
-                Ok::<_, std::io::Error>((snapshots(data, |uuid| !listed.contains(uuid))?, here))
-            });
-            let (found, here) = on_disk.await??;
-            // What was collected is remembered for a while and listed no more.
-            processes.retain(|process| process.dead_at.is_none() || here.contains(&process.uuid));
-            // One that has not ended and is not in the table is just being created or resumed.
-            let ended = found.into_iter().filter(|info| info.dead_at.is_some());
-            processes.extend(ended.filter_map(last_incarnation).map(of_disk));
-        }
-        processes.sort_by_key(|process| process.pid);
-        Ok(ProcessList { processes })
-    }
-
-    /// Returns up to `max` living processes with a PID above `after`, by PID.
-    #[must_use]
-    pub fn processes_after(&self, after: Pid, max: usize) -> Vec<Process> {
-        let state = self.lock();
-        state.table.processes_after(after, self.now()).take(max).map(|view| of_view(&state, &view)).collect()
-    }
-
-    /// Returns what `resume` can resume.
-    pub async fn resumable(self: &Arc<Self>) -> Result<ResumableList> {
-        let all = self.processes(true).await?.processes;
-        let processes = all.into_iter().filter(|process| process.resumable).map(|process| Resumable {
-            uuid: process.uuid,
-            pid: process.pid,
-            name: process.name,
-            intent: process.intent,
-            display: process.display,
-            step: process.step,
-            last_active: process.dead_at.or(process.paused_at).unwrap_or(process.created_at),
-            reason: process
-                .suspend_reason
-                .map(|reason| relive_api::reason_word(reason).to_owned())
-                .or(process.exit.map(|exit| exit.reason)),
-        });
-        Ok(ResumableList { processes: processes.collect() })
     }
 
     /// Returns where a fork comes from.
@@ -145,12 +93,6 @@ impl Runtime {
     }
 }
 
-fn last_incarnation(info: ProcInfo) -> Option<OnDisk> {
-    let pid = *info.pids.last()?;
-    let end = info.end.clone();
-    Some(OnDisk { info, pid, end, successor: None, note: None })
-}
-
 pub(crate) fn exit_of(end: &End) -> Exit {
     let exit = end.exit();
     Exit { code: exit.code, reason: exit.reason.into_owned(), err: exit.err.map(std::borrow::Cow::into_owned) }
@@ -181,7 +123,7 @@ pub(crate) fn hint(view: &View<'_>) -> Option<String> {
 }
 
 /// Returns a process of the table.
-fn of_view(state: &Published, view: &View<'_>) -> Process {
+pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
     Process {
         pid: view.pid,
         ppid: view.ppid,
@@ -237,7 +179,7 @@ fn of_view(state: &Published, view: &View<'_>) -> Process {
 }
 
 /// Returns a process of the disk.
-fn of_disk(found: OnDisk) -> Process {
+pub(crate) fn of_disk(found: OnDisk) -> Process {
     let OnDisk { info, pid, end, successor, note } = found;
     let dead_at = info.dead_at.unwrap_or(info.last_active);
     let alive_ms = dead_at.as_millisecond() - info.created_at.as_millisecond();

@@ -36,6 +36,25 @@ pub enum Display {
 }
 
 impl Display {
+    /// Every word there is.
+    pub const ALL: [Self; 9] = [
+        Self::Loading,
+        Self::Running,
+        Self::Pausing,
+        Self::Suspended,
+        Self::InDoubt,
+        Self::Approval,
+        Self::Stalled,
+        Self::Zombie,
+        Self::Dead,
+    ];
+
+    /// Returns what a word stands for.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|display| display.word() == word)
+    }
+
     /// `running` and so on, as in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {

@@ -1,94 +1,73 @@
 //! Lists, `{"processes":[...]}`, written a page at a time.
 
-use std::sync::Arc;
-
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
-use relive_core::Pid;
-use relive_runtime::Runtime;
+use futures_util::{StreamExt as _, stream};
+use relive_api::ListQuery;
+use relive_core::ErrorCode;
 use serde::Serialize;
+
+use crate::error::{Answer, HttpError};
 
 /// How many items are written at a time.
 const PAGE: usize = 256;
 
-/// Answers with the living processes. A page is made when the client has taken the one before, so that a slow client
-/// holds one page, and the table is never locked for longer than that.
-pub(super) fn living(runtime: Arc<Runtime>) -> Response {
-    let mut after = Pid::RUNTIME;
-    answer(move || {
-        let page = runtime.processes_after(after, PAGE);
-        if let Some(last) = page.last() {
-            after = last.pid;
+/// Items, and the cursor of the page after them.
+type Page<T> = (Vec<T>, Option<String>);
+
+/// Answers with everything that a query asks for. A page is read when the client has taken the one before, so that a slow
+/// client holds one page. If the first cannot be read the answer is an error; a later one breaks the document off.
+pub(super) async fn whole<T, F>(query: ListQuery, read: impl Fn(ListQuery) -> F + Send + 'static) -> Answer<Response>
+where
+    T: Serialize + Send + 'static,
+    F: Future<Output = relive_runtime::Result<Page<T>>> + Send + 'static,
+{
+    let query = ListQuery { limit: Some(PAGE), ..query };
+    let (items, next) = read(query.clone()).await?;
+    let mut document = Document::default();
+    let written = document.write(&items, next.as_deref());
+    let first = written.map_err(|error| HttpError::new(ErrorCode::Internal, format!("the list: {error}")))?;
+    let rest = stream::unfold((document, next), move |(mut document, next)| {
+        let page = next.map(|cursor| read(ListQuery { cursor: Some(cursor), ..query.clone() }));
+        async move {
+            let (text, next) = match page?.await {
+                Ok((items, next)) => (document.write(&items, next.as_deref()), next),
+                Err(error) => (Err(std::io::Error::other(error.to_string())), None),
+            };
+            Some((text, (document, next)))
         }
-        page
-    })
+    });
+    let body = Body::from_stream(stream::once(std::future::ready(Ok(first))).chain(rest));
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// Answers with these items. They become text at once, which is smaller and, unlike many small strings, goes back to the
-/// system as soon as a page is written.
-pub(super) fn of<T: Serialize>(items: Vec<T>) -> Response {
-    let mut items = items.into_iter();
-    let mut writer = Writer::new(move || items.by_ref().take(PAGE).collect());
-    let pages: Vec<_> = std::iter::from_fn(|| writer.next_frame()).collect();
-    response(Body::from_stream(futures_util::stream::iter(pages)))
+/// Pages as one JSON document.
+#[derive(Debug, Default)]
+struct Document {
+    is_begun: bool,
+    has_items: bool,
 }
 
-fn answer<T: Serialize + 'static, P: FnMut() -> Vec<T> + Send + 'static>(next_page: P) -> Response {
-    let writer = Writer::new(next_page);
-    response(Body::from_stream(futures_util::stream::unfold(writer, async |mut writer| {
-        Some((writer.next_frame()?, writer))
-    })))
-}
-
-fn response(body: Body) -> Response {
-    ([(CONTENT_TYPE, "application/json")], body).into_response()
-}
-
-/// Writes pages as one JSON document.
-struct Writer<P> {
-    next_page: P,
-    state: State,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Before,
-    Within,
-    After,
-}
-
-impl<P> Writer<P> {
-    fn new(next_page: P) -> Self {
-        Self { next_page, state: State::Before }
-    }
-
-    /// Returns the next part of the document. A page that is not full is the last.
-    fn next_frame<T: Serialize>(&mut self) -> Option<Result<Bytes, serde_json::Error>>
-    where
-        P: FnMut() -> Vec<T>,
-    {
-        let mut text = match self.state {
-            State::Before => b"{\"processes\":[".to_vec(),
-            State::Within => Vec::new(),
-            State::After => return None,
-        };
-        let page = (self.next_page)();
-        for (number, item) in page.iter().enumerate() {
-            if self.state != State::Before || number > 0 {
+impl Document {
+    /// Returns the next part of the document, which is the last if no page follows.
+    fn write<T: Serialize>(&mut self, items: &[T], next: Option<&str>) -> std::io::Result<Bytes> {
+        let mut text = Vec::new();
+        if !self.is_begun {
+            text.extend_from_slice(b"{\"processes\":[");
+            self.is_begun = true;
+        }
+        for item in items {
+            if self.has_items {
                 text.push(b',');
             }
-            if let Err(error) = serde_json::to_writer(&mut text, item) {
-                self.state = State::After;
-                return Some(Err(error));
-            }
+            self.has_items = true;
+            serde_json::to_writer(&mut text, item)?;
         }
-        self.state = State::Within;
-        if page.len() < PAGE {
-            self.state = State::After;
+        if next.is_none() {
             text.extend_from_slice(b"]}");
         }
-        Some(Ok(Bytes::from(text)))
+        Ok(Bytes::from(text))
     }
 }
 
@@ -97,15 +76,36 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_list_is_the_same_whole_or_in_pages() {
-        for count in [0, 1, 2, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 3 * PAGE + 1] {
-            let items: Vec<usize> = (0..count).collect();
-            let expected = serde_json::json!({ "processes": items }).to_string();
-            let mut left = items.clone().into_iter();
-            for response in [of(items), answer(move || left.by_ref().take(PAGE).collect::<Vec<_>>())] {
-                let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
-                assert_eq!(body, expected, "{count}");
-            }
+    async fn a_list_is_one_document_however_its_pages_are_cut() {
+        for pages in [vec![0], vec![1], vec![2, 3], vec![0, 2, 0, 0, 1], vec![3, 0]] {
+            let count: usize = pages.iter().sum();
+            let expected = serde_json::json!({ "processes": (0..count).collect::<Vec<_>>() }).to_string();
+            let read = move |query: ListQuery| {
+                let number: usize = query.cursor.map_or(0, |cursor| cursor.parse().unwrap());
+                let from: usize = pages[..number].iter().sum();
+                let items: Vec<usize> = (from..from + pages[number]).collect();
+                let next = (number + 1 < pages.len()).then(|| (number + 1).to_string());
+                std::future::ready(Ok((items, next)))
+            };
+            let Ok(response) = whole(ListQuery::default(), read).await else { panic!("no answer") };
+            let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            assert_eq!(body, expected);
         }
+    }
+
+    #[tokio::test]
+    async fn a_page_that_cannot_be_read_is_never_taken_for_the_end() {
+        let unavailable = || relive_runtime::Error::new(ErrorCode::Unavailable, "later");
+        let first: Answer<Response> =
+            whole(ListQuery::default(), move |_| std::future::ready(Err::<Page<u8>, _>(unavailable()))).await;
+        assert!(first.is_err());
+        let read = move |query: ListQuery| {
+            std::future::ready(match query.cursor {
+                None => Ok((vec![1], Some("2".to_owned()))),
+                Some(_) => Err(unavailable()),
+            })
+        };
+        let Ok(response) = whole(ListQuery::default(), read).await else { panic!("no answer") };
+        assert!(axum::body::to_bytes(response.into_body(), usize::MAX).await.is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! PIDs: small integers, never given out twice.
 //!
 //! The file `pids` holds the highest PID that may have been given out. It is raised by [`BLOCK`] at a time, so most
-//! PIDs cost no sync; after a crash the rest of the block is skipped, never reused. `pids.log` says whose each one is, so
-//! that an old PID can be asked for; it is not synced, and what it has lost the journals still know. It is compacted when
-//! it has doubled since the last time.
+//! PIDs cost no sync; after a crash the rest of the block is skipped, never reused. `pids.log` says whose each one is: for
+//! those that only stood for a suspended process nobody else does. It is not synced. It is compacted when it has doubled
+//! since the last time.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,7 +17,6 @@ use relive_core::{Pid, Uuid};
 
 use super::DataDirectory;
 use crate::disk::Disk;
-use crate::info::ProcInfo;
 use crate::regular;
 
 const BLOCK: u32 = 16;
@@ -101,7 +100,7 @@ impl DataDirectory {
         self.lock_pids().reserve_next(&self.io.disk, &self.root, count)
     }
 
-    /// Remembers whose a PID is. Losing it costs a search.
+    /// Remembers whose a PID is.
     pub fn note_pid(&self, pid: Pid, uuid: Uuid) {
         self.note_pids([(pid, uuid)]);
     }
@@ -154,28 +153,6 @@ impl DataDirectory {
     #[must_use]
     pub fn noted_pids(&self) -> Vec<(Pid, Uuid)> {
         noted(&self.root)
-    }
-
-    /// Whose a PID is, or was. Where it was not noted this reads every history.
-    pub fn uuid_of_pid(&self, pid: Pid) -> io::Result<Option<Uuid>> {
-        if pid > self.last_pid() {
-            return Ok(None);
-        }
-        let of_pid = |(noted, uuid): (Pid, Uuid)| (noted == pid).then_some(uuid);
-        if let Some(uuid) = noted(&self.root).into_iter().rev().find_map(of_pid) {
-            return Ok(Some(uuid));
-        }
-        if let Some(tombstone) = self.tombstones()?.into_iter().rev().find(|tombstone| tombstone.pids.contains(&pid)) {
-            return Ok(Some(tombstone.uuid));
-        }
-        for uuid in self.uuids()? {
-            // One history that cannot be read does not hide the others.
-            let info = ProcInfo::read_from(&self.io.disk, &self.directory(uuid)).ok().flatten();
-            if info.is_some_and(|info| info.pids.contains(&pid)) {
-                return Ok(Some(uuid));
-            }
-        }
-        Ok(None)
     }
 }
 

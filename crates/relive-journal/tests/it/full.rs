@@ -58,8 +58,6 @@ fn open_full(before: &Before, io: &Io, what: &str) -> DataDirectory {
         assert!(matches!(data.known(uuid).unwrap(), Known::Here(_)), "{what}");
         assert_eq!(ProcInfo::read(&data.directory(uuid)).unwrap().unwrap().uuid, uuid, "{what}");
         assert!(data.history(uuid).is_ok(), "{what}");
-        let pid = data.history(uuid).unwrap().0.incarnation().unwrap().pid;
-        assert_eq!(data.uuid_of_pid(pid).unwrap(), Some(uuid), "{what}");
     }
     data
 }

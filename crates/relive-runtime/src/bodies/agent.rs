@@ -21,6 +21,7 @@ use crate::credentials::{Credentials, NoModel, provider_of};
 use crate::environment::{Environments, for_tools};
 use crate::error::{Error, Result};
 use crate::instructions::tool_names;
+use crate::lookup::Presence;
 use crate::pools::Pools;
 use crate::runtime::{ProcessRef, Runtime};
 
@@ -259,11 +260,7 @@ impl Host for AgentHost {
 
     fn exists(&self, uuid: Uuid) -> BoxFuture<'static, bool> {
         let runtime = Arc::clone(&self.runtime);
-        async move {
-            let known = runtime.on_disk(move |data| data.known(uuid)).await;
-            !matches!(known, Ok(Ok(relive_journal::data::Known::Never)) | Err(_))
-        }
-        .boxed()
+        async move { !matches!(runtime.presence(uuid).await, Ok(Presence::Never)) }.boxed()
     }
 
     fn wait_agent(&self, _: Uuid, uuid: Uuid) -> BoxFuture<'static, Result<ChildEnd, String>> {

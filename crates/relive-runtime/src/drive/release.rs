@@ -80,6 +80,9 @@ impl Turn {
     async fn retire(&mut self) {
         let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
         let Some(journal) = &mut self.state.journal else { return };
+        if let Ok(history) = journal.history() {
+            runtime.catalog.tell(history);
+        }
         let data = Arc::clone(&runtime.data);
         let retired = journal
             .with(move |writer| {

@@ -72,6 +72,7 @@ impl Turn {
         let Some(journal) = &mut self.state.journal else { return };
         if let Ok(history) = journal.history() {
             runtime.progressed(ProcessRef { of, uuid }, history);
+            runtime.catalog.tell(history);
         }
         journal.write_events(events).await;
         let (disk, directory) = (runtime.data.io().disk.clone(), runtime.data.directory(uuid));

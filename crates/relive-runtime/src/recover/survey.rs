@@ -11,6 +11,7 @@ use relive_journal::data::Live;
 use relive_journal::record::Paused;
 use relive_journal::{DataDirectory, Health, History, Hole};
 
+use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::spec;
 use crate::trees::TreePlace;
@@ -48,11 +49,12 @@ pub(super) struct Survey {
     pub(super) unknown: Vec<(Uuid, String)>,
 }
 
-pub(super) fn survey(data: &DataDirectory) -> io::Result<Survey> {
+pub(super) fn survey(data: &DataDirectory, catalog: &Catalog) -> io::Result<Survey> {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     data.for_each_live(|live| match live {
         Ok(live) => {
             let uuid = live.uuid;
+            catalog.tell(&live.history);
             match read(data, live) {
                 Ok(one) => found.push(one),
                 Err(error) => unknown.push((uuid, error.to_string())),
@@ -67,7 +69,10 @@ pub(super) fn survey(data: &DataDirectory) -> io::Result<Survey> {
     for one in &mut found {
         one.pid = data.next_pid();
     }
-    data.note_pids(found.iter().filter_map(|found| Some((*found.pid.as_ref().ok()?, found.spec.uuid))));
+    let pids = found.iter().filter_map(|found| Some((*found.pid.as_ref().ok()?, found.spec.uuid)));
+    let pids: Vec<(Pid, Uuid)> = pids.collect();
+    data.note_pids(pids.iter().copied());
+    catalog.tell_pids(pids);
     Ok(Survey { found, unknown })
 }
 

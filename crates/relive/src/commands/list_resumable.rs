@@ -19,7 +19,7 @@ pub(crate) struct Args {}
 pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     let list = match Client::open(context, Start::IfHistories).await? {
         Some(client) => client.resumable().await?,
-        None => ResumableList { processes: Vec::new() },
+        None => ResumableList { processes: Vec::new(), next: None },
     };
     if context.json {
         context.print_json(&list)?;

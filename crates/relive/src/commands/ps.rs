@@ -29,7 +29,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut list = match Client::open(context, Start::IfHistories).await? {
         Some(client) => client.processes(args.all).await?,
-        None => ProcessList { processes: Vec::new() },
+        None => ProcessList { processes: Vec::new(), next: None },
     };
     list.processes.sort_by_key(|process| process.pid);
     if context.json {

@@ -1,0 +1,197 @@
+//! The thread that has the index.
+
+use std::sync::{Arc, PoisonError};
+use std::thread;
+
+use relive_index::{Error, Index, Row};
+
+use super::{Change, Question, Queue, Shared, Standing, Task, fill};
+
+/// How many changes are one transaction.
+const BATCH: usize = 256;
+/// How often an index is begun anew on the disk. After that it stays in memory: something there is against it.
+const RENEWALS_MAX: u32 = 3;
+
+/// Starts the thread. Without it the catalog has no answers, and nothing else is lost.
+pub(super) fn start(shared: &Arc<Shared>) {
+    let worker = Worker { shared: Arc::clone(shared), renewals: 0, knows_all: false };
+    let started = thread::Builder::new().name("relive-index".into()).spawn(move || worker.work());
+    if let Err(error) = started {
+        shared.warnings.warn(format!("earlier processes cannot be looked up: {error}"));
+        shared.lock().closed = true;
+    }
+}
+
+enum Work {
+    Changes(Vec<Change>),
+    Ask(Question),
+    Recovered,
+    Close(tokio::sync::oneshot::Sender<()>),
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    renewals: u32,
+    /// Whether the daemon before left an index that knows everything.
+    knows_all: bool,
+}
+
+impl Worker {
+    fn work(mut self) {
+        self.open();
+        while let Some(work) = self.shared.next() {
+            let Some(index) = self.shared.index() else { continue };
+            // What was asked while the index was gone has no answer; what was told is found by comparing.
+            let done = index.check_place().and_then(|()| self.carry_out(&index, work));
+            drop(index);
+            match done {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => self.renew(&error),
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        let opened = Index::open(self.shared.data.root()).and_then(|index| {
+            self.knows_all = index.begin(&self.shared.data)?;
+            Ok(index)
+        });
+        match opened {
+            Ok(index) => self.shared.set_index(index),
+            Err(error) => self.renew(&error),
+        }
+    }
+
+    /// Returns whether there is more to come.
+    fn carry_out(&mut self, index: &Index, work: Work) -> relive_index::Result<bool> {
+        match work {
+            Work::Changes(changes) => write(index, changes)?,
+            Work::Ask(question) => question(index)?,
+            Work::Recovered => {
+                let mut queue = self.shared.lock();
+                if self.knows_all && queue.missed == 0 {
+                    self.shared.standing.send_replace(Standing::Complete);
+                } else {
+                    self.shared.miss(&mut queue);
+                }
+            }
+            Work::Close(done) => {
+                let complete = *self.shared.standing.borrow() == Standing::Complete;
+                self.shared.lock().closed = true;
+                self.shared.wake.notify_all();
+                let closed = if complete { index.close(&self.shared.data) } else { Ok(()) };
+                self.shared.index.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let _ = done.send(());
+                closed?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts an empty index in the place of one that failed, and has it filled.
+    fn renew(&mut self, error: &Error) {
+        self.knows_all = false;
+        self.renewals += 1;
+        self.shared.renew(error, self.renewals > RENEWALS_MAX);
+        let mut queue = self.shared.lock();
+        self.shared.miss(&mut queue);
+    }
+}
+
+fn write(index: &Index, changes: Vec<Change>) -> relive_index::Result<()> {
+    let mut rows: Vec<Row> = Vec::new();
+    for change in changes {
+        if let Change::Upsert(row) = change {
+            rows.push(*row);
+            continue;
+        }
+        index.upsert_all(&rows)?;
+        rows.clear();
+        match change {
+            Change::Upsert(_) => {}
+            Change::Collect(uuid, at) => index.remove(uuid, at)?,
+            Change::Note(pids) => index.note_pids(pids)?,
+        }
+    }
+    index.upsert_all(&rows)
+}
+
+impl Shared {
+    pub(super) fn set_index(&self, index: Index) {
+        *self.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(index));
+    }
+
+    /// Notes that something was missed, and has it found.
+    pub(super) fn miss(self: &Arc<Self>, queue: &mut Queue) {
+        queue.missed += 1;
+        self.standing.send_replace(Standing::Incomplete);
+        if !queue.is_filling && !queue.closed {
+            queue.is_filling = fill::start(self);
+        }
+    }
+
+    /// Replaces an index that failed: by an empty one on the disk if that may help, else by one in memory.
+    pub(super) fn renew(&self, error: &Error, gives_up: bool) {
+        self.standing.send_replace(Standing::Incomplete);
+        let again = match error {
+            Error::Corrupt { .. } | Error::Removed { .. } => !gives_up,
+            Error::Database { .. } | Error::Io { .. } | Error::Data(_) | Error::Stopped => false,
+        };
+        let root = self.data.root();
+        if again {
+            self.warnings.warn_once(format!("{error}, in the background"));
+        } else {
+            let until = "earlier processes are listed from memory until the next start";
+            self.warnings.warn_once(format!("the index cannot be used: {error}; {until}"));
+        }
+        // What it has missed must not be taken for what never was.
+        let _ = Index::delete(root);
+        let index = if again { Index::open(root) } else { Index::in_memory() };
+        match index.or_else(|_| Index::in_memory()) {
+            Ok(index) => self.set_index(index),
+            Err(error) => self.warnings.warn_once(format!("earlier processes cannot be looked up: {error}")),
+        }
+    }
+
+    /// Waits for the next work; nothing when the catalog is closed.
+    fn next(&self) -> Option<Work> {
+        let mut queue = self.lock();
+        loop {
+            if queue.closed {
+                return None;
+            }
+            if let Some(work) = queue.next() {
+                return Some(work);
+            }
+            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Queue {
+    fn next(&mut self) -> Option<Work> {
+        let is_change = |task: &&Task| matches!(task, Task::Change(_));
+        let count = self.tasks.iter().take(BATCH).take_while(is_change).count();
+        if count > 0 {
+            let changes = self.tasks.drain(..count).filter_map(|task| match task {
+                Task::Change(change) => Some(change),
+                Task::Ask(_) | Task::Recovered | Task::Close(_) => None,
+            });
+            return Some(Work::Changes(changes.collect()));
+        }
+        match self.tasks.pop_front() {
+            Some(Task::Change(change)) => Some(Work::Changes(vec![change])),
+            Some(Task::Ask(question)) => Some(self.asked(question)),
+            Some(Task::Recovered) => Some(Work::Recovered),
+            Some(Task::Close(done)) => Some(Work::Close(done)),
+            None => self.listings.pop_front().map(|listing| self.asked(listing)),
+        }
+    }
+
+    fn asked(&mut self, question: Question) -> Work {
+        self.questions -= 1;
+        Work::Ask(question)
+    }
+}

@@ -1,0 +1,244 @@
+//! Lists of processes, in pages: those that live from the table, those that ended from the catalog, by PID.
+
+use std::sync::Arc;
+
+use relive_api::{ListQuery, Process, ProcessList, Resumable, ResumableList};
+use relive_core::{Display, ErrorCode, Pid, Uuid, View};
+use relive_index::{Cursor, Filter, Freshness, Order, Outcome, PATTERN_MAX, Row, State};
+use relive_journal::{DataDirectory, JournalState, ProcInfo};
+
+use crate::error::{Error, Result};
+use crate::lookup::OnDisk;
+use crate::runtime::Runtime;
+use crate::view::{of_disk, of_view};
+
+/// The longest page.
+const PAGE_MAX: usize = 1_000;
+/// Pages of a list that is asked for as a whole.
+const PAGE: usize = 256;
+
+/// A place in a list. An incarnation has a PID of its own, so this is unique.
+type Key = (Pid, Uuid);
+
+/// A query that was understood.
+struct Listing {
+    query: ListQuery,
+    state: Option<Display>,
+    after: Option<Key>,
+    limit: usize,
+}
+
+impl Listing {
+    fn parse(query: ListQuery) -> Result<Self> {
+        let invalid = |message: String| Error::new(ErrorCode::Invalid, message);
+        let state = match &query.state {
+            None => None,
+            Some(word) => Some(Display::parse(word).ok_or_else(|| {
+                let words: Vec<&str> = Display::ALL.map(Display::word).to_vec();
+                invalid(format!("there is no state `{word}`: it is one of {}", words.join(", ")))
+            })?),
+        };
+        if query.name.as_ref().is_some_and(|name| name.len() > PATTERN_MAX) {
+            return Err(invalid(format!("the pattern for the name is longer than {PATTERN_MAX} bytes")));
+        }
+        if let Some(cwd) = query.cwd.as_deref().filter(|cwd| !cwd.starts_with('/')) {
+            return Err(invalid(format!("cwd: `{cwd}` is not an absolute path")));
+        }
+        let after = match &query.cursor {
+            None => None,
+            Some(cursor) => {
+                let parsed = parse_cursor(cursor);
+                Some(parsed.ok_or_else(|| invalid(format!("`{cursor}` is no cursor: take it from the page before")))?)
+            }
+        };
+        let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+        Ok(Self { query, state, after, limit })
+    }
+
+    /// Tells whether a process comes after the place where the page begins.
+    fn is_beyond(&self, key: Key) -> bool {
+        self.after.is_none_or(|after| if self.query.newest { key < after } else { key > after })
+    }
+
+    fn matches(&self, process: &Process) -> bool {
+        let ListQuery { all: _, state, name, cwd, failed, since, .. } = &self.query;
+        let named = |pattern: &String| process.name.as_ref().is_some_and(|name| relive_index::matches(pattern, name));
+        state.as_ref().is_none_or(|state| process.display == *state)
+            && name.as_ref().is_none_or(named)
+            && cwd.as_ref().is_none_or(|cwd| std::path::Path::new(&process.cwd).starts_with(cwd))
+            && (!failed || process.exit.as_ref().is_some_and(|exit| exit.code != 0))
+            && since.is_none_or(|since| process.dead_at.is_none_or(|dead_at| dead_at >= since))
+    }
+
+    /// Tells whether processes that have ended are asked for.
+    fn wants_dead(&self) -> bool {
+        self.query.all && self.state.is_none_or(|state| state == Display::Dead)
+    }
+
+    fn filter(&self) -> Filter {
+        Filter {
+            state: Some(State::Dead),
+            name: self.query.name.clone(),
+            cwd: self.query.cwd.clone(),
+            outcome: self.query.failed.then_some(Outcome::Failed),
+            since: self.query.since,
+        }
+    }
+
+    fn sort(&self, processes: &mut [Process]) {
+        processes.sort_by_key(key);
+        if self.query.newest {
+            processes.reverse();
+        }
+    }
+}
+
+impl Runtime {
+    /// Returns one page of a list. It may be shorter than others, and is the last if it has no `next`.
+    pub async fn page(self: &Arc<Self>, query: ListQuery) -> Result<ProcessList> {
+        let listing = Listing::parse(query)?;
+        let mut page = self.remembered(&listing);
+        if listing.wants_dead() {
+            page.extend(self.ended(&listing).await?);
+        }
+        listing.sort(&mut page);
+        let is_last = page.len() <= listing.limit;
+        page.truncate(listing.limit);
+        let next = page.last().filter(|_| !is_last).map(|last| format_cursor(key(last)));
+        let processes = if listing.query.all { self.without_collected(page).await? } else { page };
+        Ok(ProcessList { processes, next })
+    }
+
+    /// Returns every living process, and with `all` every one that is remembered or on the disk.
+    pub async fn processes(self: &Arc<Self>, all: bool) -> Result<ProcessList> {
+        let (mut processes, mut cursor) = (Vec::new(), None);
+        loop {
+            let limit = Some(PAGE_MAX);
+            let page = self.page(ListQuery { all, cursor, limit, ..ListQuery::default() }).await?;
+            processes.extend(page.processes);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(ProcessList { processes, next: None });
+            }
+        }
+    }
+
+    /// Returns one page of what `resume` can resume. It may be shorter than others, and is the last if it has no `next`.
+    pub async fn resumable(self: &Arc<Self>, query: ListQuery) -> Result<ResumableList> {
+        let page = self.page(ListQuery { all: true, ..query }).await?;
+        let processes = page.processes.into_iter().filter(|process| process.resumable).map(|process| Resumable {
+            uuid: process.uuid,
+            pid: process.pid,
+            name: process.name,
+            intent: process.intent,
+            display: process.display,
+            step: process.step,
+            last_active: process.dead_at.or(process.paused_at).unwrap_or(process.created_at),
+            reason: process
+                .suspend_reason
+                .map(|reason| relive_api::reason_word(reason).to_owned())
+                .or(process.exit.map(|exit| exit.reason)),
+        });
+        Ok(ResumableList { processes: processes.collect(), next: page.next })
+    }
+
+    /// Returns processes of the table, one more than fit on the page if there are more.
+    fn remembered(&self, listing: &Listing) -> Vec<Process> {
+        let state = self.lock();
+        let (table, now, most) = (&state.table, self.now(), listing.limit + 1);
+        let shown = |view: View<'_>| Some(of_view(&state, &view)).filter(|process| listing.matches(process));
+        let ended = table.ended(now).filter(|view| listing.query.all && listing.is_beyond((view.pid, view.uuid)));
+        if listing.query.newest {
+            let mut keys: Vec<Key> = ended.chain(table.processes(now)).map(|view| (view.pid, view.uuid)).collect();
+            keys.retain(|key| listing.is_beyond(*key));
+            keys.sort_unstable_by(|a, b| b.cmp(a));
+            return keys.into_iter().filter_map(|(pid, _)| shown(table.view(pid, now)?)).take(most).collect();
+        }
+        let from = listing.after.map_or(Pid::RUNTIME, |(pid, _)| pid);
+        let living = table.processes_after(from, now).filter_map(shown).take(most);
+        living.chain(ended.filter_map(shown).take(most)).collect()
+    }
+
+    /// Leaves out what was collected: the table remembers it for a while.
+    async fn without_collected(&self, mut page: Vec<Process>) -> Result<Vec<Process>> {
+        let ended = page.iter().filter(|process| process.dead_at.is_some()).map(|process| process.uuid);
+        let ended: Vec<Uuid> = ended.collect();
+        if ended.is_empty() {
+            return Ok(page);
+        }
+        let is_gone = |data: &DataDirectory, uuid: &Uuid| !data.is_here(*uuid);
+        let gone: Vec<Uuid> =
+            self.on_disk(move |data| ended.into_iter().filter(|uuid| is_gone(data, uuid)).collect()).await?;
+        page.retain(|process| !gone.contains(&process.uuid));
+        Ok(page)
+    }
+
+    /// Returns processes that ended and are not in the table, one more than fit on the page if there are more.
+    async fn ended(&self, listing: &Listing) -> Result<Vec<Process>> {
+        let order = if listing.query.newest { Order::PidDescending } else { Order::Pid };
+        let mut after = listing.after.map(|(pid, uuid)| Cursor { key: pid.0.into(), uuid });
+        let mut found = Vec::new();
+        while found.len() <= listing.limit {
+            let page = self.catalog.page(listing.filter(), order, after, listing.limit + 1).await?;
+            let rows = {
+                let state = self.lock();
+                let is_listed = |info: &ProcInfo| state.table.current_pid(info.uuid).is_some();
+                page.rows.into_iter().filter(|info| !is_listed(info)).collect()
+            };
+            let checked = self.on_disk(move |data| check(data, rows)).await?;
+            checked.read.into_iter().for_each(|row| self.catalog.tell_row(row));
+            if checked.is_any_gone {
+                self.catalog.doubt();
+            }
+            found.extend(checked.current.into_iter().filter_map(OnDisk::last).map(of_disk));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Rows that were compared with their journals.
+#[derive(Default)]
+struct Checked {
+    current: Vec<ProcInfo>,
+    /// Those that had to be read again.
+    read: Vec<Row>,
+    is_any_gone: bool,
+}
+
+/// Checks each row by one `stat`, and reads those again that are out of date.
+fn check(data: &DataDirectory, rows: Vec<ProcInfo>) -> Checked {
+    let mut checked = Checked::default();
+    for info in rows {
+        match Freshness::of(&info, &data.directory(info.uuid)) {
+            // One that cannot be looked at is shown as it was: whoever asks for it is told what is wrong.
+            Ok(Freshness::Current) | Err(_) => checked.current.push(info),
+            Ok(Freshness::Gone) => checked.is_any_gone = true,
+            Ok(Freshness::Stale) => {
+                let Ok(Some(row)) = Row::read(data, info.uuid) else { continue };
+                // One that has not ended and is not in the table is just being resumed.
+                if row.info.state == JournalState::Dead {
+                    checked.current.push(row.info.clone());
+                }
+                checked.read.push(row);
+            }
+        }
+    }
+    checked
+}
+
+fn key(process: &Process) -> Key {
+    (process.pid, process.uuid)
+}
+
+fn format_cursor((pid, uuid): Key) -> String {
+    format!("{pid}.{uuid}")
+}
+
+fn parse_cursor(cursor: &str) -> Option<Key> {
+    let (pid, uuid) = cursor.split_once('.')?;
+    Some((Pid(pid.parse().ok()?), Uuid::try_parse(uuid).ok()?))
+}
