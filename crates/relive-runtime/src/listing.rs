@@ -98,6 +98,8 @@ impl Runtime {
     pub async fn page(self: &Arc<Self>, query: ListQuery) -> Result<ProcessList> {
         let listing = Listing::parse(query)?;
         let mut page = self.remembered(&listing);
+        let remembered: Vec<Uuid> =
+            page.iter().filter(|process| process.dead_at.is_some()).map(|process| process.uuid).collect();
         if listing.wants_dead() {
             page.extend(self.ended(&listing).await?);
         }
@@ -105,8 +107,14 @@ impl Runtime {
         let is_last = page.len() <= listing.limit;
         page.truncate(listing.limit);
         let next = page.last().filter(|_| !is_last).map(|last| format_cursor(key(last)));
-        let processes = if listing.query.all { self.without_collected(page).await? } else { page };
-        Ok(ProcessList { processes, next })
+        if listing.query.all && !remembered.is_empty() {
+            // What was collected is remembered for a while and listed no more.
+            let is_gone = |data: &DataDirectory, uuid: &Uuid| !data.is_here(*uuid);
+            let gone = self.on_disk(move |data| remembered.into_iter().filter(|it| is_gone(data, it)).collect());
+            let gone: Vec<Uuid> = gone.await?;
+            page.retain(|process| !gone.contains(&process.uuid));
+        }
+        Ok(ProcessList { processes: page, next })
     }
 
     /// Returns every living process, and with `all` every one that is remembered or on the disk.
@@ -157,20 +165,6 @@ impl Runtime {
         let from = listing.after.map_or(Pid::RUNTIME, |(pid, _)| pid);
         let living = table.processes_after(from, now).filter_map(shown).take(most);
         living.chain(ended.filter_map(shown).take(most)).collect()
-    }
-
-    /// Leaves out what was collected: the table remembers it for a while.
-    async fn without_collected(&self, mut page: Vec<Process>) -> Result<Vec<Process>> {
-        let ended = page.iter().filter(|process| process.dead_at.is_some()).map(|process| process.uuid);
-        let ended: Vec<Uuid> = ended.collect();
-        if ended.is_empty() {
-            return Ok(page);
-        }
-        let is_gone = |data: &DataDirectory, uuid: &Uuid| !data.is_here(*uuid);
-        let gone: Vec<Uuid> =
-            self.on_disk(move |data| ended.into_iter().filter(|uuid| is_gone(data, uuid)).collect()).await?;
-        page.retain(|process| !gone.contains(&process.uuid));
-        Ok(page)
     }
 
     /// Returns processes that ended and are not in the table, one more than fit on the page if there are more.

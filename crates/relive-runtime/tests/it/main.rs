@@ -5,7 +5,10 @@
 
 mod disks;
 mod ends;
+mod forks;
 mod hang_ups;
+mod listings;
+mod look_ups;
 mod owners;
 mod pids;
 mod recovery;

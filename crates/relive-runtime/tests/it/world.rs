@@ -97,6 +97,11 @@ impl World {
         }
     }
 
+    /// Waits until nothing of the last daemon has the data directory any more.
+    pub(crate) fn let_go(&self) {
+        drop(self.open(Disk::new()).unwrap());
+    }
+
     /// Starts a daemon, which recovers what the last one left.
     pub(crate) fn start(&self) -> Daemon {
         self.start_on(Disk::new()).unwrap()
