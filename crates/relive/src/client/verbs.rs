@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use relive_api::{
     Accepted, Affected, Created, DaemonStatus, ExecRequest, ExecStarted, GcAnswer, GcRequest, InputRequest, Lineage,
-    PauseRequest, Process, ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest,
+    ListQuery, PauseRequest, Process, ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest,
     SignalMaskRequest, SignalRequest, SignalState, Stopping, WaitAnswer, WaitRequest,
 };
 use relive_core::ErrorCode;
@@ -21,6 +21,9 @@ const WAIT_SLACK: Duration = Duration::from_secs(2);
 
 /// A daemon that was stopped and then held a wait this long is back.
 const BACK_AFTER: Duration = Duration::from_secs(5);
+
+/// Among how many names a name that was mistyped is looked for.
+const NAMES_MAX: usize = 1_000;
 
 /// A wait came to its end, or the process did not.
 #[derive(Debug)]
@@ -67,6 +70,11 @@ impl Client<'_> {
 
     pub(crate) async fn processes(&self, all: bool) -> Outcome<ProcessList> {
         self.get(format!("/v1/processes?all={all}")).await
+    }
+
+    /// Reads one page of a list.
+    pub(crate) async fn list(&self, query: &ListQuery) -> Outcome<ProcessList> {
+        self.get(format!("/v1/processes?{}", query_of(query))).await
     }
 
     pub(crate) async fn run(&self, request: &RunRequest) -> Outcome<Created> {
@@ -153,8 +161,9 @@ impl Client<'_> {
         Ok(lineage)
     }
 
-    pub(crate) async fn resumable(&self) -> Outcome<ResumableList> {
-        self.get("/v1/resumable".into()).await
+    /// Reads one page of what can be resumed.
+    pub(crate) async fn resumable(&self, query: &ListQuery) -> Outcome<ResumableList> {
+        self.get(format!("/v1/resumable?{}", query_of(query))).await
     }
 
     pub(crate) async fn gc(&self, request: &GcRequest) -> Outcome<GcAnswer> {
@@ -215,10 +224,24 @@ impl Client<'_> {
         if self.start == Start::Never || id.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        let list = self.processes(true).await.ok()?;
+        // Of many the newest: whoever mistypes a name means one that they know.
+        let query = ListQuery { all: true, newest: true, limit: Some(NAMES_MAX), ..ListQuery::default() };
+        let list = self.list(&query).await.ok()?;
         let names: Vec<&str> = list.processes.iter().filter_map(|process| process.name.as_deref()).collect();
         relive_types::suggest::closest(id, names.iter().copied()).map(str::to_owned)
     }
+}
+
+/// A query as it stands in a URL. What is not asked for is left out.
+fn query_of(query: &ListQuery) -> String {
+    let ListQuery { all, state, name, cwd, failed, since, newest, limit, cursor } = query;
+    let since = since.map(|since| since.to_string());
+    let limit = limit.map(|limit| limit.to_string());
+    let texts =
+        [("state", state), ("name", name), ("cwd", cwd), ("since", &since), ("limit", &limit), ("cursor", cursor)];
+    let texts = texts.into_iter().filter_map(|(key, value)| Some(format!("&{key}={}", segment(value.as_ref()?))));
+    let flags = [("failed", failed), ("newest", newest)].into_iter().filter(|(_, is_set)| **is_set);
+    format!("all={all}") + &texts.chain(flags.map(|(key, _)| format!("&{key}=true"))).collect::<String>()
 }
 
 /// A daemon that is going away or coming up is waited for.

@@ -1,12 +1,15 @@
 //! `relive list-resumable`: what `resume` can take up.
 
-use relive_api::ResumableList;
+use relive_api::{ListQuery, ResumableList};
 
 use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::render::table::{Align, Cell, Column, draw};
 use crate::terminal::one_line;
+
+/// How many processes are asked for at a time.
+const PAGE: usize = 256;
 
 /// List the processes that `resume` can take up
 #[derive(Debug, clap::Args)]
@@ -17,10 +20,18 @@ Examples:
 pub(crate) struct Args {}
 
 pub(crate) async fn run(context: &Context) -> Outcome<u8> {
-    let list = match Client::open(context, Start::IfHistories).await? {
-        Some(client) => client.resumable().await?,
-        None => ResumableList { processes: Vec::new(), next: None },
-    };
+    let mut list = ResumableList { processes: Vec::new(), next: None };
+    if let Some(client) = Client::open(context, Start::IfHistories).await? {
+        let mut query = ListQuery { limit: Some(PAGE), ..ListQuery::default() };
+        loop {
+            let page = client.resumable(&query).await?;
+            list.processes.extend(page.processes);
+            if page.next.is_none() {
+                break;
+            }
+            query.cursor = page.next;
+        }
+    }
     if context.json {
         context.print_json(&list)?;
     } else if list.processes.is_empty() {

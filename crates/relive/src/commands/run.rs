@@ -102,11 +102,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
 }
 
 fn request(args: &Args) -> Outcome<RunRequest> {
-    let cwd =
-        std::env::current_dir().map_err(|error| CommandError::invalid("there is no current folder").because(error))?;
-    let cwd = cwd.into_os_string().into_string().map_err(|cwd| {
-        CommandError::invalid(format!("{}: the name of the current folder is not UTF-8", cwd.display()))
-    })?;
+    let cwd = current_directory()?;
     if args.intent.trim().is_empty() {
         return Err(
             CommandError::invalid("say what the agent is to do").with_hint("relive run \"fix the failing test\"")
@@ -158,4 +154,13 @@ fn explain(context: &Context, request: &RunRequest, error: CommandError) -> Comm
          into {}; or try `relive demo`, which needs none",
         context.paths.config.display()
     ))
+}
+
+/// The directory this command was typed in.
+pub(crate) fn current_directory() -> Outcome<String> {
+    let cwd = std::env::current_dir()
+        .map_err(|error| CommandError::invalid("there is no current directory").because(error))?;
+    cwd.into_os_string().into_string().map_err(|cwd| {
+        CommandError::invalid(format!("{}: the name of the current directory is not UTF-8", cwd.display()))
+    })
 }

@@ -6,7 +6,7 @@ use relive_api::{PendingCall, Process, Session, TreeUsage, reason_word};
 use relive_core::{Body, Pid, Usd};
 
 use super::parked;
-use super::table::{Align, Cell, Column, draw};
+use super::table::{Align, Cell, Column, Table};
 use super::time::elapsed;
 use crate::terminal::{Look, Paint, one_line};
 
@@ -18,8 +18,8 @@ pub(crate) enum Order {
 
 const NAME_COLUMN: usize = 2;
 
-/// `ps`.
-pub(crate) fn table(processes: &[Process], order: Order, look: &Look) -> String {
+/// `ps`, without rows.
+pub(crate) fn table() -> Table {
     let left = |header| Column { header, align: Align::Left };
     let right = |header| Column { header, align: Align::Right };
     let columns = [
@@ -32,12 +32,16 @@ pub(crate) fn table(processes: &[Process], order: Order, look: &Look) -> String 
         right("COST"),
         right("ELAPSED"),
     ];
+    Table::new(&columns, NAME_COLUMN)
+}
+
+/// The rows of `ps`.
+pub(crate) fn rows(processes: &[Process], order: Order, look: &Look) -> Vec<Vec<Cell>> {
     let placed = match order {
         Order::Pid => processes.iter().map(|process| (String::new(), process)).collect(),
         Order::Tree => tree(processes, look),
     };
-    let rows: Vec<Vec<Cell>> = placed.into_iter().map(|(branch, process)| row(&branch, process, look)).collect();
-    draw(&columns, NAME_COLUMN, &rows, look)
+    placed.into_iter().map(|(branch, process)| row(&branch, process, look)).collect()
 }
 
 fn row(branch: &str, process: &Process, look: &Look) -> Vec<Cell> {

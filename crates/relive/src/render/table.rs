@@ -38,12 +38,57 @@ const CUT_MIN: usize = 8;
 
 /// Draws it. `cut` is the column that gives way when the terminal is too narrow.
 pub(crate) fn draw(columns: &[Column], cut: usize, rows: &[Vec<Cell>], look: &Look) -> String {
-    let mut widths: Vec<usize> = columns.iter().map(|column| column.header.width()).collect();
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.text.width());
-        }
+    Table::new(columns, cut).draw(rows, look)
+}
+
+/// A table that is drawn as its rows come. Its columns never become narrower.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    cut: usize,
+    widths: Vec<usize>,
+    has_header: bool,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[Column], cut: usize) -> Self {
+        let widths = columns.iter().map(|column| column.header.width()).collect();
+        Self { columns: columns.to_vec(), cut, widths, has_header: false }
     }
+
+    /// Draws these rows, after the header if they are the first.
+    pub(crate) fn draw(&mut self, rows: &[Vec<Cell>], look: &Look) -> String {
+        for row in rows {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.text.width());
+            }
+        }
+        let has_header = std::mem::replace(&mut self.has_header, true);
+        lines(
+            &self.columns,
+            self.cut,
+            self.widths.clone(),
+            if has_header { Header::No } else { Header::Yes },
+            rows,
+            look,
+        )
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Header {
+    Yes,
+    No,
+}
+
+fn lines(
+    columns: &[Column],
+    cut: usize,
+    mut widths: Vec<usize>,
+    header: Header,
+    rows: &[Vec<Cell>],
+    look: &Look,
+) -> String {
     if let Some(limit) = look.width {
         let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
         if let Some(width) = widths.get_mut(cut) {
@@ -53,7 +98,8 @@ pub(crate) fn draw(columns: &[Column], cut: usize, rows: &[Vec<Cell>], look: &Lo
     let mut out = String::new();
     let headers: Vec<Cell> =
         columns.iter().map(|column| Cell { text: column.header.into(), paint: Some(Paint::Bold) }).collect();
-    for row in std::iter::once(&headers).chain(rows) {
+    let headers = Some(&headers).filter(|_| header == Header::Yes);
+    for row in headers.into_iter().chain(rows) {
         let mut line = String::new();
         for (place, ((cell, column), width)) in row.iter().zip(columns).zip(&widths).enumerate() {
             let text = fit(&cell.text, *width, look);

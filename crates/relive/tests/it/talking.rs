@@ -28,6 +28,40 @@ fn case_01_pids_are_listed_ascending_and_nothing_is_cut_in_a_pipe() {
 }
 
 #[test]
+fn a_long_list_is_read_page_by_page_and_printed_as_one() {
+    let place = Place::new();
+    let daemon = place.daemon(|request, reply| match request.path.split("cursor=").nth(1) {
+        None => reply.json(&json!({ "processes": [process(1, 0), process(2, 0)], "next": "2.x" })),
+        Some("2.x") => reply.json(&json!({ "processes": [], "next": "3.x" })),
+        Some(_) => reply.json(&json!({ "processes": [process(30, 0)] })),
+    });
+    assert_eq!(place.relive(&["ps", "-a", "-q"]).exits(0).stdout, "1\n2\n30\n");
+    let json = place.relive(&["ps", "-a", "--json"]).exits(0).json();
+    assert_eq!((json["processes"].as_array().unwrap().len(), json.as_object().unwrap().len()), (3, 1));
+    let table = place.relive(&["ps", "-a"]).exits(0).stdout;
+    assert_eq!(table.lines().filter(|line| line.contains("PID")).count(), 1, "{table}");
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert_eq!(daemon.asked("cursor=3.x").len(), 3);
+}
+
+#[test]
+fn filters_are_the_daemons_to_apply() {
+    let (place, daemon) = answering(json!({ "processes": [process(12, 0), process(2, 0)], "next": "2.x" }));
+    let args = ["ps", "--name", "a*", "--state", "dead", "--here", "-q", "-n", "2"];
+    assert_eq!(place.relive(&args).exits(0).stdout, "2\n12\n", "the last two, in their order");
+    let asked = daemon.asked("GET /v1/processes?");
+    assert_eq!(asked.len(), 1, "no more is asked for than was wanted: {asked:?}");
+    for part in ["all=true", "name=a%2A", "state=dead", "cwd=%2F", "limit=2", "newest=true"] {
+        assert!(asked[0].path.contains(part), "{part}: {}", asked[0].path);
+    }
+    place.relive(&["ps", "--failed", "--since", "2h", "-n", "1"]).exits(0);
+    let asked = daemon.asked("failed=true");
+    assert!(asked[0].path.contains("since=20") && asked[0].path.contains("all=true"), "{asked:?}");
+    place.relive(&["ps", "--state", "sleeping"]).exits(2).says("running");
+    place.relive(&["ps", "-n", "0"]).exits(2);
+}
+
+#[test]
 fn case_02_a_name_that_is_almost_right_is_suggested() {
     let place = Place::new();
     let daemon = place.daemon(|request, reply| {

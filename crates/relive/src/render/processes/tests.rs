@@ -21,6 +21,11 @@ pub(crate) fn process(pid: u32, ppid: u32) -> Process {
     .unwrap()
 }
 
+/// A table of these processes, drawn at once.
+fn drawn(processes: &[Process], order: Order, look: &Look) -> String {
+    table().draw(&rows(processes, order, look), look)
+}
+
 fn sample() -> Vec<Process> {
     let mut list = vec![process(1, 0), process(2, 1), process(3, 2), process(4, 1), process(15, 0)];
     list[1].paused = true;
@@ -45,7 +50,7 @@ PID  STATE          NAME                          BODY   STEP  TOKENS     COST  
   4  running        p4                            agent  3/20    1234  $0.0123    1m05s
  15  running        rewrite all of the ?[31mdocs  agent     3    1234        -    1m05s
 ";
-    assert_eq!(table(&list, Order::Pid, &Look { ascii: true, ..Look::plain() }), expected);
+    assert_eq!(drawn(&list, Order::Pid, &Look { ascii: true, ..Look::plain() }), expected);
 }
 
 #[test]
@@ -59,7 +64,7 @@ PID  STATE        NAME                     BODY   STEP  TOKENS     COST  ELAPSED
   4  running      └─ p4                    agent  3/20    1234  $0.0123    1m05s
  15  running      rewrite the whole of t…  agent     3    1234        -    1m05s
 ";
-    assert_eq!(table(&sample(), Order::Tree, &look), expected);
+    assert_eq!(drawn(&sample(), Order::Tree, &look), expected);
     let ascii = "\
 PID  STATE          NAME                   BODY   STEP  TOKENS     COST  ELAPSED
   1  running        p1                     agent  3/20    1234  $0.0123    1m05s
@@ -68,7 +73,7 @@ PID  STATE          NAME                   BODY   STEP  TOKENS     COST  ELAPSED
   4  running        `- p4                  agent  3/20    1234  $0.0123    1m05s
  15  running        rewrite the whole ...  agent     3    1234        -    1m05s
 ";
-    assert_eq!(table(&sample(), Order::Tree, &Look { ascii: true, ..look }), ascii);
+    assert_eq!(drawn(&sample(), Order::Tree, &Look { ascii: true, ..look }), ascii);
 }
 
 #[test]
@@ -84,14 +89,14 @@ fn a_tree_shows_everyone_once_whatever_the_parents_say() {
 
 #[test]
 fn no_processes_is_only_the_headers() {
-    let drawn = table(&[], Order::Pid, &Look::plain());
+    let drawn = drawn(&[], Order::Pid, &Look::plain());
     assert_eq!(drawn, "PID  STATE  NAME  BODY  STEP  TOKENS  COST  ELAPSED\n");
 }
 
 #[test]
 fn colour_is_around_the_text_and_outside_the_width() {
     let look = Look { color: true, ..Look::plain() };
-    let drawn = table(&[process(1, 0)], Order::Pid, &look);
+    let drawn = drawn(&[process(1, 0)], Order::Pid, &look);
     assert!(drawn.contains("  1  \u{1b}[32mrunning\u{1b}[0m  p1  "), "{drawn:?}");
 }
 
