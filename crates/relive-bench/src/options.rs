@@ -8,11 +8,9 @@ pub(crate) const USAGE: &str = "\
 usage: relive-bench [--quick] [--only NAME] [--histories N]
 
   --quick         small sizes, for a smoke run
-  --only NAME     one of: step writers resume fork start lookup disk agents crowd call sessions counts
-  --histories N   how many histories a start or a look-up has to pass over (100000)
-  --only NAME     one of: step writers resume fork start disk agents crowd call sessions
+  --only NAME     one of: step writers resume fork start lookup histories disk agents crowd call sessions
                   workspaces huge-workspace counts
-  --histories N   how many histories a start has to pass over (100000)
+  --histories N   how many histories a start or a look-up has to pass over (100000)
 
 The program that is measured is `relive` beside this one, or $RELIVE_BIN.
 The files are made under target/, or under $RELIVE_BENCH_DIR, and removed at the end.";

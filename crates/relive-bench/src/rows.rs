@@ -6,6 +6,7 @@ mod counts;
 mod crowd;
 mod disk;
 mod fork;
+mod histories;
 mod lookup;
 mod resume;
 mod sessions;
@@ -24,13 +25,14 @@ use crate::table::Row;
 type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
-pub(crate) const ALL: [(&str, Measure); 13] = [
+pub(crate) const ALL: [(&str, Measure); 14] = [
     ("step", step::measure),
     ("writers", writers::measure),
     ("resume", resume::measure),
     ("fork", fork::measure),
     ("start", start::measure),
     ("lookup", lookup::measure),
+    ("histories", histories::measure),
     ("disk", disk::measure),
     ("agents", agents::measure),
     ("crowd", crowd::measure),

@@ -39,7 +39,20 @@ impl Client {
         Ok(serde_json::from_slice(&self.exchange("POST", path, &serde_json::to_vec(body)?)?)?)
     }
 
+    /// The status of an answer that may be an error.
+    pub(crate) fn status(&mut self, path: &str) -> Result<String> {
+        Ok(self.ask("GET", path, &[])?.0)
+    }
+
     fn exchange(&mut self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>> {
+        let (status, answer) = self.ask(method, path, body)?;
+        if status == "200" {
+            return Ok(answer);
+        }
+        Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&answer)).into())
+    }
+
+    fn ask(&mut self, method: &str, path: &str, body: &[u8]) -> Result<(String, Vec<u8>)> {
         let length = body.len();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: relive\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
@@ -48,10 +61,7 @@ impl Client {
         let status = self.line()?;
         let length = self.length()?;
         let answer = self.body(length)?;
-        if status.split(' ').nth(1) == Some("200") {
-            return Ok(answer);
-        }
-        Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&answer)).into())
+        Ok((status.split(' ').nth(1).unwrap_or_default().to_owned(), answer))
     }
 
     /// Reads the head to its end.

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::hint::black_box;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use relive_core::{Pid, Uuid};
 use relive_journal::{DataDirectory, Durability};
 
 use crate::Result;
@@ -98,34 +100,64 @@ fn fill_live(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Ended histories under names of their own, sharing their files: a start must not look into them at all.
+/// Ended histories, each with a journal of its own: a start must not look into them at all.
 fn fill_ended(root: &Path, histories: usize) -> Result<()> {
     let directory = data_folder(root)?;
-    let mut originals: Vec<(PathBuf, std::ffi::OsString)> = Vec::new();
+    directory.reserve_pids(histories + 1)?;
+    let model = ended(&directory)?;
+    let mut meta = PathBuf::new();
     for number in 0..histories {
-        if number % LINKS_MAX == 0 {
-            originals = ended(&directory)?;
-        }
         if number % 10_000 == 0 {
             eprintln!("start: making histories, {number} of {histories}");
         }
-        let path = directory.directory(uuid()).path().to_owned();
-        fs::create_dir(&path)?;
-        for (original, name) in &originals {
-            fs::hard_link(original, path.join(name))?;
+        let made = directory.directory(uuid());
+        fs::create_dir(made.path())?;
+        fs::write(made.steps(), model.journal_of(made.uuid().ok_or("no UUID")?, directory.next_pid()?)?)?;
+        if number % LINKS_MAX == 0 {
+            meta = made.process_meta();
+            fs::write(&meta, &model.meta)?;
+        } else {
+            fs::hard_link(&meta, made.process_meta())?;
         }
     }
     Ok(())
 }
 
-/// The files of a new history that has ended.
-fn ended(directory: &DataDirectory) -> Result<Vec<(PathBuf, std::ffi::OsString)>> {
-    let mut agent = Agent::spawn(directory, &StepData::of_bytes(1024)?)?;
-    for _ in 0..20 {
-        agent.step(Durability::Written)?;
+/// A history that others are made from: making each as a daemon does would take hours of syncs.
+struct Model {
+    uuid: String,
+    pid: String,
+    journal: String,
+    meta: Vec<u8>,
+}
+
+impl Model {
+    /// The same journal, of another process.
+    fn journal_of(&self, uuid: Uuid, pid: Pid) -> Result<Vec<u8>> {
+        let journal = self.journal.replace(&self.uuid, &uuid.to_string());
+        let journal = journal.replace(&self.pid, &format!("\"pid\":{pid},"));
+        let mut bytes = Vec::with_capacity(journal.len());
+        for line in journal.lines() {
+            let (record, _) = line.rsplit_once(",\"crc\":").ok_or("a line without its checksum")?;
+            let crc = crc32c::crc32c_append(crc32c::crc32c(record.as_bytes()), b"}");
+            writeln!(bytes, "{record},\"crc\":\"{crc:08x}\"}}")?;
+        }
+        Ok(bytes)
     }
+}
+
+/// The files of a new history that has ended.
+fn ended(directory: &DataDirectory) -> Result<Model> {
+    let mut agent = Agent::spawn(directory, &StepData::of_bytes(1024)?)?;
     agent.end()?;
-    directory.retire(agent.uuid()?, agent.writer.history())?;
-    let entries = fs::read_dir(agent.writer.directory().path())?;
-    entries.map(|entry| entry.map(|entry| (entry.path(), entry.file_name())).map_err(Into::into)).collect()
+    let uuid = agent.uuid()?;
+    directory.retire(uuid, agent.writer.history())?;
+    let pid = agent.writer.history().incarnation().ok_or("a history without a PID")?.pid;
+    let files = directory.directory(uuid);
+    Ok(Model {
+        uuid: uuid.to_string(),
+        pid: format!("\"pid\":{pid},"),
+        journal: fs::read_to_string(files.steps())?,
+        meta: fs::read(files.process_meta())?,
+    })
 }

@@ -1,0 +1,116 @@
+//! A daemon with many histories: its start, look-ups and lists, beside reading one history.
+
+use std::fs;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use relive_journal::ProcInfo;
+
+use super::start::with_histories;
+use crate::Result;
+use crate::daemon::{Client, Daemon, Home};
+use crate::options::Options;
+use crate::place::Place;
+use crate::rounds::{Rounds, median_seconds};
+use crate::sample::data_folder;
+use crate::table::{Mark, Row, milliseconds};
+
+const TIMES: usize = 21;
+/// In milliseconds, on a machine that does nothing else.
+const LOOK_UP_MAX_MS: f64 = 5.0;
+const PAGE_MAX_MS: f64 = 50.0;
+const INDEXED_WITHIN: Duration = Duration::from_secs(600);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+const UNKNOWN: &str = "/v1/processes/nobody";
+const PAGE: &str = "/v1/processes?all=true&limit=256";
+const NEWEST: &str = "/v1/processes?all=true&limit=256&newest=true";
+const MATCHES_NONE: &str = "/v1/processes?all=true&limit=256&name=nobody-*";
+
+pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
+    let root = place.directory("daemon-histories")?;
+    let (nothing, many) = (Home::new(root.join("nothing"))?, Home::new(root.join("many"))?);
+    with_histories(&many.data(), options.histories, place)?;
+    let one = {
+        let data = data_folder(&many.data())?;
+        let uuid = data.uuids()?.pop().ok_or("no histories")?;
+        data.directory(uuid)
+    };
+    let mut rows = vec![first_start(options, &nothing, &many)?, later_starts(options, &nothing, &many)?];
+    let (_, daemon) = Daemon::start(&many)?;
+    let mut client = daemon.client()?;
+    until_indexed(&mut client)?;
+    let asked = [("unknown name", UNKNOWN, "404", LOOK_UP_MAX_MS), ("page of ps -a", PAGE, "200", PAGE_MAX_MS)];
+    let more = [("newest page", NEWEST, "200", PAGE_MAX_MS), ("filter, no match", MATCHES_NONE, "200", PAGE_MAX_MS)];
+    for (what, path, expected, limit_ms) in asked.into_iter().chain(more) {
+        let mut rounds = Rounds::default();
+        for round in 0..=options.rounds {
+            let ours = median_seconds(TIMES, || match client.status(path)? {
+                status if status == expected => Ok(()),
+                status => Err(format!("{path}: {status}").into()),
+            })?;
+            let reading = median_seconds(TIMES, || {
+                black_box(ProcInfo::read(&one)?);
+                Ok(())
+            })?;
+            // The first round warms up.
+            if round > 0 {
+                rounds.add(ours, reading);
+            }
+        }
+        rows.push(Row {
+            name: format!("{} histories: {what}", options.histories),
+            ours: milliseconds(rounds.ours()),
+            peer: format!("{}  reading one", milliseconds(rounds.peer())),
+            ratio: rounds.ratio(),
+            mark: Mark::Within { ms: rounds.ours() * 1e3, limit_ms },
+        });
+    }
+    drop(daemon);
+    // For whoever needs them next.
+    fs::rename(many.data().join("steps"), place.histories())?;
+    Ok(rows)
+}
+
+/// A start without an index, which is then built in the background.
+fn first_start(options: &Options, nothing: &Home, many: &Home) -> Result<Row> {
+    let (alone, _) = Daemon::start(nothing)?;
+    let (among, daemon) = Daemon::start(many)?;
+    let built = until_indexed(&mut daemon.client()?)?;
+    eprintln!("histories: indexed in {}", milliseconds(built));
+    Ok(start_row(format!("{} histories: first start", options.histories), among, alone, among / alone))
+}
+
+/// Starts after a kill: what the index has missed is looked for in the background.
+fn later_starts(options: &Options, nothing: &Home, many: &Home) -> Result<Row> {
+    let mut rounds = Rounds::default();
+    for round in 0..=options.crowd_rounds {
+        let (alone, _) = Daemon::start(nothing)?;
+        let (among, daemon) = Daemon::start(many)?;
+        let compared = until_indexed(&mut daemon.client()?)?;
+        if round > 0 {
+            rounds.add(among, alone);
+        } else {
+            eprintln!("histories: compared in {}", milliseconds(compared));
+        }
+    }
+    let name = format!("{} histories: start", options.histories);
+    Ok(start_row(name, rounds.ours(), rounds.peer(), rounds.ratio()))
+}
+
+fn start_row(name: String, ours: f64, peer: f64, ratio: f64) -> Row {
+    let peer = format!("{}  nothing", milliseconds(peer));
+    Row { name, ours: milliseconds(ours), peer, ratio, mark: Mark::AtMost(1.2) }
+}
+
+/// Waits until the daemon can say that somebody does not exist. Returns how long that took.
+fn until_indexed(client: &mut Client) -> Result<f64> {
+    let begun = Instant::now();
+    while client.status(UNKNOWN)? != "404" {
+        if begun.elapsed() > INDEXED_WITHIN {
+            return Err("the index is not complete".into());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(begun.elapsed().as_secs_f64())
+}
