@@ -43,6 +43,9 @@ pub struct ExecRequest {
     /// Processes and threads its tree may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
+    /// Whether the one who asks reads its output as it comes: the program then waits for them, as for a pipe's reader.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub foreground: bool,
 }
 
 impl fmt::Debug for ExecRequest {

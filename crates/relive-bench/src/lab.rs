@@ -11,7 +11,7 @@ use std::sync::Arc;
 use relive_session::folder::boot_id;
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::sessions::Sessions;
-use relive_session::spec::{Gate, Limits, Namespace, Spec, Stdio};
+use relive_session::spec::{Namespace, Spec};
 use relive_session::stage::{SessionResult, Stage};
 use relive_session::tree::Plan;
 use relive_session::{Connection, Folder, Launcher};
@@ -48,17 +48,10 @@ impl Lab {
     }
 
     pub(crate) fn spec(&self, argv: &[&str], namespace: Namespace) -> Spec {
-        Spec {
-            argv: argv.iter().map(|&word| word.to_owned()).collect(),
-            env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
-            cwd: "/".to_owned(),
-            stdio: Stdio::Null,
-            gate: Gate::Open,
-            namespace,
-            tree: self.plan.clone(),
-            limits: Limits::default(),
-            log_max_bytes: LOG_MAX_BYTES,
-        }
+        let argv = argv.iter().map(|&word| word.to_owned()).collect();
+        let env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
+        let plain = Spec::new(argv, env, "/".to_owned(), self.plan.clone());
+        Spec { namespace, log_max_bytes: LOG_MAX_BYTES, ..plain }
     }
 
     /// Where the next session is to be: its owner's directory is there, the rest is made by the launch.

@@ -10,7 +10,7 @@
 //!   shim that is still to come;
 //! - a program runs only after the folder says so, so a folder that does not say it means that nothing ran;
 //! - the exit record is on the disk before the shim goes; the last output is in the log before the exit record is there;
-//! - whoever reads the log slowly loses nothing and holds up nobody.
+//! - whoever reads the log slowly holds up nobody and is told what is gone, or asks the program to wait and loses nothing.
 //!
 //! What is not here: processes, journals, signals by Relive's names. A session knows OS signals and OS pids only.
 

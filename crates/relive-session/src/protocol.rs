@@ -64,6 +64,12 @@ pub enum Verb {
     Resize(Size),
     /// Tell this connection how far the log reaches, now and whenever it grows.
     Attach,
+    /// This connection has read the log up to here, and the program must not run ahead of it by more than the log is sure
+    /// to keep. Asked again as the reader gets on; a connection that ends holds nothing back.
+    Hold {
+        /// The offset up to which it has read. The largest number there is lets the program run freely.
+        read: u64,
+    },
     /// What is it doing?
     Stat,
     /// Keep the descriptor that comes with this packet, under a name.
@@ -93,6 +99,7 @@ impl Verb {
             Self::CloseInput => "close_input",
             Self::Resize(_) => "resize",
             Self::Attach => "attach",
+            Self::Hold { .. } => "hold",
             Self::Stat => "stat",
             Self::Store { .. } => "store",
             Self::Return { .. } => "return",

@@ -4,7 +4,8 @@
 //! run, clones the program into its tree, and stays until nothing of it is left.
 //!
 //! What always holds:
-//! - one thread and one loop; nobody who is connected is waited for, and the program never waits for anybody but the disk;
+//! - one thread and one loop; nobody who is connected is waited for, and the program waits for nobody but the disk and a
+//!   reader who asked it to;
 //! - every signal is blocked, and the end of a child is read from a descriptor that was open before there was any child;
 //! - the folder says `running` before the gate opens;
 //! - it ends by [`ending`] only: tree empty, output in the log, exit record on the disk, everybody told.
@@ -21,6 +22,7 @@ mod turn;
 
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use clients::Clients;
 use program::Program;
@@ -34,6 +36,9 @@ use crate::protocol::PACKET_MAX;
 use crate::spec::{self, Spec};
 use crate::stage::{Due, Event, Failure, Session};
 use crate::tree::Tree;
+
+/// How long a program whose output is to be read as it comes waits for its reader, who may have died on the way.
+const READER_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the shim. What it was born with says what to do.
 pub fn main() -> ! {
@@ -56,6 +61,8 @@ struct Shim {
     signals: OwnedFd,
     clients: Clients,
     log: log::Writer,
+    /// Until when the program waits for a reader who was announced and has not come yet.
+    reader_due: Option<Instant>,
     /// Whether the log has lost something.
     output_lost: bool,
     session: Session,
@@ -88,6 +95,7 @@ fn run() -> io::Result<()> {
         signals,
         clients,
         log,
+        reader_due: (born.spec.pace == spec::Pace::Held).then(|| Instant::now() + READER_PATIENCE),
         output_lost: false,
         session: Session::new(born.spec.gate, matches!(born.spec.stdio, spec::Stdio::Pty(_))),
         tree: None,

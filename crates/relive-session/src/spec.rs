@@ -26,6 +26,30 @@ pub struct Spec {
     pub limits: Limits,
     /// How much of its output is kept; the oldest goes first.
     pub log_max_bytes: u64,
+    /// Whether its output waits for a reader.
+    pub pace: Pace,
+}
+
+impl Spec {
+    /// How much output is kept if nobody says.
+    pub const LOG_MAX_BYTES: u64 = 64 << 20;
+
+    /// Returns a program without input, limits and gate, at its own pace.
+    #[must_use]
+    pub fn new(argv: Vec<String>, env: Vec<(String, String)>, cwd: String, tree: Plan) -> Self {
+        Self {
+            argv,
+            env,
+            cwd,
+            stdio: Stdio::Null,
+            gate: Gate::Open,
+            namespace: Namespace::AsPlanned,
+            tree,
+            limits: Limits::default(),
+            log_max_bytes: Self::LOG_MAX_BYTES,
+            pace: Pace::Free,
+        }
+    }
 }
 
 impl std::fmt::Debug for Spec {
@@ -63,6 +87,16 @@ pub enum Gate {
     Open,
     /// It waits for `proceed` or `abort`.
     Closed,
+}
+
+/// Whether a program's output waits for a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// The program never waits; the oldest output makes room.
+    Free,
+    /// A reader is about to come who needs all of it: the program waits for them as it would for a pipe's reader.
+    Held,
 }
 
 /// Whether the program sees the host's processes.

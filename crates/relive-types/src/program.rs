@@ -22,6 +22,9 @@ pub struct Program {
     /// The most processes and threads its process tree may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
+    /// Whether its first run was started in the foreground, where its output waits for its reader.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub foreground: bool,
 }
 
 /// Where descriptors 0, 1 and 2 of a program lead.

@@ -11,7 +11,7 @@ use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::log::{Ends, read_ends};
 use relive_session::protocol::Verb;
 use relive_session::sessions::Standing;
-use relive_session::spec::{Gate, Limits, Namespace, PidsLimit, Spec, Stdio};
+use relive_session::spec::{Limits, PidsLimit, Spec};
 use relive_session::stage::SessionResult;
 use relive_types::Signal;
 use serde_json::{Value, json};
@@ -184,16 +184,13 @@ fn again(path: &Path) -> PathBuf {
 }
 
 async fn spec(context: &Context, asked: &Asked) -> std::io::Result<Spec> {
+    let argv = vec!["/bin/sh".to_owned(), "-c".to_owned(), asked.command.clone()];
+    let env = context.host.environment().await.map_err(std::io::Error::other)?;
+    let tree = context.sessions.ladder().await?.plan.clone();
     Ok(Spec {
-        argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), asked.command.clone()],
-        env: context.host.environment().await.map_err(std::io::Error::other)?,
-        cwd: context.cwd.display().to_string(),
-        stdio: Stdio::Null,
-        gate: Gate::Open,
-        namespace: Namespace::AsPlanned,
-        tree: context.sessions.ladder().await?.plan.clone(),
         limits: Limits { memory: None, pids: Some(PidsLimit { max: PIDS_MAX, required: false }) },
         log_max_bytes: LOG_MAX_BYTES,
+        ..Spec::new(argv, env, context.cwd.display().to_string(), tree)
     })
 }
 

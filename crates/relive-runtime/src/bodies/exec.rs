@@ -27,8 +27,6 @@ use crate::environment::Environments;
 use crate::error::{Error, Result};
 use crate::runtime::ProcessRef;
 
-/// How much of a program's output is kept.
-const LOG_MAX_BYTES: u64 = 64 << 20;
 /// How many processes and threads a program may have if nobody says.
 const PIDS_DEFAULT: u32 = 4096;
 
@@ -63,6 +61,8 @@ enum NoSession {
 struct Facts {
     program: Program,
     cwd: String,
+    /// Whether somebody is about to read its output as it comes.
+    pace: spec::Pace,
     /// The session of the current run, if it was launched before.
     before: Option<PathBuf>,
     /// Where a session launched now would be.
@@ -167,9 +167,6 @@ impl ExecBody {
         let env = environment.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let program = &facts.program;
         Ok(Spec {
-            argv: program.argv.clone(),
-            env,
-            cwd: facts.cwd.clone(),
             stdio: match program.stdio {
                 Stdio::Null => spec::Stdio::Null,
                 Stdio::Pipes => spec::Stdio::Pipes,
@@ -181,7 +178,6 @@ impl ExecBody {
                 Namespace::Pid => spec::Namespace::Pid,
                 Namespace::PidWithoutInit => spec::Namespace::PidWithoutInit,
             },
-            tree,
             limits: spec::Limits {
                 memory: program.memory,
                 pids: Some(spec::PidsLimit {
@@ -189,7 +185,8 @@ impl ExecBody {
                     required: program.pids.is_some(),
                 }),
             },
-            log_max_bytes: LOG_MAX_BYTES,
+            pace: facts.pace,
+            ..Spec::new(program.argv.clone(), env, facts.cwd.clone(), tree)
         })
     }
 }
@@ -315,7 +312,11 @@ fn facts(data: &DataDirectory, uuid: relive_core::Uuid) -> io::Result<Facts> {
     let over = history.incarnations.iter().rev().find(|incarnation| incarnation.ended.is_some());
     let over = over.map_or(0, |incarnation| incarnation.generation.0);
     let before = relive_session::sessions::numbered(&sessions)?.into_iter().filter(|number| *number > over).max();
+    // Whoever typed the command is there for its first run only.
+    let first = history.incarnations.len() <= 1;
+    let pace = if program.foreground && first { spec::Pace::Held } else { spec::Pace::Free };
     Ok(Facts {
+        pace,
         program,
         cwd: spawned.cwd.clone(),
         before: before.map(|number| sessions.join(number.to_string())),

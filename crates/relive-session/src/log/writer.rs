@@ -12,6 +12,8 @@ use super::reader::{Segment, Step, older};
 use super::{FRAME_MAX, HEAD, Head, MARK, MARK_SIZE, NAME, NEW_NAME, Stream, name_of};
 use crate::folder::Folder;
 
+/// More only fills the disk: a reader who is faster than the program is never waited for.
+const AHEAD_MAX_BYTES: u64 = 1024 * 1024;
 const SEGMENT_MIN_BYTES: u64 = 256 * 1024;
 
 /// The one writer of a log.
@@ -89,6 +91,13 @@ impl Writer {
     #[must_use]
     pub fn end(&self) -> u64 {
         self.end
+    }
+
+    /// How far a writer may be ahead of a reader who is to lose nothing.
+    #[must_use]
+    pub fn ahead_max(&self) -> u64 {
+        // At least one older segment is always there, and what an ended program left in its pipes must fit as well.
+        AHEAD_MAX_BYTES.min(self.segment_bytes / 4)
     }
 
     /// Waits until all of it is on the disk.

@@ -31,6 +31,8 @@ pub(super) struct Client {
     attached: bool,
     /// The log grew since it was told.
     grown: bool,
+    /// How far it has read the log, where the program is to wait for it.
+    read: Option<u64>,
     told_the_end: bool,
     gone: bool,
 }
@@ -54,6 +56,7 @@ impl Clients {
             moved: false,
             attached: false,
             grown: false,
+            read: None,
             told_the_end: false,
             gone: false,
         });
@@ -105,6 +108,17 @@ impl Clients {
         if let Some(client) = self.find(id) {
             (client.attached, client.grown) = (true, true);
         }
+    }
+
+    pub(super) fn hold(&mut self, id: u64, read: u64) {
+        if let Some(client) = self.find(id) {
+            client.read = Some(read);
+        }
+    }
+
+    /// How far the slowest of those has read for whom the program waits.
+    pub(super) fn slowest_reader(&self) -> Option<u64> {
+        self.connected.iter().filter_map(|client| client.read).min()
     }
 
     pub(super) fn log_grew(&mut self) {

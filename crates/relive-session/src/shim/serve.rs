@@ -91,6 +91,11 @@ impl Shim {
                 self.clients.attach(asked.connection);
                 Outcome::Done.into()
             }
+            Verb::Hold { read } => {
+                self.clients.hold(asked.connection, read);
+                self.reader_due = None;
+                Outcome::Done.into()
+            }
             Verb::Stat => Outcome::Stat(Box::new(self.stat())).into(),
             Verb::Store { name } => self.store(name, descriptor).into(),
             Verb::Return { name } => match self.stored.iter().position(|(stored, _)| *stored == name) {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -70,7 +70,8 @@ impl Shim {
                 watch(Watched::Input, input.as_fd(), PollFlags::OUT);
             }
             // The last first: one that ends leaves the numbers of those before it as they are.
-            for (index, (_, output)) in stdio.outputs().iter().enumerate().rev() {
+            let outputs = if self.is_held_back() { &[] } else { stdio.outputs() };
+            for (index, (_, output)) in outputs.iter().enumerate().rev() {
                 watch(Watched::Output(index), output.as_fd(), PollFlags::IN);
             }
         }
@@ -80,6 +81,9 @@ impl Shim {
             flags.set(PollFlags::OUT, client.has_backlog());
             watch(Watched::Client(client.id), client.socket(), flags);
         }
+        let reader_due = self.reader_due.filter(|_| self.is_held_back());
+        let reader_due = reader_due.map(|due| due.saturating_duration_since(Instant::now()));
+        let patience = patience.into_iter().chain(reader_due).min();
         let patience = patience.map(|patience| Timespec {
             tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: patience.subsec_nanos().into(),
@@ -90,6 +94,14 @@ impl Shim {
         }
         let happened = names.into_iter().zip(watched.iter().map(PollFd::revents));
         Ok(happened.filter(|(_, events)| !events.is_empty()).collect())
+    }
+
+    /// Whether the program has to wait until its reader has read more. What an ended program left in its pipes is little.
+    fn is_held_back(&self) -> bool {
+        let due = || self.reader_due.filter(|due| Instant::now() < *due).map(|_| 0);
+        let read = self.clients.slowest_reader().or_else(due);
+        let ahead = read.map_or(0, |read| self.log.end().saturating_sub(read));
+        ahead >= self.log.ahead_max() && !self.session.stage().is_terminal()
     }
 
     /// Reaps whoever has ended: the child, and the orphans that were left to us.

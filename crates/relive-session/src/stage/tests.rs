@@ -57,6 +57,7 @@ fn verbs() -> Vec<Verb> {
         Verb::CloseInput,
         Verb::Resize(Size { rows: 1, columns: 1 }),
         Verb::Attach,
+        Verb::Hold { read: 0 },
         Verb::Stat,
         Verb::Store { name: name() },
         Verb::Return { name: name() },

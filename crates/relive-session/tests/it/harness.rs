@@ -9,7 +9,7 @@ use relive_session::exit::ExitRecord;
 use relive_session::folder::Folder;
 use relive_session::launch::Launcher;
 use relive_session::log::{Item, Reader};
-use relive_session::spec::{Gate, Limits, Namespace, Spec, Stdio};
+use relive_session::spec::{Gate, Spec, Stdio};
 use relive_session::stage::{Snapshot, Stage};
 use relive_session::tree::Ladder;
 
@@ -33,17 +33,10 @@ pub(crate) fn ladder() -> &'static Ladder {
 }
 
 pub(crate) fn spec(argv: &[&str]) -> Spec {
-    Spec {
-        argv: argv.iter().map(|&word| word.to_owned()).collect(),
-        env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
-        cwd: "/".into(),
-        stdio: Stdio::Pipes,
-        gate: Gate::Open,
-        namespace: Namespace::AsPlanned,
-        tree: ladder().plan.clone(),
-        limits: Limits::default(),
-        log_max_bytes: 16 * 1024 * 1024,
-    }
+    let argv = argv.iter().map(|&word| word.to_owned()).collect();
+    let env = vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
+    let plain = Spec::new(argv, env, "/".into(), ladder().plan.clone());
+    Spec { stdio: Stdio::Pipes, log_max_bytes: 16 * 1024 * 1024, ..plain }
 }
 
 pub(crate) fn shell(script: &str) -> Spec {

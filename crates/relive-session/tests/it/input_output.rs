@@ -7,7 +7,7 @@ use std::process::Command;
 use relive_session::connection::Connection;
 use relive_session::log::{Item, Reader};
 use relive_session::protocol::{Outcome, Verb};
-use relive_session::spec::{Size, Spec, Stdio};
+use relive_session::spec::{Pace, Size, Spec, Stdio};
 use relive_session::stage::{SessionResult, Stage};
 
 use crate::harness::*;
@@ -120,6 +120,55 @@ async fn who_comes_back_reads_on_where_it_left() {
     let mut reader = Reader::open(running.folder.path(), first.next).unwrap();
     let Some(Item::Chunk(rest)) = reader.next().unwrap() else { panic!() };
     assert_eq!((rest.bytes.as_slice(), rest.next), (&b"two\n"[..], record.log_end));
+}
+
+/// Prints more than twenty times what its log keeps.
+fn prints_much() -> Spec {
+    Spec { log_max_bytes: 512 * 1024, pace: Pace::Held, ..shell("seq 1500000") }
+}
+
+#[tokio::test]
+async fn a_program_waits_for_a_reader_who_needs_all_of_its_output() {
+    let lab = Lab::new();
+    let running = lab.launch("held", &prints_much()).await;
+    let reader = Connection::adopt(running.folder.ctl_connect().unwrap()).await.unwrap();
+    assert_eq!(reader.request(Verb::Attach).await, Ok(Outcome::Done));
+    let mut log = Reader::open(running.folder.path(), 0).unwrap();
+    let (mut read, mut next, mut end) = (0, 1, None);
+    while end.is_none_or(|end| read < end) {
+        match log.next().unwrap() {
+            Some(Item::Chunk(chunk)) => {
+                let newlines = chunk.bytes.iter().filter(|byte| **byte == b'\n').count();
+                (read, next) = (chunk.next, next + newlines);
+                assert_eq!(reader.request(Verb::Hold { read }).await.map(|_| ()), Ok(()));
+            }
+            Some(gap @ Item::Gap { .. }) => panic!("{gap:?}"),
+            None => {
+                let seen = within("more", reader.wait_for(|seen| seen.log_end > read || seen.ended.is_some())).await;
+                end = seen.unwrap().ended.map(|record| record.log_end);
+            }
+        }
+    }
+    assert_eq!(next, 1_500_001);
+}
+
+#[tokio::test]
+async fn a_reader_who_leaves_lets_the_program_go_on() {
+    let lab = Lab::new();
+    let running = lab.launch("left", &prints_much()).await;
+    let reader = Connection::adopt(running.folder.ctl_connect().unwrap()).await.unwrap();
+    assert_eq!(reader.request(Verb::Hold { read: 0 }).await, Ok(Outcome::Done));
+    assert_eq!(reader.request(Verb::Attach).await, Ok(Outcome::Done));
+    within("it to wait", reader.wait_for(|seen| seen.log_end >= 64 * 1024)).await.unwrap();
+    let stat = async || match running.connection.request(Verb::Stat).await {
+        Ok(Outcome::Stat(stat)) => stat,
+        other => panic!("{other:?}"),
+    };
+    let held = stat().await.log_end;
+    lab.run("meanwhile", &shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")).await;
+    assert_eq!((stat().await.log_end, stat().await.snapshot.stage), (held, Stage::Running));
+    drop(reader);
+    assert_eq!(running.ended().await.result, SessionResult::Exited(0));
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::session::input::AtEnd;
-use crate::session::watch::{Left, Manner, watch};
+use crate::session::watch::{Left, Manner, Pace, watch};
 use crate::session::{self, Opened};
 use crate::terminal::key::{self, Key, parse_key};
 
@@ -86,7 +86,7 @@ async fn program(
         Some(key) => format!("attached to PID {pid}; detach with {key}; Ctrl-C is typed to it"),
         None => format!("attached to PID {pid}; Ctrl-C leaves it running"),
     });
-    let manner = Manner { from: Reader::tail(folder, RECENT_BYTES)?, detach, at_end: AtEnd::Leave };
+    let manner = Manner { from: Reader::tail(folder, RECENT_BYTES)?, detach, at_end: AtEnd::Leave, pace: Pace::Free };
     match watch(context, &connection, folder, &manner, leave).await? {
         Left::Ended(_) | Left::Lost => {
             context.say(&format!("PID {pid} has ended: relive info {pid}"));

@@ -152,5 +152,6 @@ fn request(args: &Args) -> Outcome<ExecRequest> {
         limits: Limits { timeout_ms: args.timeout.map(as_millis), ..Limits::default() },
         memory: args.memory,
         pids: args.pids,
+        foreground: !args.detach,
     })
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use relive_session::log::{Chunk, Item, Reader, Stream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// Something being shown.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub(crate) struct Output {
     /// Gone once nothing will be added to the log.
     grown: Option<SyncSender<()>>,
     done: oneshot::Receiver<io::Result<()>>,
+    shown: watch::Receiver<u64>,
 }
 
 impl Output {
@@ -27,8 +28,20 @@ impl Output {
         let mut reader = Reader::open(folder, from)?;
         let (grown, nudges) = sync_channel(1);
         let (finished, done) = oneshot::channel();
+        let (showing, shown) = watch::channel(from);
         thread::Builder::new().name("output".into()).spawn(move || {
             let mut sink = sink;
+            let mut sink = |item: Option<Item>| {
+                let upto = item.as_ref().map(|item| match item {
+                    Item::Chunk(chunk) => chunk.next,
+                    Item::Gap { to, .. } => *to,
+                });
+                sink(item)?;
+                if let Some(upto) = upto {
+                    showing.send_replace(upto);
+                }
+                Ok(())
+            };
             let mut shown = drain(&mut reader, &mut sink);
             while shown.is_ok() && nudges.recv().is_ok() {
                 shown = drain(&mut reader, &mut sink);
@@ -38,7 +51,7 @@ impl Output {
             // Whoever does not listen has left.
             let _ = finished.send(shown);
         })?;
-        Ok(Self { grown: Some(grown), done })
+        Ok(Self { grown: Some(grown), done, shown })
     }
 
     /// There is more.
@@ -47,6 +60,11 @@ impl Output {
             // A nudge that is still there is enough.
             let _ = grown.try_send(());
         }
+    }
+
+    /// Up to which offset all is shown.
+    pub(crate) fn shown(&self) -> watch::Receiver<u64> {
+        self.shown.clone()
     }
 
     /// There will be no more.

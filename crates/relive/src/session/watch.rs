@@ -7,9 +7,10 @@ use std::pin::pin;
 
 use relive_session::connection::Connection;
 use relive_session::exit::ExitRecord;
-use relive_session::protocol::Verb;
+use relive_session::protocol::{self, Verb};
 use relive_session::spec::Size;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 use super::input::{AtEnd, Stopped, forward};
 use super::output::{Output, plainly};
@@ -29,7 +30,22 @@ pub(crate) struct Manner {
     /// The terminal is the program's, but for this key.
     pub detach: Option<Key>,
     pub at_end: AtEnd,
+    pub pace: Pace,
 }
+
+/// Whether the program waits for us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// All of its output has to get here: it waits while we write, as it would for the reader of a pipe.
+    Held,
+    /// It goes on; a gap is told.
+    Free,
+}
+
+/// How much has to be shown before the shim is told: less than it lets the program be ahead of us.
+const TOLD_EVERY_BYTES: u64 = 64 * 1024;
+/// What releases the program.
+const ALL_THERE_WILL_BE: u64 = u64::MAX;
 
 /// Why one is in front of it no more.
 #[derive(Debug)]
@@ -66,6 +82,7 @@ pub(crate) async fn watch(
     seen.mark_changed();
     let mut typing = pin!(typing(context, connection, manner));
     let mut sizing = pin!(sizing(connection, manner));
+    let mut holding = pin!(holding(connection, manner.pace, output.shown()));
     let mut leave = pin!(leave);
     let (mut end, mut all_shown) = (None, false);
     loop {
@@ -83,6 +100,8 @@ pub(crate) async fn watch(
             }
             shown = output.finished(), if !all_shown => {
                 all_shown = true;
+                // Nobody reads any more: what comes now is for the log.
+                let _ = connection.request(Verb::Hold { read: ALL_THERE_WILL_BE }).await;
                 match shown {
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                         // One that has ended, or takes no notice, is as good.
@@ -92,6 +111,7 @@ pub(crate) async fn watch(
                     Ok(()) => {}
                 }
             }
+            () = &mut holding => {}
             () = &mut typing => return Ok(Left::Detached),
             error = &mut sizing => return Err(cannot(error)),
             () = &mut leave => return Ok(Left::Interrupted),
@@ -101,6 +121,22 @@ pub(crate) async fn watch(
             return Ok(left);
         }
     }
+}
+
+/// Lets the program wait until we have shown what it printed. Never returns.
+async fn holding(connection: &Connection, pace: Pace, mut shown: watch::Receiver<u64>) {
+    let mut told = *shown.borrow_and_update();
+    // A shim of before this was known answers that it does not know it: it goes on as it did.
+    let mut heard = pace == Pace::Held;
+    while heard {
+        let asked = connection.request(Verb::Hold { read: told }).await;
+        heard = matches!(asked, Ok(protocol::Outcome::Done));
+        match shown.wait_for(|shown| *shown >= told.saturating_add(TOLD_EVERY_BYTES)).await {
+            Ok(shown) => told = *shown,
+            Err(_) => heard = false,
+        }
+    }
+    std::future::pending().await
 }
 
 fn unreadable(error: io::Error) -> CommandError {

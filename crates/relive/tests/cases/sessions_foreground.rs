@@ -31,6 +31,36 @@ fn input_output_and_exit_code_are_the_program_s_own() {
 }
 
 #[test]
+fn three_hundred_megabytes_get_through_a_slow_pipe_byte_for_byte() {
+    const LINES: usize = 300 * 1024 * 1024 / 64;
+    let world = World::new();
+    let line = "0123456789".repeat(7)[..63].to_owned();
+    let count = LINES.to_string();
+    let mut child = world.start(&["exec", "--", "sh", "-c", "yes \"$0\" | head -n \"$1\"", &line, &count]);
+    let mut stdout = child.stdout.take().unwrap();
+    // The reader does not begin before the program could have printed more than its log keeps.
+    let shim_waits = || {
+        let process = world.relive(&["ps", "--json"]).ok().json()["processes"][0]["uuid"].as_str().map(str::to_owned);
+        let session = world.info(&process?)["session"]["folder"].as_str()?.to_owned();
+        let log = fs::metadata(std::path::Path::new(&session).join("log")).ok()?.len();
+        (log >= 1024 * 1024).then_some(())
+    };
+    wait_for("it has printed more than anybody reads", shim_waits);
+    let (mut buffer, mut total) = (vec![0; 1 << 20], 0_usize);
+    loop {
+        let count = stdout.read(&mut buffer).unwrap();
+        if count == 0 {
+            break;
+        }
+        let expected = (total..total + count).map(|at| line.as_bytes().get(at % 64).copied().unwrap_or(b'\n'));
+        assert!(expected.eq(buffer[..count].iter().copied()), "something is missing at {total}");
+        total += count;
+    }
+    assert_eq!(total, LINES * 64);
+    finish(child).ok();
+}
+
+#[test]
 fn a_program_that_takes_no_input_is_not_waited_for() {
     let world = World::new();
     let mut child = world.command(&["exec", "true"]).stdin(Stdio::piped()).spawn().unwrap();

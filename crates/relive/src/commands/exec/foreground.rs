@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::session::input::AtEnd;
 use crate::session::output::{Output, plainly};
-use crate::session::watch::{Left, Manner, watch};
+use crate::session::watch::{Left, Manner, Pace, watch};
 use crate::session::{self, Opened, exit_code};
 
 /// What a shell gives for a command that lost its terminal.
@@ -38,7 +38,8 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
     let folder = Path::new(&started.folder);
     let left = match session::open(&started.folder).await? {
         Opened::Live(connection) => {
-            let manner = Manner { from: 0, detach: args.tty.then_some(args.detach_key), at_end: AtEnd::Close };
+            let manner =
+                Manner { from: 0, detach: args.tty.then_some(args.detach_key), at_end: AtEnd::Close, pace: Pace::Held };
             let leave = obey(client, &uuid, interrupts, Some(terminations));
             watch(context, &connection, folder, &manner, leave).await?
         }
