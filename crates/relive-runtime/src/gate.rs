@@ -51,7 +51,7 @@ impl Runtime {
         }
         let live = self.live_session(process.uuid).await.ok_or_else(ended)?;
         let affected = Affected { affected: 1, pids: vec![pid], note, ..Affected::default() };
-        match live.connection.request(verb).await {
+        match self.bodies.exec.sessions.order(&live.folder, &live.connection, verb).await {
             Ok(Outcome::Done) => Ok(affected),
             Ok(Outcome::Kept) => {
                 let kept = format!("process {pid} is not at its gate yet: this is kept until it is");
@@ -89,7 +89,8 @@ impl Runtime {
 /// Reads what the directory of a session says that does not answer.
 fn of_folder(path: &Path) -> std::io::Result<Option<Session>> {
     let folder = Folder::open(path)?;
-    let (state, exit) = (folder.read_state()?, folder.read_exit()?);
+    // A program can write into its own session's directory: what cannot be read says nothing.
+    let (state, exit) = (folder.read_state().unwrap_or_default(), folder.read_exit().unwrap_or_default());
     let rungs = state.as_ref().map(|state| state.rungs.clone()).unwrap_or_default();
     let starting = Snapshot {
         mode: Mode::Spawn,

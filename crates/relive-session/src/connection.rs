@@ -25,7 +25,7 @@ use crate::protocol::{MESSAGE_MAX, Message, Notice, Outcome, Request, VERSION, V
 use crate::stage::Snapshot;
 
 /// How long a shim may take to greet.
-const HELLO_PATIENCE: Duration = Duration::from_secs(10);
+const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 /// How many requests of one connection may be unanswered; the next waits.
 const UNANSWERED_MAX: usize = 64;
 

@@ -84,7 +84,7 @@ pub enum RecordedStage {
 /// What became of a session, as its folder has it.
 #[derive(Debug)]
 pub enum Found {
-    /// It ended.
+    /// It ended, and its shim has gone.
     Ended(ExitRecord),
     /// Its shim lives; this is a connection to it.
     Alive(OwnedFd),
@@ -92,8 +92,8 @@ pub enum Found {
     Starting,
     /// There is no shim, none will come, and the program never ran.
     NeverRan,
-    /// The program may have run, and its shim has gone without a word.
-    ShimLost(State),
+    /// The program may have run, and its shim has gone without a word; what it said before, if that can be read.
+    ShimLost(Option<State>),
     /// It was made in another boot, or nothing shows that it was made in this one.
     OtherBoot(Option<State>),
 }
@@ -202,7 +202,8 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(error) => return Err(error),
         };
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        // Shared: whoever else looks at this very moment is not taken for a shim.
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared) {
             Ok(()) => Ok(true),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
             Err(error) => Err(error.into()),
@@ -211,7 +212,10 @@ impl Folder {
 
     /// What became of the session, seen from the boot `boot_id`.
     pub fn look(&self, boot_id: &str) -> io::Result<Found> {
-        if let Some(record) = self.read_exit()? {
+        // A record counts when the shim has gone: before that, the program may have written it.
+        if self.lock_is_free()?
+            && let Ok(Some(record)) = self.read_exit()
+        {
             return Ok(Found::Ended(record));
         }
         match self.ctl_connect() {
@@ -224,23 +228,31 @@ impl Folder {
             return Ok(Found::Starting);
         }
         // The shim may have left its record, and gone, since the first look. Nobody will write after this one.
-        if let Some(record) = self.read_exit()? {
+        let (exit, state) = (self.read_exit(), self.read_state());
+        let is_nonsense = |error: Option<&io::Error>| error.is_some_and(|e| e.kind() == io::ErrorKind::InvalidData);
+        if is_nonsense(exit.as_ref().err()) || is_nonsense(state.as_ref().err()) {
+            // No shim writes this: something ran.
+            return Ok(Found::ShimLost(state.unwrap_or_default()));
+        }
+        if let Some(record) = exit? {
             return Ok(Found::Ended(record));
         }
-        let state = self.read_state()?;
+        let state = state?;
         // The state is not synced: after another boot a missing one, or an old one, says nothing.
         if self.made_in_boot()?.as_deref() != Some(boot_id) || state.as_ref().is_some_and(|s| s.boot_id != boot_id) {
             return Ok(Found::OtherBoot(state));
         }
         Ok(match state {
-            Some(state) if state.stage == RecordedStage::Running => Found::ShimLost(state),
+            Some(state) if state.stage == RecordedStage::Running => Found::ShimLost(Some(state)),
             Some(_) | None => Found::NeverRan,
         })
     }
 
     /// Opens a file of the folder, for this crate's own files.
     pub(crate) fn open_file(&self, name: &str, flags: OFlags) -> io::Result<OwnedFd> {
-        Ok(rustix::fs::openat(&self.dir, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, FILE_MODE)?)
+        // The program can put anything there: a pipe must not keep us waiting.
+        let careful = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        Ok(rustix::fs::openat(&self.dir, name, flags | careful, FILE_MODE)?)
     }
 
     pub(crate) fn dir(&self) -> BorrowedFd<'_> {
@@ -286,6 +298,9 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name} is not a regular file")));
+        }
         let mut bytes = Vec::new();
         file.take(RECORD_MAX_BYTES).read_to_end(&mut bytes)?;
         Ok(Some(bytes))

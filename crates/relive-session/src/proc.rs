@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +114,14 @@ pub fn environment_has(pid: i32, name: &str, value: &str) -> bool {
     let wanted = format!("{name}={value}");
     let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
     environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
+}
+
+/// Whether a process was started as the shim of the session in this folder.
+#[must_use]
+pub fn is_shim_of(pid: i32, folder: &Path) -> bool {
+    let Ok(line) = std::fs::read(format!("/proc/{pid}/cmdline")) else { return false };
+    let mut words = line.split(|byte| *byte == 0);
+    words.next() == Some(crate::SHIM.as_bytes()) && words.next() == Some(folder.as_os_str().as_bytes())
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 //! Whatever is found is settled by looking at the folder. A session whose shim is lost, or whose machine went down, gets
 //! its exit record here, after its tree is empty: from then on it has ended like any other, and is never asked about again.
 
+mod overrule;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -24,6 +26,10 @@ use crate::tree::{Ladder, Tree};
 
 /// Between two looks at a session that is about to begin, or to end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long a shim may neither answer nor go before it is woken,
+const SILENT_PATIENCE: Duration = Duration::from_secs(5);
+/// and how long after that before its session is ended without it.
+const ROUSED_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a tree may take to be empty once it was killed.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -73,40 +79,80 @@ impl Sessions {
 
     /// What became of the session in this folder; `NeverRan` where there is none.
     pub async fn find(&self, path: &Path) -> io::Result<Standing> {
+        let mut silence = Silence::default();
+        let standing = self.settle(path, &mut silence).await;
+        if let Some(held) = silence.held {
+            held.release();
+        }
+        standing
+    }
+
+    async fn settle(&self, path: &Path, silence: &mut Silence) -> io::Result<Standing> {
         loop {
             let (folder, found) = match self.look(path).await {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Standing::NeverRan),
                 looked => looked?,
             };
             match found {
-                Found::Ended(record) => return Ok(Standing::Ended(record)),
+                Found::Ended(record) => {
+                    self.check_end(path, &record).await?;
+                    return Ok(Standing::Ended(record));
+                }
                 Found::NeverRan => {
                     self.clear(&folder).await?;
                     return Ok(Standing::NeverRan);
                 }
-                Found::Starting => tokio::time::sleep(LOOK_EVERY).await,
+                Found::Starting => self.wait(path, silence).await?,
                 Found::Alive(socket) => match Connection::adopt(socket).await {
                     Ok(connection) => return Ok(Standing::Alive(connection)),
                     Err(error @ (AdoptError::Version { .. } | AdoptError::NotAShim)) => {
                         eprintln!("{}: {error}", path.display());
                         let failure = failure("hello", "EPROTONOSUPPORT", libc::EPROTONOSUPPORT);
                         let state = self.state_of(&folder)?;
-                        return lost(folder, state, EndedBy::Version, failure).await.map(Standing::Ended);
+                        let tree = self.tree_of(path).await?;
+                        return lost(folder, state, tree, EndedBy::Version, failure).await.map(Standing::Ended);
                     }
                     // It went between the connection and the greeting, or has too much to do: it is looked for again.
-                    Err(AdoptError::HungUp | AdoptError::Silent) => tokio::time::sleep(LOOK_EVERY).await,
+                    Err(AdoptError::HungUp | AdoptError::Silent) => self.wait(path, silence).await?,
                     Err(AdoptError::Io(error)) => return Err(error),
                 },
                 Found::ShimLost(state) => {
                     let failure = failure("shim", "ESRCH", libc::ESRCH);
-                    return lost(folder, Some(state), EndedBy::ShimLost, failure).await.map(Standing::Ended);
+                    let tree = self.tree_of(path).await?;
+                    return lost(folder, state, tree, EndedBy::ShimLost, failure).await.map(Standing::Ended);
                 }
                 Found::OtherBoot(state) => {
                     let failure = failure("boot", "EHOSTDOWN", libc::EHOSTDOWN);
-                    return lost(folder, state, EndedBy::HostLost, failure).await.map(Standing::Ended);
+                    let tree = Tree::reopen(&state.as_ref().map(|state| state.tree.clone()).unwrap_or_default());
+                    return lost(folder, state, tree, EndedBy::HostLost, failure).await.map(Standing::Ended);
                 }
             }
         }
+    }
+
+    /// Waits before the next look at a shim that neither answers nor goes. One that does so for too long is woken; at last
+    /// its session is ended without it.
+    async fn wait(&self, path: &Path, silence: &mut Silence) -> io::Result<()> {
+        let lasted = silence.since.elapsed();
+        if lasted > SILENT_PATIENCE && !silence.roused {
+            silence.roused = true;
+            silence.held = Some(self.rouse(path).await?);
+        } else if lasted > SILENT_PATIENCE + ROUSED_PATIENCE {
+            self.end_without_shim(path).await?;
+            silence.since = Instant::now();
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+        Ok(())
+    }
+
+    /// A record that the program wrote itself says nothing of those who run on.
+    async fn check_end(&self, path: &Path, record: &ExitRecord) -> io::Result<()> {
+        let tree = self.tree_of(path).await?;
+        let has_run_on = spawn_blocking(move || tree.has_leaf() && !tree.is_empty());
+        if record.left.is_empty() && has_run_on.await.map_err(io::Error::other)? {
+            self.end_without_shim(path).await?;
+        }
+        Ok(())
     }
 
     /// Ends every session in a folder of sessions. When this returns, nothing of them runs.
@@ -116,7 +162,7 @@ impl Sessions {
         for path in open {
             if let Standing::Alive(connection) = self.find(&path).await? {
                 // If it has gone meanwhile, looking again tells how.
-                let _ = connection.request(Verb::Kill).await;
+                let _ = self.order(&path, &connection, Verb::Kill).await;
                 let mut seen = connection.seen();
                 let _ = seen.wait_for(|seen| seen.ended.is_some() || seen.gone).await;
                 self.find(&path).await?;
@@ -138,24 +184,27 @@ impl Sessions {
     /// Removes what is left of a session that never ran, whose shim was lost on the way: its leaves, and after its first
     /// word perhaps a child at the gate.
     async fn clear(&self, folder: &Folder) -> io::Result<()> {
-        let (tree, has_child) = match self.state_of(folder)? {
-            Some(state) => (Tree::reopen(&state.tree), true),
-            None => (Tree::planned(&self.ladder().await?.plan, &folder.name()), false),
-        };
-        let cleared = spawn_blocking(move || {
-            if has_child {
-                empty(&tree);
-            } else {
-                // What was not made yet need not be removed.
-                let _ = tree.remove();
-            }
-        });
+        let tree = self.tree_of(folder.path()).await?;
+        let cleared = spawn_blocking(move || empty(&tree));
         cleared.await.map_err(io::Error::other)
     }
 
     /// What the shim said of itself, if it was in this boot.
     fn state_of(&self, folder: &Folder) -> io::Result<Option<State>> {
         Ok(folder.read_state()?.filter(|state| state.boot_id == self.boot_id))
+    }
+}
+
+/// How long a shim has neither answered nor gone, and what was done about it.
+struct Silence {
+    since: Instant,
+    roused: bool,
+    held: Option<overrule::Held>,
+}
+
+impl Default for Silence {
+    fn default() -> Self {
+        Self { since: Instant::now(), roused: false, held: None }
     }
 }
 
@@ -184,7 +233,9 @@ fn without_exit_record(sessions: &Path) -> io::Result<Vec<PathBuf>> {
         if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
             continue;
         }
-        if Folder::open(path.clone())?.read_exit()?.is_none() {
+        let folder = Folder::open(path.clone())?;
+        // A record does not count while the shim lives: the program may have written it.
+        if !folder.lock_is_free()? || folder.read_exit().unwrap_or_default().is_none() {
             open.push(path);
         }
     }
@@ -219,20 +270,23 @@ fn sync_dir(path: &Path) -> io::Result<()> {
 }
 
 /// Ends what a shim left behind, and says on the disk that it has ended.
-async fn lost(folder: Folder, state: Option<State>, why: EndedBy, failure: Failure) -> io::Result<ExitRecord> {
+async fn lost(
+    folder: Folder,
+    state: Option<State>,
+    tree: Tree,
+    why: EndedBy,
+    failure: Failure,
+) -> io::Result<ExitRecord> {
     let (host_pid, child_pid) = match &state {
         Some(state) => (state.snapshot.host_pid, state.snapshot.child_pid),
         None => (None, None),
     };
     let ended = spawn_blocking(move || {
-        if let Some(state) = &state {
-            let tree = Tree::reopen(&state.tree);
-            if why == EndedBy::HostLost {
-                // Nobody of another boot is alive: a pid that matches is somebody else's.
-                let _ = tree.remove();
-            } else {
-                empty(&tree);
-            }
+        if why == EndedBy::HostLost {
+            // Nobody of another boot is alive: a pid that matches is somebody else's.
+            let _ = tree.remove();
+        } else {
+            empty(&tree);
         }
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let record = ExitRecord {

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use ladder::{Ladder, Start, try_user_namespace};
 pub(crate) use place::map_ids;
+pub(crate) use sweep::signal_all;
 
 use crate::proc::{self, Identity};
 use crate::spec::Limits;
@@ -192,6 +193,25 @@ impl Tree {
         frozen
     }
 
+    /// Whether a cgroup holds it that is still there.
+    #[must_use]
+    pub(crate) fn has_leaf(&self) -> bool {
+        match self.hold() {
+            Hold::V2(leaf) | Hold::V1(leaf) => leaf.exists(),
+            Hold::Namespace | Hold::Group => false,
+        }
+    }
+
+    /// Whether it stands still as a whole.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        match self.hold() {
+            Hold::V2(leaf) => Leaf(leaf).is_frozen_v2(),
+            Hold::V1(leaf) => Leaf(leaf).is_frozen_v1(),
+            Hold::Namespace | Hold::Group => self.identities().is_ok_and(|members| sweep::are_stopped(&members)),
+        }
+    }
+
     /// Lets it go on.
     pub fn thaw(&self) -> io::Result<()> {
         match self.hold() {
@@ -289,6 +309,11 @@ impl Tree {
 }
 
 impl Made {
+    /// Whether these are the places of a session of this name.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        self.name == name && self.leaves().all(|leaf| leaf.file_name().is_some_and(|leaf| leaf == name))
+    }
+
     /// All leaves there can be.
     fn planned(plan: &Plan, name: &str) -> Self {
         let leaf = |folder: &Option<PathBuf>| folder.as_ref().map(|folder| folder.join(&plan.prefix).join(name));

@@ -122,7 +122,7 @@ impl Tool for Shell {
                 Order::End(Signal::Kill | Signal::Pause | Signal::Resume) => Verb::Kill,
             };
             // One that does not answer is looked at again; one that has gone needs no order.
-            connection.request(verb).await.is_ok()
+            context.sessions.order(&folder(&context, &key), &connection, verb).await.is_ok()
         }
         .boxed()
     }
@@ -149,7 +149,7 @@ async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Resul
         Standing::Ended(record) => record,
         Standing::Alive(connection) => {
             // A pause has left it frozen.
-            let _ = connection.request(Verb::Thaw).await;
+            let _ = context.sessions.order(path, &connection, Verb::Thaw).await;
             waited(context, &connection, asked, path).await?
         }
         Standing::NeverRan => {
@@ -199,7 +199,7 @@ async fn waited(context: &Context, connection: &Connection, asked: &Asked, path:
     let mut seen = connection.seen();
     let mut over = seen.wait_for(|seen| seen.ended.is_some() || seen.gone).boxed();
     if tokio::time::timeout(asked.timeout, &mut over).await.is_err() {
-        let _ = connection.request(Verb::Kill).await;
+        let _ = context.sessions.order(path, connection, Verb::Kill).await;
         let _ = over.await;
     }
     let ended = connection.seen().borrow().ended.clone();

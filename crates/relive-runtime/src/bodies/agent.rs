@@ -128,7 +128,7 @@ impl Body for AgentBody {
                     && let Standing::Alive(connection) = self.sessions.find(&folder).await?
                 {
                     // One that has gone meanwhile needs no freeze.
-                    let _ = connection.request(SessionVerb::Freeze).await;
+                    let _ = self.sessions.order(&folder, &connection, SessionVerb::Freeze).await;
                 }
             }
             Ok(())

@@ -4,23 +4,24 @@
 //! alive adopts it; one that finds its exit record reports that. A program is launched only where its session's
 //! directory shows that it never ran.
 
+mod attend;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_agent::Orders;
 use relive_core::program::{Namespace, Stdio};
 use relive_core::{Cause, End, ErrorCode, KillSignal, ProcessStatus, Program, Signal, Why};
 use relive_journal::{DataDirectory, History, Pool};
-use relive_session::connection::Connection;
 use relive_session::exit::{EndedBy, ExitRecord};
-use relive_session::protocol::{self, Verb as SessionVerb};
 use relive_session::sessions::{Sessions, Standing};
 use relive_session::spec::{self, Spec};
-use relive_session::stage::{SessionResult, Stage};
-use relive_session::tree::{Plan, Rungs};
+use relive_session::stage::SessionResult;
+use relive_session::tree::Plan;
+
+use attend::{Attended, Left, attend};
 
 use super::{Body, Context, Exit, LiveSession, Rest, Verb};
 use crate::environment::Environments;
@@ -37,14 +38,6 @@ pub(crate) struct ExecBody {
     pub(crate) pool: Pool,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) environments: Arc<Environments>,
-}
-
-/// Why a session is attended no more.
-enum Left {
-    /// It ended.
-    Ended(ExitRecord),
-    /// Its shim does not answer any more; its directory knows why.
-    Gone,
 }
 
 /// Why there is no session.
@@ -106,7 +99,12 @@ impl Body for ExecBody {
 
     /// A program's handlers are its own: it gets the operating system's signal.
     fn pass_on(&self, signal: Signal, session: LiveSession) -> BoxFuture<'static, ()> {
-        async move { pass_on(&session.connection, signal).await }.boxed()
+        let sessions = Arc::clone(&self.sessions);
+        async move {
+            let LiveSession { connection, folder, rungs: _ } = session;
+            Attended { sessions: &sessions, connection, folder }.pass_on(signal).await;
+        }
+        .boxed()
     }
 }
 
@@ -124,7 +122,7 @@ impl ExecBody {
                 Standing::Ended(record) => return Exit::Ended(end_of(&record)),
                 Standing::NeverRan => return Exit::Cancelled,
             };
-            match attend(&mut cx, connection, folder).await {
+            match attend(&mut cx, &Attended { sessions: &self.sessions, connection, folder }).await {
                 Left::Ended(record) => return Exit::Ended(end_of(&record)),
                 Left::Gone => {}
             }
@@ -191,116 +189,6 @@ impl ExecBody {
     }
 }
 
-/// What the freezer of a session was last told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Freezer {
-    /// Nothing: an earlier daemon may have told it anything.
-    Unknown,
-    Thawed,
-    /// Stopped at this stage. A program that waits at its gate stands still without being frozen.
-    Frozen(Stage),
-}
-
-/// Passes orders on to a session that answers, until it ends.
-async fn attend(cx: &mut Context, connection: Connection, folder: PathBuf) -> Left {
-    let rungs = match connection.request(SessionVerb::Stat).await {
-        Ok(protocol::Outcome::Stat(stat)) => stat.rungs,
-        Ok(_) | Err(_) => Rungs::default(),
-    };
-    cx.owner.started().await;
-    cx.session.send_replace(Some(LiveSession { connection: connection.clone(), folder, rungs }));
-    let mut seen = connection.seen();
-    let (mut told, mut freezer, mut timed_out) = (None, Freezer::Unknown, false);
-    loop {
-        let orders = *cx.orders.borrow_and_update();
-        let (ended, gone, stage) = {
-            let seen = seen.borrow_and_update();
-            (seen.ended.clone(), seen.gone, seen.snapshot.stage)
-        };
-        cx.owner.ring();
-        if let Some(record) = ended {
-            return Left::Ended(record);
-        }
-        if gone {
-            return Left::Gone;
-        }
-        if let Some(signal) = orders.end.filter(|signal| told != Some(*signal)) {
-            told = Some(signal);
-            pass_on(&connection, signal).await;
-        }
-        match wanted(&orders, stage, freezer) {
-            Some(Freezer::Frozen(stage)) => {
-                freezer = freeze(cx, &connection, stage).await;
-                continue;
-            }
-            Some(_) => {
-                // If it has gone, that is seen next.
-                let _ = connection.request(SessionVerb::Thaw).await;
-                freezer = Freezer::Thawed;
-                continue;
-            }
-            None => {}
-        }
-        let runs = matches!(freezer, Freezer::Thawed) && orders.end.is_none() && !timed_out;
-        let deadline = orders.deadline.filter(|_| runs);
-        let far = tokio::time::Instant::now() + std::time::Duration::from_secs(365 * 24 * 3600);
-        tokio::select! {
-            // The sender stays with the owner as long as the body does.
-            _ = cx.orders.changed() => {}
-            _ = seen.changed() => {}
-            () = tokio::time::sleep_until(deadline.unwrap_or(far)), if deadline.is_some() => {
-                timed_out = true;
-                cx.owner.end_for(Why::Timeout);
-            }
-        }
-    }
-}
-
-/// What the freezer is to be told, if anything.
-fn wanted(orders: &Orders, stage: Stage, freezer: Freezer) -> Option<Freezer> {
-    let still = orders.stop.is_some() && orders.end.is_none() && !orders.leave_sessions;
-    let can_stand_still = stage == Stage::Running || stage == Stage::Ready;
-    match freezer {
-        Freezer::Frozen(at) if still && at == stage => None,
-        Freezer::Unknown | Freezer::Thawed | Freezer::Frozen(_) if still => {
-            can_stand_still.then_some(Freezer::Frozen(stage))
-        }
-        Freezer::Thawed => None,
-        Freezer::Unknown | Freezer::Frozen(_) => Some(Freezer::Thawed),
-    }
-}
-
-/// Freezes the tree of a session, and reports that the process stands still.
-async fn freeze(cx: &Context, connection: &Connection, stage: Stage) -> Freezer {
-    if stage == Stage::Running {
-        match connection.request(SessionVerb::Freeze).await {
-            Ok(protocol::Outcome::Done) => {}
-            // It has ended; that is seen next.
-            Ok(protocol::Outcome::NoProcess) | Err(_) => return Freezer::Frozen(stage),
-            Ok(other) => {
-                cx.owner.warn(format!("{} cannot be frozen: {other:?}", cx.process.uuid));
-                cx.owner.resume().await;
-                return Freezer::Frozen(stage);
-            }
-        }
-    }
-    cx.owner.stands_still().await;
-    Freezer::Frozen(stage)
-}
-
-async fn pass_on(connection: &Connection, signal: Signal) {
-    let number = |signal: rustix::process::Signal| SessionVerb::Signal { number: signal.as_raw() };
-    let verb = match signal {
-        Signal::Term => number(rustix::process::Signal::TERM),
-        Signal::Int => number(rustix::process::Signal::INT),
-        Signal::Kill => SessionVerb::Kill,
-        Signal::Pause => number(rustix::process::Signal::TSTP),
-        Signal::Resume => number(rustix::process::Signal::CONT),
-    };
-    // One that has gone needs no signal.
-    let _ = connection.request(verb).await;
-}
-
 /// What the journal and the directory of sessions say of a program.
 fn facts(data: &DataDirectory, uuid: relive_core::Uuid) -> io::Result<Facts> {
     let (history, _) = data.history(uuid)?;
@@ -363,6 +251,3 @@ pub(crate) fn last_session(sessions: &Path) -> io::Result<Option<PathBuf>> {
     let last = relive_session::sessions::numbered(sessions)?.into_iter().max();
     Ok(last.map(|number| sessions.join(number.to_string())))
 }
-
-#[cfg(test)]
-mod tests;

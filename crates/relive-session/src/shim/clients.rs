@@ -19,6 +19,8 @@ pub(super) struct Clients {
     listener: OwnedFd,
     connected: Vec<Client>,
     next: u64,
+    /// Counts what was heard, to tell who was silent for long.
+    heard: u64,
 }
 
 pub(super) struct Client {
@@ -35,12 +37,14 @@ pub(super) struct Client {
     read: Option<u64>,
     told_the_end: bool,
     gone: bool,
+    /// When it last said something, by the count.
+    heard: u64,
 }
 
 impl Clients {
     /// The owner's own connection is the first.
     pub(super) fn new(listener: OwnedFd, owner: OwnedFd) -> Self {
-        let mut clients = Self { listener, connected: Vec::new(), next: 0 };
+        let mut clients = Self { listener, connected: Vec::new(), next: 0, heard: 0 };
         clients.add(owner);
         clients
     }
@@ -59,16 +63,38 @@ impl Clients {
             read: None,
             told_the_end: false,
             gone: false,
+            heard: self.heard,
         });
     }
 
-    /// Takes in who knocks. Another user, and one too many, is hung up on.
-    pub(super) fn accept(&mut self) {
+    /// Takes in who knocks. Another user is hung up on. Where there are too many, somebody makes room: first those who are
+    /// members of the tree, so that no program keeps its owner out, then whoever was silent for the longest.
+    pub(super) fn accept(&mut self, members: impl Fn() -> Vec<i32>) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         while let Ok(socket) = rustix::net::accept_with(&self.listener, flags) {
-            if self.connected.len() < CONNECTIONS_MAX && is_ours(&socket) {
+            if is_ours(&socket) && self.make_room(&socket, &members) {
                 self.add(socket);
             }
+        }
+    }
+
+    /// Whether there is room for one more.
+    fn make_room(&mut self, newcomer: &OwnedFd, members: impl Fn() -> Vec<i32>) -> bool {
+        if self.connected.len() < CONNECTIONS_MAX {
+            return true;
+        }
+        let members = members();
+        let is_member = |socket: &OwnedFd| peer(socket).is_some_and(|pid| members.contains(&pid));
+        let quietest = |inside: bool| {
+            let those = self.connected.iter().enumerate().filter(|(_, client)| is_member(&client.socket) == inside);
+            those.min_by_key(|(_, client)| client.heard).map(|(index, _)| index)
+        };
+        match quietest(true).or_else(|| quietest(false).filter(|_| !is_member(newcomer))) {
+            Some(index) => {
+                self.connected.remove(index);
+                true
+            }
+            None => false,
         }
     }
 
@@ -86,9 +112,14 @@ impl Clients {
 
     /// Reads one packet of a connection; none where there is nothing, or nobody any more.
     pub(super) fn receive(&mut self, id: u64, buffer: &mut [u8]) -> Option<Received> {
+        self.heard += 1;
+        let heard = self.heard;
         let client = self.find(id)?;
         match packet::receive(&client.socket, buffer) {
-            Ok(received) if received.length > 0 => Some(received),
+            Ok(received) if received.length > 0 => {
+                client.heard = heard;
+                Some(received)
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Ok(_) | Err(_) => {
                 client.gone = true;
@@ -216,6 +247,11 @@ impl Client {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The pid of the other side, as this process sees it.
+fn peer(socket: &OwnedFd) -> Option<i32> {
+    rustix::net::sockopt::socket_peercred(socket).ok().map(|peer| peer.pid.as_raw_nonzero().get())
 }
 
 fn is_ours(socket: &OwnedFd) -> bool {

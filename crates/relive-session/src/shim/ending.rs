@@ -114,7 +114,7 @@ impl Shim {
     /// Who does not take it in time finds the record.
     fn say_goodbye(&mut self, record: &ExitRecord) -> io::Result<()> {
         let deadline = Instant::now() + GOODBYE_PATIENCE;
-        self.clients.accept();
+        self.accept();
         self.flush(Some(record));
         while self.clients.iter().any(|client| !client.was_told_the_end()) && Instant::now() < deadline {
             self.turn(Some(Duration::from_millis(10)))?;

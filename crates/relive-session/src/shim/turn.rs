@@ -32,7 +32,7 @@ impl Shim {
         for (watched, events) in self.wait(patience)? {
             match watched {
                 Watched::Signals => self.reap(),
-                Watched::Listener => self.clients.accept(),
+                Watched::Listener => self.accept(),
                 Watched::Gate => self.hear_gate(),
                 Watched::Output(index) => had_output |= self.read_output(index),
                 Watched::Input => self.write_input(),
@@ -45,6 +45,11 @@ impl Shim {
         }
         self.flush(None);
         Ok(had_output)
+    }
+
+    pub(super) fn accept(&mut self) {
+        let tree = self.tree.as_ref();
+        self.clients.accept(|| tree.map(|tree| tree.members()).unwrap_or_default());
     }
 
     /// Tells those who are connected; the end, too, once there is a record of it.

@@ -132,7 +132,15 @@ impl Leaf<'_> {
 
     pub(super) fn freeze_v2(self) -> io::Result<()> {
         self.write("cgroup.freeze", "1")?;
-        wait_until(FREEZE_MAX, || Ok(self.count("cgroup.events", "frozen") == Some(1)))
+        wait_until(FREEZE_MAX, || Ok(self.is_frozen_v2()))
+    }
+
+    pub(super) fn is_frozen_v2(self) -> bool {
+        self.count("cgroup.events", "frozen") == Some(1)
+    }
+
+    pub(super) fn is_frozen_v1(self) -> bool {
+        std::fs::read_to_string(self.0.join("freezer.state")).is_ok_and(|state| state.trim() == "FROZEN")
     }
 
     pub(super) fn thaw_v2(self) -> io::Result<()> {

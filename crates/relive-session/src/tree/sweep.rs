@@ -45,6 +45,12 @@ fn runs(stat: Stat) -> bool {
     !matches!(stat.state, b'T' | b't' | b'D') && stat.lives()
 }
 
+/// Whether there are some, and none of them may do anything now.
+pub(super) fn are_stopped(members: &[Identity]) -> bool {
+    let stopped = |member: &Identity| !Stat::of(member.pid).is_ok_and(|stat| stat.identity == *member && runs(stat));
+    !members.is_empty() && members.iter().all(stopped)
+}
+
 /// Kills all of them; held still first, so that none is born behind our back.
 pub(super) fn kill(members: impl Fn() -> io::Result<Vec<Identity>>) -> io::Result<()> {
     match stop(&members, HOLD_MAX) {
@@ -56,7 +62,7 @@ pub(super) fn kill(members: impl Fn() -> io::Result<Vec<Identity>>) -> io::Resul
 }
 
 /// A signal for each of them; who has ended meanwhile needs none.
-pub(super) fn signal_all(members: &[Identity], number: Signal) -> io::Result<()> {
+pub(crate) fn signal_all(members: &[Identity], number: Signal) -> io::Result<()> {
     members.iter().try_for_each(|member| signal(*member, number))
 }
 

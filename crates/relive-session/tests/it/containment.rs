@@ -112,7 +112,7 @@ async fn case_38_a_lost_shim_is_heard_of_and_its_program_found() {
         !matches!(found, Some(Found::Starting))
     })
     .await;
-    let Some(Found::ShimLost(state)) = found else { panic!("{found:?}") };
+    let Some(Found::ShimLost(Some(state))) = found else { panic!("{found:?}") };
     let tree = Tree::reopen(&state.tree);
     wait_until("what it left to be gone", || {
         tree.kill().unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relive_session::connection::Connection;
 use relive_session::exit::ExitRecord;
-use relive_session::folder::Folder;
+use relive_session::folder::{Folder, Found, boot_id};
 use relive_session::launch::Launcher;
 use relive_session::log::{Item, Reader};
 use relive_session::spec::{Gate, Spec, Stdio};
@@ -49,9 +49,12 @@ pub(crate) fn gated(spec: Spec) -> Spec {
 
 impl Lab {
     pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), launcher: Launcher::new(Self::shim()) }
+    }
+
+    pub(crate) fn shim() -> PathBuf {
         let program = std::env::var_os("SESSION_TEST_SHIM").map(PathBuf::from);
-        let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_session-test-shim").into());
-        Self { dir: tempfile::tempdir().unwrap(), launcher: Launcher::new(program) }
+        program.unwrap_or_else(|| env!("CARGO_BIN_EXE_session-test-shim").into())
     }
 
     pub(crate) async fn launch(&self, name: &str, spec: &Spec) -> Running {
@@ -72,6 +75,12 @@ impl Lab {
 impl Running {
     pub(crate) async fn ended(&self) -> ExitRecord {
         within("the end", self.connection.ended()).await.unwrap()
+    }
+
+    /// What its folder says when its shim has gone.
+    pub(crate) async fn left(&self) -> Found {
+        wait_until("the lock to be free", || self.folder.lock_is_free().unwrap()).await;
+        self.folder.look(&boot_id().unwrap()).unwrap()
     }
 
     pub(crate) async fn reaches(&self, stage: Stage) -> Snapshot {

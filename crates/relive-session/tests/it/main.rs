@@ -4,6 +4,7 @@
 
 mod containment;
 mod harness;
+mod hostile;
 mod input_output;
 mod races;
 mod stages;

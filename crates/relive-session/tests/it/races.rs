@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_session::folder::{Found, boot_id};
+use relive_session::folder::Found;
 use relive_session::proc::{self, Stat};
 use relive_session::protocol::Verb;
 use relive_session::spec::{Gate, Namespace, Size, Spec, Stdio};
@@ -57,7 +57,7 @@ async fn one(lab: Arc<Lab>, name: String, spec: Spec, verbs: Vec<Verb>, pauses: 
     }
     within("an answer", running.connection.request(Verb::Kill)).await.unwrap();
     let record = running.ended().await;
-    let Found::Ended(on_disk) = running.folder.look(&boot_id().unwrap()).unwrap() else { panic!("{name}: no record") };
+    let Found::Ended(on_disk) = running.left().await else { panic!("{name}: no record") };
     assert_eq!((on_disk, record.left.len()), (record.clone(), 0), "{name}");
     let shim = running.connection.shim_pid();
     wait_until("the shim to be reaped", || Stat::of(shim).is_err()).await;

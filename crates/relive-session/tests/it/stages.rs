@@ -33,7 +33,7 @@ async fn case_30_a_program_runs_and_its_end_is_on_the_disk() {
     let running = lab.launch("arguments", &there).await;
     let record = running.ended().await;
     assert_eq!(running.printed(), format!("{cwd}\na b||ü|"));
-    let Found::Ended(on_disk) = running.folder.look("any").unwrap() else { panic!("no exit record") };
+    let Found::Ended(on_disk) = running.left().await else { panic!("no exit record") };
     assert_eq!(on_disk, record);
     assert!(record.used.max_rss_kb > 0);
 }

@@ -1,0 +1,155 @@
+//! Programs that fight their shim: whatever they do to it, their owner finds them, and can end them.
+
+use std::io::Write as _;
+
+use relive_session::exit::EndedBy;
+use relive_session::folder::{Found, boot_id};
+use relive_session::proc::Stat;
+use relive_session::protocol::{Outcome, Verb};
+use relive_session::sessions::{Sessions, Standing};
+use relive_session::stage::{SessionResult, Stage};
+
+use crate::harness::*;
+
+fn stop(pid: i32) {
+    // SAFETY: plain numbers; a shim of this test that was not reaped.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
+}
+
+impl Running {
+    /// Writes a file of the session's folder as its program could.
+    fn forge(&self, name: &str, text: &str) {
+        let path = self.folder.path().join(name);
+        let mut file = std::fs::File::options().write(true).create(true).truncate(true).open(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn unlink(&self, name: &str) {
+        tempfile::TempPath::try_from_path(self.folder.path().join(name)).unwrap().close().unwrap();
+    }
+}
+
+fn sessions() -> Sessions {
+    Sessions::new(Lab::shim(), boot_id().unwrap(), ladder().plan.prefix.clone())
+}
+
+async fn found_alive(sessions: &Sessions, running: &Running) -> relive_session::Connection {
+    match within("it to be found", sessions.find(running.folder.path())).await.unwrap() {
+        Standing::Alive(connection) => connection,
+        other @ (Standing::NeverRan | Standing::Ended(_)) => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_program_whose_shim_is_stopped_can_be_killed() {
+    let lab = Lab::new();
+    let running = lab.launch("stopped", &shell("sleep 1000 & sleep 1000")).await;
+    let host = running.reaches(Stage::Running).await.host_pid.unwrap();
+    stop(running.connection.shim_pid());
+    let killed = sessions();
+    let killed = killed.order(running.folder.path(), &running.connection, Verb::Kill);
+    assert_eq!(within("the kill", killed).await, Ok(Outcome::Done));
+    let record = running.ended().await;
+    assert_eq!((record.result, record.why), (SessionResult::Signaled(libc::SIGKILL), Some(EndedBy::Kill)));
+    assert!(!is_alive(host));
+}
+
+#[tokio::test]
+async fn a_program_that_stops_its_shim_again_and_again_can_be_paused_and_killed() {
+    let lab = Lab::new();
+    let running = lab.launch("again", &shell("echo there; while :; do kill -STOP $PPID; done")).await;
+    // In a PID namespace of its own it reaches nobody but its init, and is heard.
+    let shim = running.connection.shim_pid();
+    let is_stopped = || Stat::of(shim).is_ok_and(|stat| stat.state == b'T');
+    wait_until("the shim to be stopped", || is_stopped() || running.printed().contains("there")).await;
+    let sessions = sessions();
+    let freeze = sessions.order(running.folder.path(), &running.connection, Verb::Freeze);
+    assert_eq!(within("the freeze", freeze).await, Ok(Outcome::Done));
+    let kill = sessions.order(running.folder.path(), &running.connection, Verb::Kill);
+    assert!(matches!(within("the kill", kill).await, Ok(Outcome::Done) | Err(_)));
+    let ended = running.ended().await;
+    assert_eq!(ended.result, SessionResult::Signaled(libc::SIGKILL));
+    let host = running.connection.seen().borrow().snapshot.host_pid.unwrap();
+    assert!(!is_alive(host));
+}
+
+#[tokio::test]
+async fn the_next_owner_finds_a_program_whose_shim_is_stopped() {
+    let lab = Lab::new();
+    let running = lab.launch("next", &spec(&["cat"])).await;
+    running.reaches(Stage::Running).await;
+    stop(running.connection.shim_pid());
+    let next = found_alive(&sessions(), &running).await;
+    assert_eq!(next.request(Verb::CloseInput).await, Ok(Outcome::Done), "and it is not held still");
+    assert_eq!(within("the end", next.ended()).await.unwrap().result, SessionResult::Exited(0));
+}
+
+#[tokio::test]
+async fn a_shim_that_cannot_be_woken_does_not_keep_its_program() {
+    let lab = Lab::new();
+    let running = lab.launch("hung", &shell("sleep 1000 & sleep 1000")).await;
+    let host = running.reaches(Stage::Running).await.host_pid.unwrap();
+    let shim = running.connection.shim_pid();
+    // Nothing in the folder leads to the shim any more, and it is stopped.
+    stop(shim);
+    running.forge("exit", "{}");
+    running.unlink("ctl");
+    let standing = within("it to be found", sessions().find(running.folder.path())).await.unwrap();
+    let Standing::Ended(record) = standing else { panic!("{standing:?}") };
+    assert!(!is_alive(host), "{record:?}");
+    wait_until("the shim to be gone", || Stat::of(shim).is_err()).await;
+}
+
+#[tokio::test]
+async fn held_connections_do_not_lock_the_next_owner_out() {
+    let lab = Lab::new();
+    let running = lab.launch("crowded", &spec(&["cat"])).await;
+    running.reaches(Stage::Running).await;
+    let mut held = Vec::new();
+    while held.len() < 100 {
+        held.extend(running.folder.ctl_connect().ok());
+        // The shim takes them in as it gets to it.
+        running.connection.request(Verb::Stat).await.ok();
+    }
+    let next = found_alive(&sessions(), &running).await;
+    assert!(matches!(next.request(Verb::Stat).await, Ok(Outcome::Stat(_))));
+    assert_eq!(next.request(Verb::Kill).await, Ok(Outcome::Done));
+    within("the end", next.ended()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_record_that_a_program_writes_itself_ends_nothing() {
+    let lab = Lab::new();
+    let (real, _) = lab.run("real", &spec(&["true"])).await;
+    let forged = serde_json::to_string(&real).unwrap();
+    let running = lab.launch("forged", &spec(&["cat"])).await;
+    running.reaches(Stage::Running).await;
+    for text in [forged.as_str(), "nonsense", ""] {
+        running.forge("exit", text);
+        drop(found_alive(&sessions(), &running).await);
+    }
+    running.forge("state", "nonsense");
+    let next = found_alive(&sessions(), &running).await;
+    assert_eq!(next.request(Verb::CloseInput).await, Ok(Outcome::Done));
+    assert_eq!(within("the end", next.ended()).await.unwrap().result, SessionResult::Exited(0));
+    assert!(matches!(running.left().await, Found::Ended(record) if record.host_pid != real.host_pid));
+}
+
+#[tokio::test]
+async fn who_kills_its_shim_and_forges_its_end_does_not_run_on() {
+    let lab = Lab::new();
+    if !ladder().rungs.tree.starts_with("cgroup") {
+        return eprintln!("skipped: only a cgroup shows who runs on");
+    }
+    let (real, _) = lab.run("real", &spec(&["true"])).await;
+    // The second outlives the shim: only the first is its child.
+    let running = lab.launch("runs-on", &shell("setsid sh -c 'echo there; exec sleep 1000' & sleep 1000")).await;
+    running.prints("there").await;
+    let Ok(Outcome::Stat(stat)) = running.connection.request(Verb::Stat).await else { panic!("no stat") };
+    running.forge("exit", &serde_json::to_string(&real).unwrap());
+    // SAFETY: the shim's pid, which we have not reaped.
+    assert_eq!(unsafe { libc::kill(running.connection.shim_pid(), libc::SIGKILL) }, 0);
+    assert!(within("the loss", running.connection.ended()).await.is_err());
+    assert!(matches!(within("the find", sessions().find(running.folder.path())).await.unwrap(), Standing::Ended(_)));
+    assert!(stat.members.iter().all(|pid| !is_alive(*pid)));
+}
