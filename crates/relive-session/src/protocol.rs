@@ -49,7 +49,7 @@ pub enum Verb {
         /// Its number.
         number: i32,
     },
-    /// Let the whole tree stand still.
+    /// Let the whole tree stand still. `Kept` where some of it still waits in the kernel: asked again, it says when all do.
     Freeze,
     /// Let it go on.
     Thaw,

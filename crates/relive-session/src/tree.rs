@@ -180,14 +180,15 @@ impl Tree {
         place::place(self, pid)
     }
 
-    /// Lets the whole tree stand still. Returns when it does; where that takes too long it goes on as before.
-    pub fn freeze(&self) -> io::Result<()> {
+    /// Lets the whole tree stand still, and returns when it does. Where that takes longer, as it does for a process that
+    /// waits in the kernel, it stays told to, and `TimedOut` is returned; after any other error it goes on as before.
+    pub fn freeze(&self, at_most: Duration) -> io::Result<()> {
         let frozen = match self.hold() {
-            Hold::V2(leaf) => Leaf(leaf).freeze_v2(),
-            Hold::V1(leaf) => Leaf(leaf).freeze_v1(),
-            Hold::Namespace | Hold::Group => sweep::stop(|| self.identities(), FREEZE_MAX),
+            Hold::V2(leaf) => Leaf(leaf).freeze_v2(at_most),
+            Hold::V1(leaf) => Leaf(leaf).freeze_v1(at_most),
+            Hold::Namespace | Hold::Group => sweep::stop(|| self.identities(), at_most),
         };
-        if frozen.is_err() {
+        if frozen.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::TimedOut) {
             self.thaw()?;
         }
         frozen

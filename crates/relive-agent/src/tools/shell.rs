@@ -9,7 +9,7 @@ use relive_journal::recovery::{Finding, Recovery};
 use relive_session::connection::Connection;
 use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::log::{Ends, read_ends};
-use relive_session::protocol::Verb;
+use relive_session::protocol::{Outcome, Verb};
 use relive_session::sessions::Standing;
 use relive_session::spec::{Limits, PidsLimit, Spec};
 use relive_session::stage::SessionResult;
@@ -121,8 +121,16 @@ impl Tool for Shell {
                 Order::End(Signal::Int) => Verb::Signal { number: rustix::process::Signal::INT.as_raw() },
                 Order::End(Signal::Kill | Signal::Pause | Signal::Resume) => Verb::Kill,
             };
-            // One that does not answer is looked at again; one that has gone needs no order.
-            context.sessions.order(&folder(&context, &key), &connection, verb).await.is_ok()
+            let path = folder(&context, &key);
+            match context.sessions.order(&path, &connection, verb).await {
+                Ok(Outcome::Kept) if order == Order::StandStill => {
+                    // Some of it waits in the kernel. Thawed, because the agent may be resumed before it is asked again.
+                    let _ = context.sessions.order(&path, &connection, Verb::Thaw).await;
+                    false
+                }
+                // One that does not answer is looked at again; one that has gone needs no order.
+                answer => answer.is_ok(),
+            }
         }
         .boxed()
     }

@@ -23,6 +23,8 @@ use crate::tree::{self, Tree};
 
 /// How long a shim may take to answer. A freeze takes it two seconds at most.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a tree may take to stand still before its shim is woken all the same.
+const HOLD_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a shim whose tree was killed may take to leave its record.
 const RECORD_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a killed shim may take to be gone.
@@ -75,7 +77,10 @@ impl Sessions {
         let roused = spawn_blocking(move || {
             let moves = !tree.is_frozen();
             // A tree that cannot be held still may stop its shim again; most do not.
-            let held = moves && tree.freeze().is_ok();
+            let held = moves && tree.freeze(HOLD_PATIENCE).is_ok();
+            if moves && !held {
+                let _ = tree.thaw();
+            }
             signal_shims(&path, Signal::CONT)?;
             Ok(Held { tree: held.then_some(tree) })
         });

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -12,6 +13,8 @@ use crate::packet;
 use crate::protocol::{Outcome, PACKET_MAX, Request, STORED_MAX, Stat, Verb, WRITE_MAX};
 use crate::stage::{Answer, Failure};
 
+/// How long a freeze is waited for; output waits meanwhile.
+const FREEZE_PATIENCE: Duration = Duration::from_millis(300);
 /// The most members that `stat` names.
 const MEMBERS_MAX: usize = 1000;
 
@@ -77,7 +80,7 @@ impl Shim {
             },
             Verb::Abort => outcome("kill", self.kill()).into(),
             Verb::Signal { number } => outcome("kill", self.signal(number)).into(),
-            Verb::Freeze => outcome("freeze", self.freeze()).into(),
+            Verb::Freeze => self.freeze().into(),
             Verb::Thaw => outcome("thaw", self.thaw()).into(),
             Verb::Kill => {
                 self.kill_asked = true;
@@ -105,12 +108,19 @@ impl Shim {
         }
     }
 
-    fn freeze(&mut self) -> io::Result<()> {
-        if let Some(tree) = &mut self.tree {
-            tree.freeze()?;
-            self.frozen = true;
+    fn freeze(&mut self) -> Outcome {
+        let Some(tree) = &mut self.tree else { return Outcome::Done };
+        match tree.freeze(FREEZE_PATIENCE) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                // It stays told to: those who wait in the kernel stand still when they are back.
+                self.frozen = true;
+                Outcome::Kept
+            }
+            frozen => {
+                self.frozen = frozen.is_ok();
+                outcome("freeze", frozen)
+            }
         }
-        Ok(())
     }
 
     fn thaw(&mut self) -> io::Result<()> {
@@ -166,7 +176,7 @@ impl Shim {
         members.truncate(MEMBERS_MAX);
         Stat {
             snapshot: self.session.snapshot(),
-            frozen: self.frozen,
+            frozen: self.frozen && self.tree.as_ref().is_some_and(|tree| tree.is_frozen()),
             members,
             log_end: self.log.end(),
             stored: self.stored.iter().map(|(name, _)| name.clone()).collect(),

@@ -220,12 +220,21 @@ impl Session {
         }
     }
 
-    fn ask_proceed(&self, stage: Stage) -> Answer {
+    fn ask_proceed(&mut self, stage: Stage) -> Answer {
         match stage {
-            Stage::Ready if self.aborting => Answer::WrongStage("it is being aborted".into()),
+            Stage::Starting | Stage::Spawned | Stage::Ready if self.aborting => {
+                Answer::WrongStage("it is being aborted".into())
+            }
             Stage::Ready if self.opened => Answer::WrongStage("its gate is open already".into()),
             Stage::Ready => Answer::Act,
-            Stage::Starting | Stage::Spawned | Stage::Running => wrong(&Verb::Proceed, "ready", stage),
+            Stage::Starting | Stage::Spawned => match self.gate {
+                Gate::Open => Answer::WrongStage("its gate is open already".into()),
+                Gate::Closed => {
+                    self.gate = Gate::Open;
+                    Answer::Kept
+                }
+            },
+            Stage::Running => wrong(&Verb::Proceed, "ready", stage),
             Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => Answer::NoProcess,
         }
     }

@@ -77,7 +77,7 @@ fn letter(answer: &Answer) -> char {
 #[test]
 fn every_verb_has_its_answer_in_every_stage() {
     let table = [
-        "wwaw----", // proceed
+        "kkaw----", // proceed
         "kkaw----", // abort
         "kkka----", // signal 15
         "kaaa----", // signal 9
@@ -148,6 +148,20 @@ fn an_abort_kept_before_ready_wins_over_an_open_gate() {
     assert!(session.apply(Event::Opened).is_err(), "an aborted one never runs");
     session.apply(Event::Ended(End::Signaled(9))).unwrap();
     assert_eq!(session.result(), Some(&SessionResult::Aborted));
+}
+
+#[test]
+fn a_proceed_before_the_gate_is_reached_is_kept_and_opens_it_once() {
+    let mut session = at(Stage::Spawned);
+    assert_eq!(session.ask(&Verb::Proceed), Answer::Kept);
+    assert!(matches!(session.ask(&Verb::Proceed), Answer::WrongStage(_)));
+    assert_eq!(session.apply(Event::Ready { child_pid: 7 }), Ok(vec![Due::OpenGate]));
+
+    let mut session = at(Stage::Spawned);
+    assert_eq!(session.ask(&Verb::Proceed), Answer::Kept);
+    assert_eq!(session.ask(&Verb::Abort), Answer::Kept, "the last word counts");
+    assert!(matches!(session.ask(&Verb::Proceed), Answer::WrongStage(_)));
+    assert_eq!(session.apply(Event::Ready { child_pid: 7 }), Ok(vec![Due::Abort]));
 }
 
 #[test]

@@ -130,9 +130,9 @@ impl Leaf<'_> {
         Ok(found)
     }
 
-    pub(super) fn freeze_v2(self) -> io::Result<()> {
+    pub(super) fn freeze_v2(self, at_most: Duration) -> io::Result<()> {
         self.write("cgroup.freeze", "1")?;
-        wait_until(FREEZE_MAX, || Ok(self.is_frozen_v2()))
+        wait_until(at_most, || Ok(self.is_frozen_v2()))
     }
 
     pub(super) fn is_frozen_v2(self) -> bool {
@@ -147,8 +147,8 @@ impl Leaf<'_> {
         self.write("cgroup.freeze", "0")
     }
 
-    pub(super) fn freeze_v1(self) -> io::Result<()> {
-        self.hold_v1(FREEZE_MAX)
+    pub(super) fn freeze_v1(self, at_most: Duration) -> io::Result<()> {
+        self.hold_v1(at_most)
     }
 
     pub(super) fn thaw_v1(self) -> io::Result<()> {
@@ -159,7 +159,7 @@ impl Leaf<'_> {
         match self.write("cgroup.kill", "1") {
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.has("cgroup.freeze") => {
                 // Before Linux 5.14. The frozen can be killed here, and cannot fork.
-                let held = self.freeze_v2();
+                let held = self.freeze_v2(FREEZE_MAX);
                 self.kill_members()?;
                 self.thaw_v2()?;
                 held.or_else(|error| if error.kind() == io::ErrorKind::TimedOut { Ok(()) } else { Err(error) })

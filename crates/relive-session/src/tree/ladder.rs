@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::cgroup::{Controllers, Leaf, Places, wait_until};
 use super::child::{Child, Task};
-use super::{PidNamespace, Plan, Rungs, Tree};
+use super::{FREEZE_MAX, PidNamespace, Plan, Rungs, Tree};
 use crate::spec::{Limits, PidsLimit};
 use crate::stage::Failure;
 
@@ -184,7 +184,7 @@ fn exercise(tree: &mut Tree) -> Result<(), Failure> {
         // Only its limits were to be tried: whoever tries is no shim, and what is below it is not the tree.
         return Ok(());
     }
-    tree.freeze().map_err(failed("freeze"))?;
+    tree.freeze(FREEZE_MAX).map_err(failed("freeze"))?;
     tree.thaw().map_err(failed("thaw"))?;
     tree.kill().map_err(failed("kill"))?;
     wait_until(KILL_MAX, || Ok(tree.is_empty())).map_err(failed("kill"))?;

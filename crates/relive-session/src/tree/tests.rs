@@ -82,7 +82,7 @@ fn what_was_left_by_somebody_killed_while_they_tried_holds_nothing_and_is_remove
         let mut child = child::Child::clone_into(&tree, child::Task::Wait).unwrap();
         tree.place(child.pid).unwrap();
         child.run().unwrap();
-        tree.freeze().unwrap();
+        tree.freeze(FREEZE_MAX).unwrap();
         let held = std::fs::read_dir(format!("/proc/{}/fd", child.pid)).unwrap().count();
         assert_eq!(held, 2, "its gate, and its answers");
         let start = if plan.v2.is_some() { Start::Cgroup2 } else { Start::Cgroup1 };

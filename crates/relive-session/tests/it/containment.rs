@@ -149,6 +149,60 @@ async fn a_frozen_tree_uses_no_time_until_it_is_thawed_and_can_be_killed() {
 }
 
 #[tokio::test]
+async fn a_freeze_that_is_not_complete_stays_on_and_says_so() {
+    let lab = Lab::new();
+    if ladder().rungs.tree != "cgroup2" || !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root with cgroup2 makes a process that cannot be frozen");
+    }
+    let shim = Lab::shim().display().to_string();
+    // The second waits in the kernel until its input ends, which is when the fifo is opened and closed.
+    let fifo = lab.dir.path().join("fifo").display().to_string();
+    let script = format!("mkfifo {fifo}; {shim} stuck < {fifo} & exec 3> {fifo}; while :; do echo x; sleep 0.01; done");
+    let running = lab.launch("stuck", &shell(&script)).await;
+    running.prints("there").await;
+    let waits_in_the_kernel = |pid: &i32| {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let state = |path: std::path::PathBuf| std::fs::read_to_string(path.join("status")).unwrap_or_default();
+        tasks.into_iter().any(|task| state(task.path()).contains("State:\tD"))
+    };
+    let mut known = Vec::new();
+    while !known.iter().any(waits_in_the_kernel) {
+        known = members(&running).await;
+    }
+    assert_eq!(running.connection.request(Verb::Freeze).await, Ok(Outcome::Kept));
+    let printed = running.printed();
+    lab.run("meanwhile", &shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")).await;
+    assert_eq!(running.printed(), printed, "whoever can stand still does");
+    assert_eq!(running.connection.request(Verb::Freeze).await, Ok(Outcome::Kept));
+    let Ok(Outcome::Stat(stat)) = running.connection.request(Verb::Stat).await else { panic!("no stat") };
+    assert!(!stat.frozen, "not before all of it stands still");
+    assert_eq!(running.connection.request(Verb::Thaw).await, Ok(Outcome::Done));
+    wait_until("it to go on", || running.printed().len() > printed.len()).await;
+    assert_eq!(running.connection.request(Verb::Kill).await, Ok(Outcome::Done));
+    running.ended().await;
+}
+
+#[tokio::test]
+async fn what_is_frozen_at_its_gate_stays_so_when_the_gate_was_just_opened() {
+    let lab = Lab::new();
+    for number in 0..20 {
+        let running = lab.launch(&format!("gate-{number}"), &gated(shell("echo ran; sleep 1000"))).await;
+        running.reaches(Stage::Ready).await;
+        let open = running.connection.request(Verb::Proceed);
+        let freeze = running.connection.request(Verb::Freeze);
+        let (opened, frozen) = tokio::join!(open, freeze);
+        assert_eq!((opened, frozen), (Ok(Outcome::Done), Ok(Outcome::Done)));
+        let printed = running.printed();
+        lab.run(&format!("meanwhile-{number}"), &spec(&["true"])).await;
+        assert_eq!(running.printed(), printed);
+        assert_eq!(running.connection.request(Verb::Thaw).await, Ok(Outcome::Done));
+        running.prints("ran\n").await;
+        assert_eq!(running.connection.request(Verb::Kill).await, Ok(Outcome::Done));
+        running.ended().await;
+    }
+}
+
+#[tokio::test]
 async fn case_40_killed_for_memory_is_said() {
     let lab = Lab::new();
     if ladder().rungs.memory == "none" {

@@ -1,6 +1,7 @@
 //! A session that answers: orders are passed on to it, until it ends.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use relive_agent::Orders;
 use relive_core::{Signal, Why};
@@ -8,8 +9,8 @@ use relive_session::connection::{Connection, Gone};
 use relive_session::exit::ExitRecord;
 use relive_session::protocol::{self, Verb as SessionVerb};
 use relive_session::sessions::Sessions;
-use relive_session::stage::Stage;
 use relive_session::tree::Rungs;
+use tokio::time::Instant;
 
 use crate::bodies::{Context, LiveSession};
 
@@ -28,15 +29,27 @@ pub(super) enum Left {
     Gone,
 }
 
-/// What the freezer of a session was last told.
+/// What is known of the freezer of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Freezer {
     /// Nothing: an earlier daemon may have told it anything.
     Unknown,
     Thawed,
-    /// Stopped at this stage. A program that waits at its gate stands still without being frozen.
-    Frozen(Stage),
+    /// It was told to freeze, and not all of the tree stands still yet: a process that waits in the kernel cannot be frozen
+    /// before it is back. It is asked again at this moment.
+    Freezing(Instant),
+    Frozen,
 }
+
+/// What the freezer is to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Freeze,
+    Thaw,
+}
+
+/// How often a freezer is asked whether all stand still.
+const FREEZE_AGAIN: Duration = Duration::from_millis(500);
 
 /// Passes orders on to a session that answers, until it ends.
 pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>) -> Left {
@@ -55,9 +68,9 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>) -> Left {
     let (mut told, mut freezer, mut timed_out) = (None, Freezer::Unknown, false);
     loop {
         let orders = *cx.orders.borrow_and_update();
-        let (ended, gone, stage) = {
+        let (ended, gone) = {
             let seen = seen.borrow_and_update();
-            (seen.ended.clone(), seen.gone, seen.snapshot.stage)
+            (seen.ended.clone(), seen.gone)
         };
         cx.owner.ring();
         if let Some(record) = ended {
@@ -70,12 +83,12 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>) -> Left {
             told = Some(signal);
             session.pass_on(signal).await;
         }
-        match wanted(&orders, stage, freezer) {
-            Some(Freezer::Frozen(stage)) => {
-                freezer = freeze(cx, session, stage).await;
+        match wanted(&orders, freezer, Instant::now()) {
+            Some(Wanted::Freeze) => {
+                freezer = freeze(cx, session).await;
                 continue;
             }
-            Some(_) => {
+            Some(Wanted::Thaw) => {
                 // If it has gone, that is seen next.
                 let _ = session.order(SessionVerb::Thaw).await;
                 freezer = Freezer::Thawed;
@@ -85,12 +98,16 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>) -> Left {
         }
         let runs = matches!(freezer, Freezer::Thawed) && orders.end.is_none() && !timed_out;
         let deadline = orders.deadline.filter(|_| runs);
-        let far = tokio::time::Instant::now() + std::time::Duration::from_secs(365 * 24 * 3600);
+        let again = match freezer {
+            Freezer::Freezing(again) => Some(again),
+            Freezer::Unknown | Freezer::Thawed | Freezer::Frozen => None,
+        };
         tokio::select! {
             // The sender stays with the owner as long as the body does.
             _ = cx.orders.changed() => {}
             _ = seen.changed() => {}
-            () = tokio::time::sleep_until(deadline.unwrap_or(far)), if deadline.is_some() => {
+            () = at(again) => {}
+            () = at(deadline) => {
                 timed_out = true;
                 cx.owner.end_for(Why::Timeout);
             }
@@ -98,36 +115,39 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>) -> Left {
     }
 }
 
-/// What the freezer is to be told, if anything.
-fn wanted(orders: &Orders, stage: Stage, freezer: Freezer) -> Option<Freezer> {
-    let still = orders.stop.is_some() && orders.end.is_none() && !orders.leave_sessions;
-    let can_stand_still = stage == Stage::Running || stage == Stage::Ready;
-    match freezer {
-        Freezer::Frozen(at) if still && at == stage => None,
-        Freezer::Unknown | Freezer::Thawed | Freezer::Frozen(_) if still => {
-            can_stand_still.then_some(Freezer::Frozen(stage))
-        }
-        Freezer::Thawed => None,
-        Freezer::Unknown | Freezer::Frozen(_) => Some(Freezer::Thawed),
+/// Waits until a moment, for ever where there is none.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 
-/// Freezes the tree of a session, and reports that the process stands still.
-async fn freeze(cx: &Context, session: &Attended<'_>, stage: Stage) -> Freezer {
-    if stage == Stage::Running {
-        match session.order(SessionVerb::Freeze).await {
-            Ok(protocol::Outcome::Done) => {}
-            // It has ended; that is seen next.
-            Ok(protocol::Outcome::NoProcess) | Err(_) => return Freezer::Frozen(stage),
-            Ok(other) => {
-                cx.owner.warn(format!("{} cannot be frozen: {other:?}", cx.process.uuid));
-                cx.owner.resume().await;
-                return Freezer::Frozen(stage);
-            }
+/// What the freezer is to be told, if anything. A program is frozen wherever it is in its launch: one that was let through its
+/// gate a moment ago runs no instruction.
+fn wanted(orders: &Orders, freezer: Freezer, now: Instant) -> Option<Wanted> {
+    let still = orders.stop.is_some() && orders.end.is_none() && !orders.leave_sessions;
+    match (still, freezer) {
+        (true, Freezer::Frozen) | (false, Freezer::Thawed) => None,
+        (true, Freezer::Freezing(again)) => (again <= now).then_some(Wanted::Freeze),
+        (true, Freezer::Unknown | Freezer::Thawed) => Some(Wanted::Freeze),
+        (false, Freezer::Unknown | Freezer::Freezing(_) | Freezer::Frozen) => Some(Wanted::Thaw),
+    }
+}
+
+/// Freezes the tree of a session, and reports that the process stands still when all of it does.
+async fn freeze(cx: &Context, session: &Attended<'_>) -> Freezer {
+    match session.order(SessionVerb::Freeze).await {
+        Ok(protocol::Outcome::Done) => cx.owner.stands_still().await,
+        Ok(protocol::Outcome::Kept) => return Freezer::Freezing(Instant::now() + FREEZE_AGAIN),
+        // It has ended; that is seen next.
+        Ok(protocol::Outcome::NoProcess) | Err(_) => {}
+        Ok(other) => {
+            cx.owner.warn(format!("{} cannot be frozen: {other:?}", cx.process.uuid));
+            cx.owner.resume().await;
         }
     }
-    cx.owner.stands_still().await;
-    Freezer::Frozen(stage)
+    Freezer::Frozen
 }
 
 impl Attended<'_> {

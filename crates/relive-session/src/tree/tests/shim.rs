@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::wait_until;
 use crate::spec::Limits;
-use crate::tree::{Ladder, MARKER, Made, Plan, Tree};
+use crate::tree::{FREEZE_MAX, Ladder, MARKER, Made, Plan, Tree};
 
 const ORDER: &str = "RELIVE_TEST_SHIM";
 const BOMB: &str = "RELIVE_TEST_BOMB";
@@ -124,7 +124,7 @@ fn be_the_shim() {
         let answer = match line.unwrap().as_str() {
             "members" => serde_json::to_string(&tree.members()).unwrap(),
             "made" => serde_json::to_string(tree.made()).unwrap(),
-            "freeze" => done(tree.freeze()),
+            "freeze" => done(tree.freeze(FREEZE_MAX)),
             "thaw" => done(tree.thaw()),
             "kill" => done(tree.kill()),
             "empty" => tree.is_empty().to_string(),

@@ -1,26 +1,15 @@
-//! What a freezer is told: every order, at every stage, whatever it was told before.
+//! What a freezer is told: every order, whatever it was told before.
 
 use relive_core::Urgency;
 
 use super::*;
 
-const STAGES: [Stage; 8] = [
-    Stage::Starting,
-    Stage::Spawned,
-    Stage::Ready,
-    Stage::Running,
-    Stage::Exited,
-    Stage::Signaled,
-    Stage::Aborted,
-    Stage::Errored,
-];
-
-fn all_orders() -> Vec<Orders> {
+fn all_orders(now: Instant) -> Vec<Orders> {
     let mut all = Vec::new();
     for stop in [None, Some(Urgency::Boundary), Some(Urgency::Now)] {
         for end in [None, Some(Signal::Int), Some(Signal::Term), Some(Signal::Kill)] {
             for leave_sessions in [false, true] {
-                for deadline in [None, Some(tokio::time::Instant::now())] {
+                for deadline in [None, Some(now)] {
                     all.push(Orders { stop, leave_sessions, end, deadline });
                 }
             }
@@ -29,20 +18,17 @@ fn all_orders() -> Vec<Orders> {
     all
 }
 
-fn all_freezers() -> impl Iterator<Item = Freezer> {
-    [Freezer::Unknown, Freezer::Thawed].into_iter().chain(STAGES.map(Freezer::Frozen))
-}
-
 /// Checks each combination of orders that the filter lets through, and counts them.
-fn check(only: impl Fn(&Orders) -> bool, expect: impl Fn(Stage, Freezer) -> Option<Freezer>) -> usize {
+fn check(only: impl Fn(&Orders) -> bool, expect: impl Fn(Freezer) -> Option<Wanted>) -> usize {
+    let now = Instant::now();
+    let (due, later) = (Freezer::Freezing(now), Freezer::Freezing(now + FREEZE_AGAIN));
     let mut checked = 0;
-    for orders in all_orders().into_iter().filter(only) {
-        for stage in STAGES {
-            for freezer in all_freezers() {
-                let found = wanted(&orders, stage, freezer);
-                assert_eq!(found, expect(stage, freezer), "{orders:?} at {stage:?}, told {freezer:?}");
-                checked += 1;
-            }
+    for orders in all_orders(now).into_iter().filter(only) {
+        for freezer in [Freezer::Unknown, Freezer::Thawed, due, later, Freezer::Frozen] {
+            let expected =
+                if freezer == later { expect(later).filter(|wanted| *wanted == Wanted::Thaw) } else { expect(freezer) };
+            assert_eq!(wanted(&orders, freezer, now), expected, "{orders:?}, told {freezer:?}");
+            checked += 1;
         }
     }
     checked
@@ -54,23 +40,19 @@ fn is_paused(orders: &Orders) -> bool {
 }
 
 #[test]
-fn a_pause_freezes_a_program_that_runs_or_waits_at_its_gate_and_once() {
-    let expect = |stage, freezer| match (stage, freezer) {
-        (Stage::Running, Freezer::Frozen(Stage::Running)) | (Stage::Ready, Freezer::Frozen(Stage::Ready)) => None,
-        // Frozen at its gate means nothing for the program behind it.
-        (Stage::Running | Stage::Ready, _) => Some(Freezer::Frozen(stage)),
-        (Stage::Starting | Stage::Spawned | Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored, _) => {
-            None
-        }
+fn a_pause_freezes_once_and_asks_again_until_all_stand_still() {
+    let expect = |freezer| match freezer {
+        Freezer::Frozen => None,
+        Freezer::Unknown | Freezer::Thawed | Freezer::Freezing(_) => Some(Wanted::Freeze),
     };
-    assert_eq!(check(is_paused, expect), 4 * 8 * 10);
+    assert_eq!(check(is_paused, expect), 4 * 5);
 }
 
 #[test]
 fn without_a_pause_everything_that_may_be_frozen_is_thawed_also_to_end() {
-    let expect = |_, freezer| match freezer {
+    let expect = |freezer| match freezer {
         Freezer::Thawed => None,
-        Freezer::Unknown | Freezer::Frozen(_) => Some(Freezer::Thawed),
+        Freezer::Unknown | Freezer::Freezing(_) | Freezer::Frozen => Some(Wanted::Thaw),
     };
-    assert_eq!(check(|orders| !is_paused(orders), expect), 44 * 8 * 10);
+    assert_eq!(check(|orders| !is_paused(orders), expect), 44 * 5);
 }
