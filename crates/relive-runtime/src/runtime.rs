@@ -12,6 +12,7 @@ use relive_api::{Environment, Paths};
 use relive_core::{Incarnation, Pid, Signal, Timestamp, Urgency, Uuid};
 use relive_journal::{DataDirectory, OpenFailure, WriteError, Writer};
 use relive_session::sessions::Sessions;
+use relive_session::spec::DaemonStart;
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
@@ -105,7 +106,8 @@ impl Runtime {
             alarms: HashMap::new(),
             stopping: false,
         };
-        let sessions = Arc::new(Sessions::new(SHIM.into(), clock.boot_id(), paths.short_name()));
+        let sessions = Sessions::new(SHIM.into(), clock.boot_id(), paths.short_name());
+        let sessions = Arc::new(sessions.with_daemon(DaemonStart::of_this_process(paths.log.clone())));
         let environments = Arc::new(Environments::next_to(&paths.socket));
         let warnings = Warnings::default();
         let credentials =

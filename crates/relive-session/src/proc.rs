@@ -1,9 +1,10 @@
 //! What `/proc` says of processes.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -119,9 +120,34 @@ pub fn environment_has(pid: i32, name: &str, value: &str) -> bool {
 /// Whether a process was started as the shim of the session in this folder.
 #[must_use]
 pub fn is_shim_of(pid: i32, folder: &Path) -> bool {
-    let Ok(line) = std::fs::read(format!("/proc/{pid}/cmdline")) else { return false };
+    shim_folder(pid).is_some_and(|its| its == folder)
+}
+
+/// The folder of the session that a process is in: of the nearest shim above it. In a PID namespace the init there has the
+/// shim's command line.
+#[must_use]
+pub fn shim_above(pid: i32) -> Option<PathBuf> {
+    /// Deeper nests than any shell makes.
+    const DEPTH_MAX: usize = 1000;
+    let mut above = pid;
+    for _ in 0..DEPTH_MAX {
+        above = Stat::of(above).ok()?.parent;
+        if above <= 0 {
+            return None;
+        }
+        if let Some(folder) = shim_folder(above) {
+            return Some(folder);
+        }
+    }
+    None
+}
+
+/// The folder that a shim was started with.
+fn shim_folder(pid: i32) -> Option<PathBuf> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut words = line.split(|byte| *byte == 0);
-    words.next() == Some(crate::SHIM.as_bytes()) && words.next() == Some(folder.as_os_str().as_bytes())
+    (words.next()? == crate::SHIM.as_bytes()).then_some(())?;
+    Some(PathBuf::from(OsStr::from_bytes(words.next()?)))
 }
 
 #[cfg(test)]

@@ -70,6 +70,8 @@ pub enum Verb {
         /// The offset up to which it has read. The largest number there is lets the program run freely.
         read: u64,
     },
+    /// Start the daemon: a program of the session needs one and finds none. Done when it was started, not when it serves.
+    StartDaemon,
     /// What is it doing?
     Stat,
     /// Keep the descriptor that comes with this packet, under a name.
@@ -100,6 +102,7 @@ impl Verb {
             Self::Resize(_) => "resize",
             Self::Attach => "attach",
             Self::Hold { .. } => "hold",
+            Self::StartDaemon => "start_daemon",
             Self::Stat => "stat",
             Self::Store { .. } => "store",
             Self::Return { .. } => "return",

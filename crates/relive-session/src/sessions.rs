@@ -20,7 +20,7 @@ use crate::exit::{self, EndedBy, ExitRecord, Used};
 use crate::folder::{Folder, Found, State};
 use crate::launch::{LaunchError, Launcher};
 use crate::protocol::Verb;
-use crate::spec::Spec;
+use crate::spec::{DaemonStart, Spec};
 use crate::stage::{Failure, SessionResult};
 use crate::tree::{Ladder, Tree};
 
@@ -40,6 +40,7 @@ pub struct Sessions {
     boot_id: String,
     prefix: String,
     ladder: OnceCell<Ladder>,
+    daemon: Option<DaemonStart>,
 }
 
 /// What became of a session.
@@ -57,7 +58,13 @@ impl Sessions {
     /// With this program as the shim, in this boot; the leaves of its trees have names that begin with `prefix`.
     #[must_use]
     pub fn new(shim: PathBuf, boot_id: String, prefix: String) -> Self {
-        Self { launcher: Launcher::new(shim), boot_id, prefix, ladder: OnceCell::new() }
+        Self { launcher: Launcher::new(shim), boot_id, prefix, ladder: OnceCell::new(), daemon: None }
+    }
+
+    /// With a daemon that the programs can have started again.
+    #[must_use]
+    pub fn with_daemon(self, daemon: DaemonStart) -> Self {
+        Self { daemon: Some(daemon), ..self }
     }
 
     /// What this machine gives, found out by the first who asks.
@@ -74,7 +81,8 @@ impl Sessions {
         let (path, boot_id) = (path.to_owned(), self.boot_id.clone());
         let created = spawn_blocking(move || create(&path, &boot_id)).await.map_err(io::Error::other);
         let (folder, lock) = created.and_then(|created| created).map_err(LaunchError::Folder)?;
-        self.launcher.launch(&folder, lock, spec).await
+        let spec = Spec { daemon: self.daemon.clone(), ..spec.clone() };
+        self.launcher.launch(&folder, lock, &spec).await
     }
 
     /// What became of the session in this folder; `NeverRan` where there is none.

@@ -13,6 +13,7 @@
 mod birth;
 mod child;
 mod clients;
+mod daemon;
 mod ending;
 mod program;
 mod serve;
@@ -72,6 +73,7 @@ struct Shim {
     child_gone: bool,
     stdio: Option<Stdio>,
     stored: Vec<(String, OwnedFd)>,
+    daemon: Option<spec::DaemonStart>,
     frozen: bool,
     /// Whether somebody asked for the end of the whole tree.
     kill_asked: bool,
@@ -82,7 +84,7 @@ struct Shim {
 }
 
 fn run() -> io::Result<()> {
-    let born = birth::take()?;
+    let mut born = birth::take()?;
     let signals = birth::become_parent()?;
     let folder = Folder::open(born.folder)?;
     let log = log::Writer::open(&folder, born.spec.log_max_bytes)?;
@@ -103,6 +105,7 @@ fn run() -> io::Result<()> {
         child_gone: true,
         stdio: None,
         stored: Vec::new(),
+        daemon: born.spec.daemon.take(),
         frozen: false,
         kill_asked: false,
         sent: 0,

@@ -1,9 +1,12 @@
 //! What a session runs, and how. The shim reads it from a descriptor it is born with: never from a command line, and
 //! never from the disk, because the environment may hold secrets.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
-use crate::tree::Plan;
+use crate::tree::{MARKER, Plan};
 
 /// What a session runs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +31,30 @@ pub struct Spec {
     pub log_max_bytes: u64,
     /// Whether its output waits for a reader.
     pub pace: Pace,
+    /// How to start the daemon again, for a program that asks for one.
+    pub daemon: Option<DaemonStart>,
+}
+
+/// How the daemon is started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonStart {
+    /// Its file.
+    pub program: String,
+    /// Its whole environment, in which there are no keys.
+    pub env: Vec<(String, String)>,
+    /// Where its messages go.
+    pub log: PathBuf,
+}
+
+impl DaemonStart {
+    /// Returns how to start this process again, which is a daemon.
+    #[must_use]
+    pub fn of_this_process(log: PathBuf) -> Self {
+        let program = std::env::current_exe().unwrap_or_default().to_string_lossy().into_owned();
+        let utf8 = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let env = std::env::vars_os().filter_map(utf8).filter(|(name, _)| name != MARKER).collect();
+        Self { program, env, log }
+    }
 }
 
 impl Spec {
@@ -48,6 +75,7 @@ impl Spec {
             limits: Limits::default(),
             log_max_bytes: Self::LOG_MAX_BYTES,
             pace: Pace::Free,
+            daemon: None,
         }
     }
 }

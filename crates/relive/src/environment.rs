@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use relive_api::Environment;
+use relive_session::tree::MARKER;
 
 use crate::error::{CommandError, Outcome};
 
@@ -80,6 +81,10 @@ pub(crate) fn for_the_daemon() -> impl Iterator<Item = (OsString, OsString)> {
 
 fn is_for_the_daemon(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
+    // It is nobody's program, whoever starts it.
+    if name == MARKER {
+        return false;
+    }
     FOR_THE_DAEMON.contains(&name) || ["XDG_", "RELIVE_", "LC_"].iter().any(|start| name.starts_with(start))
 }
 
@@ -141,7 +146,15 @@ mod tests {
         for name in ["PATH", "HOME", "XDG_RUNTIME_DIR", "RELIVE_DATA_DIR", "LANG", "LC_ALL", "TMPDIR", "https_proxy"] {
             check(name, true);
         }
-        for name in ["ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "PATHX", "SSH_AUTH_SOCK", "AWS_SECRET_ACCESS_KEY", ""] {
+        for name in [
+            "RELIVE_SESSION",
+            "ANTHROPIC_API_KEY",
+            "OPENAI_BASE_URL",
+            "PATHX",
+            "SSH_AUTH_SOCK",
+            "AWS_SECRET_ACCESS_KEY",
+            "",
+        ] {
             check(name, false);
         }
     }

@@ -203,7 +203,12 @@ impl Session {
     pub fn ask(&mut self, verb: &Verb) -> Answer {
         let stage = self.stage();
         match verb {
-            Verb::Attach | Verb::Hold { .. } | Verb::Stat | Verb::Store { .. } | Verb::Return { .. } => Answer::Act,
+            Verb::Attach
+            | Verb::Hold { .. }
+            | Verb::StartDaemon
+            | Verb::Stat
+            | Verb::Store { .. }
+            | Verb::Return { .. } => Answer::Act,
             _ if stage.is_terminal() => Answer::NoProcess,
             Verb::Proceed => self.ask_proceed(stage),
             Verb::Abort => self.ask_abort(stage),

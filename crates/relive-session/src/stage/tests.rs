@@ -58,6 +58,7 @@ fn verbs() -> Vec<Verb> {
         Verb::Resize(Size { rows: 1, columns: 1 }),
         Verb::Attach,
         Verb::Hold { read: 0 },
+        Verb::StartDaemon,
         Verb::Stat,
         Verb::Store { name: name() },
         Verb::Return { name: name() },

@@ -3,6 +3,8 @@
 //! Any number of clients may try at the same moment: one daemon gets the data folder's lock, the others leave, and
 //! every client ends up connected to the one.
 
+mod inside;
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -12,6 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use relive_core::ErrorCode;
+
+use inside::Started;
 
 use super::http::{Failure, connect};
 use crate::context::Context;
@@ -44,12 +48,17 @@ pub(crate) async fn start(context: &Context) -> Outcome<()> {
             .because(CommandError::internal(message).because(error))
     })?;
     let log_start = log.seek(SeekFrom::End(0)).unwrap_or(0);
-    let mut child = spawn(context, log)
-        .map_err(|error| CommandError::unavailable("the daemon cannot be started").because(error))?;
+    let mut child = match inside::start(context).await {
+        Started::ByShim => None,
+        Started::No => Some(
+            spawn(context, log)
+                .map_err(|error| CommandError::unavailable("the daemon cannot be started").because(error))?,
+        ),
+    };
     let begun = Instant::now();
     let mut told = false;
     loop {
-        let ended = has_ended(&mut child);
+        let ended = child.as_mut().and_then(has_ended);
         match connect(&context.paths.socket).await {
             Ok(_) => return Ok(()),
             Err(Failure::Unusable(error)) => {

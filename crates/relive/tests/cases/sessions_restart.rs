@@ -58,3 +58,31 @@ fn who_watches_a_program_does_not_notice_that_the_daemon_dies() {
     assert_eq!((shown.stdout.as_str(), shown.stderr.as_str()), ("before\nafter\n", ""));
     assert_eq!(world.ends(&watched, 9)["status"], json!({"kind": "exited", "code": 9}));
 }
+
+#[test]
+fn a_daemon_that_a_program_needs_does_not_end_with_the_program() {
+    for world in World::of_each_kind() {
+        let relive = env!("CARGO_BIN_EXE_relive");
+        for (name, asks) in [("plain", format!("{relive} ps")), ("bare", format!("env -u RELIVE_SESSION {relive} ps"))]
+        {
+            let script = format!("while [ ! -e go-{name} ]; do sleep 0.01; done; {asks} > seen-{name}");
+            let asking = world.exec(&[], &["sh", "-c", &script]);
+            world.await_stage(&asking, "running");
+            world.kill_daemon();
+            fs::write(world.work().join(format!("go-{name}")), "").unwrap();
+            let seen = world.work().join(format!("seen-{name}"));
+            wait_until("it has asked", || fs::read_to_string(&seen).is_ok_and(|text| text.contains("running")));
+            let daemon = world.daemon_pid();
+            world.ends(&asking, 0);
+            let other = world.exec(&[], &["sleep", "1000"]);
+            world.await_stage(&other, "running");
+            assert_eq!(
+                (world.daemon_pid(), daemon.is_some()),
+                (daemon, true),
+                "{name}: the same one, outside the session"
+            );
+            world.relive(&["kill", "-s", "KILL", &other.uuid]).ok();
+            world.ends(&other, 137);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A daemon that is needed inside a session: its shim starts it. Started from here, it would be part of the session's tree, and
+//! would end with it, together with everything it does for others.
+
+use std::path::{Path, PathBuf};
+
+use relive_session::Folder;
+use relive_session::connection::Connection;
+use relive_session::proc;
+use relive_session::protocol::{Outcome, Verb};
+use relive_session::tree::MARKER;
+
+use crate::context::Context;
+
+/// The length of a UUID with its hyphens.
+const UUID_LENGTH: usize = 36;
+
+/// Whether the daemon was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Started {
+    /// By the shim of the session we are in.
+    ByShim,
+    /// We are in no session of this data directory, or its shim cannot.
+    No,
+}
+
+/// Has the shim of our session start the daemon, if we are in one of this data directory.
+pub(super) async fn start(context: &Context) -> Started {
+    let marked = std::env::var(MARKER).ok().and_then(|name| directory_of(&context.paths.data, &name));
+    let above = proc::shim_above(rustix::process::getpid().as_raw_nonzero().get());
+    let above = above.filter(|directory| directory.starts_with(&context.paths.data));
+    for directory in above.into_iter().chain(marked) {
+        let Ok(socket) = Folder::open(directory).and_then(|folder| folder.ctl_connect()) else { continue };
+        let Ok(connection) = Connection::adopt(socket).await else { continue };
+        if matches!(connection.request(Verb::StartDaemon).await, Ok(Outcome::Done)) {
+            return Started::ByShim;
+        }
+    }
+    Started::No
+}
+
+/// A session is called by its number, or its call, and its process.
+fn directory_of(data: &Path, name: &str) -> Option<PathBuf> {
+    let (session, uuid) = name.split_at_checked(name.len().checked_sub(UUID_LENGTH + 1)?)?;
+    let uuid = uuid.strip_prefix('-')?;
+    let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    (plain(session) && plain(uuid)).then(|| data.join("steps").join(uuid).join("sessions").join(session))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "0198f3c1-0000-7000-8000-000000000000";
+
+    #[test]
+    fn a_session_is_found_by_its_name() {
+        let directory = directory_of(Path::new("/data"), &format!("call-7-{UUID}")).unwrap();
+        assert_eq!(directory, Path::new("/data/steps").join(UUID).join("sessions/call-7"));
+        for bad in ["", "7", UUID, &format!("../x-{UUID}"), &format!("-{UUID}")] {
+            assert_eq!(directory_of(Path::new("/data"), bad), None, "{bad}");
+        }
+    }
+}
