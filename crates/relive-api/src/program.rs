@@ -95,6 +95,15 @@ pub struct Session {
     pub folder: String,
     /// Whether its tree stands still.
     pub frozen: bool,
+    /// About how many bytes of its output were dropped because there was too much of it.
+    #[serde(default)]
+    pub output_dropped: u64,
+    /// Whether output is missing because the disk did not take it; known at the end.
+    #[serde(default)]
+    pub output_lost: bool,
+    /// The OS pids of processes that no kill could end.
+    #[serde(default)]
+    pub left: Vec<i32>,
     /// On one line: `<spawn running host=12345 pty>`.
     pub compact: String,
 }

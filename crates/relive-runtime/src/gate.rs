@@ -6,6 +6,7 @@ use std::sync::Arc;
 use relive_api::{Affected, Session};
 use relive_core::{ErrorCode, Pid, Uuid};
 use relive_session::folder::Folder;
+use relive_session::log::Reader;
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::stage::{Mode, Snapshot, Stage};
 use relive_session::tree::Rungs;
@@ -73,7 +74,10 @@ impl Runtime {
             let paused = self.lock().table.machine(pid).is_some_and(|machine| machine.is_at_boundary());
             let snapshot = live.connection.seen().borrow().snapshot.clone();
             let frozen = paused && snapshot.stage == Stage::Running;
-            return Ok(Some(view(&snapshot, &live.rungs, &live.folder, frozen)));
+            let folder = live.folder.clone();
+            let dropped = self.pools.journal.run(move || Reader::oldest(&folder)).await?.unwrap_or(0);
+            let session = view(&snapshot, &live.rungs, &live.folder, frozen);
+            return Ok(Some(Session { output_dropped: dropped, ..session }));
         }
         let Some(path) = self.last_session(uuid).await? else { return Ok(None) };
         let found = self.pools.reads.run(move || of_folder(&path)).await?;
@@ -101,13 +105,16 @@ fn of_folder(path: &Path) -> std::io::Result<Option<Session>> {
         result: None,
     };
     let mut snapshot = state.map_or(starting, |state| state.snapshot);
+    let (mut output_lost, mut left) = (false, Vec::new());
     if let Some(exit) = exit {
+        (output_lost, left) = (exit.output_lost, exit.left);
         snapshot.stage = exit.result.stage();
         snapshot.result = Some(exit.result);
         snapshot.host_pid = exit.host_pid.or(snapshot.host_pid);
         snapshot.child_pid = exit.child_pid.or(snapshot.child_pid);
     }
-    Ok(Some(view(&snapshot, &rungs, path, false)))
+    let output_dropped = Reader::oldest(path).unwrap_or(0);
+    Ok(Some(Session { output_dropped, output_lost, left, ..view(&snapshot, &rungs, path, false) }))
 }
 
 fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Session {
@@ -128,6 +135,9 @@ fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Sess
         kill: rungs.kill.clone(),
         folder: folder.display().to_string(),
         frozen,
+        output_dropped: 0,
+        output_lost: false,
+        left: Vec::new(),
         compact: snapshot.to_string(),
     }
 }

@@ -80,6 +80,15 @@ impl Reader {
         })
     }
 
+    /// How far the log has been dropped to make room: the offset of the oldest output that is still there.
+    pub fn oldest(folder: &Path) -> io::Result<u64> {
+        let folder = Folder::open(folder)?;
+        match older(folder.dir())?.first() {
+            Some(first) => Ok(*first),
+            None => Ok(Segment::open(&folder, NAME)?.map_or(0, |segment| segment.first())),
+        }
+    }
+
     /// What comes next; none where nothing does yet. Never waits.
     #[expect(clippy::should_implement_trait, reason = "there may be more after a none, and it can fail")]
     pub fn next(&mut self) -> io::Result<Option<Item>> {

@@ -187,6 +187,11 @@ pub(crate) fn details(process: &Process, look: &Look) -> String {
     rows.into_iter().map(line).collect()
 }
 
+/// OS pids as a list.
+pub(crate) fn pids(pids: &[i32]) -> String {
+    pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// What its session has to say: where it stands, and what really holds it.
 fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     let mut rows = vec![("SESSION", session.compact.clone())];
@@ -199,6 +204,18 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     rows.push(("ISOLATION", session.isolation.clone()));
     if !session.degraded.is_empty() {
         rows.push(("DEGRADED", one_line(&session.degraded.join("; "))));
+    }
+    let dropped = session.output_dropped;
+    let missing = [
+        (dropped > 0).then(|| format!("about {dropped} bytes at the beginning were dropped to make room")),
+        session.output_lost.then(|| "some is missing: the disk did not take it".to_owned()),
+    ];
+    let missing: Vec<String> = missing.into_iter().flatten().collect();
+    if !missing.is_empty() {
+        rows.push(("OUTPUT", missing.join("; ")));
+    }
+    if !session.left.is_empty() {
+        rows.push(("LEFT", format!("OS pids that could not be ended: {}", pids(&session.left))));
     }
     rows.push(("FILES", one_line(&session.folder)));
     rows

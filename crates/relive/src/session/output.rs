@@ -9,6 +9,9 @@ use std::thread;
 use relive_session::log::{Chunk, Item, Reader, Stream};
 use tokio::sync::{oneshot, watch};
 
+/// What is said of output that the disk did not take.
+pub(crate) const OUTPUT_LOST: &str = "-- some of the output is missing: the disk did not take it --";
+
 /// Something being shown.
 #[derive(Debug)]
 pub(crate) struct Output {

@@ -43,3 +43,31 @@ fn logs_are_followed_to_the_end() {
     assert!(follower.wait().unwrap().success());
     world.ends(&program, 0);
 }
+
+#[test]
+fn output_that_the_disk_did_not_take_is_missed_by_everybody() {
+    let world = World::new();
+    // Files smaller than a segment of a log, for the daemon and for the shims it starts.
+    let relive = world.command(&[]).get_program().to_str().unwrap().to_owned();
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -f 14336; exec \"$0\" daemon start", &relive]);
+    limited.envs(world.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    assert!(limited.status().unwrap().success());
+    let prints = ["exec", "--name", "much", "--", "sh", "-c", "yes | head -c 12000000"];
+    world.relive(&prints).fails(125, &["some of the output is missing"]);
+    world.relive(&["logs", "much"]).fails(0, &["some of the output is missing"]);
+    assert_eq!(world.info("much")["session"]["output_lost"], true);
+    assert!(world.relive(&["info", "much"]).ok().stdout.contains("some is missing"));
+    world.relive(&["exec", "--", "sh", "-c", "yes | head -c 12000000; exit 7"]).fails(7, &["some of the output"]);
+}
+
+#[test]
+fn output_that_was_dropped_to_make_room_is_told() {
+    let world = World::new();
+    let program = world.exec(&[], &["sh", "-c", "yes | head -c 100000000"]);
+    world.ends(&program, 0);
+    let session = world.info(&program.uuid)["session"].clone();
+    assert!(session["output_dropped"].as_u64().unwrap() > 30_000_000, "{session}");
+    assert!(world.relive(&["info", &program.uuid]).ok().stdout.contains("were dropped to make room"));
+    world.relive(&["logs", &program.uuid]).fails(0, &["are no longer there"]);
+}

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use relive_api::{ExecStarted, WaitAnswer};
-use relive_core::Why;
+use relive_core::{ErrorCode, Why};
 use relive_session::exit::ExitRecord;
 use relive_session::stage::SessionResult;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,8 +14,9 @@ use crate::client::{Client, Start};
 use crate::commands::interrupts::{INTERRUPTED, obey};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
+use crate::render::processes::pids;
 use crate::session::input::AtEnd;
-use crate::session::output::{Output, plainly};
+use crate::session::output::{OUTPUT_LOST, Output, plainly};
 use crate::session::watch::{Left, Manner, Pace, watch};
 use crate::session::{self, Opened, exit_code};
 
@@ -95,6 +96,20 @@ async fn conclude(context: &Context, started: &ExecStarted, record: &ExitRecord)
         let errno = &failure.errno;
         context.say(&format!("error: PID {}: the program cannot be run: {} {errno}", started.pid, failure.stage));
     }
+    if !record.left.is_empty() {
+        context.say(&format!("PID {}: OS pids that could not be ended: {}", started.pid, pids(&record.left)));
+    }
+    let code = program_code(context, started, record).await;
+    if record.output_lost {
+        context.say(OUTPUT_LOST);
+    }
+    // Whoever reads our output must not take half of it for all of it.
+    let incomplete = record.output_lost && code == 0;
+    Ok(if incomplete { ErrorCode::Internal.exit_code() } else { code })
+}
+
+/// The code of the program's end.
+async fn program_code(context: &Context, started: &ExecStarted, record: &ExitRecord) -> u8 {
     let uuid = started.uuid.to_string();
     let asked = async {
         let client = Client::open(context, Start::Never).await.ok()??;
@@ -103,9 +118,9 @@ async fn conclude(context: &Context, started: &ExecStarted, record: &ExitRecord)
     match tokio::time::timeout(TOLD_WITHIN, asked).await {
         Ok(Some(answer)) => {
             say_why(context, &answer);
-            Ok(answer.exit_code)
+            answer.exit_code
         }
-        Ok(None) | Err(_) => Ok(exit_code(&record.result)),
+        Ok(None) | Err(_) => exit_code(&record.result),
     }
 }
 

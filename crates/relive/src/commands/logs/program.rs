@@ -6,13 +6,14 @@ use std::io;
 use std::path::Path;
 
 use relive_api::{Process, Session};
+use relive_session::Folder;
 use relive_session::log::{Item, Reader};
 
 use super::Args;
 use super::printer::{Form, Piece, Printer};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
-use crate::session::output::{Output, say_gap, write};
+use crate::session::output::{OUTPUT_LOST, Output, say_gap, write};
 use crate::session::{self, Opened};
 
 pub(super) async fn run(context: &Context, args: &Args, process: &Process, session: &Session) -> Outcome<u8> {
@@ -59,7 +60,16 @@ pub(super) async fn run(context: &Context, args: &Args, process: &Process, sessi
     }
     output.end();
     output.finished().await?;
+    say_lost(context, folder);
     Ok(0)
+}
+
+/// Says at the end of the output that some of it is missing: nobody knows where.
+fn say_lost(context: &Context, folder: &Path) {
+    let record = Folder::open(folder).and_then(|folder| folder.read_exit());
+    if record.is_ok_and(|record| record.is_some_and(|record| record.output_lost)) {
+        context.say(OUTPUT_LOST);
+    }
 }
 
 fn unreadable(error: io::Error) -> CommandError {
