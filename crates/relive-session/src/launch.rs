@@ -73,9 +73,13 @@ impl Launcher {
         let spec = serde_json::to_vec(spec).map_err(|error| failed(error.into()))?;
         let (program, path) = (self.program.clone(), folder.path().to_owned());
         // Starting reads the program from the disk.
-        let started = tokio::task::spawn_blocking(move || start(&program, &path, lock, &spec));
-        let (ours, child) = started.await.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)?;
-        reap(child);
+        // Reaped from there: whoever waits here may be gone before it is started.
+        let started = tokio::task::spawn_blocking(move || {
+            let (ours, child) = start(&program, &path, lock, &spec)?;
+            reap(child);
+            Ok(ours)
+        });
+        let ours = started.await.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)?;
         let answer = |source| LaunchError::Answer { program: self.program.clone(), source };
         Connection::adopt(ours).await.map_err(answer)
     }

@@ -85,6 +85,42 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
+/// Shims that have ended and that nobody reaps.
+fn zombies() -> usize {
+    let me = format!(" {} ", std::process::id());
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    stats.filter(|stat| stat.split_once(") Z").is_some_and(|(_, rest)| rest.starts_with(&me))).count()
+}
+
+/// In a process of its own: the other tests end while shims of theirs are still to be reaped.
+#[test]
+fn a_launch_that_nobody_waits_for_any_more_leaves_no_zombie() {
+    let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+    alone.args(["--exact", "races::launches_that_are_left", "--ignored", "--nocapture"]);
+    let output = alone.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+#[ignore = "run by the test above"]
+async fn launches_that_are_left() {
+    let lab = Lab::new();
+    let mut random = Random::new();
+    for number in 0..60 {
+        let patience = Duration::from_micros(random.below(3000));
+        let (name, spec) = (format!("left-{number}"), spec(&["true"]));
+        let launch = lab.launch(&name, &spec);
+        let _ = tokio::time::timeout(patience, launch).await;
+    }
+    for number in 0..60 {
+        let path = lab.dir.path().join(format!("left-{number}"));
+        let Ok(folder) = relive_session::Folder::open(path) else { continue };
+        wait_until("its shim to be gone", || folder.lock_is_free().unwrap()).await;
+    }
+    wait_until("all of them to be reaped", || zombies() == 0).await;
+}
+
 #[tokio::test]
 async fn every_launch_ends_whenever_it_is_killed_and_nothing_is_left() {
     let launches = std::env::var("RELIVE_LAUNCHES").ok().and_then(|count| count.parse().ok()).unwrap_or(200);
