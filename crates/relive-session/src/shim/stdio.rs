@@ -105,8 +105,16 @@ impl Stdio {
         [0, 1, 2].map(|number| ends.get(number).or(ends.first()).map_or(number as RawFd, AsRawFd::as_raw_fd))
     }
 
-    /// The child has its own sides: with ours open, its output would never end.
+    /// The child has its own sides: with ours open, its output would never end. A terminal's is kept as long as the child
+    /// lives, so that a program that closes its terminal and opens it again is heard.
     pub(super) fn handed_over(&mut self) {
+        if !self.terminal {
+            self.child = None;
+        }
+    }
+
+    /// The child has ended: nobody opens its terminal again.
+    pub(super) fn child_ended(&mut self) {
         self.child = None;
     }
 

@@ -130,6 +130,9 @@ impl Shim {
 
     fn child_ended(&mut self, status: i32) {
         self.child_gone = true;
+        if let Some(stdio) = &mut self.stdio {
+            stdio.child_ended();
+        }
         let Some(end) = self.child.as_ref().map(|child| child.end(status)) else { return };
         if matches!(end, End::Exited(_)) && self.session.stage() == Stage::Ready {
             // An init has reaped it before we could look, and what fails before the program says so: this was the program.
