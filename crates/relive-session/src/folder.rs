@@ -14,9 +14,10 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,10 @@ const LOCK: &str = "lock";
 const CTL: &str = "ctl";
 const STATE: &str = "state";
 const EXIT: &str = "exit";
+/// The exit record until it is whole; room for it is set aside at the launch.
+const EXIT_NEW: &str = "exit.new";
+/// More than any exit record has.
+const EXIT_RESERVED_BYTES: u64 = 4096;
 /// A state or an exit record is far below this; what is longer is not one.
 const RECORD_MAX_BYTES: u64 = 1024 * 1024;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -156,7 +161,7 @@ impl Folder {
 
     /// Replaces the state. Not synced: after another boot it does not matter what it said.
     pub fn write_state(&self, state: &State) -> io::Result<()> {
-        self.replace(STATE, state, Durable::No)
+        self.replace(STATE, state)
     }
 
     /// What the shim last said of itself.
@@ -164,9 +169,27 @@ impl Folder {
         self.read_record(STATE)
     }
 
+    /// Sets room aside for the exit record, so that a full disk does not keep it from being written. Where the file system
+    /// cannot, it is written like any other file.
+    pub(crate) fn reserve_exit(&self) -> io::Result<()> {
+        let file = self.open_file(EXIT_NEW, OFlags::CREATE | OFlags::WRONLY)?;
+        match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, EXIT_RESERVED_BYTES) {
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSPC) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Leaves the exit record. It is on the disk when this returns.
     pub fn write_exit(&self, record: &ExitRecord) -> io::Result<()> {
-        self.replace(EXIT, record, Durable::Yes)
+        // Not cut to nothing first: that would give the room away that was set aside.
+        let file = File::from(self.open_file(EXIT_NEW, OFlags::CREATE | OFlags::WRONLY)?);
+        let mut bytes = serde_json::to_vec(record)?;
+        bytes.push(b'\n');
+        file.write_all_at(&bytes, 0)?;
+        file.set_len(bytes.len() as u64)?;
+        file.sync_all()?;
+        rustix::fs::renameat(&self.dir, EXIT_NEW, &self.dir, EXIT)?;
+        Ok(rustix::fs::fsync(&self.dir)?)
     }
 
     /// The exit record, where there is one.
@@ -269,21 +292,14 @@ impl Folder {
         Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{CTL}", self.dir.as_raw_fd()))?)
     }
 
-    fn replace(&self, name: &str, record: &impl Serialize, durable: Durable) -> io::Result<()> {
+    fn replace(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
         let temporary = format!("{name}.tmp");
         let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY;
         let mut file = File::from(self.open_file(&temporary, flags)?);
         let mut bytes = serde_json::to_vec(record)?;
         bytes.push(b'\n');
         file.write_all(&bytes)?;
-        if durable == Durable::Yes {
-            file.sync_all()?;
-        }
-        rustix::fs::renameat(&self.dir, &temporary, &self.dir, name)?;
-        if durable == Durable::Yes {
-            rustix::fs::fsync(&self.dir)?;
-        }
-        Ok(())
+        Ok(rustix::fs::renameat(&self.dir, &temporary, &self.dir, name)?)
     }
 
     fn read_record<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
@@ -305,13 +321,6 @@ impl Folder {
         file.take(RECORD_MAX_BYTES).read_to_end(&mut bytes)?;
         Ok(Some(bytes))
     }
-}
-
-/// Whether a file is on the disk before anybody goes on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Durable {
-    Yes,
-    No,
 }
 
 /// Where a folder is while it is made or removed. The name of none begins with a dot.

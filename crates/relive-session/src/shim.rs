@@ -88,6 +88,7 @@ fn run() -> io::Result<()> {
     let signals = birth::become_parent()?;
     let folder = Folder::open(born.folder)?;
     let log = log::Writer::open(&folder, born.spec.log_max_bytes)?;
+    folder.reserve_exit()?;
     let clients = Clients::new(folder.ctl_bind()?, born.owner);
     // The folder is reached by its descriptor; no other one is held from being unmounted.
     rustix::process::chdir("/")?;
@@ -206,7 +207,7 @@ impl Shim {
     /// One pass: kills whoever is in the tree now. Frozen ones take it when they are thawed, and do nothing else before.
     fn kill(&mut self) -> io::Result<()> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
-        let killed = tree.kill();
+        let killed = tree.kill().and(tree.kill_escaped());
         let thawed = if std::mem::take(&mut self.frozen) { tree.thaw() } else { Ok(()) };
         let child = match &self.child {
             Some(child) if !self.child_gone => child.signal(libc::SIGKILL),

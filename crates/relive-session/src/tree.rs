@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use ladder::{Ladder, Start, try_user_namespace};
 pub(crate) use place::map_ids;
-pub(crate) use sweep::signal_all;
+pub(crate) use sweep::{has_no_children, signal_all};
 
 use crate::proc::{self, Identity};
 use crate::spec::Limits;
@@ -231,6 +231,24 @@ impl Tree {
             Hold::Namespace => sweep::signal_all(self.made.root.as_slice(), rustix::process::Signal::KILL),
             Hold::Group => sweep::kill(|| self.identities()),
         }
+    }
+
+    /// The pids of those who are below the shim, which asks, and no longer in the cgroup that held them.
+    #[must_use]
+    pub(crate) fn escaped(&self) -> Vec<i32> {
+        self.escapees().unwrap_or_default().iter().map(|identity| identity.pid).collect()
+    }
+
+    /// Kills those who left their cgroup. To be asked by the shim, whose descendants they still are.
+    pub(crate) fn kill_escaped(&self) -> io::Result<()> {
+        match self.hold() {
+            Hold::V2(_) | Hold::V1(_) if self.is_empty() && !has_no_children() => sweep::kill(|| self.escapees()),
+            Hold::V2(_) | Hold::V1(_) | Hold::Namespace | Hold::Group => Ok(()),
+        }
+    }
+
+    fn escapees(&self) -> io::Result<Vec<Identity>> {
+        Ok(proc::descendants(&proc::all()?, &[std::process::id() as i32]))
     }
 
     /// Whether nothing of it is left.

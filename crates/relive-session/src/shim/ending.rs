@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::Shim;
 use crate::exit::{EndedBy, ExitRecord, Used, VERSION};
 use crate::stage::SessionResult;
+use crate::tree::has_no_children;
 
 /// How long a tree is killed before it is left to the kernel: a process that waits for a dead disk cannot end.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
@@ -40,7 +41,8 @@ impl Shim {
     }
 
     fn is_gone(&self) -> bool {
-        self.child_gone && self.tree.as_ref().is_none_or(|tree| tree.is_empty())
+        // Whoever left the tree is still below us.
+        self.child_gone && self.tree.as_ref().is_none_or(|tree| tree.is_empty()) && has_no_children()
     }
 
     fn kill_until_empty(&mut self) -> io::Result<()> {
@@ -84,8 +86,21 @@ impl Shim {
             log_end: self.log.end(),
             used: used(),
             output_lost: self.output_lost,
-            left: if self.is_gone() { Vec::new() } else { self.tree.as_ref().map(|t| t.members()).unwrap_or_default() },
+            left: self.left(),
         }
+    }
+
+    /// Those that no kill could end.
+    fn left(&self) -> Vec<i32> {
+        /// The record has to fit into the room that was set aside for it.
+        const NAMED_MAX: usize = 100;
+        let tree = self.tree.as_ref().filter(|_| !self.is_gone());
+        let mut left = tree.map(|tree| tree.members()).unwrap_or_default();
+        left.extend(tree.map(|tree| tree.escaped()).unwrap_or_default());
+        left.sort_unstable();
+        left.dedup();
+        left.truncate(NAMED_MAX);
+        left
     }
 
     fn why(&self, result: &SessionResult, oom_killed: bool) -> Option<EndedBy> {

@@ -23,7 +23,11 @@ pub(super) fn stop(members: impl Fn() -> io::Result<Vec<Identity>>, at_most: Dur
         let mut quiet = true;
         for member in members()? {
             if stopped.insert(member) {
-                signal(member, Signal::STOP)?;
+                match signal(member, Signal::STOP) {
+                    // One that became another user cannot be stopped; the others can.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                    sent => sent?,
+                }
                 quiet = false;
             } else if Stat::of(member.pid).is_ok_and(|stat| stat.identity == member && runs(stat)) {
                 quiet = false;
@@ -61,9 +65,13 @@ pub(super) fn kill(members: impl Fn() -> io::Result<Vec<Identity>>) -> io::Resul
     signal_all(&members()?, Signal::KILL)
 }
 
-/// A signal for each of them; who has ended meanwhile needs none.
+/// A signal for each of them; who has ended meanwhile needs none. One that cannot be reached spares no other.
 pub(crate) fn signal_all(members: &[Identity], number: Signal) -> io::Result<()> {
-    members.iter().try_for_each(|member| signal(*member, number))
+    let mut outcome = Ok(());
+    for member in members {
+        outcome = outcome.and(signal(*member, number));
+    }
+    outcome
 }
 
 fn signal(member: Identity, number: Signal) -> io::Result<()> {
@@ -83,7 +91,7 @@ fn signal(member: Identity, number: Signal) -> io::Result<()> {
 }
 
 /// Whether this process has no child, not even one to be reaped. A subreaper without a child has nothing below it.
-pub(super) fn has_no_children() -> bool {
+pub(crate) fn has_no_children() -> bool {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     // SAFETY: numbers only, for which zero means nothing.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };

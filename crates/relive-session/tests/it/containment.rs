@@ -78,6 +78,30 @@ async fn case_37_whoever_forks_away_is_gone_with_the_kill() {
 }
 
 #[tokio::test]
+async fn case_37_whoever_leaves_the_cgroup_is_gone_with_the_program() {
+    let lab = Lab::new();
+    let Some(outside) = ladder().plan.v2.as_ref().filter(|_| rustix::process::geteuid().is_root()) else {
+        return eprintln!("skipped: only root moves between cgroups");
+    };
+    let procs = outside.join("cgroup.procs").display().to_string();
+    let script = format!("setsid sh -c 'echo $$ > {procs}; echo away $$; exec sleep 1000' & read line");
+    for (name, kill) in [("killed", true), ("ended", false)] {
+        let running = lab.launch(name, &shell(&script)).await;
+        running.prints("away").await;
+        let printed = running.printed();
+        let away: i32 = printed.trim().rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(is_alive(away) && !members(&running).await.contains(&away));
+        if kill {
+            assert_eq!(running.connection.request(Verb::Kill).await, Ok(Outcome::Done));
+        } else {
+            running.connection.write(b"leave\n").await.unwrap();
+        }
+        assert_eq!(running.ended().await.left, [0; 0]);
+        assert!(!is_alive(away), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn case_37_a_fork_bomb_is_bounded_and_killed() {
     let lab = Lab::new();
     if ladder().rungs.pids == "none" {
@@ -192,6 +216,8 @@ async fn what_is_frozen_at_its_gate_stays_so_when_the_gate_was_just_opened() {
         let freeze = running.connection.request(Verb::Freeze);
         let (opened, frozen) = tokio::join!(open, freeze);
         assert_eq!((opened, frozen), (Ok(Outcome::Done), Ok(Outcome::Done)));
+        // What it printed before is in the log by the second answer.
+        assert!(!members(&running).await.is_empty() && !members(&running).await.is_empty());
         let printed = running.printed();
         lab.run(&format!("meanwhile-{number}"), &spec(&["true"])).await;
         assert_eq!(running.printed(), printed);

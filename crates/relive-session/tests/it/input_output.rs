@@ -79,6 +79,26 @@ async fn case_35_the_last_output_comes_before_the_end() {
 }
 
 #[tokio::test]
+async fn a_terminal_that_is_closed_and_opened_again_is_heard() {
+    let lab = Lab::new();
+    let script = "t=$(tty); exec </dev/null >/dev/null 2>&1; echo closed > $CLOSED; until [ -e $GO ]; do sleep 0.01; done; \
+        exec > $t; seq 30000; echo done";
+    let (closed, go) = (lab.dir.path().join("closed"), lab.dir.path().join("go"));
+    let mut program = on_a_terminal(shell(script));
+    program.env.push(("CLOSED".into(), closed.display().to_string()));
+    program.env.push(("GO".into(), go.display().to_string()));
+    let running = lab.launch("again", &program).await;
+    wait_until("it to be closed", || closed.exists()).await;
+    // The shim has looked at all there is by the time it answers for the second time.
+    for _ in 0..2 {
+        running.connection.request(Verb::Stat).await.unwrap();
+    }
+    std::fs::File::create(go).unwrap();
+    assert_eq!(running.ended().await.result, SessionResult::Exited(0));
+    assert!(running.printed().ends_with("30000\r\ndone\r\n"));
+}
+
+#[tokio::test]
 async fn input_waits_for_its_reader_and_holds_up_nothing_else() {
     let lab = Lab::new();
     let running = lab
@@ -287,9 +307,26 @@ async fn a_full_disk_costs_output_and_nothing_else() {
     let program_ended = || running.connection.seen().borrow().snapshot.host_pid.is_some_and(|pid| !is_alive(pid));
     running.reaches(Stage::Running).await;
     wait_until("the program to end", program_ended).await;
-    // Where not even the record found room, the shim waits for some.
-    tempfile::TempPath::try_from_path(&filler).unwrap().close().unwrap();
+    // The disk stays full: the record has room of its own.
     let record = running.ended().await;
     assert_eq!((record.result.clone(), record.output_lost), (SessionResult::Exited(3), true));
+    assert_eq!(running.folder.read_exit().unwrap(), Some(record));
+}
+
+#[tokio::test]
+async fn an_end_is_recorded_on_a_disk_without_any_room() {
+    let lab = Lab::new();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none"]).arg(lab.dir.path()).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: no small disk can be mounted here");
+    }
+    let _disk = SmallDisk(lab.dir.path());
+    let running = lab.launch("full", &shell("read line; exit 3")).await;
+    running.reaches(Stage::Running).await;
+    let mut filler = std::fs::File::create(lab.dir.path().join("filler")).unwrap();
+    while filler.write_all(&[b'x'; 1024]).is_ok() {}
+    running.connection.write(b"leave\n").await.unwrap();
+    let record = running.ended().await;
+    assert_eq!(record.result, SessionResult::Exited(3));
     assert_eq!(running.folder.read_exit().unwrap(), Some(record));
 }
