@@ -46,6 +46,10 @@ pub struct ExecRequest {
     /// Whether the one who asks reads its output as it comes: the program then waits for them, as for a pipe's reader.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreground: bool,
+    /// Whether standard output and standard error lead to the same place, so that their order counts and they need not be
+    /// told apart.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_output: bool,
 }
 
 impl fmt::Debug for ExecRequest {

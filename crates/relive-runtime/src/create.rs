@@ -124,9 +124,22 @@ impl Runtime {
             return Err(Error::new(ErrorCode::Invalid, "an argument cannot contain a NUL byte"));
         }
         let hash = request_hash(&ExecRequest { env: Environment::default(), ..request.clone() });
-        let ExecRequest { uuid, name, argv, env, cwd, stdio, gate, namespace, limits, memory, pids, foreground } =
-            request;
-        let program = Program { argv, stdio, gate, namespace, memory, pids, foreground };
+        let ExecRequest {
+            uuid,
+            name,
+            argv,
+            env,
+            cwd,
+            stdio,
+            gate,
+            namespace,
+            limits,
+            memory,
+            pids,
+            foreground,
+            one_output,
+        } = request;
+        let program = Program { argv, stdio, gate, namespace, memory, pids, foreground, one_output };
         let draft = Draft {
             spawned: Spawned {
                 uuid,

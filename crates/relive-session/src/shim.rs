@@ -128,7 +128,7 @@ impl Shim {
     fn launch(&mut self, spec: &Spec) -> Result<(), Failure> {
         let name = self.folder.name();
         let mut program = Program::of(spec, &name)?;
-        let mut stdio = Stdio::open(spec.stdio).map_err(|error| Failure::of("stdio", &error))?;
+        let mut stdio = Stdio::open(spec.stdio, spec.streams).map_err(|error| Failure::of("stdio", &error))?;
         self.tree = Some(Tree::make(&spec.tree, &name, &spec.limits)?);
         // From here on whoever finds the folder finds the tree.
         self.write_state(RecordedStage::Starting)?;

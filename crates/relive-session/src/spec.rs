@@ -19,6 +19,8 @@ pub struct Spec {
     pub cwd: String,
     /// What its descriptors 0, 1 and 2 are.
     pub stdio: Stdio,
+    /// Whether its outputs are told apart.
+    pub streams: Streams,
     /// Whether it waits for somebody to open the gate.
     pub gate: Gate,
     /// Whether it gets a PID namespace of its own.
@@ -69,6 +71,7 @@ impl Spec {
             env,
             cwd,
             stdio: Stdio::Null,
+            streams: Streams::Apart,
             gate: Gate::Open,
             namespace: Namespace::AsPlanned,
             tree,
@@ -97,6 +100,16 @@ pub enum Stdio {
     Pipes,
     /// A terminal of its own, of this size.
     Pty(Size),
+}
+
+/// Whether the two outputs of a program without a terminal are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Streams {
+    /// A pipe each. Nobody can tell in which order a program wrote to two pipes.
+    Apart,
+    /// One pipe for both: all of it is standard output, in the order in which it was written.
+    Together,
 }
 
 /// The size of a terminal.

@@ -25,6 +25,9 @@ pub struct Program {
     /// Whether its first run was started in the foreground, where its output waits for its reader.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreground: bool,
+    /// Whether both outputs go through one pipe, which keeps their order.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_output: bool,
 }
 
 /// Where descriptors 0, 1 and 2 of a program lead.

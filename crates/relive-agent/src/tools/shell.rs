@@ -11,7 +11,7 @@ use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::log::{Ends, read_ends};
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::sessions::Standing;
-use relive_session::spec::{Limits, PidsLimit, Spec};
+use relive_session::spec::{Limits, PidsLimit, Spec, Streams};
 use relive_session::stage::SessionResult;
 use relive_types::Signal;
 use serde_json::{Value, json};
@@ -198,6 +198,8 @@ async fn spec(context: &Context, asked: &Asked) -> std::io::Result<Spec> {
     Ok(Spec {
         limits: Limits { memory: None, pids: Some(PidsLimit { max: PIDS_MAX, required: false }) },
         log_max_bytes: LOG_MAX_BYTES,
+        // The model is shown one text: what came first stands first.
+        streams: Streams::Together,
         ..Spec::new(argv, env, context.cwd.display().to_string(), tree)
     })
 }

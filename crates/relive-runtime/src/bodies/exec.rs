@@ -170,6 +170,7 @@ impl ExecBody {
                 Stdio::Pipes => spec::Stdio::Pipes,
                 Stdio::Pty { rows, columns } => spec::Stdio::Pty(spec::Size { rows, columns }),
             },
+            streams: if program.one_output { spec::Streams::Together } else { spec::Streams::Apart },
             gate: if program.gate { spec::Gate::Closed } else { spec::Gate::Open },
             namespace: match program.namespace {
                 Namespace::Host => spec::Namespace::AsPlanned,

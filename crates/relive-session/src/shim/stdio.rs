@@ -53,7 +53,7 @@ pub(super) enum Output {
 }
 
 impl Stdio {
-    pub(super) fn open(kind: spec::Stdio) -> io::Result<Self> {
+    pub(super) fn open(kind: spec::Stdio, streams: spec::Streams) -> io::Result<Self> {
         let mut made = Self {
             child: None,
             terminal: matches!(kind, spec::Stdio::Pty(_)),
@@ -78,14 +78,23 @@ impl Stdio {
                 let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
                 set_nonblocking(&write)?;
                 made.input = Some(write);
-                vec![read, made.output(Stream::Out)?, made.output(Stream::Err)?]
+                made.with_outputs(read, streams)?
             }
             spec::Stdio::Null => {
                 let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-                vec![null, made.output(Stream::Out)?, made.output(Stream::Err)?]
+                made.with_outputs(null, streams)?
             }
         });
         Ok(made)
+    }
+
+    fn with_outputs(&mut self, input: OwnedFd, streams: spec::Streams) -> io::Result<Vec<OwnedFd>> {
+        let out = self.output(Stream::Out)?;
+        let err = match streams {
+            spec::Streams::Apart => self.output(Stream::Err)?,
+            spec::Streams::Together => rustix::io::fcntl_dupfd_cloexec(&out, 3)?,
+        };
+        Ok(vec![input, out, err])
     }
 
     fn output(&mut self, stream: Stream) -> io::Result<OwnedFd> {

@@ -93,7 +93,7 @@ async fn a_terminal_that_is_closed_and_opened_again_is_heard() {
     for _ in 0..2 {
         running.connection.request(Verb::Stat).await.unwrap();
     }
-    std::fs::File::create(go).unwrap();
+    std::fs::File::options().write(true).create_new(true).open(go).unwrap();
     assert_eq!(running.ended().await.result, SessionResult::Exited(0));
     assert!(running.printed().ends_with("30000\r\ndone\r\n"));
 }
@@ -323,7 +323,8 @@ async fn an_end_is_recorded_on_a_disk_without_any_room() {
     let _disk = SmallDisk(lab.dir.path());
     let running = lab.launch("full", &shell("read line; exit 3")).await;
     running.reaches(Stage::Running).await;
-    let mut filler = std::fs::File::create(lab.dir.path().join("filler")).unwrap();
+    let filler = lab.dir.path().join("filler");
+    let mut filler = std::fs::File::options().write(true).create_new(true).open(filler).unwrap();
     while filler.write_all(&[b'x'; 1024]).is_ok() {}
     running.connection.write(b"leave\n").await.unwrap();
     let record = running.ended().await;

@@ -83,6 +83,14 @@ async fn an_interrupt_reaches_the_programs_whole_group_as_on_a_terminal() {
     let lab = Lab::new();
     let running = lab.launch("int", &shell("echo up; sleep 1000; echo after")).await;
     running.prints("up\n").await;
+    // A shell that is interrupted before its command is there goes on with it.
+    let is_sleep = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+    loop {
+        let Ok(Outcome::Stat(stat)) = running.connection.request(Verb::Stat).await else { panic!("no stat") };
+        if stat.members.iter().any(is_sleep) {
+            break;
+        }
+    }
     let interrupt = Verb::Signal { number: libc::SIGINT };
     assert_eq!(running.connection.request(interrupt).await, Ok(Outcome::Done));
     assert_eq!(running.ended().await.result, SessionResult::Signaled(libc::SIGINT));

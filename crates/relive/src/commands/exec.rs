@@ -124,6 +124,13 @@ fn check(context: &Context, args: &Args) -> Outcome<()> {
     Ok(())
 }
 
+/// Whether our two outputs lead to the same place: a terminal, or one file or pipe for both.
+fn have_one_output() -> bool {
+    let place = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino, stat.st_rdev);
+    let out = rustix::fs::fstat(io::stdout()).map(place);
+    out.is_ok_and(|out| rustix::fs::fstat(io::stderr()).map(place) == Ok(out))
+}
+
 fn request(args: &Args) -> Outcome<ExecRequest> {
     let utf8 = |what: &str, text: OsString| {
         text.into_string().map_err(|text| CommandError::invalid(format!("{}: {what} is not UTF-8", text.display())))
@@ -153,5 +160,6 @@ fn request(args: &Args) -> Outcome<ExecRequest> {
         memory: args.memory,
         pids: args.pids,
         foreground: !args.detach,
+        one_output: !args.detach && !args.tty && have_one_output(),
     })
 }

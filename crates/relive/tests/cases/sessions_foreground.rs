@@ -61,6 +61,19 @@ fn three_hundred_megabytes_get_through_a_slow_pipe_byte_for_byte() {
 }
 
 #[test]
+fn lines_on_both_outputs_keep_their_order_where_both_lead_to_the_same_place() {
+    let world = World::new();
+    let both = "i=0; while [ $i -lt 10000 ]; do echo $i; echo $((i+1)) >&2; i=$((i+2)); done";
+    let path = world.work().join("both");
+    let file = fs::File::options().append(true).create(true).open(&path).unwrap();
+    let mut child = world.command(&["exec", "--", "sh", "-c", both]);
+    child.stdout(file.try_clone().unwrap()).stderr(file);
+    assert!(child.status().unwrap().success());
+    let lines: Vec<u32> = fs::read_to_string(&path).unwrap().lines().map(|line| line.parse().unwrap()).collect();
+    assert!(lines.iter().copied().eq(0..10_000), "{} lines, from {:?}", lines.len(), &lines[..4]);
+}
+
+#[test]
 fn a_program_that_takes_no_input_is_not_waited_for() {
     let world = World::new();
     let mut child = world.command(&["exec", "true"]).stdin(Stdio::piped()).spawn().unwrap();

@@ -234,3 +234,11 @@ fn a_signal_in_the_middle_of_a_launch_is_not_lost() {
         assert_eq!(waited.code, 1, "{signal} after {delay_ms} ms: {:?} {}", kinds(), world.info(&process.uuid));
     }
 }
+
+#[test]
+fn the_model_is_shown_both_outputs_in_the_order_in_which_they_were_written() {
+    let world = world();
+    let process = world.run(&shell("echo 1; echo 2 >&2; echo 3; echo 4 >&2"));
+    let ended = result(&world, &process);
+    assert!(ended.to_string().contains(r"1\n2\n3\n4\n"), "{ended}");
+}
