@@ -45,7 +45,7 @@ use serde::{Deserialize, Serialize};
 pub use environment::Environment;
 pub use paths::{Paths, PathsError};
 pub use process::{Exit, Instructions, PendingCall, Process, TreeUsage};
-pub use program::{ExecRequest, ExecStarted, Namespace, Session, Stdio};
+pub use program::{ExecRequest, ExecStarted, Inherited, Namespace, ResourceLimit, Session, Stdio};
 
 /// The version of the wire. A daemon and a client with different ones do not talk.
 pub const API_VERSION: u32 = 1;

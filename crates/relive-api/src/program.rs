@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-pub use relive_types::program::{Namespace, Stdio};
+pub use relive_types::program::{Inherited, Namespace, ResourceLimit, Stdio};
 use relive_types::{Limits, Pid, Uuid};
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +50,9 @@ pub struct ExecRequest {
     /// told apart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_output: bool,
+    /// What it inherits from the shell in which its command was typed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<Inherited>,
 }
 
 impl fmt::Debug for ExecRequest {

@@ -138,8 +138,9 @@ impl Runtime {
             pids,
             foreground,
             one_output,
+            shell,
         } = request;
-        let program = Program { argv, stdio, gate, namespace, memory, pids, foreground, one_output };
+        let program = Program { argv, stdio, gate, namespace, memory, pids, foreground, one_output, shell };
         let draft = Draft {
             spawned: Spawned {
                 uuid,

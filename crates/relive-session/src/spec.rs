@@ -33,8 +33,31 @@ pub struct Spec {
     pub log_max_bytes: u64,
     /// Whether its output waits for a reader.
     pub pace: Pace,
+    /// What it inherits from the shell in which it was typed; without one, what the daemon has, with the usual limit of open
+    /// files instead of the daemon's own.
+    pub inherited: Option<Inherited>,
     /// How to start the daemon again, for a program that asks for one.
     pub daemon: Option<DaemonStart>,
+}
+
+/// What a program inherits from whoever starts it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct Inherited {
+    pub umask: u32,
+    pub nice: i32,
+    pub limits: Vec<ResourceLimit>,
+    /// The signals that are ignored.
+    pub ignored: Vec<i32>,
+}
+
+/// One limit of the operating system; none where there is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each name says it")]
+pub struct ResourceLimit {
+    pub resource: u32,
+    pub soft: Option<u64>,
+    pub hard: Option<u64>,
 }
 
 /// How the daemon is started.
@@ -78,6 +101,7 @@ impl Spec {
             limits: Limits::default(),
             log_max_bytes: Self::LOG_MAX_BYTES,
             pace: Pace::Free,
+            inherited: None,
             daemon: None,
         }
     }

@@ -28,6 +28,33 @@ pub struct Program {
     /// Whether both outputs go through one pipe, which keeps their order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_output: bool,
+    /// What it inherits from the shell in which its command was typed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<Inherited>,
+}
+
+/// What a program inherits from the shell that starts it, beside its environment and its directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inherited {
+    /// The file mode bits that new files do not get.
+    pub umask: u32,
+    /// The priority, from -20 to 19.
+    pub nice: i32,
+    /// The limits of the operating system, by their numbers.
+    pub limits: Vec<ResourceLimit>,
+    /// The numbers of the signals that are ignored.
+    pub ignored: Vec<u8>,
+}
+
+/// One limit of the operating system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceLimit {
+    /// The number that Linux has for it.
+    pub resource: u32,
+    /// The limit in force; none where there is none.
+    pub soft: Option<u64>,
+    /// The highest limit that the program may set; none where there is none.
+    pub hard: Option<u64>,
 }
 
 /// Where descriptors 0, 1 and 2 of a program lead.

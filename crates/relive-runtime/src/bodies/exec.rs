@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_core::program::{Namespace, Stdio};
+use relive_core::program::{Inherited, Namespace, ResourceLimit, Stdio};
 use relive_core::{Cause, End, ErrorCode, KillSignal, ProcessStatus, Program, Signal, Why};
 use relive_journal::{DataDirectory, History, Pool};
 use relive_session::exit::{EndedBy, ExitRecord};
@@ -185,8 +185,20 @@ impl ExecBody {
                 }),
             },
             pace: facts.pace,
+            inherited: program.shell.as_ref().map(inherited),
             ..Spec::new(program.argv.clone(), env, facts.cwd.clone(), tree)
         })
+    }
+}
+
+fn inherited(shell: &Inherited) -> spec::Inherited {
+    let limit =
+        |limit: &ResourceLimit| spec::ResourceLimit { resource: limit.resource, soft: limit.soft, hard: limit.hard };
+    spec::Inherited {
+        umask: shell.umask,
+        nice: shell.nice,
+        limits: shell.limits.iter().map(limit).collect(),
+        ignored: shell.ignored.iter().map(|number| i32::from(*number)).collect(),
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::SocketType;
 
+use super::child;
 use crate::SHIM;
 use crate::spec::Spec;
 
@@ -57,9 +58,9 @@ pub(super) fn become_parent() -> io::Result<OwnedFd> {
         let mut all = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         check(libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut()))?;
-        for number in 1..=64 {
-            // Refused for the two that cannot be changed and the C library's own.
-            libc::signal(number, libc::SIG_DFL);
+        let ignored = ignored_signals();
+        for number in (1..=64).filter(|number| ignored & 1 << (number - 1) != 0) {
+            child::set_disposition(number, libc::SIG_DFL);
         }
         let mut ended = std::mem::zeroed();
         libc::sigemptyset(&raw mut ended);
@@ -67,6 +68,13 @@ pub(super) fn become_parent() -> io::Result<OwnedFd> {
         let signals = check(libc::signalfd(-1, &raw const ended, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
         Ok(OwnedFd::from_raw_fd(signals))
     }
+}
+
+/// The signals that this process ignores, one bit each. No other is to be reset: it has no handlers of its own.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX)
 }
 
 /// Nobody else of this user reads the shim's memory from here on. Not before the clone: the ids of a child in a user

@@ -81,6 +81,13 @@ pub(super) struct Orders {
     pub(super) own_proc: bool,
     /// Where the stub init says how the program ended, and hears of signals; none where there is no stub init.
     pub(super) init: Option<RawFd>,
+    /// What the program inherits from the shell in which it was typed.
+    pub(super) umask: Option<u32>,
+    pub(super) nice: Option<c_int>,
+    pub(super) limits: *const (c_uint, libc::rlimit),
+    pub(super) limits_count: usize,
+    /// The signals that are ignored, one bit each.
+    pub(super) ignored: u64,
 }
 
 /// Becomes the program, or the init above it.
@@ -147,10 +154,55 @@ unsafe fn become_leader(orders: &Orders, of_the_terminal: bool) {
     }
 }
 
+/// Takes over what a shell would have handed down. What the kernel refuses stays as it is: a limit is never higher than ours.
+unsafe fn inherit(orders: &Orders) {
+    // SAFETY: plain numbers, and an array of the length that goes with it.
+    unsafe {
+        if let Some(umask) = orders.umask {
+            libc::umask(umask);
+        }
+        if let Some(nice) = orders.nice {
+            libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+        }
+        for index in 0..orders.limits_count {
+            let (resource, wanted) = *orders.limits.add(index);
+            let mut ours: libc::rlimit = std::mem::zeroed();
+            if libc::getrlimit(resource, &raw mut ours) != 0 {
+                continue;
+            }
+            // The limit of processes may have been set for the tree.
+            let for_the_tree = resource == libc::RLIMIT_NPROC;
+            if for_the_tree || libc::setrlimit(resource, &raw const wanted) != 0 {
+                let hard = wanted.rlim_max.min(ours.rlim_max);
+                let soft = if for_the_tree { wanted.rlim_cur.min(ours.rlim_cur) } else { wanted.rlim_cur };
+                let lower = libc::rlimit { rlim_cur: soft.min(hard), rlim_max: hard };
+                libc::setrlimit(resource, &raw const lower);
+            }
+        }
+        for number in 1..=64 {
+            if orders.ignored & 1 << (number - 1) != 0 {
+                set_disposition(number, libc::SIG_IGN);
+            }
+        }
+    }
+}
+
+/// Has a signal ignored or do what it does by default. Not by the C library, which refuses to touch those that it uses itself.
+///
+/// # Safety
+/// Only in a process without threads.
+pub(super) unsafe fn set_disposition(number: c_int, handler: usize) {
+    const MASK_BYTES: usize = 8;
+    let action = [handler, 0, 0, 0];
+    // SAFETY: the kernel's own structure, which begins with the handler; all else in it is zero.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, number, action.as_ptr(), ptr::null::<usize>(), MASK_BYTES) };
+}
+
 /// Looks for the program as `execvp` does.
 unsafe fn execute(orders: &Orders) -> ! {
     // SAFETY: the arrays end with null; the memory is the child's own copy.
     unsafe {
+        inherit(orders);
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());

@@ -7,7 +7,7 @@ use std::ptr;
 use libc::c_char;
 
 use super::child::Orders;
-use crate::spec::Spec;
+use crate::spec::{Inherited, ResourceLimit, Spec};
 use crate::stage::Failure;
 use crate::tree::MARKER;
 
@@ -22,6 +22,8 @@ pub(super) struct Program {
     candidates: Pointers,
     shell_argv: Pointers,
     cwd: CString,
+    inherited: Option<Inherited>,
+    limits: Vec<(libc::c_uint, libc::rlimit)>,
 }
 
 struct Pointers {
@@ -53,6 +55,8 @@ impl Program {
             argv: Pointers::to(argv),
             envp: Pointers::to(env),
             cwd: CString::new(spec.cwd.as_str()).map_err(|_| Failure::new("chdir", libc::EINVAL))?,
+            limits: limits(spec.inherited.as_ref()),
+            inherited: spec.inherited.clone(),
         })
     }
 
@@ -74,8 +78,33 @@ impl Program {
             gate,
             own_proc,
             init,
+            umask: self.inherited.as_ref().map(|inherited| inherited.umask),
+            nice: self.inherited.as_ref().map(|inherited| inherited.nice),
+            limits: self.limits.as_ptr(),
+            limits_count: self.limits.len(),
+            ignored: self.inherited.as_ref().map_or(0, |inherited| mask(&inherited.ignored)),
         }
     }
+}
+
+/// The limits as the kernel takes them. The daemon has raised its own limit of open files: who inherits from nobody else gets
+/// the usual one back, with which no program runs into the limits of `select`.
+fn limits(inherited: Option<&Inherited>) -> Vec<(libc::c_uint, libc::rlimit)> {
+    const USUAL_FILES: u64 = 1024;
+    let number = |limit: Option<u64>| limit.unwrap_or(libc::RLIM_INFINITY);
+    let Some(inherited) = inherited else {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let soft = number(files.current).min(USUAL_FILES);
+        return vec![(libc::RLIMIT_NOFILE, libc::rlimit { rlim_cur: soft, rlim_max: number(files.maximum) })];
+    };
+    let limit = |limit: &ResourceLimit| {
+        (limit.resource, libc::rlimit { rlim_cur: number(limit.soft), rlim_max: number(limit.hard) })
+    };
+    inherited.limits.iter().map(limit).collect()
+}
+
+fn mask(signals: &[i32]) -> u64 {
+    signals.iter().filter(|number| (1..=64).contains(*number)).fold(0, |mask, number| mask | 1 << (number - 1))
 }
 
 fn strings(from: impl IntoIterator<Item = String>) -> Result<Vec<CString>, Failure> {

@@ -1,6 +1,7 @@
 //! `relive exec`: any program as a process, in the foreground or not.
 
 mod foreground;
+mod inherited;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
@@ -160,6 +161,7 @@ fn request(args: &Args) -> Outcome<ExecRequest> {
         memory: args.memory,
         pids: args.pids,
         foreground: !args.detach,
+        shell: inherited::inherited(),
         one_output: !args.detach && !args.tty && have_one_output(),
     })
 }

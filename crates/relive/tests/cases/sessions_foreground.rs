@@ -147,6 +147,27 @@ fn the_environment_is_that_of_the_one_who_typed_and_what_was_added() {
 }
 
 #[test]
+fn a_program_inherits_from_the_shell_it_was_typed_in_and_not_from_the_daemon() {
+    let world = World::new();
+    world.relive(&["ps"]).ok();
+    let relive = world.command(&[]).get_program().to_str().unwrap().to_owned();
+    let show = "umask; nice; ulimit -Sn; ulimit -Hn; ulimit -c; grep SigIgn /proc/self/status";
+    let shell = |script: &str| {
+        let mut command = std::process::Command::new("sh");
+        command.args([
+            "-c",
+            &format!("umask 027; ulimit -Sn 321; ulimit -Hn 4321; ulimit -c 7; trap '' HUP USR1; {script}"),
+        ]);
+        command.envs(world.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = command.args(["sh", &relive, show]).current_dir(world.work()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let typed = shell("nice -n 5 sh -c \"$2\"");
+    assert!(typed.starts_with("0027\n5\n321\n4321\n7\n"), "{typed}");
+    assert_eq!(shell("nice -n 5 \"$1\" exec -- sh -c \"$2\""), typed);
+}
+
+#[test]
 fn what_cannot_be_asked_for_is_refused_with_the_way_out() {
     let world = World::new();
     world.relive(&["exec", "-t", "true"]).fails(2, &["-t needs a terminal", "hint: ", "attach"]);

@@ -1,0 +1,60 @@
+//! What a program inherits from the shell in which its command is typed, and that would otherwise be the daemon's.
+
+use relive_api::{Inherited, ResourceLimit};
+use rustix::process::{Resource, getpriority_process, getrlimit};
+
+/// The number of SIGPIPE, which the Rust runtime has ignored in this process before anybody could look.
+const SIGPIPE: u8 = 13;
+/// The limits that exist, with the numbers that Linux has for them.
+const RESOURCES: [(u32, Resource); 16] = [
+    (0, Resource::Cpu),
+    (1, Resource::Fsize),
+    (2, Resource::Data),
+    (3, Resource::Stack),
+    (4, Resource::Core),
+    (5, Resource::Rss),
+    (6, Resource::Nproc),
+    (7, Resource::Nofile),
+    (8, Resource::Memlock),
+    (9, Resource::As),
+    (10, Resource::Locks),
+    (11, Resource::Sigpending),
+    (12, Resource::Msgqueue),
+    (13, Resource::Nice),
+    (14, Resource::Rtprio),
+    (15, Resource::Rttime),
+];
+
+/// Returns what this process inherited; none where the system does not say.
+pub(super) fn inherited() -> Option<Inherited> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let limits = RESOURCES.into_iter().map(|(number, resource)| {
+        let limit = getrlimit(resource);
+        ResourceLimit { resource: number, soft: limit.current, hard: limit.maximum }
+    });
+    Some(Inherited {
+        umask: u32::from_str_radix(field(&status, "Umask:")?, 8).ok()?,
+        nice: getpriority_process(None).ok()?,
+        limits: limits.collect(),
+        ignored: numbers(u64::from_str_radix(field(&status, "SigIgn:")?, 16).ok()?),
+    })
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+fn numbers(mask: u64) -> Vec<u8> {
+    (1..=64).filter(|number| *number != SIGPIPE && mask & 1 << (number - 1) != 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_is_a_list_of_signals() {
+        assert_eq!(numbers(0b1_0000_0000_0011), [1, 2]);
+        assert_eq!(field("Name:\tx\nUmask:\t0022\n", "Umask:"), Some("0022"));
+    }
+}
