@@ -1,6 +1,7 @@
 //! What the terminal can show: colours, signs, width; and what must not reach it.
 
 pub(crate) mod key;
+pub(crate) mod modes;
 pub(crate) mod raw;
 
 use std::borrow::Cow;

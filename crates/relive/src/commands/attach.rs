@@ -14,10 +14,12 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::session::input::AtEnd;
-use crate::session::watch::{Left, Manner, Pace, watch};
+use crate::session::watch::{Arrival, Left, Manner, Pace, watch};
 use crate::session::{self, Opened};
 use crate::terminal::key::{self, Key, parse_key};
 
+/// What a shell adds to the number of the signal that ended a command.
+const SIGNALED: u8 = 128;
 /// How much of the latest output is shown first: more than a screenful.
 const RECENT_BYTES: u64 = 16 * 1024;
 
@@ -86,7 +88,13 @@ async fn program(
         Some(key) => format!("attached to PID {pid}; detach with {key}; Ctrl-C is typed to it"),
         None => format!("attached to PID {pid}; Ctrl-C leaves it running"),
     });
-    let manner = Manner { from: Reader::tail(folder, RECENT_BYTES)?, detach, at_end: AtEnd::Leave, pace: Pace::Free };
+    let manner = Manner {
+        from: Reader::tail(folder, RECENT_BYTES)?,
+        detach,
+        at_end: AtEnd::Leave,
+        pace: Pace::Free,
+        arrival: Arrival::Again,
+    };
     match watch(context, &connection, folder, &manner, leave).await? {
         Left::Ended(_) | Left::Lost => {
             context.say(&format!("PID {pid} has ended: relive info {pid}"));
@@ -102,6 +110,7 @@ async fn program(
             Ok(INTERRUPTED)
         }
         Left::HungUp => Ok(0),
+        Left::Signaled(number) => Ok(SIGNALED + number),
     }
 }
 

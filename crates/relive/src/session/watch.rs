@@ -4,19 +4,22 @@ use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use relive_session::connection::Connection;
 use relive_session::exit::ExitRecord;
+use relive_session::log::{Item, Reader, Stream};
 use relive_session::protocol::{self, Verb};
 use relive_session::spec::Size;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::input::{AtEnd, Stopped, forward};
-use super::output::{Output, plainly};
+use super::output::{Output, plainly, write};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::terminal::key::Key;
+use crate::terminal::modes::Modes;
 use crate::terminal::raw::{self, Raw};
 
 /// What a program gets that writes to a pipe nobody reads.
@@ -31,6 +34,16 @@ pub(crate) struct Manner {
     pub detach: Option<Key>,
     pub at_end: AtEnd,
     pub pace: Pace,
+    pub arrival: Arrival,
+}
+
+/// Whether there is something to come back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It has just been started. SIGTERM is passed on to it.
+    First,
+    /// It runs already: its screen has to be drawn again. SIGTERM ends us alone.
+    Again,
 }
 
 /// Whether the program waits for us.
@@ -60,6 +73,8 @@ pub(crate) enum Left {
     Interrupted,
     /// The terminal was closed.
     HungUp,
+    /// A signal, by its number, told us to leave.
+    Signaled(u8),
 }
 
 /// Stays in front of it. `leave` ends it from outside.
@@ -74,9 +89,11 @@ pub(crate) async fn watch(
     // Held to the end of this function, however it ends.
     let _raw = raw.map_err(|error| CommandError::internal("the terminal cannot be used").because(error))?;
     // Not before the terminal is the program's: it would add to what is printed.
-    let mut output = Output::start(folder, manner.from, plainly).map_err(unreadable)?;
+    let screen = Screen::open(folder, manner).map_err(unreadable)?;
+    let mut output = Output::start(folder, manner.from, screen.sink()).map_err(unreadable)?;
     let cannot = |error| CommandError::internal("signals cannot be listened to").because(error);
     let mut hang_ups = signal(SignalKind::hangup()).map_err(cannot)?;
+    let mut told_to_leave = pin!(told_to_leave(manner));
     let mut seen = connection.seen();
     // What came before we listened counts as news.
     seen.mark_changed();
@@ -115,10 +132,84 @@ pub(crate) async fn watch(
             () = &mut typing => return Ok(Left::Detached),
             error = &mut sizing => return Err(cannot(error)),
             () = &mut leave => return Ok(Left::Interrupted),
+            number = &mut told_to_leave => return Ok(Left::Signaled(number)),
             _ = hang_ups.recv() => return Ok(Left::HungUp),
         }
         if all_shown && let Some(left) = end.take() {
             return Ok(left);
+        }
+    }
+}
+
+/// Waits for a signal that ends us without the program, so that the terminal is given back. Where the terminal is not the
+/// program's there is nothing to give back.
+async fn told_to_leave(manner: &Manner) -> u8 {
+    const SIGQUIT: u8 = 3;
+    const SIGTERM: u8 = 15;
+    if manner.detach.is_none() {
+        return std::future::pending().await;
+    }
+    let term = async {
+        match (manner.arrival, signal(SignalKind::terminate())) {
+            (Arrival::Again, Ok(mut terminations)) => terminations.recv().await,
+            (Arrival::First, _) | (Arrival::Again, Err(_)) => std::future::pending().await,
+        }
+    };
+    let quit = async {
+        match signal(SignalKind::quit()) {
+            Ok(mut quits) => quits.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = term => SIGTERM,
+        _ = quit => SIGQUIT,
+    }
+}
+
+/// Our terminal while it is the program's. However it is left, the modes that the program switched on are switched off.
+struct Screen {
+    modes: Option<Arc<Mutex<Modes>>>,
+}
+
+impl Screen {
+    /// Whoever comes back to a program has the modes that it switched on before.
+    fn open(folder: &Path, manner: &Manner) -> io::Result<Self> {
+        if manner.detach.is_none() {
+            return Ok(Self { modes: None });
+        }
+        let mut modes = Modes::default();
+        if manner.arrival == Arrival::Again {
+            let mut reader = Reader::open(folder, 0)?;
+            while let Some(item) = reader.next()? {
+                match item {
+                    Item::Chunk(chunk) if chunk.next <= manner.from => modes.see(&chunk.bytes),
+                    Item::Chunk(_) => break,
+                    Item::Gap { .. } => {}
+                }
+            }
+            write(Stream::Out, modes.redo().as_bytes())?;
+        }
+        Ok(Self { modes: Some(Arc::new(Mutex::new(modes))) })
+    }
+
+    fn sink(&self) -> impl FnMut(Option<Item>) -> io::Result<()> + Send + 'static {
+        let modes = self.modes.clone();
+        move |item| {
+            if let (Some(modes), Some(Item::Chunk(chunk))) = (&modes, &item) {
+                modes.lock().unwrap_or_else(PoisonError::into_inner).see(&chunk.bytes);
+            }
+            plainly(item)
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let Some(modes) = &self.modes {
+            let undo = modes.lock().unwrap_or_else(PoisonError::into_inner).undo();
+            // A terminal that is gone needs nothing.
+            let _ = write(Stream::Out, undo.as_bytes());
         }
     }
 }
@@ -163,6 +254,12 @@ async fn sizing(connection: &Connection, manner: &Manner) -> io::Error {
         Ok(changes) => changes,
         Err(error) => return error,
     };
+    if manner.arrival == Arrival::Again {
+        let (rows, columns) = raw::size();
+        // A size that changes makes a full-screen program draw its screen.
+        let other = Size { rows: rows.saturating_sub(1).max(1), columns };
+        let _ = connection.request(Verb::Resize(other)).await;
+    }
     loop {
         let (rows, columns) = raw::size();
         // A program that has ended has no terminal to change.

@@ -108,6 +108,32 @@ fn the_terminal_is_given_back_whatever_ends_the_command() {
 }
 
 #[test]
+fn whoever_leaves_a_full_screen_program_has_a_usual_screen_and_who_comes_back_has_the_program_s() {
+    const UNDONE: &str = "\x1b[?1049l\x1b[?2004l\x1b[?25h\x1b[0m";
+    let world = World::new();
+    let full_screen = "printf '\\033[?1049h\\033[?25l\\033[?2004h'; i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; \
+        trap 'echo drawn' WINCH; echo up; while :; do sleep 0.01; done";
+    let program = world.exec(&["-t", "--name", "editor"], &["sh", "-c", full_screen]);
+    world.await_output(&program, "up");
+    for code in [0, 143, 131] {
+        let mut person = Person::sits_down(world.command(&["attach", "editor"]), 24, 80);
+        person.sees("\x1b[?1049h");
+        person.sees("up\r\n");
+        person.sees("drawn\r\n");
+        assert!(!person.screen().contains(UNDONE) && !person.has_a_usual_terminal());
+        match code {
+            0 => person.types([0x1d]),
+            143 => person.signals(Signal::TERM),
+            _ => person.signals(Signal::QUIT),
+        }
+        assert_eq!(person.waits(), code);
+        person.sees(UNDONE);
+        assert!(person.has_a_usual_terminal());
+        assert_eq!(world.info("editor")["display"], "running");
+    }
+}
+
+#[test]
 fn attaching_without_a_terminal_follows_and_ctrl_c_only_leaves() {
     let world = World::new();
     let program = world.exec(&["--name", "job"], &["sh", "-c", "echo up; exec sleep 1000"]);

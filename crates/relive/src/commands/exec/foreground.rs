@@ -17,9 +17,11 @@ use crate::error::{CommandError, Outcome};
 use crate::render::processes::pids;
 use crate::session::input::AtEnd;
 use crate::session::output::{OUTPUT_LOST, Output, plainly};
-use crate::session::watch::{Left, Manner, Pace, watch};
+use crate::session::watch::{Arrival, Left, Manner, Pace, watch};
 use crate::session::{self, Opened, exit_code};
 
+/// What a shell adds to the number of the signal that ended a command.
+const SIGNALED: u8 = 128;
 /// What a shell gives for a command that lost its terminal.
 const HUNG_UP: u8 = 129;
 /// How long the daemon may take to write down an end that its session has told us of.
@@ -39,8 +41,13 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
     let folder = Path::new(&started.folder);
     let left = match session::open(&started.folder).await? {
         Opened::Live(connection) => {
-            let manner =
-                Manner { from: 0, detach: args.tty.then_some(args.detach_key), at_end: AtEnd::Close, pace: Pace::Held };
+            let manner = Manner {
+                from: 0,
+                detach: args.tty.then_some(args.detach_key),
+                at_end: AtEnd::Close,
+                pace: Pace::Held,
+                arrival: Arrival::First,
+            };
             let leave = obey(client, &uuid, interrupts, Some(terminations));
             watch(context, &connection, folder, &manner, leave).await?
         }
@@ -61,7 +68,7 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
             Opened::Ended(record) => Left::Ended(record),
             Opened::Live(_) | Opened::Lost => Left::Lost,
         },
-        other @ (Left::Ended(_) | Left::Detached | Left::Interrupted | Left::HungUp) => other,
+        other @ (Left::Ended(_) | Left::Detached | Left::Interrupted | Left::HungUp | Left::Signaled(_)) => other,
     };
     match left {
         Left::Ended(record) => conclude(context, &started, &record).await,
@@ -80,6 +87,7 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
             Ok(INTERRUPTED)
         }
         Left::HungUp => Ok(HUNG_UP),
+        Left::Signaled(number) => Ok(SIGNALED + number),
     }
 }
 
