@@ -33,6 +33,7 @@ use crate::terminal::raw;
 Examples:
   relive exec -- make test                     as if you had typed make test
   relive exec -t --name shell -- bash          in a terminal of its own; Ctrl-] leaves it running
+  while read x; do relive exec -n -- ./one $x; done < list
   relive exec -d --memory 2G --timeout 1h -- ./train.sh --epochs 3")]
 pub(crate) struct Args {
     /// In the background: print its PID and return
@@ -41,6 +42,9 @@ pub(crate) struct Args {
     /// Give it a terminal of its own
     #[arg(short, long)]
     tty: bool,
+    /// Do not read the standard input: the program gets none
+    #[arg(short = 'n', long, conflicts_with = "tty")]
+    no_input: bool,
     /// Hold it before its first instruction, until `proceed` or `abort`
     #[arg(long)]
     gate: bool,
@@ -149,6 +153,7 @@ fn request(args: &Args) -> Outcome<ExecRequest> {
         stdio: match (args.tty, args.detach) {
             (true, _) => Stdio::Pty { rows, columns },
             (false, true) => Stdio::Null,
+            (false, false) if args.no_input => Stdio::Null,
             (false, false) => Stdio::Pipes,
         },
         gate: args.gate,

@@ -20,6 +20,8 @@ pub(crate) enum AtEnd {
     Close,
     /// Nothing: others may still have some for it.
     Leave,
+    /// There is none: our input is somebody else's.
+    Unread,
 }
 
 /// Why no more is forwarded.
@@ -35,6 +37,9 @@ pub(crate) enum Stopped {
 
 /// Forwards our stdin until it ends, the key is pressed, or the program takes no more.
 pub(crate) async fn forward(connection: &Connection, detach: Option<Key>, at_end: AtEnd) -> Stopped {
+    if at_end == AtEnd::Unread {
+        return Stopped::Finished;
+    }
     let mut pieces = pieces();
     while let Some(piece) = pieces.recv().await {
         let pressed = detach.and_then(|key| piece.iter().position(|byte| *byte == key.byte()));

@@ -74,6 +74,21 @@ fn lines_on_both_outputs_keep_their_order_where_both_lead_to_the_same_place() {
 }
 
 #[test]
+fn a_loop_that_reads_lines_keeps_its_input_with_n() {
+    let world = World::new();
+    let relive = world.command(&[]).get_program().to_str().unwrap().to_owned();
+    let mut command = std::process::Command::new("sh");
+    command.args([
+        "-c",
+        "printf '1\\n2\\n3\\n' | while read x; do \"$0\" exec -n -- sh -c 'cat; echo $0' $x; done",
+        &relive,
+    ]);
+    command.envs(world.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = command.current_dir(world.work()).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1\n2\n3\n");
+}
+
+#[test]
 fn a_program_that_takes_no_input_is_not_waited_for() {
     let world = World::new();
     let mut child = world.command(&["exec", "true"]).stdin(Stdio::piped()).spawn().unwrap();

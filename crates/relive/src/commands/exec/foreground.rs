@@ -41,10 +41,11 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
     let folder = Path::new(&started.folder);
     let left = match session::open(&started.folder).await? {
         Opened::Live(connection) => {
+            let at_end = if args.no_input { AtEnd::Unread } else { AtEnd::Close };
             let manner = Manner {
                 from: 0,
                 detach: args.tty.then_some(args.detach_key),
-                at_end: AtEnd::Close,
+                at_end,
                 pace: Pace::Held,
                 arrival: Arrival::First,
             };
