@@ -82,8 +82,11 @@ pub struct Session {
     pub stage: String,
     /// Its pid on the host; null before it was spawned, kept after the end.
     pub host_pid: Option<i32>,
-    /// Its pid in its own namespace; null before it was ready.
+    /// The pid that it sees of itself; null before it was ready.
     pub child_pid: Option<i32>,
+    /// The pid on the host of the small init above it, where it has one.
+    #[serde(default)]
+    pub init_pid: Option<i32>,
     /// Whether it has a terminal.
     pub pty: bool,
     /// Null, `{"exited":0}`, `{"signaled":9}`, `"aborted"` or `{"error":{"stage","errno","code"}}`.

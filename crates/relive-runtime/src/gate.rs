@@ -101,6 +101,7 @@ fn of_folder(path: &Path) -> std::io::Result<Option<Session>> {
         stage: Stage::Starting,
         host_pid: None,
         child_pid: None,
+        init_pid: None,
         pty: false,
         result: None,
     };
@@ -126,6 +127,7 @@ fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Sess
         stage: snapshot.stage.name().to_owned(),
         host_pid: snapshot.host_pid,
         child_pid: snapshot.child_pid,
+        init_pid: snapshot.init_pid,
         pty: snapshot.pty,
         result: snapshot.result.as_ref().and_then(|result| serde_json::to_value(result).ok()),
         isolation: "none".to_owned(),

@@ -76,10 +76,14 @@ pub struct Snapshot {
     pub mode: Mode,
     /// Where it stands.
     pub stage: Stage,
-    /// Its pid on the host; absent before it was spawned, kept after the end.
+    /// The program's pid on the host; absent before it was spawned, kept after the end.
     pub host_pid: Option<i32>,
-    /// Its pid in its own namespace; absent before it was ready. The same without a PID namespace, 1 with one.
+    /// The pid that the program sees of itself; absent before it was ready. In a PID namespace of its own it is 2 below our
+    /// init and 1 without.
     pub child_pid: Option<i32>,
+    /// The pid on the host of the init above it, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init_pid: Option<i32>,
     /// Whether it has a terminal.
     pub pty: bool,
     /// How it ended.

@@ -16,6 +16,7 @@ fn state(stage: RecordedStage) -> State {
         stage: Stage::Running,
         host_pid: Some(7),
         child_pid: Some(7),
+        init_pid: None,
         pty: false,
         result: None,
     };

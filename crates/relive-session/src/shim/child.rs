@@ -108,13 +108,14 @@ pub(super) unsafe fn run(orders: &Orders) -> ! {
         if orders.own_proc {
             mount_proc(orders);
         }
-        become_leader(orders, orders.init.is_none());
+        if let Some(report) = orders.init {
+            // It is the program that waits at the gate, so that its pid is known there.
+            fork_below_init(orders, report);
+        }
+        become_leader(orders);
         check(libc::chdir(orders.cwd), orders, Step::Folder);
         say(orders.gate, Step::Ready, libc::getpid());
         wait_for(orders.gate, OPEN);
-        if let Some(report) = orders.init {
-            init(orders, report)
-        }
         execute(orders)
     }
 }
@@ -144,11 +145,11 @@ unsafe fn mount_proc(orders: &Orders) {
     }
 }
 
-unsafe fn become_leader(orders: &Orders, of_the_terminal: bool) {
+unsafe fn become_leader(orders: &Orders) {
     // SAFETY: plain numbers.
     unsafe {
         check(libc::setsid(), orders, Step::Session);
-        if orders.terminal && of_the_terminal {
+        if orders.terminal {
             check(libc::ioctl(0, libc::TIOCSCTTY, 0), orders, Step::Terminal);
         }
     }
@@ -226,20 +227,21 @@ unsafe fn execute(orders: &Orders) -> ! {
     }
 }
 
-/// PID 1 of a namespace: starts the program, hands it the signals, reaps whoever is left to it, and says how the program
-/// ended. With it the namespace ends.
-unsafe fn init(orders: &Orders, report: RawFd) -> ! {
+/// Becomes PID 1 of a namespace, and returns in the process below it, which becomes the program. The init hands the program
+/// the signals, reaps whoever is left to it, and says how the program ended. With it the namespace ends.
+unsafe fn fork_below_init(orders: &Orders, report: RawFd) {
     // SAFETY: system calls on values of ours; every signal is blocked, so nothing interrupts them.
     unsafe {
         let mut all = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
+        check(libc::setsid(), orders, Step::Session);
         let signals = libc::signalfd(-1, &raw const all, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         check(signals, orders, Step::Signals);
         let program = fork();
         check(program as c_int, orders, Step::Fork);
         if program == 0 {
-            become_leader(orders, true);
-            execute(orders);
+            libc::close(signals);
+            return;
         }
         let program = program as c_int;
         // The terminal, the pipes and the gate end with the program, not with us.

@@ -168,6 +168,11 @@ impl Child {
         }
     }
 
+    /// The pid on the host of the program below the init, where there is an init.
+    pub(super) fn below_init(&self) -> Option<i32> {
+        self.init.as_ref().and_then(|_| first_child(self.pid))
+    }
+
     /// Holds for one that has ended too, as long as it is not reaped.
     fn has_executed(&self) -> bool {
         let program = match &self.init {

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::Shim;
 use super::clients::Now;
-use super::spawn::Said;
+use super::spawn::{Child, Said};
 use super::stdio::Output;
 use crate::exit::ExitRecord;
 use crate::stage::{End, Event, Stage};
@@ -154,6 +154,9 @@ impl Shim {
     }
 
     fn is_ready(&mut self, child_pid: i32) {
+        if let Some(host_pid) = self.child.as_ref().and_then(Child::below_init) {
+            self.happened(Event::BelowInit { host_pid });
+        }
         self.happened(Event::Ready { child_pid });
         if self.session.stage() == Stage::Ready && !self.session.is_opened() {
             // Only a help to those who look: what matters is that it does not say `running`.

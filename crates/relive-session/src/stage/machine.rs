@@ -16,6 +16,7 @@ pub struct Session {
     gate: Gate,
     pty: bool,
     host_pid: Option<i32>,
+    init_pid: Option<i32>,
     child_pid: Option<i32>,
     opened: bool,
     executed: bool,
@@ -31,6 +32,11 @@ pub enum Event {
     /// The child was cloned.
     Spawned {
         /// Its pid on the host.
+        host_pid: i32,
+    },
+    /// The child is an init, and this is the program below it.
+    BelowInit {
+        /// The program's pid on the host.
         host_pid: i32,
     },
     /// It waits at the gate.
@@ -101,6 +107,7 @@ impl Session {
             gate,
             pty,
             host_pid: None,
+            init_pid: None,
             child_pid: None,
             opened: false,
             executed: false,
@@ -134,6 +141,7 @@ impl Session {
             stage: self.stage(),
             host_pid: self.host_pid,
             child_pid: self.child_pid,
+            init_pid: self.init_pid,
             pty: self.pty,
             result: self.result.clone(),
         }
@@ -158,6 +166,10 @@ impl Session {
             (Event::Spawned { host_pid }, Stage::Starting) => {
                 self.host_pid = Some(*host_pid);
                 Ok(if self.kill_kept { vec![Due::Kill] } else { Vec::new() })
+            }
+            (Event::BelowInit { host_pid }, Stage::Spawned) if self.init_pid.is_none() => {
+                self.init_pid = self.host_pid.replace(*host_pid);
+                Ok(Vec::new())
             }
             (Event::Ready { child_pid }, Stage::Spawned) => {
                 self.child_pid = Some(*child_pid);
@@ -189,6 +201,7 @@ impl Session {
             }
             (
                 Event::Spawned { .. }
+                | Event::BelowInit { .. }
                 | Event::Ready { .. }
                 | Event::Opened
                 | Event::Executed

@@ -44,7 +44,7 @@ async fn the_gate_stays_shut_until_it_is_opened() {
     let running = lab.launch("gated", &gated(shell("echo ran"))).await;
     let ready = running.reaches(Stage::Ready).await;
     let own_pids = ladder().rungs.tree == "pid-namespace";
-    assert_eq!(ready.child_pid, if own_pids { Some(1) } else { ready.host_pid });
+    assert_eq!(ready.child_pid, if own_pids { Some(2) } else { ready.host_pid });
     assert_eq!(running.printed(), "");
     assert_eq!(running.connection.request(Verb::Proceed).await, Ok(Outcome::Done));
     assert_eq!(running.ended().await.result, SessionResult::Exited(0));
@@ -126,7 +126,7 @@ async fn case_32_an_aborted_program_never_ran() {
 #[tokio::test]
 async fn case_33_the_host_pid_is_the_hosts() {
     let lab = Lab::new();
-    for (name, namespace, seen_as) in [("init", Namespace::Pid, "2"), ("no-init", Namespace::PidWithoutInit, "1")] {
+    for (name, namespace, seen_as) in [("init", Namespace::Pid, 2), ("no-init", Namespace::PidWithoutInit, 1)] {
         let script = Spec { namespace, ..shell("echo $$; read line; exit 7") };
         let running = lab.launch(name, &script).await;
         let stage = within("a stage", running.connection.wait_for(|seen| seen.snapshot.stage >= Stage::Running)).await;
@@ -136,12 +136,15 @@ async fn case_33_the_host_pid_is_the_hosts() {
         }
         running.prints("\n").await;
         let snapshot = running.connection.seen().borrow().snapshot.clone();
-        assert_eq!(running.printed().trim(), seen_as);
-        assert_eq!(snapshot.child_pid, Some(1));
-        assert!(is_alive(snapshot.host_pid.unwrap()));
+        assert_eq!(running.printed().trim(), seen_as.to_string());
+        assert_eq!(snapshot.child_pid, Some(seen_as));
+        assert_eq!(snapshot.init_pid.is_some(), namespace == Namespace::Pid);
+        let host = snapshot.host_pid.unwrap();
+        let command = std::fs::read_to_string(format!("/proc/{host}/comm")).unwrap();
+        assert_eq!(command, "sh\n", "the program's own, not its init's");
         assert_eq!(running.connection.write(b"go on\n").await, Ok(Outcome::Done));
         let record = running.ended().await;
         assert_eq!(record.result, SessionResult::Exited(7));
-        assert_eq!((record.host_pid, record.child_pid), (snapshot.host_pid, Some(1)));
+        assert_eq!((record.host_pid, record.child_pid), (snapshot.host_pid, Some(seen_as)));
     }
 }

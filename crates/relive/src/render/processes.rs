@@ -198,6 +198,7 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     rows.extend(session.host_pid.map(|pid| ("HOST PID", pid.to_string())));
     let inner = session.child_pid.filter(|pid| Some(*pid) != session.host_pid);
     rows.extend(inner.map(|pid| ("OWN PID", pid.to_string())));
+    rows.extend(session.init_pid.map(|pid| ("INIT PID", pid.to_string())));
     rows.extend(session.result.as_ref().map(|result| ("RESULT", result.to_string())));
     rows.push(("FROZEN", if session.frozen { "yes" } else { "no" }.into()));
     rows.push(("HELD BY", format!("tree {}, pause {}, kill {}", session.tree, session.pause, session.kill)));

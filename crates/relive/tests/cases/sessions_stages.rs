@@ -95,7 +95,8 @@ fn case_32_what_is_aborted_at_the_gate_never_runs() {
 #[test]
 fn case_33_the_pid_on_the_host_is_known_also_in_a_namespace_and_after_the_end() {
     for world in World::of_each_kind() {
-        for (flags, own) in [(&["--ns", "pid"][..], true), (&["--ns", "pid", "--init=false"], true), (&[], false)] {
+        for (flags, own) in [(&["--ns", "pid"][..], Some(2)), (&["--ns", "pid", "--init=false"], Some(1)), (&[], None)]
+        {
             let sleeper = world.exec(flags, &["sleep", "1000"]);
             if let Some(failed) = world.info(&sleeper.uuid)["status"].as_object() {
                 eprintln!("skipped: no PID namespace can be made here: {failed:?}");
@@ -107,9 +108,15 @@ fn case_33_the_pid_on_the_host_is_known_also_in_a_namespace_and_after_the_end() 
             let inner = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap();
             let inner: u64 = inner.split_whitespace().last().unwrap().parse().unwrap();
             assert_eq!(session["child_pid"], inner);
-            if own {
-                assert_eq!(inner, 1);
+            if let Some(own) = own {
+                assert_eq!(inner, own);
+                assert_eq!(session["init_pid"].is_u64(), own == 2);
             }
+            assert_eq!(
+                fs::read_to_string(format!("/proc/{host}/comm")).unwrap(),
+                "sleep\n",
+                "the program, not its init"
+            );
             world.relive(&["kill", "-s", "KILL", &sleeper.uuid]).ok();
             world.ends(&sleeper, 137);
             let after = &world.info(&sleeper.uuid)["session"];
