@@ -28,16 +28,16 @@ pub(crate) fn between(before: &Machine, after: &Machine, note: &RecordDetails) -
     }
     let mut records = Vec::new();
     let signalled = |signal, cause, pending| Body::Signalled(Signalled { signal, cause, pending, req: req.clone() });
-    for (signal, cause) in after.pending() {
-        if !before.pending().any(|(kept, _)| kept == signal) {
-            records.push(signalled(signal, cause, true));
-        }
-    }
     for (signal, cause) in before.pending() {
-        // A pending PAUSE and RESUME cancel each other: the journal is told the opposite.
+        // A pending PAUSE and RESUME cancel each other: the journal is told the opposite, before what is pending now.
         let cancelled = !after.pending().any(|(kept, _)| kept == signal);
         if let Some(opposite) = signal.opposite().filter(|_| cancelled && before.pause() == after.pause()) {
             records.push(signalled(opposite, cause, true));
+        }
+    }
+    for (signal, cause) in after.pending() {
+        if !before.pending().any(|(kept, _)| kept == signal) {
+            records.push(signalled(signal, cause, true));
         }
     }
     if let Some((signal, cause)) = after.ending().filter(|ending| before.ending() != Some(*ending)) {
