@@ -232,6 +232,7 @@ impl OpenJournal {
     /// Tells where the conversation can be cut.
     pub async fn cuts(&mut self) -> Result<Vec<Cut>, JournalError> {
         let cuts = self.with(|writer| {
+            writer.write_out().map_err(std::io::Error::other)?;
             let journal = regular::open(&writer.directory().steps())?;
             Ok::<_, std::io::Error>(writer.history().conversation_and_cuts(&journal)?.1)
         });
@@ -262,7 +263,9 @@ fn write_events(writer: &mut Writer, events: Vec<Event>) {
     let _ = writer.events().flush(last);
 }
 
-fn load(writer: &Writer) -> Result<Vec<Body>, String> {
+fn load(writer: &mut Writer) -> Result<Vec<Body>, String> {
+    // It is read from the file, and the file has not got what was deferred.
+    writer.write_out().map_err(|error| error.to_string())?;
     let journal = regular::open(&writer.directory().steps()).map_err(|error| error.to_string())?;
     let mut records = writer.history().conversation_records(&journal).map_err(|error| error.to_string())?;
     let blobs = writer.blobs();

@@ -223,3 +223,18 @@ fn what_was_spent_is_the_sum_of_all_answers_and_a_price_nobody_knows_makes_it_un
     assert_eq!(answer(None).cost_usd, None);
     assert_eq!(answer(Some(1)).cost_usd, None);
 }
+
+#[tokio::test]
+async fn a_conversation_has_what_was_deferred() {
+    let fixture = Fixture::new();
+    let writer = fixture.spawn();
+    let mut journal = relive_journal::OpenJournal::new(writer, relive_journal::Pool::default());
+    let batch = vec![model_started(), model_ended("text", 1), call_ended(0, "result")];
+    journal.append(now(), Vec::new(), batch, Durability::Deferred).await.unwrap();
+    assert!(!journal.is_settled());
+    let cuts = journal.cuts().await.unwrap();
+    assert_eq!(cuts.last().map(|cut| cut.messages), Some(3));
+    let batch = vec![model_started(), model_ended("more", 0)];
+    journal.append(now(), Vec::new(), batch, Durability::Deferred).await.unwrap();
+    assert_eq!(journal.conversation().await.unwrap().len(), 4, "the task, two answers and a result");
+}
