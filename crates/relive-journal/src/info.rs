@@ -1,8 +1,8 @@
 //! `proc-info.json`: what a process is and how it stands, for a quick look. Derived; the journal is the truth.
 //!
 //! A snapshot names the length of the journal it was made from, and the checksum of its last line. If the journal has
-//! another, the snapshot is stale and what it says is derived anew. The length alone would not do: after a power cut a
-//! file may have it and not the bytes, or others.
+//! another, or that line is not whole, the snapshot is stale and what it says is derived anew. The length alone would not
+//! do: after a power cut a file may have it and not the bytes, or others.
 
 use std::fs::File;
 use std::io;
@@ -15,8 +15,11 @@ use crate::checkpoint;
 use crate::directory::ProcessDirectory;
 use crate::disk::Disk;
 use crate::history::{History, Spent};
-use crate::line::{self, VERSION};
+use crate::line::{self, LINE_MAX, VERSION};
 use crate::regular;
+
+/// How much of a journal's end is read first: most last lines fit.
+const TAIL: u64 = 4096;
 
 /// How much of an intent the snapshot shows.
 const INTENT_MAX: usize = 200;
@@ -145,7 +148,7 @@ impl ProcInfo {
         let snapshot: Option<Self> = snapshot.and_then(|bytes| line::decode_file(&bytes));
         if let Some(snapshot) = snapshot
             && snapshot.journal_bytes == length
-            && last_crc(&journal, length)? == Some(snapshot.journal_crc)
+            && ends_in(&journal, length, snapshot.journal_crc)?
         {
             return Ok(Some(snapshot));
         }
@@ -154,9 +157,18 @@ impl ProcInfo {
     }
 }
 
-fn last_crc(journal: &File, length: u64) -> io::Result<Option<u32>> {
-    let mut end = [0; line::CRC_END];
-    let Some(from) = length.checked_sub(end.len() as u64) else { return Ok(None) };
-    journal.read_exact_at(&mut end, from)?;
-    Ok(line::named_crc(&end))
+/// Tells whether the journal's last line is whole and names this checksum. Its end alone would not do: after a power cut
+/// a page may be there without the one before it.
+fn ends_in(journal: &File, length: u64, crc: u32) -> io::Result<bool> {
+    for reach in [TAIL, LINE_MAX as u64 + 1] {
+        let from = length.saturating_sub(reach);
+        let mut tail = vec![0; usize::try_from(length - from).unwrap_or(0)];
+        journal.read_exact_at(&mut tail, from)?;
+        let Some(line) = tail.strip_suffix(b"\n") else { return Ok(false) };
+        let begins = memchr::memrchr(b'\n', line).map(|newline| newline + 1).or((from == 0).then_some(0));
+        if let Some(begins) = begins {
+            return Ok(line::named_crc(&tail) == Some(crc) && line::is_intact(&line[begins..]));
+        }
+    }
+    Ok(false)
 }

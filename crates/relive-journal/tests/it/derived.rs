@@ -6,8 +6,8 @@ use relive_journal::recovery::Recovery;
 use relive_journal::{Health, History, Io, Plan, ProcInfo};
 
 use crate::support::{
-    Fixture, append, call_started, collect_all, copy_tree, end, files, kept, model_ended, model_started, now, open,
-    paused, put, remove, signal_mask, signalled, step, temp, uuid, uuid_of, varied, with_request,
+    Fixture, append, call_started, collect_all, copy_tree, end, files, input, kept, model_ended, model_started, now,
+    open, paused, put, remove, signal_mask, signalled, step, temp, uuid, uuid_of, varied, with_request,
 };
 
 /// Everything that can be asked about a data directory.
@@ -217,5 +217,30 @@ fn a_snapshot_that_is_stale_or_wrong_is_derived_anew() {
     for bytes in [&snapshot[..snapshot.len() - 2], b"", b"{}\n"] {
         put(&directory.proc_info(), bytes);
         assert_eq!(ProcInfo::read(&directory).unwrap(), ProcInfo::of(writer.history()));
+    }
+}
+
+#[test]
+fn a_snapshot_of_a_last_record_that_is_not_whole_is_derived_anew() {
+    let fixture = Fixture::new();
+    for text in ["short".to_owned(), "long ".repeat(3_000)] {
+        let mut writer = fixture.spawn();
+        let directory = writer.directory().clone();
+        step(&mut writer, "one", "1");
+        let before = ProcInfo::of(writer.history());
+        append(&mut writer, vec![input("more", &text)]);
+        ProcInfo::of(writer.history()).unwrap().write(fixture.disk(), &directory).unwrap();
+        let begins = before.as_ref().unwrap().journal_bytes();
+        drop(writer);
+        assert_eq!(
+            ProcInfo::read(&directory).unwrap().unwrap().journal_bytes(),
+            std::fs::metadata(directory.steps()).unwrap().len()
+        );
+        // As after a power cut that kept the last page of the record, and not the one before.
+        let mut journal = std::fs::read(directory.steps()).unwrap();
+        let begins = usize::try_from(begins).unwrap();
+        journal[begins + 20..begins + 60].fill(0);
+        put(&directory.steps(), &journal);
+        assert_eq!(ProcInfo::read(&directory).unwrap(), before);
     }
 }
