@@ -283,7 +283,7 @@ impl Folder {
     }
 
     /// The boot the folder was made in; none where its maker died too early to say, or the disk lost it.
-    fn made_in_boot(&self) -> io::Result<Option<String>> {
+    pub(crate) fn made_in_boot(&self) -> io::Result<Option<String>> {
         Ok(self.read_file(LOCK)?.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|boot| !boot.is_empty()))
     }
 

@@ -54,6 +54,20 @@ pub enum Standing {
     Ended(ExitRecord),
 }
 
+/// Until when a session has run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ran {
+    /// It still does.
+    StillRuns,
+    /// It ended then.
+    Until {
+        /// The boot it was in.
+        boot_id: String,
+        /// Milliseconds since that boot.
+        up_ms: u64,
+    },
+}
+
 impl Sessions {
     /// With this program as the shim, in this boot; the leaves of its trees have names that begin with `prefix`.
     #[must_use]
@@ -65,6 +79,12 @@ impl Sessions {
     #[must_use]
     pub fn with_daemon(self, daemon: DaemonStart) -> Self {
         Self { daemon: Some(daemon), ..self }
+    }
+
+    /// The boot it is in.
+    #[must_use]
+    pub fn boot_id(&self) -> &str {
+        &self.boot_id
     }
 
     /// What this machine gives, found out by the first who asks.
@@ -161,6 +181,25 @@ impl Sessions {
             self.end_without_shim(path).await?;
         }
         Ok(())
+    }
+
+    /// Tells until when the session in this folder has run, as far as can be known by looking. Settles nothing.
+    pub async fn ran(&self, path: &Path) -> io::Result<Option<Ran>> {
+        let (path, boot_id) = (path.to_owned(), self.boot_id.clone());
+        let looked = spawn_blocking(move || {
+            let folder = match Folder::open(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                opened => opened?,
+            };
+            let made_in = folder.made_in_boot()?;
+            // A record does not count while the shim lives: the program may have written it.
+            if !folder.lock_is_free()? {
+                return Ok((made_in == Some(boot_id)).then_some(Ran::StillRuns));
+            }
+            let ended = folder.read_exit()?.and_then(|record| record.up_ms);
+            Ok(ended.zip(made_in).map(|(up_ms, boot_id)| Ran::Until { boot_id, up_ms }))
+        });
+        looked.await.map_err(io::Error::other)?
     }
 
     /// Ends every session in a folder of sessions. When this returns, nothing of them runs.
@@ -304,6 +343,7 @@ async fn lost(
             host_pid,
             child_pid,
             at_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            up_ms: None,
             log_end: 0,
             used: Used::default(),
             output_lost: false,

@@ -41,6 +41,7 @@ fn exit_record() -> ExitRecord {
         host_pid: Some(7),
         child_pid: Some(7),
         at_ms: 1,
+        up_ms: None,
         log_end: 20,
         used: Used::default(),
         output_lost: false,

@@ -83,6 +83,7 @@ impl Shim {
             host_pid: snapshot.host_pid,
             child_pid: snapshot.child_pid,
             at_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
+            up_ms: Some(up_ms()),
             log_end: self.log.end(),
             used: used(),
             output_lost: self.output_lost,
@@ -137,6 +138,12 @@ impl Shim {
         }
         Ok(())
     }
+}
+
+/// Milliseconds since the boot.
+fn up_ms() -> u64 {
+    let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    since.tv_sec as u64 * 1000 + since.tv_nsec as u64 / 1_000_000
 }
 
 /// Everybody who was below us has been reaped by us, or by somebody who was.

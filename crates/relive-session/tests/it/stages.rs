@@ -1,8 +1,9 @@
 //! From the launch to the end: what every stage answers, and what is left behind.
 
 use relive_session::exit::EndedBy;
-use relive_session::folder::Found;
+use relive_session::folder::{Found, boot_id};
 use relive_session::protocol::{Outcome, Verb};
+use relive_session::sessions::{Ran, Sessions};
 use relive_session::spec::{Namespace, Spec};
 use relive_session::stage::{SessionResult, Stage};
 
@@ -146,5 +147,36 @@ async fn case_33_the_host_pid_is_the_hosts() {
         let record = running.ended().await;
         assert_eq!(record.result, SessionResult::Exited(7));
         assert_eq!((record.host_pid, record.child_pid), (snapshot.host_pid, Some(seen_as)));
+    }
+}
+
+/// Milliseconds since the boot.
+fn up_ms() -> u64 {
+    let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    u64::try_from(since.tv_sec).unwrap() * 1000 + u64::try_from(since.tv_nsec).unwrap() / 1_000_000
+}
+
+#[tokio::test]
+async fn who_looks_is_told_until_when_a_program_has_run_and_settles_nothing() {
+    let lab = Lab::new();
+    let boot = boot_id().unwrap();
+    let ran = async |boot: &str, name: &str| {
+        let sessions = Sessions::new(Lab::shim(), boot.to_owned(), "relive-test".to_owned());
+        sessions.ran(&lab.dir.path().join(name)).await.unwrap()
+    };
+    assert_eq!(ran(&boot, "none").await, None);
+    let running = lab.launch("here", &spec(&["sleep", "1000"])).await;
+    running.reaches(Stage::Running).await;
+    assert_eq!(ran(&boot, "here").await, Some(Ran::StillRuns));
+    assert_eq!(ran("another boot", "here").await, None, "whoever has the lock is not its shim");
+    let before = up_ms();
+    running.connection.request(Verb::Kill).await.unwrap();
+    let record = running.ended().await;
+    running.left().await;
+    let up_ms_of_end = record.up_ms.unwrap();
+    assert!((before..=up_ms()).contains(&up_ms_of_end));
+    for seen_from in [boot.as_str(), "another boot"] {
+        let until = Ran::Until { boot_id: boot.clone(), up_ms: up_ms_of_end };
+        assert_eq!(ran(seen_from, "here").await, Some(until), "its record names its own boot");
     }
 }
