@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use relive_core::{End, Limits, ProcessStatus, Timestamp, Uuid, uuid_v7};
+use relive_core::{End, Limits, Moment, ProcessStatus, Timestamp, Uuid, uuid_v7};
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::payload::Json;
 use relive_journal::policy::Policy;
@@ -30,6 +30,12 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_millisecond(tick).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
+/// The same, by both clocks: on a machine that was started two weeks before.
+pub(crate) fn moment() -> Moment {
+    let at = now();
+    Moment { at, up_ms: u64::try_from(at.as_millisecond() - 1_698_700_000_000).unwrap_or(0) }
+}
+
 pub(crate) fn uuid() -> Uuid {
     let mut random = [0; 10];
     let at = now();
@@ -48,8 +54,9 @@ pub(crate) fn opening(data: &DataDirectory, by: OpenedBy) -> Result<Opening> {
         pid: data.next_pid()?,
         by,
         boot_id: "3f7c1c2e-5d0a-4b8e-9a53-6a2f0c9d1e77".to_owned(),
-        at: now(),
+        now: moment(),
         req: None,
+        seen: None,
     })
 }
 
@@ -122,7 +129,7 @@ impl Agent {
             records: Vec::new(),
         };
         let mut writer = directory.spawn(request)?;
-        writer.append(now(), vec![model_started()], Durability::Written)?;
+        writer.append(moment(), vec![model_started()], Durability::Written)?;
         Ok(Self { writer, data: data.clone(), second: false })
     }
 
@@ -142,7 +149,7 @@ impl Agent {
 
     pub(crate) fn append(&mut self, durability: Durability) -> Result<()> {
         let batch = self.batch();
-        Ok(self.writer.append(now(), batch, durability)?)
+        Ok(self.writer.append(moment(), batch, durability)?)
     }
 
     /// One step with one call.
@@ -161,7 +168,7 @@ impl Agent {
 
     pub(crate) fn end(&mut self) -> Result<()> {
         let end = End::of(ProcessStatus::Exited { code: 0 });
-        Ok(self.writer.append(now(), vec![Body::Ended(end.into())], Durability::Synced)?)
+        Ok(self.writer.append(moment(), vec![Body::Ended(end.into())], Durability::Synced)?)
     }
 
     /// The bytes of a step's two batches, as they are in the file.

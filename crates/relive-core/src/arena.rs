@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use crate::ids::{Generation, Incarnation, Pid, Uuid};
 use crate::machine::Machine;
 use crate::process::{Entry, Facts, Spec};
+use crate::time::{Moment, Stopwatch};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(u32);
@@ -170,7 +171,8 @@ impl IndexMut<Slot> for Arena {
 
 /// What a free slot holds, and slot 0.
 fn vacant() -> Entry {
-    let machine = Machine::new(Incarnation { pid: Pid::RUNTIME, generation: Generation(0) });
-    let spec = Spec::new(Pid::RUNTIME, Uuid::nil(), Pid::RUNTIME, Timestamp::UNIX_EPOCH);
-    Entry::new(Facts::new(spec, None), machine, Timestamp::UNIX_EPOCH)
+    let machine = Machine::new(Incarnation { pid: Pid::RUNTIME, generation: Generation(0) }, Stopwatch::default());
+    let now = Moment { at: Timestamp::UNIX_EPOCH, up_ms: 0 };
+    let spec = Spec::new(Pid::RUNTIME, Uuid::nil(), Pid::RUNTIME, now);
+    Entry::new(Facts::new(spec, None), machine, 0)
 }

@@ -3,8 +3,6 @@
 //! Effects are carried out in the order in which they are returned. Each names the incarnation it is for, so that
 //! one that is late can be told from one that is not.
 
-use jiff::Timestamp;
-
 use crate::ids::{Incarnation, Pid};
 use crate::process::Urgency;
 use crate::signal::Signal;
@@ -28,12 +26,12 @@ pub enum Effect {
         /// TERM or INT.
         signal: Signal,
     },
-    /// Apply `GraceExpired` at this moment.
+    /// Apply `GraceExpired` after this time.
     ArmGrace {
         /// For whom.
         of: Incarnation,
-        /// When.
-        deadline: Timestamp,
+        /// How long it has.
+        grace_ms: u64,
     },
     /// End the body and its whole operating system tree now.
     Kill {

@@ -18,7 +18,7 @@ pub mod process;
 pub mod refusal;
 pub mod signal;
 pub mod table;
-mod time;
+pub mod time;
 
 pub use effect::{Effect, Effects};
 pub use machine::{Aim, Applied, Event, Machine, Recovered, Suspension};
@@ -34,3 +34,4 @@ pub use table::completion::{Past, Wait};
 pub use table::release::ReleaseEvent;
 pub use table::view::{Display, View};
 pub use table::{Settings, Table};
+pub use time::{Moment, Stopwatch};

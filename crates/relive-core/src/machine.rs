@@ -21,6 +21,7 @@ use crate::refusal::{Refusal, Transition};
 use crate::signal::{Signal, SignalSet};
 use crate::status::{Cause, End, SuspendReason};
 use crate::table::Settings;
+use crate::time::{Moment, Stopwatch};
 use signal::Sent;
 
 pub(crate) use life::{Life, Pause, Running, Zombie};
@@ -93,33 +94,33 @@ pub struct Machine {
     mask: SignalSet,
     handlers: SignalSet,
     pending: Option<Box<Pending>>,
-    paused_total_ms: u64,
+    stopwatch: Stopwatch,
     life: Life,
 }
 
 /// What an event is applied with, and the effects so far.
 struct Context<'a> {
     settings: &'a Settings,
-    now: Timestamp,
+    now: Moment,
     effects: Effects,
 }
 
 impl Machine {
-    /// Returns a process that has not been started.
+    /// Returns a process that has not been started. Its time runs if `stopwatch` does: launching it is part of it.
     #[must_use]
-    pub fn new(incarnation: Incarnation) -> Self {
+    pub fn new(incarnation: Incarnation, stopwatch: Stopwatch) -> Self {
         Self {
             incarnation,
             mask: SignalSet::EMPTY,
             handlers: SignalSet::EMPTY,
             pending: None,
-            paused_total_ms: 0,
+            stopwatch,
             life: Life::Created,
         }
     }
 
     /// Applies one event. A refusal changes nothing.
-    pub fn apply(&mut self, event: Event, settings: &Settings, now: Timestamp) -> Result<Applied, Refusal> {
+    pub fn apply(&mut self, event: Event, settings: &Settings, now: Moment) -> Result<Applied, Refusal> {
         let mut cx = Context { settings, now, effects: Effects::new() };
         let changed = match event {
             Event::Start => {
@@ -211,10 +212,10 @@ impl Machine {
         self.handlers
     }
 
-    /// Returns how long its pauses were that are over, together.
+    /// Returns the time in which it has executed.
     #[must_use]
-    pub fn paused_total_ms(&self) -> u64 {
-        self.paused_total_ms
+    pub fn stopwatch(&self) -> Stopwatch {
+        self.stopwatch
     }
 
     /// Returns how it ended.
@@ -259,7 +260,7 @@ impl Machine {
                 return Err(Refusal::Illegal { pid: self.pid(), state, transition: Transition::Start });
             }
         }
-        self.life = Life::Running(Running::since(cx.now));
+        self.life = Life::Running(Running::since(cx.now.at));
         cx.effects.push(Effect::Launch { of: self.incarnation });
         self.land(cx);
         Ok(())

@@ -14,6 +14,7 @@ use crate::limits::{Limits, Usd};
 use crate::machine::Machine;
 use crate::status::End;
 use crate::table::release::Release;
+use crate::time::{Moment, Stopwatch};
 
 /// The four states of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,6 +114,8 @@ pub struct Spec {
     pub usage: Usage,
     /// When it was created.
     pub created_at: Timestamp,
+    /// How long it has executed, and whether it does.
+    pub stopwatch: Stopwatch,
 }
 
 impl Spec {
@@ -120,9 +123,9 @@ impl Spec {
         Incarnation { pid: self.pid, generation: self.generation }
     }
 
-    /// A first incarnation with nothing but its names; set the other fields as needed.
+    /// A first incarnation that begins now, with nothing but its names; set the other fields as needed.
     #[must_use]
-    pub fn new(pid: Pid, uuid: Uuid, parent: Pid, created_at: Timestamp) -> Self {
+    pub fn new(pid: Pid, uuid: Uuid, parent: Pid, now: Moment) -> Self {
         Self {
             pid,
             uuid,
@@ -137,7 +140,8 @@ impl Spec {
             model: None,
             limits: Limits::default(),
             usage: Usage::default(),
-            created_at,
+            created_at: now.at,
+            stopwatch: Stopwatch::started(0, now.up_ms),
         }
     }
 }
@@ -214,20 +218,20 @@ pub(crate) struct Entry {
     pub(crate) links: Links,
     /// Paused processes below this one.
     pub(crate) suspended_below: u32,
-    /// Only counts while it runs and is not paused.
-    pub(crate) last_progress: Timestamp,
+    /// Since boot; only counts while it runs and is not paused.
+    pub(crate) last_progress_ms: u64,
     pub(crate) stalled: bool,
     pub(crate) release: Release,
 }
 
 impl Entry {
-    pub(crate) fn new(facts: Facts, machine: Machine, now: Timestamp) -> Self {
+    pub(crate) fn new(facts: Facts, machine: Machine, last_progress_ms: u64) -> Self {
         Self {
             machine,
             facts,
             links: Links::default(),
             suspended_below: 0,
-            last_progress: now,
+            last_progress_ms,
             stalled: false,
             release: Release::default(),
         }

@@ -18,8 +18,6 @@ pub mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use crate::arena::{Arena, Slot};
 use crate::ids::{Incarnation, Pid, Uuid};
 use crate::process::Facts;
@@ -52,8 +50,8 @@ pub struct Table {
     by_uuid: BTreeSet<(Uuid, Pid)>,
     by_name: BTreeSet<(Arc<str>, Pid)>,
     records: BTreeMap<Pid, Box<Record>>,
-    /// Records that nobody has a handle to, by the moment from which they may be dropped.
-    expiring: BTreeSet<(Timestamp, Pid)>,
+    /// Records that nobody has a handle to, by the moment (since boot) from which they may be dropped.
+    expiring: BTreeSet<(u64, Pid)>,
     handles: Handles,
     last_pid: Pid,
     /// PIDs below the last one that nobody has had yet: two that are begun at once may arrive in either order.

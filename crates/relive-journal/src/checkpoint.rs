@@ -21,7 +21,7 @@ use crate::scan::{Health, Until, scan_until};
 /// It grows with every kind that decides what may run: a reader that does not know the kind would believe a checkpoint
 /// made after it, and so never meet the record that makes the journal read-only. Only the same version is used; any
 /// other costs a scan.
-const CHECKPOINT_VERSION: u32 = 3;
+const CHECKPOINT_VERSION: u32 = 4;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Checkpoint<H> {

@@ -8,18 +8,20 @@
 //! tmp/              directories that are being made or removed; emptied at the start
 //! tombstones.jsonl  what was collected
 //! clock             when the collector last looked
+//! pulse             when bodies last ran
 //! reserve           blocks that are given back when the disk is full
 //! ```
 //!
 //! What always holds: a directory under `steps/` is whole from the moment it has its name; a process that has not ended has
-//! its marker. So a start reads what is live, however much history there is. `lock`, `live/`, `pids` and `reserve` can
-//! all be rebuilt; only `steps/` and `tombstones.jsonl` are history.
+//! its marker. So a start reads what is live, however much history there is. `lock`, `live/`, `pids`, `pulse` and
+//! `reserve` can be lost or rebuilt; only `steps/` and `tombstones.jsonl` are history.
 
 mod collect;
 mod fork;
 mod lineage;
 mod live;
 mod pids;
+mod pulse;
 mod space;
 mod spawn;
 mod start;
@@ -35,11 +37,13 @@ pub use fork::{ForkError, ForkPoint, ForkRequest};
 pub use lineage::{Ancestor, LINEAGE_MAX, LineageError};
 pub use live::{Live, Unreadable};
 pub use pids::NOTED_MAX;
+pub use pulse::Beat;
 pub use space::{Space, SpaceRules};
 pub use spawn::{SpawnError, SpawnRequest};
 pub use tombstones::{KEPT_DAYS, KEPT_MAX, Tombstone};
 
 use pids::{PidLog, Pids};
+use pulse::PulseFile;
 use relive_core::{Generation, Pid, Uuid};
 use start::Pending;
 use tombstones::TombstoneLog;
@@ -93,6 +97,7 @@ pub struct DataDirectory {
     /// The last reading of the clocks, for a disk that has no room for it.
     clock: Mutex<Option<ClockReading>>,
     pending: Mutex<Pending>,
+    pulse: PulseFile,
     space: SpaceRules,
 }
 
@@ -208,11 +213,12 @@ impl DataDirectory {
         let acquired = Acquired::new(&self.io, directory.clone())?;
         let epoch = acquired.epoch_of(generation)?;
         let records = decide(acquired.history()).map_err(OpenFailure::Refused)?;
+        let ran_ms = self.pulse.ran_ms(acquired.history(), &opening.boot_id, opening.seen.as_ref());
         let marked = match epoch {
             Epoch::Same => false,
             Epoch::New => self.mark(uuid).map_err(failed)?,
         };
-        let writer = acquired.open(&self.io, opening, epoch, records);
+        let writer = acquired.open(&self.io, opening, epoch, ran_ms, records);
         // It was dead before, and still is: nothing was written.
         if marked && matches!(writer, Err(WriteError::Misplaced { .. } | WriteError::TooLong { .. })) {
             self.io.disk.unlink(&self.marker(uuid)).map_err(failed)?;

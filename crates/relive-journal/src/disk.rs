@@ -188,6 +188,19 @@ impl Disk {
         Ok(())
     }
 
+    /// Opens a regular file to overwrite, making it if need be.
+    pub fn open_in_place(&self, path: &Path) -> io::Result<DiskFile> {
+        let file = self.open_or_create(path)?;
+        let flags = rustix::fs::fcntl_getfl(&file.0)?;
+        rustix::fs::fcntl_setfl(&file.0, flags - rustix::fs::OFlags::APPEND)?;
+        Ok(file)
+    }
+
+    /// Overwrites the beginning of a file that was opened for that. What was there after it stays.
+    pub fn overwrite(&self, file: &DiskFile, bytes: &[u8]) -> io::Result<()> {
+        self.change(Op::Overwrite { file: &file.0, bytes }, &self.counters.writes, || file.0.write_all_at(bytes, 0))
+    }
+
     fn wrote(&self, bytes: usize) {
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);

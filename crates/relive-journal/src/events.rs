@@ -84,7 +84,8 @@ impl EventLog {
         }
         let id = Cursor { epoch: self.epoch, seq: self.seq + 1 };
         let start = self.buffer.len();
-        let head = Head { v: VERSION, seq: id.seq, epoch: id.epoch, synced: None, at, kind: kind.into(), step };
+        let head =
+            Head { v: VERSION, seq: id.seq, epoch: id.epoch, synced: None, at, kind: kind.into(), step, up: None };
         let encoded = line::encode(&mut self.buffer, &head, body).map_err(io::Error::from).and_then(|()| {
             let fits = self.buffer.len() - start <= LINE_MAX;
             fits.then_some(()).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "an event is at most 1 MiB"))
@@ -146,7 +147,7 @@ impl EventLog {
         let mut bytes = Vec::new();
         if let Some(gap) = dropped(old, keep_from)? {
             let Cursor { epoch, seq } = gap.last;
-            let head = Head { v: VERSION, seq, epoch, synced: None, at, kind: GAP.into(), step: 0 };
+            let head = Head { v: VERSION, seq, epoch, synced: None, at, kind: GAP.into(), step: 0, up: None };
             line::encode(&mut bytes, &head, &gap)?;
         }
         let gap_len = bytes.len();

@@ -101,6 +101,7 @@ fn needs_room(op: &Op<'_>) -> bool {
     match op {
         Op::Create { .. }
         | Op::Write { .. }
+        | Op::Overwrite { .. }
         | Op::Allocate
         | Op::SyncDir { .. }
         | Op::Rename { .. }
@@ -219,6 +220,7 @@ impl Faults {
                 Op::SyncDir { path } => state.model.dir_sync_failed(path),
                 Op::Create { .. }
                 | Op::Write { .. }
+                | Op::Overwrite { .. }
                 | Op::Truncate { .. }
                 | Op::Allocate
                 | Op::Rename { .. }
@@ -259,6 +261,7 @@ impl Faults {
         match op {
             Op::Create { path } => model.created(path),
             Op::Write { file, bytes } => model.wrote(file, bytes),
+            Op::Overwrite { file, bytes } => model.overwrote(file, bytes),
             Op::Truncate { file, len } => model.cut(file, *len),
             Op::Allocate => {}
             Op::Sync { file } if !self.switches.no_sync => model.synced(file),
@@ -281,6 +284,7 @@ impl Faults {
         match op {
             Op::Create { path } => format!("create {}", show(path)),
             Op::Write { file, bytes } => format!("write {} bytes to {}", bytes.len(), name(file)),
+            Op::Overwrite { file, bytes } => format!("overwrite {} with {} bytes", name(file), bytes.len()),
             Op::Truncate { file, len } => format!("truncate {} to {len}", name(file)),
             Op::Allocate => "allocate".to_owned(),
             Op::Sync { file } => format!("sync {}", name(file)),

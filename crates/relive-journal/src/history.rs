@@ -9,10 +9,11 @@ mod parts;
 mod requests;
 mod rules;
 mod signals;
+mod time;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use relive_core::{Cause, End, Generation, Limits, Signal, SignalSet, Timestamp, Usd, Uuid};
+use relive_core::{Cause, End, Generation, Limits, Signal, SignalSet, Stopwatch, Timestamp, Usd, Uuid};
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hash;
@@ -27,6 +28,7 @@ pub use approvals::{Permit, RefusedBy};
 pub(crate) use parts::Summary;
 pub use parts::{CallState, Identity, Incarnation, OpenCall, Phase, Place, Spent};
 pub use requests::AnsweredRequest;
+pub(crate) use time::ran_by_wall_clock;
 
 /// How many message ids are remembered: those of a client that asks again are among the last.
 const HEARD_MAX: usize = 64;
@@ -51,8 +53,12 @@ pub struct History {
     pub spent: Spent,
     /// Present while it is suspended.
     pub paused: Option<Paused>,
-    /// How long it was suspended before that.
+    /// How long it was suspended before that, by the wall clock.
     pub paused_total_ms: u64,
+    /// How long it has executed; absent while no record says `up`.
+    pub(crate) stopwatch: Option<Stopwatch>,
+    /// `up` of the last record of this opening.
+    pub(crate) last_up: Option<u64>,
     /// The step the last record belongs to.
     pub step: u32,
     /// The last step that was carried out to its end.
@@ -127,6 +133,8 @@ impl Default for History {
             spent: Spent { cost_usd: Some(Usd::default()), ..Spent::default() },
             paused: None,
             paused_total_ms: 0,
+            stopwatch: None,
+            last_up: None,
             step: 0,
             completed_step: 0,
             phase: Phase::Boundary,
@@ -227,13 +235,17 @@ impl History {
             | Body::SignalMask(_) => self.recoveries = 0,
         }
         self.remember_request(record);
+        if !matches!(record.body, Body::Opened(_)) {
+            self.pass_time(record.up);
+        }
         self.apply_body(record, place);
     }
 
     /// Counts a record of a kind that is not known here and that may be skipped.
-    pub(crate) fn skip(&mut self, seq: u64, at: Timestamp) {
+    pub(crate) fn skip(&mut self, seq: u64, at: Timestamp, up: Option<u64>) {
         self.seq = seq;
         self.last_at = Some(at);
+        self.pass_time(up);
     }
 
     /// Moves past a line, whether or not it counted.
@@ -281,15 +293,18 @@ impl History {
                 // One that follows another, for a reason of its own, takes over from it.
                 self.unpause(paused.asked_at);
                 self.paused = Some(paused.clone());
+                self.stop_time(record.up);
                 self.land_pause(paused);
             }
             Body::Resumed(resumed) => {
                 self.unpause(record.at);
+                self.start_time(record.up);
                 self.land_resume(resumed);
             }
             Body::Limits(new) => self.limits = new.limits,
             Body::Ended(ended) => {
                 self.unpause(record.at);
+                self.stop_time(record.up);
                 self.forget_signals();
                 if let Some(incarnation) = self.incarnations.last_mut() {
                     incarnation.ended = Some((record.at, ended.end.clone()));
@@ -315,6 +330,7 @@ impl History {
     }
 
     fn open(&mut self, record: &Record, opened: &Opened) {
+        self.begin_time(record, opened);
         if opened.by == OpenedBy::Recovery {
             self.recoveries += 1;
         }
@@ -336,6 +352,7 @@ impl History {
         self.spent = Spent { cost_usd: Some(Usd::default()), ..Spent::default() };
         self.paused = None;
         self.paused_total_ms = 0;
+        self.reset_time(record.up);
         self.repairs.clear();
         // A model call of the original that was lost is not the fork's to pay.
         self.phase = Phase::Boundary;

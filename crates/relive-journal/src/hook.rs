@@ -15,6 +15,7 @@ use crate::faults::Faults;
 pub(crate) enum Op<'a> {
     Create { path: &'a Path },
     Write { file: &'a File, bytes: &'a [u8] },
+    Overwrite { file: &'a File, bytes: &'a [u8] },
     Truncate { file: &'a File, len: u64 },
     Allocate,
     Sync { file: &'a File },

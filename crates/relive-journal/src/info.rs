@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint;
 use crate::directory::ProcessDirectory;
 use crate::disk::Disk;
-use crate::history::{History, Spent};
+use crate::history::{History, Spent, ran_by_wall_clock};
 use crate::line::{self, LINE_MAX, VERSION};
 use crate::regular;
 
@@ -48,6 +48,9 @@ pub struct ProcInfo {
     pub suspend_reason: Option<SuspendReason>,
     pub paused_at: Option<Timestamp>,
     pub paused_total_ms: u64,
+    /// How long it has executed; absent where only the wall clock was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_ms: Option<u64>,
     /// How it ended.
     #[serde(flatten)]
     pub end: Option<End>,
@@ -100,6 +103,7 @@ impl ProcInfo {
             suspend_reason: paused.map(|paused| paused.reason),
             paused_at: paused.map(|paused| paused.asked_at),
             paused_total_ms: history.paused_total_ms,
+            ran_ms: history.stopwatch.map(|_| history.ran_ms()),
             end: ended.map(|(_, end)| end.clone()),
             step: history.completed_step,
             limits: history.limits,
@@ -117,6 +121,13 @@ impl ProcInfo {
     #[must_use]
     pub fn payer(&self) -> Option<Uuid> {
         self.parent_uuid.or(self.budget_uuid)
+    }
+
+    /// Returns how long it had executed when its last record was written.
+    #[must_use]
+    pub fn elapsed_ms(&self) -> u64 {
+        let until = self.dead_at.or(self.paused_at).unwrap_or(self.last_active);
+        self.ran_ms.unwrap_or_else(|| ran_by_wall_clock(self.created_at, until, self.paused_total_ms))
     }
 
     /// Returns the length of the journal that this was made from. A journal of another length says something else.

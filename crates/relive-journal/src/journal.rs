@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use relive_core::{Limits, Timestamp};
+use relive_core::{Limits, Moment, Timestamp};
 use serde_json::Value;
 
 use crate::beside::{PendingSync, SyncedEnd};
@@ -160,7 +160,7 @@ impl OpenJournal {
     /// Appends records in one write, after the events that happened before them.
     pub async fn append(
         &mut self,
-        at: Timestamp,
+        now: Moment,
         events: Vec<Event>,
         mut batch: Vec<Body>,
         durability: Durability,
@@ -170,14 +170,14 @@ impl OpenJournal {
             if writer.can_defer(&mut batch) {
                 // No I/O, so no other thread.
                 self.deferred_events.extend(events);
-                return Ok(writer.append(at, batch, durability)?);
+                return Ok(writer.append(now, batch, durability)?);
             }
         }
         let events = self.events_before(events);
         let written = self.with_sync_beside(move |writer| {
             write_events(writer, events);
             let durability = if durability == Durability::Deferred { Durability::Written } else { durability };
-            let appended = writer.append(at, batch, durability);
+            let appended = writer.append(now, batch, durability);
             if durability == Durability::Beside {
                 beside(appended.and_then(|()| writer.sync_beside()))
             } else {
@@ -281,13 +281,13 @@ pub struct LocalJournal {
     open: tokio::sync::Mutex<OpenJournal>,
     said: std::sync::Mutex<Vec<String>>,
     events: std::sync::Mutex<Vec<Event>>,
-    now: fn() -> Timestamp,
+    now: fn() -> Moment,
 }
 
 impl LocalJournal {
     /// Wraps a writer; records get the time that `now` tells.
     #[must_use]
-    pub fn new(writer: Writer, pool: Pool, now: fn() -> Timestamp) -> Self {
+    pub fn new(writer: Writer, pool: Pool, now: fn() -> Moment) -> Self {
         Self {
             open: tokio::sync::Mutex::new(OpenJournal::new(writer, pool)),
             said: std::sync::Mutex::default(),
@@ -356,7 +356,7 @@ impl Journal for LocalJournal {
     }
 
     fn event(&self, kind: &'static str, body: Value) {
-        let event = Event { at: (self.now)(), kind, body };
+        let event = Event { at: (self.now)().at, kind, body };
         self.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(event);
     }
 

@@ -54,7 +54,7 @@ pub use info::{JournalState, ProcInfo};
 pub use journal::{Journal, JournalError, LocalJournal, OpenJournal, Progress};
 pub use line::{LINE_MAX, VERSION};
 pub use meta::{Instructions, ProcessMeta};
-pub use opening::{OpenFailure, Opening};
+pub use opening::{OpenFailure, Opening, Seen};
 pub use plan::{CRASH_LOOP_MAX, Next, Plan};
 pub use pool::{JOBS_MAX, JobLost, Pool, THREADS_MAX};
 pub use scan::{Health, Hole, Problem};

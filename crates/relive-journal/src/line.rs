@@ -15,6 +15,7 @@ pub const VERSION: u32 = 1;
 /// The longest line, its newline included. Larger payloads are in `blobs/`.
 pub const LINE_MAX: usize = 1 << 20;
 
+const SKIP: &[u8] = br#","skip":true"#;
 const CRC_FIELD: &[u8] = br#","crc":""#;
 const CRC_TAIL: usize = CRC_FIELD.len() + 8 + 2;
 /// From the checksum's digits to the newline.
@@ -40,6 +41,11 @@ pub(crate) struct Head<'a> {
     /// The step it belongs to; 0 before the first.
     #[serde(default)]
     pub step: u32,
+    /// Milliseconds since the writer's boot; absent from events, and from what Relive wrote before it had this field.
+    ///
+    /// It stands after `step`, and after a `skip`: readers that do not know it find the head as they expect it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<u64>,
 }
 
 /// Appends one line: the head, the fields of `body` (which must serialize as an object), the checksum.
@@ -128,7 +134,7 @@ pub(crate) fn head(line: &[u8]) -> serde_json::Result<Head<'_>> {
 /// Only a kind that decides nothing about what may run, and names no blob, is written with it. The place is part of the
 /// rule, so that no field of a body can be taken for it.
 pub(crate) fn is_skippable(line: &[u8]) -> bool {
-    split_head(line).is_some_and(|(_, rest)| rest.starts_with(br#","skip":true,"#))
+    split_head(line).is_some_and(|(_, rest)| rest.strip_prefix(SKIP).is_some_and(|rest| rest.starts_with(b",")))
 }
 
 /// The head, if it stands exactly as [`encode`] writes it.
@@ -149,6 +155,11 @@ fn split_head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let (at, rest) = string(rest.strip_prefix(br#","at":"#)?)?;
     let (kind, rest) = string(rest.strip_prefix(br#","kind":"#)?)?;
     let (step, rest) = number(rest.strip_prefix(br#","step":"#)?)?;
+    let after_skip = rest.strip_prefix(SKIP).unwrap_or(rest);
+    let up = match after_skip.strip_prefix(br#","up":"#) {
+        Some(up) => number(up).filter(|(_, rest)| rest.starts_with(b",")).map(|(up, _)| Some(up))?,
+        None => None,
+    };
     let head = Head {
         v: u32::try_from(v).ok()?,
         seq,
@@ -157,6 +168,7 @@ fn split_head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
         at: at.parse().ok()?,
         kind: Cow::Borrowed(kind),
         step: u32::try_from(step).ok()?,
+        up,
     };
     rest.starts_with(b",").then_some((head, rest))
 }
@@ -194,6 +206,7 @@ mod tests {
             at: Timestamp::from_millisecond(1_700_000_000_123).unwrap(),
             kind: Cow::Borrowed("input"),
             step: 3,
+            up: Some(45),
         };
         let mut out = Vec::new();
         encode(&mut out, &head, body).unwrap();
@@ -204,7 +217,7 @@ mod tests {
     fn a_line_looks_as_documented() {
         let text = String::from_utf8(line(&serde_json::json!({"text": "a\u{2028}b"}))).unwrap();
         assert!(text.starts_with(
-            "{\"v\":1,\"seq\":7,\"epoch\":2,\"synced\":6,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"input\",\"step\":3,\"text\":\"a\u{2028}b\",\"crc\":\""
+            "{\"v\":1,\"seq\":7,\"epoch\":2,\"synced\":6,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"input\",\"step\":3,\"up\":45,\"text\":\"a\u{2028}b\",\"crc\":\""
         ));
         assert!(text.ends_with("\"}\n"));
         let without = format!("{}}}", &text[..text.len() - 1 - CRC_TAIL]);
@@ -238,6 +251,12 @@ mod tests {
             ("input", "in\tput"),
             ("2023-11", "2023-13"),
             (",\"step\":3", ""),
+            (",\"up\":45", ""),
+            ("\"up\":45", "\"skip\":true,\"up\":45"),
+            ("\"up\":45", "\"up\":18446744073709551616"),
+            ("\"up\":45", "\"up\":4.5"),
+            ("\"up\":45", "\"up\":null"),
+            ("\"up\":45", "\"up\":-1"),
         ] {
             let changed = text.replace(old, new);
             assert_ne!(changed, text);
@@ -258,6 +277,7 @@ mod tests {
             (r#""step":3,"a":{"skip":true}"#, false),
             (r#""step":3,"a":1,"skip":true"#, false),
             (r#""skip":true,"step":3"#, false),
+            (r#""step":3,"up":4,"skip":true"#, false),
         ] {
             let changed = text.replace(r#""step":3"#, fields);
             assert_eq!(is_skippable(changed.as_bytes()), expected, "{changed}");

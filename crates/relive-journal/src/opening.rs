@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use relive_core::{Generation, Pid, Timestamp};
+use relive_core::{Generation, Moment, Pid};
 
 use crate::checkpoint;
 use crate::directory::ProcessDirectory;
@@ -26,20 +26,32 @@ pub struct Opening {
     pub by: OpenedBy,
     /// The machine's boot.
     pub boot_id: String,
-    /// Now.
-    pub at: Timestamp,
+    #[expect(missing_docs, reason = "the name says it")]
+    pub now: Moment,
     /// The id of the request that asked for it.
     pub req: Option<String>,
+    /// When the process was last seen to execute, by somebody who looked. Without it the last pulse counts.
+    pub seen: Option<Seen>,
+}
+
+/// A moment at which a process was seen to execute, by the clock of a boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "said above")]
+pub struct Seen {
+    pub boot_id: String,
+    pub up_ms: u64,
 }
 
 impl Opening {
-    pub(crate) fn body(&self) -> Body {
+    /// The record of an incarnation of a process that has executed for so long.
+    pub(crate) fn body(&self, ran_ms: u64) -> Body {
         Body::Opened(Opened {
             pid: self.pid,
             by: self.by,
             boot_id: self.boot_id.clone(),
             relive: env!("CARGO_PKG_VERSION").to_owned(),
             req: self.req.clone(),
+            ran_ms,
         })
     }
 }
@@ -124,6 +136,7 @@ impl Acquired {
         io: &Io,
         opening: &Opening,
         epoch: Epoch,
+        ran_ms: u64,
         records: Vec<Body>,
     ) -> Result<Writer, WriteError> {
         let Self { directory, file, history, torn } = self;
@@ -135,7 +148,7 @@ impl Acquired {
         let mut writer = Writer::new(io, directory, file, history, take);
         let mut batch = Vec::new();
         if epoch == Epoch::New {
-            batch.push(opening.body());
+            batch.push(opening.body(ran_ms));
             if let Some((offset, bytes)) = torn
                 && io.disk.repairs()
             {
@@ -144,7 +157,7 @@ impl Acquired {
         }
         batch.extend(records);
         if !batch.is_empty() {
-            writer.append(opening.at, batch, Durability::Synced)?;
+            writer.append(opening.now, batch, Durability::Synced)?;
         }
         Ok(writer)
     }

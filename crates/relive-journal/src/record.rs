@@ -31,6 +31,8 @@ pub struct Record {
     pub at: Timestamp,
     /// The step it belongs to; 0 before the first.
     pub step: u32,
+    /// Milliseconds since the writer's boot; absent where its writer did not say.
+    pub up: Option<u64>,
     /// What it records.
     pub body: Body,
 }
@@ -121,6 +123,10 @@ pub struct Opened {
     /// The id of the request that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub req: Option<String>,
+    /// How long the process had executed until now, in all its incarnations. It counts only where the record says `up`:
+    /// before Relive had these fields, nobody counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ran_ms: u64,
 }
 
 /// What a process is from its beginning on.

@@ -183,6 +183,7 @@ enum Verdict {
     Skip {
         seq: u64,
         at: Timestamp,
+        up: Option<u64>,
         claimed: u64,
     },
     Bad(Problem),
@@ -236,8 +237,8 @@ pub(crate) fn scan_until(file: &File, mut history: History, until: Until) -> io:
                 claimed = says;
             }
             Verdict::PassOver => {}
-            Verdict::Skip { seq, at, claimed: says } => {
-                history.skip(seq, at);
+            Verdict::Skip { seq, at, up, claimed: says } => {
+                history.skip(seq, at, up);
                 claimed = says;
             }
             Verdict::Newer { seq, epoch, problem } => {
@@ -308,7 +309,7 @@ fn judge(line: &[u8], history: &History) -> Verdict {
         Some(Ok(body)) => Verdict::Next(record(&head, body), head.synced.unwrap_or(0)),
         Some(Err(error)) => newer(Problem::Fields(error.to_string())),
         None if line::is_skippable(line) => {
-            Verdict::Skip { seq: head.seq, at: head.at, claimed: head.synced.unwrap_or(0) }
+            Verdict::Skip { seq: head.seq, at: head.at, up: head.up, claimed: head.synced.unwrap_or(0) }
         }
         None => newer(Problem::Kind(head.kind.to_string())),
     }
@@ -333,5 +334,5 @@ pub(crate) fn for_each_record(file: &File, mut each: impl FnMut(&Head<'_>, &[u8]
 }
 
 pub(crate) fn record(head: &Head<'_>, body: Body) -> Record {
-    Record { seq: head.seq, epoch: head.epoch, at: head.at, step: head.step, body }
+    Record { seq: head.seq, epoch: head.epoch, at: head.at, step: head.step, up: head.up, body }
 }

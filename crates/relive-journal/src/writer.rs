@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use relive_core::{Generation, Timestamp};
+use relive_core::{Generation, Moment};
 
 use crate::beside::{Mark, PendingSync, SyncTracker, SyncedEnd};
 use crate::checkpoint;
@@ -193,14 +193,14 @@ impl Writer {
 
     /// Appends records in one write. With [`Durability::Synced`] they, and all before them, are on the disk when this
     /// returns; on an error none of them counts.
-    pub fn append(&mut self, at: Timestamp, batch: Vec<Body>, durability: Durability) -> Result<(), WriteError> {
+    pub fn append(&mut self, now: Moment, batch: Vec<Body>, durability: Durability) -> Result<(), WriteError> {
         if self.poisoned {
             return Err(WriteError::Poisoned { path: self.directory.steps() });
         }
         self.check_sync()?;
         let end = self.written_end();
         let mut buffer = std::mem::take(&mut self.unwritten);
-        let encoded = batch.into_iter().try_for_each(|body| self.encode(&mut buffer, at, body));
+        let encoded = batch.into_iter().try_for_each(|body| self.encode(&mut buffer, now, body));
         self.unwritten = buffer;
         if let Err(error) = encoded {
             self.reload(end);
@@ -213,14 +213,15 @@ impl Writer {
         }
     }
 
-    fn encode(&mut self, buffer: &mut Vec<u8>, at: Timestamp, mut body: Body) -> Result<(), WriteError> {
+    fn encode(&mut self, buffer: &mut Vec<u8>, now: Moment, mut body: Body) -> Result<(), WriteError> {
         let kind = body.kind();
         self.history.admits(&body).map_err(|why| WriteError::Misplaced { kind, why })?;
         let step = self.history.step_of(&body);
         let (seq, epoch) = (self.history.seq + 1, self.epoch);
         let start = buffer.len();
         let claimed = self.synced.seq();
-        let head = Head { v: VERSION, seq, epoch, synced: Some(claimed), at, kind: kind.into(), step };
+        let (at, up) = (now.at, Some(now.up_ms));
+        let head = Head { v: VERSION, seq, epoch, synced: Some(claimed), at, kind: kind.into(), step, up };
         for inline_max in [INLINE_MAX, SMALL_INLINE_MAX] {
             body.for_each_payload(&mut |payload| payload.spill(inline_max, &mut self.blobs))
                 .map_err(|source| self.failed(source))?;
@@ -236,7 +237,7 @@ impl Writer {
             _ => return Err(WriteError::TooLong { kind }),
         };
         let place = Place { seq, offset: self.history.end, len };
-        self.history.apply(&Record { seq, epoch, at, step, body }, place);
+        self.history.apply(&Record { seq, epoch, at, step, up, body }, place);
         self.history.cover(&buffer[start..], claimed);
         Ok(())
     }

@@ -34,10 +34,10 @@ impl Published {
 impl Runtime {
     /// Resumes those whose moment has come.
     pub(crate) fn ring_alarms(self: &Arc<Self>) {
-        let now = self.now();
+        let now = self.moment();
         let due: Vec<Uuid> = {
             let mut state = self.lock();
-            let due: Vec<(Pid, Alarm)> = state.alarms.extract_if(|_, alarm| alarm.resume_at <= now).collect();
+            let due: Vec<(Pid, Alarm)> = state.alarms.extract_if(|_, alarm| alarm.resume_at <= now.at).collect();
             // Somebody may have been quicker.
             let same = |(pid, alarm): (Pid, Alarm)| {
                 state.table.view(pid, now).filter(|view| view.paused_at == Some(alarm.asked_at)).map(|view| view.uuid)

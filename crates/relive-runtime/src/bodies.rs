@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use relive_agent::{Orders, Pulse};
-use relive_core::{Body as Kind, End, Signal, SuspendReason, Timestamp};
-use relive_journal::{History, Journal, JournalError};
+use relive_core::{Body as Kind, End, Moment, Signal, SuspendReason, Timestamp, Uuid};
+use relive_journal::{History, Journal, JournalError, Seen};
 use relive_llm::Model;
 use relive_session::connection::Connection;
 use relive_session::tree::Rungs;
@@ -41,6 +41,10 @@ pub(crate) trait Body: Send + Sync + std::fmt::Debug {
 
     /// Tells whether the body stays while the process is suspended, to notice its end.
     fn stays_when_suspended(&self) -> bool;
+
+    /// Tells when a process that needs no daemon was last seen to execute, before it is recovered. `None` where nobody
+    /// can tell: then it executed as long as the daemon did.
+    fn last_seen(&self, uuid: Uuid, now: Moment) -> BoxFuture<'_, Option<Seen>>;
 
     /// Tells whether the process stops with the daemon.
     fn stops_with_daemon(&self) -> bool;

@@ -318,7 +318,7 @@ impl Runtime {
             let state = self.lock();
             for dependent in below {
                 let pid = state.table.current_pid(dependent.uuid);
-                match pid.and_then(|pid| state.table.view(pid, self.now())) {
+                match pid.and_then(|pid| state.table.view(pid, self.moment())) {
                     Some(view) => spent.push(Spent {
                         tokens_in: view.tokens_in,
                         tokens_out: view.tokens_out,

@@ -244,7 +244,7 @@ impl Runtime {
         }
         let model = meta.as_ref().map(|meta| meta.model.clone());
         let input = first.map(|text| Input { id: "intent".to_owned(), from: spawned.parent_uuid, text: text.into() });
-        let (boot_id, at) = (self.clock.boot_id(), self.now());
+        let (boot_id, now) = (self.clock.boot_id(), self.moment());
         let environments = Arc::clone(&self.environments);
         let created = self
             .on_journal(move |data| {
@@ -252,7 +252,7 @@ impl Runtime {
                 data.note_pid(pid, uuid);
                 // First, so that a process that is there has it.
                 environments.put(uuid, &environment)?;
-                let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, at, req: None };
+                let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, now, req: None, seen: None };
                 let files = meta.as_ref().map(|meta| meta.instructions.clone()).unwrap_or_default();
                 let spawned = data.spawn(SpawnRequest { opening, spawned, meta, input, records: Vec::new() });
                 let mut writer = spawned.inspect_err(|_| {
@@ -260,7 +260,7 @@ impl Runtime {
                 })?;
                 for file in files {
                     // An event that is not written is missed by nobody who has the meta file.
-                    let _ = writer.events().append(at, 0, "instructions", &file);
+                    let _ = writer.events().append(now.at, 0, "instructions", &file);
                 }
                 Ok::<_, Error>((pid, writer))
             })

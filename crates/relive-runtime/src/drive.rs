@@ -8,10 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_agent::{Orders, Pulse};
-use relive_core::{
-    Cause, End, Event, Incarnation, Outcome, ProcessStatus, Signal, State, SuspendReason, Timestamp, Urgency, Why,
-};
-use relive_journal::{JournalError, Next, ProcInfo, WriteError};
+use relive_core::{Cause, End, Event, Incarnation, Outcome, ProcessStatus, Signal, State, SuspendReason, Urgency, Why};
+use relive_journal::{JournalError, Next, WriteError};
 use tokio::sync::watch;
 
 use crate::bodies::{AgentHost, Context, Exit, LiveSession, PreparedModel, Rest};
@@ -137,11 +135,12 @@ impl Turn {
         self.runtime.bodies_changed.notify_waiters();
     }
 
-    /// When the time of the process is up.
+    /// When the time of the process is up, if it runs on without a pause.
     pub(crate) fn deadline(&self) -> Option<tokio::time::Instant> {
         let history = self.state.journal.as_ref()?.history().ok()?;
         let timeout = history.limits.timeout_ms?;
-        let left = timeout.saturating_sub(elapsed_ms(&ProcInfo::of(history)?, self.runtime.now()));
+        let elapsed = history.stopwatch().elapsed_ms(self.runtime.moment().up_ms);
+        let left = timeout.saturating_sub(elapsed);
         Some(tokio::time::Instant::now() + Duration::from_millis(left))
     }
 }
@@ -308,10 +307,4 @@ impl Turn {
         });
         answered.await.unwrap_or(false)
     }
-}
-
-/// How long a process has run, pauses not counted.
-pub(crate) fn elapsed_ms(info: &ProcInfo, now: Timestamp) -> u64 {
-    let since = now.as_millisecond() - info.created_at.as_millisecond();
-    u64::try_from(since).unwrap_or(0).saturating_sub(info.paused_total_ms)
 }

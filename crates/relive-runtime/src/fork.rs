@@ -66,7 +66,7 @@ impl Runtime {
         environment: relive_api::Environment,
     ) -> Result<(relive_core::Pid, Writer)> {
         let environments = Arc::clone(&self.environments);
-        let (boot_id, at) = (self.clock.boot_id(), self.now());
+        let (boot_id, now) = (self.clock.boot_id(), self.moment());
         let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
         let (origin, _) = self.on_journal(move |data| data.history(source)).await??;
         let kind = origin.identity.as_ref().and_then(|identity| body_of(&identity.spawned.body));
@@ -86,7 +86,7 @@ impl Runtime {
             let told = input.is_some();
             let fork = ForkRequest {
                 uuid,
-                opening: Opening { pid, by: OpenedBy::Spawn, boot_id, at, req: None },
+                opening: Opening { pid, by: OpenedBy::Spawn, boot_id, now, req: None, seen: None },
                 source,
                 point,
                 name: request.name.clone(),

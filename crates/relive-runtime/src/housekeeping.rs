@@ -22,7 +22,7 @@ impl Runtime {
         self.periodically(every, |runtime| async move { runtime.look_for_stalled().await });
         self.periodically(RING_EVERY, |runtime| async move { runtime.ring_alarms() });
         self.periodically(SWEEP_EVERY, |runtime| async move {
-            let now = runtime.now();
+            let now = runtime.moment();
             runtime.lock().table.sweep(now);
         });
         if let Some(every) = self.settings.gc_every {
@@ -60,7 +60,7 @@ impl Runtime {
             if state.bodies.is_empty() {
                 return;
             }
-            let now = self.now();
+            let now = self.moment();
             // A model that streams, a tool within its time, a sleep and a wait owe nothing.
             let bodies: Vec<_> = state.bodies.values().filter_map(|owner| owner.owes_since()).collect();
             for (of, since) in bodies {

@@ -44,7 +44,7 @@ mod wait;
 mod warnings;
 mod watch;
 
-pub use clock::Clock;
+pub use clock::{Clock, TimeSource};
 pub use error::{Error, Result};
 
 pub use pools::Pools;

@@ -153,9 +153,9 @@ impl Runtime {
     /// Returns processes of the table, one more than fit on the page if there are more.
     fn remembered(&self, listing: &Listing) -> Vec<Process> {
         let state = self.lock();
-        let (table, now, most) = (&state.table, self.now(), listing.limit + 1);
+        let (table, now, most) = (&state.table, self.moment(), listing.limit + 1);
         let shown = |view: View<'_>| Some(of_view(&state, &view)).filter(|process| listing.matches(process));
-        let ended = table.ended(now).filter(|view| listing.query.all && listing.is_beyond((view.pid, view.uuid)));
+        let ended = table.ended().filter(|view| listing.query.all && listing.is_beyond((view.pid, view.uuid)));
         if listing.query.newest {
             let mut keys: Vec<Key> = ended.chain(table.processes(now)).map(|view| (view.pid, view.uuid)).collect();
             keys.retain(|key| listing.is_beyond(*key));

@@ -77,7 +77,7 @@ impl Runtime {
     fn listed(&self, id: &str) -> Result<LookedUp, Refusal> {
         let state = self.lock();
         let pid = state.table.look_up(Caller::Person, id)?;
-        Ok(match (state.table.machine(pid), state.table.view(pid, self.now())) {
+        Ok(match (state.table.machine(pid), state.table.view(pid, self.moment())) {
             (Some(machine), Some(view)) if machine.end().is_none() => {
                 LookedUp::Living { process: ProcessRef { of: machine.incarnation(), uuid: view.uuid }, note: None }
             }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use relive_config::Recovery;
 use relive_core::{
-    Cause, End, Incarnation, Pid, ProcessStatus, Recovered, Signal, Spec, State, SuspendReason, Suspension, Timestamp,
-    Uuid, Why,
+    Cause, End, Incarnation, Moment, Pid, ProcessStatus, Recovered, Signal, Spec, State, SuspendReason, Suspension,
+    Timestamp, Uuid, Why,
 };
 use relive_journal::record::{Body, Ended, OpenedBy, Paused, Resumed, ResumedBy};
-use relive_journal::{Opening, Writer};
+use relive_journal::{Opening, Seen, Writer};
 use survey::{Found, PriorState, Survey, survey};
 
 use crate::bodies::Rest;
@@ -41,8 +41,8 @@ impl Runtime {
     /// Recovers everything that has not ended. Parents come before their children, and nobody runs before all are in
     /// the table: a parent that waits for its child has to find it.
     pub async fn recover(self: &Arc<Self>) -> Result<()> {
-        let catalog = self.catalog.clone();
-        let Survey { found, unknown } = self.on_journal(move |data| survey(data, &catalog)).await??;
+        let (boot_id, catalog) = (self.clock.boot_id(), self.catalog.clone());
+        let Survey { found, unknown } = self.on_journal(move |data| survey(data, &boot_id, &catalog)).await??;
         for (uuid, error) in unknown {
             self.warn(format!("{uuid} cannot be recovered: {error}"));
         }
@@ -98,8 +98,7 @@ impl Runtime {
                 if told.is_some_and(|(signal, _)| signal == Signal::Term) {
                     // Its grace was the earlier daemon's to count.
                     let grace = Duration::from_millis(self.settings.table.grace_ms);
-                    let deadline = self.now().checked_add(grace).unwrap_or(Timestamp::MAX);
-                    self.arm_grace(process.uuid, process.of, deadline);
+                    self.arm_grace(process.uuid, process.of, grace);
                 }
                 turn.start_body(process.of);
             }
@@ -124,51 +123,60 @@ impl Runtime {
         let parent = spec.parent_uuid.and_then(|uuid| pids.get(&uuid).copied()).unwrap_or(Pid::RUNTIME);
         let spec = next_generation(Spec { pid, parent, ..spec });
         let process = ProcessRef { of: Incarnation { pid, generation: spec.generation }, uuid };
-        let stays = self.bodies.of(spec.body).is_some_and(|body| body.stays_when_suspended());
+        let body = self.bodies.of(spec.body).filter(|body| body.stays_when_suspended());
+        let now = self.moment();
+        let mut stopwatch = spec.stopwatch;
         let (recovered, resume_at, then) = match left {
             PriorState::Unwritable(hole) => {
                 self.warn(format!("{uuid} is suspended: its journal cannot be written, {hole}"));
-                (suspended(recovered, SuspendReason::IoError, self.now()), None, NextAction::Nothing)
+                (suspended(recovered, SuspendReason::IoError, now.at), None, NextAction::Nothing)
             }
             // Its session may have ended or run on: its body looks, and passes the orders on.
             PriorState::Suspended { .. }
             | PriorState::Ending
             | PriorState::Interrupted { .. }
             | PriorState::Stopped
-                if stays =>
+                if let Some(body) = body =>
             {
-                let writer = self.open_recovered(uuid, pid, Vec::new()).await?;
+                let seen = body.last_seen(uuid, now).await;
+                let writer = self.open_recovered(process, now, seen, Vec::new()).await?;
                 (recovered, None, NextAction::Start(Box::new(writer)))
             }
             PriorState::Ending => (recovered, None, NextAction::End),
             PriorState::Suspended { resume_at } if open_calls => (recovered, resume_at, NextAction::Freeze),
             PriorState::Suspended { resume_at } => (recovered, resume_at, NextAction::Nothing),
             PriorState::Interrupted { crash_loop: true } => {
-                let (reason, now) = (SuspendReason::CrashLoop, self.now());
-                let paused = Body::Paused(Paused { reason, asked_at: now, resume_at: None, req: None });
-                // Put down at once: a suspended process holds no descriptor.
-                self.catalog.tell(self.open_recovered(uuid, pid, vec![paused]).await?.history());
-                (suspended(recovered, reason, now), None, NextAction::Nothing)
+                let reason = SuspendReason::CrashLoop;
+                let paused = Body::Paused(Paused { reason, asked_at: now.at, resume_at: None, req: None });
+                let writer = self.open_recovered(process, now, None, vec![paused]).await?;
+                stopwatch = writer.history().stopwatch();
+                self.catalog.tell(writer.history());
+                // The writer is put down at once: a suspended process holds no descriptor.
+                (suspended(recovered, reason, now.at), None, NextAction::Nothing)
             }
             PriorState::Interrupted { crash_loop: false } if self.settings.recovery == Recovery::Manual => {
-                self.end_interrupted(uuid, pid).await?;
+                self.end_interrupted(process, now).await?;
                 return Ok(None);
             }
             PriorState::Stopped => {
                 let resumed = Body::Resumed(Resumed { by: ResumedBy::DaemonStart, req: None });
-                let writer = self.open_recovered(uuid, pid, vec![resumed]).await?;
+                let writer = self.open_recovered(process, now, None, vec![resumed]).await?;
                 (Recovered { suspension: None, ..recovered }, None, NextAction::Resume(Box::new(writer)))
             }
             PriorState::Interrupted { crash_loop: false } => {
-                let writer = self.open_recovered(uuid, pid, Vec::new()).await?;
+                let writer = self.open_recovered(process, now, None, Vec::new()).await?;
                 (recovered, None, NextAction::Start(Box::new(writer)))
             }
         };
+        if let NextAction::Start(writer) | NextAction::Resume(writer) = &then {
+            stopwatch = writer.history().stopwatch();
+        }
+        let spec = Spec { stopwatch, ..spec };
         let mut state = self.lock();
         if let (Some(resume_at), Some(suspension)) = (resume_at, &recovered.suspension) {
             state.set_alarm(pid, resume_at, suspension.asked_at);
         }
-        state.table.recover(spec, recovered, self.now())?;
+        state.table.recover(spec, recovered, now)?;
         if let Some(place) = place {
             state.trees.join(place);
         }
@@ -176,8 +184,15 @@ impl Runtime {
     }
 
     /// Opens the journal of a process for its next incarnation, with its first records in the same write.
-    async fn open_recovered(&self, uuid: Uuid, pid: Pid, batch: Vec<Body>) -> Result<Writer> {
-        let opening = Opening { pid, by: OpenedBy::Recovery, boot_id: self.clock.boot_id(), at: self.now(), req: None };
+    async fn open_recovered(
+        &self,
+        process: ProcessRef,
+        now: Moment,
+        seen: Option<Seen>,
+        batch: Vec<Body>,
+    ) -> Result<Writer> {
+        let (uuid, pid, by) = (process.uuid, process.of.pid, OpenedBy::Recovery);
+        let opening = Opening { pid, by, boot_id: self.clock.boot_id(), now, req: None, seen };
         self.opened(move |data| {
             let batch = batch.clone();
             data.open_journal(uuid, &opening, None, move |_| Ok::<_, std::convert::Infallible>(batch))
@@ -186,11 +201,11 @@ impl Runtime {
     }
 
     /// Ends a process that was interrupted, where `recovery: manual` leaves resuming to a person.
-    async fn end_interrupted(&self, uuid: Uuid, pid: Pid) -> Result<()> {
+    async fn end_interrupted(&self, process: ProcessRef, now: Moment) -> Result<()> {
         let ended = Body::Ended(Ended { end: interrupted(), req: None });
-        let writer = self.open_recovered(uuid, pid, vec![ended]).await?;
+        let writer = self.open_recovered(process, now, None, vec![ended]).await?;
         self.catalog.tell(writer.history());
-        Ok(self.on_journal(move |data| data.retire(uuid, writer.history())).await??)
+        Ok(self.on_journal(move |data| data.retire(process.uuid, writer.history())).await??)
     }
 }
 

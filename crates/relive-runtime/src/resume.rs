@@ -102,7 +102,7 @@ impl Runtime {
         let (reason, model, pid) = {
             let state = self.lock();
             let pid = state.table.current_pid(uuid);
-            let view = pid.and_then(|pid| state.table.view(pid, self.now()));
+            let view = pid.and_then(|pid| state.table.view(pid, self.moment()));
             let view = view.filter(|view| view.dead_at.is_none());
             let known = view.map(|view| (view.suspend_reason, view.model.map(str::to_owned), Some(view.pid)));
             known.unwrap_or_default()
@@ -126,14 +126,14 @@ impl Runtime {
     fn suspended_below(&self, root: Pid) -> Vec<(Uuid, SuspendReason, Option<String>)> {
         let state = self.lock();
         let below = state.table.subtree(root).into_iter().skip(1);
-        let views = below.filter_map(|pid| state.table.view(pid, self.now()));
+        let views = below.filter_map(|pid| state.table.view(pid, self.moment()));
         views.filter_map(|view| Some((view.uuid, view.suspend_reason?, view.model.map(str::to_owned)))).collect()
     }
 
     pub(crate) fn resumed(&self, process: ProcessRef, origin_uuid: Option<Uuid>, affected: Affected) -> Resumed {
         let state = self.lock();
         let pid = process.of.pid;
-        let view = state.table.view(pid, self.now());
+        let view = state.table.view(pid, self.moment());
         Resumed {
             pid,
             uuid: process.uuid,
@@ -192,8 +192,9 @@ impl Turn {
             pid,
             by: OpenedBy::Resume,
             boot_id: runtime.clock.boot_id(),
-            at: runtime.now(),
+            now: runtime.moment(),
             req: request_id.clone(),
+            seen: None,
         };
         let say = self.look(|history| history.clone()).await?;
         let say = body.first_message(&say);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use relive_api::{Environment, Paths};
-use relive_core::{Incarnation, Pid, Signal, Timestamp, Urgency, Uuid};
+use relive_core::{Incarnation, Moment, Pid, Signal, Timestamp, Urgency, Uuid};
 use relive_journal::{DataDirectory, OpenFailure, WriteError, Writer};
 use relive_session::sessions::Sessions;
 use relive_session::spec::DaemonStart;
@@ -178,10 +178,15 @@ impl Runtime {
         &self.pools
     }
 
-    /// Tells the time.
+    /// Tells the time of day.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Tells the time by both clocks.
+    pub(crate) fn moment(&self) -> Moment {
+        self.clock.moment()
     }
 
     /// Tells whether a process costs a task just now, for tests: a suspended one must not.
@@ -235,12 +240,12 @@ impl Runtime {
 
     /// Returns what a process runs.
     pub(crate) fn body_of(&self, pid: Pid) -> Option<&dyn Body> {
-        let kind = self.lock().table.view(pid, self.now())?.body;
+        let kind = self.lock().table.view(pid, self.moment())?.body;
         self.bodies.of(kind)
     }
 
     pub(crate) fn uuid_of(&self, pid: Pid) -> Option<Uuid> {
-        self.lock().table.view(pid, self.now()).map(|view| view.uuid)
+        self.lock().table.view(pid, self.moment()).map(|view| view.uuid)
     }
 
     /// Returns the living incarnation of a process.
@@ -263,7 +268,7 @@ impl Runtime {
     pub(crate) fn emit_paused(self: &Arc<Self>, owner: &Arc<Owner>, pid: Pid) {
         let event = {
             let state = self.lock();
-            let Some(view) = state.table.view(pid, self.now()) else { return };
+            let Some(view) = state.table.view(pid, self.moment()) else { return };
             let resume_at = state.resume_at(pid, view.paused_at);
             let mut event = serde_json::json!({"reason": view.suspend_reason, "resume_at": resume_at});
             if let Some(hint) = crate::view::hint(&view) {

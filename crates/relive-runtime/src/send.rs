@@ -54,7 +54,7 @@ impl Turn {
             return Ok(Some(false));
         }
         let input = Input { id: request.id, from: None, text: request.text.clone().into() };
-        self.write(of, vec![Body::Input(input)]).await?;
+        self.write(of, self.runtime.moment(), vec![Body::Input(input)]).await?;
         self.state.said.push(request.text);
         Ok(Some(true))
     }

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use relive_api::{Affected, Failed, PauseRequest, SignalMaskRequest, SignalRequest, SignalState};
-use relive_core::{
-    Aim, Cause, ErrorCode, Event, Incarnation, Pid, Signal, SignalSet, State, Timestamp, Urgency, Uuid, Why,
-};
+use relive_core::{Aim, Cause, ErrorCode, Event, Incarnation, Pid, Signal, SignalSet, State, Urgency, Uuid, Why};
 use relive_journal::record::{Body, Input, ResumedBy, SignalMask};
 
 use crate::error::{Error, Result};
@@ -222,11 +220,10 @@ impl Runtime {
         turn.deliver(sent).await
     }
 
-    pub(crate) fn arm_grace(self: &Arc<Self>, uuid: Uuid, of: Incarnation, deadline: Timestamp) {
+    pub(crate) fn arm_grace(self: &Arc<Self>, uuid: Uuid, of: Incarnation, grace: Duration) {
         let runtime = Arc::clone(self);
-        let left = deadline.duration_since(self.now()).unsigned_abs();
         tokio::spawn(async move {
-            tokio::time::sleep(left).await;
+            tokio::time::sleep(grace).await;
             let Ok(mut turn) = runtime.turn(uuid, Lane::Own).await else { return };
             let Some(machine) = turn.machine().filter(|machine| machine.incarnation() == of) else { return };
             let mut change = Change::of(machine, RecordDetails::default());
@@ -235,8 +232,7 @@ impl Runtime {
             {
                 runtime.warn_once(format!("the kill of {uuid} after its grace cannot be recorded: {error}"));
                 drop(turn);
-                let again = runtime.now().checked_add(RETRY_EVERY).unwrap_or(Timestamp::MAX);
-                runtime.arm_grace(uuid, of, again);
+                runtime.arm_grace(uuid, of, RETRY_EVERY);
             }
         });
     }

@@ -28,6 +28,7 @@ pub(crate) fn from_history(history: &History, pid: Pid, parent: Pid, model: Opti
         limits: history.limits,
         usage: crate::drive::usage(history),
         created_at: identity.created_at,
+        stopwatch: history.stopwatch(),
     })
 }
 

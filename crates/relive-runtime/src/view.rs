@@ -27,7 +27,7 @@ impl Runtime {
     pub async fn process(self: &Arc<Self>, id: &str) -> Result<Process> {
         let listed = |pid| {
             let state = self.lock();
-            state.table.view(pid, self.now()).map(|view| of_view(&state, &view)).ok_or_else(gone)
+            state.table.view(pid, self.moment()).map(|view| of_view(&state, &view)).ok_or_else(gone)
         };
         let process = match self.look_up(id).await? {
             LookedUp::Living { process, note } => Process { note, ..listed(process.of.pid)? },
@@ -75,7 +75,7 @@ impl Runtime {
         let space = self.on_disk(|data| data.space()).await??;
         let state = self.lock();
         let (mut running, mut suspended) = (0, 0);
-        for view in state.table.processes(self.now()) {
+        for view in state.table.processes(self.moment()) {
             if view.paused { suspended += 1 } else { running += 1 }
         }
         Ok(DaemonStatus {
@@ -181,8 +181,7 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
 /// Returns a process of the disk.
 pub(crate) fn of_disk(found: OnDisk) -> Process {
     let OnDisk { info, pid, end, successor, note } = found;
-    let dead_at = info.dead_at.unwrap_or(info.last_active);
-    let alive_ms = dead_at.as_millisecond() - info.created_at.as_millisecond();
+    let (dead_at, elapsed_ms) = (info.dead_at.unwrap_or(info.last_active), info.elapsed_ms());
     let cause = end.as_ref().and_then(|end| end.cause);
     Process {
         pid,
@@ -222,7 +221,7 @@ pub(crate) fn of_disk(found: OnDisk) -> Process {
         created_at: info.created_at,
         started_at: Some(info.started_at),
         dead_at: Some(dead_at),
-        elapsed_ms: u64::try_from(alive_ms).unwrap_or(0).saturating_sub(info.paused_total_ms),
+        elapsed_ms,
         session: None,
         agent: None,
         hint: None,

@@ -79,7 +79,7 @@ impl Runtime {
         let state = self.lock();
         let pid = state.table.current_pid(uuid)?;
         state.table.authorize(Caller::Process(process.of.pid), pid, Rights::Observer).err()?;
-        Some(state.table.view(pid, self.now()).and_then(|view| view.parent_uuid))
+        Some(state.table.view(pid, self.moment()).and_then(|view| view.parent_uuid))
     }
 
     /// Tells whether a child of `parent` was spawned by this process: by an earlier incarnation, whose children went to

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use relive_agent::{Agent, Budget, Cadence, Exit, Orders, Pulse, tools};
-use relive_core::{Limits, Pid, Timestamp, Usd, Uuid};
+use relive_core::{Limits, Moment, Pid, Timestamp, Usd, Uuid};
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::recovery::OnInDoubt;
@@ -17,6 +17,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::support::World;
+
+const NOW: Moment = Moment { at: Timestamp::UNIX_EPOCH, up_ms: 0 };
 
 /// What the model does when it is asked.
 pub(crate) enum Act {
@@ -130,7 +132,7 @@ impl Stage {
         let (orders, orders_of) = watch::channel(Orders::default());
         let orders = Arc::new(orders);
         let acts = Mutex::new(acts.into_iter().collect());
-        let journal = Arc::new(LocalJournal::new(writer, journal_pool.clone(), || Timestamp::UNIX_EPOCH));
+        let journal = Arc::new(LocalJournal::new(writer, journal_pool.clone(), || NOW));
         let model =
             Flaky { acts, asked: Mutex::default(), began, orders: Arc::clone(&orders), journal: Arc::clone(&journal) };
         let model = Arc::new(model);
@@ -181,8 +183,8 @@ fn request(world: &World, meta: ProcessMeta) -> SpawnRequest {
         depth: 0,
         request: None,
     };
-    let at = Timestamp::UNIX_EPOCH;
-    let opening = Opening { pid: Pid(1), by: OpenedBy::Spawn, boot_id: "boot".to_owned(), at, req: None };
+    let (by, boot_id) = (OpenedBy::Spawn, "boot".to_owned());
+    let opening = Opening { pid: Pid(1), by, boot_id, now: NOW, req: None, seen: None };
     let input = Some(Input { id: "intent".to_owned(), from: None, text: "do it".into() });
     SpawnRequest { opening, spawned, meta: Some(meta), input, records: Vec::new() }
 }

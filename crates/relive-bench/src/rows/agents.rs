@@ -17,7 +17,7 @@ use crate::daemon::{Client, Daemon, Home, at_once};
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, seconds};
-use crate::sample::{data_folder, now, opening, uuid};
+use crate::sample::{data_folder, moment, opening, uuid};
 use crate::table::{Mark, Row, milliseconds, per_second};
 use crate::{Error, Result};
 
@@ -213,7 +213,7 @@ fn write_alone(
                 let appended;
                 (writer, appended) = pool
                     .run(move || {
-                        let appended = writer.append(now(), batch, durability);
+                        let appended = writer.append(moment(), batch, durability);
                         (writer, appended)
                     })
                     .await?;

@@ -91,7 +91,7 @@ pub(crate) fn counts(place: &Place) -> Result<Vec<String>> {
 /// A step of so many calls, as the protocol has it, the next model call included.
 fn step(agent: &mut Agent, calls: u32, data: &StepData) -> Result<()> {
     let mut batch = vec![sample::model_ended(calls, data)];
-    let mut append = |batch: Vec<Body>| agent.writer.append(sample::now(), batch, Durability::Synced);
+    let mut append = |batch: Vec<Body>| agent.writer.append(sample::moment(), batch, Durability::Synced);
     for call in 0..calls {
         batch.push(sample::call_started(call));
         append(std::mem::replace(&mut batch, vec![sample::call_ended(call, data)]))?;

@@ -6,7 +6,6 @@ use crate::process::Outcome;
 use crate::refusal::{Refusal, Transition};
 use crate::signal::SignalSet;
 use crate::status::{End, ProcessStatus};
-use crate::time::millis_between;
 
 impl Machine {
     /// Returns how the process ends if its body ends like this: what `Terminate` with the same outcome records.
@@ -27,17 +26,15 @@ impl Machine {
 
     /// Ends a process that was not started. It passes through Running all the same.
     pub(super) fn end_unstarted(&mut self, end: End, cx: &mut Context<'_>) {
-        self.life = Life::Running(Running::since(cx.now));
+        self.life = Life::Running(Running::since(cx.now.at));
         self.become_zombie(end, cx);
     }
 
     pub(super) fn become_zombie(&mut self, end: End, cx: &mut Context<'_>) {
         let Some(running) = self.running() else { return };
-        let (started_at, paused) = (running.started_at, running.pause.asked());
-        if let Some((asked_at, _)) = paused {
-            self.paused_total_ms += millis_between(asked_at, cx.now);
-        }
-        self.life = Life::Zombie(Box::new(Zombie { started_at, ended_at: cx.now, end }));
+        let started_at = running.started_at;
+        self.stopwatch.stop(cx.now.up_ms);
+        self.life = Life::Zombie(Box::new(Zombie { started_at, ended_at: cx.now.at, end }));
         (self.mask, self.handlers, self.pending) = (SignalSet::EMPTY, SignalSet::EMPTY, None);
         cx.effects.push(Effect::Ended { of: self.incarnation });
     }

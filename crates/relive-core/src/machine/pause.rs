@@ -9,7 +9,6 @@ use crate::machine::{Context, Life, Machine, Pause};
 use crate::process::Urgency;
 use crate::refusal::Refusal;
 use crate::status::SuspendReason;
-use crate::time::millis_between;
 
 /// Returns whether only an answer ends a pause for this reason. A RESUME is none.
 fn awaits_answer(reason: SuspendReason) -> bool {
@@ -75,7 +74,10 @@ impl Machine {
         let of = self.incarnation;
         let Some(running) = self.running_mut() else { return false };
         match &mut running.pause {
-            Pause::None => running.pause = Pause::Pausing { asked_at: cx.now, reason, urgency },
+            Pause::None => {
+                running.pause = Pause::Pausing { asked_at: cx.now.at, reason, urgency };
+                self.stopwatch.stop(cx.now.up_ms);
+            }
             Pause::Pausing { urgency: current, .. } if urgency > *current => *current = urgency,
             Pause::Pausing { .. } | Pause::Suspended { .. } => return false,
         }
@@ -93,9 +95,11 @@ impl Machine {
 
     fn leave_pause(&mut self, cx: &mut Context<'_>) -> bool {
         let Life::Running(running) = &mut self.life else { return false };
-        let Some((asked_at, _)) = running.pause.asked() else { return false };
-        self.paused_total_ms += millis_between(asked_at, cx.now);
+        if running.pause == Pause::None {
+            return false;
+        }
         running.pause = Pause::None;
+        self.stopwatch.start(cx.now.up_ms);
         cx.effects.push(Effect::Resume { of: self.incarnation });
         true
     }

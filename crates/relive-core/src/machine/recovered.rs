@@ -8,6 +8,7 @@ use crate::machine::{Life, Machine, Pause, Running};
 use crate::process::Urgency;
 use crate::signal::{Signal, SignalSet};
 use crate::status::{Cause, SuspendReason};
+use crate::time::{Moment, Stopwatch};
 
 /// A pause that an earlier daemon left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +24,6 @@ pub struct Suspension {
 pub struct Recovered {
     /// Set for a process that was paused.
     pub suspension: Option<Suspension>,
-    /// How long its pauses were that are over, together.
-    pub paused_total_ms: u64,
     /// The blocked signals.
     pub mask: SignalSet,
     /// The signals it handles itself.
@@ -42,8 +41,8 @@ impl Machine {
     /// Pending signals stay pending, blocked or not, because what they do is to be recorded: they land with the next
     /// `Start` or `SetMask`.
     #[must_use]
-    pub fn recovered(incarnation: Incarnation, recovered: Recovered, now: Timestamp) -> Self {
-        let Recovered { suspension, paused_total_ms, mask, handlers, pending, ending } = recovered;
+    pub fn recovered(incarnation: Incarnation, stopwatch: Stopwatch, recovered: Recovered, now: Moment) -> Self {
+        let Recovered { suspension, mask, handlers, pending, ending } = recovered;
         let pause = match suspension {
             Some(Suspension { asked_at, reason }) => Pause::Suspended { asked_at, reason },
             None => Pause::None,
@@ -53,11 +52,14 @@ impl Machine {
             Signal::Pause | Signal::Resume => false,
         });
         let life = if suspension.is_some() || ending.is_some() {
-            Life::Running(Running { pause, ending, ..Running::since(now) })
+            Life::Running(Running { pause, ending, ..Running::since(now.at) })
         } else {
             Life::Created
         };
-        let mut machine = Self { mask, handlers, paused_total_ms, life, ..Self::new(incarnation) };
+        let mut machine = Self { mask, handlers, life, ..Self::new(incarnation, stopwatch) };
+        if suspension.is_some() {
+            machine.stopwatch.stop(now.up_ms);
+        }
         for (signal, cause) in pending {
             let cancelled = signal.opposite().and_then(|opposite| machine.take_pending(opposite));
             if cancelled.is_none() && signal != Signal::Kill {

@@ -15,7 +15,6 @@ use crate::process::Urgency;
 use crate::refusal::Refusal;
 use crate::signal::{Disposition, Signal, SignalSet, disposition};
 use crate::status::{Cause, End, ProcessStatus, SuspendReason};
-use crate::time::after;
 
 /// A signal on its way.
 #[derive(Debug, Clone, Copy)]
@@ -156,6 +155,6 @@ impl Machine {
     }
 
     fn grace(&self, cx: &Context<'_>) -> Effect {
-        Effect::ArmGrace { of: self.incarnation, deadline: after(cx.now, cx.settings.grace_ms) }
+        Effect::ArmGrace { of: self.incarnation, grace_ms: cx.settings.grace_ms }
     }
 }

@@ -134,7 +134,7 @@ impl Table {
         if let Some(target) = self.handles.remove(id)
             && let Some(record) = self.records.get(&target)
         {
-            self.expiring.insert((record.keep_until, target));
+            self.expiring.insert((record.keep_until_ms, target));
         }
     }
 
@@ -152,7 +152,7 @@ impl Table {
 
     fn add_handle(&mut self, handle: Handle) -> HandleId {
         if let Some(record) = self.records.get(&handle.target) {
-            self.expiring.remove(&(record.keep_until, handle.target));
+            self.expiring.remove(&(record.keep_until_ms, handle.target));
         }
         self.handles.add(handle)
     }

@@ -12,21 +12,22 @@ use crate::process::{Facts, Spec};
 use crate::refusal::Refusal;
 use crate::status::End;
 use crate::table::{Found, Table};
-use crate::time::after;
+use crate::time::Moment;
 
 /// A process that has left the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) incarnation: Incarnation,
     pub(crate) facts: Facts,
-    pub(crate) paused_total_ms: u64,
+    pub(crate) elapsed_ms: u64,
     /// The parent at the end.
     pub(crate) parent: Pid,
     pub(crate) started_at: Timestamp,
     pub(crate) ended_at: Timestamp,
     pub(crate) end: End,
     pub(crate) successor: Option<Pid>,
-    pub(crate) keep_until: Timestamp,
+    /// Since boot.
+    pub(crate) keep_until_ms: u64,
 }
 
 /// What the journal knows of an incarnation that ended, or was interrupted, under an earlier daemon.
@@ -40,8 +41,8 @@ pub struct Past {
     pub ended_at: Timestamp,
     /// How it ended.
     pub end: End,
-    /// All its pauses together.
-    pub paused_total_ms: u64,
+    /// How long it had executed.
+    pub elapsed_ms: u64,
 }
 
 /// The answer to a wait. It is the same for everybody, each time.
@@ -71,8 +72,8 @@ impl Table {
     }
 
     /// Let a PID of an earlier daemon answer for its own end. Recall it before its successor is spawned.
-    pub fn recall(&mut self, past: Past, now: Timestamp) -> Result<(), Refusal> {
-        let Past { spec, started_at, ended_at, end, paused_total_ms } = past;
+    pub fn recall(&mut self, past: Past, now: Moment) -> Result<(), Refusal> {
+        let Past { spec, started_at, ended_at, end, elapsed_ms } = past;
         let (pid, parent, parent_uuid) = (spec.pid, spec.parent, spec.parent_uuid);
         if pid > self.last_pid || self.find(pid).is_ok() {
             return Err(Refusal::PidUsed { pid, last: self.last_pid });
@@ -83,25 +84,27 @@ impl Table {
         if let Some(name) = &facts.name {
             self.by_name.insert((name.clone(), pid));
         }
-        let (successor, keep_until) = (None, now);
+        let keep_until_ms = self.keep_until_ms(now);
         self.remember(Record {
             incarnation,
             facts,
-            paused_total_ms,
+            elapsed_ms,
             parent,
             started_at,
             ended_at,
             end,
-            successor,
-            keep_until,
+            successor: None,
+            keep_until_ms,
         });
         Ok(())
     }
 
     /// Drop the records that nobody has a handle to and whose time is over. Returns their PIDs.
-    pub fn sweep(&mut self, now: Timestamp) -> Vec<Pid> {
+    pub fn sweep(&mut self, now: Moment) -> Vec<Pid> {
         let mut swept = Vec::new();
-        while let Some((_, pid)) = self.expiring.first().copied().filter(|(keep_until, _)| *keep_until <= now) {
+        while let Some((_, pid)) =
+            self.expiring.first().copied().filter(|(keep_until_ms, _)| *keep_until_ms <= now.up_ms)
+        {
             self.expiring.pop_first();
             let Some(record) = self.records.remove(&pid) else { continue };
             self.by_uuid.remove(&(record.facts.uuid, pid));
@@ -114,31 +117,34 @@ impl Table {
     }
 
     /// The last step of a release.
-    pub(super) fn leave(&mut self, slot: Slot, now: Timestamp) {
+    pub(super) fn leave(&mut self, slot: Slot, now: Moment) {
         let parent = self.arena.parent(slot).map_or(Pid::RUNTIME, |parent| self.arena[parent].pid());
         let entry = self.arena.remove(slot);
         self.by_pid.remove(&entry.pid());
-        let (incarnation, paused_total_ms) = (entry.machine.incarnation(), entry.machine.paused_total_ms());
+        let (incarnation, stopwatch) = (entry.machine.incarnation(), entry.machine.stopwatch());
         let Life::Zombie(zombie) = entry.machine.into_life() else { return };
+        let keep_until_ms = self.keep_until_ms(now);
         self.remember(Record {
             incarnation,
             facts: entry.facts,
-            paused_total_ms,
+            elapsed_ms: stopwatch.elapsed_ms(now.up_ms),
             parent,
             started_at: zombie.started_at,
             ended_at: zombie.ended_at,
             end: zombie.end,
             successor: None,
-            keep_until: now,
+            keep_until_ms,
         });
     }
 
-    /// The retention time runs from `keep_until`, which becomes its end.
-    fn remember(&mut self, mut record: Record) {
+    fn keep_until_ms(&self, now: Moment) -> u64 {
+        now.up_ms.saturating_add(self.settings.retention_ms)
+    }
+
+    fn remember(&mut self, record: Record) {
         let pid = record.incarnation.pid;
-        record.keep_until = after(record.keep_until, self.settings.retention_ms);
         if !self.handles.has_target(pid) {
-            self.expiring.insert((record.keep_until, pid));
+            self.expiring.insert((record.keep_until_ms, pid));
         }
         self.records.insert(pid, Box::new(record));
     }

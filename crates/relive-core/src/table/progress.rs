@@ -1,22 +1,20 @@
 //! Progress, limits, and who has stalled.
 
-use jiff::Timestamp;
-
 use crate::effect::{Effect, Effects};
 use crate::ids::{Incarnation, Pid};
 use crate::limits::Limits;
 use crate::process::{Body, Usage};
 use crate::refusal::Refusal;
 use crate::table::{Found, Table};
-use crate::time::millis_between;
+use crate::time::Moment;
 
 impl Table {
     /// It got on, and has used this much so far. Stale reports change nothing.
-    pub fn progress(&mut self, of: Incarnation, usage: Usage, now: Timestamp) -> Result<(), Refusal> {
+    pub fn progress(&mut self, of: Incarnation, usage: Usage, now: Moment) -> Result<(), Refusal> {
         let Some(slot) = self.reporting(of)? else { return Ok(()) };
         let entry = &mut self.arena[slot];
         if entry.machine.running().is_some() {
-            entry.last_progress = now;
+            entry.last_progress_ms = now.up_ms;
             entry.stalled = false;
             entry.facts.usage = usage;
         }
@@ -24,10 +22,10 @@ impl Table {
     }
 
     /// Notes a sign of life that is no progress: it does not owe any now. Stale reports change nothing.
-    pub fn alive(&mut self, of: Incarnation, now: Timestamp) {
+    pub fn alive(&mut self, of: Incarnation, now: Moment) {
         if let Some(slot) = self.current(of) {
             let entry = &mut self.arena[slot];
-            entry.last_progress = now;
+            entry.last_progress_ms = now.up_ms;
             entry.stalled = false;
         }
     }
@@ -42,7 +40,7 @@ impl Table {
 
     /// The heartbeat monitor: each running process without progress for this long is stalled, and said so once. The
     /// paused are skipped.
-    pub fn check_stalled(&mut self, no_progress_ms: u64, now: Timestamp) -> Effects {
+    pub fn check_stalled(&mut self, no_progress_ms: u64, now: Moment) -> Effects {
         let mut effects = Effects::new();
         for slot in self.by_pid.values() {
             let entry = &mut self.arena[*slot];
@@ -51,7 +49,7 @@ impl Table {
                 continue;
             }
             let is_busy = entry.machine.running().is_some() && entry.machine.pause().is_none();
-            let is_late = millis_between(entry.last_progress, now) >= no_progress_ms;
+            let is_late = now.up_ms.saturating_sub(entry.last_progress_ms) >= no_progress_ms;
             if is_busy && is_late && !entry.stalled {
                 entry.stalled = true;
                 effects.push(Effect::Stalled { of: entry.machine.incarnation() });

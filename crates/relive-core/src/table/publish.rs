@@ -1,7 +1,5 @@
 //! Drafts become current: everything that a change of one process means for the others.
 
-use jiff::Timestamp;
-
 use crate::arena::Slot;
 use crate::effect::{Effect, Effects};
 use crate::ids::Pid;
@@ -10,6 +8,7 @@ use crate::process::State;
 use crate::refusal::{Refusal, Transition};
 use crate::table::authority::Caller;
 use crate::table::{Found, Table};
+use crate::time::Moment;
 
 impl Table {
     /// Returns the current state of a process in the table, to make a draft of it.
@@ -24,7 +23,7 @@ impl Table {
     ///
     /// Refuses a draft of another incarnation than the one in the table, one of a process that has left the table,
     /// and one that goes back: an ended process does not change, and a started one was started.
-    pub fn publish(&mut self, machine: Machine, now: Timestamp) -> Result<Effects, Refusal> {
+    pub fn publish(&mut self, machine: Machine, now: Moment) -> Result<Effects, Refusal> {
         let of = machine.incarnation();
         let slot = self.current(of).ok_or(Refusal::StaleDraft { of })?;
         let entry = &mut self.arena[slot];
@@ -35,8 +34,9 @@ impl Table {
         let before = std::mem::replace(&mut entry.machine, machine);
         let (was_paused, is_paused) = (before.pause(), entry.machine.pause());
         let is_running = entry.machine.running().is_some();
-        if before.running().is_none() || was_paused.is_some() && was_paused != is_paused {
-            entry.last_progress = now;
+        let starts = before.running().is_none() && is_running;
+        if starts || was_paused.is_some() && was_paused != is_paused {
+            entry.last_progress_ms = now.up_ms;
         }
         entry.stalled &= is_running && is_paused.is_none();
         let ends = !has_ended && entry.machine.end().is_some();
@@ -55,7 +55,7 @@ impl Table {
 
     /// Applies an event to a process and publishes the result: for what needs no record. An ended process that has
     /// left the table is treated as a zombie is.
-    pub fn apply(&mut self, pid: Pid, event: Event, now: Timestamp) -> Result<Applied, Refusal> {
+    pub fn apply(&mut self, pid: Pid, event: Event, now: Moment) -> Result<Applied, Refusal> {
         let slot = match self.find(pid)? {
             Found::Living(slot) => slot,
             Found::Ended(_) => return apply_to_dead(pid, &event),

@@ -4,14 +4,13 @@
 //! comes once; the next comes when its answer is in. An answer that comes before its step is remembered, and one that
 //! comes again is ignored, so the order of the effects never depends on the order of the answers.
 
-use jiff::Timestamp;
-
 use crate::arena::Slot;
 use crate::effect::{Effect, Effects};
 use crate::ids::{Incarnation, Pid};
 use crate::process::State;
 use crate::refusal::{Refusal, Transition};
 use crate::table::{Found, Table};
+use crate::time::Moment;
 
 /// A driver's answer to a step of the release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,7 +100,7 @@ impl Release {
 
 impl Table {
     /// Release a zombie. Reaping one whose release is under way changes nothing.
-    pub fn reap(&mut self, pid: Pid, now: Timestamp) -> Result<Effects, Refusal> {
+    pub fn reap(&mut self, pid: Pid, now: Moment) -> Result<Effects, Refusal> {
         let illegal = |state| Refusal::Illegal { pid, state, transition: Transition::Reap };
         let slot = match self.find(pid)? {
             Found::Living(slot) => slot,
@@ -121,7 +120,7 @@ impl Table {
     }
 
     /// A step of the release was answered.
-    pub fn released(&mut self, of: Incarnation, event: ReleaseEvent, now: Timestamp) -> Result<Effects, Refusal> {
+    pub fn released(&mut self, of: Incarnation, event: ReleaseEvent, now: Moment) -> Result<Effects, Refusal> {
         let Some(slot) = self.reporting(of)? else { return Ok(Effects::new()) };
         let entry = &self.arena[slot];
         if entry.is_living() {
@@ -135,7 +134,7 @@ impl Table {
     fn step_release(
         &mut self,
         slot: Slot,
-        now: Timestamp,
+        now: Moment,
         effects: &mut Effects,
         step: impl FnOnce(&mut Release, Incarnation, &mut Effects),
     ) {

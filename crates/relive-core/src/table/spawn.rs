@@ -1,13 +1,12 @@
 //! Processes come into the table: new ones, and those an earlier daemon left.
 
-use jiff::Timestamp;
-
 use crate::arena::Slot;
 use crate::ids::{Generation, Pid, Uuid};
 use crate::machine::{Machine, Recovered};
 use crate::process::{Entry, Facts, Spec, State};
 use crate::refusal::Refusal;
 use crate::table::{Found, Table};
+use crate::time::Moment;
 
 /// How many PIDs that were passed over may still be used. Those that never are, because their process could not be
 /// begun, are forgotten in time.
@@ -21,18 +20,19 @@ impl Table {
         if parent != Slot::RUNTIME && state != State::Running {
             return Err(Refusal::ParentNotRunning { pid: spec.parent, state });
         }
-        let (machine, now) = (Machine::new(spec.incarnation()), spec.created_at);
-        self.admit(spec, machine, parent, now);
+        let machine = Machine::new(spec.incarnation(), spec.stopwatch);
+        // It owes no progress before it is started, and its time begins then.
+        self.admit(spec, machine, parent, 0);
         Ok(())
     }
 
     /// Adds a process that an earlier daemon left, under a new PID. Its parent, where that was recovered too, comes
     /// first. [`Machine::recovered`] says in which state it is.
-    pub fn recover(&mut self, spec: Spec, recovered: Recovered, now: Timestamp) -> Result<(), Refusal> {
+    pub fn recover(&mut self, spec: Spec, recovered: Recovered, now: Moment) -> Result<(), Refusal> {
         let parent = self.check(&spec)?;
-        let machine = Machine::recovered(spec.incarnation(), recovered, now);
+        let machine = Machine::recovered(spec.incarnation(), spec.stopwatch, recovered, now);
         let is_paused = machine.pause().is_some();
-        let slot = self.admit(spec, machine, parent, now);
+        let slot = self.admit(spec, machine, parent, now.up_ms);
         self.count_above(slot, i64::from(is_paused));
         Ok(())
     }
@@ -62,7 +62,7 @@ impl Table {
         }
     }
 
-    fn admit(&mut self, spec: Spec, machine: Machine, parent: Slot, now: Timestamp) -> Slot {
+    fn admit(&mut self, spec: Spec, machine: Machine, parent: Slot, last_progress_ms: u64) -> Slot {
         let (pid, uuid) = (spec.pid, spec.uuid);
         let before = self.latest(uuid);
         let parent_uuid = spec.parent_uuid.or_else(|| (parent != Slot::RUNTIME).then(|| self.arena[parent].facts.uuid));
@@ -70,7 +70,7 @@ impl Table {
         if let Some(name) = &facts.name {
             self.by_name.insert((name.clone(), pid));
         }
-        let slot = self.arena.insert(Entry::new(facts, machine, now), parent);
+        let slot = self.arena.insert(Entry::new(facts, machine, last_progress_ms), parent);
         self.by_pid.insert(pid, slot);
         self.by_uuid.insert((uuid, pid));
         self.use_pid(pid);

@@ -17,7 +17,7 @@ use crate::signal::Signal;
 use crate::status::{End, Exit, ProcessStatus, SuspendReason, Why};
 use crate::table::completion::Record;
 use crate::table::{Found, Table};
-use crate::time::millis_between;
+use crate::time::Moment;
 
 /// The word a table shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -172,36 +172,36 @@ struct Parts<'a> {
     facts: &'a Facts,
     ppid: Pid,
     suspended_below: u32,
-    paused_total_ms: u64,
+    elapsed_ms: u64,
 }
 
 impl Table {
     /// One process, in the table or ended.
     #[must_use]
-    pub fn view(&self, pid: Pid, now: Timestamp) -> Option<View<'_>> {
+    pub fn view(&self, pid: Pid, now: Moment) -> Option<View<'_>> {
         match self.find(pid).ok()? {
             Found::Living(slot) => Some(self.view_of(slot, now)),
-            Found::Ended(record) => Some(view_of_record(record, now)),
+            Found::Ended(record) => Some(view_of_record(record)),
         }
     }
 
     /// Every process in the table, by PID.
-    pub fn processes(&self, now: Timestamp) -> impl Iterator<Item = View<'_>> {
+    pub fn processes(&self, now: Moment) -> impl Iterator<Item = View<'_>> {
         self.by_pid.values().map(move |slot| self.view_of(*slot, now))
     }
 
     /// Every process in the table with a PID above this one, by PID.
-    pub fn processes_after(&self, pid: Pid, now: Timestamp) -> impl Iterator<Item = View<'_>> {
+    pub fn processes_after(&self, pid: Pid, now: Moment) -> impl Iterator<Item = View<'_>> {
         let after = self.by_pid.range((Bound::Excluded(pid), Bound::Unbounded));
         after.map(move |(_, slot)| self.view_of(*slot, now))
     }
 
     /// Every process that has left the table and is remembered, by PID.
-    pub fn ended(&self, now: Timestamp) -> impl Iterator<Item = View<'_>> {
-        self.records.values().map(move |record| view_of_record(record, now))
+    pub fn ended(&self) -> impl Iterator<Item = View<'_>> {
+        self.records.values().map(|record| view_of_record(record))
     }
 
-    fn view_of(&self, slot: Slot, now: Timestamp) -> View<'_> {
+    fn view_of(&self, slot: Slot, now: Moment) -> View<'_> {
         let Entry { facts, machine, suspended_below, stalled, .. } = &self.arena[slot];
         let ppid = self.arena.parent(slot).map_or(Pid::RUNTIME, |parent| self.arena[parent].pid());
         let phase = match machine.life() {
@@ -211,23 +211,21 @@ impl Table {
                 Phase::Zombie { started_at: zombie.started_at, ended_at: zombie.ended_at, end: &zombie.end }
             }
         };
-        let (incarnation, paused_total_ms) = (machine.incarnation(), machine.paused_total_ms());
-        let parts = Parts { incarnation, facts, ppid, suspended_below: *suspended_below, paused_total_ms };
-        view(&parts, &phase, now)
+        let (incarnation, elapsed_ms) = (machine.incarnation(), machine.stopwatch().elapsed_ms(now.up_ms));
+        view(&Parts { incarnation, facts, ppid, suspended_below: *suspended_below, elapsed_ms }, &phase)
     }
 }
 
-fn view_of_record(record: &Record, now: Timestamp) -> View<'_> {
-    let Record { incarnation, facts, paused_total_ms, parent, started_at, ended_at, end, successor, keep_until: _ } =
+fn view_of_record(record: &Record) -> View<'_> {
+    let Record { incarnation, facts, elapsed_ms, parent, started_at, ended_at, end, successor, keep_until_ms: _ } =
         record;
     let phase = Phase::Dead { started_at: *started_at, ended_at: *ended_at, end, successor: *successor };
-    let (incarnation, paused_total_ms) = (*incarnation, *paused_total_ms);
-    let parts = Parts { incarnation, facts, ppid: *parent, suspended_below: 0, paused_total_ms };
-    view(&parts, &phase, now)
+    let (incarnation, elapsed_ms) = (*incarnation, *elapsed_ms);
+    view(&Parts { incarnation, facts, ppid: *parent, suspended_below: 0, elapsed_ms }, &phase)
 }
 
-fn view<'a>(parts: &Parts<'a>, phase: &Phase<'a>, now: Timestamp) -> View<'a> {
-    let Parts { incarnation, facts, ppid, suspended_below, paused_total_ms } = *parts;
+fn view<'a>(parts: &Parts<'a>, phase: &Phase<'a>) -> View<'a> {
+    let Parts { incarnation, facts, ppid, suspended_below, elapsed_ms } = *parts;
     let (started_at, dead_at, end, successor_pid) = match *phase {
         Phase::Created => (None, None, None, None),
         Phase::Running { running, .. } => (Some(running.started_at), None, None, None),
@@ -242,7 +240,6 @@ fn view<'a>(parts: &Parts<'a>, phase: &Phase<'a>, now: Timestamp) -> View<'a> {
     };
     let (paused_at, suspend_reason) = paused.unzip();
     let display = phase.display();
-    let until = paused_at.or(dead_at).unwrap_or(now);
     let cause = end.and_then(|end| end.cause);
     let about = &facts.about;
     View {
@@ -282,6 +279,6 @@ fn view<'a>(parts: &Parts<'a>, phase: &Phase<'a>, now: Timestamp) -> View<'a> {
         created_at: facts.created_at,
         started_at,
         dead_at,
-        elapsed_ms: millis_between(facts.created_at, until).saturating_sub(paused_total_ms),
+        elapsed_ms,
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use relive_core::{
     Aim, Caller, Effect, ErrorCode, Event, Generation, Incarnation, Machine, Outcome, Pid, Refusal, Rights, Settings,
-    Signal, SignalSet, State, SuspendReason, Urgency, Wait,
+    Signal, SignalSet, State, Stopwatch, SuspendReason, Urgency, Wait,
 };
 
 use crate::random::{event_of, run, steps};
@@ -102,7 +102,7 @@ fn a_stale_draft_is_refused_and_changes_nothing() {
     world.release(gone);
     let of = Incarnation { generation: Generation(2), ..world.of(pid) };
     let before = world.table.clone();
-    for stale in [unstarted, killed, left, other_end, Machine::new(of)] {
+    for stale in [unstarted, killed, left, other_end, Machine::new(of, Stopwatch::default())] {
         let of = stale.incarnation();
         let refusal = world.table.publish(stale, world.now()).unwrap_err();
         assert_eq!((refusal.code(), refusal), (ErrorCode::Internal, Refusal::StaleDraft { of }));

@@ -1,6 +1,6 @@
 //! Who can name whom, and by what.
 
-use relive_core::{Caller, ErrorCode, Event, Pid, Refusal, Rights, Spec, Table, Timestamp};
+use relive_core::{Caller, ErrorCode, Event, Pid, Refusal, Rights, Spec, Table};
 
 use crate::support::{World, uuid};
 
@@ -80,7 +80,8 @@ fn a_uuid_is_its_current_incarnation() {
 #[test]
 fn pids_come_in_any_order_and_never_twice() {
     let mut world = World::new();
-    let spec = |pid, name| Spec::new(Pid(pid), uuid(name), Pid::RUNTIME, Timestamp::UNIX_EPOCH);
+    let now = world.now();
+    let spec = |pid, name| Spec::new(Pid(pid), uuid(name), Pid::RUNTIME, now);
     for pid in [5, 2, 4, 9, 1, 3] {
         world.table.spawn(spec(pid, pid)).unwrap();
         assert!(matches!(world.table.spawn(spec(pid, 100)), Err(Refusal::PidUsed { .. })), "{pid} again");

@@ -1,7 +1,8 @@
 //! Pause and resume: who stops, who wakes, and what the clock does.
 
 use relive_core::{
-    Effect, ErrorCode, Event, Pid, Recovered, Signal, SignalSet, SuspendReason, Suspension, Urgency, Usage,
+    Effect, ErrorCode, Event, Pid, Recovered, Signal, SignalSet, Spec, Stopwatch, SuspendReason, Suspension, Urgency,
+    Usage,
 };
 
 use crate::support::{Message, Reached, Scope, World, names};
@@ -63,7 +64,7 @@ fn case_13_pausing_until_the_boundary_then_suspended() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     let of = world.of(pid);
-    let asked_at = world.now();
+    let asked_at = world.now().at;
     let reached = world.pause(pid);
     assert_eq!(reached.effects, [Effect::Stop { of, urgency: Urgency::Boundary }]);
     assert_eq!(world.view(pid).display.word(), "pausing");
@@ -125,16 +126,25 @@ fn case_14_elapsed_time_stands_still_while_paused() {
 }
 
 #[test]
-fn elapsed_time_never_goes_below_zero_when_the_clock_goes_back() {
-    let mut world = World::new();
-    let pid = world.run(Pid::RUNTIME);
-    world.ms -= 10_000;
-    assert_eq!(world.view(pid).elapsed_ms, 0);
-    world.pause(pid);
-    world.ms -= 10_000;
-    world.resume(pid);
-    world.ms += 25_000;
-    assert_eq!(world.view(pid).elapsed_ms, 5_000);
+fn a_wall_clock_that_jumps_changes_no_duration() {
+    for jump in [-500_000, 500_000] {
+        let mut world = World::new();
+        let (pid, gone) = (world.run(Pid::RUNTIME), world.run(Pid::RUNTIME));
+        world.finish(gone);
+        world.release(gone);
+        world.wall_jump_ms += jump;
+        world.ms += 1_000;
+        assert_eq!((world.view(pid).elapsed_ms, world.view(gone).elapsed_ms), (1_000, 0));
+        world.pause(pid);
+        world.wall_jump_ms += jump;
+        world.resume(pid);
+        world.ms += 5_000;
+        assert_eq!(world.view(pid).elapsed_ms, 6_000);
+        world.wall_jump_ms += 100 * jump;
+        assert_eq!(world.table.check_stalled(300_000, world.now()), [], "no time has passed");
+        assert_eq!(world.table.sweep(world.now()), [], "nor has the retention time");
+        assert_eq!(names(&world.signal(pid, Signal::Term).effects), ["AskToEnd", "ArmGrace"]);
+    }
 }
 
 #[test]
@@ -290,8 +300,8 @@ fn a_stopped_process_runs_no_handler() {
 #[test]
 fn what_an_earlier_daemon_left_paused_comes_back_paused() {
     let mut world = World::new();
-    let spec = world.spec(Pid::RUNTIME);
-    let (parent, asked_at) = (spec.pid, world.now());
+    let spec = Spec { stopwatch: Stopwatch::default(), ..world.spec(Pid::RUNTIME) };
+    let (parent, asked_at) = (spec.pid, world.now().at);
     world.ms += 500_000;
     let paused = |reason| Recovered { suspension: Some(Suspension { asked_at, reason }), ..Recovered::default() };
     world.table.recover(spec, paused(SuspendReason::DaemonStop), world.now()).unwrap();

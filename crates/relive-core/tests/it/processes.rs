@@ -165,10 +165,9 @@ fn term_is_followed_by_kill_when_its_grace_is_over() {
     world.signal_for(pid, Signal::Term, Cause::runtime(Why::Timeout));
     world.ms += 60_000;
     let landed = world.effects(pid, Event::SetMask(SignalSet::EMPTY));
-    let deadline = world.now() + std::time::Duration::from_secs(10);
     assert_eq!(
         landed,
-        [Effect::AskToEnd { of, signal: Signal::Term }, Effect::ArmGrace { of, deadline }],
+        [Effect::AskToEnd { of, signal: Signal::Term }, Effect::ArmGrace { of, grace_ms: 10_000 }],
         "from delivery, not from when it was sent"
     );
     assert_eq!(world.effects(other, Event::GraceExpired), [], "nobody told that one to end");
@@ -253,7 +252,7 @@ fn a_process_killed_in_the_queue_or_not_launched_passes_through_running() {
     world.ms += 5;
     let reached = world.signal(queued, Signal::Term);
     assert_eq!(names(&reached.effects), ["Ended", "Reap"], "no body was launched, so none is asked");
-    assert_eq!((world.view(queued).state, world.view(queued).started_at), (State::Zombie, Some(world.now())));
+    assert_eq!((world.view(queued).state, world.view(queued).started_at), (State::Zombie, Some(world.now().at)));
 
     world.effects(broken, Event::Start);
     let status = ProcessStatus::StartupFailed { stage: "execve".into(), errno: "ENOENT".into(), code: 2 };
@@ -285,7 +284,7 @@ fn a_spawn_that_cannot_be_changes_nothing() {
         assert_eq!(world.table.spawn(spec).unwrap_err().code(), expect);
         assert!(world.table == before);
     };
-    let spec = World { table: before.clone(), ms: 0 }.spec(running);
+    let spec = World { table: before.clone(), ms: 0, wall_jump_ms: 0 }.spec(running);
     for parent in [queued, zombie, dead] {
         check(Spec { parent, ..spec.clone() }, ErrorCode::Conflict);
     }

@@ -355,7 +355,7 @@ pub(crate) fn run(world: &mut World, operation: Operation, pid: Pid) -> Result<R
         }
         O::Restore(reason) => {
             let spec = world.spec(pid);
-            let suspension = Some(Suspension { asked_at: now, reason });
+            let suspension = Some(Suspension { asked_at: now.at, reason });
             let recovered = relive_core::Recovered { suspension, ..relive_core::Recovered::default() };
             world.table.recover(spec, recovered, now).map(|()| Reached::default())
         }

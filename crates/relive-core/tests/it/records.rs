@@ -76,13 +76,14 @@ fn an_interrupted_pid_answers_for_itself_and_names_its_successor() {
     let spec = Spec::new(Pid(5), uuid(5), Pid::RUNTIME, world.now());
     let past = Past {
         spec: spec.clone(),
-        started_at: world.now(),
-        ended_at: world.now(),
+        started_at: world.now().at,
+        ended_at: world.now().at,
         end: end.clone(),
-        paused_total_ms: 0,
+        elapsed_ms: 700,
     };
     world.table.recall(past.clone(), world.now()).unwrap();
     assert!(world.view(Pid(5)).resumable);
+    assert_eq!(world.view(Pid(5)).elapsed_ms, 700);
     let before = world.table.clone();
     assert_eq!(world.table.recall(past.clone(), world.now()).unwrap_err().code(), ErrorCode::Internal);
     let unborn = Past { spec: Spec { pid: Pid(8), ..spec.clone() }, ..past };
@@ -115,5 +116,5 @@ fn a_view_has_the_published_fields() {
     assert_eq!(json["exit"], serde_json::json!({"code": 0, "reason": "completed", "err": null}));
     assert_eq!(json["created_at"], "1970-01-01T00:16:40Z");
     assert_eq!(world.table.processes(world.now()).count(), 0);
-    assert_eq!(world.table.ended(world.now()).map(|view| view.pid).collect::<Vec<_>>(), [pid]);
+    assert_eq!(world.table.ended().map(|view| view.pid).collect::<Vec<_>>(), [pid]);
 }

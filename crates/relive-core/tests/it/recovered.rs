@@ -1,32 +1,53 @@
 //! What an earlier daemon left: where a process continues, and what was acknowledged and is still to come.
 
 use relive_core::{
-    Cause, Event, Pid, ProcessStatus, Recovered, Signal, SignalSet, State, SuspendReason, Suspension, Why,
+    Cause, Event, Pid, ProcessStatus, Recovered, Signal, SignalSet, Spec, State, Stopwatch, SuspendReason, Suspension,
+    Timestamp, Why,
 };
 
 use crate::support::{USER, World, names};
 
 fn recover(world: &mut World, recovered: Recovered) -> Pid {
     let spec = world.spec(Pid::RUNTIME);
+    recover_as(world, spec, recovered)
+}
+
+fn recover_as(world: &mut World, spec: Spec, recovered: Recovered) -> Pid {
     let pid = spec.pid;
     world.table.recover(spec, recovered, world.now()).unwrap();
     pid
 }
 
 fn suspension(world: &World) -> Option<Suspension> {
-    Some(Suspension { asked_at: world.now(), reason: SuspendReason::User })
+    Some(Suspension { asked_at: world.now().at, reason: SuspendReason::User })
 }
 
 #[test]
 fn a_process_that_was_running_is_to_be_started() {
     let mut world = World::new();
-    let pid = recover(&mut world, Recovered { paused_total_ms: 400, ..Recovered::default() });
+    let stopwatch = Stopwatch::started(400, world.now().up_ms);
+    let spec = Spec { stopwatch, created_at: Timestamp::UNIX_EPOCH, ..world.spec(Pid::RUNTIME) };
+    let pid = recover_as(&mut world, spec, Recovered::default());
     assert_eq!(
         (world.view(pid).state, names(&world.effects(pid, Event::Start))),
         (State::Created, vec!["Launch".into()])
     );
     world.ms += 1_000;
-    assert_eq!(world.view(pid).elapsed_ms, 600, "earlier pauses are not counted");
+    assert_eq!(world.view(pid).elapsed_ms, 1_400, "what it ran before, and what it runs now");
+}
+
+#[test]
+fn the_time_of_a_suspended_process_stands_still_until_it_is_resumed() {
+    let mut world = World::new();
+    let suspension = suspension(&world);
+    let stopwatch = Stopwatch::started(400, world.now().up_ms - 100);
+    let spec = Spec { stopwatch, ..world.spec(Pid::RUNTIME) };
+    let pid = recover_as(&mut world, spec, Recovered { suspension, ..Recovered::default() });
+    world.ms += 1_000;
+    assert_eq!(world.view(pid).elapsed_ms, 500);
+    world.resume(pid);
+    world.ms += 30;
+    assert_eq!(world.view(pid).elapsed_ms, 530);
 }
 
 #[test]
@@ -76,6 +97,7 @@ fn what_cannot_be_pending_or_end_a_process_is_ignored() {
     let pid = recover(&mut world, Recovered { pending, ending, ..Recovered::default() });
     assert!(world.pending(pid).is_empty(), "the RESUME took the PAUSE back");
     assert_eq!(world.view(pid).state, State::Created);
-    let fresh = relive_core::Machine::new(world.of(pid));
+    let stopwatch = Stopwatch::started(0, world.now().up_ms);
+    let fresh = relive_core::Machine::new(world.of(pid), stopwatch);
     assert_eq!(world.table.machine(pid), Some(&fresh));
 }

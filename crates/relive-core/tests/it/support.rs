@@ -1,8 +1,9 @@
 //! A table with a clock, and short words for what tests do to it.
 
 use relive_core::{
-    Aim, Applied, Cause, Effect, Effects, End, Event, Incarnation, Machine, Outcome, Pid, ProcessStatus, Refusal,
-    ReleaseEvent, Settings, Signal, SignalSet, Spec, SuspendReason, Table, Timestamp, Urgency, Uuid, View, Why,
+    Aim, Applied, Cause, Effect, Effects, End, Event, Incarnation, Machine, Moment, Outcome, Pid, ProcessStatus,
+    Refusal, ReleaseEvent, Settings, Signal, SignalSet, Spec, SuspendReason, Table, Timestamp, Urgency, Uuid, View,
+    Why,
 };
 
 pub(crate) const USER: Cause = Cause { why: Why::User, by: Pid::RUNTIME, root: None };
@@ -48,16 +49,20 @@ impl Reached {
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) table: Table,
+    /// Since boot.
     pub(crate) ms: i64,
+    /// What somebody did to the wall clock.
+    pub(crate) wall_jump_ms: i64,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self { table: Table::new(Settings::default(), Pid(0)), ms: 1_000_000 }
+        Self { table: Table::new(Settings::default(), Pid(0)), ms: 1_000_000, wall_jump_ms: 0 }
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::from_millisecond(self.ms).unwrap()
+    pub(crate) fn now(&self) -> Moment {
+        let at = Timestamp::from_millisecond(self.ms + self.wall_jump_ms).unwrap();
+        Moment { at, up_ms: u64::try_from(self.ms).unwrap() }
     }
 
     pub(crate) fn spec(&self, parent: Pid) -> Spec {

@@ -3,7 +3,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use relive_core::{Pid, Recovered, Settings, Spec, SuspendReason, Suspension, Table, Timestamp, Usage, uuid_v7};
+use relive_core::{
+    Moment, Pid, Recovered, Settings, Spec, SuspendReason, Suspension, Table, Timestamp, Usage, uuid_v7,
+};
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
@@ -31,8 +33,8 @@ pub(crate) fn bytes_in_use() -> usize {
 }
 
 /// A moment.
-pub(crate) fn now() -> Timestamp {
-    Timestamp::UNIX_EPOCH
+pub(crate) fn now() -> Moment {
+    Moment { at: Timestamp::UNIX_EPOCH, up_ms: 0 }
 }
 
 /// So many suspended processes with names, directories and intents of ordinary length, ten below each.
@@ -48,9 +50,9 @@ pub(crate) fn suspended(count: u32) -> Table {
             cwd: format!("/home/somebody/projects/service-{number}"),
             model: Some("anthropic/claude-sonnet-4-5".into()),
             usage,
-            ..Spec::new(Pid(number), uuid_v7(now(), random), Pid((number - 1) / 10), now())
+            ..Spec::new(Pid(number), uuid_v7(now().at, random), Pid((number - 1) / 10), now())
         };
-        let suspension = Some(Suspension { asked_at: now(), reason: SuspendReason::User });
+        let suspension = Some(Suspension { asked_at: now().at, reason: SuspendReason::User });
         assert_eq!(table.recover(spec, Recovered { suspension, ..Recovered::default() }, now()), Ok(()));
     }
     table

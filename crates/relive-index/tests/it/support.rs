@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use relive_core::{End, Limits, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, uuid_v7};
+use relive_core::{End, Limits, Moment, Pid, ProcessStatus, SuspendReason, Timestamp, Uuid, uuid_v7};
 use relive_index::{Index, Row};
 use relive_journal::data::{ClockReading, Collected, GcRules, SpaceRules, SpawnRequest};
 use relive_journal::policy::Policy;
@@ -20,6 +20,11 @@ pub(crate) fn now() -> Timestamp {
     static TICKS: AtomicU64 = AtomicU64::new(0);
     let tick = TICKS.fetch_add(1, Ordering::Relaxed);
     Timestamp::from_millisecond(1_700_000_000_000 + i64::try_from(tick).unwrap()).unwrap()
+}
+
+fn moment() -> Moment {
+    let at = now();
+    Moment { at, up_ms: u64::try_from(at.as_millisecond() - 1_600_000_000_000).unwrap() }
 }
 
 /// Ends in a digit that repeats, so that suffixes are shared.
@@ -50,7 +55,14 @@ impl World {
     }
 
     fn opening(&self, by: OpenedBy) -> Opening {
-        Opening { pid: self.data.next_pid().unwrap(), by, boot_id: "boot".to_owned(), at: now(), req: None }
+        Opening {
+            pid: self.data.next_pid().unwrap(),
+            by,
+            boot_id: "boot".to_owned(),
+            now: moment(),
+            req: None,
+            seen: None,
+        }
     }
 
     fn tell(&self, writer: &Writer) {
@@ -100,7 +112,7 @@ impl World {
     pub(crate) fn end(&self, uuid: Uuid, code: i32) {
         let mut writer = self.open(uuid);
         let end = Body::Ended(End::of(ProcessStatus::Exited { code }).into());
-        writer.append(now(), vec![end], Durability::Synced).unwrap();
+        writer.append(moment(), vec![end], Durability::Synced).unwrap();
         self.tell(&writer);
         self.data.retire(uuid, writer.history()).unwrap();
     }
@@ -108,7 +120,7 @@ impl World {
     pub(crate) fn pause(&self, uuid: Uuid) {
         let mut writer = self.open(uuid);
         let paused = Paused { reason: SuspendReason::User, asked_at: now(), resume_at: None, req: None };
-        writer.append(now(), vec![Body::Paused(paused)], Durability::Synced).unwrap();
+        writer.append(moment(), vec![Body::Paused(paused)], Durability::Synced).unwrap();
         self.tell(&writer);
     }
 

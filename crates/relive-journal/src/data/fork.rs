@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 
-use relive_core::{Limits, Origin, Timestamp, Uuid};
+use relive_core::{Limits, Moment, Origin, Uuid};
 
 use super::{DataDirectory, SpawnError};
 use crate::checkpoint;
@@ -138,13 +138,13 @@ impl DataDirectory {
         (spawned.root_uuid, spawned.depth) = (None, 0);
         spawned.limits = request.limits.unwrap_or(prefix.limits);
         spawned.request = request.request;
-        let mut batch = vec![request.opening.body(), Body::Spawned(Box::new(spawned))];
-        let records = decide(&start(&prefix, &batch, request.opening.at))?;
+        let mut batch = vec![request.opening.body(0), Body::Spawned(Box::new(spawned))];
+        let records = decide(&start(&prefix, &batch, request.opening.now))?;
         batch.extend(request.input.map(Body::Input).into_iter().chain(records));
         let made = self.make(request.uuid, |directory| {
             let file = self.copy_prefix(&original, &journal, &prefix, directory).map_err(unreadable)?;
             let mut writer = Writer::new(&self.io, directory.clone(), file, prefix, Take::Copied);
-            writer.append(request.opening.at, batch, Durability::Synced)?;
+            writer.append(request.opening.now, batch, Durability::Synced)?;
             Ok::<_, ForkError>(writer)
         });
         Ok(made?)
@@ -200,13 +200,13 @@ impl DataDirectory {
 }
 
 /// What a fork amounts to with its first records, before they are written.
-fn start(prefix: &History, batch: &[Body], at: Timestamp) -> History {
+fn start(prefix: &History, batch: &[Body], now: Moment) -> History {
     let mut history = prefix.clone();
     let epoch = history.epoch.next();
     for body in batch {
         let (seq, step) = (history.seq + 1, history.step_of(body));
         let place = Place { seq, offset: history.end, len: 0 };
-        history.apply(&Record { seq, epoch, at, step, body: body.clone() }, place);
+        history.apply(&Record { seq, epoch, at: now.at, step, up: Some(now.up_ms), body: body.clone() }, place);
     }
     history
 }

@@ -67,9 +67,9 @@ impl DataDirectory {
             let file = disk.create(&directory.steps()).map_err(failed)?;
             disk.try_lock(&file).map_err(failed)?;
             let mut writer = Writer::new(&self.io, directory.clone(), file, History::default(), Take::Copied);
-            let mut batch = vec![opening.body(), Body::Spawned(Box::new(spawned))];
+            let mut batch = vec![opening.body(0), Body::Spawned(Box::new(spawned))];
             batch.extend(input.map(Body::Input).into_iter().chain(records));
-            writer.append(opening.at, batch, Durability::Synced)?;
+            writer.append(opening.now, batch, Durability::Synced)?;
             Ok(writer)
         })
     }

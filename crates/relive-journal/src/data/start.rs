@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use relive_core::{Pid, Uuid};
 
 use super::pids::{Pids, noted};
+use super::pulse::PulseFile;
 use super::space::relieved;
 use super::{DataDirectory, OpenError, SpaceRules};
 use crate::disk::{DiskFile, is_full};
@@ -54,6 +55,7 @@ impl DataDirectory {
             tombstones: Mutex::default(),
             clock: Mutex::default(),
             pending: Mutex::new(pending),
+            pulse: PulseFile::read(root),
             space,
         };
         data.rebuild_what_is_missing().map_err(failed)?;

@@ -243,6 +243,16 @@ impl Model {
         }
     }
 
+    /// As if it were cut off and written anew: a part of it may get there, or what was there before.
+    pub(super) fn overwrote(&mut self, file: &File, bytes: &[u8]) {
+        if let Some(content) = self.content(file) {
+            let mut now = bytes.to_vec();
+            now.extend_from_slice(content.now.get(bytes.len()..).unwrap_or_default());
+            content.cut(0);
+            content.now = now;
+        }
+    }
+
     pub(super) fn cut(&mut self, file: &File, len: u64) {
         if let Some(content) = self.content(file) {
             content.cut(usize::try_from(len).unwrap_or(0));

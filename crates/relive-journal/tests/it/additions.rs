@@ -6,18 +6,18 @@
 
 use std::path::{Path, PathBuf};
 
-use relive_core::{End, Limits, Signal, SuspendReason, Timestamp, Uuid};
-use relive_journal::data::ForkPoint;
-use relive_journal::record::{Body, Decision, Outcome};
+use relive_core::{End, Limits, Moment, Signal, SuspendReason, Timestamp, Uuid};
+use relive_journal::data::{Beat, ForkPoint};
+use relive_journal::record::{Body, Decision, OpenedBy, Outcome};
 use relive_journal::recovery::Recovery;
-use relive_journal::{Hash, Health, Next, Problem, Writer};
+use relive_journal::{Durability, Hash, Health, Next, Opening, Problem, Seen, Writer};
 
 use crate::golden::{KINDS_OF_0_1, check_sums, opened_copy, sums};
 use crate::open_and_repair::reseal;
 use crate::support::{
     Fixture, append, approval, call_ended, call_started, completed, copy_tree, input, kept, lines, max_steps,
-    model_ended, model_started, paused, put, remove, resolved, resumed, signal_mask, signalled, spawn_request, step,
-    with_request,
+    model_ended, model_started, open_journal, opening, paused, put, remove, resolved, resumed, signal_mask, signalled,
+    spawn_request, step, with_request,
 };
 
 struct Addition {
@@ -31,7 +31,7 @@ struct Addition {
     unknown: Option<(u64, &'static str)>,
 }
 
-const ADDITIONS: [Addition; 4] = [
+const ADDITIONS: [Addition; 5] = [
     Addition {
         name: "v1-signalled",
         sums: "463c16d736c8fa7e029bd35b7c4b7b7ddc6d7b1ab8c555c0f8ec45a95f5f5ee0",
@@ -59,6 +59,13 @@ const ADDITIONS: [Addition; 4] = [
         make: make_skip,
         check: check_skip,
         unknown: Some((8, "tinted")),
+    },
+    Addition {
+        name: "v1-time",
+        sums: "0bd6b959004c4da9a3a19e29ed97de76a5e83a4818754cf2c25c94faf447bb26",
+        make: make_time,
+        check: check_time,
+        unknown: None,
     },
 ];
 
@@ -107,15 +114,17 @@ fn the_golden_files_of_every_addition_are_the_ones_that_were_written_and_say_wha
     }
 }
 
-/// The lines of a journal as a reader of 0.1 sees them: it knows neither later kinds nor that some may be skipped.
+/// The lines of a journal as a reader of 0.1 sees them: it knows neither later kinds and fields nor that some may be
+/// skipped.
 fn as_of_0_1(journal: &[u8]) -> Vec<u8> {
     let mut seen = Vec::new();
     for line in lines(journal) {
         let line = std::str::from_utf8(line).unwrap();
         let value: serde_json::Value = serde_json::from_str(line).unwrap();
         let kind = value["kind"].as_str().unwrap();
+        let line = line.replacen(",\"up\":", ",\"new_up\":", 1).replacen(",\"ran_ms\":", ",\"new_ran_ms\":", 1);
         if KINDS_OF_0_1.contains(&kind) {
-            seen.push(line.to_owned());
+            seen.push(line);
         } else {
             let unknown = line.replacen(&format!("\"kind\":\"{kind}\""), &format!("\"kind\":\"new_{kind}\""), 1);
             seen.push(unknown.replacen("\"skip\":true,", "", 1));
@@ -242,4 +251,43 @@ fn check_skip(fixture: &Fixture) {
     assert_eq!((history.seq, history.completed_step), (12, 2));
     assert!(!history.has_heard("tinted"));
     assert_eq!(fixture.fork(uuid(), ForkPoint::Step(2)).unwrap().history().completed_step, 2);
+}
+
+/// A process that ran, was paused, ran, and was last seen 300 ms after its last record; then it ran again.
+fn make_time(fixture: &Fixture) {
+    let at = |ms: u64| Moment {
+        at: Timestamp::from_millisecond(1_700_000_000_000 + ms.cast_signed()).unwrap(),
+        up_ms: 86_400_000 + ms,
+    };
+    let mut request = spawn_request(uuid(), fixture.data.next_pid().unwrap());
+    request.opening.now = at(0);
+    let mut writer = fixture.data.spawn(request).unwrap();
+    writer.append(at(1_000), vec![model_started(), paused(SuspendReason::User)], Durability::Synced).unwrap();
+    writer.append(at(3_000), vec![model_ended("one", 0)], Durability::Synced).unwrap();
+    writer.append(at(60_000), vec![resumed(), input("more", "more")], Durability::Synced).unwrap();
+    writer.checkpoint().unwrap();
+    writer.append(at(60_200), vec![model_started()], Durability::Synced).unwrap();
+    drop(writer);
+    let seen = Some(Seen { boot_id: "boot".to_owned(), up_ms: at(60_500).up_ms });
+    let pid = fixture.data.next_pid().unwrap();
+    let opening = Opening { now: at(90_000), seen, ..opening(pid, OpenedBy::Recovery) };
+    let mut writer = open_journal(&fixture.data, uuid(), &opening).unwrap();
+    writer.append(at(90_040), vec![model_started()], Durability::Synced).unwrap();
+    let (from_ms, up_ms) = (at(90_000).up_ms, at(91_000).up_ms);
+    fixture.data.beat(&Beat { boot_id: "boot".to_owned(), from_ms, up_ms }).unwrap();
+}
+
+fn check_time(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!(history.ran_ms(), 1_000 + 500 + 40);
+    assert_eq!(fixture.data.ran_ms(&history, "boot"), 1_000 + 500 + 1_000, "with the pulse");
+    let opened: Vec<serde_json::Value> = lines(&journal(fixture))
+        .into_iter()
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .filter(|line: &serde_json::Value| line["kind"] == "opened")
+        .collect();
+    assert_eq!((&opened[0]["ran_ms"], &opened[1]["ran_ms"]), (&serde_json::Value::Null, &1_500.into()));
+    assert_eq!((&opened[0]["up"], &opened[1]["up"]), (&86_400_000.into(), &86_490_000.into()));
+    let pulse = std::fs::read_to_string(fixture.temp.path().join("pulse")).unwrap();
+    assert!(pulse.starts_with("{\"boot_id\":\"boot\",\"from\":86490000,\"up\":86491000,\"crc\":\""), "{pulse}");
 }

@@ -10,8 +10,8 @@ use relive_journal::{Durability, Health, Next, ProcessMeta, WriteError, Writer};
 
 use crate::support::{
     Fixture, append, approval, call_ended, call_started, collect_all, compacted, completed, doubt, end, files, input,
-    lines, model_ended, model_started, now, open_journal, opening, paused, put, put_after, remove, resolved, resumed,
-    step, uuid, uuid_of,
+    lines, model_ended, model_started, moment, open_journal, opening, paused, put, put_after, remove, resolved,
+    resumed, step, uuid, uuid_of,
 };
 
 /// A process with so many whole steps, which then ended.
@@ -297,7 +297,7 @@ fn a_record_that_does_not_fit_is_refused_and_changes_nothing() {
         for body in wrong {
             let kind = body.kind();
             // A good record before it in the same batch does not count either.
-            let refused = writer.append(now(), vec![input("x", "y"), body], Durability::Synced).unwrap_err();
+            let refused = writer.append(moment(), vec![input("x", "y"), body], Durability::Synced).unwrap_err();
             assert!(matches!(refused, WriteError::Misplaced { .. }), "{kind}: {refused}");
             assert_eq!(*writer.history(), before, "{kind}");
         }

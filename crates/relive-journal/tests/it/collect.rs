@@ -6,8 +6,8 @@ use relive_journal::record::OpenedBy;
 use relive_journal::{Health, Writer};
 
 use crate::support::{
-    EVERY_ENDED, Fixture, append, clock, collect_all, completed, end, files, now, open_journal, opening, paused, put,
-    put_after, remove, step, uuid_of,
+    EVERY_ENDED, Fixture, append, at_moment, clock, collect_all, completed, end, files, now, open_journal, opening,
+    paused, put, put_after, remove, step, uuid_of,
 };
 
 const NEITHER: GcRules = GcRules { retention_days: None, max_entries: None };
@@ -15,7 +15,7 @@ const NEITHER: GcRules = GcRules { retention_days: None, max_entries: None };
 /// Ends a process so many days after the first moment there is.
 fn ended_on(fixture: &Fixture, day: i64) -> Uuid {
     let mut writer = fixture.spawn();
-    writer.append(clock(day).wall, vec![completed()], relive_journal::Durability::Synced).unwrap();
+    writer.append(at_moment(clock(day).wall), vec![completed()], relive_journal::Durability::Synced).unwrap();
     fixture.data.retire(uuid_of(&writer), writer.history()).unwrap();
     uuid_of(&writer)
 }

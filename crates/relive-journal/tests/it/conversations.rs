@@ -9,8 +9,8 @@ use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, Next, Writer};
 
 use crate::support::{
-    Fixture, append, call_ended, call_started, cases, compacted, doubt, input, model_ended, model_started, now,
-    partial, resolved, resumed, step, uuid_of,
+    Fixture, append, at_moment, call_ended, call_started, cases, compacted, doubt, input, model_ended, model_started,
+    moment, partial, resolved, resumed, step, uuid_of,
 };
 
 #[test]
@@ -140,7 +140,7 @@ fn a_summary_that_was_asked_for_is_paid_and_what_was_said_meanwhile_stays() {
     let through = before.seq;
     append(&mut writer, vec![model_started(), input("during", "hurry")]);
     let mut body = compacted(through, "all of it");
-    assert!(writer.append(now(), vec![body.clone()], Durability::Synced).is_err(), "a call under way has no answer");
+    assert!(writer.append(moment(), vec![body.clone()], Durability::Synced).is_err(), "a call under way has no answer");
     if let Body::Compacted(compacted) = &mut body {
         compacted.usage = Some(Usage { tokens_in: 70, tokens_out: 7, ..Usage::default() });
     }
@@ -193,7 +193,8 @@ fn time_asleep_is_counted_from_the_first_moment_it_was_asked_for() {
     let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
     let pause =
         |second| Body::Paused(Paused { reason: SuspendReason::User, asked_at: at(second), resume_at: None, req: None });
-    let mut append = |second, body| writer.append(at(second), vec![body], relive_journal::Durability::Synced).unwrap();
+    let mut append =
+        |second, body| writer.append(at_moment(at(second)), vec![body], relive_journal::Durability::Synced).unwrap();
     append(12, pause(10));
     append(20, pause(19));
     append(30, resumed());

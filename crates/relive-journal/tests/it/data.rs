@@ -9,7 +9,7 @@ use relive_journal::{DataDirectory, Disk, Health, Io, LINE_MAX, Problem, WriteEr
 
 use crate::open_and_repair::reseal;
 use crate::support::{
-    Fixture, NO_SPACE_RULES, append, end, input, lines, model_ended, model_started, now, open_journal, opening, put,
+    Fixture, NO_SPACE_RULES, append, end, input, lines, model_ended, model_started, moment, open_journal, opening, put,
     put_after, spawn_request, step, temp, uuid, uuid_of,
 };
 
@@ -300,7 +300,7 @@ fn a_line_too_long_even_without_its_payloads_is_refused_and_nothing_stays() {
     if let Body::ModelEnded(answer) = &mut name {
         answer.calls[0].name = "x".repeat(LINE_MAX);
     }
-    let refused = writer.append(now(), vec![name], relive_journal::Durability::Synced).unwrap_err();
+    let refused = writer.append(moment(), vec![name], relive_journal::Durability::Synced).unwrap_err();
     assert!(matches!(refused, WriteError::TooLong { kind: "model_ended" }), "{refused}");
     assert_eq!(*writer.history(), before);
     append(&mut writer, vec![model_ended("text", 0)]);

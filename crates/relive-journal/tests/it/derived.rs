@@ -182,10 +182,10 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
     };
     let of_version = |version: &str| {
         let text = String::from_utf8(second.clone()).unwrap();
-        assert!(text.starts_with("{\"v\":3,"), "{text}");
-        told(text.replacen("\"v\":3", version, 1).as_bytes())
+        assert!(text.starts_with("{\"v\":4,"), "{text}");
+        told(text.replacen("\"v\":4", version, 1).as_bytes())
     };
-    let (older, newer) = (of_version("\"v\":2"), of_version("\"v\":4"));
+    let (older, newer) = (of_version("\"v\":3"), of_version("\"v\":5"));
     let bad = [ahead, foreign, Vec::new(), second[..second.len() / 2].to_vec(), second[..second.len() - 1].to_vec()];
     let bad = bad.into_iter().chain((0..second.len()).step_by(97).map(flipped)).chain([older, newer, b"{}".to_vec()]);
     for bytes in bad {

@@ -10,7 +10,7 @@ use relive_journal::{Durability, Health, History, Next, Writer};
 
 use crate::support::{
     Fixture, append, call_ended, call_started, collect_all, completed, end, files, fork_request, input, lines,
-    max_steps, model_ended, model_started, now, opening, put, put_after, remove, step, uuid, uuid_of, varied,
+    max_steps, model_ended, model_started, moment, opening, put, put_after, remove, step, uuid, uuid_of, varied,
 };
 
 /// Forks at a point, and compares the fork with a journal that simply ends there. Returns the fork.
@@ -243,7 +243,7 @@ fn a_fork_of_a_journal_that_is_being_written_ends_within_what_is_synced() {
     append(&mut writer, vec![input("said", "between steps")]);
     let within = writer.synced_end();
     for body in [model_started(), model_ended("two", 0), input("later", "unsynced")] {
-        writer.append(now(), vec![body], Durability::Written).unwrap();
+        writer.append(moment(), vec![body], Durability::Written).unwrap();
     }
     writer.checkpoint().unwrap();
     assert_eq!((writer.synced_end(), writer.history().completed_step), (within, 2));

@@ -10,7 +10,7 @@ use relive_journal::record::OpenedBy;
 use relive_journal::{DataDirectory, Disk, Io, ProcInfo, WriteError};
 
 use crate::support::{
-    EVERY_ENDED, Fixture, append, clock, completed, end, now, open_journal, opening, remove, step, uuid_of,
+    EVERY_ENDED, Fixture, append, clock, completed, end, moment, now, open_journal, opening, remove, step, uuid_of,
 };
 
 const RULES: SpaceRules = SpaceRules { reserve_bytes: 4096, floor_bytes: 0 };
@@ -132,7 +132,7 @@ fn on_a_full_disk_an_end_can_be_collected_after_the_reserve_made_room_for_it() {
     let data = DataDirectory::open(before.temp.path(), io, RULES).unwrap();
     let mut writer = open_journal(&data, before.live, &opening(data.next_pid().unwrap(), OpenedBy::Resume)).unwrap();
     faults.fill_up(Full::UntilRelieved);
-    let refused = writer.append(now(), vec![completed()], relive_journal::Durability::Synced).unwrap_err();
+    let refused = writer.append(moment(), vec![completed()], relive_journal::Durability::Synced).unwrap_err();
     assert!(matches!(refused, WriteError::DiskFull { .. }), "{refused}");
     data.release_reserve().unwrap();
     append(&mut writer, vec![completed()]);

@@ -24,6 +24,7 @@ mod readers;
 mod support;
 #[cfg(feature = "faults")]
 mod sweep;
+mod time;
 mod unreadable;
 #[cfg(feature = "faults")]
 mod unsynced;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use relive_core::{Pid, Timestamp, Uuid};
+use relive_core::{Moment, Pid, Timestamp, Uuid};
 use relive_journal::reader::{Cursor, Entry, Item, Reader};
 use relive_journal::record::{Body, Input, OpenedBy};
 use relive_journal::{DataDirectory, Disk, Durability, Health, Next, Opening, ProcInfo, WriteError, Writer};
@@ -22,8 +22,9 @@ pub(crate) fn open_and_repair(data: &DataDirectory, uuid: Uuid, bytes: &[u8]) {
     let _ = (before.plan().next == Next::Input, ProcInfo::of(&before));
     before.conversation(&fs::File::open(directory.steps()).unwrap()).unwrap();
 
-    let at = Timestamp::UNIX_EPOCH;
-    let opening = Opening { pid: Pid(7), by: OpenedBy::Recovery, boot_id: "boot".to_owned(), at, req: None };
+    let now = Moment { at: Timestamp::UNIX_EPOCH, up_ms: 0 };
+    let (by, boot_id) = (OpenedBy::Recovery, "boot".to_owned());
+    let opening = Opening { pid: Pid(7), by, boot_id, now, req: None, seen: None };
     let opened = data.open_journal(uuid, &opening, None, |_| Ok::<_, Infallible>(Vec::new())).map_err(WriteError::from);
     let sound = match &health {
         Health::Good => bytes.len(),
@@ -45,7 +46,7 @@ pub(crate) fn open_and_repair(data: &DataDirectory, uuid: Uuid, bytes: &[u8]) {
     let mut writer = opened.unwrap();
     check_repair(&writer, &bytes[sound..]);
     let input = Input { id: "after".to_owned(), from: None, text: "go on".into() };
-    writer.append(at, vec![Body::Input(input)], Durability::Synced).unwrap();
+    writer.append(now, vec![Body::Input(input)], Durability::Synced).unwrap();
     let left = writer.history().clone();
     drop(writer);
 

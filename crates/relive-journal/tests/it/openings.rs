@@ -8,7 +8,7 @@ use relive_journal::recovery::Recovery;
 use relive_journal::{Counts, Durability, History, OpenFailure, WriteError, Writer};
 
 use crate::support::{
-    Fixture, append, call_started, completed, end, files, input, lines, max_steps, model_ended, model_started, now,
+    Fixture, append, call_started, completed, end, files, input, lines, max_steps, model_ended, model_started, moment,
     opening, put_after, signalled, step, uuid_of,
 };
 
@@ -144,12 +144,12 @@ fn a_writer_knows_how_much_of_its_journal_is_synced() {
     let (end, before) = (len(&writer), fixture.disk().counts());
     writer.sync().unwrap();
     assert_eq!(fixture.disk().counts().since(before).syncs, 0, "there is nothing to sync");
-    writer.append(now(), vec![model_started()], Durability::Written).unwrap();
+    writer.append(moment(), vec![model_started()], Durability::Written).unwrap();
     assert_eq!((writer.synced_end(), writer.has_unsynced()), (end, true));
     writer.sync().unwrap();
     assert_eq!((writer.synced_end(), writer.has_unsynced()), (len(&writer), false));
     assert_eq!(fixture.disk().counts().since(before).syncs, 1);
-    writer.append(now(), vec![model_ended("one", 1)], Durability::Written).unwrap();
+    writer.append(moment(), vec![model_ended("one", 1)], Durability::Written).unwrap();
     append(&mut writer, vec![call_started(0, Recovery::Rerun)]);
     assert_eq!(fixture.disk().counts().since(before).syncs, 2, "one sync for all that was written");
     let uuid = uuid_of(&writer);

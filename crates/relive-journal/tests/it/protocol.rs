@@ -7,7 +7,7 @@ use relive_journal::recovery::Recovery;
 use relive_journal::{Counts, Durability, Health, Next};
 
 use crate::support::{
-    Fixture, append, call_ended, call_started, completed, model_ended, model_started, now, step, uuid_of,
+    Fixture, append, call_ended, call_started, completed, model_ended, model_started, moment, now, step, uuid_of,
 };
 
 /// The batches of one step with `calls` calls, as the agent's loop writes them from the second step on.
@@ -93,7 +93,7 @@ fn what_was_written_is_what_a_new_writer_finds() {
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);
     step(&mut writer, "one", "1");
-    writer.append(now(), vec![model_started()], Durability::Written).unwrap();
+    writer.append(moment(), vec![model_started()], Durability::Written).unwrap();
     append(&mut writer, vec![model_ended("two", 2), call_started(0, Recovery::Join)]);
     let left = writer.history().clone();
     drop(writer);

@@ -13,7 +13,7 @@ use relive_journal::{Durability, Health, Writer};
 use crate::model::{Doing, Model, Slot};
 use crate::support::{
     Fixture, approval, call_ended, call_started, collect_all, compacted, completed, doubt, input, kept, model_ended,
-    model_started, now, partial, paused, put_after, resolved, resumed, said, signal_mask, signalled, uuid_of,
+    model_started, moment, partial, paused, put_after, resolved, resumed, said, signal_mask, signalled, uuid_of,
     with_request,
 };
 
@@ -56,7 +56,7 @@ impl World {
     fn write(&mut self, uuid: Uuid, body: Body, durability: Durability) -> u64 {
         let process = self.processes.get_mut(&uuid).unwrap();
         let writer = process.writer.as_mut().unwrap();
-        writer.append(now(), vec![body], durability).unwrap();
+        writer.append(moment(), vec![body], durability).unwrap();
         writer.history().seq
     }
 

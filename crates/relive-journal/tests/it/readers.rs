@@ -7,8 +7,8 @@ use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, Writer};
 
 use crate::support::{
-    Fixture, append, call_started, completed, input, lines, model_ended, model_started, now, put, put_after, step,
-    uuid_of,
+    Fixture, append, call_started, completed, input, lines, model_ended, model_started, moment, now, put, put_after,
+    step, uuid_of,
 };
 
 fn reader(path: PathBuf) -> Reader {
@@ -161,7 +161,7 @@ fn a_reader_survives_the_loss_of_what_was_not_synced() {
     let mut writer = fixture.spawn();
     let (uuid, path) = (uuid_of(&writer), writer.directory().steps());
     let synced = std::fs::read(&path).unwrap();
-    writer.append(now(), vec![model_started()], Durability::Written).unwrap();
+    writer.append(moment(), vec![model_started()], Durability::Written).unwrap();
     let event = |writer: &mut Writer| writer.events().append(now(), 1, "open", &serde_json::json!({})).unwrap();
     let events = writer.directory().events();
     let ids: Vec<Cursor> = (0..3).map(|_| event(&mut writer)).collect();

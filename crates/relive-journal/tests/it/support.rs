@@ -6,7 +6,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use relive_core::{Cause, End, Limits, Pid, ProcessStatus, Signal, SuspendReason, Timestamp, Uuid, Why, uuid_v7};
+use relive_core::{
+    Cause, End, Limits, Moment, Pid, ProcessStatus, Signal, SuspendReason, Timestamp, Uuid, Why, uuid_v7,
+};
 use relive_journal::conversation::Message;
 use relive_journal::data::{
     ClockReading, Collected, ForkError, ForkPoint, ForkRequest, GcRules, SpaceRules, SpawnRequest,
@@ -150,6 +152,18 @@ pub(crate) fn open_journal(data: &DataDirectory, uuid: Uuid, opening: &Opening) 
     Ok(data.open_journal(uuid, opening, None, |_| Ok::<_, Infallible>(Vec::new()))?)
 }
 
+/// When the machine of these tests was started.
+pub(crate) const BOOT_MS: i64 = 1_699_999_990_000;
+
+/// The same moment by both clocks, of which nobody moves one.
+pub(crate) fn at_moment(at: Timestamp) -> Moment {
+    Moment { at, up_ms: u64::try_from(at.as_millisecond() - BOOT_MS).unwrap() }
+}
+
+pub(crate) fn moment() -> Moment {
+    at_moment(now())
+}
+
 /// A moment later than every one before it.
 pub(crate) fn now() -> Timestamp {
     static TICKS: AtomicU64 = AtomicU64::new(0);
@@ -165,7 +179,7 @@ pub(crate) fn uuid() -> Uuid {
 }
 
 pub(crate) fn opening(pid: Pid, by: OpenedBy) -> Opening {
-    Opening { pid, by, boot_id: "boot".to_owned(), at: now(), req: None }
+    Opening { pid, by, boot_id: "boot".to_owned(), now: moment(), req: None, seen: None }
 }
 
 pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
@@ -248,12 +262,12 @@ pub(crate) fn completed() -> Body {
 }
 
 pub(crate) fn append(writer: &mut Writer, batch: Vec<Body>) {
-    writer.append(now(), batch, Durability::Synced).unwrap();
+    writer.append(moment(), batch, Durability::Synced).unwrap();
 }
 
 /// One step with one call, as the protocol has it.
 pub(crate) fn step(writer: &mut Writer, text: &str, result: &str) {
-    writer.append(now(), vec![model_started()], Durability::Written).unwrap();
+    writer.append(moment(), vec![model_started()], Durability::Written).unwrap();
     append(writer, vec![model_ended(text, 1), call_started(0, Recovery::Rerun)]);
     append(writer, vec![call_ended(0, result)]);
 }

@@ -11,7 +11,7 @@ use relive_journal::record::OpenedBy;
 use relive_journal::{DataDirectory, Disk, Durability, Io, WriteError, Writer};
 
 use crate::support::{
-    append, fork_request, input, lines, model_ended, model_started, now, open, open_journal, opening, spawn_request,
+    append, fork_request, input, lines, model_ended, model_started, moment, open, open_journal, opening, spawn_request,
     step, temp, uuid, uuid_of,
 };
 
@@ -36,7 +36,7 @@ impl Rig {
     fn spawn(&self) -> Writer {
         let mut writer = self.data.spawn(spawn_request(uuid(), self.data.next_pid().unwrap())).unwrap();
         step(&mut writer, "one", "1");
-        writer.append(now(), vec![model_started(), model_ended("two", 0)], Durability::Written).unwrap();
+        writer.append(moment(), vec![model_started(), model_ended("two", 0)], Durability::Written).unwrap();
         writer
     }
 
@@ -118,7 +118,7 @@ fn a_failed_sync_cuts_off_what_was_written_since_the_last_one_and_nothing_else()
                 writer = rig.data.open_journal(source, &opening, Some(Generation(1)), nothing).unwrap();
             }
             let before = journal(writer.directory().path())[..synced].to_vec();
-            writer.append(now(), vec![input("more", "more")], Durability::Written).unwrap();
+            writer.append(moment(), vec![input("more", "more")], Durability::Written).unwrap();
             if attempt == 0 {
                 fail = Some(rig.faults.count() + 1);
                 writer.sync().unwrap();
@@ -127,7 +127,7 @@ fn a_failed_sync_cuts_off_what_was_written_since_the_last_one_and_nothing_else()
             let failed = writer.sync().unwrap_err();
             assert!(matches!(failed, WriteError::Io { .. }), "{failed}");
             assert!(matches!(writer.sync(), Err(WriteError::Poisoned { .. })));
-            assert!(writer.append(now(), vec![input("x", "x")], Durability::Written).is_err());
+            assert!(writer.append(moment(), vec![input("x", "x")], Durability::Written).is_err());
             assert!(journal(writer.directory().path()) == before, "resumes: {resumes}");
         }
     }

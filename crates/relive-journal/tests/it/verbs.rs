@@ -8,15 +8,17 @@ use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, History, Next, WriteError, Writer};
 
 use crate::support::{
-    Fixture, append, approval, call_ended, call_started, completed, input, kept, lines, max_steps, model_ended,
-    model_started, now, partial, paused, resolved, resumed, signal_mask, signalled, step, uuid_of, with_request,
+    Fixture, append, approval, at_moment, call_ended, call_started, completed, input, kept, lines, max_steps,
+    model_ended, model_started, moment, now, partial, paused, resolved, resumed, signal_mask, signalled, step, uuid_of,
+    with_request,
 };
 
 /// The last line of a journal, from after its step to before its checksum.
 fn last_fields(writer: &Writer) -> String {
     let journal = std::fs::read(writer.directory().steps()).unwrap();
     let line = std::str::from_utf8(lines(&journal).last().unwrap()).unwrap();
-    let (_, after) = line.split_once("\"step\":0,").unwrap();
+    let (_, after) = line.split_once("\"step\":0,\"up\":").unwrap();
+    let (_, after) = after.split_once(',').unwrap();
     after.split_once(",\"crc\"").unwrap().0.to_owned()
 }
 
@@ -147,12 +149,12 @@ fn a_signal_that_cannot_be_sent_so_is_refused() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     for body in [kept(Signal::Kill), signalled(Signal::Pause), signalled(Signal::Resume)] {
-        let refused = writer.append(now(), vec![body], Durability::Synced).unwrap_err();
+        let refused = writer.append(moment(), vec![body], Durability::Synced).unwrap_err();
         assert!(matches!(refused, WriteError::Misplaced { kind: "signalled", .. }), "{refused}");
     }
     append(&mut writer, vec![completed()]);
     for body in [signalled(Signal::Kill), signal_mask(&[], &[])] {
-        assert!(writer.append(now(), vec![body], Durability::Synced).is_err(), "it has ended");
+        assert!(writer.append(moment(), vec![body], Durability::Synced).is_err(), "it has ended");
     }
 }
 
@@ -262,7 +264,7 @@ fn a_pause_stands_from_when_it_was_asked_for_to_the_resume() {
     append(&mut writer, vec![pause]);
     append(&mut writer, vec![model_ended("one", 0)]);
     let at = now();
-    writer.append(at, vec![resumed()], Durability::Synced).unwrap();
+    writer.append(at_moment(at), vec![resumed()], Durability::Synced).unwrap();
     let expected = u64::try_from(at.duration_since(asked_at).as_millis()).unwrap();
     assert_eq!(writer.history().paused_total_ms, expected);
     step(&mut writer, "two", "2");

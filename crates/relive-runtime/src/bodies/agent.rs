@@ -8,9 +8,9 @@ use relive_agent::tool::{ChildEnd, ChildRequest, Context as ToolContext, Host};
 use relive_agent::{Agent, Budget, Cadence, Exit as AgentExit};
 use relive_api::Environment;
 use relive_core::status::MAX_STEPS_EXCEEDED;
-use relive_core::{Cause, End, ErrorCode, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
+use relive_core::{Cause, End, ErrorCode, Moment, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
 use relive_journal::record::OnBudget;
-use relive_journal::{DataDirectory, History, Next, ProcessMeta};
+use relive_journal::{DataDirectory, History, Next, ProcessMeta, Seen};
 use relive_llm::Model;
 use relive_session::protocol::Verb as SessionVerb;
 use relive_session::sessions::{Sessions, Standing};
@@ -138,6 +138,10 @@ impl Body for AgentBody {
 
     fn stays_when_suspended(&self) -> bool {
         false
+    }
+
+    fn last_seen(&self, _: Uuid, _: Moment) -> BoxFuture<'_, Option<Seen>> {
+        std::future::ready(None).boxed()
     }
 
     fn stops_with_daemon(&self) -> bool {

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_core::program::{Inherited, Namespace, ResourceLimit, Stdio};
-use relive_core::{Cause, End, ErrorCode, KillSignal, ProcessStatus, Program, Signal, Why};
-use relive_journal::{DataDirectory, History, Pool};
+use relive_core::{Cause, End, ErrorCode, KillSignal, Moment, ProcessStatus, Program, Signal, Uuid, Why};
+use relive_journal::{DataDirectory, History, Pool, Seen};
 use relive_session::exit::{EndedBy, ExitRecord};
-use relive_session::sessions::{Sessions, Standing};
+use relive_session::sessions::{Ran, Sessions, Standing};
 use relive_session::spec::{self, Spec};
 use relive_session::stage::SessionResult;
 use relive_session::tree::Plan;
@@ -89,6 +89,21 @@ impl Body for ExecBody {
         true
     }
 
+    fn last_seen(&self, uuid: Uuid, now: Moment) -> BoxFuture<'_, Option<Seen>> {
+        async move {
+            let before = self.facts(uuid).await.ok()?.before?;
+            Some(match self.sessions.ran(&before).await.ok()?? {
+                Ran::StillRuns => Seen { boot_id: self.sessions.boot_id().to_owned(), up_ms: now.up_ms },
+                // A program can write what it likes into its directory, but not what is still to come.
+                Ran::Until { boot_id, up_ms } if boot_id == self.sessions.boot_id() => {
+                    Seen { boot_id, up_ms: up_ms.min(now.up_ms) }
+                }
+                Ran::Until { boot_id, up_ms } => Seen { boot_id, up_ms },
+            })
+        }
+        .boxed()
+    }
+
     fn stops_with_daemon(&self) -> bool {
         false
     }
@@ -132,9 +147,8 @@ impl ExecBody {
     /// Finds the session of the current run, or launches it if it never ran.
     async fn session_of(&self, cx: &Context) -> Result<(Standing, PathBuf), NoSession> {
         let failed = |stage: &str, error: &io::Error| NoSession::Failed(startup_failed(stage, error));
-        let (data, uuid) = (Arc::clone(&self.data), cx.process.uuid);
-        let facts = self.pool.run(move || facts(&data, uuid)).await.map_err(io::Error::other).and_then(|facts| facts);
-        let facts = facts.map_err(NoSession::Unknown)?;
+        let uuid = cx.process.uuid;
+        let facts = self.facts(uuid).await.map_err(NoSession::Unknown)?;
         if let Some(path) = &facts.before {
             match self.sessions.find(path).await.map_err(NoSession::Unknown)? {
                 Standing::NeverRan => {}
@@ -158,6 +172,11 @@ impl ExecBody {
                 }
             }
         }
+    }
+
+    async fn facts(&self, uuid: Uuid) -> io::Result<Facts> {
+        let data = Arc::clone(&self.data);
+        self.pool.run(move || facts(&data, uuid)).await.map_err(io::Error::other)?
     }
 
     async fn spec_of(&self, uuid: relive_core::Uuid, facts: &Facts, tree: Plan) -> io::Result<Spec> {

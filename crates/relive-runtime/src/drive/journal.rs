@@ -113,7 +113,7 @@ impl Turn {
         if let Some(error) = self.state.unrecorded.take() {
             return Err(error);
         }
-        let (now, events) = (self.runtime.now(), self.owner.take_events());
+        let (now, events) = (self.runtime.moment(), self.owner.take_events());
         let said = std::mem::take(&mut self.state.said);
         let journal = self.state.journal.as_mut().ok_or(relive_journal::JobLost)?;
         journal.append(now, events, batch, durability).await?;
@@ -130,7 +130,7 @@ impl Turn {
 impl Runtime {
     pub(super) fn progressed(&self, process: ProcessRef, history: &History) {
         self.budgets.progressed(process.uuid, history);
-        let _ = self.lock().table.progress(process.of, usage(history), self.now());
+        let _ = self.lock().table.progress(process.of, usage(history), self.moment());
     }
 
     /// Keeps an event to be written with the next records, or soon.

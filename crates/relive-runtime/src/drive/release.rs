@@ -41,22 +41,22 @@ impl Turn {
     pub(crate) async fn release(&mut self, of: Incarnation) {
         let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
         let answer = |event| {
-            let _ = runtime.lock().table.released(of, event, runtime.now());
+            let _ = runtime.lock().table.released(of, event, runtime.moment());
         };
         // Orphans go to PID 0 before anything of their parent does.
-        let _ = runtime.lock().table.reap(of.pid, runtime.now());
+        let _ = runtime.lock().table.reap(of.pid, runtime.moment());
         // Nobody gives the body orders any more. It has returned, so joining it is over at once.
         self.drop_body();
         answer(ReleaseEvent::Cancelled);
         answer(ReleaseEvent::Joined);
         answer(ReleaseEvent::Closed);
         let mut events = self.owner.take_events();
-        let at = runtime.now();
-        let step = |step| relive_journal::journal::Event { at, kind: "release", body: json!({"phase": step}) };
+        let now = runtime.moment();
+        let step = |step| relive_journal::journal::Event { at: now.at, kind: "release", body: json!({"phase": step}) };
         events.extend(STEPS.map(step));
         if let Some(journal) = &mut self.state.journal {
             if let Ok(history) = journal.history() {
-                let _ = runtime.lock().table.progress(of, super::usage(history), at);
+                let _ = runtime.lock().table.progress(of, super::usage(history), now);
             }
             journal.write_events(events).await;
             self.retire().await;

@@ -1,8 +1,9 @@
 //! One turn with a process: decide, write, publish.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use relive_core::{Effect, Effects, Event, Incarnation, Machine, Signal, Uuid};
+use relive_core::{Effect, Effects, Event, Incarnation, Machine, Moment, Signal, Uuid};
 use relive_journal::record::Body;
 use relive_journal::{Durability, History, OpenJournal, Opening, Writer};
 
@@ -25,6 +26,9 @@ pub(crate) struct Change {
     draft: Machine,
     effects: Effects,
     changed: bool,
+    /// When it was decided: of all its events, and so of its records. The time of the process as the table counts it is
+    /// then the one that its journal says.
+    decided: Option<Moment>,
     /// Records of the verb itself, before those that follow from the draft.
     pub(crate) first: Vec<Body>,
     /// And after them.
@@ -42,6 +46,7 @@ impl Change {
             draft,
             effects: Effects::new(),
             changed: false,
+            decided: None,
             first: Vec::new(),
             last: Vec::new(),
             events: Vec::new(),
@@ -51,7 +56,8 @@ impl Change {
 
     /// Applies an event to the draft; `true` if it changed anything.
     pub(crate) fn apply(&mut self, event: Event, runtime: &Runtime) -> Result<bool> {
-        let applied = self.draft.apply(event, &runtime.settings.table, runtime.now())?;
+        let now = *self.decided.get_or_insert_with(|| runtime.moment());
+        let applied = self.draft.apply(event, &runtime.settings.table, now)?;
         self.effects.extend(applied.effects);
         self.changed |= applied.changed;
         Ok(applied.changed)
@@ -126,8 +132,8 @@ impl Turn {
     }
 
     /// Writes records for an incarnation, and returns when they are on the disk.
-    pub(crate) async fn write(&mut self, of: Incarnation, batch: Vec<Body>) -> Result<()> {
-        let (now, events) = (self.runtime.now(), self.owner.take_events());
+    pub(crate) async fn write(&mut self, of: Incarnation, now: Moment, batch: Vec<Body>) -> Result<()> {
+        let events = self.owner.take_events();
         if self.state.journal.as_ref().is_some_and(|journal| journal.history().is_err()) {
             // Its thread was lost with the writer: the file has what was written.
             self.state.journal = None;
@@ -136,7 +142,7 @@ impl Turn {
             let batch = without_idle_resume(journal.history()?, batch);
             journal.append(now, events, batch, Durability::Synced).await?;
         } else {
-            self.open(of, batch).await?;
+            self.open(of, now, batch).await?;
             if let Some(journal) = &mut self.state.journal {
                 journal.write_events(events).await;
             }
@@ -146,25 +152,26 @@ impl Turn {
     }
 
     /// Writes records; on a full disk once more, with the reserve given back, because everything is about to stop.
-    async fn write_or_make_room(&mut self, of: Incarnation, batch: Vec<Body>) -> Result<()> {
-        match self.write(of, batch.clone()).await {
+    async fn write_or_make_room(&mut self, of: Incarnation, now: Moment, batch: Vec<Body>) -> Result<()> {
+        match self.write(of, now, batch.clone()).await {
             Err(error) if error.is_disk_full() => {
                 self.runtime.disk_full().await;
-                self.write(of, batch).await
+                self.write(of, now, batch).await
             }
             written => written,
         }
     }
 
     /// Opens the journal for an incarnation that is in the table, with its first records.
-    pub(crate) async fn open(&mut self, of: Incarnation, batch: Vec<Body>) -> Result<()> {
+    pub(crate) async fn open(&mut self, of: Incarnation, now: Moment, batch: Vec<Body>) -> Result<()> {
         let runtime = Arc::clone(&self.runtime);
         let opening = Opening {
             pid: of.pid,
             by: relive_journal::record::OpenedBy::Resume,
             boot_id: runtime.clock.boot_id(),
-            at: runtime.now(),
+            now,
             req: None,
+            seen: None,
         };
         let uuid = self.uuid();
         let writer = runtime
@@ -196,7 +203,8 @@ impl Turn {
 
     /// Records a change; returns what is to be published.
     pub(crate) async fn record(&mut self, change: Change) -> Result<Option<(Machine, Effects)>> {
-        let Change { before, draft, effects, changed: _, first, last, mut events, details } = change;
+        let Change { before, draft, effects, changed: _, decided, first, last, mut events, details } = change;
+        let now = decided.unwrap_or_else(|| self.runtime.moment());
         let mut batch = first;
         batch.extend(records::between(&before, &draft, &details));
         batch.extend(last);
@@ -205,11 +213,11 @@ impl Turn {
         }
         #[cfg(feature = "faults")]
         if draft.end().is_none() && (crate::faults::is_on("publish-first") || crate::faults::is_on("ack-before-sync")) {
-            self.commit_later(draft, effects, batch);
+            self.commit_later(draft, effects, now, batch);
             return Ok(None);
         }
         if !batch.is_empty() {
-            self.write_or_make_room(draft.incarnation(), batch).await?;
+            self.write_or_make_room(draft.incarnation(), now, batch).await?;
         }
         for (kind, body) in events {
             self.runtime.emit(&self.owner, kind, body);
@@ -219,7 +227,7 @@ impl Turn {
 
     /// Publishes or answers before the write, for the switches that have to turn the torture red.
     #[cfg(feature = "faults")]
-    fn commit_later(&mut self, draft: Machine, effects: Effects, batch: Vec<Body>) {
+    fn commit_later(&mut self, draft: Machine, effects: Effects, now: Moment, batch: Vec<Body>) {
         let publish_first = crate::faults::is_on("publish-first");
         if publish_first {
             self.publish(draft.clone(), effects.clone());
@@ -228,7 +236,7 @@ impl Turn {
         tokio::spawn(async move {
             crate::faults::dawdle().await;
             let Ok(mut turn) = runtime.turn_with(owner, Lane::Own).await else { return };
-            if !batch.is_empty() && turn.write(draft.incarnation(), batch).await.is_ok() && !publish_first {
+            if !batch.is_empty() && turn.write(draft.incarnation(), now, batch).await.is_ok() && !publish_first {
                 turn.publish(draft, effects);
             }
         });
@@ -245,7 +253,7 @@ impl Turn {
                 // Children that it creates from now on are not concerned by a signal to its subtree any more.
                 state.inherited.remove(&pid);
             }
-            match state.table.publish(draft, runtime.now()) {
+            match state.table.publish(draft, runtime.moment()) {
                 Ok(effects) => effects,
                 Err(refusal) => {
                     drop(state);
@@ -265,7 +273,9 @@ impl Turn {
             Effect::Launch { of } => self.start_body(of),
             Effect::AskToEnd { signal, .. } => self.order_end(signal),
             Effect::Kill { .. } => self.order_end(Signal::Kill),
-            Effect::ArmGrace { of, deadline } => self.runtime.arm_grace(self.uuid(), of, deadline),
+            Effect::ArmGrace { of, grace_ms } => {
+                self.runtime.arm_grace(self.uuid(), of, Duration::from_millis(grace_ms));
+            }
             Effect::Stop { urgency, .. } => {
                 let reason = self.machine().and_then(|machine| machine.pause()).map(|(_, reason)| reason);
                 let leave_sessions = reason == Some(relive_core::SuspendReason::DaemonStop);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use relive_core::{
-    Aim, Applied, Cause, End, Event, Generation, Incarnation, Machine, Outcome, Pid, ProcessStatus, Settings, Signal,
-    SignalSet, SuspendReason, Timestamp, Urgency, Uuid, Why,
+    Aim, Applied, Cause, End, Event, Generation, Incarnation, Machine, Moment, Outcome, Pid, ProcessStatus, Settings,
+    Signal, SignalSet, Stopwatch, SuspendReason, Timestamp, Urgency, Uuid, Why,
 };
 use relive_journal::data::{SpaceRules, SpawnRequest};
 use relive_journal::faults::{Faults, Injection, Switches};
@@ -71,7 +71,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 impl Step {
     /// Applies the step to a draft, and returns what its records say beside it; nothing if it is refused.
-    fn apply(&self, draft: &mut Machine, now: Timestamp) -> Option<RecordDetails> {
+    fn apply(&self, draft: &mut Machine, now: Moment) -> Option<RecordDetails> {
         let settings = Settings::default();
         let mut note = RecordDetails::default();
         let mut apply = |event| draft.apply(event, &settings, now).ok();
@@ -114,6 +114,12 @@ struct Said {
     pending: Vec<(Signal, Cause)>,
     mask: SignalSet,
     handlers: SignalSet,
+    /// Whether its time runs, and what it is later than everything here.
+    time: (bool, u64),
+}
+
+fn time(stopwatch: Stopwatch) -> (bool, u64) {
+    (stopwatch.is_running(), stopwatch.elapsed_ms(1_000_000))
 }
 
 impl From<&Machine> for Said {
@@ -125,6 +131,7 @@ impl From<&Machine> for Said {
             pending: machine.pending().collect(),
             mask: machine.mask(),
             handlers: machine.handlers(),
+            time: time(machine.stopwatch()),
         }
     }
 }
@@ -142,6 +149,7 @@ impl From<&History> for Said {
             pending,
             mask: history.mask,
             handlers: history.handlers,
+            time: time(history.stopwatch()),
         }
     }
 }
@@ -155,7 +163,7 @@ fn data() -> (tempfile::TempDir, DataDirectory) {
     (root, data)
 }
 
-fn spawn(data: &DataDirectory, at: Timestamp) -> (Uuid, Writer) {
+fn spawn(data: &DataDirectory, now: Moment) -> (Uuid, Writer) {
     let pid = data.next_pid().unwrap();
     let uuid = Uuid::from_u128(u128::from(pid.0));
     let spawned = Spawned {
@@ -177,15 +185,19 @@ fn spawn(data: &DataDirectory, at: Timestamp) -> (Uuid, Writer) {
         depth: 0,
         request: None,
     };
-    let opening = Opening { pid, by: OpenedBy::Spawn, boot_id: "boot".to_owned(), at, req: None };
+    let opening = Opening { pid, by: OpenedBy::Spawn, boot_id: "boot".to_owned(), now, req: None, seen: None };
     let request = SpawnRequest { opening, spawned, meta: None, input: None, records: Vec::new() };
     (uuid, data.spawn(request).unwrap())
 }
 
 fn check(data: &DataDirectory, steps: &[Step]) -> Result<(), TestCaseError> {
-    let at = |place: usize| Timestamp::from_millisecond(1_000 + i64::try_from(place).unwrap()).unwrap();
+    let at = |place: usize| Moment {
+        at: Timestamp::from_millisecond(1_000 + i64::try_from(place).unwrap()).unwrap(),
+        up_ms: 50 * place as u64,
+    };
     let (uuid, mut writer) = spawn(data, at(0));
-    let mut machine = Machine::new(Incarnation { pid: Pid(1), generation: Generation(1) });
+    let mut machine =
+        Machine::new(Incarnation { pid: Pid(1), generation: Generation(1) }, writer.history().stopwatch());
     for (place, step) in steps.iter().enumerate() {
         let mut draft = machine.clone();
         let Some(note) = step.apply(&mut draft, at(place)) else { continue };

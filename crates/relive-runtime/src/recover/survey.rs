@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 
-use relive_core::{Pid, Recovered, Signal, Spec, SuspendReason, Suspension, Timestamp, Uuid};
+use relive_core::{Pid, Recovered, Signal, Spec, Stopwatch, SuspendReason, Suspension, Timestamp, Uuid};
 use relive_journal::data::Live;
 use relive_journal::record::Paused;
 use relive_journal::{DataDirectory, Health, History, Hole};
@@ -49,13 +49,13 @@ pub(super) struct Survey {
     pub(super) unknown: Vec<(Uuid, String)>,
 }
 
-pub(super) fn survey(data: &DataDirectory, catalog: &Catalog) -> io::Result<Survey> {
+pub(super) fn survey(data: &DataDirectory, boot_id: &str, catalog: &Catalog) -> io::Result<Survey> {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     data.for_each_live(|live| match live {
         Ok(live) => {
             let uuid = live.uuid;
             catalog.tell(&live.history);
-            match read(data, live) {
+            match read(data, boot_id, live) {
                 Ok(one) => found.push(one),
                 Err(error) => unknown.push((uuid, error.to_string())),
             }
@@ -76,10 +76,12 @@ pub(super) fn survey(data: &DataDirectory, catalog: &Catalog) -> io::Result<Surv
     Ok(Survey { found, unknown })
 }
 
-fn read(data: &DataDirectory, live: Live) -> Result<Found> {
+fn read(data: &DataDirectory, boot_id: &str, live: Live) -> Result<Found> {
     let Live { uuid, history, health } = live;
     let last_pid = history.incarnation().map_or(Pid::RUNTIME, |last| last.pid);
-    let spec = spec::from_history(&history, last_pid, Pid::RUNTIME, spec::model_of(data, uuid))?;
+    let mut spec = spec::from_history(&history, last_pid, Pid::RUNTIME, spec::model_of(data, uuid))?;
+    // It does not run before its journal is open.
+    spec.stopwatch = Stopwatch::stopped(data.ran_ms(&history, boot_id));
     let left = match (health, &history.paused) {
         (Health::Damaged(hole) | Health::ReadOnly(hole), _) => PriorState::Unwritable(hole),
         // One that handles TERM itself runs until its grace is over.
@@ -106,7 +108,6 @@ fn recovered(history: &History) -> Recovered {
     let suspension = history.paused.as_ref();
     Recovered {
         suspension: suspension.map(|paused| Suspension { asked_at: paused.asked_at, reason: paused.reason }),
-        paused_total_ms: history.paused_total_ms,
         mask: history.mask,
         handlers: history.handlers,
         pending: history.pending.clone(),

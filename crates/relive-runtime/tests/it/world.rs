@@ -142,7 +142,8 @@ impl World {
         let data = self.open(Disk::new()).unwrap();
         let clock = Clock::new().unwrap();
         let pid = data.next_pid().unwrap();
-        let opening = Opening { pid, by, boot_id: clock.boot_id(), at: clock.now(), req: None };
+        let (boot_id, now) = (clock.boot_id(), clock.moment());
+        let opening = Opening { pid, by, boot_id, now, req: None, seen: None };
         data.open_journal(uuid, &opening, None, |_| Ok::<_, std::convert::Infallible>(records)).unwrap();
     }
 

@@ -15,7 +15,7 @@ use relive_journal::{
 
 use super::oracle::{Fact, Oracle, Process};
 use super::script::SPACE;
-use crate::support::{input, open, open_journal, opening};
+use crate::support::{at_moment, input, open, open_journal, opening};
 
 /// When a checker resumes what it found; always the same, so that most worlds hold the same journals.
 const LATER: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -180,9 +180,9 @@ impl Checker<'_> {
             }
             let pid = self.data.next_pid().unwrap();
             oracle.pids.push(pid);
-            let opening = Opening { at: LATER, ..opening(pid, OpenedBy::Resume) };
+            let opening = Opening { now: at_moment(LATER), ..opening(pid, OpenedBy::Resume) };
             let appended = open_journal(&self.data, uuid, &opening).and_then(|mut writer| {
-                writer.append(LATER, vec![input("after", "after")], Durability::Synced)?;
+                writer.append(at_moment(LATER), vec![input("after", "after")], Durability::Synced)?;
                 Ok(writer)
             });
             let after = self.data.history(uuid).unwrap();

@@ -19,8 +19,8 @@ use relive_journal::{
 
 use super::oracle::{Fact, Oracle};
 use crate::support::{
-    call_ended, call_started, completed, fork_request, input, kept, model_ended, model_started, open_journal, resumed,
-    signal_mask, signalled, spawn_request, with_request,
+    at_moment, call_ended, call_started, completed, fork_request, input, kept, model_ended, model_started,
+    open_journal, resumed, signal_mask, signalled, spawn_request, with_request,
 };
 
 pub(crate) const SPACE: SpaceRules = SpaceRules { reserve_bytes: 4096, floor_bytes: 0 };
@@ -179,7 +179,7 @@ impl Script {
             self.violations.push(format!("PID {pid} was given out twice"));
         }
         self.oracle.pids.push(pid);
-        Some(Opening { pid, by, boot_id: "boot".to_owned(), at: self.now(), req: None })
+        Some(Opening { pid, by, boot_id: "boot".to_owned(), now: at_moment(self.now()), req: None, seen: None })
     }
 
     /// Opens a journal for a new incarnation.
@@ -279,7 +279,7 @@ impl Script {
         for _ in 0..2 {
             let at = self.now();
             let wrong_before = self.faults.injected().is_some();
-            let error = match writer.append(at, batch.to_vec(), durability) {
+            let error = match writer.append(at_moment(at), batch.to_vec(), durability) {
                 Ok(()) => {
                     if durability == Durability::Synced {
                         self.oracle.acknowledge(uuid, journal(&writer));
@@ -313,7 +313,7 @@ impl Script {
 
     fn check_poisoned(&mut self, name: &'static str, mut writer: Writer) {
         let at = self.now();
-        let again = writer.append(at, vec![input("more", "more")], Durability::Synced);
+        let again = writer.append(at_moment(at), vec![input("more", "more")], Durability::Synced);
         if !matches!(again, Err(WriteError::Poisoned { .. })) {
             self.violation(format!("{name}: a sync failed and the writer goes on: {again:?}"));
         }
