@@ -124,6 +124,7 @@ impl Turn {
             session: session.0,
         };
         tokio::spawn(driver.drive(self.state.prepared.take()));
+        self.runtime.start_heartbeat();
     }
 
     /// Puts the body down: nobody gives it orders any more.

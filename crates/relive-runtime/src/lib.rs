@@ -21,6 +21,7 @@ pub mod faults;
 mod files;
 mod fork;
 mod gate;
+mod heartbeat;
 mod housekeeping;
 mod instructions;
 mod listing;

@@ -44,6 +44,8 @@ pub struct Runtime {
     pub(crate) pools: Pools,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
+    /// When it was started, since boot.
+    pub(crate) started_ms: u64,
     pub(crate) changes: Changes,
     /// Where `config.yaml` is, and beside it agents that can be run by name.
     pub(crate) config: PathBuf,
@@ -76,6 +78,8 @@ pub(crate) struct Published {
     pub(crate) waiting: HashMap<Pid, Arc<Notify>>,
     pub(crate) alarms: HashMap<Pid, Alarm>,
     pub(crate) stopping: bool,
+    /// Whether a task writes the pulse.
+    pub(crate) has_heartbeat: bool,
 }
 
 /// A signal that was sent to a whole subtree.
@@ -105,6 +109,7 @@ impl Runtime {
             waiting: HashMap::new(),
             alarms: HashMap::new(),
             stopping: false,
+            has_heartbeat: false,
         };
         let sessions = Sessions::new(SHIM.into(), clock.boot_id(), paths.short_name());
         let sessions = Arc::new(sessions.with_daemon(DaemonStart::of_this_process(paths.log.clone())));
@@ -134,6 +139,7 @@ impl Runtime {
             data,
             pools,
             settings,
+            started_ms: clock.moment().up_ms,
             clock,
             changes: Changes::default(),
             config: paths.config.clone(),

@@ -286,6 +286,7 @@ impl Turn {
                 if !self.owner.order(|orders| (orders.stop, orders.deadline) = (None, deadline)) {
                     self.start_body(of);
                 }
+                self.runtime.start_heartbeat();
             }
             Effect::SuspendedBelow { ancestor, of, reason } => {
                 self.runtime.tell(ancestor, "suspended_below", serde_json::json!({"pid": of, "reason": reason}));

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
 
+mod clocks;
 mod disks;
 mod ends;
 mod forks;
@@ -17,5 +18,6 @@ mod requests;
 mod results;
 mod signals;
 mod states;
+mod time;
 mod trees;
 mod world;

@@ -24,6 +24,7 @@ use relive_runtime::{Clock, Pools, Result, Runtime, Settings};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::clocks::Clocks;
 pub(crate) use crate::requests::{PAUSE, PAUSE_NOW, answer, mask, message, new_uuid, resume, signal};
 
 /// So long that only a test that would never end reaches it, also on a busy machine.
@@ -35,6 +36,8 @@ pub(crate) struct World {
     root: TempDir,
     config: Config,
     scripts: Cell<u32>,
+    pub(crate) clocks: Arc<Clocks>,
+    moves_clocks: bool,
 }
 
 /// A runtime on the data directory of a world. Dropping it is `kill -9`.
@@ -56,7 +59,31 @@ impl World {
         let mut config = Config::default();
         config.git_notes.0 = false;
         configure(&mut config);
-        Self { root, config, scripts: Cell::new(0) }
+        Self { root, config, scripts: Cell::new(0), clocks: Arc::default(), moves_clocks: false }
+    }
+
+    /// One whose daemons see only the clocks that the test moves.
+    pub(crate) fn with_clocks() -> Self {
+        Self { moves_clocks: true, ..Self::new() }
+    }
+
+    fn clock(&self) -> Clock {
+        if self.moves_clocks {
+            Clock::with(self.clocks.boot_id(), Arc::<Clocks>::clone(&self.clocks))
+        } else {
+            Clock::new().unwrap()
+        }
+    }
+
+    /// Returns when bodies last ran, as the pulse says.
+    pub(crate) fn pulse(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.data().join("pulse")).ok()?;
+        serde_json::from_str::<Value>(text.lines().next()?).ok()?["up"].as_u64()
+    }
+
+    /// Returns `proc-info.json` of a process.
+    pub(crate) fn info_file(&self, uuid: Uuid) -> Value {
+        self.lines(uuid, "proc-info.json").remove(0)
     }
 
     pub(crate) fn work(&self) -> PathBuf {
@@ -131,8 +158,7 @@ impl World {
         // The test looks after each poll of a task, so that it misses no state.
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(1).build().unwrap();
         let data = Arc::new(self.open(disk).map_err(|error| error.to_string())?);
-        let runtime =
-            Runtime::new(data, Pools::default(), Settings::from(&self.config), Clock::new().unwrap(), &self.paths());
+        let runtime = Runtime::new(data, Pools::default(), Settings::from(&self.config), self.clock(), &self.paths());
         executor.block_on(runtime.recover()).map_err(|error| error.to_string())?;
         Ok(Daemon { executor, runtime })
     }
@@ -140,7 +166,7 @@ impl World {
     /// Appends records to a journal, as a daemon did that died right after.
     pub(crate) fn append(&self, uuid: Uuid, by: OpenedBy, records: Vec<Body>) {
         let data = self.open(Disk::new()).unwrap();
-        let clock = Clock::new().unwrap();
+        let clock = self.clock();
         let pid = data.next_pid().unwrap();
         let (boot_id, now) = (clock.boot_id(), clock.moment());
         let opening = Opening { pid, by, boot_id, now, req: None, seen: None };
