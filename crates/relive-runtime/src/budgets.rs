@@ -116,6 +116,23 @@ enum Room {
     Spent,
 }
 
+/// A process that has nothing left, and what it and all below it have used of each limit that is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exhausted {
+    pub(crate) payer: Uuid,
+    pub(crate) tokens: Option<u64>,
+    pub(crate) cost: Option<Usd>,
+}
+
+impl Account {
+    fn exhausted(&self, payer: Uuid) -> Option<Exhausted> {
+        let spent = self.own.and(self.below);
+        let tokens = self.limits.max_tokens.filter(|max| spent.tokens >= *max).map(|max| max.max(spent.tokens));
+        let cost = self.limits.max_cost_usd.filter(|max| spent.cost >= *max).map(|max| max.max(spent.cost));
+        (tokens.is_some() || cost.is_some()).then_some(Exhausted { payer, tokens, cost })
+    }
+}
+
 impl Budgets {
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Account>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
@@ -152,6 +169,12 @@ impl Budgets {
             account.holds = amount;
         }
         Room::Reserved
+    }
+
+    /// Returns who of a process and its ancestors, nearest first, has nothing left, if its account is open.
+    pub(crate) fn exhausted(&self, uuid: Uuid) -> Option<Exhausted> {
+        let accounts = self.lock();
+        payers(&accounts, uuid).into_iter().find_map(|payer| accounts.get(&payer)?.exhausted(payer))
     }
 
     /// A process got on. A call that is over is settled.
@@ -278,6 +301,25 @@ impl Runtime {
         if self.budgets.is_open(page.uuid) {
             return;
         }
+        let read = self.read_accounts(page).await;
+        self.budgets.open(read);
+    }
+
+    /// Returns who of a process and its ancestors, nearest first, has nothing left.
+    pub(crate) async fn exhausted(&self, uuid: Uuid) -> Option<Exhausted> {
+        if self.budgets.is_known(uuid) {
+            return self.budgets.exhausted(uuid);
+        }
+        let (history, _) = self.on_disk(move |data| data.history(uuid)).await.ok()?.ok()?;
+        let read = self.read_accounts(AccountOpening::of(uuid, &history)?).await;
+        // Those above the first account that is open are known by it.
+        let above = read.last().and_then(|(_, account)| account.parent);
+        let found = read.iter().find_map(|(payer, account)| account.exhausted(*payer));
+        found.or_else(|| self.budgets.exhausted(above?))
+    }
+
+    /// Reads the accounts of a process and its ancestors, up to the first that is open.
+    async fn read_accounts(&self, page: AccountOpening) -> Vec<(Uuid, Account)> {
         let mut read = Vec::new();
         let mut next = Some(page);
         while let Some(AccountOpening { uuid, is_parent, account }) = next.take() {
@@ -291,7 +333,7 @@ impl Runtime {
                 next = history.ok().and_then(Result::ok).and_then(|(history, _)| AccountOpening::of(parent, &history));
             }
         }
-        self.budgets.open(read);
+        read
     }
 
     /// Returns what each process below one has spent, also those that were collected.

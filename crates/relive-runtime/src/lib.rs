@@ -22,6 +22,7 @@ mod files;
 mod fork;
 mod gate;
 mod heartbeat;
+mod hints;
 mod housekeeping;
 mod instructions;
 mod listing;

@@ -114,7 +114,8 @@ impl Runtime {
             let gone: Vec<Uuid> = gone.await?;
             page.retain(|process| !gone.contains(&process.uuid));
         }
-        Ok(ProcessList { processes: page, next })
+        let processes = page.into_iter().map(|process| self.with_budget_hint(process)).collect();
+        Ok(ProcessList { processes, next })
     }
 
     /// Returns every living process, and with `all` every one that is remembered or on the disk.

@@ -272,16 +272,16 @@ impl Runtime {
 
     /// Notes that a process stands still, why, and what a person can do about it.
     pub(crate) fn emit_paused(self: &Arc<Self>, owner: &Arc<Owner>, pid: Pid) {
-        let event = {
+        let process = {
             let state = self.lock();
             let Some(view) = state.table.view(pid, self.moment()) else { return };
-            let resume_at = state.resume_at(pid, view.paused_at);
-            let mut event = serde_json::json!({"reason": view.suspend_reason, "resume_at": resume_at});
-            if let Some(hint) = crate::view::hint(&view) {
-                event["hint"] = hint.into();
-            }
-            event
+            crate::view::of_view(&state, &view)
         };
+        let process = self.with_budget_hint(process);
+        let mut event = serde_json::json!({"reason": process.suspend_reason, "resume_at": process.resume_at});
+        if let Some(hint) = process.hint {
+            event["hint"] = hint.into();
+        }
         self.emit(owner, "paused", event);
     }
 

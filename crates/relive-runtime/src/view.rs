@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process};
-use relive_core::{Body, End, Pid, State as Life, SuspendReason, Uuid, View};
+use relive_core::{Body, End, Pid, State as Life, Uuid, View};
 use relive_journal::{JournalState, ProcessMeta};
 
 use crate::error::Result;
+use crate::hints::hint;
 use crate::lookup::{LookedUp, OnDisk};
 use crate::runtime::{Published, Runtime};
 use crate::wait::gone;
@@ -47,6 +48,7 @@ impl Runtime {
             Body::Agent | Body::Cli | Body::Compose | Body::Supervisor => None,
         };
         let process = Process { model: process.model.or(model), instructions, session, ..process };
+        let process = self.with_known_budget_hint(process).await;
         Ok(self.with_tree(self.with_parked(process).await).await)
     }
 
@@ -98,30 +100,6 @@ pub(crate) fn exit_of(end: &End) -> Exit {
     Exit { code: exit.code, reason: exit.reason.into_owned(), err: exit.err.map(std::borrow::Cow::into_owned) }
 }
 
-/// Says what a person can do about a process that waits for them.
-pub(crate) fn hint(view: &View<'_>) -> Option<String> {
-    match view.suspend_reason? {
-        SuspendReason::NeedsCredentials => crate::credentials::credentials_hint(view.model?, view.pid),
-        SuspendReason::BudgetExceeded => {
-            let (pid, steps) = (view.pid, view.max_steps.filter(|max| view.step >= *max));
-            let spent = view.tokens_in.saturating_add(view.tokens_out);
-            Some(match (steps, view.max_tokens.filter(|max| spent >= *max)) {
-                (Some(max), _) => format!("relive resume {pid} --max-steps {}", max.saturating_mul(2)),
-                (None, Some(max)) => format!("relive resume {pid} --max-tokens {}", max.saturating_mul(2)),
-                (None, None) => format!("relive resume {pid} with a higher --max-cost or --timeout"),
-            })
-        }
-        SuspendReason::User
-        | SuspendReason::DiskFull
-        | SuspendReason::IoError
-        | SuspendReason::CrashLoop
-        | SuspendReason::InDoubt
-        | SuspendReason::Approval
-        | SuspendReason::Quota
-        | SuspendReason::DaemonStop => None,
-    }
-}
-
 /// Returns a process of the table.
 pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
     Process {
@@ -169,7 +147,7 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
         elapsed_ms: view.elapsed_ms,
         session: None,
         agent: None,
-        hint: hint(view),
+        hint: hint(view, state.table.limits(view.pid).unwrap_or_default()),
         instructions: Vec::new(),
         approval: None,
         in_doubt: Vec::new(),

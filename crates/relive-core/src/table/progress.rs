@@ -30,6 +30,12 @@ impl Table {
         }
     }
 
+    /// Returns what a process may spend, in the table or ended.
+    #[must_use]
+    pub fn limits(&self, pid: Pid) -> Option<Limits> {
+        self.facts(pid).map(|facts| facts.about.limits)
+    }
+
     /// It may spend this much from now on. The ended stay as they are.
     pub fn set_limits(&mut self, pid: Pid, limits: Limits) -> Result<(), Refusal> {
         if let Found::Living(slot) = self.find(pid)? {

@@ -233,3 +233,73 @@ fn a_limit_of_dollars_that_cannot_be_held_is_refused() {
     world.relive(&["daemon", "restart"]).ok();
     world.relive(&["run", "-d", "--model", "ollama/llama", "--max-cost", "1", "do it"]).ok();
 }
+
+/// Types the hint of a process that has spent what it may, as it stands there.
+#[track_caller]
+fn type_hint(world: &World, id: &str) -> String {
+    let info = world.await_field(id, "suspend_reason", "budget_exceeded");
+    let hint = world.await_display(id, "suspended")["hint"].clone();
+    let hint = hint.as_str().unwrap_or_else(|| panic!("no hint: {info}")).to_owned();
+    for command in hint.split(" && ") {
+        let words: Vec<&str> = command.split(' ').collect();
+        assert_eq!(words[0], "relive", "{hint}");
+        world.relive(&words[1..]).ok();
+    }
+    hint
+}
+
+#[test]
+fn case_24_the_hint_of_a_spent_budget_works_when_it_is_typed() {
+    let world = World::new();
+    let calls = "turns: [{usage: {input: 30, output: 30, cost_usd: 0.25}, calls: [{name: list}]}, \
+                 {usage: {input: 1, output: 1, cost_usd: 0.01}, calls: [{name: list}]}, {text: done}]";
+    let sleep = "turns: [{calls: [{name: sleep, args: {duration: 200ms}}]}, {text: done}]";
+    for (script, limit, expected) in [
+        (calls, ["--max-steps", "1"], "--max-steps 2"),
+        (calls, ["--max-tokens", "50"], "--max-tokens 120"),
+        (calls, ["--max-cost", "0.2"], "--max-cost 0.5"),
+        (sleep, ["--timeout", "50ms"], "--timeout "),
+    ] {
+        let process = world.run_with(script, &[limit[0], limit[1], "--on-budget", "suspend"]);
+        world.await_field(&process.uuid, "suspend_reason", "budget_exceeded");
+        let hint = type_hint(&world, &process.uuid);
+        assert!(hint.contains(&format!("relive resume {} {expected}", process.pid)), "{hint}");
+        // Twice as much may not be enough; then twice that.
+        wait_until("it has ended", || {
+            let info = world.info(&process.uuid);
+            if info["display"] == "suspended" {
+                type_hint(&world, &process.uuid);
+            }
+            info["display"] == "dead"
+        });
+        world.relive(&["wait", &process.uuid]).ok();
+    }
+}
+
+#[test]
+fn case_24_the_hint_of_a_child_names_the_ancestor_whose_budget_is_spent() {
+    let world = World::new();
+    let call = "usage: {input: 40, output: 20}, calls: [{name: list}]";
+    let child = world.script(&format!("turns: [{{{call}, repeat: 2}}, {{text: done}}]"));
+    let script = parent_of(&child, &[json!({"hang": true})]);
+    let parent = world.run_with(&script, &["--max-tokens", "50", "--on-budget", "suspend"]);
+    let child = world.named("child");
+    let expected = |world: &World| {
+        let pid = |uuid: &str| world.info(uuid)["pid"].clone();
+        format!("relive resume {} --max-tokens 124 && relive resume {}", pid(&parent.uuid), pid(&child.uuid))
+    };
+    world.await_field(&child.uuid, "suspend_reason", "budget_exceeded");
+    let listed = |world: &World| {
+        let list = world.relive(&["ps", "--json"]).ok().json();
+        let found = list["processes"].as_array().unwrap().iter().find(|process| process["name"] == "child").cloned();
+        found.unwrap()["hint"].clone()
+    };
+    assert_eq!(
+        (listed(&world), world.info(&child.uuid)["hint"].clone()),
+        (expected(&world).into(), expected(&world).into())
+    );
+    world.kill_daemon();
+    assert_eq!(world.info(&child.uuid)["hint"], expected(&world), "from the journals");
+    assert_eq!(type_hint(&world, &child.uuid), expected(&world));
+    world.await_step(&child, 2);
+}
