@@ -495,5 +495,6 @@ pub fn reason_word(reason: SuspendReason) -> &'static str {
         SuspendReason::Quota => "quota",
         SuspendReason::NeedsCredentials => "needs_credentials",
         SuspendReason::DaemonStop => "daemon_stop",
+        SuspendReason::Stalled => "stalled",
     }
 }

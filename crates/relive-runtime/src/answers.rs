@@ -33,7 +33,8 @@ pub(crate) fn choices(reason: SuspendReason) -> Option<&'static str> {
         | SuspendReason::CrashLoop
         | SuspendReason::Quota
         | SuspendReason::NeedsCredentials
-        | SuspendReason::DaemonStop => None,
+        | SuspendReason::DaemonStop
+        | SuspendReason::Stalled => None,
     }
 }
 

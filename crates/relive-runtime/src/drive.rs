@@ -304,7 +304,8 @@ impl Turn {
             | SuspendReason::CrashLoop
             | SuspendReason::Quota
             | SuspendReason::NeedsCredentials
-            | SuspendReason::DaemonStop => false,
+            | SuspendReason::DaemonStop
+            | SuspendReason::Stalled => false,
         });
         answered.await.unwrap_or(false)
     }

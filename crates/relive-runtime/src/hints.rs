@@ -14,6 +14,7 @@ pub(crate) fn hint(view: &View<'_>, limits: Limits) -> Option<String> {
     match view.suspend_reason? {
         SuspendReason::NeedsCredentials => crate::credentials::credentials_hint(view.model?, pid),
         SuspendReason::BudgetExceeded => own_limit(view, limits).map(|raised| format!("relive resume {pid} {raised}")),
+        SuspendReason::Stalled => Some(format!("relive resume {pid}")),
         SuspendReason::User
         | SuspendReason::DiskFull
         | SuspendReason::IoError

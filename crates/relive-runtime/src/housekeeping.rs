@@ -79,8 +79,10 @@ impl Runtime {
             let Some(uuid) = uuid else { continue };
             let done = match self.settings.stalled_policy {
                 StallPolicy::Warn => Ok(()),
-                StallPolicy::Pause => self.suspend(uuid, SuspendReason::User, Urgency::Now).await,
-                StallPolicy::Kill => self.signal_one(uuid, Signal::Term, Cause::runtime(Why::Idle)).await.map(|_| ()),
+                StallPolicy::Pause => self.suspend(uuid, SuspendReason::Stalled, Urgency::Now).await,
+                StallPolicy::Kill => {
+                    self.signal_one(uuid, Signal::Term, Cause::runtime(Why::Stalled)).await.map(|_| ())
+                }
             };
             if let Err(error) = done {
                 self.warn(format!("{uuid} has stalled and could not be stopped: {error}"));

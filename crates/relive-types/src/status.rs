@@ -64,6 +64,7 @@ pub enum Why {
     Timeout,
     Budget,
     Idle,
+    Stalled,
     Oom,
     Limit,
     Supervisor,
@@ -88,6 +89,7 @@ pub enum SuspendReason {
     Quota,
     NeedsCredentials,
     DaemonStop,
+    Stalled,
 }
 
 /// Who ended a process and why.
@@ -184,6 +186,7 @@ impl End {
             Some(Why::Limit) => self.limit.as_deref().unwrap_or("limit exceeded").into(),
             Some(Why::Timeout) => "timed out".into(),
             Some(Why::Idle) => "idle".into(),
+            Some(Why::Stalled) => "stalled".into(),
             Some(Why::Aborted) => "aborted".into(),
             None
             | Some(Why::User | Why::Parent | Why::Supervisor | Why::DaemonStop | Why::HostLost | Why::ShimLost) => {

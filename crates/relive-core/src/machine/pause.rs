@@ -21,7 +21,8 @@ fn awaits_answer(reason: SuspendReason) -> bool {
         | SuspendReason::CrashLoop
         | SuspendReason::Quota
         | SuspendReason::NeedsCredentials
-        | SuspendReason::DaemonStop => false,
+        | SuspendReason::DaemonStop
+        | SuspendReason::Stalled => false,
     }
 }
 

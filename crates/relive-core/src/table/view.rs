@@ -162,7 +162,8 @@ fn display_suspended(reason: SuspendReason) -> Display {
         | SuspendReason::CrashLoop
         | SuspendReason::Quota
         | SuspendReason::NeedsCredentials
-        | SuspendReason::DaemonStop => Display::Suspended,
+        | SuspendReason::DaemonStop
+        | SuspendReason::Stalled => Display::Suspended,
     }
 }
 

@@ -6,9 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
-use relive_core::{End, Limits, Moment, Signal, SuspendReason, Timestamp, Uuid};
+use relive_core::{Cause, End, Limits, Moment, Signal, SuspendReason, Timestamp, Uuid, Why};
 use relive_journal::data::{Beat, ForkPoint};
-use relive_journal::record::{Body, Decision, OpenedBy, Outcome};
+use relive_journal::record::{Body, Decision, OpenedBy, Outcome, Signalled};
 use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, Hash, Health, Next, Opening, Problem, Seen, Writer};
 
@@ -16,8 +16,8 @@ use crate::golden::{KINDS_OF_0_1, check_sums, opened_copy, sums};
 use crate::open_and_repair::reseal;
 use crate::support::{
     Fixture, append, approval, call_ended, call_started, completed, copy_tree, input, kept, lines, max_steps,
-    model_ended, model_started, open_journal, opening, paused, put, remove, resolved, resumed, signal_mask, signalled,
-    spawn_request, step, with_request,
+    model_ended, model_started, open_journal, opening, partial, paused, put, remove, resolved, resumed, signal_mask,
+    signalled, spawn_request, step, with_request,
 };
 
 struct Addition {
@@ -26,12 +26,12 @@ struct Addition {
     sums: &'static str,
     make: fn(&Fixture),
     check: fn(&Fixture),
-    /// The line at which a reader of 0.1 finds the journal read-only, and the kind it does not know; absent where it
-    /// reads all of it.
+    /// The line at which a reader of 0.1 finds the journal read-only, and the kind or the value it does not know; absent
+    /// where it reads all of it.
     unknown: Option<(u64, &'static str)>,
 }
 
-const ADDITIONS: [Addition; 5] = [
+const ADDITIONS: [Addition; 6] = [
     Addition {
         name: "v1-signalled",
         sums: "463c16d736c8fa7e029bd35b7c4b7b7ddc6d7b1ab8c555c0f8ec45a95f5f5ee0",
@@ -66,6 +66,13 @@ const ADDITIONS: [Addition; 5] = [
         make: make_time,
         check: check_time,
         unknown: None,
+    },
+    Addition {
+        name: "v1-stalled",
+        sums: "c56929acdd1b73a912699ae6c241a1b487552e2ac8da4a56ce4e797db3812891",
+        make: make_stalled,
+        check: check_stalled,
+        unknown: Some((10, "stalled")),
     },
 ];
 
@@ -123,6 +130,7 @@ fn as_of_0_1(journal: &[u8]) -> Vec<u8> {
         let value: serde_json::Value = serde_json::from_str(line).unwrap();
         let kind = value["kind"].as_str().unwrap();
         let line = line.replacen(",\"up\":", ",\"new_up\":", 1).replacen(",\"ran_ms\":", ",\"new_ran_ms\":", 1);
+        let line = line.replace(":\"stalled\"", ":\"new_stalled\"");
         if KINDS_OF_0_1.contains(&kind) {
             seen.push(line);
         } else {
@@ -134,7 +142,7 @@ fn as_of_0_1(journal: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_reader_of_0_1_finds_a_journal_read_only_at_the_first_kind_it_does_not_know() {
+fn a_reader_of_0_1_finds_a_journal_read_only_at_the_first_kind_or_value_it_does_not_know() {
     for addition in &ADDITIONS {
         let fixture = opened_copy(&golden(addition.name));
         let directory = fixture.data.directory(uuid());
@@ -143,12 +151,17 @@ fn a_reader_of_0_1_finds_a_journal_read_only_at_the_first_kind_it_does_not_know(
         match (addition.unknown, health) {
             (None, Health::Good) => assert!(history.identity.is_some()),
             (Some((line, kind)), Health::ReadOnly(hole)) => {
-                assert_eq!(
-                    (hole.line, hole.problem),
-                    (line, Problem::Kind(format!("new_{kind}"))),
-                    "{}",
-                    addition.name
-                );
+                // The reader says which kind or which value it is.
+                let unknown = match &hole.problem {
+                    Problem::Kind(kind) => kind.as_str(),
+                    Problem::Fields(error) => error.split('`').nth(1).unwrap_or_default(),
+                    Problem::Checksum
+                    | Problem::TooLong
+                    | Problem::Gap { .. }
+                    | Problem::Unopened(_)
+                    | Problem::Version(_) => "",
+                };
+                assert_eq!((hole.line, unknown), (line, format!("new_{kind}").as_str()), "{}", addition.name);
                 let live = fixture.data.live().unwrap();
                 assert_eq!(live.iter().map(|live| live.uuid).collect::<Vec<_>>(), [uuid()], "it is listed");
             }
@@ -290,4 +303,24 @@ fn check_time(fixture: &Fixture) {
     assert_eq!((&opened[0]["up"], &opened[1]["up"]), (&86_400_000.into(), &86_490_000.into()));
     let pulse = std::fs::read_to_string(fixture.temp.path().join("pulse")).unwrap();
     assert!(pulse.starts_with("{\"boot_id\":\"boot\",\"from\":86490000,\"up\":86491000,\"crc\":\""), "{pulse}");
+}
+
+/// A process that the stall monitor paused, and after its resume ended.
+fn make_stalled(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    step(&mut writer, "one", "1");
+    append(&mut writer, vec![model_started()]);
+    append(&mut writer, vec![partial(""), paused(SuspendReason::Stalled)]);
+    writer.checkpoint().unwrap();
+    append(&mut writer, vec![resumed(), model_started()]);
+    let cause = Cause::runtime(Why::Stalled);
+    append(&mut writer, vec![Body::Signalled(Signalled { signal: Signal::Term, cause, pending: false, req: None })]);
+}
+
+fn check_stalled(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!(history.ending.as_ref().map(|ending| ending.cause), Some(Cause::runtime(Why::Stalled)));
+    let lines = journal(fixture);
+    assert!(memchr::memmem::find(&lines, b"\"reason\":\"stalled\"").is_some());
+    assert!(memchr::memmem::find(&lines, b"\"why\":\"stalled\"").is_some());
 }

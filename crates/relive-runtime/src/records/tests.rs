@@ -48,6 +48,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         SuspendReason::InDoubt,
         SuspendReason::Quota,
         SuspendReason::DaemonStop,
+        SuspendReason::Stalled,
     ]);
     let set = prop::collection::vec(prop::sample::select(Signal::LANDING_ORDER.to_vec()), 0..4)
         .prop_map(|signals| signals.into_iter().collect::<SignalSet>());

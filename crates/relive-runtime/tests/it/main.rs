@@ -17,6 +17,7 @@ mod repeats;
 mod requests;
 mod results;
 mod signals;
+mod stalls;
 mod states;
 mod time;
 mod trees;

@@ -66,6 +66,7 @@ fn rows() -> Vec<Row> {
         row("shim lost", killed(Kill, Why::ShimLost), interrupted, 1),
         row("timeout", killed(Term, Why::Timeout), (1, "timed out", None), 1),
         row("idle", killed(Term, Why::Idle), (1, "idle", None), 1),
+        row("stalled", killed(Term, Why::Stalled), (1, "stalled", None), 1),
         row("exec killed", killed(os(15), Why::User), (1, "interrupted", Some("ended by SIGTERM")), 143),
         row("exec timed out", killed(os(9), Why::Timeout), (1, "timed out", Some("ended by SIGKILL")), 137),
         row(
