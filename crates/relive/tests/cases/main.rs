@@ -47,6 +47,7 @@ mod sessions_terminal;
 mod shell;
 mod signals;
 mod slow_clients;
+mod time;
 mod tracing;
 mod waiting;
 mod world;
