@@ -228,3 +228,15 @@ fn a_journal_amounts_to_what_the_machine_says_after_every_change() {
     let mut runner = proptest::test_runner::TestRunner::new(config);
     runner.run(&steps(), |steps| check(&data, &steps)).unwrap();
 }
+
+/// A PAUSE that waited lands on the process's own handler; the RESUME that comes then is blocked, and kept.
+#[test]
+fn a_signal_that_is_kept_while_its_opposite_lands_keeps_its_own_cause() {
+    let (_root, data) = data();
+    let signal = |signal, by, with_start| Step::Signal { signal, by, urgency: Urgency::Boundary, with_start };
+    let mask = Step::Mask {
+        blocked: Some(SignalSet::EMPTY.with(Signal::Resume)),
+        handled: Some(SignalSet::EMPTY.with(Signal::Pause)),
+    };
+    check(&data, &[signal(Signal::Pause, 1, false), mask, signal(Signal::Resume, 0, true)]).unwrap();
+}
