@@ -231,11 +231,11 @@ async fn a_conversation_has_what_was_deferred() {
     let writer = fixture.spawn();
     let mut journal = relive_journal::OpenJournal::new(writer, relive_journal::Pool::default());
     let batch = vec![model_started(), model_ended("text", 1), call_ended(0, "result")];
-    journal.append(now(), Vec::new(), batch, Durability::Deferred).await.unwrap();
+    journal.append(moment(), Vec::new(), batch, Durability::Deferred).await.unwrap();
     assert!(!journal.is_settled());
     let cuts = journal.cuts().await.unwrap();
     assert_eq!(cuts.last().map(|cut| cut.messages), Some(3));
     let batch = vec![model_started(), model_ended("more", 0)];
-    journal.append(now(), Vec::new(), batch, Durability::Deferred).await.unwrap();
+    journal.append(moment(), Vec::new(), batch, Durability::Deferred).await.unwrap();
     assert_eq!(journal.conversation().await.unwrap().len(), 4, "the task, two answers and a result");
 }
