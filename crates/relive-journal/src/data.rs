@@ -168,9 +168,10 @@ impl DataDirectory {
         fs::symlink_metadata(self.marker(uuid)).is_ok()
     }
 
-    /// Returns when the list of histories last changed: one was begun or collected.
+    /// Returns when the list of histories last changed: one was begun, ended or collected.
     pub fn changed_at(&self) -> io::Result<std::time::SystemTime> {
-        fs::metadata(self.root.join("steps"))?.modified()
+        let changed_at = |name: &str| fs::metadata(self.root.join(name))?.modified();
+        Ok(changed_at("steps")?.max(changed_at("live")?))
     }
 
     /// Returns the directory that all of this is in.

@@ -153,7 +153,7 @@ impl EventLog {
         let gap_len = bytes.len();
         bytes.resize(gap_len + usize::try_from(open.len - keep_from).unwrap_or(0), 0);
         old.read_exact_at(&mut bytes[gap_len..], keep_from)?;
-        self.disk.put(&self.path, &bytes)?;
+        self.disk.put_unsynced(&self.path, &bytes)?;
         let file = self.disk.open_append(&self.path)?;
         Ok(Open { file, len: bytes.len() as u64 })
     }

@@ -97,8 +97,8 @@ pub struct OpenJournal {
     /// Absent while a job has it, and after a job was lost.
     writer: Option<Writer>,
     pool: Pool,
-    /// Events that happened before records that were deferred.
-    deferred_events: Vec<Event>,
+    /// Events that happened before records that were deferred, with their steps.
+    deferred_events: Vec<(u32, Event)>,
 }
 
 impl OpenJournal {
@@ -169,7 +169,8 @@ impl OpenJournal {
             let writer = self.writer.as_mut().ok_or(JobLost)?;
             if writer.can_defer(&mut batch) {
                 // No I/O, so no other thread.
-                self.deferred_events.extend(events);
+                let step = writer.history().step;
+                self.deferred_events.extend(events.into_iter().map(|event| (step, event)));
                 return Ok(writer.append(now, batch, durability)?);
             }
         }
@@ -203,9 +204,11 @@ impl OpenJournal {
         self.deferred_events.is_empty() && self.writer.as_ref().is_none_or(|writer| !writer.has_unsynced())
     }
 
-    fn events_before(&mut self, events: Vec<Event>) -> Vec<Event> {
+    /// Returns the events that are not written, the given ones last, each with its step.
+    fn events_before(&mut self, events: Vec<Event>) -> Vec<(u32, Event)> {
+        let step = self.writer.as_ref().map_or(0, |writer| writer.history().step);
         let mut all = std::mem::take(&mut self.deferred_events);
-        all.extend(events);
+        all.extend(events.into_iter().map(|event| (step, event)));
         all
     }
 
@@ -254,10 +257,9 @@ fn beside(begun: Result<Option<PendingSync>, WriteError>) -> (Result<(), WriteEr
     }
 }
 
-fn write_events(writer: &mut Writer, events: Vec<Event>) {
-    let Some(last) = events.last().map(|event| event.at) else { return };
-    let step = writer.history().step;
-    for Event { at, kind, body } in events {
+fn write_events(writer: &mut Writer, events: Vec<(u32, Event)>) {
+    let Some(last) = events.last().map(|(_, event)| event.at) else { return };
+    for (step, Event { at, kind, body }) in events {
         let _ = writer.events().push(at, step, kind, &body);
     }
     let _ = writer.events().flush(last);

@@ -280,6 +280,18 @@ fn begins_a_step(record: &Record) -> bool {
     matches!(record.body, Body::ModelStarted(_))
 }
 
+/// Takes in lines that follow what a history was read from; nothing if one of them is not the next record.
+pub(crate) fn fold_lines(lines: &[u8], mut history: History) -> Option<History> {
+    for whole in lines.split_inclusive(|byte| *byte == b'\n') {
+        let line = whole.strip_suffix(b"\n")?;
+        let Verdict::Next(record, claimed) = judge(line, &history) else { return None };
+        let place = Place { seq: record.seq, offset: history.end, len: u32::try_from(whole.len()).ok()? };
+        history.apply(&record, place);
+        history.cover(whole, claimed);
+    }
+    Some(history)
+}
+
 fn judge(line: &[u8], history: &History) -> Verdict {
     if !line::is_intact(line) {
         return Verdict::Bad(Problem::Checksum);

@@ -24,13 +24,10 @@ use crate::history::{History, Place};
 use crate::line::{self, Head, LINE_MAX, VERSION};
 use crate::payload::{Blobs, INLINE_MAX};
 use crate::record::{Body, Record, Repair};
-use crate::scan::{Health, Hole, scan};
+use crate::scan::{Health, Hole, fold_lines, scan};
 
 /// When a line would be too long, payloads above this go to `blobs/` as well.
 const SMALL_INLINE_MAX: usize = 1024;
-
-/// A shorter piece of a journal is scanned sooner than a checkpoint of it is read.
-const CHECKPOINT_MIN: u64 = 64 << 10;
 
 /// How much room for records is kept from one write to the next.
 const UNWRITTEN_KEPT: usize = 64 << 10;
@@ -198,17 +195,23 @@ impl Writer {
             return Err(WriteError::Poisoned { path: self.directory.steps() });
         }
         self.check_sync()?;
-        let end = self.written_end();
+        let (end, deferred) = (self.written_end(), self.unwritten.len());
         let mut buffer = std::mem::take(&mut self.unwritten);
         let encoded = batch.into_iter().try_for_each(|body| self.encode(&mut buffer, now, body));
         self.unwritten = buffer;
         if let Err(error) = encoded {
-            self.reload(end);
+            self.take_back(end, deferred);
+            return Err(error);
+        }
+        if durability == Durability::Deferred {
+            return Ok(());
+        }
+        if let Err(error) = self.write_out() {
+            self.take_back(end, deferred);
             return Err(error);
         }
         match durability {
-            Durability::Deferred => Ok(()),
-            Durability::Written | Durability::Beside => self.write_out(),
+            Durability::Deferred | Durability::Written | Durability::Beside => Ok(()),
             Durability::Synced => self.sync(),
         }
     }
@@ -256,8 +259,11 @@ impl Writer {
         bytes <= INLINE_MAX
     }
 
-    /// Writes what was deferred.
+    /// Writes what was deferred. If that fails it stays deferred.
     pub fn write_out(&mut self) -> Result<(), WriteError> {
+        if self.poisoned {
+            return Err(WriteError::Poisoned { path: self.directory.steps() });
+        }
         if self.unwritten.is_empty() {
             return Ok(());
         }
@@ -272,7 +278,6 @@ impl Writer {
                 if self.disk.truncate(&self.file, end).is_err() {
                     self.poison();
                 }
-                self.reload(end);
                 Err(self.failed(error))
             }
         }
@@ -329,6 +334,7 @@ impl Writer {
     /// Cuts off what a failed sync may have lost.
     fn give_up(&mut self, error: io::Error) -> WriteError {
         self.poison();
+        self.unwritten.clear();
         let _ = match self.synced.to() {
             Some(synced) => self.disk.truncate(&self.file, synced),
             None => self.copy_anew(self.taken_at),
@@ -377,12 +383,20 @@ impl Writer {
         all.insert(self.directory.path().to_owned());
     }
 
-    /// Makes the history again what the file holds, after records that did not get there were taken in.
-    fn reload(&mut self, end: u64) {
-        self.unwritten.clear();
-        match scan(self.file.file(), History::default()) {
-            Ok((history, Health::Good)) if history.end == end => self.history = history,
-            Ok(_) | Err(_) => self.poison(),
+    /// Makes the history again what the file holds up to `end` and the first `deferred` bytes that are not written, after
+    /// records that are refused were taken in.
+    fn take_back(&mut self, end: u64, deferred: usize) {
+        if self.poisoned {
+            return;
+        }
+        self.unwritten.truncate(deferred);
+        let whole = scan(self.file.file(), History::default())
+            .ok()
+            .filter(|(history, health)| *health == Health::Good && history.end == end)
+            .and_then(|(history, _)| fold_lines(&self.unwritten, history));
+        match whole {
+            Some(history) => self.history = history,
+            None => self.poison(),
         }
     }
 
@@ -417,6 +431,6 @@ impl Writer {
     #[must_use]
     pub fn is_checkpoint_due(&self) -> bool {
         let grown = self.history.end - self.checkpointed_end.min(self.history.end);
-        grown >= CHECKPOINT_MIN.max(self.checkpointed_end / 4)
+        grown > self.checkpointed_end / 4
     }
 }

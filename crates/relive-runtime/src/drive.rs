@@ -198,7 +198,7 @@ impl Runtime {
             return AfterExit::Over;
         };
         let exit = match (exit, turn.state.unrecorded.take()) {
-            (Exit::Stopped, Some(error)) => Exit::Unrecorded(error),
+            (Exit::Stopped | Exit::Suspended { .. } | Exit::Completed, Some(error)) => Exit::Unrecorded(error),
             (exit, _) => exit,
         };
         let mut change = Change::of(machine, RecordDetails::default());

@@ -139,7 +139,7 @@ impl Runtime {
             }
         }
         // Room may have come back for the reserve.
-        let _ = self.on_disk(|data| data.restore_reserve()).await;
+        let _ = self.in_bulk(|data| data.restore_reserve()).await;
         Ok(answer)
     }
 }

@@ -71,7 +71,7 @@ impl Runtime {
 
     /// Suspends everything, because nothing may run unrecorded, and frees the reserve for the records that say so.
     pub(crate) async fn disk_full(self: &Arc<Self>) {
-        let _ = self.on_disk(|data| data.release_reserve()).await;
+        let _ = self.on_journal(|data| data.release_reserve()).await;
         let running: Vec<Uuid> = self.lock().bodies.values().map(|owner| owner.uuid).collect();
         self.suspend_all(running, SuspendReason::DiskFull, Urgency::Boundary);
     }

@@ -58,7 +58,7 @@ impl Loop {
             OnInDoubt::Park => Err(Exit::InDoubt),
             OnInDoubt::TellModel => {
                 let doubt = Doubt { call: open.call, reason: reason.to_owned() };
-                self.record(Body::Doubt(doubt), Durability::Written).await
+                self.record(Body::Doubt(doubt), Durability::Beside).await
             }
             OnInDoubt::Retry => {
                 let resolved = Resolved { call: open.call, outcome: Outcome::Retry, by_policy: true, req: None };

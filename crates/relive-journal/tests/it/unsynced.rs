@@ -144,3 +144,19 @@ fn a_sync_makes_what_was_written_outlive_a_power_cut() {
     assert!(rig.journal_after_cut("after", source) == all);
     append(&mut writer, vec![input("more", "more")]);
 }
+
+#[test]
+fn a_batch_that_is_refused_leaves_what_was_deferred_before_it() {
+    let fixture = crate::support::Fixture::new();
+    let mut writer = fixture.spawn();
+    let deferred = vec![crate::support::model_started()];
+    writer.append(crate::support::moment(), deferred, Durability::Deferred).unwrap();
+    let before = writer.history().clone();
+    // A call that no answer made.
+    let refused = vec![crate::support::input("m", "hello"), crate::support::call_ended(7, "none")];
+    assert!(writer.append(crate::support::moment(), refused, Durability::Synced).is_err());
+    assert_eq!(writer.history(), &before);
+    crate::support::append(&mut writer, vec![crate::support::model_ended("text", 0)]);
+    let (history, _) = fixture.data.history(crate::support::uuid_of(&writer)).unwrap();
+    assert_eq!((history.answers, history.seq), (1, before.seq + 1));
+}

@@ -151,13 +151,17 @@ impl Runtime {
             owner.release_settle();
             let events = owner.take_events();
             let Some(journal) = &mut turn.state.journal else { return };
-            if events.is_empty() && journal.is_settled() {
-                return;
-            }
-            if let Err(error) = journal.settle(events).await {
-                // The body does not wait for this: it is stopped, and suspended for the error.
-                turn.state.unrecorded = Some(error);
-                owner.order(|orders| orders.stop = Some(Urgency::Now));
+            if !events.is_empty() || !journal.is_settled() {
+                match journal.settle(events).await {
+                    // Until the sync has ended: streams show what is on the disk, and are told then.
+                    Ok(()) if !journal.is_settled() => runtime.settle_soon(&owner),
+                    Ok(()) => {}
+                    Err(error) => {
+                        // The body does not wait for this: it is stopped, and suspended for the error.
+                        turn.state.unrecorded = Some(error);
+                        owner.order(|orders| orders.stop = Some(Urgency::Now));
+                    }
+                }
             }
             runtime.changes.ring(owner.uuid);
         });

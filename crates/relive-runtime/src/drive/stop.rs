@@ -78,7 +78,9 @@ impl Turn {
         let (disk, directory) = (runtime.data.io().disk.clone(), runtime.data.directory(uuid));
         let _ = journal
             .with(move |writer| {
-                let _ = writer.checkpoint();
+                if writer.is_checkpoint_due() {
+                    let _ = writer.checkpoint();
+                }
                 ProcInfo::of(writer.history()).map(|info| info.write(&disk, &directory))
             })
             .await;
