@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// Real agents have a handful of calls open at a time.
 const MAX_IDS: usize = 1024;
@@ -11,8 +10,8 @@ const MAX_ID_BYTES: usize = 256;
 /// `#` and a digest of the whole id.
 const DIGEST_BYTES: usize = 17;
 
-/// Ids beyond the limit are only counted. They count as open until the set is dropped, because an end that names none of
-/// the remembered ids may as well be somebody else's.
+/// A set of ids. Ids beyond the limit are only counted, and stay in the count until the set is dropped: when an id is
+/// removed that is not in the set, nothing tells whether it was one of those that were only counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IdSet {
     ids: BTreeSet<String>,
@@ -56,7 +55,8 @@ impl IdSet {
     }
 }
 
-/// An id as it is remembered: itself, or its start and a digest if somebody tries to fill the memory.
+/// Returns an id as it is remembered: a short id unchanged, of a longer one its start and a digest. So a CLI that sends
+/// huge ids cannot fill the memory.
 pub(crate) fn shorten(id: &str) -> Cow<'_, str> {
     if id.len() <= MAX_ID_BYTES {
         return Cow::Borrowed(id);
@@ -65,11 +65,12 @@ pub(crate) fn shorten(id: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{head}#{:016x}", digest(id)))
 }
 
-/// Tells texts apart within one process: it is not the same in every version.
+/// Returns the 64-bit FNV-1a hash of a text. Digests are part of ids in the JSON output, so the hash has to be the same in
+/// every build; the standard library's may change.
 pub(crate) fn digest(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
+    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    text.bytes().fold(OFFSET_BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
 #[cfg(test)]
@@ -90,14 +91,22 @@ mod tests {
         assert_eq!((set.ids.len(), set.len(), set.is_empty()), (0, 2, false));
     }
 
+    /// The published test vectors of FNV-1a.
     #[test]
-    fn a_long_id_is_cut_and_still_itself() {
+    fn the_digest_is_the_same_in_every_build() {
+        assert_eq!(digest(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(digest("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(digest("foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn long_ids_with_the_same_start_are_different_ids() {
         let [first, second] = ["a", "b"].map(|end| format!("{}{end}", "é".repeat(1000)));
         let mut set = IdSet::default();
         assert!(set.insert(&first) && set.insert(&second) && !set.insert(&first));
         for id in set.iter() {
             assert!(id.len() <= MAX_ID_BYTES, "{id}");
-            assert_eq!(shorten(id), id, "what is short already stays");
+            assert_eq!(shorten(id), id, "a shortened id is not shortened again");
         }
         assert!(set.contains(&second) && set.remove(&first) && !set.contains(&first) && set.contains(&second));
     }
