@@ -7,7 +7,7 @@ mod claude;
 mod codex_app_server;
 
 use crate::dialect::Dialect;
-use crate::event::{ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind};
+use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind};
 
 /// A person's answer to a request for permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,13 +32,38 @@ pub enum EncodeError {
     NoTurn,
     #[error("the CLI does not offer this answer")]
     NotOffered,
+    #[error("a hook asked for this permission: the answer is the response to the hook")]
+    AskedByHook,
+    #[error("no hook asked for this permission: the answer is a line to the CLI")]
+    NotAskedByHook,
+}
+
+/// The dialects that can be written.
+#[derive(Debug, Clone, Copy)]
+enum DuplexDialect {
+    Claude,
+    CodexAppServer,
+    Acp,
+}
+
+impl TryFrom<Dialect> for DuplexDialect {
+    type Error = EncodeError;
+
+    fn try_from(dialect: Dialect) -> Result<Self, EncodeError> {
+        match dialect {
+            Dialect::Claude | Dialect::Qwen => Ok(Self::Claude),
+            Dialect::CodexAppServer => Ok(Self::CodexAppServer),
+            Dialect::Acp => Ok(Self::Acp),
+            Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => Err(EncodeError::NotDuplex(dialect)),
+        }
+    }
 }
 
 /// Encodes messages for one CLI process. It has to be shown the events of that process, because codex and ACP want the
 /// ids that the CLI chose.
 #[derive(Debug)]
 pub struct Encoder {
-    dialect: Dialect,
+    dialect: DuplexDialect,
     session_id: Option<String>,
     turn_id: Option<String>,
     last_request: u64,
@@ -46,10 +71,7 @@ pub struct Encoder {
 
 impl Encoder {
     pub fn new(dialect: Dialect) -> Result<Self, EncodeError> {
-        if !dialect.is_duplex() {
-            return Err(EncodeError::NotDuplex(dialect));
-        }
-        Ok(Self { dialect, session_id: None, turn_id: None, last_request: 0 })
+        Ok(Self { dialect: dialect.try_into()?, session_id: None, turn_id: None, last_request: 0 })
     }
 
     /// Learns the ids that later messages have to repeat.
@@ -69,16 +91,15 @@ impl Encoder {
     /// Encodes a message of the user, which starts a turn. Like every message it is one line, with its line ending.
     pub fn user_turn(&mut self, text: &str) -> Result<String, EncodeError> {
         let message = match self.dialect {
-            Dialect::Claude | Dialect::Qwen => claude::user_turn(text),
-            Dialect::CodexAppServer => {
+            DuplexDialect::Claude => claude::user_turn(text),
+            DuplexDialect::CodexAppServer => {
                 let session = self.session_id()?.to_owned();
                 codex_app_server::user_turn(self.next_request(), &session, text)
             }
-            Dialect::Acp => {
+            DuplexDialect::Acp => {
                 let session = self.session_id()?.to_owned();
                 acp::user_turn(self.next_request(), &session, text)
             }
-            Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => return self.not_duplex(),
         };
         Ok(message + "\n")
     }
@@ -86,27 +107,37 @@ impl Encoder {
     /// Encodes the request to stop the turn and keep the conversation.
     pub fn interrupt(&mut self) -> Result<String, EncodeError> {
         let message = match self.dialect {
-            Dialect::Claude | Dialect::Qwen => claude::interrupt(self.next_request()),
-            Dialect::CodexAppServer => {
+            DuplexDialect::Claude => claude::interrupt(self.next_request()),
+            DuplexDialect::CodexAppServer => {
                 let session = self.session_id()?.to_owned();
                 let turn = self.turn_id.clone().ok_or(EncodeError::NoTurn)?;
                 codex_app_server::interrupt(self.next_request(), &session, &turn)
             }
-            Dialect::Acp => acp::interrupt(self.session_id()?),
-            Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => return self.not_duplex(),
+            DuplexDialect::Acp => acp::interrupt(self.session_id()?),
         };
         Ok(message + "\n")
     }
 
-    /// Encodes the answer to a request for permission. A deny can always be encoded.
+    /// Encodes the answer to a request for permission that the CLI printed. Claude and ACP agents accept every deny; codex
+    /// accepts only the answers that it offers, if it offers any.
     pub fn answer(&self, request: &ApprovalRequest, answer: &Answer) -> Result<String, EncodeError> {
+        if request.channel == ApprovalChannel::Hook {
+            return Err(EncodeError::AskedByHook);
+        }
         let message = match self.dialect {
-            Dialect::Claude | Dialect::Qwen => claude::answer(request, answer),
-            Dialect::CodexAppServer => codex_app_server::answer(request, answer),
-            Dialect::Acp => acp::answer(request, answer)?,
-            Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => return self.not_duplex(),
+            DuplexDialect::Claude => claude::answer(request, answer),
+            DuplexDialect::CodexAppServer => codex_app_server::answer(request, answer)?,
+            DuplexDialect::Acp => acp::answer(request, answer)?,
         };
         Ok(message + "\n")
+    }
+
+    /// Encodes the answer to a request for permission that a hook of claude made: the body of the response to that hook.
+    pub fn hook_answer(request: &ApprovalRequest, answer: &Answer) -> Result<String, EncodeError> {
+        match request.channel {
+            ApprovalChannel::Hook => Ok(claude::hook_answer(request, answer)),
+            ApprovalChannel::Stream => Err(EncodeError::NotAskedByHook),
+        }
     }
 
     fn session_id(&self) -> Result<&str, EncodeError> {
@@ -116,10 +147,6 @@ impl Encoder {
     fn next_request(&mut self) -> String {
         self.last_request += 1;
         format!("relive-{}", self.last_request)
-    }
-
-    fn not_duplex(&self) -> Result<String, EncodeError> {
-        Err(EncodeError::NotDuplex(self.dialect))
     }
 }
 

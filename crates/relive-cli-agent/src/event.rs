@@ -24,7 +24,7 @@ impl From<EventKind> for Event {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EventKind {
-    /// The CLI named the conversation, which is what a later resume needs.
+    /// The CLI named its conversation. The id is what a later resume needs.
     SessionStarted {
         session_id: String,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,6 +171,26 @@ pub struct ApprovalRequest {
     /// The answers that the CLI offers. Empty if it takes a plain allow or deny.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<ApprovalOption>,
+    /// Left out in JSON if it is the stream.
+    #[serde(skip_serializing_if = "ApprovalChannel::is_stream")]
+    pub channel: ApprovalChannel,
+}
+
+/// Where a request for permission came from, and its answer has to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalChannel {
+    /// The CLI's standard output; the answer is a line of its standard input.
+    Stream,
+    /// A hook of claude; the answer is the response to it.
+    Hook,
+}
+
+impl ApprovalChannel {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+    fn is_stream(&self) -> bool {
+        *self == Self::Stream
+    }
 }
 
 /// One answer that a CLI offers.

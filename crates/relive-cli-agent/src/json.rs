@@ -15,7 +15,7 @@ use crate::event::RawJson;
 /// More entries of a list than any CLI writes: the rest is not read.
 pub(crate) const MAX_ITEMS: usize = 1024;
 
-/// Stands for the name of something that names no type.
+/// Shown as the name of a line or a block without a `type`.
 const NO_TYPE: &str = "no type";
 
 /// A JSON value inside a line. It is known to be valid JSON.
@@ -48,13 +48,13 @@ impl<'a> Json<'a> {
         path.iter().try_fold(self, |value, name| value.field(name))
     }
 
-    /// The first entries of a list; none if it is not a list.
+    /// Returns the first entries of a list; none if the value is not a list.
     pub(crate) fn items(self) -> Vec<Json<'a>> {
-        self.items_and_rest().0
+        self.items_and_has_more().0
     }
 
-    /// The first entries of a list, and whether it has more.
-    pub(crate) fn items_and_rest(self) -> (Vec<Json<'a>>, bool) {
+    /// Returns the first entries of a list, and whether the list has more of them.
+    pub(crate) fn items_and_has_more(self) -> (Vec<Json<'a>>, bool) {
         let mut items = Vec::new();
         let mut has_more = false;
         if self.is_list() {
@@ -122,7 +122,7 @@ impl<'a> Json<'a> {
         self.text_at(&["type"]).unwrap_or_else(|| NO_TYPE.into())
     }
 
-    /// The name of what a line is, for lines that are only named: its `type`, or its `method`.
+    /// Returns the `type` of a line, or else its `method`: the name that an `unknown` or `other` event shows.
     pub(crate) fn name(self) -> String {
         let [kind, method] = self.fields(["type", "method"]);
         kind.or(method).and_then(Json::text).unwrap_or_else(|| NO_TYPE.into())
@@ -252,7 +252,7 @@ mod tests {
     fn long_lists_are_cut_and_deep_ones_do_not_recurse() {
         for (entries, has_more) in [(MAX_ITEMS, false), (MAX_ITEMS + 1, true), (5000, true)] {
             let long = format!("[{}0]", "0,".repeat(entries - 1));
-            let (items, rest) = json(&long).items_and_rest();
+            let (items, rest) = json(&long).items_and_has_more();
             assert_eq!((items.len(), rest), (MAX_ITEMS, has_more));
         }
         let deep = format!("{{\"a\":{}{},\"b\":1}}", "[".repeat(200_000), "]".repeat(200_000));

@@ -22,7 +22,8 @@ mod stream;
 pub use dialect::{Dialect, UnknownDialect};
 pub use encode::{Answer, EncodeError, Encoder};
 pub use event::{
-    ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson, TurnOutcome, Usage, UsageScope,
+    ApprovalChannel, ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson, TurnOutcome, Usage,
+    UsageScope,
 };
 pub use lines::{Line, LineSplitter, MAX_LINE_BYTES};
 pub use machine::{Activity, Lifecycle, Machine, Waiting};

@@ -39,7 +39,14 @@ pub struct LineSplitter {
     pending: Vec<u8>,
     /// The length of the incomplete line, with the bytes that were dropped.
     pending_bytes: u64,
-    at_start: bool,
+    place: LinePlace,
+}
+
+/// Where a line is in its stream. Only the first one may begin with a byte order mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LinePlace {
+    First,
+    Later,
 }
 
 impl Default for LineSplitter {
@@ -50,7 +57,12 @@ impl Default for LineSplitter {
 
 impl LineSplitter {
     pub fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, pending: Vec::new(), pending_bytes: 0, at_start: true }
+        Self { max_bytes, pending: Vec::new(), pending_bytes: 0, place: LinePlace::First }
+    }
+
+    /// Starts over for another stream.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::new(self.max_bytes);
     }
 
     /// Takes the next bytes of the stream and calls `on_line` for each line that they complete.
@@ -59,7 +71,7 @@ impl LineSplitter {
             let (line, rest) = (&chunk[..end], &chunk[end + 1..]);
             if self.pending_bytes == 0 && line.len() <= self.max_bytes {
                 // The usual case: the whole line is in the chunk, and is not copied.
-                let line = trim(line, mem::take(&mut self.at_start));
+                let line = trim(line, mem::replace(&mut self.place, LinePlace::Later));
                 on_line(Line::Whole(line));
             } else {
                 self.keep(line);
@@ -94,9 +106,9 @@ impl LineSplitter {
     }
 
     fn complete(&mut self, on_line: &mut impl FnMut(Line<'_>)) {
-        let at_start = mem::take(&mut self.at_start);
+        let place = mem::replace(&mut self.place, LinePlace::Later);
         if self.is_whole() {
-            on_line(Line::Whole(trim(&self.pending, at_start)));
+            on_line(Line::Whole(trim(&self.pending, place)));
         } else {
             on_line(Line::TooLong { head: &self.pending, bytes: self.pending_bytes });
         }
@@ -106,8 +118,11 @@ impl LineSplitter {
     }
 }
 
-fn trim(line: &[u8], at_start: bool) -> &[u8] {
-    let line = if at_start { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
+fn trim(line: &[u8], place: LinePlace) -> &[u8] {
+    let line = match place {
+        LinePlace::First => line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line),
+        LinePlace::Later => line,
+    };
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 

@@ -54,7 +54,8 @@ pub struct Machine {
 
 #[derive(Debug, Clone, PartialEq)]
 enum State {
-    Spawning,
+    /// With the turn that was written to the CLI before it was ready.
+    Spawning(Turn),
     Idle,
     Working(OpenWork),
     Killed,
@@ -81,7 +82,7 @@ pub(crate) enum Turn {
 impl Machine {
     /// Starts in `spawning`. An `idle_timeout` of zero means that an idle agent is never ended.
     pub fn new(idle_timeout: Duration, now: Timestamp) -> Self {
-        Self { state: State::Spawning, last_active: now, idle_timeout }
+        Self { state: State::Spawning(Turn::Closed), last_active: now, idle_timeout }
     }
 
     /// Moves the machine by one event. Every event of a living process moves `last_active`; after `mark_killed` nothing
@@ -94,12 +95,26 @@ impl Machine {
         self.state = mem::replace(&mut self.state, State::Idle).after(event);
     }
 
+    /// Moves the machine by one event of a line that was written to the CLI. Only the CLI itself ends `spawning`; a turn
+    /// that was written before is open as soon as the CLI is ready.
+    pub fn apply_input(&mut self, event: &Event, now: Timestamp) {
+        let State::Spawning(turn) = &mut self.state else { return self.apply(event, now) };
+        self.last_active = now;
+        if let EventKind::TurnStarted { .. } = event.kind {
+            *turn = Turn::Open;
+        }
+    }
+
     /// Resets the machine for a new subprocess. Calling it again while it is spawning changes nothing.
     pub fn mark_spawning(&mut self, now: Timestamp) {
-        if self.state != State::Spawning {
-            self.state = State::Spawning;
-            self.last_active = now;
+        if self.lifecycle() != Lifecycle::Spawning {
+            *self = Self::new(self.idle_timeout, now);
         }
+    }
+
+    /// The same, also while it is spawning.
+    pub(crate) fn respawn(&mut self, now: Timestamp) {
+        *self = Self::new(self.idle_timeout, now);
     }
 
     /// Forces the machine to idle. This is not a sign of life, so `last_active` stays.
@@ -116,7 +131,7 @@ impl Machine {
 
     pub fn lifecycle(&self) -> Lifecycle {
         match self.state {
-            State::Spawning => Lifecycle::Spawning,
+            State::Spawning(_) => Lifecycle::Spawning,
             State::Idle => Lifecycle::Idle,
             State::Working(_) => Lifecycle::Working,
             State::Killed => Lifecycle::Killed,
@@ -142,8 +157,13 @@ impl Machine {
         self.work().map_or(0, |work| work.background.len())
     }
 
+    /// Whether a turn is open; while the CLI is spawning, whether one was written to it.
     pub fn is_turn_open(&self) -> bool {
-        self.work().is_some_and(|work| work.turn == Turn::Open)
+        match &self.state {
+            State::Spawning(turn) => *turn == Turn::Open,
+            State::Working(work) => work.turn == Turn::Open,
+            State::Idle | State::Killed => false,
+        }
     }
 
     /// The time of the last event.
@@ -163,7 +183,7 @@ impl Machine {
     fn work(&self) -> Option<&OpenWork> {
         match &self.state {
             State::Working(work) => Some(work),
-            State::Spawning | State::Idle | State::Killed => None,
+            State::Spawning(_) | State::Idle | State::Killed => None,
         }
     }
 }
@@ -173,8 +193,9 @@ impl State {
         let mut work = match self {
             Self::Killed => return Self::Killed,
             // A warning of a wrapper script, say: no sign that the CLI itself is ready.
-            Self::Spawning if !event.kind.is_recognized() => return Self::Spawning,
-            Self::Spawning | Self::Idle => OpenWork::default(),
+            Self::Spawning(turn) if !event.kind.is_recognized() => return Self::Spawning(turn),
+            Self::Spawning(turn) => OpenWork { turn, ..OpenWork::default() },
+            Self::Idle => OpenWork::default(),
             Self::Working(work) => work,
         };
         work.apply(event);
@@ -187,7 +208,7 @@ impl OpenWork {
         let subagent = event.subagent.as_deref();
         let by_subagent = subagent.is_some();
         match &event.kind {
-            EventKind::ToolEnded { id, .. } if by_subagent => self.requests.close_of_tool(id),
+            EventKind::ToolEnded { id, .. } if by_subagent => self.requests.close_for_tool(id),
             // The agent itself waits for its subagent with a tool call of its own, so its activity is that call's.
             EventKind::Thinking { .. }
             | EventKind::Text { .. }
@@ -196,11 +217,11 @@ impl OpenWork {
             | EventKind::TurnEnded { .. }
             | EventKind::Error { .. }
                 if by_subagent => {}
-            EventKind::Thinking { .. } => self.act(Activity::Thinking),
-            EventKind::Text { .. } => self.act(Activity::Responding),
+            EventKind::Thinking { .. } => self.enter_turn(Activity::Thinking),
+            EventKind::Text { .. } => self.enter_turn(Activity::Responding),
             EventKind::ToolStarted { id, .. } => {
                 self.tools.insert(id);
-                self.act(Activity::RunningTool);
+                self.enter_turn(Activity::RunningTool);
             }
             EventKind::ToolEnded { id, .. } => self.end_tool(id),
             EventKind::TurnStarted { .. } => self.turn = Turn::Open,
@@ -210,9 +231,9 @@ impl OpenWork {
             }
             EventKind::BackgroundEnded { id } => {
                 self.background.remove(id);
-                self.requests.close_of_subagent(id);
+                self.requests.close_for_subagent(id);
             }
-            EventKind::SubagentEnded { id } => self.requests.close_of_subagent(id),
+            EventKind::SubagentEnded { id } => self.requests.close_for_subagent(id),
             EventKind::ApprovalAsked(request) => {
                 let (id, tool_id) = (request.request_id.as_str(), request.tool_id.as_deref());
                 self.requests.add(OpenRequest::new(id, tool_id, subagent, Waiting::Approval));
@@ -235,8 +256,8 @@ impl OpenWork {
         }
     }
 
-    /// The agent did something itself, so it is in a turn, whether or not the start was seen.
-    fn act(&mut self, activity: Activity) {
+    /// Notes what the agent itself does. It is in a turn, even if the start of the turn was not seen.
+    fn enter_turn(&mut self, activity: Activity) {
         self.turn = Turn::Open;
         self.activity = activity;
     }
@@ -244,7 +265,7 @@ impl OpenWork {
     fn end_tool(&mut self, id: &str) {
         self.turn = Turn::Open;
         self.tools.remove(id);
-        self.requests.close_of_tool(id);
+        self.requests.close_for_tool(id);
         if self.tools.is_empty() {
             self.activity = Activity::Responding;
         }

@@ -11,9 +11,11 @@ const MAX_REQUESTS: usize = 256;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct OpenRequests {
     requests: Vec<OpenRequest>,
-    /// The first request beyond the limit. An answer to it cannot be told from a repeated answer to another one, so it
-    /// counts as open until the turn ends.
+    /// The first of the agent's own requests beyond the limit. Its answer cannot be told from a repeated answer to another
+    /// request, so it counts as open until the turn ends.
     forgotten: Option<Waiting>,
+    /// The same for requests of subagents, which may outlive the turn: it counts as open until the process ends.
+    forgotten_of_subagents: Option<Waiting>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +41,8 @@ impl OpenRequests {
         }
         if self.requests.len() < MAX_REQUESTS {
             self.requests.push(request);
+        } else if request.subagent.is_some() {
+            self.forgotten_of_subagents.get_or_insert(request.waiting);
         } else {
             self.forgotten.get_or_insert(request.waiting);
         }
@@ -50,12 +54,12 @@ impl OpenRequests {
     }
 
     /// A call that has a result needs no approval any more, wherever the answer came from.
-    pub(crate) fn close_of_tool(&mut self, tool_id: &str) {
+    pub(crate) fn close_for_tool(&mut self, tool_id: &str) {
         let tool_id = Some(shorten(tool_id));
         self.requests.retain(|request| request.tool_id.as_deref().map(Cow::Borrowed) != tool_id);
     }
 
-    pub(crate) fn close_of_subagent(&mut self, subagent: &str) {
+    pub(crate) fn close_for_subagent(&mut self, subagent: &str) {
         let subagent = Some(shorten(subagent));
         self.requests.retain(|request| request.subagent.as_deref().map(Cow::Borrowed) != subagent);
     }
@@ -68,6 +72,7 @@ impl OpenRequests {
 
     /// The kind of the oldest open request.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
-        self.requests.first().map(|request| request.waiting).or(self.forgotten)
+        let first = self.requests.first().map(|request| request.waiting);
+        first.or(self.forgotten).or(self.forgotten_of_subagents)
     }
 }

@@ -2,6 +2,7 @@
 
 mod acp;
 mod claude;
+mod codex;
 mod codex_app_server;
 mod codex_exec;
 mod conversation;
@@ -10,7 +11,9 @@ mod gemini;
 mod json_rpc;
 mod line_events;
 mod opencode;
+mod questions;
 mod quota;
+mod usage;
 
 use std::borrow::Cow;
 
@@ -32,16 +35,10 @@ const EXCERPT_CHARS: usize = 120;
 /// Reads the lines of one CLI process. A new process needs a new parser.
 #[derive(Debug)]
 pub struct Parser {
-    dialect: Option<Dialect>,
-    source: DialectSource,
+    /// The dialect that the caller named; without one it is detected.
+    named: Option<Dialect>,
+    /// `None` until the dialect is detected.
     dialect_parser: Option<DialectParser>,
-}
-
-/// Where the dialect comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DialectSource {
-    Caller,
-    Detection,
 }
 
 /// The parser of one dialect, with what it has to remember between lines.
@@ -67,13 +64,17 @@ enum Direction {
 impl Parser {
     /// Without a dialect, the first line that can belong to only one decides, for the rest of the stream.
     pub fn new(dialect: Option<Dialect>) -> Self {
-        let source = if dialect.is_some() { DialectSource::Caller } else { DialectSource::Detection };
-        Self { dialect, source, dialect_parser: dialect.map(DialectParser::new) }
+        Self { named: dialect, dialect_parser: dialect.map(DialectParser::new) }
+    }
+
+    /// Starts over for another process.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::new(self.named);
     }
 
     /// The dialect in use; `None` until it is detected.
     pub fn dialect(&self) -> Option<Dialect> {
-        self.dialect
+        self.dialect_parser.as_ref().map(DialectParser::dialect)
     }
 
     /// Reads a line that the CLI printed. Only a blank line has no events.
@@ -116,19 +117,14 @@ impl Parser {
     }
 
     fn detect(&mut self, line: Json<'_>, direction: Direction) {
-        if self.source == DialectSource::Caller || direction == Direction::Input {
+        if self.named.is_some() || direction == Direction::Input {
             return;
         }
-        if self.dialect_parser.is_none() {
-            self.dialect = detect::detect(line);
-            self.dialect_parser = self.dialect.map(DialectParser::new);
-        } else if let Some(DialectParser::Claude(parser)) = &mut self.dialect_parser
-            && self.dialect == Some(Dialect::Claude)
-            && detect::is_qwen(line)
-        {
+        match &mut self.dialect_parser {
+            None => self.dialect_parser = detect::detect(line).map(DialectParser::new),
             // In duplex mode the first line answers `initialize`, and only the second one tells qwen from claude.
-            self.dialect = Some(Dialect::Qwen);
-            parser.become_qwen();
+            Some(DialectParser::Claude(parser)) if detect::is_qwen(line) => parser.become_qwen(),
+            Some(_) => {}
         }
     }
 }
@@ -142,6 +138,17 @@ impl DialectParser {
             Dialect::Gemini => Self::Gemini(GeminiParser::default()),
             Dialect::Opencode => Self::Opencode(OpencodeParser::default()),
             Dialect::Acp => Self::Acp(AcpParser::default()),
+        }
+    }
+
+    fn dialect(&self) -> Dialect {
+        match self {
+            Self::Claude(parser) => parser.dialect(),
+            Self::CodexExec(_) => Dialect::CodexExec,
+            Self::CodexAppServer(_) => Dialect::CodexAppServer,
+            Self::Gemini(_) => Dialect::Gemini,
+            Self::Opencode(_) => Dialect::Opencode,
+            Self::Acp(_) => Dialect::Acp,
         }
     }
 

@@ -57,9 +57,18 @@ impl AgentStream {
         &self.machine
     }
 
-    /// For facts that no line states: the process was started, or has ended.
+    /// For facts that no line states: the process has ended, or is idle. A new process needs [`respawn`](Self::respawn).
     pub fn machine_mut(&mut self) -> &mut Machine {
         &mut self.machine
+    }
+
+    /// Starts over for a new process of the same CLI: the state, half a line, a detected dialect, and everything that was
+    /// remembered of the process before are dropped, and lines are counted from 1 again.
+    pub fn respawn(&mut self, now: Timestamp) {
+        self.splitter.reset();
+        self.parser.reset();
+        self.machine.respawn(now);
+        self.lines = 0;
     }
 
     /// Takes bytes that the CLI printed. `on_line` gets the line as it was, for whoever keeps it, and its report.
@@ -74,13 +83,11 @@ impl AgentStream {
         splitter.finish(|line| on_line(line, report(line, parser, machine, lines, now)));
     }
 
-    /// Takes a whole line that was written to the CLI. A turn that was written to the CLI counts as open before the CLI
-    /// says so, but only the CLI itself ends `spawning`.
+    /// Takes a whole line that was written to the CLI. A turn counts as open before the CLI says so, but only the CLI
+    /// itself ends `spawning`.
     pub fn push_input(&mut self, line: &[u8], now: Timestamp) -> Vec<Event> {
         let events = self.parser.read_input(Line::Whole(line));
-        if self.machine.lifecycle() != Lifecycle::Spawning {
-            events.iter().for_each(|event| self.machine.apply(event, now));
-        }
+        events.iter().for_each(|event| self.machine.apply_input(event, now));
         events
     }
 }

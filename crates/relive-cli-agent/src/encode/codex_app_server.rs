@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Answer, choose};
+use super::{Answer, EncodeError, choose};
 use crate::event::{ApprovalRequest, RawJson};
 
 /// The tool of a request for more permissions.
@@ -18,20 +18,21 @@ pub(super) fn interrupt(request_id: String, thread_id: &str, turn_id: &str) -> S
         .to_string()
 }
 
-pub(super) fn answer(request: &ApprovalRequest, answer: &Answer) -> String {
-    let result = if request.tool == PERMISSIONS { grant(request, answer) } else { decision(request, answer) };
-    format!(r#"{{"id":{},"result":{result}}}"#, request.request_id.as_str())
+pub(super) fn answer(request: &ApprovalRequest, answer: &Answer) -> Result<String, EncodeError> {
+    let result = if request.tool == PERMISSIONS { grant(request, answer) } else { decision(request, answer)? };
+    Ok(format!(r#"{{"id":{},"result":{result}}}"#, request.request_id.as_str()))
 }
 
 /// Codex lists the decisions that it accepts for this request. Without a list, every version accepts these three.
-fn decision(request: &ApprovalRequest, answer: &Answer) -> String {
-    let plain = match answer {
-        Answer::Allow => r#""accept""#,
-        Answer::AllowAlways => r#""acceptForSession""#,
-        Answer::Deny { .. } => r#""decline""#,
+fn decision(request: &ApprovalRequest, answer: &Answer) -> Result<String, EncodeError> {
+    let decision = match (choose(request, answer), answer) {
+        (Some(option), _) => option.value.as_str(),
+        (None, _) if !request.options.is_empty() => return Err(EncodeError::NotOffered),
+        (None, Answer::Allow) => r#""accept""#,
+        (None, Answer::AllowAlways) => r#""acceptForSession""#,
+        (None, Answer::Deny { .. }) => r#""decline""#,
     };
-    let decision = choose(request, answer).map_or(plain, |option| option.value.as_str());
-    format!(r#"{{"decision":{decision}}}"#)
+    Ok(format!(r#"{{"decision":{decision}}}"#))
 }
 
 /// A request for more permissions is answered with those that are granted: all that were asked for, or none.

@@ -8,13 +8,13 @@ mod usage;
 use super::conversation::Conversation;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
-use super::quota::QuotaReporter;
+use super::quota::{FailureCause, QuotaReporter};
 use crate::event::{EventKind, TurnOutcome};
 use crate::ids::IdSet;
 use crate::json::Json;
 
 /// Updates that say nothing about the state.
-const HOUSEKEEPING: [&str; 13] = [
+const SILENT_UPDATES: [&str; 13] = [
     "plan",
     "plan_update",
     "plan_removed",
@@ -89,18 +89,19 @@ enum Replay {
 
 impl AcpParser {
     pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        let (message, method) = RpcMessage::of(line);
-        match message {
-            RpcMessage::Notification { params } if method == "session/update" => self.read_update(params, events),
-            RpcMessage::Notification { .. } => read_other_method(&method, events),
-            RpcMessage::Request { id, params } => read_request(&method, id, params, events),
+        match RpcMessage::of(line) {
+            RpcMessage::Notification { method, params } if method == "session/update" => {
+                self.read_update(params, events);
+            }
+            RpcMessage::Notification { method, .. } => read_other_method(&method, events),
+            RpcMessage::Request { id, method, params } => read_request(&method, id, params, events),
             RpcMessage::Reply { id, result } => {
                 self.pending.take(id);
                 self.read_reply(result, events);
             }
             RpcMessage::ErrorReply { id, error } => {
                 let message = error_message(error);
-                self.quota.read_failure(&message, events);
+                self.quota.read_failure(FailureCause::Unstated, &message, events);
                 let request = self.pending.take(id);
                 if request == Some(RequestKind::Prompt) && self.end_prompt() {
                     events.push(EventKind::Error { message });
@@ -114,9 +115,8 @@ impl AcpParser {
 
     /// Reads a line that was written to the agent.
     pub(crate) fn read_input(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        let (message, method) = RpcMessage::of(line);
-        match message {
-            RpcMessage::Request { id, params } => {
+        match RpcMessage::of(line) {
+            RpcMessage::Request { id, method, params } => {
                 self.replay = Replay::Excluded;
                 let request = match method.as_str() {
                     "session/prompt" => Some(RequestKind::Prompt),
@@ -126,9 +126,8 @@ impl AcpParser {
                 if let Some(request) = request {
                     self.pending.add(id, request);
                 }
-                if let Some(session_id) = params.and_then(|params| params.text_at(&["sessionId"])) {
-                    self.conversation.enter(session_id, None, events);
-                }
+                let session_id = params.and_then(|params| params.text_at(&["sessionId"]));
+                self.conversation.enter(session_id, None, events);
                 if request == Some(RequestKind::Prompt) {
                     self.quota.start_turn();
                     events.push(EventKind::TurnStarted { turn_id: None });
@@ -138,7 +137,8 @@ impl AcpParser {
             RpcMessage::Reply { id, .. } | RpcMessage::ErrorReply { id, .. } => {
                 events.push(EventKind::Answered { request_id: id.to_raw() });
             }
-            RpcMessage::Notification { .. } | RpcMessage::Invalid => events.other(method),
+            RpcMessage::Notification { method, .. } => events.other(method),
+            RpcMessage::Invalid => events.other(line.name()),
         }
     }
 
@@ -166,7 +166,7 @@ impl AcpParser {
             "user_message_chunk" => events.push(EventKind::UserText { text }),
             "tool_call" | "tool_call_update" => self.read_tool_call(update, events),
             "usage_update" => usage::read_update(update, events),
-            name if HOUSEKEEPING.contains(&name) => {}
+            name if SILENT_UPDATES.contains(&name) => {}
             name => events.unknown(format!("session/update/{name}")),
         }
         events.other_if_empty(name);
@@ -196,9 +196,7 @@ impl AcpParser {
     fn read_reply(&mut self, result: Option<Json<'_>>, events: &mut LineEvents) {
         let fields = result.map(|result| result.fields(["stopReason", "sessionId", "usage"]));
         let [stop_reason, session_id, usage] = fields.unwrap_or([None; 3]);
-        if let Some(session_id) = session_id.and_then(Json::text) {
-            self.conversation.enter(session_id, None, events);
-        }
+        self.conversation.enter(session_id.and_then(Json::text), None, events);
         if let Some(usage) = usage {
             usage::read_reply(usage, events);
         }
@@ -213,8 +211,7 @@ impl AcpParser {
         events.other_if_empty("reply");
     }
 
-    /// Takes the end of a prompt, and returns whether the turn is over: whether no other prompt is open. So the end of a
-    /// prompt that was not seen ends no turn whose prompt is known.
+    /// Notes that a prompt has ended. Returns whether the turn is over: while another prompt has no reply, it continues.
     fn end_prompt(&mut self) -> bool {
         let is_last = !self.pending.contains(RequestKind::Prompt);
         if is_last {

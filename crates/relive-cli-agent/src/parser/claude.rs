@@ -7,21 +7,21 @@ mod control;
 mod hook_calls;
 mod hooks;
 mod stream_events;
+mod subagents;
 mod system;
 
 pub(super) use control::read_input;
 pub(super) use hooks::is_hook;
 
-use std::collections::BTreeMap;
-
-use self::control::question_text;
 use self::hook_calls::HookCalls;
-use super::conversation::Conversation;
+use self::subagents::Subagents;
+use super::conversation::{Conversation, Entered};
 use super::line_events::LineEvents;
-use super::quota::QuotaReporter;
+use super::quota::{FailureCause, QuotaReporter};
+use super::usage::read_tokens;
 use crate::dialect::Dialect;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
-use crate::ids::{IdSet, shorten};
+use crate::ids::IdSet;
 use crate::json::{Json, MAX_ITEMS};
 use crate::machine::Turn;
 
@@ -35,18 +35,19 @@ const QWEN_CANCELLED: &str = "Operation cancelled.";
 /// Blocks of a message that say nothing about the state.
 const SILENT_BLOCKS: [&str; 5] = ["image", "document", "search_result", "container_upload", "compaction"];
 
-/// Names of lines that are known and say nothing about the state.
-const HOUSEKEEPING: [&str; 6] =
+/// Lines that say nothing about the state.
+const SILENT_LINES: [&str; 6] =
     ["keep_alive", "tool_progress", "tool_use_summary", "auth_status", "prompt_suggestion", "transcript_mirror"];
 
 #[derive(Debug)]
 pub(crate) struct ClaudeParser {
-    usage_scope: UsageScope,
+    /// Claude or qwen.
+    dialect: Dialect,
     conversation: Conversation,
+    /// How many turns have started and not ended. The end of a background command may start one while another is open.
+    open_turns: u32,
     background: IdSet,
-    subagents: IdSet,
-    /// The tasks that are subagents in the background, each with the call that started it.
-    background_subagents: BTreeMap<String, String>,
+    subagents: Subagents,
     quota: QuotaReporter,
     hook_calls: HookCalls,
     /// The turn as far as hooks tell.
@@ -55,34 +56,37 @@ pub(crate) struct ClaudeParser {
 
 impl ClaudeParser {
     pub(crate) fn new(dialect: Dialect) -> Self {
-        let mut parser = Self {
-            usage_scope: UsageScope::Turn,
+        Self {
+            dialect,
             conversation: Conversation::default(),
+            open_turns: 0,
             background: IdSet::default(),
-            subagents: IdSet::default(),
-            background_subagents: BTreeMap::new(),
+            subagents: Subagents::default(),
             quota: QuotaReporter::default(),
             hook_calls: HookCalls::default(),
             hook_turn: Turn::Closed,
-        };
-        if dialect == Dialect::Qwen {
-            parser.become_qwen();
         }
-        parser
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     pub(crate) fn become_qwen(&mut self) {
-        self.usage_scope = UsageScope::Session;
+        self.dialect = Dialect::Qwen;
     }
 
     pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        let [kind, hook, parent] = line.fields(["type", "hook_event_name", "parent_tool_use_id"]);
+        let [kind, hook, parent, agent_id] = line.fields(["type", "hook_event_name", "parent_tool_use_id", "agent_id"]);
         if let Some(hook) = hook.and_then(Json::text) {
             return self.read_hook(&hook, line, events);
         }
         let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
         if let Some(parent) = parent.and_then(Json::text) {
             events.set_subagent(&parent);
+            if let Some(agent_id) = agent_id.and_then(Json::text) {
+                self.subagents.link(&parent, &agent_id);
+            }
         }
         match kind.as_str() {
             "system" => self.read_system(line, events),
@@ -90,11 +94,11 @@ impl ClaudeParser {
             "user" => self.read_message(line, Speaker::User, events),
             "stream_event" => stream_events::read(line, events),
             "result" => self.read_result(line, events),
-            "control_request" => control::read_request(line, events),
+            "control_request" => self.read_control_request(line, events),
             "control_cancel_request" => control::read_cancel(line, events),
             "control_response" => control::read_response(line, events),
             "rate_limit_event" => self.read_rate_limit(line, events),
-            name if HOUSEKEEPING.contains(&name) => events.other(name),
+            name if SILENT_LINES.contains(&name) => events.other(name),
             name => events.unknown(name),
         }
     }
@@ -108,11 +112,11 @@ impl ClaudeParser {
         let Some(content) = content.filter(|content| content.is_list()) else {
             return events.unknown("message/content");
         };
-        let (blocks, is_cut) = content.items_and_rest();
+        let (blocks, has_more) = content.items_and_has_more();
         for block in blocks {
             self.read_block(block, speaker, events);
         }
-        if is_cut {
+        if has_more {
             events.warning(format!("only the first {MAX_ITEMS} blocks of a message were read"));
         }
         events.other_if_empty("message");
@@ -139,7 +143,7 @@ impl ClaudeParser {
         let name = name.and_then(Json::text).unwrap_or_default();
         let is_subagent = SUBAGENT_TOOLS.contains(&name.as_str());
         events.push(EventKind::ToolStarted { id: id.clone(), name, input: input.map(Json::to_raw) });
-        if is_subagent && self.subagents.insert(&id) {
+        if is_subagent && self.subagents.start(&id) {
             let name = input.and_then(|input| input.text_at(&["subagent_type"]));
             events.push(EventKind::SubagentStarted { id, name });
         }
@@ -149,16 +153,7 @@ impl ClaudeParser {
         let [id, is_error] = block.fields(["tool_use_id", "is_error"]);
         let id = id.and_then(Json::text).unwrap_or_default();
         events.push(EventKind::ToolEnded { id: id.clone(), failed: is_error.is_some_and(Json::is_true) });
-        // The call of a subagent in the background returns at once; its task says when it has ended.
-        let call_id = shorten(&id);
-        let is_in_background = self.background_subagents.values().any(|call| *call == call_id);
-        if !is_in_background {
-            self.end_subagent(id, events);
-        }
-    }
-
-    fn end_subagent(&mut self, id: String, events: &mut LineEvents) {
-        if self.subagents.contains(&id) && self.subagents.remove(&id) {
+        if self.subagents.end_call(&id) {
             events.push(EventKind::SubagentEnded { id });
         }
     }
@@ -166,38 +161,49 @@ impl ClaudeParser {
     /// `subtype` says `success` also when the provider refused, and `is_error` says false also when a limit of claude's own
     /// was reached: either is enough for a failure.
     fn read_result(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        let [subtype, is_error, terminal, status] =
-            line.fields(["subtype", "is_error", "terminal_reason", "api_error_status"]);
+        let [subtype, is_error, terminal] = line.fields(["subtype", "is_error", "terminal_reason"]);
         self.report_usage(line, events);
         let error_subtype = subtype.and_then(Json::text).filter(|subtype| subtype.starts_with("error"));
         if !is_error.is_some_and(Json::is_true) && error_subtype.is_none() {
-            return events.turn_ended(TurnOutcome::Completed, None);
+            return self.end_turn(TurnOutcome::Completed, None, events);
         }
         let message = error_message(line).or(error_subtype);
-        if status.and_then(Json::u64) == Some(429) {
-            self.quota.report_failure(message.as_deref().unwrap_or_default(), events);
-        } else {
-            self.quota.read_failure(message.as_deref().unwrap_or_default(), events);
-        }
+        self.quota.read_failure(FailureCause::Unstated, message.as_deref().unwrap_or_default(), events);
         let is_aborted = terminal.and_then(Json::text).is_some_and(|reason| reason.starts_with("aborted"))
             || message.as_deref() == Some(QWEN_CANCELLED);
         let outcome = if is_aborted { TurnOutcome::Interrupted } else { TurnOutcome::Failed };
-        events.turn_ended(outcome, message);
+        self.end_turn(outcome, message, events);
+    }
+
+    fn start_turn(&mut self, entered: Entered, events: &mut LineEvents) {
+        self.open_turns = match entered {
+            Entered::Same => self.open_turns.saturating_add(1),
+            // The turns of the conversation before have no end.
+            Entered::Another => 1,
+        };
+        self.quota.start_turn();
+        events.push(EventKind::TurnStarted { turn_id: None });
+    }
+
+    /// Reports the end of the last open turn: until then the agent works.
+    fn end_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut LineEvents) {
+        self.open_turns = self.open_turns.saturating_sub(1);
+        if self.open_turns == 0 {
+            return events.turn_ended(outcome, message);
+        }
+        match message {
+            Some(message) => events.warning(message),
+            None => events.other_if_empty("result"),
+        }
     }
 
     fn report_usage(&self, line: Json<'_>, events: &mut LineEvents) {
         let [usage, cost] = line.fields(["usage", "total_cost_usd"]);
         let Some(usage) = usage else { return };
-        let [input, output, cache_read, cache_write] =
-            usage.fields(["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"]);
-        events.push(EventKind::Usage(Usage {
-            scope: self.usage_scope,
-            input_tokens: input.and_then(Json::u64),
-            output_tokens: output.and_then(Json::u64),
-            cache_read_tokens: cache_read.and_then(Json::u64),
-            cache_write_tokens: cache_write.and_then(Json::u64),
-            cost_usd: cost.and_then(Json::f64),
-        }));
+        let scope = if self.dialect == Dialect::Qwen { UsageScope::Session } else { UsageScope::Turn };
+        let names = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
+        let cost_usd = cost.and_then(Json::f64);
+        events.push(EventKind::Usage(Usage { cost_usd, ..read_tokens(usage, scope, names) }));
     }
 
     fn read_rate_limit(&mut self, line: Json<'_>, events: &mut LineEvents) {
@@ -207,7 +213,8 @@ impl ClaudeParser {
             return events.other("rate_limit_event");
         }
         let resets_at = resets_at.and_then(Json::i64).and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
-        self.quota.report_limit(&kind.and_then(Json::text).unwrap_or_default(), resets_at, events);
+        self.quota.read_limit(&kind.and_then(Json::text).unwrap_or_default(), resets_at, events);
+        events.other_if_empty("rate_limit_event");
     }
 }
 

@@ -1,28 +1,31 @@
 //! `codex app-server`: JSON-RPC without the `jsonrpc` field.
 //!
-//! One server holds several threads. A thread whose parent is known is a subagent, and its turns are not the agent's. The agent
-//! works while a turn is open on any of the other threads.
+//! One server holds several threads. A thread whose parent is known is a subagent, and its turns are not the agent's. The
+//! agent works while a turn is open on any of the other threads.
 
 mod approvals;
 mod items;
 mod methods;
 mod open_turns;
+mod subagents;
 
 pub(super) use methods::{is_method, is_result};
 
 use self::open_turns::OpenTurns;
+use self::subagents::Subagents;
+use super::codex::parse_reconnecting;
 use super::conversation::Conversation;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
-use super::quota::QuotaReporter;
-use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
-use crate::ids::IdSet;
+use super::quota::{FailureCause, QuotaReporter};
+use super::usage::read_tokens;
+use crate::event::{EventKind, TurnOutcome, UsageScope};
 use crate::json::Json;
 
 #[derive(Debug, Default)]
 pub(crate) struct CodexAppServerParser {
     conversation: Conversation,
-    subagents: IdSet,
+    subagents: Subagents,
     open_turns: OpenTurns,
     quota: QuotaReporter,
     pending: PendingRequests<RequestKind>,
@@ -36,17 +39,16 @@ enum RequestKind {
 
 impl CodexAppServerParser {
     pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        let (message, method) = RpcMessage::of(line);
-        match message {
-            RpcMessage::Request { id, params } => {
+        match RpcMessage::of(line) {
+            RpcMessage::Request { id, method, params } => {
                 self.mark_subagent(params, events);
                 approvals::read(&method, id, params, events);
             }
-            RpcMessage::Notification { params: Some(params) } => {
+            RpcMessage::Notification { method, params: Some(params) } => {
                 self.mark_subagent(Some(params), events);
                 self.read_notification(&method, params, events);
             }
-            RpcMessage::Notification { params: None } => events.other(method),
+            RpcMessage::Notification { method, params: None } => events.other(method),
             RpcMessage::Reply { id, result } => {
                 self.pending.take(id);
                 if let Some(thread) = result.and_then(|result| result.field("thread")) {
@@ -69,16 +71,16 @@ impl CodexAppServerParser {
 
     /// Reads a line that was written to the server.
     pub(crate) fn read_input(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        let (message, method) = RpcMessage::of(line);
-        match message {
-            RpcMessage::Request { id, .. } if method == "turn/start" => {
+        match RpcMessage::of(line) {
+            RpcMessage::Request { id, method, .. } if method == "turn/start" => {
                 self.pending.add(id, RequestKind::TurnStart);
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
             RpcMessage::Reply { id, .. } | RpcMessage::ErrorReply { id, .. } => {
                 events.push(EventKind::Answered { request_id: id.to_raw() });
             }
-            RpcMessage::Request { .. } | RpcMessage::Notification { .. } | RpcMessage::Invalid => events.other(method),
+            RpcMessage::Request { method, .. } | RpcMessage::Notification { method, .. } => events.other(method),
+            RpcMessage::Invalid => events.other(line.name()),
         }
     }
 
@@ -86,11 +88,11 @@ impl CodexAppServerParser {
         let [id, parent, model, nickname] = thread.fields(["id", "parentThreadId", "model", "agentNickname"]);
         let Some(id) = id.and_then(Json::text) else { return };
         if parent.and_then(Json::text).is_some_and(|parent| self.is_known_thread(&parent)) {
-            if self.subagents.insert(&id) {
+            if self.subagents.start(&id) {
                 events.push(EventKind::SubagentStarted { id, name: nickname.and_then(Json::text) });
             }
         } else {
-            self.conversation.enter(id, model.and_then(Json::text), events);
+            self.conversation.enter(Some(id), model.and_then(Json::text), events);
         }
     }
 
@@ -114,6 +116,7 @@ impl CodexAppServerParser {
                     self.start_thread(thread, events);
                 }
             }
+            ("thread/closed" | "thread/deleted", _) => self.read_thread_closed(params, events),
             ("turn/started", _) => self.read_turn_started(params, turn, events),
             ("turn/completed", _) => self.read_turn_completed(params, turn, events),
             ("item/started", Some(item)) => items::read_started(item, events),
@@ -134,26 +137,33 @@ impl CodexAppServerParser {
                     events.push(EventKind::Answered { request_id: id.to_raw() });
                 }
             }
-            (method, _) if methods::is_housekeeping(method) => {}
+            (method, _) if methods::is_silent(method) => {}
             (method, _) => events.unknown(method),
         }
         events.other_if_empty(method);
     }
 
-    /// A turn on another thread than the last one moves the conversation there, unless that one still works.
+    fn read_thread_closed(&mut self, params: Json<'_>, events: &mut LineEvents) {
+        if let Some(id) = params.text_at(&["threadId"]).filter(|id| self.subagents.close(id)) {
+            events.push(EventKind::SubagentEnded { id });
+        }
+    }
+
+    /// The conversation moves to the thread of a turn, unless a turn is open on another thread.
     fn read_turn_started(&mut self, params: Json<'_>, turn: Option<Json<'_>>, events: &mut LineEvents) {
         let turn_id = turn.and_then(|turn| turn.text_at(&["id"]));
+        let thread_id = params.text_at(&["threadId"]).unwrap_or_default();
         if events.is_by_subagent() {
+            if self.subagents.start_turn(&thread_id) {
+                events.push(EventKind::SubagentStarted { id: thread_id, name: None });
+            }
             return events.push(EventKind::TurnStarted { turn_id });
         }
-        let thread_id = params.text_at(&["threadId"]).unwrap_or_default();
         if !self.open_turns.start(&thread_id, turn_id.as_deref().unwrap_or_default()) {
             return;
         }
         self.quota.start_turn();
-        if !thread_id.is_empty() {
-            self.conversation.enter(thread_id, None, events);
-        }
+        self.conversation.enter(Some(thread_id), None, events);
         events.push(EventKind::TurnStarted { turn_id });
     }
 
@@ -161,7 +171,10 @@ impl CodexAppServerParser {
     fn read_turn_completed(&mut self, params: Json<'_>, turn: Option<Json<'_>>, events: &mut LineEvents) {
         let thread_id = params.text_at(&["threadId"]);
         if events.is_by_subagent() {
-            return events.push(EventKind::SubagentEnded { id: thread_id.unwrap_or_default() });
+            if let Some(id) = thread_id.filter(|id| self.subagents.end_turn(id)) {
+                events.push(EventKind::SubagentEnded { id });
+            }
+            return;
         }
         let turn_id = turn.and_then(|turn| turn.text_at(&["id"]));
         if !self.open_turns.end(thread_id.as_deref(), turn_id.as_deref()) {
@@ -182,11 +195,9 @@ impl CodexAppServerParser {
     }
 
     fn read_failure(&mut self, message: &str, info: Option<Json<'_>>, events: &mut LineEvents) {
-        if info.is_some_and(|info| info.is("usageLimitExceeded")) {
-            self.quota.report_failure(message, events);
-        } else {
-            self.quota.read_failure(message, events);
-        }
+        let is_quota = info.is_some_and(|info| info.is("usageLimitExceeded"));
+        let cause = if is_quota { FailureCause::Quota } else { FailureCause::Unstated };
+        self.quota.read_failure(cause, message, events);
     }
 
     /// The turn continues if codex says that it will ask again, and if the error is about a request of the client. A
@@ -195,7 +206,7 @@ impl CodexAppServerParser {
         let [error, will_retry, thread_id, turn_id] = params.fields(["error", "willRetry", "threadId", "turnId"]);
         let message = error.and_then(|error| error.text_at(&["message"])).unwrap_or_default();
         if will_retry.is_some_and(Json::is_true) {
-            let (attempt, max_attempts) = super::codex_exec::reconnecting(&message).unzip();
+            let (attempt, max_attempts) = parse_reconnecting(&message).unzip();
             return events.push(EventKind::Retry { attempt, max_attempts, delay_ms: None, status: None, message });
         }
         let info = error.and_then(|error| error.field("codexErrorInfo"));
@@ -223,7 +234,7 @@ impl CodexAppServerParser {
             .filter_map(|window| window.field("resetsAt").and_then(Json::i64))
             .filter_map(|seconds| jiff::Timestamp::from_second(seconds).ok())
             .max();
-        self.quota.report_limit(&reached, resets_at, events);
+        self.quota.read_limit(&reached, resets_at, events);
     }
 }
 
@@ -235,13 +246,6 @@ fn is_about_a_request(info: Json<'_>) -> bool {
 
 fn report_usage(params: Json<'_>, events: &mut LineEvents) {
     let Some(total) = params.at(&["tokenUsage", "total"]) else { return };
-    let [input, output, cache_read, cache_write] =
-        total.fields(["inputTokens", "outputTokens", "cachedInputTokens", "cacheWriteInputTokens"]);
-    events.push(EventKind::Usage(Usage {
-        input_tokens: input.and_then(Json::u64),
-        output_tokens: output.and_then(Json::u64),
-        cache_read_tokens: cache_read.and_then(Json::u64),
-        cache_write_tokens: cache_write.and_then(Json::u64),
-        ..Usage::of(UsageScope::Session)
-    }));
+    let names = ["inputTokens", "outputTokens", "cachedInputTokens", "cacheWriteInputTokens"];
+    events.push(EventKind::Usage(read_tokens(total, UsageScope::Session, names)));
 }

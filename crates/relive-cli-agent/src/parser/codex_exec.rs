@@ -1,8 +1,11 @@
 //! `codex exec --json`.
 
+use super::codex::{input_of, parse_reconnecting};
+use super::conversation::Conversation;
 use super::line_events::LineEvents;
-use super::quota::QuotaReporter;
-use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
+use super::quota::{FailureCause, QuotaReporter};
+use super::usage::read_tokens;
+use crate::event::{EventKind, TurnOutcome, UsageScope};
 use crate::json::Json;
 
 /// Items that are calls of tools. An item of any other unknown type is no call.
@@ -10,6 +13,7 @@ const TOOLS: [&str; 5] = ["command_execution", "file_change", "mcp_tool_call", "
 
 #[derive(Debug, Default)]
 pub(crate) struct CodexExecParser {
+    conversation: Conversation,
     quota: QuotaReporter,
 }
 
@@ -19,8 +23,8 @@ impl CodexExecParser {
         let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
         match (kind.as_str(), item) {
             ("thread.started", _) => {
-                let session_id = line.text_at(&["thread_id"]).unwrap_or_default();
-                events.push(EventKind::SessionStarted { session_id, model: None });
+                self.conversation.enter(line.text_at(&["thread_id"]), None, events);
+                events.other_if_empty("thread.started");
             }
             ("turn.started", _) => {
                 self.quota.start_turn();
@@ -32,7 +36,7 @@ impl CodexExecParser {
             }
             ("turn.failed", _) => {
                 let message = line.text_at(&["error", "message"]);
-                self.quota.read_failure(message.as_deref().unwrap_or_default(), events);
+                self.quota.read_failure(FailureCause::Unstated, message.as_deref().unwrap_or_default(), events);
                 events.turn_ended(TurnOutcome::Failed, message);
             }
             ("error", _) => self.read_error(message.and_then(Json::text).unwrap_or_default(), events),
@@ -43,7 +47,7 @@ impl CodexExecParser {
 
     /// Codex also reports its own retries as errors; every other error ends the turn.
     fn read_error(&mut self, message: String, events: &mut LineEvents) {
-        match reconnecting(&message) {
+        match parse_reconnecting(&message) {
             Some((attempt, max_attempts)) => events.push(EventKind::Retry {
                 attempt: Some(attempt),
                 max_attempts: Some(max_attempts),
@@ -52,7 +56,7 @@ impl CodexExecParser {
                 message,
             }),
             None => {
-                self.quota.read_failure(&message, events);
+                self.quota.read_failure(FailureCause::Unstated, &message, events);
                 events.push(EventKind::Error { message });
             }
         }
@@ -83,31 +87,9 @@ fn read_item(stage: &str, item: Json<'_>, events: &mut LineEvents) {
     }
 }
 
-/// The field of an item that says what the call is about.
-fn input_of(item: Json<'_>) -> Option<crate::event::RawJson> {
-    let [command, arguments, changes, query, prompt] =
-        item.fields(["command", "arguments", "changes", "query", "prompt"]);
-    command.or(arguments).or(changes).or(query).or(prompt).map(Json::to_raw)
-}
-
-/// Reads `Reconnecting... 2/5 (...)`.
-pub(super) fn reconnecting(message: &str) -> Option<(u64, u64)> {
-    let rest = message.strip_prefix("Reconnecting... ")?;
-    let (attempt, rest) = rest.split_once('/')?;
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    Some((attempt.parse().ok()?, rest[..digits].parse().ok()?))
-}
-
 /// The figures are those of the whole conversation, over all its resumes.
 fn report_usage(line: Json<'_>, events: &mut LineEvents) {
     let Some(usage) = line.field("usage") else { return };
-    let [input, output, cache_read, cache_write] =
-        usage.fields(["input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens"]);
-    events.push(EventKind::Usage(Usage {
-        input_tokens: input.and_then(Json::u64),
-        output_tokens: output.and_then(Json::u64),
-        cache_read_tokens: cache_read.and_then(Json::u64),
-        cache_write_tokens: cache_write.and_then(Json::u64),
-        ..Usage::of(UsageScope::Session)
-    }));
+    let names = ["input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens"];
+    events.push(EventKind::Usage(read_tokens(usage, UsageScope::Session, names)));
 }

@@ -20,6 +20,7 @@ pub(super) fn detect(line: Json<'_>) -> Option<Dialect> {
 }
 
 fn detect_typed(line: Json<'_>, kind: &str) -> Option<Dialect> {
+    let has = |name: &str| line.field(name).is_some();
     let has_text = |name: &str| line.text_at(&[name]).is_some();
     let has_object = |name: &str| line.field(name).is_some_and(Json::is_object);
     let dialect = match kind {
@@ -31,14 +32,17 @@ fn detect_typed(line: Json<'_>, kind: &str) -> Option<Dialect> {
         "assistant" | "user" if has_object("message") => Dialect::Claude,
         "stream_event" if has_object("event") => Dialect::Claude,
         "rate_limit_event" if has_object("rate_limit_info") => Dialect::Claude,
-        "control_request" | "control_response" | "control_cancel_request" => Dialect::Claude,
+        "control_request" if has("request_id") && has_object("request") => Dialect::Claude,
+        "control_response" if has_object("response") => Dialect::Claude,
+        "control_cancel_request" if has("request_id") => Dialect::Claude,
         "result" if has_text("status") => Dialect::Gemini,
         "init" if has_text("session_id") => Dialect::Gemini,
         "message" if has_text("role") && has_text("content") => Dialect::Gemini,
         "tool_use" | "tool_result" if has_text("tool_id") => Dialect::Gemini,
         "error" if has_text("severity") => Dialect::Gemini,
         "thread.started" if has_text("thread_id") => Dialect::CodexExec,
-        "turn.started" | "turn.completed" | "turn.failed" => Dialect::CodexExec,
+        "turn.completed" if has_object("usage") => Dialect::CodexExec,
+        "turn.failed" if has_object("error") => Dialect::CodexExec,
         "item.started" | "item.updated" | "item.completed" if has_object("item") => Dialect::CodexExec,
         _ => return None,
     };

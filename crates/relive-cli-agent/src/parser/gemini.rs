@@ -1,12 +1,14 @@
 //! `gemini -o stream-json`. Retries are only on its standard error.
 
+use super::conversation::Conversation;
 use super::line_events::LineEvents;
-use super::quota::QuotaReporter;
+use super::quota::{FailureCause, QuotaReporter};
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::json::Json;
 
 #[derive(Debug, Default)]
 pub(crate) struct GeminiParser {
+    conversation: Conversation,
     quota: QuotaReporter,
 }
 
@@ -17,8 +19,7 @@ impl GeminiParser {
             // A process of gemini is one turn, so its first line starts it.
             "init" => {
                 let [session_id, model] = line.fields(["session_id", "model"]);
-                let session_id = session_id.and_then(Json::text).unwrap_or_default();
-                events.push(EventKind::SessionStarted { session_id, model: model.and_then(Json::text) });
+                self.conversation.enter(session_id.and_then(Json::text), model.and_then(Json::text), events);
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
             "message" => read_message(line, events),
@@ -38,11 +39,11 @@ impl GeminiParser {
             "error" => {
                 let [severity, message] = line.fields(["severity", "message"]);
                 let message = message.and_then(Json::text).unwrap_or_default();
-                // After everything below an error, gemini goes on to a `result`.
+                // After a warning, and after any other message that is not an error, the turn continues to its `result`.
                 if !severity.is_some_and(|severity| severity.is("error")) {
                     return events.warning(message);
                 }
-                self.quota.read_failure(&message, events);
+                self.quota.read_failure(FailureCause::Unstated, &message, events);
                 events.push(EventKind::Error { message });
             }
             "result" => self.read_result(line, events),
@@ -65,7 +66,7 @@ impl GeminiParser {
             return events.turn_ended(TurnOutcome::Completed, None);
         }
         let message = line.text_at(&["error", "message"]);
-        self.quota.read_failure(message.as_deref().unwrap_or_default(), events);
+        self.quota.read_failure(FailureCause::Unstated, message.as_deref().unwrap_or_default(), events);
         events.turn_ended(TurnOutcome::Failed, message);
     }
 }

@@ -8,13 +8,15 @@ use crate::json::Json;
 /// A client has a handful of requests open; the oldest of more than this is forgotten.
 const MAX_PENDING: usize = 256;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum RpcMessage<'a> {
     Request {
         id: Json<'a>,
+        method: String,
         params: Option<Json<'a>>,
     },
     Notification {
+        method: String,
         params: Option<Json<'a>>,
     },
     Reply {
@@ -30,22 +32,20 @@ pub(super) enum RpcMessage<'a> {
 }
 
 impl<'a> RpcMessage<'a> {
-    /// Returns the message and the method it names; replies name none.
-    pub(super) fn of(line: Json<'a>) -> (Self, String) {
+    pub(super) fn of(line: Json<'a>) -> Self {
         let [method, id, params, result, error] = line.fields(["method", "id", "params", "result", "error"]);
-        let method = method.and_then(Json::text);
-        let message = match (&method, id, error) {
-            (Some(_), Some(id), _) => Self::Request { id, params },
-            (Some(_), None, _) => Self::Notification { params },
+        match (method.and_then(Json::text), id, error) {
+            (Some(method), Some(id), _) => Self::Request { id, method, params },
+            (Some(method), None, _) => Self::Notification { method, params },
             (None, Some(id), Some(error)) => Self::ErrorReply { id, error },
             (None, Some(id), None) => Self::Reply { id, result },
             (None, None, _) => Self::Invalid,
-        };
-        (message, method.unwrap_or_default())
+        }
     }
 }
 
-/// Requests that were written to the CLI and have no reply yet, each with what its reply will mean.
+/// Requests that were written to the CLI and have no reply yet. `T` is the kind of a request: a reply does not say what it
+/// is a reply to.
 #[derive(Debug)]
 pub(super) struct PendingRequests<T> {
     requests: VecDeque<(String, T)>,
@@ -58,22 +58,23 @@ impl<T> Default for PendingRequests<T> {
 }
 
 impl<T: Copy + PartialEq> PendingRequests<T> {
-    pub(super) fn add(&mut self, id: Json<'_>, meaning: T) {
+    pub(super) fn add(&mut self, id: Json<'_>, kind: T) {
         if self.requests.len() == MAX_PENDING {
             self.requests.pop_front();
         }
-        self.requests.push_back((key(id), meaning));
+        self.requests.push_back((key(id), kind));
     }
 
     /// Removes the request that a reply answers.
     pub(super) fn take(&mut self, id: Json<'_>) -> Option<T> {
         let key = key(id);
         let index = self.requests.iter().position(|(sent, _)| *sent == key)?;
-        self.requests.remove(index).map(|(_, meaning)| meaning)
+        self.requests.remove(index).map(|(_, kind)| kind)
     }
 
-    pub(super) fn contains(&self, meaning: T) -> bool {
-        self.requests.iter().any(|(_, sent)| *sent == meaning)
+    /// Returns whether a request of this kind has no reply yet.
+    pub(super) fn contains(&self, kind: T) -> bool {
+        self.requests.iter().any(|(_, sent)| *sent == kind)
     }
 }
 

@@ -1,10 +1,11 @@
 //! `opencode run --format json`.
 //!
-//! A turn is a row of steps, and a tool is shown only when it is done. While the provider fails, opencode is silent.
+//! A turn consists of steps, each a model call. A tool call is printed only when it has ended. While the provider fails and
+//! opencode retries, it prints nothing.
 
 use super::conversation::Conversation;
 use super::line_events::LineEvents;
-use super::quota::QuotaReporter;
+use super::quota::{FailureCause, QuotaReporter};
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::json::Json;
 use crate::machine::Turn;
@@ -20,9 +21,7 @@ impl OpencodeParser {
     pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [kind, session_id, part] = line.fields(["type", "sessionID", "part"]);
         let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
-        if let Some(session_id) = session_id.and_then(Json::text) {
-            self.conversation.enter(session_id, None, events);
-        }
+        self.conversation.enter(session_id.and_then(Json::text), None, events);
         let text = part.and_then(|part| part.text_at(&["text"])).unwrap_or_default();
         match kind.as_str() {
             "step_start" if self.turn == Turn::Open => events.other("step_start"),
@@ -38,7 +37,7 @@ impl OpencodeParser {
             "error" => {
                 self.turn = Turn::Closed;
                 let message = error_message(line);
-                self.quota.read_failure(&message, events);
+                self.quota.read_failure(FailureCause::Unstated, &message, events);
                 events.push(EventKind::Error { message });
             }
             name => events.unknown(name),

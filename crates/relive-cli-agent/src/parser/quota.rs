@@ -5,8 +5,9 @@ use jiff::Timestamp;
 use super::line_events::LineEvents;
 use crate::event::EventKind;
 
-/// Parts of the messages of the CLIs and their providers, in lower case.
-const WORDS: [&str; 16] = [
+/// Parts of the messages of the CLIs and their providers, in lower case. An HTTP status of 429 is not enough: providers
+/// also answer with it when they are asked too fast, and gemini then adds a remark about its quotas.
+const QUOTA_PHRASES: [&str; 13] = [
     "your usage limit",
     "usage limit reached",
     "usage limit has been reached",
@@ -19,20 +20,20 @@ const WORDS: [&str; 16] = [
     "exhausted your capacity",
     "exhausted your daily quota",
     "insufficient_quota",
-    "resource_exhausted",
-    "429 too many requests",
-    "request a quota increase",
     "credit balance is too low",
 ];
 
 /// The words before the time until the reset, in lower case.
 const BEFORE_DURATION: [&str; 4] = ["try again in ", "reset after ", "resets in ", "retry in "];
 
-/// An error text is short; the rest of a long one is a dump.
-const SEARCHED_CHARS: usize = 4096;
+/// An error text is short; the rest of a long one is a dump, and is neither searched nor repeated.
+const MAX_MESSAGE_CHARS: usize = 4096;
 
-/// Reports a quota once a turn: codex and gemini print the same error twice, and a message says less than a line about
-/// the limit that came before it.
+/// Times of a reset before this one, in 2001, are not times: `|5` is the end of some other message.
+const FIRST_RESET_SECOND: i64 = 1_000_000_000;
+
+/// Reports a quota once a turn, by the first line that says it: codex and gemini print the same error twice, codex repeats
+/// the limits after every model call, and claude prints the limit before the message.
 #[derive(Debug, Default)]
 pub(super) struct QuotaReporter {
     is_reported: bool,
@@ -43,45 +44,46 @@ impl QuotaReporter {
         self.is_reported = false;
     }
 
-    /// Reports the quota if the message of a failure is about one.
-    pub(super) fn read_failure(&mut self, message: &str, events: &mut LineEvents) {
-        let searched = searched_part(message);
-        if WORDS.iter().any(|word| searched.contains(word)) {
-            self.report_failure(message, events);
-        }
-    }
-
-    /// Reports a failure that is known to be about the quota.
-    pub(super) fn report_failure(&mut self, message: &str, events: &mut LineEvents) {
-        if !self.is_reported {
-            let resets_in_ms = reset_duration_ms(&searched_part(message));
-            self.report(
-                EventKind::Quota { resets_at: reset_time(message), resets_in_ms, message: message.into() },
-                events,
-            );
+    /// Reports the quota if a failure is about one: because the CLI says so, or by its message.
+    pub(super) fn read_failure(&mut self, cause: FailureCause, message: &str, events: &mut LineEvents) {
+        let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
+        let searched = message.to_lowercase();
+        let is_quota = match cause {
+            FailureCause::Quota => true,
+            FailureCause::Unstated => QUOTA_PHRASES.iter().any(|phrase| searched.contains(phrase)),
+        };
+        if is_quota {
+            let (resets_at, resets_in_ms) = (reset_time(&message), reset_duration_ms(&searched));
+            self.report(EventKind::Quota { resets_at, resets_in_ms, message }, events);
         }
     }
 
     /// Reports a line that is only about the limit.
-    pub(super) fn report_limit(&mut self, name: &str, resets_at: Option<Timestamp>, events: &mut LineEvents) {
+    pub(super) fn read_limit(&mut self, name: &str, resets_at: Option<Timestamp>, events: &mut LineEvents) {
         let message = if name.is_empty() { "limit reached".into() } else { format!("limit reached: {name}") };
         self.report(EventKind::Quota { resets_at, resets_in_ms: None, message }, events);
     }
 
     fn report(&mut self, quota: EventKind, events: &mut LineEvents) {
-        self.is_reported = true;
-        events.push(quota);
+        if !self.is_reported {
+            self.is_reported = true;
+            events.push(quota);
+        }
     }
 }
 
-fn searched_part(message: &str) -> String {
-    message.chars().take(SEARCHED_CHARS).collect::<String>().to_lowercase()
+/// What the CLI itself says about the cause of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FailureCause {
+    Quota,
+    Unstated,
 }
 
 /// Claude appends the time: `Claude AI usage limit reached|1794796313`.
 fn reset_time(message: &str) -> Option<Timestamp> {
     let (_, seconds) = message.rsplit_once('|')?;
-    Timestamp::from_second(seconds.trim().parse().ok()?).ok()
+    let seconds: i64 = seconds.trim().parse().ok()?;
+    Timestamp::from_second(seconds).ok().filter(|_| seconds >= FIRST_RESET_SECOND)
 }
 
 /// Reads `try again in 3 days 4 hours`, `reset after 5h22m3s`, `retry in 34.5s`.

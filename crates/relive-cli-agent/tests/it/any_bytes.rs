@@ -60,7 +60,11 @@ fn check_state(machine: &Machine) {
     let is_idle = machine.lifecycle() == Lifecycle::Idle;
     assert_eq!(machine.idle_kill_at().is_some(), is_idle);
     let is_open = machine.is_turn_open() || machine.background_commands() > 0 || machine.waiting().is_some();
-    assert_eq!(is_open, machine.lifecycle() == Lifecycle::Working);
+    if machine.lifecycle() == Lifecycle::Spawning {
+        assert!(machine.background_commands() == 0 && machine.waiting().is_none());
+    } else {
+        assert_eq!(is_open, machine.lifecycle() == Lifecycle::Working);
+    }
     assert!(machine.is_turn_open() || machine.open_tools() == 0);
     assert!(machine.lifecycle() == Lifecycle::Working || machine.activity() == Activity::Idle);
 }

@@ -163,6 +163,10 @@ fn answers_of_codex_choose_among_the_decisions_that_it_offers() {
         let message = value(&encoder.answer(request, answer).unwrap());
         assert_eq!(message, json!({ "id": "x", "result": { "decision": decision } }));
     }
+    let only_always = approval(Dialect::CodexAppServer, &line(r#","availableDecisions":["acceptForSession"]"#));
+    assert_eq!(encoder.answer(&only_always, &Answer::Allow), Err(EncodeError::NotOffered));
+    assert_eq!(encoder.answer(&only_always, &deny), Err(EncodeError::NotOffered));
+    assert!(encoder.answer(&only_always, &Answer::AllowAlways).is_ok());
 }
 
 #[test]
@@ -247,4 +251,29 @@ fn an_allow_that_an_acp_agent_does_not_offer_is_refused() {
     assert_eq!(encoder.answer(&request, &Answer::Allow), Err(EncodeError::NotOffered));
     assert!(encoder.answer(&request, &Answer::AllowAlways).is_ok());
     assert!(encoder.answer(&request, &Answer::Deny { reason: None }).is_ok());
+}
+
+/// A line to claude's standard input would answer nothing.
+#[test]
+fn the_answer_to_a_hook_is_the_response_to_the_hook() {
+    let suggestions = r#""permission_suggestions":[{"type":"addRules"}]"#;
+    let body = format!(
+        r#"{{"hook_event_name":"PermissionRequest","tool_name":"Bash","tool_input":{{"command":"ls"}},{suggestions}}}"#
+    );
+    let request = approval(Dialect::Claude, &body);
+    let encoder = Encoder::new(Dialect::Claude).unwrap();
+    assert_eq!(encoder.answer(&request, &Answer::Allow), Err(EncodeError::AskedByHook));
+    let permissions = json!([{ "type": "addRules" }]);
+    for (answer, decision) in [
+        (Answer::Allow, json!({ "behavior": "allow" })),
+        (Answer::AllowAlways, json!({ "behavior": "allow", "updatedPermissions": permissions })),
+        (Answer::Deny { reason: Some("no".into()) }, json!({ "behavior": "deny", "message": "no" })),
+    ] {
+        let response: Value = serde_json::from_str(&Encoder::hook_answer(&request, &answer).unwrap()).unwrap();
+        let output = json!({ "hookEventName": "PermissionRequest", "decision": decision });
+        assert_eq!(response, json!({ "hookSpecificOutput": output }));
+    }
+    let line = r#"{"type":"control_request","request_id":"p","request":{"subtype":"can_use_tool","tool_name":"Bash"}}"#;
+    let of_stream = approval(Dialect::Claude, line);
+    assert_eq!(Encoder::hook_answer(&of_stream, &Answer::Allow), Err(EncodeError::NotAskedByHook));
 }

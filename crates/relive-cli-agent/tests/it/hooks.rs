@@ -123,3 +123,24 @@ fn a_question_of_the_agent_is_not_an_approval() {
     assert!(matches!(&events.last().unwrap().kind, EventKind::Question { text, .. } if text == "Which one?"));
     assert_eq!(state, "working question");
 }
+
+#[test]
+fn an_mcp_server_that_asks_waits_for_its_result() {
+    let asked = ("Elicitation", r#""mcp_server_name":"m","message":"Which one?","mode":"form""#);
+    let (events, state) = read(&[("UserPromptSubmit", ""), asked]);
+    assert!(matches!(&events.last().unwrap().kind, EventKind::Question { text, .. } if text == "Which one?"));
+    assert_eq!(state, "working question");
+    // Only the result is sure to have an id.
+    let other = ("ElicitationResult", r#""mcp_server_name":"n","action":"accept","elicitation_id":"e""#);
+    let own = ("ElicitationResult", r#""mcp_server_name":"m","action":"accept","elicitation_id":"e""#);
+    assert_eq!(read(&[("UserPromptSubmit", ""), asked, other]).1, "working question");
+    assert_eq!(read(&[("UserPromptSubmit", ""), asked, own]).1, "working");
+}
+
+#[test]
+fn a_subagent_without_an_id_is_not_named() {
+    for hook in ["SubagentStart", "SubagentStop"] {
+        let (events, _) = read(&[(hook, "")]);
+        assert!(matches!(events.last().unwrap().kind, EventKind::Other { .. }), "{events:?}");
+    }
+}

@@ -3,14 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod any_bytes;
+mod background;
 mod cases;
 mod detection;
 mod encoding;
 mod hooks;
+mod lines;
 mod properties;
 mod quotas;
 mod replay;
+mod requests;
+mod spawning;
 mod states;
+mod subagents;
 mod support;
 mod timing;
 mod turns;

@@ -22,9 +22,24 @@ fn quotas(dialect: Dialect, lines: &[&str]) -> Vec<serde_json::Value> {
 
 #[test]
 fn every_dialect_reports_a_used_up_quota_once() {
-    let streams: [(Dialect, &[&str]); 11] = [
+    let streams: [(Dialect, &[&str]); 13] = [
         (Dialect::Claude, &[r#"{"type":"result","subtype":"success","is_error":true,"result":"LIMIT"}"#]),
-        (Dialect::Claude, &[r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":429}"#]),
+        (Dialect::Claude, &[r#"{"hook_event_name":"StopFailure","error":"billing_error"}"#]),
+        (
+            Dialect::Claude,
+            &[
+                r#"{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1794796313}}"#,
+                r#"{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1794796313}}"#,
+                r#"{"type":"result","subtype":"success","is_error":true,"result":"LIMIT"}"#,
+            ],
+        ),
+        (
+            Dialect::CodexAppServer,
+            &[
+                r#"{"method":"account/rateLimits/updated","params":{"rateLimits":{"rateLimitReachedType":"x"}}}"#,
+                r#"{"method":"account/rateLimits/updated","params":{"rateLimits":{"rateLimitReachedType":"x"}}}"#,
+            ],
+        ),
         (Dialect::Qwen, &[r#"{"type":"result","subtype":"error","is_error":true,"error":{"message":"LIMIT"}}"#]),
         (Dialect::Claude, &[r#"{"hook_event_name":"StopFailure","error":"rate_limit","error_details":"LIMIT"}"#]),
         (Dialect::CodexExec, &[r#"{"type":"turn.failed","error":{"message":"LIMIT"}}"#]),
@@ -86,7 +101,8 @@ fn the_time_of_the_reset_is_read_from_the_message() {
         ("You've hit your usage limit, try again in 3 days 4 hours 5 minutes.", "resets_in_ms", "273900000"),
         ("Usage limit reached. Try again in 1 hour and 1 minute", "resets_in_ms", "3660000"),
         ("quota exceeded. Your quota will reset after 5h22m3s.", "resets_in_ms", "19323000"),
-        ("resource_exhausted: Please retry in 34.5s.", "resets_in_ms", "34500"),
+        ("Quota exceeded for metric: x. Please retry in 34.5s.", "resets_in_ms", "34500"),
+        ("usage limit reached|5", "resets_at", "null"),
         ("hit your limit, try again in a while", "resets_in_ms", "null"),
         ("your usage limit, try again in 99999999999999999999 days", "resets_in_ms", "18446744073709551615"),
         ("usage limit reached|soon", "resets_at", "null"),
@@ -112,9 +128,23 @@ fn other_failures_are_no_quota() {
         "the tool hit a time limit",
         "memory usage limit of the container",
         "exhausted your context window",
+        "exceeded retry limit, last status: 429 Too Many Requests",
+        "RESOURCE_EXHAUSTED: try again later. To increase your limits, request a quota increase through AI Studio",
         "",
     ] {
         let line = format!(r#"{{"type":"turn.failed","error":{{"message":"{message}"}}}}"#);
         assert_eq!(quotas(Dialect::CodexExec, &[&line]).len(), 0, "{message}");
     }
+    let overloaded = r#""is_error":true,"api_error_status":429,"result":"API Error: Request rejected (429)""#;
+    let line = format!(r#"{{"type":"result","subtype":"success",{overloaded}}}"#);
+    assert_eq!(quotas(Dialect::Claude, &[&line]).len(), 0, "a provider also refuses who asks too fast");
+}
+
+/// The same message is in the event of the failure, at its full length.
+#[test]
+fn the_message_of_a_quota_is_cut() {
+    let message = format!("usage limit reached {}", "x".repeat(100_000));
+    let line = format!(r#"{{"type":"turn.failed","error":{{"message":"{message}"}}}}"#);
+    let quotas = quotas(Dialect::CodexExec, &[&line]);
+    assert_eq!(quotas[0]["message"].as_str().unwrap().chars().count(), 4096);
 }

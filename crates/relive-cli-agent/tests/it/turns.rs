@@ -1,6 +1,6 @@
 //! When a turn is over, and when it is not.
 
-use relive_cli_agent::{Dialect, Encoder, Event, EventKind, Line, Parser, TurnOutcome};
+use relive_cli_agent::{Activity, Dialect, Encoder, Event, EventKind, Line, Parser, TurnOutcome};
 
 use crate::support::{Replay, word};
 
@@ -240,4 +240,63 @@ fn only_an_error_of_gemini_ends_its_turn() {
         let line = format!(r#"{{"type":"error"{severity},"message":"m"}}"#);
         check(Dialect::Gemini, &[(init, "working"), (&line, lifecycle)]);
     }
+}
+
+/// One thread more than are remembered.
+#[test]
+fn codex_works_while_a_turn_beyond_the_remembered_ones_runs() {
+    let mut replay = Replay::new(Some(Dialect::CodexAppServer));
+    for number in 0..65 {
+        replay.read(&codex_turn("started", &format!("t{number}"), "u"), 0);
+    }
+    for number in 0..64 {
+        replay.read(&codex_turn("completed", &format!("t{number}"), "u"), 0);
+        assert_eq!(word(replay.machine().lifecycle()), "working", "t64 and others still run");
+    }
+    // Its end cannot be told from that of another turn.
+    replay.read(&codex_turn("completed", "t64", "u"), 0);
+    assert_eq!(word(replay.machine().lifecycle()), "working");
+}
+
+/// A finished background command starts a turn, which may be before the end of the running one.
+#[test]
+fn claude_is_idle_when_all_its_turns_are_over() {
+    let init = r#"{"type":"system","subtype":"init","session_id":"s"}"#;
+    let result = r#"{"type":"result","subtype":"success","is_error":false}"#;
+    let events = check(
+        Dialect::Claude,
+        &[(init, "working"), (init, "working"), (result, "working"), (result, "idle"), (result, "idle")],
+    );
+    assert_eq!(outcomes(&events), [TurnOutcome::Completed; 2]);
+    // Another conversation leaves the turns of the one before behind.
+    let other = r#"{"type":"system","subtype":"init","session_id":"t"}"#;
+    check(Dialect::Claude, &[(init, "working"), (other, "working"), (result, "idle")]);
+}
+
+#[test]
+fn a_conversation_without_an_id_is_not_named() {
+    for (dialect, line) in [
+        (Dialect::CodexExec, r#"{"type":"thread.started"}"#),
+        (Dialect::CodexExec, r#"{"type":"thread.started","thread_id":""}"#),
+        (Dialect::Gemini, r#"{"type":"init","model":"m"}"#),
+        (Dialect::Claude, r#"{"type":"system","subtype":"init","session_id":""}"#),
+        (Dialect::Opencode, r#"{"type":"step_start","sessionID":""}"#),
+    ] {
+        let events = Replay::new(Some(dialect)).read(line, 0).events;
+        assert!(!events.is_empty(), "{line}");
+        assert!(!events.iter().any(|event| matches!(event.kind, EventKind::SessionStarted { .. })), "{events:?}");
+    }
+}
+
+#[test]
+fn an_acp_call_starts_with_its_first_update_and_ends_once() {
+    let mut replay = Replay::new(None);
+    let mut update = |fields: &str| {
+        let update = format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"c"{fields}}}"#);
+        let params = format!(r#"{{"sessionId":"s","update":{update}}}"#);
+        replay.read(&format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#), 0).activity
+    };
+    assert_eq!(update(r#","status":"in_progress""#), Activity::RunningTool);
+    assert_eq!(update(r#","status":"completed""#), Activity::Responding);
+    assert_eq!(update(r#","title":"renamed""#), Activity::Responding);
 }

@@ -1,6 +1,6 @@
 //! The permissions that an ACP agent asks for.
 
-use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind};
+use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, OptionKind};
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 
@@ -16,6 +16,7 @@ pub(super) fn read(id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
         input: input.map(Json::to_raw),
         reason: None,
         options: options.into_iter().filter_map(option_of).collect(),
+        channel: ApprovalChannel::Stream,
     }));
 }
 

@@ -1,15 +1,26 @@
 //! Claude's control messages: permissions, questions, and what the user writes to the CLI.
 
-use super::QUESTION_TOOL;
-use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind, RawJson};
+use super::{ClaudeParser, QUESTION_TOOL};
+use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, OptionKind, RawJson};
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
+use crate::parser::questions::joined_questions;
 
-pub(super) fn read_request(line: Json<'_>, events: &mut LineEvents) {
-    let [id, request] = line.fields(["request_id", "request"]);
-    let Some(request) = request else { return events.other("control_request") };
+impl ClaudeParser {
+    pub(super) fn read_control_request(&self, line: Json<'_>, events: &mut LineEvents) {
+        let [id, request] = line.fields(["request_id", "request"]);
+        let (Some(id), Some(request)) = (id, request) else { return events.other("control_request") };
+        if let Some(agent_id) = request.text_at(&["agent_id"])
+            && !events.is_by_subagent()
+        {
+            events.set_subagent(self.subagents.call_of(&agent_id).unwrap_or(&agent_id));
+        }
+        read_request(id.to_raw(), request, events);
+    }
+}
+
+fn read_request(request_id: RawJson, request: Json<'_>, events: &mut LineEvents) {
     let subtype = request.text_at(&["subtype"]).unwrap_or_default();
-    let Some(request_id) = id.map(Json::to_raw) else { return events.other("control_request") };
     match subtype.as_str() {
         "can_use_tool" => read_permission(request_id, request, events),
         "elicitation" => {
@@ -22,33 +33,30 @@ pub(super) fn read_request(line: Json<'_>, events: &mut LineEvents) {
 }
 
 fn read_permission(request_id: RawJson, request: Json<'_>, events: &mut LineEvents) {
-    let [tool, tool_id, input, reason, suggestions, subagent] =
-        request.fields(["tool_name", "tool_use_id", "input", "decision_reason", "permission_suggestions", "agent_id"]);
-    if let Some(subagent) = subagent.and_then(Json::text) {
-        events.set_subagent(&subagent);
-    }
+    let [tool, tool_id, input, reason, suggestions] =
+        request.fields(["tool_name", "tool_use_id", "input", "decision_reason", "permission_suggestions"]);
     let tool = tool.and_then(Json::text).unwrap_or_default();
     let tool_id = tool_id.and_then(Json::text);
     if tool == QUESTION_TOOL {
-        let text = input.map(question_text).unwrap_or_default();
+        let text = input.map(joined_questions).unwrap_or_default();
         return events.push(EventKind::Question { request_id, tool_id, text });
     }
-    let always = suggestions.filter(|suggestions| !suggestions.items().is_empty());
-    let options = always.map(|value| ApprovalOption { kind: OptionKind::AllowAlways, value: value.to_raw() });
     events.push(EventKind::ApprovalAsked(ApprovalRequest {
         request_id,
         tool_id,
         tool,
         input: input.map(Json::to_raw),
         reason: reason.and_then(Json::text),
-        options: options.into_iter().collect(),
+        options: options_of(suggestions),
+        channel: ApprovalChannel::Stream,
     }));
 }
 
-pub(super) fn question_text(input: Json<'_>) -> String {
-    let questions = input.field("questions").map(Json::items).unwrap_or_default();
-    let texts: Vec<String> = questions.into_iter().filter_map(|question| question.text_at(&["question"])).collect();
-    texts.join("\n")
+/// Claude suggests the rules that it would add if the user allowed the like from now on.
+pub(super) fn options_of(suggestions: Option<Json<'_>>) -> Vec<ApprovalOption> {
+    let always = suggestions.filter(|suggestions| !suggestions.items().is_empty());
+    let option = always.map(|value| ApprovalOption { kind: OptionKind::AllowAlways, value: value.to_raw() });
+    option.into_iter().collect()
 }
 
 /// Claude withdrew a request, because the turn was interrupted or a hook has answered.

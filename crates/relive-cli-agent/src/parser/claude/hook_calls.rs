@@ -41,16 +41,19 @@ pub(super) struct HookBody<'a> {
     pub id: Option<String>,
     pub tool: String,
     pub input: Option<Json<'a>>,
+    pub suggestions: Option<Json<'a>>,
     subagent: Option<String>,
 }
 
 impl<'a> HookBody<'a> {
     pub(super) fn of(body: Json<'a>) -> Self {
-        let [id, tool, input, subagent] = body.fields(["tool_use_id", "tool_name", "tool_input", "agent_id"]);
+        let [id, tool, input, suggestions, subagent] =
+            body.fields(["tool_use_id", "tool_name", "tool_input", "permission_suggestions", "agent_id"]);
         Self {
             id: id.and_then(Json::text),
             tool: tool.and_then(Json::text).unwrap_or_default(),
             input,
+            suggestions,
             subagent: subagent.and_then(Json::text).filter(|id| !id.is_empty()),
         }
     }

@@ -1,14 +1,17 @@
 //! The bodies of claude's hooks, which give the state of its full-screen interface: it prints no events.
 
+use super::control::options_of;
 use super::hook_calls::HookBody;
-use super::{ClaudeParser, QUESTION_TOOL, question_text};
-use crate::event::{ApprovalRequest, EventKind, RawJson, TurnOutcome};
+use super::{ClaudeParser, QUESTION_TOOL};
+use crate::event::{ApprovalChannel, ApprovalRequest, EventKind, RawJson, TurnOutcome};
 use crate::json::Json;
 use crate::machine::Turn;
 use crate::parser::line_events::LineEvents;
+use crate::parser::questions::joined_questions;
+use crate::parser::quota::FailureCause;
 
 /// Hooks that say nothing about the state.
-const HOUSEKEEPING: [&str; 16] = [
+const SILENT_HOOKS: [&str; 14] = [
     "PreCompact",
     "PostCompact",
     "Setup",
@@ -23,12 +26,10 @@ const HOUSEKEEPING: [&str; 16] = [
     "FileChanged",
     "WorktreeCreate",
     "WorktreeRemove",
-    "Elicitation",
-    "ElicitationResult",
 ];
 
 /// The hooks that say something about the state.
-const READ: [&str; 13] = [
+const HANDLED: [&str; 15] = [
     "SessionStart",
     "UserPromptSubmit",
     "PreToolUse",
@@ -42,20 +43,20 @@ const READ: [&str; 13] = [
     "SessionEnd",
     "PermissionDenied",
     "Notification",
+    "Elicitation",
+    "ElicitationResult",
 ];
 
 /// Whether only claude calls this hook.
 pub(in crate::parser) fn is_hook(name: &str) -> bool {
-    READ.contains(&name) || HOUSEKEEPING.contains(&name)
+    HANDLED.contains(&name) || SILENT_HOOKS.contains(&name)
 }
 
 impl ClaudeParser {
     pub(super) fn read_hook(&mut self, name: &str, body: Json<'_>, events: &mut LineEvents) {
         let [session_id, agent_id] = body.fields(["session_id", "agent_id"]);
-        let agent_id = agent_id.and_then(Json::text);
-        if let Some(session_id) = session_id.and_then(Json::text) {
-            self.conversation.enter(session_id, None, events);
-        }
+        self.conversation.enter(session_id.and_then(Json::text), None, events);
+        let agent_id = agent_id.and_then(Json::text).filter(|id| !id.is_empty());
         if let Some(id) = &agent_id
             && !name.starts_with("Subagent")
         {
@@ -72,11 +73,12 @@ impl ClaudeParser {
             "PostToolUse" | "PostToolUseFailure" | "PermissionDenied" => {
                 self.read_call_ended(name, &HookBody::of(body), events);
             }
-            "SubagentStart" => {
-                let name = body.text_at(&["agent_type"]);
-                events.push(EventKind::SubagentStarted { id: agent_id.unwrap_or_default(), name });
+            "SubagentStart" | "SubagentStop" => read_subagent(name, agent_id, body, events),
+            "Elicitation" => {
+                let text = body.text_at(&["message"]).unwrap_or_default();
+                events.push(EventKind::Question { request_id: elicitation_id(body), tool_id: None, text });
             }
-            "SubagentStop" => events.push(EventKind::SubagentEnded { id: agent_id.unwrap_or_default() }),
+            "ElicitationResult" => events.push(EventKind::Answered { request_id: elicitation_id(body) }),
             "Stop" => {
                 self.read_background_tasks(body.field("background_tasks"), events);
                 self.end_hook_turn(TurnOutcome::Completed, None, events);
@@ -91,7 +93,7 @@ impl ClaudeParser {
                 self.end_hook_turn(TurnOutcome::Interrupted, body.text_at(&["message"]), events);
             }
             "SessionStart" | "SessionEnd" | "Notification" => events.other_if_empty(name),
-            name if HOUSEKEEPING.contains(&name) => events.other(name),
+            name if SILENT_HOOKS.contains(&name) => events.other(name),
             name => events.unknown(name),
         }
     }
@@ -100,11 +102,9 @@ impl ClaudeParser {
     fn read_stop_failure(&mut self, body: Json<'_>, events: &mut LineEvents) {
         let [error, details] = body.fields(["error", "error_details"]);
         let message = details.or(error).and_then(Json::text);
-        if error.is_some_and(|error| error.is("rate_limit") || error.is("billing_error")) {
-            self.quota.report_failure(message.as_deref().unwrap_or_default(), events);
-        } else {
-            self.quota.read_failure(message.as_deref().unwrap_or_default(), events);
-        }
+        let is_quota = error.is_some_and(|error| error.is("billing_error"));
+        let cause = if is_quota { FailureCause::Quota } else { FailureCause::Unstated };
+        self.quota.read_failure(cause, message.as_deref().unwrap_or_default(), events);
         self.end_hook_turn(TurnOutcome::Failed, message, events);
     }
 
@@ -120,13 +120,13 @@ impl ClaudeParser {
     }
 
     fn read_call_started(&mut self, body: &HookBody<'_>, events: &mut LineEvents) {
-        self.open_hook_turn(events);
+        self.enter_hook_turn(events);
         let id = self.hook_calls.start(body);
         events.push(EventKind::ToolStarted { id, name: body.tool.clone(), input: body.input.map(Json::to_raw) });
     }
 
     fn read_call_ended(&mut self, hook: &str, body: &HookBody<'_>, events: &mut LineEvents) {
-        self.open_hook_turn(events);
+        self.enter_hook_turn(events);
         let (id, approval_id) = self.hook_calls.end(body);
         events.push(EventKind::ToolEnded { id, failed: hook != "PostToolUse" });
         if let Some(approval_id) = approval_id {
@@ -134,8 +134,8 @@ impl ClaudeParser {
         }
     }
 
-    /// The machine takes a call as a sign of an open turn, so this parser does too.
-    fn open_hook_turn(&mut self, events: &LineEvents) {
+    /// A call is a sign of an open turn, for this parser as for the machine.
+    fn enter_hook_turn(&mut self, events: &LineEvents) {
         if !events.is_by_subagent() {
             self.hook_turn = Turn::Open;
         }
@@ -145,7 +145,7 @@ impl ClaudeParser {
         let id = self.hook_calls.ask(body);
         let request_id = RawJson::string(&id);
         if body.tool == QUESTION_TOOL {
-            let text = body.input.map(question_text).unwrap_or_default();
+            let text = body.input.map(joined_questions).unwrap_or_default();
             return events.push(EventKind::Question { request_id, tool_id: Some(id), text });
         }
         events.push(EventKind::ApprovalAsked(ApprovalRequest {
@@ -154,7 +154,24 @@ impl ClaudeParser {
             tool: body.tool.clone(),
             input: body.input.map(Json::to_raw),
             reason: None,
-            options: Vec::new(),
+            options: options_of(body.suggestions),
+            channel: ApprovalChannel::Hook,
         }));
     }
+}
+
+fn read_subagent(hook: &str, id: Option<String>, body: Json<'_>, events: &mut LineEvents) {
+    match id {
+        None => events.other(hook),
+        Some(id) if hook == "SubagentStart" => {
+            events.push(EventKind::SubagentStarted { id, name: body.text_at(&["agent_type"]) });
+        }
+        Some(id) => events.push(EventKind::SubagentEnded { id }),
+    }
+}
+
+/// Only the result of an elicitation always has an `elicitation_id`, so it is known by its server, which asks one thing at
+/// a time.
+fn elicitation_id(body: Json<'_>) -> RawJson {
+    RawJson::string(&body.text_at(&["mcp_server_name"]).unwrap_or_default())
 }

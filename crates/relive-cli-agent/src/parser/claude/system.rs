@@ -2,17 +2,15 @@
 
 use super::ClaudeParser;
 use crate::event::EventKind;
-use crate::ids::{IdSet, shorten};
+use crate::ids::IdSet;
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 
 /// The statuses of a background command that has ended.
 const ENDED: [&str; 4] = ["completed", "failed", "killed", "stopped"];
 
-/// Claude runs a few subagents at a time. More than this end, as far as the events say, when their call returns.
-const MAX_BACKGROUND_SUBAGENTS: usize = 256;
-
-const HOUSEKEEPING: [&str; 11] = [
+/// Subtypes that say nothing about the state.
+const SILENT_SUBTYPES: [&str; 11] = [
     "status",
     "hook_started",
     "hook_progress",
@@ -38,7 +36,7 @@ impl ClaudeParser {
             "task_updated" => self.read_task_updated(line, events),
             "task_notification" => self.read_task_notification(line, events),
             "background_tasks_changed" => self.read_background_tasks(line.field("tasks"), events),
-            name if HOUSEKEEPING.contains(&name) => {}
+            name if SILENT_SUBTYPES.contains(&name) => {}
             name => events.unknown(format!("system/{name}")),
         }
         events.other_if_empty(format!("system/{subtype}"));
@@ -47,25 +45,17 @@ impl ClaudeParser {
     /// Claude prints `init` at the start of every turn, also of a turn that a finished background command starts.
     fn read_init(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [session_id, model] = line.fields(["session_id", "model"]);
-        if let Some(session_id) = session_id.and_then(Json::text) {
-            self.conversation.enter(session_id, model.and_then(Json::text), events);
-        }
-        self.quota.start_turn();
-        events.push(EventKind::TurnStarted { turn_id: None });
+        let entered = self.conversation.enter(session_id.and_then(Json::text), model.and_then(Json::text), events);
+        self.start_turn(entered, events);
     }
 
     fn read_task_started(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        if line.field("is_backgrounded").is_some_and(Json::is_true) {
-            self.start_background(task_id(line), line.text_at(&["description"]), events);
-            self.link_subagent(line);
+        let [background, call_id] = line.fields(["is_backgrounded", "tool_use_id"]);
+        if let (Some(task_id), Some(call_id)) = (task_id(line), call_id.and_then(Json::text)) {
+            self.subagents.link(&call_id, &task_id);
         }
-    }
-
-    /// Remembers the call that started a subagent in the background.
-    fn link_subagent(&mut self, line: Json<'_>) {
-        let (Some(task), Some(call)) = (task_id(line), line.text_at(&["tool_use_id"])) else { return };
-        if self.subagents.contains(&call) && self.background_subagents.len() < MAX_BACKGROUND_SUBAGENTS {
-            self.background_subagents.insert(shorten(&task).into_owned(), shorten(&call).into_owned());
+        if background.is_some_and(Json::is_true) {
+            self.start_background(task_id(line), line.text_at(&["description"]), events);
         }
     }
 
@@ -87,9 +77,9 @@ impl ClaudeParser {
         }
     }
 
-    /// The complete list of what runs in the background.
+    /// Takes the complete list of what runs in the background. A line without a list says nothing about it.
     pub(super) fn read_background_tasks(&mut self, tasks: Option<Json<'_>>, events: &mut LineEvents) {
-        let tasks = tasks.map(Json::items).unwrap_or_default();
+        let Some(tasks) = tasks.filter(|tasks| tasks.is_list()).map(Json::items) else { return };
         let mut running = IdSet::default();
         for id in tasks.iter().filter_map(|task| task_id(*task)) {
             running.insert(&id);
@@ -105,19 +95,23 @@ impl ClaudeParser {
 
     fn start_background(&mut self, id: Option<String>, description: Option<String>, events: &mut LineEvents) {
         let Some(id) = id else { return };
+        let restarted_call = self.subagents.start_task(&id);
         if self.background.insert(&id) {
             events.push(EventKind::BackgroundStarted { id, description });
+        }
+        if let Some(id) = restarted_call {
+            events.push(EventKind::SubagentStarted { id, name: None });
         }
     }
 
     fn end_background(&mut self, id: Option<String>, events: &mut LineEvents) {
         let Some(id) = id else { return };
-        let call = self.background_subagents.remove(shorten(&id).as_ref());
+        let ended_call = self.subagents.end_task(&id);
         if self.background.remove(&id) {
             events.push(EventKind::BackgroundEnded { id });
         }
-        if let Some(call) = call {
-            self.end_subagent(call, events);
+        if let Some(id) = ended_call {
+            events.push(EventKind::SubagentEnded { id });
         }
     }
 }

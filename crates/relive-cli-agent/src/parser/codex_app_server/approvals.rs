@@ -1,18 +1,16 @@
 //! The requests that codex makes of its user.
 
-use crate::event::{ApprovalOption, ApprovalRequest, EventKind, OptionKind};
+use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, OptionKind};
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
+use crate::parser::questions::joined_questions;
 
 pub(super) fn read(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut LineEvents) {
     match (method, params) {
         (method, Some(params)) if method.ends_with("/requestApproval") => read_approval(method, id, params, events),
         ("item/tool/requestUserInput", Some(params)) => {
-            let questions = params.field("questions").map(Json::items).unwrap_or_default();
-            let texts: Vec<String> =
-                questions.into_iter().filter_map(|question| question.text_at(&["question"])).collect();
-            let tool_id = params.text_at(&["itemId"]);
-            events.push(EventKind::Question { request_id: id.to_raw(), tool_id, text: texts.join("\n") });
+            let (tool_id, text) = (params.text_at(&["itemId"]), joined_questions(params));
+            events.push(EventKind::Question { request_id: id.to_raw(), tool_id, text });
         }
         ("mcpServer/elicitation/request", Some(params)) => {
             let text = params.text_at(&["message"]).unwrap_or_default();
@@ -38,6 +36,7 @@ fn read_approval(method: &str, id: Json<'_>, params: Json<'_>, events: &mut Line
             .into_iter()
             .map(|value| ApprovalOption { kind: option_kind(value), value: value.to_raw() })
             .collect(),
+        channel: ApprovalChannel::Stream,
     }));
 }
 

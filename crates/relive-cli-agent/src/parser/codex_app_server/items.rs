@@ -2,6 +2,7 @@
 
 use crate::event::EventKind;
 use crate::json::Json;
+use crate::parser::codex::input_of;
 use crate::parser::line_events::LineEvents;
 
 const TOOLS: [&str; 9] = [
@@ -15,7 +16,8 @@ const TOOLS: [&str; 9] = [
     "imageGeneration",
     "sleep",
 ];
-const HOUSEKEEPING: [&str; 7] = [
+/// Items that say nothing about the state.
+const SILENT_ITEMS: [&str; 7] = [
     "userMessage",
     "plan",
     "hookPrompt",
@@ -32,12 +34,10 @@ pub(super) fn read_started(item: Json<'_>, events: &mut LineEvents) {
         "agentMessage" => events.other("agentMessage"),
         "reasoning" => events.push(EventKind::Thinking { text: String::new(), delta: true }),
         tool if TOOLS.contains(&tool) => {
-            let [id, command, arguments, changes, query] =
-                item.fields(["id", "command", "arguments", "changes", "query"]);
-            let input = command.or(arguments).or(changes).or(query).map(Json::to_raw);
-            events.push(EventKind::ToolStarted { id: id.and_then(Json::text).unwrap_or_default(), name: kind, input });
+            let id = item.text_at(&["id"]).unwrap_or_default();
+            events.push(EventKind::ToolStarted { id, name: kind, input: input_of(item) });
         }
-        name if HOUSEKEEPING.contains(&name) => events.other(name),
+        name if SILENT_ITEMS.contains(&name) => events.other(name),
         name => events.unknown(format!("item/{name}")),
     }
 }
@@ -54,7 +54,7 @@ pub(super) fn read_completed(item: Json<'_>, events: &mut LineEvents) {
             let failed = status.is_some_and(|status| status.is("failed") || status.is("declined"));
             events.push(EventKind::ToolEnded { id: id.and_then(Json::text).unwrap_or_default(), failed });
         }
-        name if HOUSEKEEPING.contains(&name) => events.other(name),
+        name if SILENT_ITEMS.contains(&name) => events.other(name),
         name => events.unknown(format!("item/{name}")),
     }
 }

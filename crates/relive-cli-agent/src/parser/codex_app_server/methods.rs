@@ -3,7 +3,7 @@
 use crate::json::Json;
 
 /// Notifications that say nothing about the state.
-const HOUSEKEEPING: [&str; 47] = [
+const SILENT: [&str; 47] = [
     "account/login/completed",
     "account/updated",
     "app/list/updated",
@@ -54,7 +54,7 @@ const HOUSEKEEPING: [&str; 47] = [
 ];
 
 /// The other methods, without those that any program could call (`error`, `warning`).
-const READ: [&str; 20] = [
+const HANDLED: [&str; 22] = [
     "account/chatgptAuthTokens/refresh",
     "account/rateLimits/updated",
     "configWarning",
@@ -69,7 +69,9 @@ const READ: [&str; 20] = [
     "item/reasoning/summaryTextDelta",
     "item/reasoning/textDelta",
     "item/started",
+    "item/tool/call",
     "item/tool/requestUserInput",
+    "mcpServer/elicitation/request",
     "serverRequest/resolved",
     "thread/started",
     "thread/tokenUsage/updated",
@@ -77,13 +79,13 @@ const READ: [&str; 20] = [
     "turn/started",
 ];
 
-pub(super) fn is_housekeeping(method: &str) -> bool {
-    HOUSEKEEPING.contains(&method)
+pub(super) fn is_silent(method: &str) -> bool {
+    SILENT.contains(&method)
 }
 
 /// Whether only codex calls this method.
 pub(in crate::parser) fn is_method(method: &str) -> bool {
-    READ.contains(&method) || is_housekeeping(method)
+    HANDLED.contains(&method) || is_silent(method)
 }
 
 /// Whether only codex replies like this: to `initialize`, to the start of a thread, to the start of a turn.
@@ -91,4 +93,27 @@ pub(in crate::parser) fn is_result(result: Json<'_>) -> bool {
     let [agent, thread, turn] = result.fields(["userAgent", "thread", "turn"]);
     let has_id = |object: Option<Json<'_>>| object.is_some_and(|object| object.text_at(&["id"]).is_some());
     agent.and_then(Json::text).is_some() || has_id(thread) || has_id(turn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::Dialect;
+    use crate::event::EventKind;
+    use crate::lines::Line;
+    use crate::parser::Parser;
+
+    /// As a notification or as a request: the list does not say which.
+    #[test]
+    fn no_listed_method_is_unknown() {
+        for method in SILENT.iter().chain(&HANDLED) {
+            let params = r#"{"item":{"type":"plan"},"turn":{"id":"u"}}"#;
+            let is_known = ["", r#""id":1,"#].iter().any(|id| {
+                let line = format!(r#"{{{id}"method":"{method}","params":{params}}}"#);
+                let events = Parser::new(Some(Dialect::CodexAppServer)).read(Line::Whole(line.as_bytes()));
+                !events.iter().any(|event| matches!(event.kind, EventKind::Unknown { .. }))
+            });
+            assert!(is_known, "{method}");
+        }
+    }
 }

@@ -5,36 +5,42 @@ use std::collections::BTreeMap;
 
 use crate::ids::shorten;
 
-/// A server holds a few threads. A turn beyond this many is not known by name.
+/// A server holds a few threads.
 const MAX_TURNS: usize = 64;
 
 /// The open turn of each thread: a thread has one at a time.
 #[derive(Debug, Default)]
 pub(super) struct OpenTurns {
     turns: BTreeMap<String, String>,
+    /// How many turns started beyond the limit. They count as open until the process ends: their ends cannot be told from
+    /// those of turns whose start was not seen.
+    forgotten: usize,
 }
 
 impl OpenTurns {
     /// Returns whether this is the only open turn.
     pub(super) fn start(&mut self, thread_id: &str, turn_id: &str) -> bool {
         let thread_id = shorten(thread_id);
-        let is_only = self.turns.keys().all(|open| *open == thread_id);
+        let is_only = self.forgotten == 0 && self.turns.keys().all(|open| *open == thread_id);
         if self.turns.len() < MAX_TURNS || self.turns.contains_key(thread_id.as_ref()) {
             self.turns.insert(thread_id.into_owned(), shorten(turn_id).into_owned());
+        } else {
+            self.forgotten = self.forgotten.saturating_add(1);
         }
         is_only
     }
 
-    /// Returns whether no turn is open any more. The end of a turn that is not open changes nothing; if none is known to
-    /// be open, it is the end of one whose start was not seen. An end without an id is that of any thread, or any turn.
+    /// Removes a turn that has ended. Without a thread id the turn may be on any thread; without a turn id it may be any
+    /// turn of the thread. Returns whether no turn is open afterwards, also if there was none to remove: then the start of
+    /// the turn was not seen.
     pub(super) fn end(&mut self, thread_id: Option<&str>, turn_id: Option<&str>) -> bool {
         let (thread_id, turn_id) = (thread_id.map(shorten), turn_id.map(shorten));
         let is_other = |id: &Option<Cow<'_, str>>, open: &str| id.as_deref().is_some_and(|id| id != open);
         self.turns.retain(|thread, turn| is_other(&thread_id, thread) || is_other(&turn_id, turn));
-        self.turns.is_empty()
+        self.is_empty()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.turns.is_empty()
+        self.turns.is_empty() && self.forgotten == 0
     }
 }

@@ -1,0 +1,104 @@
+//! Claude's subagents, which have two ids: most lines name the call that started one, requests for permission name its
+//! agent id, which is also the id of its task in the background. Events name the call.
+
+use crate::ids::shorten;
+
+/// Claude runs a few subagents at a time. A subagent beyond the limit is reported as started, and never as ended.
+const MAX_SUBAGENTS: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Subagents {
+    subagents: Vec<Subagent>,
+}
+
+#[derive(Debug)]
+struct Subagent {
+    call_id: String,
+    /// `None` until a line has both ids.
+    agent_id: Option<String>,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Ends when its call returns.
+    Foreground,
+    /// Its call has returned, or will at once; it ends with its task.
+    Background,
+    /// Kept because the agent may give it more to do, in the background.
+    Ended,
+}
+
+impl Subagents {
+    /// Notes that a call starts a subagent. Returns false if the subagent has started already.
+    pub(super) fn start(&mut self, call_id: &str) -> bool {
+        if self.with_call(call_id).is_some() {
+            return false;
+        }
+        if self.subagents.len() == MAX_SUBAGENTS
+            && let Some(ended) = self.subagents.iter().position(|subagent| subagent.stage == Stage::Ended)
+        {
+            self.subagents.remove(ended);
+        }
+        if self.subagents.len() < MAX_SUBAGENTS {
+            let call_id = shorten(call_id).into_owned();
+            self.subagents.push(Subagent { call_id, agent_id: None, stage: Stage::Foreground });
+        }
+        true
+    }
+
+    /// Learns the agent id of a subagent.
+    pub(super) fn link(&mut self, call_id: &str, agent_id: &str) {
+        if let Some(subagent) = self.with_call(call_id)
+            && subagent.agent_id.is_none()
+        {
+            subagent.agent_id = Some(shorten(agent_id).into_owned());
+        }
+    }
+
+    /// Returns the call of the subagent with this agent id. An unknown agent id is that of the only subagent that runs and
+    /// whose agent id is not known yet.
+    pub(super) fn call_of(&self, agent_id: &str) -> Option<&str> {
+        let agent_id = shorten(agent_id);
+        let known = self.subagents.iter().find(|subagent| subagent.agent_id.as_deref() == Some(agent_id.as_ref()));
+        known.or_else(|| self.only_unlinked()).map(|subagent| subagent.call_id.as_str())
+    }
+
+    fn only_unlinked(&self) -> Option<&Subagent> {
+        let mut unlinked =
+            self.subagents.iter().filter(|subagent| subagent.agent_id.is_none() && subagent.stage != Stage::Ended);
+        unlinked.next().filter(|_| unlinked.next().is_none())
+    }
+
+    /// Notes that a call has returned. Returns whether this ends a subagent.
+    pub(super) fn end_call(&mut self, call_id: &str) -> bool {
+        let ended = self.with_call(call_id).filter(|subagent| subagent.stage == Stage::Foreground);
+        ended.map(|subagent| subagent.stage = Stage::Ended).is_some()
+    }
+
+    /// Notes that a task runs in the background: its subagent continues when its call returns. Returns the call if the
+    /// subagent had ended, and starts again.
+    pub(super) fn start_task(&mut self, task_id: &str) -> Option<String> {
+        self.move_stage(task_id, Stage::Foreground, Stage::Background);
+        self.move_stage(task_id, Stage::Ended, Stage::Background)
+    }
+
+    /// Notes that a task in the background has ended. Returns the call of the subagent that ends with it.
+    pub(super) fn end_task(&mut self, task_id: &str) -> Option<String> {
+        self.move_stage(task_id, Stage::Background, Stage::Ended)
+    }
+
+    fn move_stage(&mut self, task_id: &str, from: Stage, to: Stage) -> Option<String> {
+        let task_id = shorten(task_id);
+        let is_it =
+            |subagent: &&mut Subagent| subagent.stage == from && subagent.agent_id.as_deref() == Some(task_id.as_ref());
+        let subagent = self.subagents.iter_mut().find(is_it)?;
+        subagent.stage = to;
+        Some(subagent.call_id.clone())
+    }
+
+    fn with_call(&mut self, call_id: &str) -> Option<&mut Subagent> {
+        let call_id = shorten(call_id);
+        self.subagents.iter_mut().find(|subagent| subagent.call_id == call_id)
+    }
+}

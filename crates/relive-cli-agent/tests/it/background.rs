@@ -1,0 +1,37 @@
+//! Commands that claude runs in the background.
+
+use relive_cli_agent::{Dialect, Lifecycle};
+
+use crate::support::Replay;
+
+const STARTED: &str = r#"{"type":"system","subtype":"task_started","task_id":"b","is_backgrounded":true}"#;
+const RESULT: &str = r#"{"type":"result","subtype":"success","is_error":false}"#;
+
+#[track_caller]
+fn check(lines: &[&str], lifecycle: Lifecycle) {
+    let mut replay = Replay::new(Some(Dialect::Claude));
+    for line in [&[STARTED, RESULT][..], lines].concat() {
+        replay.read(line, 0);
+    }
+    assert_eq!(replay.machine().lifecycle(), lifecycle, "{lines:?}");
+}
+
+#[test]
+fn a_list_of_background_commands_without_an_entry_ends_it() {
+    check(&[], Lifecycle::Working);
+    check(&[r#"{"type":"system","subtype":"background_tasks_changed","tasks":[]}"#], Lifecycle::Idle);
+    check(&[r#"{"hook_event_name":"Stop","background_tasks":[]}"#], Lifecycle::Idle);
+}
+
+#[test]
+fn a_line_without_a_list_of_background_commands_ends_none() {
+    for line in [
+        r#"{"type":"system","subtype":"background_tasks_changed"}"#,
+        r#"{"type":"system","subtype":"background_tasks_changed","tasks":null}"#,
+        r#"{"type":"system","subtype":"background_tasks_changed","tasks":{"count":0}}"#,
+        r#"{"hook_event_name":"Stop"}"#,
+        r#"{"hook_event_name":"Stop","background_tasks":"none"}"#,
+    ] {
+        check(&[line], Lifecycle::Working);
+    }
+}
