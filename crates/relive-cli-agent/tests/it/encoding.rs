@@ -170,7 +170,7 @@ fn answers_of_codex_choose_among_the_decisions_that_it_offers() {
 }
 
 #[test]
-fn messages_to_an_acp_agent() {
+fn messages_to_an_acp_agent_name_its_conversation_and_its_options() {
     let mut encoder =
         encoder(Dialect::Acp, &[r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"sess_1","modes":{}}}"#]);
     let turn = value(&encoder.user_turn("go\nnow").unwrap());
@@ -200,7 +200,7 @@ fn messages_to_an_acp_agent() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_by_name() {
+fn a_message_that_cannot_be_written_is_refused_with_its_cause() {
     for dialect in Dialect::ALL {
         assert_eq!(Encoder::new(dialect).is_ok(), dialect.is_duplex(), "{dialect}");
     }

@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use relive_cli_agent::{
-    Activity, ApprovalRequest, Event, EventKind, Lifecycle, Machine, Parser, TurnOutcome, Usage, UsageScope,
-};
+use relive_cli_agent::{Activity, Event, EventKind, Lifecycle, Line, Machine, Parser, TurnOutcome, Usage, UsageScope};
 
 use crate::support::{IDLE_TIMEOUT, at, word};
 
@@ -45,114 +43,130 @@ pub(crate) fn background_started() -> EventKind {
     EventKind::BackgroundStarted { id: "b".into(), description: None }
 }
 
-/// A request as a dialect makes it: ids are pieces of JSON, which only a parser builds.
-fn requests() -> (ApprovalRequest, EventKind) {
-    let lines = [
-        r#"{"method":"item/commandExecution/requestApproval","id":1,"params":{"itemId":"a","command":"ls"}}"#,
-        r#"{"method":"serverRequest/resolved","params":{"requestId":1}}"#,
-    ];
+/// Requests and answers as a dialect makes them: ids are pieces of JSON, which only a parser builds.
+fn of_codex(line: &str) -> EventKind {
     let mut parser = Parser::new(Some("codex-app-server".parse().unwrap()));
-    let mut kinds =
-        lines.map(|line| parser.read(relive_cli_agent::Line::Whole(line.as_bytes())).remove(0).kind).into_iter();
-    let (Some(EventKind::ApprovalAsked(request)), Some(answered)) = (kinds.next(), kinds.next()) else {
-        unreachable!("codex asks and resolves");
-    };
-    (request, answered)
+    parser.read(Line::Whole(line.as_bytes())).remove(0).kind
 }
 
 pub(crate) fn approval_asked() -> EventKind {
-    EventKind::ApprovalAsked(requests().0)
+    of_codex(r#"{"method":"item/commandExecution/requestApproval","id":1,"params":{"itemId":"a","command":"ls"}}"#)
 }
 
+fn approval_without_tool() -> EventKind {
+    of_codex(r#"{"method":"item/commandExecution/requestApproval","id":1,"params":{"command":"ls"}}"#)
+}
+
+fn question() -> EventKind {
+    of_codex(r#"{"method":"item/tool/requestUserInput","id":2,"params":{"questions":[{"question":"which?"}]}}"#)
+}
+
+/// Closes the approval.
 pub(crate) fn answered() -> EventKind {
-    requests().1
+    of_codex(r#"{"method":"serverRequest/resolved","params":{"requestId":1}}"#)
 }
 
-/// One sample of every kind of event. A new kind does not compile until it is here.
-fn samples() -> Vec<(&'static str, EventKind)> {
-    let usage = Usage {
+fn question_answered() -> EventKind {
+    of_codex(r#"{"method":"serverRequest/resolved","params":{"requestId":2}}"#)
+}
+
+fn usage() -> EventKind {
+    EventKind::Usage(Usage {
         scope: UsageScope::Turn,
         input_tokens: None,
         output_tokens: None,
         cache_read_tokens: None,
         cache_write_tokens: None,
         cost_usd: None,
-    };
-    let request_id = requests().0.request_id;
-    let samples = vec![
-        EventKind::SessionStarted { session_id: "s".into(), model: None },
-        EventKind::TurnStarted { turn_id: None },
-        thinking(),
-        text(),
-        EventKind::UserText { text: "go".into() },
-        tool_started("a"),
-        tool_ended("a"),
-        background_started(),
-        EventKind::BackgroundEnded { id: "b".into() },
-        EventKind::SubagentStarted { id: "x".into(), name: None },
-        EventKind::SubagentEnded { id: "x".into() },
-        approval_asked(),
-        EventKind::Question { request_id, tool_id: None, text: "which?".into() },
-        answered(),
-        EventKind::Usage(usage),
-        EventKind::Retry { attempt: None, max_attempts: None, delay_ms: None, status: None, message: "again".into() },
-        EventKind::Quota { resets_at: None, resets_in_ms: None, message: "used up".into() },
-        EventKind::Warning { message: "careful".into() },
-        EventKind::Malformed { reason: "half".into(), excerpt: "{".into() },
-        unknown(),
-        EventKind::Other { name: "status".into() },
-        error(),
-        done(),
-    ];
-    samples.into_iter().map(|kind| (label(&kind), kind)).collect()
+    })
 }
 
-fn label(kind: &EventKind) -> &'static str {
-    match kind {
-        EventKind::SessionStarted { .. } => "session started",
-        EventKind::TurnStarted { .. } => "turn started",
-        EventKind::TurnEnded { .. } => "turn ended",
-        EventKind::Thinking { .. } => "thinking",
-        EventKind::Text { .. } => "text",
-        EventKind::UserText { .. } => "text of the user",
-        EventKind::ToolStarted { .. } => "tool A started",
-        EventKind::ToolEnded { .. } => "tool A ended",
-        EventKind::BackgroundStarted { .. } => "background command started",
-        EventKind::BackgroundEnded { .. } => "background command ended",
-        EventKind::SubagentStarted { .. } => "subagent X started",
-        EventKind::SubagentEnded { .. } => "subagent X ended",
-        EventKind::ApprovalAsked(_) => "approval asked",
-        EventKind::Question { .. } => "question",
-        EventKind::Answered { .. } => "answered",
-        EventKind::Usage(_) => "usage",
-        EventKind::Retry { .. } => "retry",
-        EventKind::Quota { .. } => "quota",
-        EventKind::Warning { .. } => "warning",
-        EventKind::Error { .. } => "error",
-        EventKind::Malformed { .. } => "malformed line",
-        EventKind::Unknown { .. } => "unknown line",
-        EventKind::Other { .. } => "other line",
+fn retry() -> EventKind {
+    EventKind::Retry { attempt: None, max_attempts: None, delay_ms: None, status: None, message: "again".into() }
+}
+
+/// Defines `label` and `kinds`. The patterns are one `match`, so a new kind does not compile until it has a row here, and
+/// with its row a sample.
+macro_rules! rows {
+    ($($pattern:pat => $label:literal, $sample:expr;)*) => {
+        fn label(kind: &EventKind) -> &'static str {
+            match kind { $($pattern => $label,)* }
+        }
+
+        /// One sample of every kind of event.
+        fn kinds() -> Vec<(&'static str, EventKind)> {
+            vec![$(($label, $sample),)*]
+        }
+    };
+}
+
+rows! {
+    EventKind::SessionStarted { .. } => "session started",
+        EventKind::SessionStarted { session_id: "s".into(), model: None };
+    EventKind::TurnStarted { .. } => "turn started", EventKind::TurnStarted { turn_id: None };
+    EventKind::Thinking { .. } => "thinking", thinking();
+    EventKind::Text { .. } => "text", text();
+    EventKind::UserText { .. } => "text of the user", EventKind::UserText { text: "go".into() };
+    EventKind::ToolStarted { .. } => "tool A started", tool_started("a");
+    EventKind::ToolEnded { .. } => "tool A ended", tool_ended("a");
+    EventKind::BackgroundStarted { .. } => "background command started", background_started();
+    EventKind::BackgroundEnded { .. } => "background command ended", EventKind::BackgroundEnded { id: "b".into() };
+    EventKind::SubagentStarted { .. } => "subagent X started",
+        EventKind::SubagentStarted { id: "x".into(), name: None };
+    EventKind::SubagentEnded { .. } => "subagent X ended", EventKind::SubagentEnded { id: "x".into() };
+    EventKind::ApprovalAsked(_) => "approval asked", approval_asked();
+    EventKind::Question { .. } => "question", question();
+    EventKind::Answered { .. } => "approval answered", answered();
+    EventKind::Usage(_) => "usage", usage();
+    EventKind::Retry { .. } => "retry", retry();
+    EventKind::Quota { .. } => "quota",
+        EventKind::Quota { resets_at: None, resets_in_ms: None, message: "used up".into() };
+    EventKind::Warning { .. } => "warning", EventKind::Warning { message: "careful".into() };
+    EventKind::Malformed { .. } => "malformed line",
+        EventKind::Malformed { reason: "half".into(), excerpt: "{".into() };
+    EventKind::Unknown { .. } => "unknown line", unknown();
+    EventKind::Other { .. } => "other line", EventKind::Other { name: "status".into() };
+    EventKind::Error { .. } => "error", error();
+    EventKind::TurnEnded { .. } => "turn ended", done();
+}
+
+#[test]
+fn every_sample_is_of_the_kind_that_its_row_says() {
+    for (row, kind) in kinds() {
+        assert_eq!(label(&kind), row);
     }
 }
 
-/// Every state that the machine can be in, with the events that lead to it.
+/// The events of the table: one of every kind, and the answer to the other request.
+fn samples() -> Vec<(&'static str, EventKind)> {
+    let mut samples = kinds();
+    samples.push(("question answered", question_answered()));
+    samples
+}
+
+/// The states that differ in what an event makes of them, each with the events that lead to it.
 fn situations() -> Vec<(&'static str, Machine)> {
-    let without_tool = || EventKind::ApprovalAsked(ApprovalRequest { tool_id: None, ..requests().0 });
-    let of_subagent = Event { kind: without_tool(), subagent: Some("x".into()) };
-    let paths: [(&str, Vec<Event>); 11] = [
+    let of_subagent = Event { kind: approval_without_tool(), subagent: Some("x".into()) };
+    let paths: [(&str, Vec<Event>); 14] = [
         ("idle", vec![done().into()]),
         ("turn open", vec![EventKind::TurnStarted { turn_id: None }.into()]),
         ("thinking", vec![thinking().into()]),
         ("tool A runs", vec![tool_started("a").into()]),
         ("tools A and B run", vec![tool_started("a").into(), tool_started("b").into()]),
+        ("text while tool A runs", vec![tool_started("a").into(), text().into()]),
         ("responding", vec![text().into()]),
         ("waits for approval of A", vec![tool_started("a").into(), approval_asked().into()]),
-        ("waits, no turn", vec![without_tool().into()]),
+        ("waits for approval, no turn", vec![approval_without_tool().into()]),
+        ("waits for an answer to a question", vec![text().into(), question().into()]),
         ("subagent X waits", vec![text().into(), of_subagent]),
         ("background command in a turn", vec![text().into(), background_started().into()]),
+        ("tool A beside a background command", vec![background_started().into(), tool_started("a").into()]),
         ("background command, no turn", vec![text().into(), background_started().into(), done().into()]),
     ];
-    let mut situations = vec![("spawning", Machine::new(IDLE_TIMEOUT, at(0)))];
+    let mut written_turn = Machine::new(IDLE_TIMEOUT, at(0));
+    written_turn.apply_input(&EventKind::TurnStarted { turn_id: None }.into(), at(0));
+    let mut situations =
+        vec![("spawning", Machine::new(IDLE_TIMEOUT, at(0))), ("spawning, a turn was written", written_turn)];
     for (name, path) in paths {
         let mut machine = Machine::new(IDLE_TIMEOUT, at(0));
         path.iter().for_each(|event| machine.apply(event, at(0)));
@@ -249,10 +263,8 @@ fn the_table_of_events_has_every_kind() {
     let first_cells = table.lines().filter_map(|row| row.strip_prefix("| `")?.split(" | ").next());
     let mut documented: Vec<String> =
         first_cells.flat_map(|cell| cell.split(", ")).map(|kind| kind.replace('`', "")).collect();
-    let mut kinds: Vec<String> = samples()
-        .iter()
-        .map(|(_, kind)| serde_json::to_value(kind).unwrap()["kind"].as_str().unwrap().into())
-        .collect();
+    let mut kinds: Vec<String> =
+        kinds().iter().map(|(_, kind)| serde_json::to_value(kind).unwrap()["kind"].as_str().unwrap().into()).collect();
     documented.sort();
     kinds.sort();
     assert_eq!(documented, kinds);

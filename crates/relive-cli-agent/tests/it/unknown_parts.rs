@@ -20,7 +20,7 @@ fn check(dialect: Dialect, line: &str, expected: &[&str]) {
 }
 
 #[test]
-fn blocks_of_claude() {
+fn an_unknown_block_of_a_claude_message_is_named() {
     let message = |kind: &str, blocks: &str| format!(r#"{{"type":"{kind}","message":{{"content":[{blocks}]}}}}"#);
     for (kind, blocks, expected) in [
         ("assistant", r#"{"type":"hologram","text":"x"}"#, &["unknown message/hologram"][..]),
@@ -45,7 +45,7 @@ fn blocks_of_claude() {
 }
 
 #[test]
-fn stream_events_of_claude() {
+fn an_unknown_part_of_a_claude_stream_event_is_named() {
     let line = |event: &str| format!(r#"{{"type":"stream_event","event":{event}}}"#);
     for (event, expected) in [
         (r#"{"type":"message_start","message":{}}"#, "other message_start"),
@@ -69,7 +69,7 @@ fn stream_events_of_claude() {
 }
 
 #[test]
-fn control_requests_of_claude() {
+fn an_unknown_control_request_of_claude_is_named() {
     for (subtype, expected) in
         [("hook_callback", "other control_request/hook_callback"), ("invented", "unknown control_request/invented")]
     {
@@ -83,7 +83,7 @@ fn control_requests_of_claude() {
 }
 
 #[test]
-fn methods_and_content_of_acp() {
+fn an_unknown_method_or_content_of_acp_is_named() {
     let update = |update: &str| {
         format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{update}}}}}"#)
     };
@@ -104,7 +104,7 @@ fn methods_and_content_of_acp() {
 }
 
 #[test]
-fn methods_of_codex_and_messages_of_gemini() {
+fn an_unknown_method_of_codex_and_content_of_gemini_is_named() {
     check(Dialect::CodexAppServer, r#"{"method":"thread/invented","params":{}}"#, &["unknown thread/invented"]);
     check(Dialect::CodexAppServer, r#"{"method":"thread/closed","params":{}}"#, &["other thread/closed"]);
     check(Dialect::Gemini, r#"{"type":"message","role":"assistant","content":[{}]}"#, &["unknown message/content"]);
