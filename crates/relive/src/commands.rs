@@ -42,12 +42,11 @@ use crate::terminal::Look;
 
 /// Does what was typed; the exit code.
 pub(crate) fn run(cli: Cli) -> Outcome<u8> {
-    let paths = match (Paths::from_env(), &cli.command) {
-        (Ok(paths), _) => paths,
-        // Reads one file, also where there can be no data directory.
-        (Err(_), Command::AgentEvents(args)) => return agent_events::run(args),
-        (Err(error), _) => return Err(CommandError::invalid("no folder for the data").because(error)),
-    };
+    // Reads one file, also where there can be no data directory.
+    if let Command::AgentEvents(args) = &cli.command {
+        return agent_events::run(args);
+    }
+    let paths = Paths::from_env().map_err(|error| CommandError::invalid("no directory for the data").because(error))?;
     let context = Context { json: cli.json, out: Look::of_stdout(cli.color), err: Look::of_stderr(cli.color), paths };
     let context = &context;
     match cli.command {

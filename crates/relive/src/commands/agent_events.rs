@@ -29,13 +29,15 @@ Prints one JSON object for each line of the input, with or without --json:
   line       number of the line, from 1
   dialect    null until it is detected
   activity   idle | thinking | running_tool | responding
-  lifecycle  spawning (until the first known line) | working | idle
+  lifecycle  spawning (until the first line that its dialect knows) | working | idle
   waiting    approval | question; left out if nobody has to answer
+
+Only what the CLI printed is read: a turn or an answer that was written to it is seen when the CLI reports it.
 
 A line that is not JSON, above 16 MiB, or of an unknown type is an event like any other:
 the exit code is still 0. docs/cli-agents.md lists all kinds of events.")]
 pub(crate) struct Args {
-    /// The language of the CLI; `auto` is decided by the first line that only one dialect has
+    /// Language of the CLI; `auto` takes it from the first line that only one of these can have printed
     #[arg(long, value_name = "D", default_value = AUTO, value_parser = dialect_parser())]
     dialect: DialectChoice,
     /// The recorded output of a CLI agent, a FIFO, or `-` for standard input
@@ -50,8 +52,10 @@ enum DialectChoice {
 
 fn dialect_parser() -> impl TypedValueParser<Value = DialectChoice> {
     let names = Dialect::ALL.into_iter().map(Dialect::name);
-    PossibleValuesParser::new([AUTO].into_iter().chain(names))
-        .map(|name| name.parse().map_or(DialectChoice::Auto, DialectChoice::Fixed))
+    PossibleValuesParser::new([AUTO].into_iter().chain(names)).try_map(|name| match name.as_str() {
+        AUTO => Ok(DialectChoice::Auto),
+        name => name.parse().map(DialectChoice::Fixed),
+    })
 }
 
 pub(crate) fn run(args: &Args) -> Outcome<u8> {

@@ -1,6 +1,6 @@
 //! `relive agent-events` with the real binary.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
@@ -109,35 +109,74 @@ fn strange_bytes_are_read_as_far_as_they_can_be() {
     assert_eq!(kinds(&translate(&place, nested.as_bytes())[0]), ["unknown"]);
 }
 
+/// Reads one line from a pipe that stays open, and then another one. Returns the report of the first, and the peak of the
+/// command's memory in bytes.
+fn peak_of(line: Vec<u8>) -> (Value, u64) {
+    let (mut child, mut stdin) = start(&Place::new(), &["agent-events", "-"]);
+    let writer = std::thread::spawn(move || {
+        stdin.write_all(&line).unwrap();
+        stdin.write_all(b"\n").unwrap();
+        stdin
+    });
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut read = || {
+        let mut report = String::new();
+        out.read_line(&mut report).unwrap();
+        serde_json::from_str::<Value>(&report).unwrap()
+    };
+    let report = read();
+    // The process still reads: its peak is known while it lives.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kilobytes: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    let mut stdin = writer.join().unwrap();
+    stdin.write_all(format!("{TEXT}\n").as_bytes()).unwrap();
+    drop(stdin);
+    assert_eq!(kinds(&read()), ["text"], "the next line is read as ever");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    (report, kilobytes * 1024)
+}
+
 #[test]
 fn a_line_above_the_limit_takes_no_more_memory_than_the_limit() {
-    let place = Place::new();
-    let (child, mut stdin) = start(&place, &["agent-events", "-"]);
-    let writer = std::thread::spawn(move || {
-        let block = vec![b'x'; 1 << 20];
-        for _ in 0..64 {
-            stdin.write_all(&block).unwrap();
-        }
-        stdin.write_all(format!("\n{INIT}\n").as_bytes()).unwrap();
-    });
-    let pid = child.id();
-    let mut out = BufReader::new(child.stdout.unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    let objects = objects(&line);
-    assert_eq!(kinds(&objects[0]), ["malformed"]);
-    assert_eq!(objects[0]["events"][0]["reason"], "a line of 67108864 bytes is above the limit");
-    // The process still reads: its peak is known while it lives.
-    if let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status"))
-        && let Some(peak) = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))
-    {
-        let kilobytes: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-        assert!(kilobytes < 60 * 1024, "{kilobytes} kB");
+    let (report, peak) = peak_of(vec![b'x'; 64 << 20]);
+    assert_eq!(kinds(&report), ["malformed"]);
+    assert_eq!(report["events"][0]["reason"], "a line of 67108864 bytes is above the limit");
+    assert!(peak < 40_000_000, "{peak} bytes");
+}
+
+/// The figures of `docs/cli-agents.md`.
+#[test]
+fn a_line_of_the_largest_size_takes_a_few_times_its_size() {
+    let largest = |line: &str, byte: u8| {
+        let (before, behind) = line.split_once("FILL").unwrap();
+        let fill = vec![byte; (16 << 20) - before.len() - behind.len()];
+        [before.as_bytes(), &fill, behind.as_bytes()].concat()
+    };
+    let text = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"\nFILL"}]}}"#;
+    let quota = r#"{"type":"result","subtype":"success","is_error":true,"result":"usage limit reached FILL"}"#;
+    let call = r#"{"hook_event_name":"PermissionRequest","tool_name":"\nFILL"}"#;
+    let status = r#"{"type":"system","subtype":"status","padding":"FILL"}"#;
+    for (line, byte, expected, limit) in [
+        (status, b'x', &["other"][..], 90_000_000),
+        (text, b'x', &["text"], 90_000_000),
+        (quota, b'x', &["quota", "turn_ended"], 90_000_000),
+        (call, b'x', &["approval_asked"], 90_000_000),
+        (text, b'\xff', &["text", "malformed"], 200_000_000),
+    ] {
+        let (report, peak) = peak_of(largest(line, byte));
+        assert_eq!(kinds(&report), expected);
+        assert!(peak < limit, "{expected:?}: {peak} bytes");
+        let longest_report = if byte == b'x' { 17_000_000 } else { 51_000_000 };
+        assert!(report.to_string().len() < longest_report, "{expected:?}: the text of the line is there twice");
     }
-    writer.join().unwrap();
-    line.clear();
-    out.read_to_string(&mut line).unwrap();
-    assert_eq!(kinds(&self::objects(&line)[0]), ["session_started", "turn_started"]);
+}
+
+#[test]
+fn the_help_names_the_dialects_and_the_fields() {
+    let help = Place::new().relive(&["agent-events", "--help"]).exits(0).stdout;
+    let lines = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+    assert_eq!(lines(&help), lines(include_str!("agent_events_help.txt")));
 }
 
 #[test]
