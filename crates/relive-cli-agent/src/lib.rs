@@ -7,6 +7,29 @@
 //!
 //! The crate is pure: bytes and the time are arguments, and nothing is opened, started or awaited. It is lenient: no
 //! input is rejected, because a CLI that prints an unknown line is still a working CLI.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use jiff::Timestamp;
+//! use relive_cli_agent::{Activity, AgentStream, Lifecycle};
+//!
+//! let mut stream = AgentStream::new(None, Duration::from_secs(1800), Timestamp::now());
+//! let printed = br#"{"type":"thread.started","thread_id":"t1"}
+//! {"type":"turn.started"}
+//! {"type":"item.started","item":{"id":"i1","type":"command_execution","command":"ls"}}
+//! "#;
+//! stream.push(printed, Timestamp::now(), |line, report| {
+//!     println!("{}: {} bytes, {:?}", report.line, line.bytes().len(), report.events);
+//! });
+//! assert_eq!(stream.machine().lifecycle(), Lifecycle::Working);
+//! assert_eq!(stream.machine().activity(), Activity::RunningTool);
+//!
+//! // The process has ended, and another one continues the conversation.
+//! stream.machine_mut().mark_killed();
+//! stream.respawn(Timestamp::now());
+//! assert_eq!(stream.machine().lifecycle(), Lifecycle::Spawning);
+//! ```
 
 mod dialect;
 mod encode;
