@@ -175,3 +175,20 @@ fn read_subagent(hook: &str, id: Option<String>, body: Json<'_>, events: &mut Li
 fn elicitation_id(body: Json<'_>) -> RawJson {
     RawJson::string(&body.text_at(&["mcp_server_name"]).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::Dialect;
+    use crate::lines::Line;
+    use crate::parser::Parser;
+
+    #[test]
+    fn no_listed_hook_is_unknown() {
+        for hook in SILENT_HOOKS.iter().chain(&HANDLED) {
+            let line = format!(r#"{{"hook_event_name":"{hook}","session_id":"s"}}"#);
+            let events = Parser::new(Some(Dialect::Claude)).read(Line::Whole(line.as_bytes()));
+            assert!(!events.iter().any(|event| matches!(event.kind, EventKind::Unknown { .. })), "{hook}");
+        }
+    }
+}
