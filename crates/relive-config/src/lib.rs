@@ -13,7 +13,7 @@ mod providers;
 mod tools;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -204,7 +204,7 @@ pub enum ConfigError {
 impl Config {
     /// From this file; all defaults where there is none.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        match std::fs::read_to_string(path) {
+        match read(path) {
             Ok(text) => Self::parse(&text).map_err(|problems| ConfigError::Wrong { path: path.to_owned(), problems }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(source) => Err(ConfigError::Unreadable { path: path.to_owned(), source }),
@@ -226,6 +226,21 @@ impl Config {
     pub fn to_yaml(&self) -> Result<String, String> {
         serde_saphyr::to_string(self).map_err(|error| error.to_string())
     }
+}
+
+/// Reads a configuration. A pipe would be waited for, and a file of any length would fill the memory.
+fn read(path: &Path) -> io::Result<String> {
+    const MAX: u64 = 1 << 20;
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if metadata.len() > MAX {
+        return Err(io::Error::other("it has more than 1 MiB"));
+    }
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ impl OpenJournal {
 
     /// Reads the records that the conversation is made of, with their payloads.
     pub async fn conversation(&mut self) -> Result<Vec<Body>, JournalError> {
-        self.with(|writer| load(writer)).await?.map_err(JournalError::Read)
+        self.with(load).await?.map_err(JournalError::Read)
     }
 
     /// Tells where the conversation can be cut.

@@ -14,11 +14,11 @@ pub(crate) fn hint(view: &View<'_>, limits: Limits) -> Option<String> {
     match view.suspend_reason? {
         SuspendReason::NeedsCredentials => crate::credentials::credentials_hint(view.model?, pid),
         SuspendReason::BudgetExceeded => own_limit(view, limits).map(|raised| format!("relive resume {pid} {raised}")),
-        SuspendReason::Stalled => Some(format!("relive resume {pid}")),
+        SuspendReason::Stalled | SuspendReason::CrashLoop | SuspendReason::DiskFull => {
+            Some(format!("relive resume {pid}"))
+        }
         SuspendReason::User
-        | SuspendReason::DiskFull
         | SuspendReason::IoError
-        | SuspendReason::CrashLoop
         | SuspendReason::InDoubt
         | SuspendReason::Approval
         | SuspendReason::Quota

@@ -51,7 +51,10 @@ impl Listing {
                 Some(parsed.ok_or_else(|| invalid(format!("`{cursor}` is no cursor: take it from the page before")))?)
             }
         };
-        let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+        if query.limit == Some(0) {
+            return Err(invalid("limit: a page has at least one process".to_owned()));
+        }
+        let limit = query.limit.unwrap_or(PAGE).min(PAGE_MAX);
         Ok(Self { query, state, after, limit })
     }
 
@@ -174,7 +177,8 @@ impl Runtime {
         let mut after = listing.after.map(|(pid, uuid)| Cursor { key: pid.0.into(), uuid });
         let mut found = Vec::new();
         while found.len() <= listing.limit {
-            let page = self.catalog.page(listing.filter(), order, after, listing.limit + 1).await?;
+            // Those that the table remembers are left out: however short the page, they are passed over in few looks.
+            let page = self.catalog.page(listing.filter(), order, after, PAGE.max(listing.limit + 1)).await?;
             let rows = {
                 let state = self.lock();
                 let is_listed = |info: &ProcInfo| state.table.current_pid(info.uuid).is_some();
