@@ -1,83 +1,98 @@
-//! The daemon, seen from the command line.
-//!
-//! A request that breaks off is sent again, to the next daemon if need be: ids chosen here make that safe. Nothing is
-//! started for a command that could only be told that there is nothing.
+//! The daemon, seen from the command line: whether a command is worth starting one, and what people are told of it.
 
+mod error;
 mod follow;
+mod handle;
 mod http;
+mod ids;
+mod launch;
 pub(crate) mod sse;
 mod start;
 mod verbs;
 
-use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::future::Future;
+use std::ops::Deref;
+use std::path::Path;
 
-use hyper::Method;
-use relive_api::{API_VERSION, DaemonStatus};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use relive_api::{
+    Accepted, Affected, InputRequest, Lineage, ListQuery, PauseRequest, Process, ResolveRequest, ResumeRequest,
+    Resumed, SignalMaskRequest, SignalRequest, SignalState,
+};
+use relive_core::ErrorCode;
 
+pub(crate) use error::Error;
 pub(crate) use follow::Source;
-use http::{Ask, Failure};
-pub(crate) use verbs::{Waited, is_continues};
+pub(crate) use ids::new_uuid;
+use launch::Launch;
+pub(crate) use start::StartError;
+pub(crate) use verbs::Waited;
 
-use crate::context::{Context, new_uuid};
+use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
-/// How long a daemon that went away is looked for.
-const RETRY_FOR: Duration = Duration::from_secs(30);
-const RETRY_EVERY: Duration = Duration::from_millis(50);
-/// A daemon that held a connection this long was well.
-const WELL_AFTER: Duration = Duration::from_millis(250);
-/// How long a plain request may take.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// Among how many names a name that was mistyped is looked for.
+const NAMES_MAX: usize = 1_000;
 
 /// Whether a command is worth a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// Always.
     Always,
     /// Only if there are histories it could tell about.
     IfHistories,
     /// Only if there are histories, or were.
     IfRemembered,
-    /// Never.
     Never,
 }
 
+impl Start {
+    fn is_worth_it(self, data: &Path) -> bool {
+        match self {
+            Self::Always => true,
+            Self::IfHistories => has_histories(data),
+            Self::IfRemembered => has_histories(data) || has_tombstones(data),
+            Self::Never => false,
+        }
+    }
+}
+
+/// Tells whether the data directory holds any history, so that there is something to ask a daemon about.
+fn has_histories(data: &Path) -> bool {
+    std::fs::read_dir(data.join("steps")).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// Tells whether histories were collected, so that a daemon can tell what is gone from what never was.
+fn has_tombstones(data: &Path) -> bool {
+    data.join("tombstones.jsonl").exists()
+}
+
+/// A client whose user reads what it says. What it adds to the requests is for people.
 #[derive(Debug)]
 pub(crate) struct Client<'a> {
     context: &'a Context,
     start: Start,
-    /// Whether the daemon's version was found to suit us.
-    suits: Cell<bool>,
-    /// Somebody stopped the daemon: it is waited for, not started.
-    stopped: Cell<bool>,
+    daemon: handle::Client,
+}
+
+impl Deref for Client<'_> {
+    type Target = handle::Client;
+
+    fn deref(&self) -> &Self::Target {
+        &self.daemon
+    }
 }
 
 impl<'a> Client<'a> {
-    /// `None` when there is no daemon, and none is to be started.
+    /// Returns `None` when there is no daemon, and none is to be started.
     pub(crate) async fn open(context: &'a Context, start: Start) -> Outcome<Option<Self>> {
-        let client = Self { context, start, suits: Cell::new(false), stopped: Cell::new(false) };
-        match http::connect(&context.paths.socket).await {
-            Ok(_) | Err(Failure::Lost(_)) => Ok(Some(client)),
-            Err(Failure::Absent(_)) => {
-                let worth_it = match start {
-                    Start::Always => true,
-                    Start::IfHistories => start::has_histories(&context.paths.data),
-                    Start::IfRemembered => {
-                        start::has_histories(&context.paths.data) || start::has_tombstones(&context.paths.data)
-                    }
-                    Start::Never => false,
-                };
-                if !worth_it {
-                    return Ok(None);
-                }
-                start::start(context).await?;
-                Ok(Some(client))
-            }
-            Err(failure) => Err(client.explain(failure)),
+        let launch = (start != Start::Never).then(|| Box::new(Launch::new(context)) as _);
+        let daemon = handle::Client::new(context.paths.socket.clone(), launch);
+        match daemon.connect().await {
+            Ok(()) | Err(Error::Lost(_)) => {}
+            Err(Error::NotRunning(_)) if start.is_worth_it(&context.paths.data) => daemon.start().await?,
+            Err(Error::NotRunning(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
         }
+        Ok(Some(Self { context, start, daemon }))
     }
 
     /// For a command about one process. Without histories there is none.
@@ -92,131 +107,102 @@ impl<'a> Client<'a> {
         self.context
     }
 
-    /// Somebody stopped the daemon on purpose, or it is back.
-    pub(crate) fn set_stopped(&self, stopped: bool) {
-        self.stopped.set(stopped);
+    pub(crate) async fn process(&self, id: &str) -> Outcome<Process> {
+        self.told(id, self.daemon.process(id)).await
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: String) -> Outcome<T> {
-        let ask = Ask { method: Method::GET, path, body: None, request_id: None, within: Some(ANSWER_WITHIN) };
-        self.ask(&ask).await
+    pub(crate) async fn proceed(&self, id: &str) -> Outcome<Affected> {
+        self.told(id, self.daemon.proceed(id)).await
     }
 
-    async fn post<T: DeserializeOwned>(&self, path: String, body: &impl Serialize) -> Outcome<T> {
-        self.ask(&post(path, body, Some(ANSWER_WITHIN))?).await
+    pub(crate) async fn abort(&self, id: &str) -> Outcome<Affected> {
+        self.told(id, self.daemon.abort(id)).await
     }
 
-    /// Asks until there is an answer, or no hope of one.
-    async fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Outcome<T> {
-        let mut patience = Patience::default();
-        loop {
-            let begun = Instant::now();
-            match self.try_ask(ask).await {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => self.recover(failure, begun, &mut patience).await?,
+    pub(crate) async fn signals(&self, id: &str) -> Outcome<SignalState> {
+        self.told(id, self.daemon.signals(id)).await
+    }
+
+    pub(crate) async fn set_signals(&self, id: &str, request: &SignalMaskRequest) -> Outcome<SignalState> {
+        self.told(id, self.daemon.set_signals(id, request)).await
+    }
+
+    pub(crate) async fn pause(&self, id: &str, request: &PauseRequest) -> Outcome<Affected> {
+        self.told(id, self.daemon.pause(id, request)).await
+    }
+
+    pub(crate) async fn resume(&self, id: &str, request: &ResumeRequest) -> Outcome<Resumed> {
+        self.told(id, self.daemon.resume(id, request)).await
+    }
+
+    pub(crate) async fn signal(&self, id: &str, request: &SignalRequest) -> Outcome<Affected> {
+        self.told(id, self.daemon.signal(id, request)).await
+    }
+
+    pub(crate) async fn input(&self, id: &str, request: &InputRequest) -> Outcome<Accepted> {
+        self.told(id, self.daemon.input(id, request)).await
+    }
+
+    pub(crate) async fn resolve(&self, id: &str, request: &ResolveRequest) -> Outcome<Affected> {
+        self.told(id, self.daemon.resolve(id, request)).await
+    }
+
+    pub(crate) async fn lineage(&self, id: &str) -> Outcome<Lineage> {
+        self.told(id, self.daemon.lineage(id)).await
+    }
+
+    /// Says that the PID which was asked for continues as another; names the process that was meant where there is none.
+    async fn told<T: Noted>(&self, id: &str, answer: impl Future<Output = Result<T, Error>>) -> Outcome<T> {
+        match answer.await {
+            Ok(answer) => {
+                if let Some(note) = answer.note().filter(|note| is_continues(note)) {
+                    self.context.say(note);
+                }
+                Ok(answer)
+            }
+            Err(error) => {
+                let error = CommandError::from(error);
+                if error.code() != Some(ErrorCode::NotFound) || error.hint.is_some() {
+                    return Err(error);
+                }
+                Err(match self.closest_name(id).await {
+                    Some(name) => error.with_hint(format!("did you mean `{name}`?")),
+                    None => error.with_hint("relive ps -a"),
+                })
             }
         }
     }
 
-    async fn try_ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, Failure> {
-        let answer = http::exchange(&self.context.paths.socket, ask).await?;
-        self.check_version(&answer.version).await?;
-        http::read_json(answer.body).await
-    }
-
-    /// Makes it worth asking again, or says why it is not.
-    async fn recover(&self, failure: Failure, begun: Instant, patience: &mut Patience) -> Outcome<()> {
-        match failure {
-            Failure::Absent(_) if self.start != Start::Never && !self.stopped.get() => {
-                patience.spend(begun).map_err(|()| self.explain(failure))?;
-                start::start(self.context).await
-            }
-            Failure::Absent(_) | Failure::Lost(_) => {
-                patience.spend(begun).map_err(|()| self.explain(failure))?;
-                tokio::time::sleep(RETRY_EVERY).await;
-                Ok(())
-            }
-            Failure::Unusable(_) | Failure::Silent(_) | Failure::Foreign(_) | Failure::Refused(_) => {
-                Err(self.explain(failure))
-            }
+    async fn closest_name(&self, id: &str) -> Option<String> {
+        if self.start == Start::Never || id.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
         }
+        // Of many the newest: whoever mistypes a name means one that they know.
+        let query = ListQuery { all: true, newest: true, limit: Some(NAMES_MAX), ..ListQuery::default() };
+        let list = self.daemon.list(&query).await.ok()?;
+        let names: Vec<&str> = list.processes.iter().filter_map(|process| process.name.as_deref()).collect();
+        relive_types::suggest::closest(id, names.iter().copied()).map(str::to_owned)
     }
+}
 
-    /// The version is looked at again only where it is not ours: what counts is the version of the wire.
-    async fn check_version(&self, version: &str) -> Result<(), Failure> {
-        if version == env!("CARGO_PKG_VERSION") || self.suits.get() {
-            return Ok(());
-        }
-        let path = "/v1/daemon".to_owned();
-        let ask = Ask { method: Method::GET, path, body: None, request_id: None, within: Some(ANSWER_WITHIN) };
-        let answer = http::exchange(&self.context.paths.socket, &ask).await?;
-        let status: DaemonStatus = http::read_json(answer.body).await?;
-        if status.api != API_VERSION {
-            return Err(Failure::Refused(other_version(&status).detail()));
-        }
-        self.suits.set(true);
-        Ok(())
-    }
+/// Tells whether a note says that a PID continues as another.
+pub(crate) fn is_continues(note: &str) -> bool {
+    note.starts_with("PID ") && note.contains(" continues as ")
+}
 
-    fn explain(&self, failure: Failure) -> CommandError {
-        let socket = self.context.paths.socket.display();
-        match failure {
-            Failure::Refused(detail) => detail.into(),
-            Failure::Absent(error) => {
-                CommandError::unavailable("no daemon is running").because(error).with_hint("relive daemon start")
+/// An answer with a line for a person.
+trait Noted {
+    fn note(&self) -> Option<&str>;
+}
+
+macro_rules! noted {
+    ($($answer:ty),*) => {
+        $(impl Noted for $answer {
+            fn note(&self) -> Option<&str> {
+                self.note.as_deref()
             }
-            Failure::Unusable(error) => {
-                CommandError::unavailable(format!("{socket}: the daemon's socket cannot be used")).because(error)
-            }
-            Failure::Lost(cause) => CommandError::unavailable("the connection to the daemon broke off")
-                .because(cause)
-                .with_hint("relive daemon status"),
-            Failure::Silent(within) => {
-                CommandError::unavailable(format!("the daemon has not answered for {} s", within.as_secs()))
-                    .with_hint("relive daemon restart")
-            }
-            Failure::Foreign(cause) => {
-                CommandError::unavailable(format!("{socket}: whoever answers here is not a Relive daemon"))
-                    .because(cause)
-                    .with_hint("set RELIVE_SOCKET to another path, or remove what listens there")
-            }
-        }
-    }
+        })*
+    };
 }
 
-pub(crate) fn other_version(status: &DaemonStatus) -> CommandError {
-    let ours = env!("CARGO_PKG_VERSION");
-    let message = format!(
-        "the daemon is version {} (wire {}), this command is version {ours} (wire {API_VERSION})",
-        status.version, status.api
-    );
-    CommandError::unavailable(message).with_hint("relive daemon restart")
-}
-
-fn post(path: String, body: &impl Serialize, within: Option<Duration>) -> Outcome<Ask> {
-    let body = serde_json::to_vec(body).map_err(|error| CommandError::internal("cannot ask").because(error))?;
-    if body.len() > relive_api::BODY_MAX {
-        let mib = relive_api::BODY_MAX >> 20;
-        return Err(CommandError::invalid(format!("the request is larger than {mib} MiB")));
-    }
-    let request_id = Some(new_uuid()?.to_string());
-    Ok(Ask { method: Method::POST, path, body: Some(body), request_id, within })
-}
-
-/// How long it has been failing. An exchange that lasted begins the count anew.
-#[derive(Debug, Default)]
-struct Patience {
-    failing_since: Option<Instant>,
-}
-
-impl Patience {
-    fn spend(&mut self, begun: Instant) -> Result<(), ()> {
-        let now = Instant::now();
-        let since = match self.failing_since {
-            Some(since) if now - begun < WELL_AFTER => since,
-            Some(_) | None => now,
-        };
-        self.failing_since = Some(since);
-        if now - since > RETRY_FOR { Err(()) } else { Ok(()) }
-    }
-}
+noted!(Accepted, Affected, Lineage, Process, Resumed, SignalState);

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use relive_api::Paths;
-use relive_core::{Timestamp, Uuid, uuid_v7};
+use relive_core::Uuid;
 use serde::Serialize;
 
 use crate::error::{CommandError, Outcome};
@@ -37,9 +37,9 @@ impl Context {
         self.print_line(&text)
     }
 
-    /// Talk, on stderr. Nobody depends on it, so its failure is none.
+    /// Talk, on stderr.
     pub(crate) fn say(&self, text: &str) {
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        say(text);
     }
 
     /// Talk without an end of line.
@@ -69,12 +69,14 @@ fn is_yes(input: &mut impl io::BufRead) -> bool {
     }
 }
 
+/// Talk, on stderr. Nobody depends on it, so its failure is none.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// A name for something that is about to be created.
 pub(crate) fn new_uuid() -> Outcome<Uuid> {
-    let mut random = [0; 10];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| CommandError::internal("no random numbers").because(io::Error::from(error)))?;
-    Ok(uuid_v7(Timestamp::now(), random))
+    crate::client::new_uuid().map_err(|error| CommandError::internal("no random numbers").because(error))
 }
 
 #[cfg(test)]

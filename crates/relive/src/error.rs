@@ -7,6 +7,8 @@ use std::io;
 use relive_api::ErrorDetail;
 use relive_core::ErrorCode;
 
+use crate::client::{Error as ClientError, StartError};
+
 /// The end of a command that did not do what it was asked to.
 #[derive(Debug)]
 pub(crate) struct CommandError {
@@ -103,6 +105,50 @@ impl Error for CommandError {}
 impl From<ErrorDetail> for CommandError {
     fn from(detail: ErrorDetail) -> Self {
         Self { kind: Kind::Code(detail.code), message: detail.message, source: None, hint: detail.hint }
+    }
+}
+
+/// What the client says, with the way out and the exit code.
+impl From<ClientError> for CommandError {
+    fn from(error: ClientError) -> Self {
+        let message = error.to_string();
+        match error {
+            ClientError::Refused(detail) => detail.into(),
+            ClientError::Start(error) => error.into(),
+            ClientError::NotRunning(cause) => {
+                Self::unavailable(message).because(cause).with_hint("relive daemon start")
+            }
+            ClientError::CannotConnect { source, .. } => Self::unavailable(message).because(source),
+            ClientError::Lost(cause) => Self::unavailable(message).because(cause).with_hint("relive daemon status"),
+            ClientError::Silent(_) | ClientError::OtherVersion { .. } => {
+                Self::unavailable(message).with_hint("relive daemon restart")
+            }
+            ClientError::NotADaemon { source, .. } => Self::unavailable(message)
+                .because(source)
+                .with_hint("set RELIVE_SOCKET to another path, or remove what listens there"),
+            ClientError::TooLarge => Self::invalid(message),
+            ClientError::Encode(cause) => Self::internal(message).because(cause),
+            ClientError::Random(cause) => Self::internal(message).because(cause),
+        }
+    }
+}
+
+impl From<StartError> for CommandError {
+    fn from(error: StartError) -> Self {
+        let message = error.to_string();
+        match error {
+            // What is wrong with the configuration is said as `config show` says it.
+            StartError::Refused(cause) => match cause.downcast::<Self>() {
+                Ok(refusal) => *refusal,
+                Err(cause) => Self::unavailable(message).because(cause),
+            },
+            StartError::Unwritable(cause) => Self::unavailable(message).because(cause),
+            StartError::Spawn(cause) => Self::unavailable(message).because(cause),
+            StartError::Ended { log, said } | StartError::Silent { log, said } => {
+                let error = Self::unavailable(message).with_hint(format!("less {}", log.display()));
+                if said.is_empty() { error } else { error.because(said) }
+            }
+        }
     }
 }
 

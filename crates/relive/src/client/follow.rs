@@ -4,18 +4,18 @@
 //! across daemons. The end of a process is learned by a wait, not from the stream.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
-use hyper::Method;
 use hyper::body::Incoming;
 use relive_api::WaitAnswer;
 
-use super::http::{self, Ask, Failure};
+use super::error::Error;
+use super::handle::{Client, Patience, RETRY_EVERY, get};
+use super::http;
 use super::sse::{Event, Parser};
-use super::{ANSWER_WITHIN, Client, RETRY_EVERY};
-use crate::error::Outcome;
 
 /// Which stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,33 +27,34 @@ pub(crate) enum Source {
 /// How long a stream that ended while its process goes on is left alone.
 const REJOIN_AFTER: Duration = Duration::from_millis(100);
 
-struct Stream {
+struct Stream<'a> {
+    socket: &'a Path,
     body: Incoming,
     parser: Parser,
     ready: VecDeque<Event>,
 }
 
-impl Stream {
+impl Stream<'_> {
     /// The next event; `None` at the stream's end.
-    async fn next(&mut self) -> Result<Option<Event>, Failure> {
+    async fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event).filter(|event| event.name != "end"));
             }
             let Some(frame) = self.body.frame().await else { return Ok(None) };
-            let frame = frame.map_err(|error| http::judge(&error))?;
+            let frame = frame.map_err(|error| http::judge(self.socket, error))?;
             if let Some(chunk) = frame.data_ref() {
                 let mut events = Vec::new();
                 let pushed = self.parser.push(chunk, &mut events);
-                pushed.map_err(|_| Failure::Foreign("it sends an event that never ends".into()))?;
+                pushed.map_err(|_| http::not_a_daemon(self.socket, "it sends an event that never ends"))?;
                 self.ready.extend(events);
             }
         }
     }
 }
 
-impl Client<'_> {
-    async fn stream(&self, uuid: &str, source: Source, after: Option<&str>, follow: bool) -> Result<Stream, Failure> {
+impl Client {
+    async fn stream(&self, uuid: &str, source: Source, after: Option<&str>, follow: bool) -> Result<Stream<'_>, Error> {
         let name = match source {
             Source::Journal => "journal",
             Source::Events => "events",
@@ -62,24 +63,23 @@ impl Client<'_> {
         if let Some(after) = after {
             path = format!("{path}&after={}", http::segment(after));
         }
-        let ask = Ask { method: Method::GET, path, body: None, request_id: None, within: Some(ANSWER_WITHIN) };
-        let answer = http::exchange(&self.context.paths.socket, &ask).await?;
+        let answer = http::exchange(&self.socket, &get(path)).await?;
         self.check_version(&answer.version).await?;
-        Ok(Stream { body: answer.body, parser: Parser::default(), ready: VecDeque::new() })
+        Ok(Stream { socket: &self.socket, body: answer.body, parser: Parser::default(), ready: VecDeque::new() })
     }
 
     /// Hands out what there is after `last`, which moves along.
-    pub(crate) async fn read(
+    pub(crate) async fn read<E: From<Error>>(
         &self,
         uuid: &str,
         source: Source,
         last: &mut Option<String>,
-        mut sink: impl AsyncFnMut(Event) -> Outcome<()>,
-    ) -> Outcome<()> {
-        let mut patience = super::Patience::default();
+        mut sink: impl AsyncFnMut(Event) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut patience = Patience::default();
         loop {
-            let begun = std::time::Instant::now();
-            let failure = match self.stream(uuid, source, last.as_deref(), false).await {
+            let begun = Instant::now();
+            let error = match self.stream(uuid, source, last.as_deref(), false).await {
                 Ok(mut stream) => loop {
                     match stream.next().await {
                         Ok(Some(event)) => {
@@ -87,27 +87,27 @@ impl Client<'_> {
                             sink(event).await?;
                         }
                         Ok(None) => return Ok(()),
-                        Err(failure) => break failure,
+                        Err(error) => break error,
                     }
                 },
-                Err(failure) => failure,
+                Err(error) => error,
             };
-            self.recover(failure, begun, &mut patience).await?;
+            self.recover(error, begun, &mut patience).await?;
         }
     }
 
     /// Hands out what comes after `last` until the process has ended, and how it ended.
-    pub(crate) async fn follow(
+    pub(crate) async fn follow<E: From<Error>>(
         &self,
         uuid: &str,
         source: Source,
         last: &mut Option<String>,
-        mut sink: impl AsyncFnMut(Event) -> Outcome<()>,
-    ) -> Outcome<WaitAnswer> {
-        let mut wait = pin!(self.wait(uuid, uuid, None));
+        mut sink: impl AsyncFnMut(Event) -> Result<(), E>,
+    ) -> Result<WaitAnswer, E> {
+        let mut wait = pin!(self.wait_for_end(uuid));
         let answer = loop {
             let joined = tokio::select! {
-                waited = &mut wait => break waited?.answer()?,
+                waited = &mut wait => break waited?,
                 joined = self.stream(uuid, source, last.as_deref(), true) => joined,
             };
             let left = match joined {
@@ -115,7 +115,7 @@ impl Client<'_> {
                     let next = tokio::select! {
                         biased;
                         next = stream.next() => next,
-                        waited = &mut wait => break Some(waited?.answer()?),
+                        waited = &mut wait => break Some(waited?),
                     };
                     match next {
                         Ok(Some(event)) => {
@@ -123,19 +123,19 @@ impl Client<'_> {
                             sink(event).await?;
                         }
                         Ok(None) => break None,
-                        Err(failure) if failure.passes() => break None,
-                        Err(failure) => return Err(self.explain(failure)),
+                        Err(error) if error.is_transient() => break None,
+                        Err(error) => return Err(error.into()),
                     }
                 },
                 // The wait looks for the daemon, and starts it if it has to.
-                Err(failure) if failure.passes() => None,
-                Err(failure) => return Err(self.explain(failure)),
+                Err(error) if error.is_transient() => None,
+                Err(error) => return Err(error.into()),
             };
             if let Some(answer) = left {
                 break answer;
             }
             tokio::select! {
-                waited = &mut wait => break waited?.answer()?,
+                waited = &mut wait => break waited?,
                 () = tokio::time::sleep(REJOIN_AFTER.max(RETRY_EVERY)) => {}
             }
         };

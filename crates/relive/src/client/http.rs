@@ -1,4 +1,4 @@
-//! One request and its answer, over the daemon's socket. What went wrong is told apart by what can be done about it.
+//! One request and its answer, over the daemon's socket.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +10,11 @@ use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use relive_api::{ErrorBody, ErrorDetail, REQUEST_ID_HEADER, VERSION_HEADER};
-use relive_core::ErrorCode;
+use relive_api::{ErrorBody, REQUEST_ID_HEADER, VERSION_HEADER};
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+
+use super::error::{Cause, Error};
 
 /// The largest answer that is read as a whole.
 const ANSWER_MAX: usize = 256 << 20;
@@ -30,63 +31,36 @@ pub(crate) struct Ask {
     pub within: Option<Duration>,
 }
 
-/// Why there is no answer.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// Nobody listens: there is no socket, or it is what a dead daemon left behind.
-    Absent(io::Error),
-    /// There is a socket we cannot use.
-    Unusable(io::Error),
-    /// The connection broke off.
-    Lost(String),
-    /// Whoever listens did not answer in time.
-    Silent(Duration),
-    /// Whoever listens is not a daemon of ours.
-    Foreign(String),
-    /// The daemon said no.
-    Refused(ErrorDetail),
-}
-
-impl Failure {
-    /// Whether a daemon that comes back, or comes up, makes it pass.
-    pub(crate) fn passes(&self) -> bool {
-        match self {
-            Self::Absent(_) | Self::Lost(_) => true,
-            Self::Refused(detail) => detail.code == ErrorCode::Unavailable,
-            Self::Unusable(_) | Self::Silent(_) | Self::Foreign(_) => false,
-        }
-    }
-}
-
 /// An answer that has begun.
 pub(crate) struct Answer {
     pub version: String,
     pub body: Incoming,
 }
 
-pub(crate) async fn connect(socket: &Path) -> Result<UnixStream, Failure> {
+pub(crate) async fn connect(socket: &Path) -> Result<UnixStream, Error> {
     use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
     UnixStream::connect(socket).await.map_err(|error| {
         if matches!(error.kind(), NotFound | ConnectionRefused) {
-            Failure::Absent(error)
+            Error::NotRunning(error)
         } else if matches!(error.kind(), WouldBlock | ConnectionReset) {
             // A daemon that has more callers than it has taken yet.
-            Failure::Lost(error.to_string())
+            Error::Lost(error.into())
         } else {
-            Failure::Unusable(error)
+            Error::CannotConnect { socket: socket.to_owned(), source: error }
         }
     })
 }
 
 /// Asks. A refusal has been read to its end; an answer has only begun.
-pub(crate) async fn exchange(socket: &Path, ask: &Ask) -> Result<Answer, Failure> {
+pub(crate) async fn exchange(socket: &Path, ask: &Ask) -> Result<Answer, Error> {
     let Some(within) = ask.within else { return exchange_at_leisure(socket, ask).await };
-    tokio::time::timeout(within, exchange_at_leisure(socket, ask)).await.unwrap_or(Err(Failure::Silent(within)))
+    tokio::time::timeout(within, exchange_at_leisure(socket, ask)).await.unwrap_or(Err(Error::Silent(within)))
 }
 
-async fn exchange_at_leisure(socket: &Path, ask: &Ask) -> Result<Answer, Failure> {
+async fn exchange_at_leisure(socket: &Path, ask: &Ask) -> Result<Answer, Error> {
     let stream = connect(socket).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| judge(&error))?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| judge(socket, error))?;
     // Ends by itself when the sender and the answer's body are gone.
     tokio::spawn(connection);
     let mut request = Request::builder().method(ask.method.clone()).uri(&ask.path).header(HOST, "relive");
@@ -97,43 +71,44 @@ async fn exchange_at_leisure(socket: &Path, ask: &Ask) -> Result<Answer, Failure
         request = request.header(REQUEST_ID_HEADER, id);
     }
     let body = Full::new(Bytes::from(ask.body.clone().unwrap_or_default()));
-    let request = request.body(body).map_err(|error| Failure::Foreign(error.to_string()))?;
-    let response = sender.send_request(request).await.map_err(|error| judge(&error))?;
+    let request = request.body(body).map_err(|error| not_a_daemon(socket, error))?;
+    let response = sender.send_request(request).await.map_err(|error| judge(socket, error))?;
     let version = response.headers().get(VERSION_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let Some(version) = version else {
-        return Err(Failure::Foreign(format!("it answers {} and does not name itself", response.status())));
+        return Err(not_a_daemon(socket, format!("it answers {} and does not name itself", response.status())));
     };
     if response.status().is_success() {
         return Ok(Answer { version, body: response.into_body() });
     }
-    Err(refusal(response).await)
+    Err(refusal(socket, response).await)
 }
 
-async fn refusal(response: Response<Incoming>) -> Failure {
+async fn refusal(socket: &Path, response: Response<Incoming>) -> Error {
     let status = response.status();
-    match read_json::<ErrorBody>(response.into_body()).await {
-        Ok(body) => Failure::Refused(body.error),
-        Err(Failure::Foreign(_)) if status == StatusCode::NOT_FOUND => {
-            Failure::Foreign("it does not know this request".into())
+    match read_json::<ErrorBody>(socket, response.into_body()).await {
+        Ok(body) => Error::Refused(body.error),
+        Err(Error::NotADaemon { .. }) if status == StatusCode::NOT_FOUND => {
+            not_a_daemon(socket, "it does not know this request")
         }
-        Err(Failure::Foreign(_)) => Failure::Foreign(format!("it answers {status}")),
-        Err(failure) => failure,
+        Err(Error::NotADaemon { .. }) => not_a_daemon(socket, format!("it answers {status}")),
+        Err(error) => error,
     }
 }
 
 /// Reads an answer to its end.
-pub(crate) async fn read_json<T: DeserializeOwned>(body: Incoming) -> Result<T, Failure> {
+pub(crate) async fn read_json<T: DeserializeOwned>(socket: &Path, body: Incoming) -> Result<T, Error> {
     let whole = Limited::new(body, ANSWER_MAX).collect().await;
-    let bytes = whole.map_err(|error| Failure::Lost(error.to_string()))?.to_bytes();
-    serde_json::from_slice(&bytes).map_err(|error| Failure::Foreign(format!("its answer cannot be read: {error}")))
+    let bytes = whole.map_err(Error::Lost)?.to_bytes();
+    serde_json::from_slice(&bytes).map_err(|error| not_a_daemon(socket, format!("its answer cannot be read: {error}")))
 }
 
-pub(crate) fn judge(error: &hyper::Error) -> Failure {
-    if error.is_parse() || error.is_parse_status() {
-        Failure::Foreign(error.to_string())
-    } else {
-        Failure::Lost(error.to_string())
-    }
+/// Tells a peer that does not speak HTTP from a connection that broke.
+pub(crate) fn judge(socket: &Path, error: hyper::Error) -> Error {
+    if error.is_parse() || error.is_parse_status() { not_a_daemon(socket, error) } else { Error::Lost(error.into()) }
+}
+
+pub(crate) fn not_a_daemon(socket: &Path, source: impl Into<Cause>) -> Error {
+    Error::NotADaemon { socket: socket.to_owned(), source: source.into() }
 }
 
 /// A path segment, percent-encoded: whatever a person typed stays one segment.

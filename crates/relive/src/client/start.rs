@@ -3,23 +3,19 @@
 //! Any number of clients may try at the same moment: one daemon gets the data folder's lock, the others leave, and
 //! every client ends up connected to the one.
 
-mod inside;
-
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fmt;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use relive_core::ErrorCode;
 
-use inside::Started;
-
-use super::http::{Failure, connect};
-use crate::context::Context;
-use crate::error::{CommandError, Outcome};
+use super::error::{Cause, Error};
+use super::http::connect;
 
 const START_WITHIN: Duration = Duration::from_secs(10);
 const SAY_SO_AFTER: Duration = Duration::from_millis(500);
@@ -28,53 +24,85 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const TAIL_BYTES: u64 = 16 << 10;
 const TAIL_LINES: usize = 8;
 
-/// Whether the data folder holds any history, so that there is something to ask a daemon about.
-pub(crate) fn has_histories(data: &Path) -> bool {
-    fs::read_dir(data.join("steps")).is_ok_and(|mut entries| entries.next().is_some())
+/// How the daemon of one data directory is started.
+pub(crate) trait Launcher: fmt::Debug + Send + Sync {
+    /// The data directory.
+    fn data(&self) -> &Path;
+
+    /// The file in which the daemon says why it cannot start.
+    fn log(&self) -> &Path;
+
+    /// Returns the command that becomes the daemon; its stderr is the log.
+    fn command(&self) -> Result<Command, Cause>;
+
+    /// Has another process start the daemon, where a child of this one would end too early. Tells whether it does.
+    fn delegate(&self) -> Delegated<'_>;
+
+    /// Called once where a start takes so long that somebody may wonder.
+    fn is_slow(&self) {}
 }
 
-/// Whether histories were collected, so that a daemon can tell what is gone from what never was.
-pub(crate) fn has_tombstones(data: &Path) -> bool {
-    data.join("tombstones.jsonl").exists()
+/// Whether somebody else starts the daemon.
+pub(crate) type Delegated<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+
+/// Why the daemon could not be started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// The launcher refused.
+    #[error("the daemon cannot be started")]
+    Refused(#[source] Cause),
+    /// The data directory, or the log in it, cannot be made.
+    #[error("the daemon cannot be started")]
+    Unwritable(#[source] Unwritable),
+    /// The command cannot be run.
+    #[error("the daemon cannot be started")]
+    Spawn(#[source] io::Error),
+    /// The daemon ended before it answered.
+    #[error("the daemon did not start")]
+    Ended { log: PathBuf, said: String },
+    /// The daemon runs and does not answer.
+    #[error("the daemon does not answer after {} s", START_WITHIN.as_secs())]
+    Silent { log: PathBuf, said: String },
+}
+
+/// A data directory that cannot be written to.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot be written to", data.display())]
+pub(crate) struct Unwritable {
+    data: PathBuf,
+    source: io::Error,
 }
 
 /// Starts the daemon and returns when it answers.
-pub(crate) async fn start(context: &Context) -> Outcome<()> {
-    // The daemon would say the same, but only to its log.
-    crate::commands::config::load(context)?;
-    let mut log = open_log(context).map_err(|error| {
-        let message = format!("{}: cannot be written to", context.paths.data.display());
-        CommandError::unavailable("the daemon cannot be started")
-            .because(CommandError::internal(message).because(error))
-    })?;
+pub(super) async fn start(socket: &Path, launcher: &dyn Launcher) -> Result<(), Error> {
+    let mut command = launcher.command().map_err(StartError::Refused)?;
+    let mut log = open_log(launcher)
+        .map_err(|source| StartError::Unwritable(Unwritable { data: launcher.data().to_owned(), source }))?;
     let log_start = log.seek(SeekFrom::End(0)).unwrap_or(0);
-    let mut child = match inside::start(context).await {
-        Started::ByShim => None,
-        Started::No => Some(
-            spawn(context, log)
-                .map_err(|error| CommandError::unavailable("the daemon cannot be started").because(error))?,
-        ),
-    };
+    let mut child =
+        if launcher.delegate().await { None } else { Some(command.stderr(log).spawn().map_err(StartError::Spawn)?) };
     let begun = Instant::now();
     let mut told = false;
     loop {
         let ended = child.as_mut().and_then(has_ended);
-        match connect(&context.paths.socket).await {
+        match connect(socket).await {
             Ok(_) => return Ok(()),
-            Err(Failure::Unusable(error)) => {
-                let message = format!("{}: the daemon's socket cannot be used", context.paths.socket.display());
-                return Err(CommandError::unavailable(message).because(error));
-            }
+            Err(error @ Error::CannotConnect { .. }) => return Err(error),
             Err(_) => {}
         }
         let out_of_time = begun.elapsed() > START_WITHIN;
         // One that left because another has the lock is no failure: that other one is about to answer.
         let given_up = matches!(ended, Some(code) if code != Some(i32::from(ErrorCode::Conflict.exit_code())));
         if given_up || out_of_time {
-            return Err(did_not_start(context, log_start, ended.is_some()));
+            let (log, said) = (launcher.log().to_owned(), tail(launcher.log(), log_start).unwrap_or_default());
+            let error = match ended {
+                Some(_) => StartError::Ended { log, said },
+                None => StartError::Silent { log, said },
+            };
+            return Err(error.into());
         }
-        if !told && begun.elapsed() > SAY_SO_AFTER && context.err.is_terminal {
-            context.say("starting the daemon");
+        if !told && begun.elapsed() > SAY_SO_AFTER {
+            launcher.is_slow();
             told = true;
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -86,35 +114,9 @@ fn has_ended(child: &mut Child) -> Option<Option<i32>> {
     child.try_wait().ok().flatten().map(|status| status.code())
 }
 
-fn open_log(context: &Context) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(&context.paths.data)?;
-    OpenOptions::new().append(true).create(true).mode(0o600).open(&context.paths.log)
-}
-
-fn spawn(context: &Context, log: File) -> io::Result<Child> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["daemon", "serve"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    // It outlives this folder and this terminal's Ctrl-C. Relative paths were made absolute by us, who know the folder.
-    command.current_dir("/").process_group(0);
-    // It outlives this shell as well, whose keys are for the processes that are begun from it.
-    command.env_clear().envs(crate::environment::for_the_daemon());
-    for (name, path) in [("RELIVE_DATA_DIR", &context.paths.data), ("RELIVE_SOCKET", &context.paths.socket)] {
-        if std::env::var_os(name).is_some_and(|value| !value.is_empty()) {
-            command.env(name, path);
-        }
-    }
-    command.spawn()
-}
-
-fn did_not_start(context: &Context, log_start: u64, ended: bool) -> CommandError {
-    let said = tail(&context.paths.log, log_start).unwrap_or_default();
-    let message = if ended {
-        "the daemon did not start".to_owned()
-    } else {
-        format!("the daemon does not answer after {} s", START_WITHIN.as_secs())
-    };
-    let error = CommandError::unavailable(message).with_hint(format!("less {}", context.paths.log.display()));
-    if said.is_empty() { error } else { error.because(said) }
+fn open_log(launcher: &dyn Launcher) -> io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(launcher.data())?;
+    OpenOptions::new().append(true).create(true).mode(0o600).open(launcher.log())
 }
 
 /// The last lines written to the log since `from`.

@@ -1,5 +1,6 @@
 //! The requests, one method each.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use relive_api::{
@@ -10,20 +11,17 @@ use relive_api::{
 use relive_core::ErrorCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
-use super::http::{self, Ask, Failure, segment};
-use super::{ANSWER_WITHIN, Client, Patience, Start, post};
-use crate::error::{CommandError, Outcome};
-use crate::render::time::as_millis;
+use super::error::Error;
+use super::handle::{Client, Patience, get, post};
+use super::http::{self, segment};
 
 /// How much longer than asked a wait may take before we answer for the daemon.
 const WAIT_SLACK: Duration = Duration::from_secs(2);
 
 /// A daemon that was stopped and then held a wait this long is back.
 const BACK_AFTER: Duration = Duration::from_secs(5);
-
-/// Among how many names a name that was mistyped is looked for.
-const NAMES_MAX: usize = 1_000;
 
 /// A wait came to its end, or the process did not.
 #[derive(Debug)]
@@ -33,146 +31,113 @@ pub(crate) enum Waited {
     TimedOut,
 }
 
-/// Tells whether a note says that a PID continues as another.
-pub(crate) fn is_continues(note: &str) -> bool {
-    note.starts_with("PID ") && note.contains(" continues as ")
-}
-
-impl Client<'_> {
-    pub(crate) async fn daemon(&self) -> Outcome<DaemonStatus> {
-        // Not `get`: the daemon of another version can still be asked what it is.
-        let ask = Ask {
-            method: hyper::Method::GET,
-            path: "/v1/daemon".into(),
-            body: None,
-            request_id: None,
-            within: Some(ANSWER_WITHIN),
-        };
+impl Client {
+    /// Describes the daemon, whatever its version.
+    pub(crate) async fn daemon(&self) -> Result<DaemonStatus, Error> {
+        let ask = get("/v1/daemon".into());
         let mut patience = Patience::default();
         loop {
             let begun = Instant::now();
             let read = async {
-                let answer = http::exchange(&self.context.paths.socket, &ask).await?;
-                http::read_json(answer.body).await
+                let answer = http::exchange(&self.socket, &ask).await?;
+                http::read_json(&self.socket, answer.body).await
             };
             match read.await {
                 Ok(status) => return Ok(status),
                 // One that was just dying took the connection with it.
-                Err(failure) => self.recover(failure, begun, &mut patience).await?,
+                Err(error) => self.recover(error, begun, &mut patience).await?,
             }
         }
     }
 
-    pub(crate) async fn stop_daemon(&self) -> Outcome<Stopping> {
-        self.suits.set(true);
-        self.post("/v1/daemon/stop".into(), &serde_json::json!({})).await
+    /// Tells the daemon to stop, whatever its version.
+    pub(crate) async fn stop_daemon(&self) -> Result<Stopping, Error> {
+        self.suits.store(true, Ordering::Relaxed);
+        self.post("/v1/daemon/stop".into(), &json!({})).await
     }
 
-    pub(crate) async fn processes(&self, all: bool) -> Outcome<ProcessList> {
+    pub(crate) async fn processes(&self, all: bool) -> Result<ProcessList, Error> {
         self.get(format!("/v1/processes?all={all}")).await
     }
 
     /// Reads one page of a list.
-    pub(crate) async fn list(&self, query: &ListQuery) -> Outcome<ProcessList> {
+    pub(crate) async fn list(&self, query: &ListQuery) -> Result<ProcessList, Error> {
         self.get(format!("/v1/processes?{}", query_of(query))).await
     }
 
-    pub(crate) async fn run(&self, request: &RunRequest) -> Outcome<Created> {
+    pub(crate) async fn run(&self, request: &RunRequest) -> Result<Created, Error> {
         self.post("/v1/processes".into(), request).await
     }
 
-    pub(crate) async fn exec(&self, request: &ExecRequest) -> Outcome<ExecStarted> {
+    pub(crate) async fn exec(&self, request: &ExecRequest) -> Result<ExecStarted, Error> {
         self.post("/v1/programs".into(), request).await
     }
 
-    pub(crate) async fn proceed(&self, id: &str) -> Outcome<Affected> {
-        let answer: Affected = self.tell(id, "proceed", &serde_json::json!({})).await?;
-        self.say_continues(answer.note.as_deref());
-        Ok(answer)
+    pub(crate) async fn process(&self, id: &str) -> Result<Process, Error> {
+        self.get(format!("/v1/processes/{}", segment(id))).await
     }
 
-    pub(crate) async fn abort(&self, id: &str) -> Outcome<Affected> {
-        let answer: Affected = self.tell(id, "abort", &serde_json::json!({})).await?;
-        self.say_continues(answer.note.as_deref());
-        Ok(answer)
+    pub(crate) async fn proceed(&self, id: &str) -> Result<Affected, Error> {
+        self.tell(id, "proceed", &json!({})).await
     }
 
-    pub(crate) async fn process(&self, id: &str) -> Outcome<Process> {
-        let found = self.get(format!("/v1/processes/{}", segment(id))).await;
-        let process: Process = self.with_suggestion(id, found).await?;
-        self.say_continues(process.note.as_deref());
-        Ok(process)
+    pub(crate) async fn abort(&self, id: &str) -> Result<Affected, Error> {
+        self.tell(id, "abort", &json!({})).await
     }
 
-    /// Says that a PID of an earlier daemon stands for the process under its present PID.
-    fn say_continues(&self, note: Option<&str>) {
-        if let Some(note) = note.filter(|note| is_continues(note)) {
-            self.context.say(note);
-        }
+    pub(crate) async fn signals(&self, id: &str) -> Result<SignalState, Error> {
+        self.get(format!("/v1/processes/{}/signals", segment(id))).await
     }
 
-    pub(crate) async fn signals(&self, id: &str) -> Outcome<SignalState> {
-        let found = self.get(format!("/v1/processes/{}/signals", segment(id))).await;
-        let state: SignalState = self.with_suggestion(id, found).await?;
-        self.say_continues(state.note.as_deref());
-        Ok(state)
+    pub(crate) async fn set_signals(&self, id: &str, request: &SignalMaskRequest) -> Result<SignalState, Error> {
+        self.tell(id, "signals", request).await
     }
 
-    pub(crate) async fn set_signals(&self, id: &str, request: &SignalMaskRequest) -> Outcome<SignalState> {
-        let state: SignalState = self.tell(id, "signals", request).await?;
-        self.say_continues(state.note.as_deref());
-        Ok(state)
+    pub(crate) async fn pause(&self, id: &str, request: &PauseRequest) -> Result<Affected, Error> {
+        self.tell(id, "pause", request).await
     }
 
-    pub(crate) async fn pause(&self, id: &str, request: &PauseRequest) -> Outcome<Affected> {
-        let answer: Affected = self.tell(id, "pause", request).await?;
-        self.say_continues(answer.note.as_deref());
-        Ok(answer)
+    pub(crate) async fn resume(&self, id: &str, request: &ResumeRequest) -> Result<Resumed, Error> {
+        self.tell(id, "resume", request).await
     }
 
-    pub(crate) async fn resume(&self, id: &str, request: &ResumeRequest) -> Outcome<Resumed> {
-        let answer: Resumed = self.tell(id, "resume", request).await?;
-        self.say_continues(answer.note.as_deref());
-        Ok(answer)
+    pub(crate) async fn signal(&self, id: &str, request: &SignalRequest) -> Result<Affected, Error> {
+        self.tell(id, "signal", request).await
     }
 
-    pub(crate) async fn signal(&self, id: &str, request: &SignalRequest) -> Outcome<Affected> {
-        let answer: Affected = self.tell(id, "signal", request).await?;
-        self.say_continues(answer.note.as_deref());
-        Ok(answer)
+    pub(crate) async fn input(&self, id: &str, request: &InputRequest) -> Result<Accepted, Error> {
+        self.tell(id, "input", request).await
     }
 
-    pub(crate) async fn input(&self, id: &str, request: &InputRequest) -> Outcome<Accepted> {
-        let answer: Accepted = self.tell(id, "input", request).await?;
-        self.say_continues(answer.note.as_deref());
-        Ok(answer)
+    pub(crate) async fn resolve(&self, id: &str, request: &ResolveRequest) -> Result<Affected, Error> {
+        self.tell(id, "resolve", request).await
     }
 
-    pub(crate) async fn resolve(&self, id: &str, request: &ResolveRequest) -> Outcome<Affected> {
-        let answer: Affected = self.tell(id, "resolve", request).await?;
-        self.say_continues(answer.note.as_deref());
-        Ok(answer)
-    }
-
-    pub(crate) async fn lineage(&self, id: &str) -> Outcome<Lineage> {
-        let found = self.get(format!("/v1/processes/{}/lineage", segment(id))).await;
-        let lineage: Lineage = self.with_suggestion(id, found).await?;
-        self.say_continues(lineage.note.as_deref());
-        Ok(lineage)
+    pub(crate) async fn lineage(&self, id: &str) -> Result<Lineage, Error> {
+        self.get(format!("/v1/processes/{}/lineage", segment(id))).await
     }
 
     /// Reads one page of what can be resumed.
-    pub(crate) async fn resumable(&self, query: &ListQuery) -> Outcome<ResumableList> {
+    pub(crate) async fn resumable(&self, query: &ListQuery) -> Result<ResumableList, Error> {
         self.get(format!("/v1/resumable?{}", query_of(query))).await
     }
 
-    pub(crate) async fn gc(&self, request: &GcRequest) -> Outcome<GcAnswer> {
+    pub(crate) async fn gc(&self, request: &GcRequest) -> Result<GcAnswer, Error> {
         self.post("/v1/gc".into(), request).await
     }
 
-    /// Waits for the end, across any number of daemons. After a break the wait goes on by `uuid`, because another
+    /// Waits for the end of a process for as long as it takes, across any number of daemons.
+    pub(crate) async fn wait_for_end(&self, uuid: &str) -> Result<WaitAnswer, Error> {
+        loop {
+            if let Waited::Answer(answer) = self.wait(uuid, uuid, None).await? {
+                return Ok(*answer);
+            }
+        }
+    }
+
+    /// Waits for the end of a process, across any number of daemons. After a break it waits by `uuid`, because another
     /// daemon gives the same process another PID.
-    pub(crate) async fn wait(&self, id: &str, uuid: &str, timeout: Option<Duration>) -> Outcome<Waited> {
+    pub(crate) async fn wait(&self, id: &str, uuid: &str, timeout: Option<Duration>) -> Result<Waited, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut patience = Patience::default();
         let mut id = id;
@@ -180,20 +145,20 @@ impl Client<'_> {
             let begun = Instant::now();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(begun));
             let within = left.and_then(|left| left.checked_add(WAIT_SLACK));
-            let request = WaitRequest { timeout_ms: left.map(as_millis) };
-            let ask = post(format!("/v1/processes/{}/wait", segment(id)), &request, within)?;
-            let was_stopped = self.stopped.get();
+            let timeout_ms = left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+            let ask = post(format!("/v1/processes/{}/wait", segment(id)), &WaitRequest { timeout_ms }, within)?;
+            let was_stopped = self.stopped.load(Ordering::Relaxed);
             match self.try_ask(&ask).await {
                 Ok(answer) => return Ok(Waited::Answer(Box::new(answer))),
-                Err(Failure::Silent(_)) => return Ok(Waited::TimedOut),
-                Err(failure) => {
+                Err(Error::Silent(_)) => return Ok(Waited::TimedOut),
+                Err(error) => {
                     // A daemon that says it is going away was told to: it is waited for, not started.
-                    if matches!(&failure, Failure::Refused(detail) if detail.code == ErrorCode::Unavailable) {
-                        self.stopped.set(true);
+                    if error.code() == Some(ErrorCode::Unavailable) {
+                        self.set_stopped(true);
                     } else if was_stopped && begun.elapsed() > BACK_AFTER {
-                        self.stopped.set(false);
+                        self.set_stopped(false);
                     }
-                    self.recover(as_lost(failure), begun, &mut patience).await?;
+                    self.recover(as_lost(error), begun, &mut patience).await?;
                 }
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -203,32 +168,8 @@ impl Client<'_> {
         }
     }
 
-    async fn tell<T: DeserializeOwned>(&self, id: &str, verb: &str, request: &impl Serialize) -> Outcome<T> {
-        let told = self.post(format!("/v1/processes/{}/{verb}", segment(id)), request).await;
-        self.with_suggestion(id, told).await
-    }
-
-    /// Names the process that was meant, where nobody else did.
-    async fn with_suggestion<T>(&self, id: &str, outcome: Outcome<T>) -> Outcome<T> {
-        let error = match outcome {
-            Err(error) if error.code() == Some(ErrorCode::NotFound) && error.hint.is_none() => error,
-            Ok(_) | Err(_) => return outcome,
-        };
-        Err(match self.closest_name(id).await {
-            Some(name) => error.with_hint(format!("did you mean `{name}`?")),
-            None => error.with_hint("relive ps -a"),
-        })
-    }
-
-    async fn closest_name(&self, id: &str) -> Option<String> {
-        if self.start == Start::Never || id.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        // Of many the newest: whoever mistypes a name means one that they know.
-        let query = ListQuery { all: true, newest: true, limit: Some(NAMES_MAX), ..ListQuery::default() };
-        let list = self.list(&query).await.ok()?;
-        let names: Vec<&str> = list.processes.iter().filter_map(|process| process.name.as_deref()).collect();
-        relive_types::suggest::closest(id, names.iter().copied()).map(str::to_owned)
+    async fn tell<T: DeserializeOwned>(&self, id: &str, verb: &str, request: &impl Serialize) -> Result<T, Error> {
+        self.post(format!("/v1/processes/{}/{verb}", segment(id)), request).await
     }
 }
 
@@ -245,21 +186,11 @@ fn query_of(query: &ListQuery) -> String {
 }
 
 /// A daemon that is going away or coming up is waited for.
-fn as_lost(failure: Failure) -> Failure {
-    if failure.passes()
-        && let Failure::Refused(detail) = failure
+fn as_lost(error: Error) -> Error {
+    if let Error::Refused(detail) = &error
+        && detail.code == ErrorCode::Unavailable
     {
-        return Failure::Lost(detail.message);
+        return Error::Lost(detail.message.clone().into());
     }
-    failure
-}
-
-impl Waited {
-    /// The answer, where the wait had no end of its own.
-    pub(crate) fn answer(self) -> Outcome<WaitAnswer> {
-        match self {
-            Self::Answer(answer) => Ok(*answer),
-            Self::TimedOut => Err(CommandError::internal("a wait without a timeout timed out")),
-        }
-    }
+    error
 }

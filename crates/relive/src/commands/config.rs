@@ -1,5 +1,6 @@
 //! `relive config`: what is configured, and where.
 
+use relive_api::Paths;
 use relive_config::Config;
 use serde_json::json;
 
@@ -30,8 +31,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome<u8> {
 }
 
 /// What holds, or all that is wrong with it.
-pub(crate) fn load(context: &Context) -> Outcome<Config> {
-    let path = &context.paths.config;
+pub(crate) fn load(paths: &Paths) -> Outcome<Config> {
+    let path = &paths.config;
     Config::load(path).map_err(|error| {
         let error = CommandError::invalid("the configuration cannot be used").because(error);
         error.with_hint(format!("${{EDITOR:-vi}} {}", path.display()))
@@ -40,7 +41,7 @@ pub(crate) fn load(context: &Context) -> Outcome<Config> {
 
 fn show(context: &Context) -> Outcome<u8> {
     let path = &context.paths.config;
-    let config = load(context)?;
+    let config = load(&context.paths)?;
     let exists = path.exists();
     if context.json {
         context.print_json(&json!({ "path": path.display().to_string(), "exists": exists, "config": config }))?;

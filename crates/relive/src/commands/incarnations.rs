@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use relive_core::Pid;
 
-use crate::client::{Client, Source};
+use crate::client::{Client, Error, Source};
 use crate::error::Outcome;
 use crate::render::line::Line;
 
@@ -26,7 +26,7 @@ impl Incarnations {
             let known = &mut self.known;
             let each = async |event: crate::client::sse::Event| {
                 learn(known, &event.id, &event.data);
-                Ok(())
+                Ok::<_, Error>(())
             };
             client.read(&self.uuid, Source::Journal, &mut None, each).await?;
             self.known.entry(generation).or_insert(None);

@@ -75,7 +75,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let begin = async {
         let client = Client::open(context, Start::Always).await?;
         let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
-        let created = client.run(&request).await.map_err(|error| explain(context, &request, error))?;
+        let created = client.run(&request).await.map_err(|error| explain(context, &request, error.into()))?;
         Ok::<_, CommandError>((client, created))
     };
     let interrupted = async {

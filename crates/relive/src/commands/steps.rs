@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::client::sse::Event;
-use crate::client::{Client, Source};
+use crate::client::{Client, Error, Source};
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::render::steps::{fold, table};
@@ -25,7 +25,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut steps = Vec::new();
     let each = async |event: Event| {
         fold(&mut steps, &event.data);
-        Ok(())
+        Ok::<_, Error>(())
     };
     client.read(&uuid, Source::Journal, &mut None, each).await?;
     if context.json {

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
 pub(crate) fn run(context: &Context) -> Outcome<u8> {
-    let config = crate::commands::config::load(context)?;
+    let config = crate::commands::config::load(&context.paths)?;
     return_memory();
     match relive_daemon::serve(&context.paths, &config) {
         Ok(()) => Ok(0),

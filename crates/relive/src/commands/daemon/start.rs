@@ -3,7 +3,7 @@
 use relive_api::{API_VERSION, DaemonStatus};
 
 use super::status;
-use crate::client::{Client, Start, other_version};
+use crate::client::{Client, Error, Start};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
@@ -24,5 +24,8 @@ pub(super) async fn running(context: &Context) -> Outcome<DaemonStatus> {
     let client = Client::open(context, Start::Always).await?;
     let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
     let status = client.daemon().await?;
-    if status.api == API_VERSION { Ok(status) } else { Err(other_version(&status)) }
+    if status.api == API_VERSION {
+        return Ok(status);
+    }
+    Err(Error::OtherVersion { version: status.version, api: status.api }.into())
 }

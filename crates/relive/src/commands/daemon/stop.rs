@@ -34,7 +34,7 @@ pub(super) async fn stopped(context: &Context) -> Outcome<Option<u32>> {
         Ok(stopping) => stopping,
         // Somebody else stopped it in the same moment.
         Err(_) if Client::open(context, Start::Never).await?.is_none() => return Ok(None),
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     };
     if stopping.pausing > 0 && context.err.is_terminal {
         context.say(&format!("pausing {} agents at their next boundary", stopping.pausing));

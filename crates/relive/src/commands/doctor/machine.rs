@@ -40,7 +40,7 @@ fn first_that_exists(path: &Path) -> PathBuf {
 pub(super) fn config(context: &Context) -> Row {
     let path = &context.paths.config;
     let shown = path.display().to_string();
-    match config::load(context) {
+    match config::load(&context.paths) {
         Ok(_) if path.exists() => Row::ok("config", shown, "can be used"),
         Ok(_) => Row::ok("config", shown, "no such file, all defaults"),
         Err(_) => Row::ok("config", shown, "cannot be used").failed("relive config show"),
@@ -66,7 +66,7 @@ pub(super) async fn daemon(context: &Context) -> Row {
             let means = format!("pid {}, version {}, while this is {ours}", status.os_pid, status.version);
             Row::ok("daemon", "running", means).weak("relive daemon restart")
         }
-        Err(error) => unusable(error),
+        Err(error) => unusable(error.into()),
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
     match left {
         Left::Ended(record) => conclude(context, &started, &record).await,
         Left::Lost => {
-            let answer = client.wait(&uuid, &uuid, None).await?.answer()?;
+            let answer = client.wait_for_end(&uuid).await?;
             say_why(context, &answer);
             Ok(answer.exit_code)
         }
@@ -122,7 +122,7 @@ async fn program_code(context: &Context, started: &ExecStarted, record: &ExitRec
     let uuid = started.uuid.to_string();
     let asked = async {
         let client = Client::open(context, Start::Never).await.ok()??;
-        client.wait(&uuid, &uuid, None).await.ok()?.answer().ok()
+        client.wait_for_end(&uuid).await.ok()
     };
     match tokio::time::timeout(TOLD_WITHIN, asked).await {
         Ok(Some(answer)) => {

@@ -3,39 +3,29 @@
 
 use std::path::{Path, PathBuf};
 
+use relive_api::Paths;
 use relive_session::Folder;
 use relive_session::connection::Connection;
 use relive_session::proc;
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::tree::MARKER;
 
-use crate::context::Context;
-
 /// The length of a UUID with its hyphens.
 const UUID_LENGTH: usize = 36;
 
-/// Whether the daemon was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Started {
-    /// By the shim of the session we are in.
-    ByShim,
-    /// We are in no session of this data directory, or its shim cannot.
-    No,
-}
-
-/// Has the shim of our session start the daemon, if we are in one of this data directory.
-pub(super) async fn start(context: &Context) -> Started {
-    let marked = std::env::var(MARKER).ok().and_then(|name| directory_of(&context.paths.data, &name));
+/// Has the shim of our session start the daemon, if we are in one of this data directory. Tells whether it did.
+pub(super) async fn start(paths: &Paths) -> bool {
+    let marked = std::env::var(MARKER).ok().and_then(|name| directory_of(&paths.data, &name));
     let above = proc::shim_above(rustix::process::getpid().as_raw_nonzero().get());
-    let above = above.filter(|directory| directory.starts_with(&context.paths.data));
+    let above = above.filter(|directory| directory.starts_with(&paths.data));
     for directory in above.into_iter().chain(marked) {
         let Ok(socket) = Folder::open(directory).and_then(|folder| folder.ctl_connect()) else { continue };
         let Ok(connection) = Connection::adopt(socket).await else { continue };
         if matches!(connection.request(Verb::StartDaemon).await, Ok(Outcome::Done)) {
-            return Started::ByShim;
+            return true;
         }
     }
-    Started::No
+    false
 }
 
 /// A session is called by its number, or its call, and its process.

@@ -1,0 +1,89 @@
+//! Why there is no answer from the daemon, told apart by what can be done about it.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use relive_api::{API_VERSION, BODY_MAX, ErrorDetail};
+use relive_core::ErrorCode;
+
+use super::start::StartError;
+
+/// The cause of an error.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why the daemon did not answer, or what it refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// There is no socket, or nothing listens on it.
+    #[error("no daemon is running")]
+    NotRunning(#[source] io::Error),
+    /// The socket cannot be connected to.
+    #[error("{}: the daemon's socket cannot be used", socket.display())]
+    CannotConnect { socket: PathBuf, source: io::Error },
+    /// The connection broke before the answer was complete.
+    #[error("the connection to the daemon broke off")]
+    Lost(#[source] Cause),
+    /// The answer did not begin in time.
+    #[error("the daemon has not answered for {} s", .0.as_secs())]
+    Silent(Duration),
+    /// The answer is not one of a Relive daemon.
+    #[error("{}: whoever answers here is not a Relive daemon", socket.display())]
+    NotADaemon { socket: PathBuf, source: Cause },
+    /// The daemon speaks another version of the wire.
+    #[error(
+        "the daemon is version {version} (wire {api}), this command is version {ours} (wire {API_VERSION})",
+        ours = env!("CARGO_PKG_VERSION")
+    )]
+    OtherVersion { version: String, api: u32 },
+    /// The daemon refused the request.
+    #[error("{}", .0.message)]
+    Refused(ErrorDetail),
+    /// The request is larger than a daemon reads.
+    #[error("the request is larger than {} MiB", BODY_MAX >> 20)]
+    TooLarge,
+    /// The request has no JSON form.
+    #[error("cannot ask")]
+    Encode(#[source] serde_json::Error),
+    /// The system gives no random numbers.
+    #[error("no random numbers")]
+    Random(#[source] io::Error),
+    /// No daemon is running, and none could be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+impl Error {
+    /// Tells whether a daemon that comes back, or comes up, makes it pass.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::NotRunning(_) | Self::Lost(_) => true,
+            Self::Refused(detail) => detail.code == ErrorCode::Unavailable,
+            Self::CannotConnect { .. }
+            | Self::Silent(_)
+            | Self::NotADaemon { .. }
+            | Self::OtherVersion { .. }
+            | Self::TooLarge
+            | Self::Encode(_)
+            | Self::Random(_)
+            | Self::Start(_) => false,
+        }
+    }
+
+    /// Returns the code of a refusal.
+    pub(crate) fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Refused(detail) => Some(detail.code),
+            Self::NotRunning(_)
+            | Self::CannotConnect { .. }
+            | Self::Lost(_)
+            | Self::Silent(_)
+            | Self::NotADaemon { .. }
+            | Self::OtherVersion { .. }
+            | Self::TooLarge
+            | Self::Encode(_)
+            | Self::Random(_)
+            | Self::Start(_) => None,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The daemon that commands start: this very program.
+
+mod inside;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use relive_api::Paths;
+
+use super::error::Cause;
+use super::start::{Delegated, Launcher};
+use crate::commands::config;
+use crate::context::Context;
+
+#[derive(Debug)]
+pub(super) struct Launch {
+    paths: Paths,
+    /// Somebody watches, and is told what takes so long.
+    is_watched: bool,
+}
+
+impl Launch {
+    pub(super) fn new(context: &Context) -> Self {
+        Self { paths: context.paths.clone(), is_watched: context.err.is_terminal }
+    }
+}
+
+impl Launcher for Launch {
+    fn data(&self) -> &Path {
+        &self.paths.data
+    }
+
+    fn log(&self) -> &Path {
+        &self.paths.log
+    }
+
+    fn command(&self) -> Result<Command, Cause> {
+        // The daemon would say the same, but only to its log.
+        config::load(&self.paths)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["daemon", "serve"]).stdin(Stdio::null()).stdout(Stdio::null());
+        // It outlives this directory and this terminal's Ctrl-C. Relative paths were made absolute by us, who know the
+        // directory.
+        std::os::unix::process::CommandExt::process_group(command.current_dir("/"), 0);
+        // It outlives this shell as well, whose keys are for the processes that are begun from it.
+        command.env_clear().envs(crate::environment::for_the_daemon());
+        for (name, path) in [("RELIVE_DATA_DIR", &self.paths.data), ("RELIVE_SOCKET", &self.paths.socket)] {
+            if std::env::var_os(name).is_some_and(|value| !value.is_empty()) {
+                command.env(name, path);
+            }
+        }
+        Ok(command)
+    }
+
+    fn delegate(&self) -> Delegated<'_> {
+        Box::pin(inside::start(&self.paths))
+    }
+
+    fn is_slow(&self) {
+        if self.is_watched {
+            crate::context::say("starting the daemon");
+        }
+    }
+}
