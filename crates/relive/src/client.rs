@@ -1,14 +1,6 @@
 //! The daemon, seen from the command line: whether a command is worth starting one, and what people are told of it.
 
-mod error;
-mod follow;
-mod handle;
-mod http;
-mod ids;
 mod launch;
-pub(crate) mod sse;
-mod start;
-mod verbs;
 
 use std::future::Future;
 use std::ops::Deref;
@@ -18,14 +10,10 @@ use relive_api::{
     Accepted, Affected, InputRequest, Lineage, ListQuery, PauseRequest, Process, ResolveRequest, ResumeRequest,
     Resumed, SignalMaskRequest, SignalRequest, SignalState,
 };
+use relive_client::Error;
 use relive_core::ErrorCode;
 
-pub(crate) use error::Error;
-pub(crate) use follow::Source;
-pub(crate) use ids::new_uuid;
 use launch::Launch;
-pub(crate) use start::StartError;
-pub(crate) use verbs::Waited;
 
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -70,11 +58,11 @@ fn has_tombstones(data: &Path) -> bool {
 pub(crate) struct Client<'a> {
     context: &'a Context,
     start: Start,
-    daemon: handle::Client,
+    daemon: relive_client::Client,
 }
 
 impl Deref for Client<'_> {
-    type Target = handle::Client;
+    type Target = relive_client::Client;
 
     fn deref(&self) -> &Self::Target {
         &self.daemon
@@ -85,7 +73,7 @@ impl<'a> Client<'a> {
     /// Returns `None` when there is no daemon, and none is to be started.
     pub(crate) async fn open(context: &'a Context, start: Start) -> Outcome<Option<Self>> {
         let launch = (start != Start::Never).then(|| Box::new(Launch::new(context)) as _);
-        let daemon = handle::Client::new(context.paths.socket.clone(), launch);
+        let daemon = relive_client::Client::new(context.paths.socket.clone(), launch);
         match daemon.connect().await {
             Ok(()) | Err(Error::Lost(_)) => {}
             Err(Error::NotRunning(_)) if start.is_worth_it(&context.paths.data) => daemon.start().await?,

@@ -76,7 +76,7 @@ pub(crate) fn say(text: &str) {
 
 /// A name for something that is about to be created.
 pub(crate) fn new_uuid() -> Outcome<Uuid> {
-    crate::client::new_uuid().map_err(|error| CommandError::internal("no random numbers").because(error))
+    relive_client::new_uuid().map_err(|error| CommandError::internal("no random numbers").because(error))
 }
 
 #[cfg(test)]

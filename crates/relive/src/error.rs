@@ -5,9 +5,8 @@ use std::fmt;
 use std::io;
 
 use relive_api::ErrorDetail;
+use relive_client::{Error as ClientError, StartError};
 use relive_core::ErrorCode;
-
-use crate::client::{Error as ClientError, StartError};
 
 /// The end of a command that did not do what it was asked to.
 #[derive(Debug)]

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use relive_api::Paths;
+use relive_client::{Cause, Delegated, Launcher};
 
-use super::error::Cause;
-use super::start::{Delegated, Launcher};
 use crate::commands::config;
 use crate::context::Context;
 

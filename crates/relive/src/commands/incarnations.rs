@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use relive_client::{Error, Source};
 use relive_core::Pid;
 
-use crate::client::{Client, Error, Source};
+use crate::client::Client;
 use crate::error::Outcome;
 use crate::render::line::Line;
 
@@ -24,7 +25,7 @@ impl Incarnations {
         let Some(generation) = generation(id) else { return Ok(None) };
         if !self.known.contains_key(&generation) {
             let known = &mut self.known;
-            let each = async |event: crate::client::sse::Event| {
+            let each = async |event: relive_client::Event| {
                 learn(known, &event.id, &event.data);
                 Ok::<_, Error>(())
             };

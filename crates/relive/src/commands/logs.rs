@@ -5,9 +5,10 @@ mod program;
 
 use std::collections::VecDeque;
 
+use relive_client::{Event, Source};
+
 use super::incarnations::Incarnations;
-use crate::client::sse::Event;
-use crate::client::{Client, Source};
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::render::journal::Journal;

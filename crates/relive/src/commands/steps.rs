@@ -1,9 +1,9 @@
 //! `relive steps`: one line a step.
 
+use relive_client::{Error, Event, Source};
 use serde_json::json;
 
-use crate::client::sse::Event;
-use crate::client::{Client, Error, Source};
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::render::steps::{fold, table};

@@ -1,9 +1,10 @@
 //! `relive strace`: the events, as they happened.
 
+use relive_client::{Event, Source};
+
 use super::incarnations::Incarnations;
 use super::logs::Last;
-use crate::client::sse::Event;
-use crate::client::{Client, Source};
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::render::event;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use relive_api::{Process, WaitAnswer};
+use relive_client::Waited;
 use relive_core::ErrorCode;
 
-use crate::client::{Client, Waited};
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::render::time::{as_millis, elapsed};

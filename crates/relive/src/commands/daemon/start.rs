@@ -1,9 +1,10 @@
 //! `relive daemon start`.
 
 use relive_api::{API_VERSION, DaemonStatus};
+use relive_client::Error;
 
 use super::status;
-use crate::client::{Client, Error, Start};
+use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 

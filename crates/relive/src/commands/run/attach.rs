@@ -5,12 +5,12 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 
 use relive_api::{Affected, Created, WaitAnswer};
+use relive_client::{Event, Source};
 use tokio::sync::watch;
 
 use super::prompt::Prompt;
 use super::show::Show;
-use crate::client::sse::Event;
-use crate::client::{Client, Source};
+use crate::client::Client;
 use crate::commands::interrupts::INTERRUPTED;
 use crate::error::Outcome;
 

@@ -1,13 +1,13 @@
 //! The events of a running agent, for the one who watches: its words on stdout, all else on stderr.
 
 use relive_api::{Created, WaitAnswer};
+use relive_client::Event;
 use relive_core::SuspendReason;
 use relive_journal::payload::{Json, Text};
 use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::client::Client;
-use crate::client::sse::Event;
 use crate::commands::incarnations::Incarnations;
 use crate::context::Context;
 use crate::error::Outcome;

@@ -12,14 +12,14 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use relive_api::WaitAnswer;
 
+use super::client::{Client, Patience, RETRY_EVERY, get};
 use super::error::Error;
-use super::handle::{Client, Patience, RETRY_EVERY, get};
 use super::http;
 use super::sse::{Event, Parser};
 
 /// Which stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     Journal,
     Events,
 }
@@ -69,7 +69,7 @@ impl Client {
     }
 
     /// Hands out what there is after `last`, which moves along.
-    pub(crate) async fn read<E: From<Error>>(
+    pub async fn read<E: From<Error>>(
         &self,
         uuid: &str,
         source: Source,
@@ -97,7 +97,7 @@ impl Client {
     }
 
     /// Hands out what comes after `last` until the process has ended, and how it ended.
-    pub(crate) async fn follow<E: From<Error>>(
+    pub async fn follow<E: From<Error>>(
         &self,
         uuid: &str,
         source: Source,

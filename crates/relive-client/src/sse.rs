@@ -4,7 +4,7 @@
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event {
+pub struct Event {
     /// What it is: `record`, or `end` when there will be no more.
     pub name: String,
     /// `epoch.seq`.

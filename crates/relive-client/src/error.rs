@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use relive_api::{API_VERSION, BODY_MAX, ErrorDetail};
-use relive_core::ErrorCode;
+use relive_types::ErrorCode;
 
 use super::start::StartError;
 
 /// The cause of an error.
-pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why the daemon did not answer, or what it refused.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     /// There is no socket, or nothing listens on it.
     #[error("no daemon is running")]
     NotRunning(#[source] io::Error),
@@ -55,7 +55,7 @@ pub(crate) enum Error {
 
 impl Error {
     /// Tells whether a daemon that comes back, or comes up, makes it pass.
-    pub(crate) fn is_transient(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::NotRunning(_) | Self::Lost(_) => true,
             Self::Refused(detail) => detail.code == ErrorCode::Unavailable,
@@ -71,7 +71,7 @@ impl Error {
     }
 
     /// Returns the code of a refusal.
-    pub(crate) fn code(&self) -> Option<ErrorCode> {
+    pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused(detail) => Some(detail.code),
             Self::NotRunning(_)

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use relive_core::ErrorCode;
+use relive_types::ErrorCode;
 
 use super::error::{Cause, Error};
 use super::http::connect;
@@ -25,7 +25,7 @@ const TAIL_BYTES: u64 = 16 << 10;
 const TAIL_LINES: usize = 8;
 
 /// How the daemon of one data directory is started.
-pub(crate) trait Launcher: fmt::Debug + Send + Sync {
+pub trait Launcher: fmt::Debug + Send + Sync {
     /// The data directory.
     fn data(&self) -> &Path;
 
@@ -43,11 +43,11 @@ pub(crate) trait Launcher: fmt::Debug + Send + Sync {
 }
 
 /// Whether somebody else starts the daemon.
-pub(crate) type Delegated<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+pub type Delegated<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
 /// Why the daemon could not be started.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
+pub enum StartError {
     /// The launcher refused.
     #[error("the daemon cannot be started")]
     Refused(#[source] Cause),
@@ -68,7 +68,7 @@ pub(crate) enum StartError {
 /// A data directory that cannot be written to.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: cannot be written to", data.display())]
-pub(crate) struct Unwritable {
+pub struct Unwritable {
     data: PathBuf,
     source: io::Error,
 }

@@ -8,13 +8,13 @@ use relive_api::{
     ListQuery, PauseRequest, Process, ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest,
     SignalMaskRequest, SignalRequest, SignalState, Stopping, WaitAnswer, WaitRequest,
 };
-use relive_core::ErrorCode;
+use relive_types::ErrorCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use super::client::{Client, Patience, get, post};
 use super::error::Error;
-use super::handle::{Client, Patience, get, post};
 use super::http::{self, segment};
 
 /// How much longer than asked a wait may take before we answer for the daemon.
@@ -25,7 +25,7 @@ const BACK_AFTER: Duration = Duration::from_secs(5);
 
 /// A wait came to its end, or the process did not.
 #[derive(Debug)]
-pub(crate) enum Waited {
+pub enum Waited {
     Answer(Box<WaitAnswer>),
     /// The daemon did not even say that the time is up.
     TimedOut,
@@ -33,7 +33,7 @@ pub(crate) enum Waited {
 
 impl Client {
     /// Describes the daemon, whatever its version.
-    pub(crate) async fn daemon(&self) -> Result<DaemonStatus, Error> {
+    pub async fn daemon(&self) -> Result<DaemonStatus, Error> {
         let ask = get("/v1/daemon".into());
         let mut patience = Patience::default();
         loop {
@@ -51,83 +51,83 @@ impl Client {
     }
 
     /// Tells the daemon to stop, whatever its version.
-    pub(crate) async fn stop_daemon(&self) -> Result<Stopping, Error> {
+    pub async fn stop_daemon(&self) -> Result<Stopping, Error> {
         self.suits.store(true, Ordering::Relaxed);
         self.post("/v1/daemon/stop".into(), &json!({})).await
     }
 
-    pub(crate) async fn processes(&self, all: bool) -> Result<ProcessList, Error> {
+    pub async fn processes(&self, all: bool) -> Result<ProcessList, Error> {
         self.get(format!("/v1/processes?all={all}")).await
     }
 
     /// Reads one page of a list.
-    pub(crate) async fn list(&self, query: &ListQuery) -> Result<ProcessList, Error> {
+    pub async fn list(&self, query: &ListQuery) -> Result<ProcessList, Error> {
         self.get(format!("/v1/processes?{}", query_of(query))).await
     }
 
-    pub(crate) async fn run(&self, request: &RunRequest) -> Result<Created, Error> {
+    pub async fn run(&self, request: &RunRequest) -> Result<Created, Error> {
         self.post("/v1/processes".into(), request).await
     }
 
-    pub(crate) async fn exec(&self, request: &ExecRequest) -> Result<ExecStarted, Error> {
+    pub async fn exec(&self, request: &ExecRequest) -> Result<ExecStarted, Error> {
         self.post("/v1/programs".into(), request).await
     }
 
-    pub(crate) async fn process(&self, id: &str) -> Result<Process, Error> {
+    pub async fn process(&self, id: &str) -> Result<Process, Error> {
         self.get(format!("/v1/processes/{}", segment(id))).await
     }
 
-    pub(crate) async fn proceed(&self, id: &str) -> Result<Affected, Error> {
+    pub async fn proceed(&self, id: &str) -> Result<Affected, Error> {
         self.tell(id, "proceed", &json!({})).await
     }
 
-    pub(crate) async fn abort(&self, id: &str) -> Result<Affected, Error> {
+    pub async fn abort(&self, id: &str) -> Result<Affected, Error> {
         self.tell(id, "abort", &json!({})).await
     }
 
-    pub(crate) async fn signals(&self, id: &str) -> Result<SignalState, Error> {
+    pub async fn signals(&self, id: &str) -> Result<SignalState, Error> {
         self.get(format!("/v1/processes/{}/signals", segment(id))).await
     }
 
-    pub(crate) async fn set_signals(&self, id: &str, request: &SignalMaskRequest) -> Result<SignalState, Error> {
+    pub async fn set_signals(&self, id: &str, request: &SignalMaskRequest) -> Result<SignalState, Error> {
         self.tell(id, "signals", request).await
     }
 
-    pub(crate) async fn pause(&self, id: &str, request: &PauseRequest) -> Result<Affected, Error> {
+    pub async fn pause(&self, id: &str, request: &PauseRequest) -> Result<Affected, Error> {
         self.tell(id, "pause", request).await
     }
 
-    pub(crate) async fn resume(&self, id: &str, request: &ResumeRequest) -> Result<Resumed, Error> {
+    pub async fn resume(&self, id: &str, request: &ResumeRequest) -> Result<Resumed, Error> {
         self.tell(id, "resume", request).await
     }
 
-    pub(crate) async fn signal(&self, id: &str, request: &SignalRequest) -> Result<Affected, Error> {
+    pub async fn signal(&self, id: &str, request: &SignalRequest) -> Result<Affected, Error> {
         self.tell(id, "signal", request).await
     }
 
-    pub(crate) async fn input(&self, id: &str, request: &InputRequest) -> Result<Accepted, Error> {
+    pub async fn input(&self, id: &str, request: &InputRequest) -> Result<Accepted, Error> {
         self.tell(id, "input", request).await
     }
 
-    pub(crate) async fn resolve(&self, id: &str, request: &ResolveRequest) -> Result<Affected, Error> {
+    pub async fn resolve(&self, id: &str, request: &ResolveRequest) -> Result<Affected, Error> {
         self.tell(id, "resolve", request).await
     }
 
-    pub(crate) async fn lineage(&self, id: &str) -> Result<Lineage, Error> {
+    pub async fn lineage(&self, id: &str) -> Result<Lineage, Error> {
         self.get(format!("/v1/processes/{}/lineage", segment(id))).await
     }
 
     /// Reads one page of what can be resumed.
-    pub(crate) async fn resumable(&self, query: &ListQuery) -> Result<ResumableList, Error> {
+    pub async fn resumable(&self, query: &ListQuery) -> Result<ResumableList, Error> {
         self.get(format!("/v1/resumable?{}", query_of(query))).await
     }
 
-    pub(crate) async fn gc(&self, request: &GcRequest) -> Result<GcAnswer, Error> {
+    pub async fn gc(&self, request: &GcRequest) -> Result<GcAnswer, Error> {
         self.post("/v1/gc".into(), request).await
     }
 
     /// Waits for the end of a process for as long as it takes, across any number of daemons.
-    pub(crate) async fn wait_for_end(&self, uuid: &str) -> Result<WaitAnswer, Error> {
+    pub async fn wait_for_end(&self, uuid: &str) -> Result<WaitAnswer, Error> {
         loop {
             if let Waited::Answer(answer) = self.wait(uuid, uuid, None).await? {
                 return Ok(*answer);
@@ -137,7 +137,7 @@ impl Client {
 
     /// Waits for the end of a process, across any number of daemons. After a break it waits by `uuid`, because another
     /// daemon gives the same process another PID.
-    pub(crate) async fn wait(&self, id: &str, uuid: &str, timeout: Option<Duration>) -> Result<Waited, Error> {
+    pub async fn wait(&self, id: &str, uuid: &str, timeout: Option<Duration>) -> Result<Waited, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut patience = Patience::default();
         let mut id = id;

@@ -26,7 +26,7 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// A client of the daemon on one socket.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub struct Client {
     pub(super) socket: PathBuf,
     /// Starts a daemon where there is none. Without it a daemon is only waited for.
     launcher: Option<Box<dyn Launcher>>,
@@ -37,17 +37,17 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(socket: PathBuf, launcher: Option<Box<dyn Launcher>>) -> Self {
+    pub fn new(socket: PathBuf, launcher: Option<Box<dyn Launcher>>) -> Self {
         Self { socket, launcher, suits: AtomicBool::new(false), stopped: AtomicBool::new(false) }
     }
 
     /// Finds out whether something listens on the socket.
-    pub(crate) async fn connect(&self) -> Result<(), Error> {
+    pub async fn connect(&self) -> Result<(), Error> {
         http::connect(&self.socket).await.map(drop)
     }
 
     /// Starts the daemon and returns when it answers.
-    pub(crate) async fn start(&self) -> Result<(), Error> {
+    pub async fn start(&self) -> Result<(), Error> {
         match &self.launcher {
             Some(launcher) => start::start(&self.socket, launcher.as_ref()).await,
             None => self.connect().await,
@@ -55,7 +55,7 @@ impl Client {
     }
 
     /// Says that somebody stopped the daemon on purpose, or that it is back.
-    pub(crate) fn set_stopped(&self, stopped: bool) {
+    pub fn set_stopped(&self, stopped: bool) {
         self.stopped.store(stopped, Ordering::Relaxed);
     }
 

@@ -1,0 +1,22 @@
+//! A client of the daemon: finds it or has it started, sends requests until they are answered, and follows streams.
+//!
+//! Its errors are typed and it prints nothing: what people are told is up to whoever uses it.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod error;
+mod follow;
+mod http;
+mod ids;
+mod sse;
+mod start;
+mod verbs;
+
+pub use client::Client;
+pub use error::{Cause, Error};
+pub use follow::Source;
+pub use ids::new_uuid;
+pub use sse::Event;
+pub use start::{Delegated, Launcher, StartError, Unwritable};
+pub use verbs::Waited;
