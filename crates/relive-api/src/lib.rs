@@ -27,7 +27,7 @@
 //!
 //! `ID` is a PID, a name, a UUID or a unique beginning of one, percent-encoded. A request that changes something may
 //! carry the header `relive-request-id`: the same id again gets the same answer and changes nothing. Every answer
-//! carries `relive-version`. Errors are [`ErrorBody`] with the HTTP status of [`http_status`].
+//! carries `relive-version` and `relive-api`. Errors are [`ErrorBody`] with the HTTP status of [`http_status`].
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -53,6 +53,8 @@ pub const API_VERSION: u32 = 1;
 pub const BODY_MAX: usize = 8 << 20;
 /// Names the request for the daemon's memory of answers.
 pub const REQUEST_ID_HEADER: &str = "relive-request-id";
+/// Names the version of the wire of who answers.
+pub const API_HEADER: &str = "relive-api";
 /// Names the version of who answers.
 pub const VERSION_HEADER: &str = "relive-version";
 

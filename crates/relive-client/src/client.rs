@@ -4,15 +4,17 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use relive_api::{API_VERSION, DaemonStatus};
+use hyper::body::Incoming;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::connection::Connection;
 use super::error::Error;
-use super::http::{self, Ask};
+use super::http::{self, Ask, Wire};
 use super::ids::new_uuid;
 use super::start::{self, Launcher};
 
@@ -22,36 +24,47 @@ pub(super) const RETRY_EVERY: Duration = Duration::from_millis(50);
 /// A daemon that held a connection this long was well.
 const WELL_AFTER: Duration = Duration::from_millis(250);
 /// How long a plain request may take.
-pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// A client of the daemon on one socket.
+///
+/// Requests that follow one another share a connection; those that are under way at the same time have one each.
 #[derive(Debug)]
 pub struct Client {
     pub(super) socket: PathBuf,
     /// Starts a daemon where there is none. Without it a daemon is only waited for.
     launcher: Option<Box<dyn Launcher>>,
-    /// Whether the daemon's version was found to suit us.
-    pub(super) suits: AtomicBool,
+    /// The connection that no request uses.
+    idle: Mutex<Option<Connection>>,
     /// Somebody stopped the daemon: it is waited for, not started.
     pub(super) stopped: AtomicBool,
 }
 
+/// An answer that has begun.
+pub(super) struct Answer {
+    pub(super) connection: Connection,
+    pub(super) body: Incoming,
+}
+
 impl Client {
     pub fn new(socket: PathBuf, launcher: Option<Box<dyn Launcher>>) -> Self {
-        Self { socket, launcher, suits: AtomicBool::new(false), stopped: AtomicBool::new(false) }
+        Self { socket, launcher, idle: Mutex::default(), stopped: AtomicBool::new(false) }
     }
 
-    /// Finds out whether something listens on the socket.
+    /// Connects, so that the next request has a connection.
     pub async fn connect(&self) -> Result<(), Error> {
-        http::connect(&self.socket).await.map(drop)
+        let connection = self.connection().await?;
+        self.keep(connection);
+        Ok(())
     }
 
-    /// Starts the daemon and returns when it answers.
+    /// Starts the daemon and returns when it can be asked.
     pub async fn start(&self) -> Result<(), Error> {
         match &self.launcher {
-            Some(launcher) => start::start(&self.socket, launcher.as_ref()).await,
-            None => self.connect().await,
+            Some(launcher) => self.keep(start::start(&self.socket, launcher.as_ref()).await?),
+            None => self.connect().await?,
         }
+        Ok(())
     }
 
     /// Says that somebody stopped the daemon on purpose, or that it is back.
@@ -59,16 +72,32 @@ impl Client {
         self.stopped.store(stopped, Ordering::Relaxed);
     }
 
+    /// Returns the idle connection if it can be used, else a new one.
+    async fn connection(&self) -> Result<Connection, Error> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut connection) = idle
+            && connection.is_ready().await
+        {
+            return Ok(connection);
+        }
+        Connection::open(&self.socket).await
+    }
+
+    /// Keeps a connection whose last answer was read to its end.
+    pub(super) fn keep(&self, connection: Connection) {
+        *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
+    }
+
     pub(super) async fn get<T: DeserializeOwned>(&self, path: String) -> Result<T, Error> {
         self.ask(&get(path)).await
     }
 
     pub(super) async fn post<T: DeserializeOwned>(&self, path: String, body: &impl Serialize) -> Result<T, Error> {
-        self.ask(&post(path, body, Some(ANSWER_WITHIN))?).await
+        self.ask(&post(path, body)?).await
     }
 
     /// Asks until there is an answer, or no hope of one.
-    async fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, Error> {
+    pub(super) async fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, Error> {
         let mut patience = Patience::default();
         loop {
             let begun = Instant::now();
@@ -80,9 +109,31 @@ impl Client {
     }
 
     pub(super) async fn try_ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, Error> {
-        let answer = http::exchange(&self.socket, ask).await?;
-        self.check_version(&answer.version).await?;
-        http::read_json(&self.socket, answer.body).await
+        let Answer { connection, body } = self.exchange(ask).await?;
+        let bytes = http::read(body).await?;
+        self.keep(connection);
+        http::parse(&self.socket, &bytes)
+    }
+
+    /// Asks once. A refusal has been read to its end; an answer has only begun.
+    pub(super) async fn exchange(&self, ask: &Ask) -> Result<Answer, Error> {
+        let Some(within) = ask.within else { return self.exchange_at_leisure(ask).await };
+        tokio::time::timeout(within, self.exchange_at_leisure(ask)).await.unwrap_or(Err(Error::Silent(within)))
+    }
+
+    async fn exchange_at_leisure(&self, ask: &Ask) -> Result<Answer, Error> {
+        let mut connection = self.connection().await?;
+        let request = ask.request().map_err(Error::Request)?;
+        let response = connection.send(request).await.map_err(|error| http::judge(&self.socket, error))?;
+        ask.check(&self.socket, &response)?;
+        if response.status().is_success() {
+            return Ok(Answer { connection, body: response.into_body() });
+        }
+        let error = http::refusal(&self.socket, response).await;
+        if matches!(error, Error::Refused(_)) {
+            self.keep(connection);
+        }
+        Err(error)
     }
 
     /// Makes it worth asking again, or says why it is not.
@@ -104,37 +155,26 @@ impl Client {
             | Error::Refused(_)
             | Error::TooLarge
             | Error::Encode(_)
+            | Error::Request(_)
             | Error::Random(_)
             | Error::Start(_) => Err(error),
         }
     }
-
-    /// The version is looked at again only where it is not ours: what counts is the version of the wire.
-    pub(super) async fn check_version(&self, version: &str) -> Result<(), Error> {
-        if version == env!("CARGO_PKG_VERSION") || self.suits.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let answer = http::exchange(&self.socket, &get("/v1/daemon".into())).await?;
-        let status: DaemonStatus = http::read_json(&self.socket, answer.body).await?;
-        if status.api != API_VERSION {
-            return Err(Error::OtherVersion { version: status.version, api: status.api });
-        }
-        self.suits.store(true, Ordering::Relaxed);
-        Ok(())
-    }
 }
 
 pub(super) fn get(path: String) -> Ask {
-    Ask { method: Method::GET, path, body: None, request_id: None, within: Some(ANSWER_WITHIN) }
+    let within = Some(ANSWER_WITHIN);
+    Ask { method: Method::GET, path, body: None, request_id: None, wire: Wire::Ours, within }
 }
 
-pub(super) fn post(path: String, body: &impl Serialize, within: Option<Duration>) -> Result<Ask, Error> {
+pub(super) fn post(path: String, body: &impl Serialize) -> Result<Ask, Error> {
     let body = serde_json::to_vec(body).map_err(Error::Encode)?;
     if body.len() > relive_api::BODY_MAX {
         return Err(Error::TooLarge);
     }
     let request_id = Some(new_uuid().map_err(Error::Random)?.to_string());
-    Ok(Ask { method: Method::POST, path, body: Some(body), request_id, within })
+    let (body, within) = (Some(body.into()), Some(ANSWER_WITHIN));
+    Ok(Ask { method: Method::POST, path, body, request_id, wire: Wire::Ours, within })
 }
 
 /// How long it has been failing. An exchange that lasted begins the count anew.

@@ -45,6 +45,9 @@ pub enum Error {
     /// The request has no JSON form.
     #[error("cannot ask")]
     Encode(#[source] serde_json::Error),
+    /// The request cannot be put into HTTP.
+    #[error("the request cannot be sent")]
+    Request(#[source] hyper::http::Error),
     /// The system gives no random numbers.
     #[error("no random numbers")]
     Random(#[source] io::Error),
@@ -65,6 +68,7 @@ impl Error {
             | Self::OtherVersion { .. }
             | Self::TooLarge
             | Self::Encode(_)
+            | Self::Request(_)
             | Self::Random(_)
             | Self::Start(_) => false,
         }
@@ -82,6 +86,7 @@ impl Error {
             | Self::OtherVersion { .. }
             | Self::TooLarge
             | Self::Encode(_)
+            | Self::Request(_)
             | Self::Random(_)
             | Self::Start(_) => None,
         }

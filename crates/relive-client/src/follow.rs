@@ -4,15 +4,13 @@
 //! across daemons. The end of a process is learned by a wait, not from the stream.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use relive_api::WaitAnswer;
 
-use super::client::{Client, Patience, RETRY_EVERY, get};
+use super::client::{Answer, Client, Patience, RETRY_EVERY, get};
 use super::error::Error;
 use super::http;
 use super::sse::{Event, Parser};
@@ -26,10 +24,13 @@ pub enum Source {
 
 /// How long a stream that ended while its process goes on is left alone.
 const REJOIN_AFTER: Duration = Duration::from_millis(100);
+/// How long a stream that said its last word may take to end.
+const END_WITHIN: Duration = Duration::from_secs(1);
 
 struct Stream<'a> {
-    socket: &'a Path,
-    body: Incoming,
+    client: &'a Client,
+    /// Absent when it has ended.
+    answer: Option<Answer>,
     parser: Parser,
     ready: VecDeque<Event>,
 }
@@ -39,16 +40,32 @@ impl Stream<'_> {
     async fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return Ok(Some(event).filter(|event| event.name != "end"));
+                if event.name == "end" {
+                    self.end().await;
+                    return Ok(None);
+                }
+                return Ok(Some(event));
             }
-            let Some(frame) = self.body.frame().await else { return Ok(None) };
-            let frame = frame.map_err(|error| http::judge(self.socket, error))?;
+            let Some(answer) = &mut self.answer else { return Ok(None) };
+            let Some(frame) = answer.body.frame().await else {
+                self.end().await;
+                return Ok(None);
+            };
+            let frame = frame.map_err(|error| http::judge(&self.client.socket, error))?;
             if let Some(chunk) = frame.data_ref() {
                 let mut events = Vec::new();
                 let pushed = self.parser.push(chunk, &mut events);
-                pushed.map_err(|_| http::not_a_daemon(self.socket, "it sends an event that never ends"))?;
+                pushed.map_err(|_| http::not_a_daemon(&self.client.socket, "it sends an event that never ends"))?;
                 self.ready.extend(events);
             }
+        }
+    }
+
+    /// Keeps the connection for the next request, if the answer is at its end.
+    async fn end(&mut self) {
+        let Some(mut answer) = self.answer.take() else { return };
+        if let Ok(None) = tokio::time::timeout(END_WITHIN, answer.body.frame()).await {
+            self.client.keep(answer.connection);
         }
     }
 }
@@ -63,9 +80,8 @@ impl Client {
         if let Some(after) = after {
             path = format!("{path}&after={}", http::segment(after));
         }
-        let answer = http::exchange(&self.socket, &get(path)).await?;
-        self.check_version(&answer.version).await?;
-        Ok(Stream { socket: &self.socket, body: answer.body, parser: Parser::default(), ready: VecDeque::new() })
+        let answer = Some(self.exchange(&get(path)).await?);
+        Ok(Stream { client: self, answer, parser: Parser::default(), ready: VecDeque::new() })
     }
 
     /// Hands out what there is after `last`, which moves along.

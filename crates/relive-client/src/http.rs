@@ -1,89 +1,76 @@
-//! One request and its answer, over the daemon's socket.
+//! The form of requests and answers.
 
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap};
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use relive_api::{ErrorBody, REQUEST_ID_HEADER, VERSION_HEADER};
+use relive_api::{API_HEADER, API_VERSION, ErrorBody, REQUEST_ID_HEADER, VERSION_HEADER};
 use serde::de::DeserializeOwned;
-use tokio::net::UnixStream;
 
 use super::error::{Cause, Error};
 
 /// The largest answer that is read as a whole.
 const ANSWER_MAX: usize = 256 << 20;
+/// The version of the wire of a daemon that does not name it.
+const API_UNNAMED: u32 = 1;
+
+/// Which daemons a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// Those that speak our version of the wire.
+    Ours,
+    /// All of them: the request is the same in every version.
+    Any,
+}
 
 /// Something to ask the daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub method: Method,
     pub path: String,
-    pub body: Option<Vec<u8>>,
+    pub body: Option<Bytes>,
     /// So that asking again changes nothing twice.
     pub request_id: Option<String>,
+    pub wire: Wire,
     /// How long the beginning of the answer may take; for ever if absent.
     pub within: Option<Duration>,
 }
 
-/// An answer that has begun.
-pub(crate) struct Answer {
-    pub version: String,
-    pub body: Incoming,
-}
-
-pub(crate) async fn connect(socket: &Path) -> Result<UnixStream, Error> {
-    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
-    UnixStream::connect(socket).await.map_err(|error| {
-        if matches!(error.kind(), NotFound | ConnectionRefused) {
-            Error::NotRunning(error)
-        } else if matches!(error.kind(), WouldBlock | ConnectionReset) {
-            // A daemon that has more callers than it has taken yet.
-            Error::Lost(error.into())
-        } else {
-            Error::CannotConnect { socket: socket.to_owned(), source: error }
+impl Ask {
+    pub(crate) fn request(&self) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let mut request = Request::builder().method(self.method.clone()).uri(&self.path).header(HOST, "relive");
+        if self.body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
         }
-    })
+        if let Some(id) = &self.request_id {
+            request = request.header(REQUEST_ID_HEADER, id);
+        }
+        request.body(Full::new(self.body.clone().unwrap_or_default()))
+    }
+
+    /// Checks that whoever answers is a daemon, and one that the request is for.
+    pub(crate) fn check(&self, socket: &Path, response: &Response<Incoming>) -> Result<(), Error> {
+        let Some(version) = text(response.headers(), VERSION_HEADER) else {
+            return Err(not_a_daemon(socket, format!("it answers {} and does not name itself", response.status())));
+        };
+        let api = text(response.headers(), API_HEADER).map_or(Some(API_UNNAMED), |api| api.parse().ok());
+        match (self.wire, api) {
+            (Wire::Any, _) | (Wire::Ours, Some(API_VERSION)) => Ok(()),
+            (Wire::Ours, Some(api)) => Err(Error::OtherVersion { version: version.to_owned(), api }),
+            (Wire::Ours, None) => Err(not_a_daemon(socket, format!("its {API_HEADER} is not a number"))),
+        }
+    }
 }
 
-/// Asks. A refusal has been read to its end; an answer has only begun.
-pub(crate) async fn exchange(socket: &Path, ask: &Ask) -> Result<Answer, Error> {
-    let Some(within) = ask.within else { return exchange_at_leisure(socket, ask).await };
-    tokio::time::timeout(within, exchange_at_leisure(socket, ask)).await.unwrap_or(Err(Error::Silent(within)))
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
 }
 
-async fn exchange_at_leisure(socket: &Path, ask: &Ask) -> Result<Answer, Error> {
-    let stream = connect(socket).await?;
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| judge(socket, error))?;
-    // Ends by itself when the sender and the answer's body are gone.
-    tokio::spawn(connection);
-    let mut request = Request::builder().method(ask.method.clone()).uri(&ask.path).header(HOST, "relive");
-    if ask.body.is_some() {
-        request = request.header(CONTENT_TYPE, "application/json");
-    }
-    if let Some(id) = &ask.request_id {
-        request = request.header(REQUEST_ID_HEADER, id);
-    }
-    let body = Full::new(Bytes::from(ask.body.clone().unwrap_or_default()));
-    let request = request.body(body).map_err(|error| not_a_daemon(socket, error))?;
-    let response = sender.send_request(request).await.map_err(|error| judge(socket, error))?;
-    let version = response.headers().get(VERSION_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let Some(version) = version else {
-        return Err(not_a_daemon(socket, format!("it answers {} and does not name itself", response.status())));
-    };
-    if response.status().is_success() {
-        return Ok(Answer { version, body: response.into_body() });
-    }
-    Err(refusal(socket, response).await)
-}
-
-async fn refusal(socket: &Path, response: Response<Incoming>) -> Error {
+/// Reads a refusal to its end.
+pub(crate) async fn refusal(socket: &Path, response: Response<Incoming>) -> Error {
     let status = response.status();
     match read_json::<ErrorBody>(socket, response.into_body()).await {
         Ok(body) => Error::Refused(body.error),
@@ -96,10 +83,16 @@ async fn refusal(socket: &Path, response: Response<Incoming>) -> Error {
 }
 
 /// Reads an answer to its end.
-pub(crate) async fn read_json<T: DeserializeOwned>(socket: &Path, body: Incoming) -> Result<T, Error> {
-    let whole = Limited::new(body, ANSWER_MAX).collect().await;
-    let bytes = whole.map_err(Error::Lost)?.to_bytes();
-    serde_json::from_slice(&bytes).map_err(|error| not_a_daemon(socket, format!("its answer cannot be read: {error}")))
+pub(crate) async fn read(body: Incoming) -> Result<Bytes, Error> {
+    Ok(Limited::new(body, ANSWER_MAX).collect().await.map_err(Error::Lost)?.to_bytes())
+}
+
+async fn read_json<T: DeserializeOwned>(socket: &Path, body: Incoming) -> Result<T, Error> {
+    parse(socket, &read(body).await?)
+}
+
+pub(crate) fn parse<T: DeserializeOwned>(socket: &Path, bytes: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(|error| not_a_daemon(socket, format!("its answer cannot be read: {error}")))
 }
 
 /// Tells a peer that does not speak HTTP from a connection that broke.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod connection;
 mod error;
 mod follow;
 mod http;

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use relive_types::ErrorCode;
 
+use super::connection::Connection;
 use super::error::{Cause, Error};
-use super::http::connect;
 
 const START_WITHIN: Duration = Duration::from_secs(10);
 const SAY_SO_AFTER: Duration = Duration::from_millis(500);
@@ -74,7 +74,7 @@ pub struct Unwritable {
 }
 
 /// Starts the daemon and returns when it answers.
-pub(super) async fn start(socket: &Path, launcher: &dyn Launcher) -> Result<(), Error> {
+pub(super) async fn start(socket: &Path, launcher: &dyn Launcher) -> Result<Connection, Error> {
     let mut command = launcher.command().map_err(StartError::Refused)?;
     let mut log = open_log(launcher)
         .map_err(|source| StartError::Unwritable(Unwritable { data: launcher.data().to_owned(), source }))?;
@@ -85,8 +85,8 @@ pub(super) async fn start(socket: &Path, launcher: &dyn Launcher) -> Result<(), 
     let mut told = false;
     loop {
         let ended = child.as_mut().and_then(has_ended);
-        match connect(socket).await {
-            Ok(_) => return Ok(()),
+        match Connection::open(socket).await {
+            Ok(connection) => return Ok(connection),
             Err(error @ Error::CannotConnect { .. }) => return Err(error),
             Err(_) => {}
         }

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::client::{Client, Patience, get, post};
 use super::error::Error;
-use super::http::{self, segment};
+use super::http::{Ask, Wire, segment};
 
 /// How much longer than asked a wait may take before we answer for the daemon.
 const WAIT_SLACK: Duration = Duration::from_secs(2);
@@ -34,26 +34,12 @@ pub enum Waited {
 impl Client {
     /// Describes the daemon, whatever its version.
     pub async fn daemon(&self) -> Result<DaemonStatus, Error> {
-        let ask = get("/v1/daemon".into());
-        let mut patience = Patience::default();
-        loop {
-            let begun = Instant::now();
-            let read = async {
-                let answer = http::exchange(&self.socket, &ask).await?;
-                http::read_json(&self.socket, answer.body).await
-            };
-            match read.await {
-                Ok(status) => return Ok(status),
-                // One that was just dying took the connection with it.
-                Err(error) => self.recover(error, begun, &mut patience).await?,
-            }
-        }
+        self.ask(&Ask { wire: Wire::Any, ..get("/v1/daemon".into()) }).await
     }
 
     /// Tells the daemon to stop, whatever its version.
     pub async fn stop_daemon(&self) -> Result<Stopping, Error> {
-        self.suits.store(true, Ordering::Relaxed);
-        self.post("/v1/daemon/stop".into(), &json!({})).await
+        self.ask(&Ask { wire: Wire::Any, ..post("/v1/daemon/stop".into(), &json!({}))? }).await
     }
 
     pub async fn processes(&self, all: bool) -> Result<ProcessList, Error> {
@@ -146,7 +132,8 @@ impl Client {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(begun));
             let within = left.and_then(|left| left.checked_add(WAIT_SLACK));
             let timeout_ms = left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
-            let ask = post(format!("/v1/processes/{}/wait", segment(id)), &WaitRequest { timeout_ms }, within)?;
+            let path = format!("/v1/processes/{}/wait", segment(id));
+            let ask = Ask { within, ..post(path, &WaitRequest { timeout_ms })? };
             let was_stopped = self.stopped.load(Ordering::Relaxed);
             match self.try_ask(&ask).await {
                 Ok(answer) => return Ok(Waited::Answer(Box::new(answer))),

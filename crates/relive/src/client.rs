@@ -58,6 +58,8 @@ fn has_tombstones(data: &Path) -> bool {
 pub(crate) struct Client<'a> {
     context: &'a Context,
     start: Start,
+    /// The daemon was there before us.
+    was_running: bool,
     daemon: relive_client::Client,
 }
 
@@ -74,13 +76,16 @@ impl<'a> Client<'a> {
     pub(crate) async fn open(context: &'a Context, start: Start) -> Outcome<Option<Self>> {
         let launch = (start != Start::Never).then(|| Box::new(Launch::new(context)) as _);
         let daemon = relive_client::Client::new(context.paths.socket.clone(), launch);
-        match daemon.connect().await {
-            Ok(()) | Err(Error::Lost(_)) => {}
-            Err(Error::NotRunning(_)) if start.is_worth_it(&context.paths.data) => daemon.start().await?,
+        let was_running = match daemon.connect().await {
+            Ok(()) | Err(Error::Lost(_)) => true,
+            Err(Error::NotRunning(_)) if start.is_worth_it(&context.paths.data) => {
+                daemon.start().await?;
+                false
+            }
             Err(Error::NotRunning(_)) => return Ok(None),
             Err(error) => return Err(error.into()),
-        }
-        Ok(Some(Self { context, start, daemon }))
+        };
+        Ok(Some(Self { context, start, was_running, daemon }))
     }
 
     /// For a command about one process. Without histories there is none.
@@ -93,6 +98,11 @@ impl<'a> Client<'a> {
 
     pub(crate) fn context(&self) -> &'a Context {
         self.context
+    }
+
+    /// Tells whether a daemon was running when this client looked for one.
+    pub(crate) fn was_running(&self) -> bool {
+        self.was_running
     }
 
     pub(crate) async fn process(&self, id: &str) -> Outcome<Process> {

@@ -127,6 +127,7 @@ impl From<ClientError> for CommandError {
                 .with_hint("set RELIVE_SOCKET to another path, or remove what listens there"),
             ClientError::TooLarge => Self::invalid(message),
             ClientError::Encode(cause) => Self::internal(message).because(cause),
+            ClientError::Request(cause) => Self::internal(message).because(cause),
             ClientError::Random(cause) => Self::internal(message).because(cause),
         }
     }

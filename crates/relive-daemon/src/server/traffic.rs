@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
-use relive_api::{BODY_MAX, VERSION_HEADER};
+use relive_api::{API_HEADER, API_VERSION, BODY_MAX, VERSION_HEADER};
 use relive_core::ErrorCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -132,6 +132,7 @@ pub(super) async fn whole(State(traffic): State<Traffic>, request: Request, next
         }
     };
     response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
+    response.headers_mut().insert(API_HEADER, HeaderValue::from(API_VERSION));
     response
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use relive_client::{Error, Source};
+use relive_client::{Error, Event, Source};
 use relive_core::Pid;
 
 use crate::client::Client;
@@ -24,15 +24,20 @@ impl Incarnations {
     pub(crate) async fn pid_of(&mut self, client: &Client<'_>, id: &str) -> Outcome<Option<Pid>> {
         let Some(generation) = generation(id) else { return Ok(None) };
         if !self.known.contains_key(&generation) {
-            let known = &mut self.known;
-            let each = async |event: relive_client::Event| {
-                learn(known, &event.id, &event.data);
-                Ok::<_, Error>(())
-            };
-            client.read(&self.uuid, Source::Journal, &mut None, each).await?;
+            self.read(client).await?;
             self.known.entry(generation).or_insert(None);
         }
         Ok(self.known.get(&generation).copied().flatten())
+    }
+
+    /// Learns all of them from the journal.
+    pub(crate) async fn read(&mut self, client: &Client<'_>) -> Outcome<()> {
+        let known = &mut self.known;
+        let each = async |event: Event| {
+            learn(known, &event.id, &event.data);
+            Ok::<_, Error>(())
+        };
+        Ok(client.read(&self.uuid, Source::Journal, &mut None, each).await?)
     }
 
     /// From a line of the journal itself.

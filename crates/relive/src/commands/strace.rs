@@ -33,6 +33,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let process = client.process(&args.id).await?;
     let uuid = process.uuid.to_string();
     let mut incarnations = Incarnations::new(uuid.clone(), process.generation.0, process.pid);
+    if context.json && process.generation.0 > 1 {
+        // Before the events are read, so that both are read on one connection.
+        incarnations.read(&client).await?;
+    }
     let mut last = None;
     if args.lines.is_some() || !args.follow {
         let mut kept = Last::new(args.lines);

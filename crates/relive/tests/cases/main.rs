@@ -13,6 +13,7 @@ mod budgets;
 mod client;
 mod collecting;
 mod conflicts;
+mod connections;
 mod context;
 mod credentials;
 mod daemon;

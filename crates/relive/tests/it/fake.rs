@@ -25,12 +25,13 @@ pub(crate) struct Request {
 pub(crate) struct Reply {
     stream: UnixStream,
     version: &'static str,
+    api: u32,
 }
 
 impl Reply {
     /// Answers as another version would.
-    pub(crate) fn version(mut self, version: &'static str) -> Self {
-        self.version = version;
+    pub(crate) fn version(mut self, version: &'static str, api: u32) -> Self {
+        (self.version, self.api) = (version, api);
         self
     }
 
@@ -49,8 +50,10 @@ impl Reply {
     fn status(mut self, status: u16, body: &Value) {
         let body = body.to_string();
         let head = format!(
-            "HTTP/1.1 {status} X\r\nrelive-version: {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+            "HTTP/1.1 {status} X\r\nrelive-version: {}\r\nrelive-api: {}\r\ncontent-length: {}\r\n\
+             connection: close\r\n\r\n",
             self.version,
+            self.api,
             body.len()
         );
         let _ = self.stream.write_all((head + &body).as_bytes());
@@ -129,7 +132,10 @@ impl Fake {
                     let Some(request) = read(&stream) else { return };
                     shared.requests.lock().unwrap().push(request.clone());
                     shared.arrived.notify_all();
-                    handler(&request, Reply { stream, version: env!("CARGO_PKG_VERSION") });
+                    handler(
+                        &request,
+                        Reply { stream, version: env!("CARGO_PKG_VERSION"), api: relive_api::API_VERSION },
+                    );
                 });
             }
         });

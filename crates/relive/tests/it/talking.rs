@@ -215,7 +215,7 @@ fn whoever_is_not_our_daemon_is_told_apart() {
 fn a_daemon_of_another_version_is_talked_to_if_the_wire_is_the_same() {
     let daemon = |api: u32| {
         move |request: &Request, reply: Reply| {
-            let reply = reply.version("9.9.9");
+            let reply = reply.version("9.9.9", api);
             if request.names("GET /v1/daemon") {
                 reply.json(&json!({ "api": api, "version": "9.9.9", "os_pid": 1, "data_dir": "/d", "socket": "/s",
                     "started_at": "2026-11-15T12:00:00Z", "running": 1, "suspended": 2, "free_bytes": 5_000_000,

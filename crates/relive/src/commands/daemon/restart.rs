@@ -6,7 +6,7 @@ use crate::error::Outcome;
 
 pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     stop::stopped(context).await?;
-    let status = start::running(context).await?;
+    let (status, _) = start::running(context).await?;
     if context.json {
         status::print_json(context, &status)?;
     } else {

@@ -9,8 +9,7 @@ use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
 pub(crate) async fn run(context: &Context) -> Outcome<u8> {
-    let was_running = Client::open(context, Start::Never).await?.is_some();
-    let status = running(context).await?;
+    let (status, was_running) = running(context).await?;
     if context.json {
         status::print_json(context, &status)?;
     } else {
@@ -20,13 +19,13 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     Ok(0)
 }
 
-/// Starts it if need be, and finds that it suits us.
-pub(super) async fn running(context: &Context) -> Outcome<DaemonStatus> {
+/// Starts the daemon if need be, and tells whether it was running before.
+pub(super) async fn running(context: &Context) -> Outcome<(DaemonStatus, bool)> {
     let client = Client::open(context, Start::Always).await?;
     let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
     let status = client.daemon().await?;
     if status.api == API_VERSION {
-        return Ok(status);
+        return Ok((status, client.was_running()));
     }
     Err(Error::OtherVersion { version: status.version, api: status.api }.into())
 }

@@ -10,7 +10,7 @@ use relive_session::stage::SessionResult;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Args;
-use crate::client::{Client, Start};
+use crate::client::Client;
 use crate::commands::interrupts::{INTERRUPTED, obey};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -72,7 +72,7 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
         other @ (Left::Ended(_) | Left::Detached | Left::Interrupted | Left::HungUp | Left::Signaled(_)) => other,
     };
     match left {
-        Left::Ended(record) => conclude(context, &started, &record).await,
+        Left::Ended(record) => conclude(client, &started, &record).await,
         Left::Lost => {
             let answer = client.wait_for_end(&uuid).await?;
             say_why(context, &answer);
@@ -100,7 +100,8 @@ async fn show_all(folder: &Path) -> Outcome<()> {
 }
 
 /// The end as the daemon has it, so that whoever asks next finds it written down; without a daemon, as the session has it.
-async fn conclude(context: &Context, started: &ExecStarted, record: &ExitRecord) -> Outcome<u8> {
+async fn conclude(client: &Client<'_>, started: &ExecStarted, record: &ExitRecord) -> Outcome<u8> {
+    let context = client.context();
     if let SessionResult::Error(failure) = &record.result {
         let errno = &failure.errno;
         context.say(&format!("error: PID {}: the program cannot be run: {} {errno}", started.pid, failure.stage));
@@ -108,7 +109,7 @@ async fn conclude(context: &Context, started: &ExecStarted, record: &ExitRecord)
     if !record.left.is_empty() {
         context.say(&format!("PID {}: OS pids that could not be ended: {}", started.pid, pids(&record.left)));
     }
-    let code = program_code(context, started, record).await;
+    let code = program_code(client, started, record).await;
     if record.output_lost {
         context.say(OUTPUT_LOST);
     }
@@ -118,15 +119,17 @@ async fn conclude(context: &Context, started: &ExecStarted, record: &ExitRecord)
 }
 
 /// The code of the program's end.
-async fn program_code(context: &Context, started: &ExecStarted, record: &ExitRecord) -> u8 {
+async fn program_code(client: &Client<'_>, started: &ExecStarted, record: &ExitRecord) -> u8 {
     let uuid = started.uuid.to_string();
+    // One that is not there, or dies now, need not be started for it.
+    client.set_stopped(true);
     let asked = async {
-        let client = Client::open(context, Start::Never).await.ok()??;
+        client.connect().await.ok()?;
         client.wait_for_end(&uuid).await.ok()
     };
     match tokio::time::timeout(TOLD_WITHIN, asked).await {
         Ok(Some(answer)) => {
-            say_why(context, &answer);
+            say_why(client.context(), &answer);
             answer.exit_code
         }
         Ok(None) | Err(_) => exit_code(&record.result),
