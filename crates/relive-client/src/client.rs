@@ -149,6 +149,7 @@ impl Client {
                 Ok(())
             }
             Error::CannotConnect { .. }
+            | Error::Unsafe(_)
             | Error::Silent(_)
             | Error::NotADaemon { .. }
             | Error::OtherVersion { .. }

@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 
 use crate::error::Error;
 use crate::http::judge;
+use crate::owner::{self, Listener};
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -19,8 +20,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Connects to the daemon, and makes sure that it is nobody else.
     pub(crate) async fn open(socket: &Path) -> Result<Self, Error> {
+        owner::check_path(socket)?;
         let stream = connect(socket).await?;
+        Listener::of(&stream).map_err(|error| Error::Lost(error.into()))?.check(socket)?;
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| judge(socket, error))?;
         // Ends by itself when the sender and the answer's body are gone.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use relive_api::{API_VERSION, BODY_MAX, ErrorDetail};
 use relive_types::ErrorCode;
 
+use super::owner::UnsafeSocket;
 use super::start::StartError;
 
 /// The cause of an error.
@@ -21,6 +22,9 @@ pub enum Error {
     /// The socket cannot be connected to.
     #[error("{}: the daemon's socket cannot be used", socket.display())]
     CannotConnect { socket: PathBuf, source: io::Error },
+    /// Somebody else listens on the socket, or could. Nothing was sent.
+    #[error(transparent)]
+    Unsafe(#[from] UnsafeSocket),
     /// The connection broke before the answer was complete.
     #[error("the connection to the daemon broke off")]
     Lost(#[source] Cause),
@@ -63,6 +67,7 @@ impl Error {
             Self::NotRunning(_) | Self::Lost(_) => true,
             Self::Refused(detail) => detail.code == ErrorCode::Unavailable,
             Self::CannotConnect { .. }
+            | Self::Unsafe(_)
             | Self::Silent(_)
             | Self::NotADaemon { .. }
             | Self::OtherVersion { .. }
@@ -80,6 +85,7 @@ impl Error {
             Self::Refused(detail) => Some(detail.code),
             Self::NotRunning(_)
             | Self::CannotConnect { .. }
+            | Self::Unsafe(_)
             | Self::Lost(_)
             | Self::Silent(_)
             | Self::NotADaemon { .. }

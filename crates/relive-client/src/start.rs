@@ -87,7 +87,7 @@ pub(super) async fn start(socket: &Path, launcher: &dyn Launcher) -> Result<Conn
         let ended = child.as_mut().and_then(has_ended);
         match Connection::open(socket).await {
             Ok(connection) => return Ok(connection),
-            Err(error @ Error::CannotConnect { .. }) => return Err(error),
+            Err(error @ (Error::CannotConnect { .. } | Error::Unsafe(_))) => return Err(error),
             Err(_) => {}
         }
         let out_of_time = begun.elapsed() > START_WITHIN;

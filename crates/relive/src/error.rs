@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use relive_api::ErrorDetail;
-use relive_client::{Error as ClientError, StartError};
+use relive_client::{Error as ClientError, StartError, UnsafeSocket};
 use relive_core::ErrorCode;
 
 /// The end of a command that did not do what it was asked to.
@@ -116,6 +116,15 @@ impl From<ClientError> for CommandError {
             ClientError::Start(error) => error.into(),
             ClientError::NotRunning(cause) => {
                 Self::unavailable(message).because(cause).with_hint("relive daemon start")
+            }
+            ClientError::Unsafe(error) => {
+                let hint = match &error {
+                    UnsafeSocket::DirectoryMode { path, .. } => format!("chmod go-w {}", path.display()),
+                    UnsafeSocket::DirectoryOwner { .. }
+                    | UnsafeSocket::SocketOwner { .. }
+                    | UnsafeSocket::Listener { .. } => "export RELIVE_SOCKET=~/.relive-socket".into(),
+                };
+                Self::new(ErrorCode::Permission, message).with_hint(hint)
             }
             ClientError::CannotConnect { source, .. } => Self::unavailable(message).because(source),
             ClientError::Lost(cause) => Self::unavailable(message).because(cause).with_hint("relive daemon status"),

@@ -211,6 +211,43 @@ fn whoever_is_not_our_daemon_is_told_apart() {
     }
 }
 
+/// A command that carries an environment, and so may carry keys.
+const RUN: [&str; 5] = ["run", "-d", "--model", "script/demo", "x"];
+
+#[test]
+fn a_listener_of_another_user_is_refused_before_anything_is_sent() {
+    let place = Place::new();
+    let socket = place.socket();
+    let permissions = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(place.dir.path(), permissions(0o1777)).unwrap();
+    let listener = std::thread::scope(|scope| {
+        let listen = || {
+            let nobody = rustix::process::Uid::from_raw(65534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok()?;
+            Some(UnixListener::bind(&socket).unwrap())
+        };
+        scope.spawn(listen).join().unwrap()
+    });
+    let Some(listener) = listener else {
+        eprintln!("skipped: only root can listen as another user");
+        return;
+    };
+    let told = place.relive(&RUN).exits(5).says("socket: the daemon's socket belongs to uid 65534, not to you");
+    told.says("hint: export RELIVE_SOCKET=");
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody connected");
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_named_with_the_remedy() {
+    let place = Place::new();
+    let directory = place.dir.path();
+    std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let told = place.relive(&RUN).exits(5).says("others can write to the directory of the daemon's socket (mode 0777)");
+    told.says(&format!("hint: chmod go-w {}", directory.display()));
+    assert!(!place.data().exists(), "no daemon was started");
+}
+
 #[test]
 fn a_daemon_of_another_version_is_talked_to_if_the_wire_is_the_same() {
     let daemon = |api: u32| {

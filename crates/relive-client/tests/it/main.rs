@@ -1,0 +1,6 @@
+//! The client, with sockets of the tests' own.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::disallowed_methods, reason = "what a test writes need not survive")]
+
+mod owner;
