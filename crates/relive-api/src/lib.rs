@@ -1,7 +1,8 @@
 //! What the daemon and its clients say to each other, and where they meet.
 //!
 //! HTTP with JSON bodies on a unix socket, below `/v1`. Streams are server-sent events whose ids are `epoch.seq`. The
-//! types here are the wire: fields are only ever added. There is no behaviour here beyond finding the socket.
+//! types here are the wire: fields are only ever added. There is no behaviour here beyond finding the
+//! socket and encoding headers.
 //!
 //! | request | body | answer |
 //! |---|---|---|
@@ -26,14 +27,16 @@
 //! | `POST /v1/gc` | [`GcRequest`] | [`GcAnswer`] |
 //!
 //! `ID` is a PID, a name, a UUID or a unique beginning of one, percent-encoded. A request that changes something may
-//! carry the header `relive-request-id`: the same id again gets the same answer and changes nothing. Every answer
-//! carries `relive-version` and `relive-api`. Errors are [`ErrorBody`] with the HTTP status of [`http_status`].
+//! carry the header `relive-request-id`: the same id again gets the same answer and changes nothing. A request may carry
+//! `relive-data-dir`: a daemon of another data directory refuses it. Every answer carries `relive-version` and
+//! `relive-api`. Errors are [`ErrorBody`] with the HTTP status of [`http_status`].
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod environment;
 mod paths;
+pub mod percent;
 mod process;
 mod program;
 
@@ -53,6 +56,8 @@ pub const API_VERSION: u32 = 1;
 pub const BODY_MAX: usize = 8 << 20;
 /// Names the request for the daemon's memory of answers.
 pub const REQUEST_ID_HEADER: &str = "relive-request-id";
+/// Names the data directory that the client means, [percent-encoded](percent::encode).
+pub const DATA_DIR_HEADER: &str = "relive-data-dir";
 /// Names the version of the wire of who answers.
 pub const API_HEADER: &str = "relive-api";
 /// Names the version of who answers.

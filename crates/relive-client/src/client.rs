@@ -2,13 +2,15 @@
 //!
 //! A request that breaks off is sent again, to the next daemon if need be: ids chosen here make that safe.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
 use hyper::body::Incoming;
+use relive_api::percent;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -32,6 +34,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Client {
     pub(super) socket: PathBuf,
+    /// The value of the header that names the data directory.
+    data: Option<String>,
     /// Starts a daemon where there is none. Without it a daemon is only waited for.
     launcher: Option<Box<dyn Launcher>>,
     /// The connection that no request uses.
@@ -47,8 +51,26 @@ pub(super) struct Answer {
 }
 
 impl Client {
-    pub fn new(socket: PathBuf, launcher: Option<Box<dyn Launcher>>) -> Self {
-        Self { socket, launcher, idle: Mutex::default(), stopped: AtomicBool::new(false) }
+    /// A client that waits for a daemon that is not there, and starts none.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        let (idle, stopped) = (Mutex::default(), AtomicBool::new(false));
+        Self { socket: socket.into(), data: None, launcher: None, idle, stopped }
+    }
+
+    /// Has a daemon started where there is none.
+    #[must_use]
+    pub fn with_launcher(mut self, launcher: impl Launcher + 'static) -> Self {
+        self.launcher = Some(Box::new(launcher));
+        self
+    }
+
+    /// Names the data directory that is meant: the daemon of another one refuses every request.
+    #[must_use]
+    pub fn with_data(mut self, data: &Path) -> Self {
+        // Where it does not exist yet, it will be made by this name.
+        let data = data.canonicalize().unwrap_or_else(|_| data.to_owned());
+        self.data = Some(percent::encode(data.as_os_str().as_bytes()));
+        self
     }
 
     /// Connects, so that the next request has a connection.
@@ -123,7 +145,7 @@ impl Client {
 
     async fn exchange_at_leisure(&self, ask: &Ask) -> Result<Answer, Error> {
         let mut connection = self.connection().await?;
-        let request = ask.request().map_err(Error::Request)?;
+        let request = ask.request(self.data.as_deref()).map_err(Error::Request)?;
         let response = connection.send(request).await.map_err(|error| http::judge(&self.socket, error))?;
         ask.check(&self.socket, &response)?;
         if response.status().is_success() {

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap};
 use hyper::{Method, Request, Response, StatusCode};
-use relive_api::{API_HEADER, API_VERSION, ErrorBody, REQUEST_ID_HEADER, VERSION_HEADER};
+use relive_api::{API_HEADER, API_VERSION, DATA_DIR_HEADER, ErrorBody, REQUEST_ID_HEADER, VERSION_HEADER};
 use serde::de::DeserializeOwned;
 
 use super::error::{Cause, Error};
@@ -40,13 +40,16 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    pub(crate) fn request(&self) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    pub(crate) fn request(&self, data: Option<&str>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let mut request = Request::builder().method(self.method.clone()).uri(&self.path).header(HOST, "relive");
         if self.body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         if let Some(id) = &self.request_id {
             request = request.header(REQUEST_ID_HEADER, id);
+        }
+        if let Some(data) = data {
+            request = request.header(DATA_DIR_HEADER, data);
         }
         request.body(Full::new(self.body.clone().unwrap_or_default()))
     }

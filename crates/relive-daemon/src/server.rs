@@ -2,6 +2,7 @@
 
 mod connection;
 mod connections;
+mod data_directory;
 mod list;
 mod listener;
 mod repeat;
@@ -29,6 +30,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, watch};
 
 pub(crate) use connections::Connections;
+use data_directory::DataDirectory;
 pub(crate) use listener::bind;
 use traffic::{Class, Traffic};
 
@@ -85,6 +87,7 @@ impl Server {
             .fallback(nothing_here)
             .method_not_allowed_fallback(nothing_here)
             .layer(DefaultBodyLimit::max(BODY_MAX))
+            .layer(middleware::from_fn_with_state(DataDirectory::new(&self.about), data_directory::is_ours))
             .layer(middleware::from_fn_with_state(traffic, traffic::whole))
             .with_state(self)
     }

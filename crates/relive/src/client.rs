@@ -13,7 +13,7 @@ use relive_api::{
 use relive_client::Error;
 use relive_core::ErrorCode;
 
-use launch::Launch;
+use launch::{Launch, is_set};
 
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -74,8 +74,14 @@ impl Deref for Client<'_> {
 impl<'a> Client<'a> {
     /// Returns `None` when there is no daemon, and none is to be started.
     pub(crate) async fn open(context: &'a Context, start: Start) -> Outcome<Option<Self>> {
-        let launch = (start != Start::Never).then(|| Box::new(Launch::new(context)) as _);
-        let daemon = relive_client::Client::new(context.paths.socket.clone(), launch);
+        let mut daemon = relive_client::Client::new(&context.paths.socket);
+        // A socket that is named alone leads to whatever data directory its daemon has.
+        if is_set("RELIVE_DATA_DIR") || !is_set("RELIVE_SOCKET") {
+            daemon = daemon.with_data(&context.paths.data);
+        }
+        if start != Start::Never {
+            daemon = daemon.with_launcher(Launch::new(context));
+        }
         let was_running = match daemon.connect().await {
             Ok(()) | Err(Error::Lost(_)) => true,
             Err(Error::NotRunning(_)) if start.is_worth_it(&context.paths.data) => {

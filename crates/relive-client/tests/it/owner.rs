@@ -42,7 +42,7 @@ fn directory(mode: u32) -> (TempDir, PathBuf) {
 
 fn ask(socket: &Path) -> Result<(), Error> {
     let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    executor.block_on(Client::new(socket.to_owned(), None).connect())
+    executor.block_on(Client::new(socket).connect())
 }
 
 #[track_caller]

@@ -11,6 +11,11 @@ use relive_client::{Cause, Delegated, Launcher};
 use crate::commands::config;
 use crate::context::Context;
 
+/// Tells whether a variable of our environment is set, and not to nothing.
+pub(super) fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty())
+}
+
 #[derive(Debug)]
 pub(super) struct Launch {
     paths: Paths,
@@ -44,7 +49,7 @@ impl Launcher for Launch {
         // It outlives this shell as well, whose keys are for the processes that are begun from it.
         command.env_clear().envs(crate::environment::for_the_daemon());
         for (name, path) in [("RELIVE_DATA_DIR", &self.paths.data), ("RELIVE_SOCKET", &self.paths.socket)] {
-            if std::env::var_os(name).is_some_and(|value| !value.is_empty()) {
+            if is_set(name) {
                 command.env(name, path);
             }
         }

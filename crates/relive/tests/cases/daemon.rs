@@ -231,6 +231,39 @@ fn two_data_folders_never_meet() {
 }
 
 #[test]
+fn a_socket_of_another_data_directory_is_refused_before_anything_is_done() {
+    let (one, two) = (World::new(), World::new());
+    let process = one.run_hanging(&[]);
+    two.run("turns: [{text: done}]");
+    let socket = one.socket();
+    let in_two = |args: &[&str]| output(two.command(args).env("RELIVE_SOCKET", &socket).output().unwrap());
+    let serves = format!("serves {}, not {}", one.data().display(), two.data().display());
+    for args in [
+        &["ps"][..],
+        &["kill", "-s", "KILL", "1"],
+        &["run", "-d", "--model", "script/demo", "x"],
+        &["daemon", "start"],
+        &["daemon", "status"],
+        &["daemon", "stop"],
+        &["daemon", "restart"],
+    ] {
+        in_two(args).fails(2, &[&serves, socket.to_str().unwrap(), "hint: unset RELIVE_SOCKET"]);
+    }
+    assert_eq!(one.info(&process.uuid)["display"], "running");
+    assert_eq!(one.relive(&["ps", "-q"]).ok().stdout, "1\n");
+
+    // The same directory by another name, and a socket that is named alone.
+    let link = two.root().join("link");
+    std::os::unix::fs::symlink(one.data(), &link).unwrap();
+    let mut by_link = two.command(&["ps", "-q"]);
+    by_link.env("RELIVE_SOCKET", &socket).env("RELIVE_DATA_DIR", &link);
+    assert_eq!(output(by_link.output().unwrap()).ok().stdout, "1\n");
+    let mut alone = two.command(&["ps", "-q"]);
+    alone.env("RELIVE_SOCKET", &socket).env_remove("RELIVE_DATA_DIR");
+    assert_eq!(output(alone.output().unwrap()).ok().stdout, "1\n");
+}
+
+#[test]
 fn ctrl_c_on_run_asks_it_to_stop() {
     let world = World::new();
     let model = world.script("turns: [{text: hello, hang: true}]");
