@@ -95,7 +95,7 @@ impl Client {
     }
 
     /// Returns the idle connection if it can be used, else a new one.
-    async fn connection(&self) -> Result<Connection, Error> {
+    pub(super) async fn connection(&self) -> Result<Connection, Error> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut connection) = idle
             && connection.is_ready().await
@@ -131,7 +131,12 @@ impl Client {
     }
 
     pub(super) async fn try_ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, Error> {
-        let Answer { connection, body } = self.exchange(ask).await?;
+        let answer = self.exchange(ask).await?;
+        self.read_answer(answer).await
+    }
+
+    pub(super) async fn read_answer<T: DeserializeOwned>(&self, answer: Answer) -> Result<T, Error> {
+        let Answer { connection, body } = answer;
         let bytes = http::read(body).await?;
         self.keep(connection);
         http::parse(&self.socket, &bytes)
@@ -139,12 +144,10 @@ impl Client {
 
     /// Asks once. A refusal has been read to its end; an answer has only begun.
     pub(super) async fn exchange(&self, ask: &Ask) -> Result<Answer, Error> {
-        let Some(within) = ask.within else { return self.exchange_at_leisure(ask).await };
-        tokio::time::timeout(within, self.exchange_at_leisure(ask)).await.unwrap_or(Err(Error::Silent(within)))
+        in_time(ask, async { self.exchange_on(self.connection().await?, ask).await }).await
     }
 
-    async fn exchange_at_leisure(&self, ask: &Ask) -> Result<Answer, Error> {
-        let mut connection = self.connection().await?;
+    pub(super) async fn exchange_on(&self, mut connection: Connection, ask: &Ask) -> Result<Answer, Error> {
         let request = ask.request(self.data.as_deref()).map_err(Error::Request)?;
         let response = connection.send(request).await.map_err(|error| http::judge(&self.socket, error))?;
         ask.check(&self.socket, &response)?;
@@ -185,6 +188,14 @@ impl Client {
     }
 }
 
+/// Gives a request the time that it may take.
+pub(super) async fn in_time<T>(ask: &Ask, exchange: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    match ask.within {
+        Some(within) => tokio::time::timeout(within, exchange).await.unwrap_or(Err(Error::Silent(within))),
+        None => exchange.await,
+    }
+}
+
 pub(super) fn get(path: String) -> Ask {
     let within = Some(ANSWER_WITHIN);
     Ask { method: Method::GET, path, body: None, request_id: None, wire: Wire::Ours, within }
@@ -207,7 +218,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    fn spend(&mut self, begun: Instant, error: Error) -> Result<(), Error> {
+    pub(super) fn spend(&mut self, begun: Instant, error: Error) -> Result<(), Error> {
         let now = Instant::now();
         let since = match self.failing_since {
             Some(since) if now - begun < WELL_AFTER => since,

@@ -17,6 +17,7 @@ use crate::owner::{self, Listener};
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
+    pub(crate) listener: Listener,
 }
 
 impl Connection {
@@ -24,12 +25,13 @@ impl Connection {
     pub(crate) async fn open(socket: &Path) -> Result<Self, Error> {
         owner::check_path(socket)?;
         let stream = connect(socket).await?;
-        Listener::of(&stream).map_err(|error| Error::Lost(error.into()))?.check(socket)?;
+        let listener = Listener::of(&stream).map_err(|error| Error::Lost(error.into()))?;
+        listener.check(socket)?;
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| judge(socket, error))?;
         // Ends by itself when the sender and the answer's body are gone.
         tokio::spawn(connection);
-        Ok(Self { sender })
+        Ok(Self { sender, listener })
     }
 
     /// Tells whether it takes another request: the answer to the one before was read, and the daemon did not hang up.

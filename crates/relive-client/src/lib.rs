@@ -13,6 +13,7 @@ mod ids;
 mod owner;
 mod sse;
 mod start;
+mod stop;
 mod verbs;
 
 pub use client::Client;

@@ -64,11 +64,15 @@ pub(crate) fn check_path(socket: &Path) -> Result<(), UnsafeSocket> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listener {
     uid: u32,
+    /// Absent where it is in another PID namespace.
+    pub(crate) os_pid: Option<u32>,
 }
 
 impl Listener {
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
-        Ok(Self { uid: stream.peer_cred()?.uid() })
+        let peer = stream.peer_cred()?;
+        let os_pid = peer.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
+        Ok(Self { uid: peer.uid(), os_pid })
     }
 
     pub(crate) fn check(self, socket: &Path) -> Result<(), UnsafeSocket> {

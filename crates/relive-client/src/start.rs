@@ -1,7 +1,7 @@
 //! Starting the daemon, and finding out why it did not start.
 //!
-//! Any number of clients may try at the same moment: one daemon gets the data folder's lock, the others leave, and
-//! every client ends up connected to the one.
+//! Any number of clients may try at the same moment. They take turns, so that there is never a second daemon that waits
+//! to take over from the first: it would come to life when the first is stopped, long after the command that started it.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -13,11 +13,17 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use relive_types::ErrorCode;
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::connection::Connection;
 use super::error::{Cause, Error};
 
+/// How long a daemon may take until it can be connected to.
 const START_WITHIN: Duration = Duration::from_secs(10);
+/// How long a start may take in all, with the time that a daemon before it takes to stop.
+const IN_ALL_WITHIN: Duration = Duration::from_secs(60);
+/// How long a daemon that somebody else starts may take to bind its socket; one that was kept out has left by then.
+const DELEGATE_AGAIN_AFTER: Duration = Duration::from_secs(2);
 const SAY_SO_AFTER: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How much of the log is looked at for the reason, and how much of that is shown.
@@ -33,10 +39,14 @@ pub trait Launcher: fmt::Debug + Send + Sync {
     fn log(&self) -> &Path;
 
     /// Returns the command that becomes the daemon; its stderr is the log.
+    ///
+    /// It exits with the code of [`ErrorCode::Conflict`] if another daemon has the data directory.
     fn command(&self) -> Result<Command, Cause>;
 
     /// Has another process start the daemon, where a child of this one would end too early. Tells whether it does.
-    fn delegate(&self) -> Delegated<'_>;
+    fn delegate(&self) -> Delegated<'_> {
+        Box::pin(std::future::ready(false))
+    }
 
     /// Called once where a start takes so long that somebody may wonder.
     fn is_slow(&self) {}
@@ -63,6 +73,12 @@ pub enum StartError {
     /// The daemon runs and does not answer.
     #[error("the daemon does not answer after {} s", START_WITHIN.as_secs())]
     Silent { log: PathBuf, said: String },
+    /// Another daemon has the data directory, and does not listen on this socket.
+    #[error("{}: another daemon has this data directory, and does not answer on {}", data.display(), socket.display())]
+    Held { data: PathBuf, socket: PathBuf, log: PathBuf, said: String },
+    /// Another client has been starting the daemon all the time.
+    #[error("another command has been starting the daemon for {} s", .0.as_secs())]
+    Busy(Duration),
 }
 
 /// A data directory that cannot be written to.
@@ -73,55 +89,154 @@ pub struct Unwritable {
     source: io::Error,
 }
 
-/// Starts the daemon and returns when it answers.
+/// Starts the daemon and returns when it can be connected to.
 pub(super) async fn start(socket: &Path, launcher: &dyn Launcher) -> Result<Connection, Error> {
-    let mut command = launcher.command().map_err(StartError::Refused)?;
-    let mut log = open_log(launcher)
-        .map_err(|source| StartError::Unwritable(Unwritable { data: launcher.data().to_owned(), source }))?;
-    let log_start = log.seek(SeekFrom::End(0)).unwrap_or(0);
-    let mut child =
-        if launcher.delegate().await { None } else { Some(command.stderr(log).spawn().map_err(StartError::Spawn)?) };
-    let begun = Instant::now();
-    let mut told = false;
+    let mut start = Start::new(socket, launcher)?;
     loop {
-        let ended = child.as_mut().and_then(has_ended);
         match Connection::open(socket).await {
             Ok(connection) => return Ok(connection),
             Err(error @ (Error::CannotConnect { .. } | Error::Unsafe(_))) => return Err(error),
-            Err(_) => {}
+            // Something listens, and has more callers than it has taken yet.
+            Err(Error::Lost(_)) => {}
+            Err(_) => start.look().await?,
         }
-        let out_of_time = begun.elapsed() > START_WITHIN;
-        // One that left because another has the lock is no failure: that other one is about to answer.
-        let given_up = matches!(ended, Some(code) if code != Some(i32::from(ErrorCode::Conflict.exit_code())));
-        if given_up || out_of_time {
-            let (log, said) = (launcher.log().to_owned(), tail(launcher.log(), log_start).unwrap_or_default());
-            let error = match ended {
-                Some(_) => StartError::Ended { log, said },
-                None => StartError::Silent { log, said },
-            };
-            return Err(error.into());
-        }
-        if !told && begun.elapsed() > SAY_SO_AFTER {
-            launcher.is_slow();
-            told = true;
-        }
+        start.be_patient()?;
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
-/// The code it ended with, if it did.
-fn has_ended(child: &mut Child) -> Option<Option<i32>> {
-    child.try_wait().ok().flatten().map(|status| status.code())
+/// One client's way to a daemon.
+struct Start<'a> {
+    socket: &'a Path,
+    launcher: &'a dyn Launcher,
+    command: Command,
+    /// Locked by the client that starts the daemon.
+    directory: File,
+    log_start: u64,
+    begun: Instant,
+    /// When something last changed.
+    since: Instant,
+    stage: Stage,
+    /// The daemon that was started last has left, because another one has the data directory.
+    is_held: bool,
+    has_told: bool,
 }
 
-fn open_log(launcher: &dyn Launcher) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(launcher.data())?;
-    OpenOptions::new().append(true).create(true).mode(0o600).open(launcher.log())
+enum Stage {
+    /// Another client is starting the daemon.
+    Waiting,
+    /// It is for us to start it.
+    Turn,
+    /// It was started, and is coming up.
+    Started(Child),
+    /// Somebody else was told to start it, at this moment.
+    Delegated(Instant),
+}
+
+impl<'a> Start<'a> {
+    fn new(socket: &'a Path, launcher: &'a dyn Launcher) -> Result<Self, StartError> {
+        let mut command = launcher.command().map_err(StartError::Refused)?;
+        let unwritable = |source| StartError::Unwritable(Unwritable { data: launcher.data().to_owned(), source });
+        DirBuilder::new().recursive(true).mode(0o700).create(launcher.data()).map_err(unwritable)?;
+        let directory = File::open(launcher.data()).map_err(unwritable)?;
+        let mut log = OpenOptions::new();
+        // A pipe in its place is not waited for.
+        log.append(true).create(true).mode(0o600).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        let mut log = log.open(launcher.log()).map_err(unwritable)?;
+        let log_start = log.seek(SeekFrom::End(0)).unwrap_or(0);
+        command.stderr(log);
+        let (now, stage) = (Instant::now(), Stage::Waiting);
+        let (begun, since, is_held, has_told) = (now, now, false, false);
+        Ok(Self { socket, launcher, command, directory, log_start, begun, since, stage, is_held, has_told })
+    }
+
+    /// Takes the next step, where nothing listens.
+    async fn look(&mut self) -> Result<(), StartError> {
+        match &mut self.stage {
+            Stage::Waiting => {
+                if self.is_our_turn() {
+                    self.enter(Stage::Turn);
+                }
+            }
+            Stage::Turn if self.launcher.delegate().await => self.stage = Stage::Delegated(Instant::now()),
+            Stage::Turn => self.stage = Stage::Started(self.command.spawn().map_err(StartError::Spawn)?),
+            Stage::Delegated(at) if at.elapsed() > DELEGATE_AGAIN_AFTER => self.turn_again(),
+            Stage::Delegated(_) => {}
+            Stage::Started(child) => {
+                let Some(status) = child.try_wait().map_err(StartError::Spawn)? else { return Ok(()) };
+                self.is_held = status.code() == Some(i32::from(ErrorCode::Conflict.exit_code()));
+                if self.is_held {
+                    self.turn_again();
+                } else if status.success() {
+                    // Somebody stopped it.
+                    self.enter(Stage::Turn);
+                } else {
+                    return Err(StartError::Ended { log: self.launcher.log().to_owned(), said: self.said() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts it again after it was kept out by another daemon. One that is stopping gives up its socket's name last, and is
+    /// waited for; one whose socket has no name listens elsewhere, or not yet.
+    fn turn_again(&mut self) {
+        if self.socket.exists() {
+            self.enter(Stage::Turn);
+        } else {
+            self.stage = Stage::Turn;
+        }
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        (self.stage, self.since) = (stage, Instant::now());
+    }
+
+    /// Whether no other client starts the daemon until we are done.
+    fn is_our_turn(&self) -> bool {
+        match flock(&self.directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => false,
+            // Where a directory cannot be locked, several may start it: one gets the data directory.
+            Ok(()) | Err(_) => true,
+        }
+    }
+
+    /// Gives up what takes too long, and says what takes long.
+    fn be_patient(&mut self) -> Result<(), StartError> {
+        let in_all = self.begun.elapsed();
+        if !self.has_told && in_all > SAY_SO_AFTER {
+            self.launcher.is_slow();
+            self.has_told = true;
+        }
+        let is_in_time = match self.stage {
+            Stage::Waiting => in_all <= IN_ALL_WITHIN,
+            Stage::Turn | Stage::Started(_) | Stage::Delegated(_) => {
+                in_all <= IN_ALL_WITHIN && self.since.elapsed() <= START_WITHIN
+            }
+        };
+        if is_in_time {
+            return Ok(());
+        }
+        let (log, said) = (self.launcher.log().to_owned(), self.said());
+        Err(match self.stage {
+            Stage::Waiting => StartError::Busy(IN_ALL_WITHIN),
+            Stage::Turn | Stage::Started(_) | Stage::Delegated(_) if self.is_held => {
+                let (data, socket) = (self.launcher.data().to_owned(), self.socket.to_owned());
+                StartError::Held { data, socket, log, said }
+            }
+            Stage::Turn | Stage::Started(_) | Stage::Delegated(_) => StartError::Silent { log, said },
+        })
+    }
+
+    /// The last lines of the log since we began.
+    fn said(&self) -> String {
+        tail(self.launcher.log(), self.log_start).unwrap_or_default()
+    }
 }
 
 /// The last lines written to the log since `from`.
 fn tail(log: &Path, from: u64) -> io::Result<String> {
-    let mut file = File::open(log)?;
+    let mut file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(log)?;
     let len = file.metadata()?.len();
     file.seek(SeekFrom::Start(from.max(len.saturating_sub(TAIL_BYTES))))?;
     let mut bytes = Vec::new();

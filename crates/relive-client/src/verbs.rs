@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use relive_api::{
     Accepted, Affected, Created, DaemonStatus, ExecRequest, ExecStarted, GcAnswer, GcRequest, InputRequest, Lineage,
     ListQuery, PauseRequest, Process, ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest,
-    SignalMaskRequest, SignalRequest, SignalState, Stopping, WaitAnswer, WaitRequest,
+    SignalMaskRequest, SignalRequest, SignalState, WaitAnswer, WaitRequest,
 };
 use relive_types::ErrorCode;
 use serde::Serialize;
@@ -35,11 +35,6 @@ impl Client {
     /// Describes the daemon, whatever its version.
     pub async fn daemon(&self) -> Result<DaemonStatus, Error> {
         self.ask(&Ask { wire: Wire::Any, ..get("/v1/daemon".into()) }).await
-    }
-
-    /// Tells the daemon to stop, whatever its version.
-    pub async fn stop_daemon(&self) -> Result<Stopping, Error> {
-        self.ask(&Ask { wire: Wire::Any, ..post("/v1/daemon/stop".into(), &json!({}))? }).await
     }
 
     pub async fn processes(&self, all: bool) -> Result<ProcessList, Error> {

@@ -40,6 +40,7 @@ pub use pids::NOTED_MAX;
 pub use pulse::Beat;
 pub use space::{Space, SpaceRules};
 pub use spawn::{SpawnError, SpawnRequest};
+pub use start::holder;
 pub use tombstones::{KEPT_DAYS, KEPT_MAX, Tombstone};
 
 use pids::{PidLog, Pids};

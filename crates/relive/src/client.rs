@@ -53,6 +53,11 @@ fn has_tombstones(data: &Path) -> bool {
     data.join("tombstones.jsonl").exists()
 }
 
+/// Returns the data directory that is meant. A socket that is named alone leads to whatever its daemon has.
+pub(crate) fn meant_data(context: &Context) -> Option<&Path> {
+    (is_set("RELIVE_DATA_DIR") || !is_set("RELIVE_SOCKET")).then_some(&context.paths.data)
+}
+
 /// A client whose user reads what it says. What it adds to the requests is for people.
 #[derive(Debug)]
 pub(crate) struct Client<'a> {
@@ -75,9 +80,8 @@ impl<'a> Client<'a> {
     /// Returns `None` when there is no daemon, and none is to be started.
     pub(crate) async fn open(context: &'a Context, start: Start) -> Outcome<Option<Self>> {
         let mut daemon = relive_client::Client::new(&context.paths.socket);
-        // A socket that is named alone leads to whatever data directory its daemon has.
-        if is_set("RELIVE_DATA_DIR") || !is_set("RELIVE_SOCKET") {
-            daemon = daemon.with_data(&context.paths.data);
+        if let Some(data) = meant_data(context) {
+            daemon = daemon.with_data(data);
         }
         if start != Start::Never {
             daemon = daemon.with_launcher(Launch::new(context));

@@ -153,7 +153,8 @@ impl From<StartError> for CommandError {
             },
             StartError::Unwritable(cause) => Self::unavailable(message).because(cause),
             StartError::Spawn(cause) => Self::unavailable(message).because(cause),
-            StartError::Ended { log, said } | StartError::Silent { log, said } => {
+            StartError::Busy(_) => Self::unavailable(message).with_hint("relive daemon status"),
+            StartError::Ended { log, said } | StartError::Silent { log, said } | StartError::Held { log, said, .. } => {
                 let error = Self::unavailable(message).with_hint(format!("less {}", log.display()));
                 if said.is_empty() { error } else { error.because(said) }
             }

@@ -4,3 +4,4 @@
 #![expect(clippy::disallowed_methods, reason = "what a test writes need not survive")]
 
 mod owner;
+mod start;

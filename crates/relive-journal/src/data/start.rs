@@ -3,13 +3,15 @@
 //! Two things never keep it from being opened: one process whose files cannot be read, and a full disk. What a full disk
 //! keeps a start from doing is pending, and done before anything is built on it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use relive_core::{Pid, Uuid};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::pids::{Pids, noted};
 use super::pulse::PulseFile;
@@ -17,6 +19,7 @@ use super::space::relieved;
 use super::{DataDirectory, OpenError, SpaceRules};
 use crate::disk::{DiskFile, is_full};
 use crate::info::ProcInfo;
+use crate::regular;
 use crate::writer::Io;
 
 /// What a full disk kept a start from doing.
@@ -43,7 +46,7 @@ impl DataDirectory {
         make_root(&io, root).map_err(failed)?;
         let lock = relieved(&io.disk, root, || io.disk.open_or_create(&root.join("lock"))).map_err(failed)?;
         if !io.disk.try_lock(&lock).map_err(failed)? {
-            return Err(OpenError::Held { path: root.to_owned(), holder: read_holder(&lock) });
+            return Err(OpenError::Held { path: root.to_owned(), holder: read_holder(lock.file()) });
         }
         let pending = prepare(root, &io, &lock).map_err(failed)?;
         let data = Self {
@@ -197,8 +200,19 @@ fn make_root(io: &Io, root: &Path) -> io::Result<()> {
     })
 }
 
-fn read_holder(lock: &DiskFile) -> Option<u32> {
+fn read_holder(mut lock: &File) -> Option<u32> {
     let mut text = String::new();
-    lock.file().take(32).read_to_string(&mut text).ok()?;
+    lock.by_ref().take(32).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
+}
+
+/// Returns the OS pid of the daemon that has the data directory `root`, if one has.
+#[must_use]
+pub fn holder(root: &Path) -> Option<u32> {
+    let lock = regular::open(&root.join("lock")).ok()?;
+    // Shared, and only for a moment: a daemon that starts just now tries again.
+    match flock(&lock, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => read_holder(&lock),
+        Ok(()) | Err(_) => None,
+    }
 }

@@ -2,7 +2,7 @@
 
 use relive_core::{Pid, Usd};
 use relive_journal::conversation::Message;
-use relive_journal::data::{ForkPoint, OpenError, SpaceRules, SpawnError};
+use relive_journal::data::{ForkPoint, OpenError, SpaceRules, SpawnError, holder};
 use relive_journal::payload::{Blobs, Json, Text};
 use relive_journal::record::{Body, Call, ModelEnded, OpenedBy, Usage};
 use relive_journal::{DataDirectory, Disk, Health, Io, LINE_MAX, Problem, WriteError};
@@ -23,6 +23,18 @@ fn a_second_daemon_is_refused_with_the_firsts_pid() {
     }
     let fixture = fixture.reopen();
     drop(fixture.spawn());
+}
+
+#[test]
+fn who_has_the_data_directory_is_told_without_taking_it() {
+    let fixture = Fixture::new();
+    let root = fixture.temp.path().to_owned();
+    assert_eq!(holder(&root), Some(std::process::id()));
+    let Fixture { temp, data, .. } = fixture;
+    drop(data);
+    assert_eq!(holder(&root), None);
+    drop(DataDirectory::open(temp.path(), Io::default(), NO_SPACE_RULES).unwrap());
+    assert_eq!(holder(&root.join("nowhere")), None);
 }
 
 #[test]

@@ -48,6 +48,7 @@ mod sessions_terminal;
 mod shell;
 mod signals;
 mod slow_clients;
+mod start_and_stop;
 mod time;
 mod tracing;
 mod waiting;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use relive_core::ErrorCode;
 use serde_json::json;
 
-use crate::client::{Client, Start};
+use crate::client::{Client, Start, meant_data};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
@@ -27,31 +27,55 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     Ok(0)
 }
 
-/// Stops it and returns when it is gone: its pid, or `None` where there was none.
+/// Stops the daemon and returns when it is gone: its OS pid, or `None` where there was none.
+///
+/// One that somebody else starts meanwhile is left alone.
 pub(super) async fn stopped(context: &Context) -> Outcome<Option<u32>> {
+    let (begun, mut only) = (Instant::now(), None);
+    loop {
+        if let Some(os_pid) = told(context, only).await? {
+            while is_alive(os_pid) {
+                wait(os_pid, begun).await?;
+            }
+            return Ok(Some(os_pid));
+        }
+        // Nothing listens. The daemon may still be stopping, or just be starting.
+        match holder(context) {
+            Some(os_pid) if only.is_none_or(|only| only == os_pid) => {
+                only = Some(os_pid);
+                wait(os_pid, begun).await?;
+            }
+            Some(_) | None => return Ok(only),
+        }
+    }
+}
+
+/// Tells the daemon to stop, or only the one with this OS pid. Returns its OS pid, or `None` if nothing listens.
+async fn told(context: &Context, only: Option<u32>) -> Outcome<Option<u32>> {
     let Some(client) = Client::open(context, Start::Never).await? else { return Ok(None) };
-    let stopping = match client.stop_daemon().await {
-        Ok(stopping) => stopping,
-        // Somebody else stopped it in the same moment.
-        Err(_) if Client::open(context, Start::Never).await?.is_none() => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
+    let Some(stopping) = client.stop_daemon(only).await? else { return Ok(None) };
     if stopping.pausing > 0 && context.err.is_terminal {
         context.say(&format!("pausing {} agents at their next boundary", stopping.pausing));
-    }
-    let begun = Instant::now();
-    while is_alive(stopping.os_pid) {
-        if begun.elapsed() > GONE_WITHIN {
-            let message =
-                format!("the daemon (pid {}) is still stopping after {} s", stopping.os_pid, GONE_WITHIN.as_secs());
-            return Err(CommandError::new(ErrorCode::Timeout, message).with_hint("relive daemon status"));
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
     }
     Ok(Some(stopping.os_pid))
 }
 
-/// One that has ended and was not yet waited for by whoever started it is gone as well.
+/// The daemon that has the data directory. Its socket still has its name: one without listens elsewhere.
+fn holder(context: &Context) -> Option<u32> {
+    let data = meant_data(context).filter(|_| context.paths.socket.exists())?;
+    relive_journal::data::holder(data)
+}
+
+async fn wait(os_pid: u32, begun: Instant) -> Outcome<()> {
+    if begun.elapsed() > GONE_WITHIN {
+        let message = format!("the daemon (pid {os_pid}) is still stopping after {} s", GONE_WITHIN.as_secs());
+        return Err(CommandError::new(ErrorCode::Timeout, message).with_hint("relive daemon status"));
+    }
+    tokio::time::sleep(LOOK_EVERY).await;
+    Ok(())
+}
+
+/// Tells whether a daemon is there. One that has ended, and that its parent has not waited for, is not.
 fn is_alive(os_pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{os_pid}/stat")).is_ok_and(|stat| !has_ended(&stat))
 }

@@ -1,0 +1,83 @@
+//! `daemon start`, `stop` and `restart` at the same moment, also while a daemon takes its time to stop.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::world::{World, finish, wait_until};
+
+/// A model call that a stop waits for, longer than a daemon waits for the lock of another.
+const SLOW: &str = "turns: [{text: slow, delay: 2500ms}, {hang: true}]";
+/// So long only a command takes that waits for something that never comes.
+const WITHIN: Duration = Duration::from_secs(25);
+
+/// The daemons of this world, also those that only wait to be one.
+fn daemons(world: &World) -> Vec<u32> {
+    let ours = format!("RELIVE_DATA_DIR={}", world.data().display());
+    let has = |pid: &u32, file: &str, text: &str| {
+        let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        bytes.split(|byte| *byte == 0).any(|part| part == text.as_bytes())
+    };
+    let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| has(pid, "environ", &ours) && has(pid, "cmdline", "serve")).collect()
+}
+
+/// Begins a model call that a stop has to wait for.
+fn run_slow(world: &World) {
+    let process = world.run(SLOW);
+    world.await_records(&process, "model_started", 1);
+}
+
+#[test]
+fn eleven_at_once_all_do_what_they_say() {
+    let world = World::new();
+    let verbs =
+        ["start", "stop", "restart", "start", "restart", "stop", "restart", "start", "stop", "restart", "start"];
+    // With a daemon that stops slowly, with one that stops at once, and without one.
+    for round in 0..3 {
+        if round == 0 {
+            run_slow(&world);
+        }
+        let begun = Instant::now();
+        let all: Vec<_> = verbs.iter().map(|verb| (verb, world.start(&["daemon", verb]))).collect();
+        for (verb, command) in all {
+            let told = finish(command);
+            assert_eq!(told.code, 0, "{verb}: {told:?}");
+            assert!(begun.elapsed() < WITHIN, "{verb} took {:?}: {told:?}", begun.elapsed());
+        }
+        // One that is stopped stays stopped: no start that was answered leaves a daemon behind that only waits.
+        world.relive(&["daemon", "stop"]).ok();
+        assert_eq!(daemons(&world), Vec::<u32>::new(), "round {round}");
+        world.relive(&["daemon", "status"]).exits(3);
+        if round == 0 {
+            world.relive(&["kill", "1"]).ok();
+        }
+    }
+}
+
+#[test]
+fn a_stop_returns_when_the_daemon_is_gone_also_if_somebody_else_stops_it() {
+    let world = World::new();
+    run_slow(&world);
+    let pid = world.daemon_pid().unwrap();
+    let first = world.start(&["daemon", "stop"]);
+    let socket = world.socket();
+    wait_until("the daemon is stopping", || std::os::unix::net::UnixStream::connect(&socket).is_err());
+    assert_eq!(world.daemon_pid(), Some(pid), "it has not stopped yet");
+    let told = world.relive(&["daemon", "stop"]).ok();
+    assert_eq!(world.daemon_pid(), None, "{told:?}");
+    let gone = format!("the daemon has stopped (pid {pid})\n");
+    assert_eq!((told.stdout, finish(first).ok().stdout), (gone.clone(), gone));
+    assert_eq!(world.relive(&["daemon", "stop"]).ok().stdout, "the daemon is not running\n");
+}
+
+#[test]
+fn a_command_that_meets_a_daemon_that_stops_is_answered_by_the_next() {
+    let world = World::new();
+    run_slow(&world);
+    let stop = world.start(&["daemon", "stop"]);
+    let socket = world.socket();
+    wait_until("the daemon is stopping", || std::os::unix::net::UnixStream::connect(&socket).is_err());
+    assert_eq!(world.relive(&["ps", "-q"]).ok().stdout.lines().count(), 1);
+    finish(stop).ok();
+    assert_eq!(daemons(&world).len(), 1);
+}
