@@ -3,19 +3,18 @@
 //! Every daemon and every command is started under one lock, and the one who cleans up after Ctrl-C keeps it: so nothing
 //! is started that nobody would end.
 
-mod client;
 mod usage;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use relive_api::DaemonStatus;
+use relive_client::{BlockingClient, Client, Retry};
 
-pub(crate) use client::{Client, at_once};
 pub(crate) use usage::{Switches, anonymous, descriptors, memory, switches};
 
 use crate::{Error, Result};
@@ -57,6 +56,8 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new(root: PathBuf) -> Result<Self> {
         fs::create_dir_all(root.join("config/relive"))?;
+        // The client uses no socket in a directory that others can write to, whatever the umask is.
+        fs::set_permissions(&root, Permissions::from_mode(0o700))?;
         fs::write(root.join("config/relive/config.yaml"), CONFIG)?;
         Ok(Self { root })
     }
@@ -116,15 +117,16 @@ impl Daemon {
             os_pid
         };
         let daemon = Self { home: home.clone(), program, os_pid };
-        let mut client = daemon.first_connection(begun)?;
-        let _: DaemonStatus = client.get("/v1/daemon")?;
+        let client = daemon.client()?;
+        daemon.await_connection(&client, begun)?;
+        client.call(Client::daemon)?;
         Ok((begun.elapsed().as_secs_f64(), daemon))
     }
 
-    fn first_connection(&self, begun: Instant) -> Result<Client> {
+    fn await_connection(&self, client: &BlockingClient, begun: Instant) -> Result<()> {
         loop {
-            if let Ok(client) = self.client() {
-                return Ok(client);
+            if client.call(Client::connect).is_ok() {
+                return Ok(());
             }
             let ended = running()
                 .iter_mut()
@@ -137,12 +139,31 @@ impl Daemon {
         }
     }
 
-    pub(crate) fn client(&self) -> Result<Client> {
-        Client::connect(&self.home.socket())
+    /// A client of its own connection. A daemon that does not answer is no result, so it asks once.
+    pub(crate) fn client(&self) -> Result<BlockingClient> {
+        Ok(BlockingClient::new(Client::new(self.home.socket()).with_retry(Retry::NEVER))?)
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.home.socket()
+    /// Has `work` done for each item, shared among connections that are at it at once. The answers are in no order.
+    pub(crate) fn at_once<I: Sync, T: Send>(
+        &self,
+        connections: usize,
+        items: &[I],
+        work: impl Fn(&BlockingClient, &I) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        std::thread::scope(|scope| {
+            let work = |share: &[I]| -> Result<Vec<T>> {
+                let client = self.client()?;
+                share.iter().map(|item| work(&client, item)).collect()
+            };
+            let share = items.len().div_ceil(connections).max(1);
+            let started: Vec<_> = items.chunks(share).map(|share| scope.spawn(move || work(share))).collect();
+            let mut answers = Vec::new();
+            for thread in started {
+                answers.extend(thread.join().map_err(|_| "a client panicked")??);
+            }
+            Ok(answers)
+        })
     }
 
     pub(crate) fn os_pid(&self) -> u32 {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use relive_api::percent;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,13 +20,30 @@ use super::http::{self, Ask, Wire};
 use super::ids::new_uuid;
 use super::start::{self, Launcher};
 
-/// How long a daemon that went away is looked for.
-const RETRY_FOR: Duration = Duration::from_secs(30);
-pub(super) const RETRY_EVERY: Duration = Duration::from_millis(50);
 /// A daemon that held a connection this long was well.
 const WELL_AFTER: Duration = Duration::from_millis(250);
 /// How long a plain request may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+
+/// How a daemon that went away is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// How long it is looked for.
+    pub within: Duration,
+    /// How often.
+    pub every: Duration,
+}
+
+impl Retry {
+    /// It is not looked for: a request is sent once.
+    pub const NEVER: Self = Self { within: Duration::ZERO, every: Duration::ZERO };
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { within: Duration::from_secs(30), every: Duration::from_millis(50) }
+    }
+}
 
 /// A client of the daemon on one socket.
 ///
@@ -38,6 +55,7 @@ pub struct Client {
     data: Option<String>,
     /// Starts a daemon where there is none. Without it a daemon is only waited for.
     launcher: Option<Box<dyn Launcher>>,
+    pub(super) retry: Retry,
     /// The connection that no request uses.
     idle: Mutex<Option<Connection>>,
     /// Somebody stopped the daemon: it is waited for, not started.
@@ -53,8 +71,15 @@ pub(super) struct Answer {
 impl Client {
     /// A client that waits for a daemon that is not there, and starts none.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
-        let (idle, stopped) = (Mutex::default(), AtomicBool::new(false));
-        Self { socket: socket.into(), data: None, launcher: None, idle, stopped }
+        let (socket, retry, stopped) = (socket.into(), Retry::default(), AtomicBool::new(false));
+        Self { socket, data: None, launcher: None, retry, idle: Mutex::default(), stopped }
+    }
+
+    /// Changes how a daemon that went away is looked for.
+    #[must_use]
+    pub fn with_retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
     }
 
     /// Has a daemon started where there is none.
@@ -78,6 +103,11 @@ impl Client {
         let connection = self.connection().await?;
         self.keep(connection);
         Ok(())
+    }
+
+    /// Closes the connection that no request uses.
+    pub fn disconnect(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Starts the daemon and returns when it can be asked.
@@ -120,7 +150,7 @@ impl Client {
 
     /// Asks until there is an answer, or no hope of one.
     pub(super) async fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, Error> {
-        let mut patience = Patience::default();
+        let mut patience = Patience::new(self.retry);
         loop {
             let begun = Instant::now();
             match self.try_ask(ask).await {
@@ -136,10 +166,19 @@ impl Client {
     }
 
     pub(super) async fn read_answer<T: DeserializeOwned>(&self, answer: Answer) -> Result<T, Error> {
-        let Answer { connection, body } = answer;
-        let bytes = http::read(body).await?;
-        self.keep(connection);
-        http::parse(&self.socket, &bytes)
+        http::parse(&self.socket, &self.read_bytes(answer).await?)
+    }
+
+    async fn read_bytes(&self, answer: Answer) -> Result<Bytes, Error> {
+        let bytes = http::read(answer.body).await?;
+        self.keep(answer.connection);
+        Ok(bytes)
+    }
+
+    /// Asks once, and hands out the answer as it comes: for whoever measures the daemon and not the parser.
+    pub async fn fetch(&self, path: &str) -> Result<Bytes, Error> {
+        let answer = self.exchange(&get(path.to_owned())).await?;
+        self.read_bytes(answer).await
     }
 
     /// Asks once. A refusal has been read to its end; an answer has only begun.
@@ -170,7 +209,7 @@ impl Client {
             }
             Error::NotRunning(_) | Error::Lost(_) => {
                 patience.spend(begun, error)?;
-                tokio::time::sleep(RETRY_EVERY).await;
+                tokio::time::sleep(self.retry.every).await;
                 Ok(())
             }
             Error::CannotConnect { .. }
@@ -212,12 +251,17 @@ pub(super) fn post(path: String, body: &impl Serialize) -> Result<Ask, Error> {
 }
 
 /// How long it has been failing. An exchange that lasted begins the count anew.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Patience {
+    within: Duration,
     failing_since: Option<Instant>,
 }
 
 impl Patience {
+    pub(super) fn new(retry: Retry) -> Self {
+        Self { within: retry.within, failing_since: None }
+    }
+
     pub(super) fn spend(&mut self, begun: Instant, error: Error) -> Result<(), Error> {
         let now = Instant::now();
         let since = match self.failing_since {
@@ -225,6 +269,6 @@ impl Patience {
             Some(_) | None => now,
         };
         self.failing_since = Some(since);
-        if now - since > RETRY_FOR { Err(error) } else { Ok(()) }
+        if now - since >= self.within { Err(error) } else { Ok(()) }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt as _;
 use relive_api::WaitAnswer;
 
-use super::client::{Answer, Client, Patience, RETRY_EVERY, get};
+use super::client::{Answer, Client, Patience, get};
 use super::error::Error;
 use super::http;
 use super::sse::{Event, Parser};
@@ -92,7 +92,7 @@ impl Client {
         last: &mut Option<String>,
         mut sink: impl AsyncFnMut(Event) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut patience = Patience::default();
+        let mut patience = Patience::new(self.retry);
         loop {
             let begun = Instant::now();
             let error = match self.stream(uuid, source, last.as_deref(), false).await {
@@ -152,7 +152,7 @@ impl Client {
             }
             tokio::select! {
                 waited = &mut wait => break waited?,
-                () = tokio::time::sleep(REJOIN_AFTER.max(RETRY_EVERY)) => {}
+                () = tokio::time::sleep(REJOIN_AFTER.max(self.retry.every)) => {}
             }
         };
         self.read(uuid, source, last, sink).await?;

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod blocking;
 mod client;
 mod connection;
 mod error;
@@ -16,7 +17,8 @@ mod start;
 mod stop;
 mod verbs;
 
-pub use client::Client;
+pub use blocking::BlockingClient;
+pub use client::{Client, Retry};
 pub use error::{Cause, Error};
 pub use follow::Source;
 pub use ids::new_uuid;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use relive_api::Stopping;
 use serde_json::json;
 
-use super::client::{Client, Patience, RETRY_EVERY, in_time, post};
+use super::client::{Client, Patience, in_time, post};
 use super::error::Error;
 use super::http::{Ask, Wire};
 
@@ -16,7 +16,7 @@ impl Client {
     /// A daemon that stops closes its socket, then stops its processes, then exits.
     pub async fn stop_daemon(&self, only: Option<u32>) -> Result<Option<Stopping>, Error> {
         let ask = Ask { wire: Wire::Any, ..post("/v1/daemon/stop".into(), &json!({}))? };
-        let (mut patience, mut asked) = (Patience::default(), only);
+        let (mut patience, mut asked) = (Patience::new(self.retry), only);
         loop {
             let begun = Instant::now();
             let error = match self.stop_listener(&ask, &mut asked).await {
@@ -25,7 +25,7 @@ impl Client {
                 other => return other,
             };
             patience.spend(begun, error)?;
-            tokio::time::sleep(RETRY_EVERY).await;
+            tokio::time::sleep(self.retry.every).await;
         }
     }
 

@@ -120,7 +120,7 @@ impl Client {
     /// daemon gives the same process another PID.
     pub async fn wait(&self, id: &str, uuid: &str, timeout: Option<Duration>) -> Result<Waited, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut patience = Patience::default();
+        let mut patience = Patience::new(self.retry);
         let mut id = id;
         loop {
             let begun = Instant::now();

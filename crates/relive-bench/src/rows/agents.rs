@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_api::{Created, DaemonStatus, Environment, RunRequest, WaitAnswer, WaitRequest};
+use relive_api::{Environment, RunRequest};
+use relive_client::{BlockingClient, Client, Waited};
 use relive_core::{Limits, Uuid};
 use relive_journal::data::SpawnRequest;
 use relive_journal::reader::{Cursor, Item, Reader};
@@ -13,7 +14,7 @@ use relive_journal::record::{Body, Input, OpenedBy, Spawned};
 use relive_journal::{DataDirectory, Durability, Pool, ProcessDirectory, ProcessMeta, Writer};
 use tokio::runtime::Runtime;
 
-use crate::daemon::{Client, Daemon, Home, at_once};
+use crate::daemon::{Daemon, Home};
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, seconds};
@@ -77,7 +78,7 @@ fn work_folder(root: &Path) -> Result<PathBuf> {
     Ok(work)
 }
 
-fn begin(client: &mut Client, work: &Path) -> Result<Uuid> {
+fn begin(client: &BlockingClient, work: &Path) -> Result<Uuid> {
     let request = RunRequest {
         uuid: uuid(),
         name: None,
@@ -93,12 +94,14 @@ fn begin(client: &mut Client, work: &Path) -> Result<Uuid> {
         policy: std::collections::BTreeMap::new(),
         yes: false,
     };
-    Ok(client.post::<Created>("/v1/processes", &request)?.uuid)
+    Ok(client.call(|client| client.run(&request))?.uuid)
 }
 
-fn wait_for(client: &mut Client, uuid: Uuid) -> Result<()> {
-    let timeout_ms = u64::try_from(WAIT.as_millis()).ok();
-    let answer: WaitAnswer = client.post(&format!("/v1/processes/{uuid}/wait"), &WaitRequest { timeout_ms })?;
+fn wait_for(client: &BlockingClient, uuid: Uuid) -> Result<()> {
+    let id = uuid.to_string();
+    let Waited::Answer(answer) = client.call(|client| client.wait(&id, &id, Some(WAIT)))? else {
+        return Err(format!("agent {uuid} has not ended after {WAIT:?}").into());
+    };
     match answer.exit_code {
         0 => Ok(()),
         code => Err(format!("agent {uuid} ended with {code}: {:?}", answer.exit).into()),
@@ -107,11 +110,10 @@ fn wait_for(client: &mut Client, uuid: Uuid) -> Result<()> {
 
 /// Begins all agents, and waits for all of them.
 fn run_all(daemon: &Daemon, work: &Path, count: usize) -> Result<()> {
-    let socket = daemon.socket();
-    let uuids = at_once(&socket, CONNECTIONS, &vec![(); count], |client, ()| begin(client, work))?;
-    let status: DaemonStatus = daemon.client()?.get("/v1/daemon")?;
+    let uuids = daemon.at_once(CONNECTIONS, &vec![(); count], |client, ()| begin(client, work))?;
+    let status = daemon.client()?.call(Client::daemon)?;
     eprintln!("agents: {} of {count} run when the last one was begun", status.running);
-    at_once(&socket, CONNECTIONS, &uuids, |client, uuid| wait_for(client, *uuid)).map(drop)
+    daemon.at_once(CONNECTIONS, &uuids, |client, uuid| wait_for(client, *uuid)).map(drop)
 }
 
 /// What the daemon recorded of one agent.
@@ -126,9 +128,9 @@ struct Recorded {
 
 impl Recorded {
     fn read(home: &Home, daemon: &Daemon, work: &Path) -> Result<Self> {
-        let mut client = daemon.client()?;
-        let uuid = begin(&mut client, work)?;
-        wait_for(&mut client, uuid)?;
+        let client = daemon.client()?;
+        let uuid = begin(&client, work)?;
+        wait_for(&client, uuid)?;
         let directory = ProcessDirectory::new(home.data().join("steps").join(uuid.to_string()));
         let mut reader = Reader::new(directory.steps(), Cursor::default());
         let (mut spawned, mut input, mut batches, mut batch) = (None, None, Vec::new(), Vec::new());

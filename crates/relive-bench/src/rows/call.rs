@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use crate::Result;
-use crate::daemon::{Client, Daemon, Home};
+use crate::daemon::{Daemon, Home};
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, median_seconds};
@@ -14,15 +14,21 @@ const PATH: &str = "/v1/daemon";
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let (_, daemon) = Daemon::start(&Home::new(place.directory("call")?)?)?;
-    let (mut echo, mut client) = (echo()?, daemon.client()?);
+    let (mut echo, client) = (echo()?, daemon.client()?);
     let (mut kept, mut anew) = (Rounds::default(), Rounds::default());
     for round in 0..=options.rounds {
         let raw = median_seconds(options.steps, || {
             echo.write_all(b"x")?;
             Ok(echo.read_exact(&mut [0])?)
         })?;
-        let call = median_seconds(options.steps, || client.get_bytes(PATH).map(drop))?;
-        let connected = median_seconds(options.steps, || Client::connect(&daemon.socket())?.get_bytes(PATH).map(drop))?;
+        let call = median_seconds(options.steps, || Ok(client.call(|client| client.fetch(PATH)).map(drop)?))?;
+        let connected = median_seconds(options.steps, || {
+            client.call(|client| {
+                client.disconnect();
+                client.fetch(PATH)
+            })?;
+            Ok(())
+        })?;
         // The first round warms up.
         if round > 0 {
             kept.add(call, raw);

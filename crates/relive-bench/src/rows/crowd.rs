@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use relive_api::{Affected, Created, DaemonStatus, Environment, PauseRequest, RunRequest};
+use relive_api::{Environment, PauseRequest, RunRequest};
+use relive_client::{BlockingClient, Client};
 use relive_core::Limits;
 
 use super::start::with_histories;
 use crate::Result;
-use crate::daemon::{Client, Daemon, Home, Switches, at_once, descriptors, memory, switches};
+use crate::daemon::{Daemon, Home, Switches, descriptors, memory, switches};
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, seconds};
@@ -60,15 +61,15 @@ fn work_folder(root: &Path) -> Result<PathBuf> {
 /// Fills a daemon with suspended processes, and says what memory it has then.
 fn suspend(home: &Home, work: &Path, count: usize) -> Result<(u64, u64)> {
     let (_, daemon) = Daemon::start(home)?;
-    at_once(&daemon.socket(), CONNECTIONS, &vec![(); count], |client, ()| suspend_one(client, work))?;
-    let (begun, mut client) = (Instant::now(), daemon.client()?);
+    daemon.at_once(CONNECTIONS, &vec![(); count], |client, ()| suspend_one(client, work))?;
+    let begun = Instant::now();
     while descriptors(daemon.os_pid())? > DESCRIPTORS_MAX {
         if begun.elapsed() > STILL_WITHIN {
             return Err("suspended processes keep their files open".into());
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let status: DaemonStatus = client.get("/v1/daemon")?;
+    let status = daemon.client()?.call(Client::daemon)?;
     if (status.suspended, status.running) != (count, 0) {
         return Err(format!(
             "{} suspended and {} running where {count} are suspended",
@@ -79,7 +80,7 @@ fn suspend(home: &Home, work: &Path, count: usize) -> Result<(u64, u64)> {
     memory(daemon.os_pid())
 }
 
-fn suspend_one(client: &mut Client, work: &Path) -> Result<()> {
+fn suspend_one(client: &BlockingClient, work: &Path) -> Result<()> {
     let request = RunRequest {
         uuid: uuid(),
         name: None,
@@ -95,9 +96,8 @@ fn suspend_one(client: &mut Client, work: &Path) -> Result<()> {
         policy: std::collections::BTreeMap::new(),
         yes: false,
     };
-    let Created { pid, .. } = client.post("/v1/processes", &request)?;
-    let pause = PauseRequest { subtree: false, now: true };
-    let _: Affected = client.post(&format!("/v1/processes/{pid}/pause"), &pause)?;
+    let id = client.call(|client| client.run(&request))?.pid.to_string();
+    client.call(|client| client.pause(&id, &PauseRequest { subtree: false, now: true }))?;
     Ok(())
 }
 
@@ -171,7 +171,7 @@ fn idle(options: &Options, nothing: &Daemon, many: &Daemon, fresh: (u64, u64)) -
 
 /// A count that cannot move proves nothing by standing still: a call has to be seen in it.
 fn counts_work(daemon: &Daemon, idle: &Switches) -> Result<()> {
-    daemon.client()?.get_bytes("/v1/daemon")?;
+    daemon.client()?.call(|client| client.fetch("/v1/daemon"))?;
     match switches(daemon.os_pid())?.since(idle) {
         0 => Err("a daemon that answered is said not to have woken up".into()),
         _ => Ok(()),
@@ -180,10 +180,10 @@ fn counts_work(daemon: &Daemon, idle: &Switches) -> Result<()> {
 
 fn lists(options: &Options, few: &Daemon, many: &Daemon) -> Result<Vec<Row>> {
     let (mut call, mut command) = (Rounds::default(), Rounds::default());
-    let (mut few_client, mut many_client) = (few.client()?, many.client()?);
+    let (few_client, many_client) = (few.client()?, many.client()?);
     for round in 0..=options.rounds {
-        let (call_few, _) = seconds(|| few_client.get_bytes(LIST))?;
-        let (call_many, _) = seconds(|| many_client.get_bytes(LIST))?;
+        let (call_few, _) = seconds(|| Ok(few_client.call(|client| client.fetch(LIST))?))?;
+        let (call_many, _) = seconds(|| Ok(many_client.call(|client| client.fetch(LIST))?))?;
         let (command_few, ()) = seconds(|| few.run(&["ps"]))?;
         let (command_many, ()) = seconds(|| many.run(&["ps"]))?;
         // The first round warms up.

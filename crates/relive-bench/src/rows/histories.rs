@@ -4,11 +4,13 @@ use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use relive_client::{BlockingClient, Error};
+use relive_core::ErrorCode;
 use relive_journal::ProcInfo;
 
 use super::start::with_histories;
 use crate::Result;
-use crate::daemon::{Client, Daemon, Home};
+use crate::daemon::{Daemon, Home};
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, median_seconds};
@@ -38,16 +40,20 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     };
     let mut rows = vec![first_start(options, &nothing, &many)?, later_starts(options, &nothing, &many)?];
     let (_, daemon) = Daemon::start(&many)?;
-    let mut client = daemon.client()?;
-    until_indexed(&mut client)?;
-    let asked = [("unknown name", UNKNOWN, "404", LOOK_UP_MAX_MS), ("page of ps -a", PAGE, "200", PAGE_MAX_MS)];
-    let more = [("newest page", NEWEST, "200", PAGE_MAX_MS), ("filter, no match", MATCHES_NONE, "200", PAGE_MAX_MS)];
-    for (what, path, expected, limit_ms) in asked.into_iter().chain(more) {
+    let client = daemon.client()?;
+    until_indexed(&client)?;
+    let asked = [
+        ("unknown name", UNKNOWN, Some(ErrorCode::NotFound), LOOK_UP_MAX_MS),
+        ("page of ps -a", PAGE, None, PAGE_MAX_MS),
+        ("newest page", NEWEST, None, PAGE_MAX_MS),
+        ("filter, no match", MATCHES_NONE, None, PAGE_MAX_MS),
+    ];
+    for (what, path, expected, limit_ms) in asked {
         let mut rounds = Rounds::default();
         for round in 0..=options.rounds {
-            let ours = median_seconds(TIMES, || match client.status(path)? {
-                status if status == expected => Ok(()),
-                status => Err(format!("{path}: {status}").into()),
+            let ours = median_seconds(TIMES, || match refusal(&client, path)? {
+                refused if refused == expected => Ok(()),
+                refused => Err(format!("{path}: {refused:?}").into()),
             })?;
             let reading = median_seconds(TIMES, || {
                 black_box(ProcInfo::read(&one)?);
@@ -76,7 +82,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
 fn first_start(options: &Options, nothing: &Home, many: &Home) -> Result<Row> {
     let (alone, _) = Daemon::start(nothing)?;
     let (among, daemon) = Daemon::start(many)?;
-    let built = until_indexed(&mut daemon.client()?)?;
+    let built = until_indexed(&daemon.client()?)?;
     eprintln!("histories: indexed in {}", milliseconds(built));
     Ok(start_row(format!("{} histories: first start", options.histories), among, alone, among / alone))
 }
@@ -87,7 +93,7 @@ fn later_starts(options: &Options, nothing: &Home, many: &Home) -> Result<Row> {
     for round in 0..=options.crowd_rounds {
         let (alone, _) = Daemon::start(nothing)?;
         let (among, daemon) = Daemon::start(many)?;
-        let compared = until_indexed(&mut daemon.client()?)?;
+        let compared = until_indexed(&daemon.client()?)?;
         if round > 0 {
             rounds.add(among, alone);
         } else {
@@ -104,13 +110,22 @@ fn start_row(name: String, ours: f64, peer: f64, ratio: f64) -> Row {
 }
 
 /// Waits until the daemon can say that somebody does not exist. Returns how long that took.
-fn until_indexed(client: &mut Client) -> Result<f64> {
+fn until_indexed(client: &BlockingClient) -> Result<f64> {
     let begun = Instant::now();
-    while client.status(UNKNOWN)? != "404" {
+    while refusal(client, UNKNOWN)? != Some(ErrorCode::NotFound) {
         if begun.elapsed() > INDEXED_WITHIN {
             return Err("the index is not complete".into());
         }
         std::thread::sleep(LOOK_EVERY);
     }
     Ok(begun.elapsed().as_secs_f64())
+}
+
+/// Asks, and returns the code with which the daemon refused, if it did.
+fn refusal(client: &BlockingClient, path: &str) -> Result<Option<ErrorCode>> {
+    match client.call(|client| client.fetch(path)) {
+        Ok(_) => Ok(None),
+        Err(Error::Refused(detail)) => Ok(Some(detail.code)),
+        Err(error) => Err(error.into()),
+    }
 }
