@@ -37,11 +37,7 @@ impl Client {
         self.ask(&Ask { wire: Wire::Any, ..get("/v1/daemon".into()) }).await
     }
 
-    pub async fn processes(&self, all: bool) -> Result<ProcessList, Error> {
-        self.get(format!("/v1/processes?all={all}")).await
-    }
-
-    /// Reads one page of a list.
+    /// Lists processes: one page, or all of them where the query has no limit.
     pub async fn list(&self, query: &ListQuery) -> Result<ProcessList, Error> {
         self.get(format!("/v1/processes?{}", query_of(query))).await
     }

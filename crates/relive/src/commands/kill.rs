@@ -1,6 +1,6 @@
 //! `relive kill`: send a signal.
 
-use relive_api::{Process, SignalRequest};
+use relive_api::{ListQuery, Process, SignalRequest};
 use relive_core::{Pid, Signal};
 
 use super::report_affected;
@@ -45,7 +45,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
     if args.subtree && !args.yes && ends(args.signal) {
         let root = client.process(&args.id).await?;
-        let list = client.processes(false).await?;
+        let list = client.list(&ListQuery::default()).await?;
         let reached = subtree(&list.processes, root.pid);
         if reached.len() > 1 && !confirm(context, args, &reached)? {
             context.say("nothing was done");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::hang_ups::Crowd;
 use super::killing::parent_of;
-use crate::client::HangUp;
+use crate::hasty::HangUp;
 use crate::world::{World, finish, kill, wait_for};
 
 #[test]

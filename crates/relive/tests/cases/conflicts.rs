@@ -6,8 +6,8 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::hang_ups::{Crowd, Sent};
-use crate::client::HangUp;
 use crate::freezer::is_frozen;
+use crate::hasty::HangUp;
 use crate::world::{Begun, World, wait_for, wait_until};
 
 const PROCESSES: usize = 40;

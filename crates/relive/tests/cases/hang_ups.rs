@@ -5,11 +5,13 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use relive_api::ListQuery;
+use relive_client::{BlockingClient, Client};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Client, HangUp, Request};
 use crate::dice::Dice;
+use crate::hasty::{Answer, HangUp, HastyClient, Request};
 use crate::world::{World, finish, kill, wait_for, wait_until};
 
 /// How many clients hang up in one test.
@@ -32,7 +34,8 @@ pub(super) fn moment(number: usize) -> HangUp {
 /// A user's processes, asked for directly at the socket.
 pub(super) struct Crowd {
     pub(super) world: World,
-    pub(super) client: Client,
+    pub(super) client: HastyClient,
+    asker: BlockingClient,
     dice: Dice,
 }
 
@@ -46,8 +49,9 @@ impl Crowd {
     pub(super) fn new() -> Self {
         let world = World::new();
         world.relive(&["daemon", "start"]).ok();
-        let client = Client::new(&world.socket());
-        Self { world, client, dice: Dice::new(61) }
+        let socket = world.socket();
+        let asker = BlockingClient::new(Client::new(&socket)).unwrap();
+        Self { client: HastyClient::new(&socket), asker, world, dice: Dice::new(61) }
     }
 
     pub(super) fn request(&mut self, path: String, body: Value) -> Request {
@@ -117,7 +121,8 @@ impl Crowd {
 
     #[track_caller]
     pub(super) fn info(&self, uuid: &str) -> Value {
-        self.client.get(&format!("/v1/processes/{uuid}")).unwrap().body
+        let process = self.asker.call(|client| client.process(uuid)).unwrap();
+        serde_json::to_value(process).unwrap()
     }
 
     #[track_caller]
@@ -128,9 +133,9 @@ impl Crowd {
     /// The processes of the table.
     #[track_caller]
     fn table(&self) -> BTreeSet<String> {
-        let list = self.client.get("/v1/processes?all=false").unwrap().body;
-        let processes = list["processes"].as_array().unwrap();
-        processes.iter().map(|process| process["uuid"].as_str().unwrap().to_owned()).collect()
+        let living = ListQuery::default();
+        let list = self.asker.call(|client| client.list(&living)).unwrap();
+        list.processes.iter().map(|process| process.uuid.to_string()).collect()
     }
 
     /// Waits until `live/` and the table name the same processes at two looks in a row, and gives them.

@@ -8,9 +8,6 @@
 mod approvals;
 mod attribution;
 mod budgets;
-#[path = "../support/client.rs"]
-#[expect(dead_code, reason = "other targets use the rest")]
-mod client;
 mod collecting;
 mod conflicts;
 mod connections;
@@ -27,6 +24,9 @@ mod forks;
 #[path = "../support/freezer.rs"]
 mod freezer;
 mod hang_ups;
+#[path = "../support/hasty.rs"]
+#[expect(dead_code, reason = "other targets use the rest")]
+mod hasty;
 mod journal;
 mod killing;
 mod looking;

@@ -1,12 +1,16 @@
 //! What people do to the agents while the daemon dies: each request is repeated until somebody answers it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use relive_core::Uuid;
-use serde_json::{Value, json};
+use relive_api::{
+    ErrorDetail, GcRequest, InputRequest, PauseRequest, Resolution, ResolveRequest, ResumeRequest, RunRequest,
+    SignalRequest,
+};
+use relive_client::{BlockingClient, Client, Error, Event, Source, Waited};
+use relive_core::{ErrorCode, Uuid};
+use serde_json::json;
 
-use crate::client::{Answer, Client, NoAnswer};
 use crate::daemon::Places;
 use crate::dice::Dice;
 use crate::oracle::{Asked, Oracle};
@@ -14,10 +18,12 @@ use crate::scripts;
 
 /// How soon somebody who found no daemon looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
+/// How long a request may stay without an answer, however often the daemon is killed.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 /// One who asks.
 pub(crate) struct Driver<'a> {
-    pub(crate) client: Client,
+    pub(crate) client: BlockingClient,
     pub(crate) dice: Dice,
     pub(crate) oracle: &'a Oracle,
     pub(crate) places: &'a Places,
@@ -37,7 +43,7 @@ impl Driver<'_> {
                 0..10 if room => self.spawn(),
                 10..17 if room => self.fork(None),
                 17..24 if room => {
-                    let step = self.dice.between(0, 8);
+                    let step = self.dice.between(0, 8) as u32;
                     self.fork(Some(step));
                 }
                 24..40 => self.pause(),
@@ -55,22 +61,30 @@ impl Driver<'_> {
         }
     }
 
-    /// Asks until there is an answer.
-    pub(crate) fn ask(&self, path: &str, body: &Value) -> Option<Answer> {
+    /// Asks until there is an answer, which may be a refusal. `None` if there is no daemon any more.
+    pub(crate) fn ask<'a, T, F: Future<Output = Result<T, Error>>>(
+        &'a self,
+        what: &str,
+        ask: impl Fn(&'a Client) -> F,
+    ) -> Option<Result<T, ErrorDetail>> {
+        let begun = Instant::now();
         loop {
-            match self.client.post(path, body) {
+            match self.client.call(&ask) {
+                Ok(answer) => return Some(Ok(answer)),
                 // Stopping: it is as good as gone.
-                Ok(answer) if answer.status == 503 => std::thread::sleep(LOOK_EVERY),
-                Ok(answer) => {
-                    if answer.status == 500 {
-                        self.oracle.violation(format!("an internal error: {path} {body}: {}", answer.body));
-                    }
-                    return Some(answer);
+                Err(Error::Refused(detail)) if detail.code == ErrorCode::Unavailable => {
+                    std::thread::sleep(LOOK_EVERY);
                 }
-                Err(NoAnswer::Gone) if self.broken.load(Ordering::Relaxed) => return None,
-                Err(NoAnswer::Gone) => std::thread::sleep(LOOK_EVERY),
-                Err(NoAnswer::Hangs) => {
-                    self.oracle.violation(format!("no answer to {path} {body}"));
+                Err(Error::Refused(detail)) => {
+                    if detail.code == ErrorCode::Internal {
+                        self.oracle.violation(format!("an internal error: {what}: {detail:?}"));
+                    }
+                    return Some(Err(detail));
+                }
+                Err(error) if error.is_transient() && self.broken.load(Ordering::Relaxed) => return None,
+                Err(error) if error.is_transient() && begun.elapsed() < ANSWERED_WITHIN => {}
+                Err(error) => {
+                    self.oracle.violation(format!("no answer to {what}: {error:?}"));
                     return None;
                 }
             }
@@ -97,75 +111,74 @@ impl Driver<'_> {
     pub(crate) fn spawn(&mut self) {
         let name = self.dice.pick(&scripts::NAMES).copied().unwrap_or("steps");
         let uuid = self.dice.uuid();
-        let mut request = json!({
+        let mut request: RunRequest = serde_json::from_value(json!({
             "uuid": uuid,
             "intent": format!("do what {name} says"),
             "model": format!("script/{name}.yaml"),
             "cwd": self.places.work,
-        });
+        }))
+        .unwrap();
         if self.dice.chance(25) {
-            request["on_in_doubt"] = "park".into();
+            request.on_in_doubt = Some("park".into());
         }
-        let Some(answer) = self.ask("/v1/processes", &request) else { return };
-        if answer.is_ok() {
-            self.oracle.exists(uuid, answer.body["pid"].as_u64().unwrap_or(0));
-        } else {
-            self.oracle.violation(format!("a spawn was refused: {}", answer.body));
+        match self.ask("a spawn", |client| client.run(&request)) {
+            Some(Ok(created)) => self.oracle.exists(uuid, created.pid),
+            Some(Err(refused)) => self.oracle.violation(format!("a spawn was refused: {refused:?}")),
+            None => {}
         }
     }
 
-    fn fork(&mut self, from_step: Option<u64>) {
+    fn fork(&mut self, from_step: Option<u32>) {
         let Some(source) = self.one_agent() else { return };
-        let uuid = self.dice.uuid();
-        let mut request = json!({ "fork": uuid });
-        if let Some(step) = from_step {
-            request["from_step"] = step.into();
-        }
+        let (uuid, id) = (self.dice.uuid(), source.to_string());
+        let request = ResumeRequest { fork: Some(uuid), from_step, ..ResumeRequest::default() };
         // Known before it is asked for: an answer may be lost for good if the original is collected meanwhile.
         self.oracle.forked(uuid, from_step);
-        let Some(answer) = self.ask(&format!("/v1/processes/{source}/resume"), &request) else { return };
-        match answer.status {
-            200 => self.oracle.exists(uuid, answer.body["pid"].as_u64().unwrap_or(0)),
+        match self.ask("a fork", |client| client.resume(&id, &request)) {
+            Some(Ok(resumed)) => self.oracle.exists(uuid, resumed.pid),
             // It has not come so far, or is collected.
-            400 | 404 => {}
-            _ => self.oracle.violation(format!("a fork of {source} was refused: {}", answer.body)),
+            Some(Err(refused)) if matches!(refused.code, ErrorCode::Invalid | ErrorCode::NotFound) => {}
+            Some(Err(refused)) => self.oracle.violation(format!("a fork of {source} was refused: {refused:?}")),
+            None => {}
         }
     }
 
     fn pause(&mut self) {
         let Some(uuid) = self.one() else { return };
         let (now, subtree) = (self.dice.chance(30), self.dice.chance(20));
-        self.ask(&format!("/v1/processes/{uuid}/pause"), &json!({ "now": now, "subtree": subtree }));
+        let (id, request) = (uuid.to_string(), PauseRequest { subtree, now });
+        self.ask("a pause", |client| client.pause(&id, &request));
     }
 
     fn resume(&mut self) {
         let Some(uuid) = self.one() else { return };
         let subtree = self.dice.chance(20);
-        self.go_on(uuid, &json!({ "subtree": subtree }));
+        self.resume_one(uuid, &ResumeRequest { subtree, ..ResumeRequest::default() });
     }
 
-    pub(crate) fn go_on(&self, uuid: Uuid, request: &Value) {
-        let Some(answer) = self.ask(&format!("/v1/processes/{uuid}/resume"), request) else { return };
-        match answer.status {
-            200 => self.oracle.exists(uuid, answer.body["pid"].as_u64().unwrap_or(0)),
+    pub(crate) fn resume_one(&self, uuid: Uuid, request: &ResumeRequest) {
+        let id = uuid.to_string();
+        match self.ask("a resume", |client| client.resume(&id, request)) {
+            Some(Ok(resumed)) => self.oracle.exists(uuid, resumed.pid),
             // Collected, or in doubt.
-            404 => {}
-            409 if answer.body["error"]["message"].as_str().is_some_and(|text| text.contains("your answer")) => {}
-            _ => self.oracle.violation(format!("a resume of {uuid} was refused: {}", answer.body)),
+            Some(Err(refused)) if refused.code == ErrorCode::NotFound => {}
+            Some(Err(refused)) if refused.code == ErrorCode::Conflict && refused.message.contains("your answer") => {}
+            Some(Err(refused)) => self.oracle.violation(format!("a resume of {uuid} was refused: {refused:?}")),
+            None => {}
         }
     }
 
     fn send(&mut self) {
         let Some(uuid) = self.one_agent() else { return };
-        let id = format!("m{:x}", self.dice.next());
-        self.oracle.message(uuid, &id, false);
-        let request = json!({ "id": id, "text": format!("a message, {id}") });
-        let Some(answer) = self.ask(&format!("/v1/processes/{uuid}/input"), &request) else { return };
-        match answer.status {
-            200 => self.oracle.message(uuid, &id, true),
-            404 | 429 => {}
-            409 if answer.body["error"]["message"].as_str().is_some_and(|text| text.contains("has ended")) => {}
-            _ => self.oracle.violation(format!("a message to {uuid} was refused: {}", answer.body)),
+        let message = format!("m{:x}", self.dice.next());
+        self.oracle.message(uuid, &message, false);
+        let (id, request) = (uuid.to_string(), InputRequest { text: format!("a message, {message}"), id: message });
+        match self.ask("a message", |client| client.input(&id, &request)) {
+            Some(Ok(_)) => self.oracle.message(uuid, &request.id, true),
+            Some(Err(refused)) if matches!(refused.code, ErrorCode::NotFound | ErrorCode::Exhausted) => {}
+            Some(Err(refused)) if refused.code == ErrorCode::Conflict && refused.message.contains("has ended") => {}
+            Some(Err(refused)) => self.oracle.violation(format!("a message to {uuid} was refused: {refused:?}")),
+            None => {}
         }
     }
 
@@ -173,67 +186,92 @@ impl Driver<'_> {
         let Some(uuid) = self.one() else { return };
         let signal = self.dice.pick(&["TERM", "KILL", "INT"]).copied().unwrap_or("KILL");
         self.oracle.signalled(uuid);
-        self.ask(&format!("/v1/processes/{uuid}/signal"), &json!({ "signal": signal }));
+        let (id, request) = (uuid.to_string(), SignalRequest { signal: signal.into(), subtree: false });
+        self.ask("a signal", |client| client.signal(&id, &request));
     }
 
-    /// Waits for a process, or for one of the PIDs it had; sometimes goes on with it at once.
+    /// Waits for a process, or for one of the PIDs it had; sometimes resumes it at once.
     fn wait(&mut self) {
         let Some(uuid) = self.one() else { return };
         let pids = self.oracle.lock().asked.get(&uuid).map(|asked| asked.pids.clone()).unwrap_or_default();
-        let id = if self.dice.chance(50) {
-            uuid.to_string()
-        } else {
-            self.dice.pick(&pids).map_or(0, |pid| *pid).to_string()
+        let by_uuid = self.dice.chance(50);
+        let id = match self.dice.pick(&pids) {
+            Some(pid) if !by_uuid => pid.to_string(),
+            Some(_) | None => uuid.to_string(),
         };
-        let timeout = self.dice.between(1, 400);
-        let Some(answer) = self.ask(&format!("/v1/processes/{id}/wait"), &json!({ "timeout_ms": timeout })) else {
-            return;
-        };
-        if !answer.is_ok() {
-            if answer.status != 404 {
-                self.oracle.violation(format!("a wait for {id} was refused: {}", answer.body));
+        let timeout = Duration::from_millis(self.dice.between(1, 400));
+        if self.wait_for(&id, uuid, timeout) && self.dice.chance(30) {
+            self.resume_one(uuid, &ResumeRequest::default());
+        }
+    }
+
+    /// Waits for a process by one of its ids; says whether it has ended.
+    pub(crate) fn wait_for(&self, id: &str, uuid: Uuid, timeout: Duration) -> bool {
+        let own = uuid.to_string();
+        match self.ask("a wait", |client| client.wait(id, &own, Some(timeout))) {
+            Some(Ok(Waited::Answer(answer))) => {
+                if answer.uuid != uuid {
+                    self.oracle.violation(format!("F: PID {id} is {uuid} and was answered as {}", answer.uuid));
+                }
+                self.oracle.ended(uuid, &answer);
+                !answer.timed_out
             }
-            return;
-        }
-        if answer.body["uuid"] != uuid.to_string() {
-            self.oracle.violation(format!("F: PID {id} is {uuid} and was answered as {}", answer.body["uuid"]));
-        }
-        self.oracle.ended(uuid, &answer.body);
-        if answer.body["timed_out"] == false && self.dice.chance(30) {
-            self.go_on(uuid, &json!({}));
+            Some(Err(refused)) if refused.code != ErrorCode::NotFound => {
+                self.oracle.violation(format!("a wait for {id} was refused: {refused:?}"));
+                false
+            }
+            Some(Ok(Waited::TimedOut) | Err(_)) | None => false,
         }
     }
 
     fn read(&mut self) {
         let Some(uuid) = self.one() else { return };
-        let after = self.oracle.last_seen(uuid);
-        let _ = self.client.journal(&uuid.to_string(), &after, false, |id, line| {
-            self.oracle.record(uuid, id, line);
-            true
-        });
+        let (id, mut last) = (uuid.to_string(), self.oracle.last_seen(uuid));
+        let each = async |event: Event| {
+            self.record(uuid, &event);
+            Ok::<_, Error>(())
+        };
+        // One that was collected has no journal any more.
+        let _ = self.client.call(|client| client.read(&id, Source::Journal, &mut last, each));
     }
 
-    /// Follows journals for as long as the daemon lives, one after the other.
+    fn record(&self, uuid: Uuid, event: &Event) {
+        if event.name == "record" {
+            self.oracle.record(uuid, &event.id, &event.data);
+        }
+    }
+
+    /// Follows journals until everything is over, one after the other.
     pub(crate) fn watch(&mut self) {
         while !self.over.load(Ordering::Relaxed) {
             let Some(uuid) = self.one() else {
                 std::thread::sleep(LOOK_EVERY);
                 continue;
             };
-            let (after, mut left) = (self.oracle.last_seen(uuid), self.dice.between(10, 200));
-            let watched = self.client.journal(&uuid.to_string(), &after, true, |id, line| {
-                self.oracle.record(uuid, id, line);
+            let (id, mut last) = (uuid.to_string(), self.oracle.last_seen(uuid));
+            let mut left = self.dice.between(10, 200);
+            let each = async |event: Event| {
+                self.record(uuid, &event);
                 left -= 1;
-                left > 0 && !self.over.load(Ordering::Relaxed)
+                if left > 0 { Ok(()) } else { Err(Unwatched::Enough) }
+            };
+            let over = async {
+                while !self.over.load(Ordering::Relaxed) {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+            };
+            self.client.call(async |client| {
+                tokio::select! {
+                    // One that was collected has no journal any more.
+                    _ = client.follow(&id, Source::Journal, &mut last, each) => {}
+                    () = over => {}
+                }
             });
-            if watched.is_err() {
-                std::thread::sleep(LOOK_EVERY);
-            }
         }
     }
 
     fn collect(&self) {
-        self.ask("/v1/gc", &json!({ "dry_run": false }));
+        self.ask("a collection", |client| client.gc(&GcRequest { dry_run: false, at_most: None }));
     }
 
     fn resolve(&mut self) {
@@ -244,7 +282,20 @@ impl Driver<'_> {
 
     /// Says what became of a call in doubt. Never that it shall be made again: then nothing may happen twice.
     pub(crate) fn decide(&mut self, uuid: Uuid) {
-        let outcome = if self.dice.chance(50) { "done" } else { "not_done" };
-        self.ask(&format!("/v1/processes/{uuid}/resolve"), &json!({ "outcome": outcome }));
+        let outcome = if self.dice.chance(50) { Resolution::Done } else { Resolution::NotDone };
+        let (id, request) = (uuid.to_string(), ResolveRequest { outcome, always: false, reason: None, id: None });
+        self.ask("an answer", |client| client.resolve(&id, &request));
+    }
+}
+
+/// Why a journal is followed no more.
+enum Unwatched {
+    Enough,
+    Failed,
+}
+
+impl From<Error> for Unwatched {
+    fn from(_: Error) -> Self {
+        Self::Failed
     }
 }

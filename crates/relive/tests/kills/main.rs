@@ -7,9 +7,6 @@
 #![expect(clippy::disallowed_methods, reason = "what a test writes need not survive")]
 
 mod check;
-#[path = "../support/client.rs"]
-#[expect(dead_code, reason = "other targets use the rest")]
-mod client;
 #[path = "../support/daemon.rs"]
 mod daemon;
 #[path = "../support/dice.rs"]

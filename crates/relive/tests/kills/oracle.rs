@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
-use relive_core::Uuid;
-use serde_json::Value;
+use relive_api::WaitAnswer;
+use relive_core::{Pid, ProcessStatus, Uuid};
 
 /// Everything the daemon ever said yes to.
 #[derive(Debug, Default)]
@@ -16,15 +16,15 @@ pub(crate) struct Oracle {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
     /// The PIDs that were answered for it.
-    pub(crate) pids: Vec<u64>,
+    pub(crate) pids: Vec<Pid>,
     /// The step it was forked at, if that was said.
-    pub(crate) from_step: Option<u64>,
+    pub(crate) from_step: Option<u32>,
     /// Records seen, each with its id.
     pub(crate) records: BTreeMap<(u64, u64), String>,
     /// The ids of messages to it, and whether they were acknowledged.
     pub(crate) messages: BTreeMap<String, bool>,
     /// The ends that were answered: PID, status.
-    pub(crate) ends: Vec<(u64, Value)>,
+    pub(crate) ends: Vec<(Pid, ProcessStatus)>,
     /// The code it exits with, if it is a program.
     pub(crate) program: Option<u64>,
     /// Whether somebody wanted it to end.
@@ -50,7 +50,7 @@ impl Oracle {
     }
 
     /// A process exists, under this PID.
-    pub(crate) fn exists(&self, uuid: Uuid, pid: u64) {
+    pub(crate) fn exists(&self, uuid: Uuid, pid: Pid) {
         let mut known = self.lock();
         known.acknowledged += 1;
         known.asked.entry(uuid).or_default().pids.push(pid);
@@ -66,7 +66,7 @@ impl Oracle {
         self.lock().asked.entry(uuid).or_default().signalled = true;
     }
 
-    pub(crate) fn forked(&self, uuid: Uuid, from_step: Option<u64>) {
+    pub(crate) fn forked(&self, uuid: Uuid, from_step: Option<u32>) {
         self.lock().asked.entry(uuid).or_default().from_step = from_step;
     }
 
@@ -83,10 +83,10 @@ impl Oracle {
     }
 
     /// The id of the last record seen.
-    pub(crate) fn last_seen(&self, uuid: Uuid) -> String {
+    pub(crate) fn last_seen(&self, uuid: Uuid) -> Option<String> {
         let known = self.lock();
         let last = known.asked.get(&uuid).and_then(|asked| asked.records.keys().next_back().copied());
-        last.map_or_else(String::new, |(epoch, seq)| format!("{epoch}.{seq}"))
+        last.map(|(epoch, seq)| format!("{epoch}.{seq}"))
     }
 
     pub(crate) fn message(&self, uuid: Uuid, id: &str, acknowledged: bool) {
@@ -96,17 +96,15 @@ impl Oracle {
     }
 
     /// An end was answered.
-    pub(crate) fn ended(&self, uuid: Uuid, answer: &Value) {
-        if answer["timed_out"] == true {
+    pub(crate) fn ended(&self, uuid: Uuid, answer: &WaitAnswer) {
+        if answer.timed_out {
             return;
         }
         let mut known = self.lock();
         known.acknowledged += 1;
-        if answer["status"].is_null() {
-            known.violations.push(format!("A: {uuid}: a wait was answered with no end: {answer}"));
-            return;
+        match answer.status.clone() {
+            Some(status) => known.asked.entry(uuid).or_default().ends.push((answer.pid, status)),
+            None => known.violations.push(format!("A: {uuid}: a wait was answered with no end: {answer:?}")),
         }
-        let pid = answer["pid"].as_u64().unwrap_or(0);
-        known.asked.entry(uuid).or_default().ends.push((pid, answer["status"].clone()));
     }
 }

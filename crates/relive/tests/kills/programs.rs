@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use relive_api::ExecRequest;
+use relive_core::Uuid;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::json;
 
@@ -20,6 +22,18 @@ pub(crate) fn command(places: &Places, code: u64, away: bool, pauses_ms: [u64; 2
     format!("{away}{before}; echo \"$RELIVE_SESSION x\" >> {lines}; echo begun; {after}; echo over; exit {code}")
 }
 
+/// The request for a program that runs a line of shell.
+pub(crate) fn request(places: &Places, uuid: Uuid, command: &str) -> ExecRequest {
+    let request = json!({
+        "uuid": uuid,
+        "argv": ["/bin/sh", "-c", command],
+        "cwd": places.work,
+        "stdio": "null",
+        "env": { "PATH": "/usr/bin:/bin" },
+    });
+    serde_json::from_value(request).unwrap()
+}
+
 impl Driver<'_> {
     /// Begins a program.
     pub(crate) fn exec(&mut self) {
@@ -27,18 +41,11 @@ impl Driver<'_> {
         let pauses = [self.dice.between(0, 50), self.dice.between(0, 1500)];
         let command = command(self.places, code, self.dice.chance(30), pauses);
         self.oracle.program(uuid, code);
-        let request = json!({
-            "uuid": uuid,
-            "argv": ["/bin/sh", "-c", command],
-            "cwd": self.places.work,
-            "stdio": "null",
-            "env": { "PATH": "/usr/bin:/bin" },
-        });
-        let Some(answer) = self.ask("/v1/programs", &request) else { return };
-        if answer.is_ok() {
-            self.oracle.exists(uuid, answer.body["pid"].as_u64().unwrap_or(0));
-        } else {
-            self.oracle.violation(format!("a program was refused: {}", answer.body));
+        let request = request(self.places, uuid, &command);
+        match self.ask("a program", |client| client.exec(&request)) {
+            Some(Ok(started)) => self.oracle.exists(uuid, started.pid),
+            Some(Err(refused)) => self.oracle.violation(format!("a program was refused: {refused:?}")),
+            None => {}
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use relive_core::Uuid;
-use serde_json::{Value, json};
+use relive_api::{ListQuery, Process, ResumeRequest};
+use relive_core::{Body, ProcessStatus, SuspendReason, Uuid};
 
 use crate::check;
 use crate::daemon::{Daemon, Places};
@@ -152,61 +152,53 @@ fn kill_again_and_again(
     Ok(daemon)
 }
 
-/// Lets everything come to its end: what is paused, killed or in doubt goes on.
+/// Lets everything come to its end: what is paused, killed or in doubt is resumed.
 fn finish(driver: &mut Driver<'_>) {
     let begun = Instant::now();
     // Whoever launches something first removes what those before left of their trying what the machine gives.
     driver.exec();
     let mut last = Vec::new();
     while begun.elapsed() < FINISH_WITHIN {
-        let processes = current(driver);
-        last = processes.iter().filter(|process| !is_completed(process)).cloned().collect();
+        last = current(driver);
+        last.retain(|process| !is_completed(process));
         let Some(first) = last.first() else { break };
         for process in &last {
-            let Some(uuid) = uuid_of(process) else { continue };
-            if process["suspend_reason"] == "in_doubt" {
-                driver.decide(uuid);
-            } else if process["paused"] == true || process["status"]["kind"] == "killed" {
-                driver.go_on(uuid, &json!({}));
+            let was_killed = matches!(process.status, Some(ProcessStatus::Killed { .. }));
+            if process.suspend_reason == Some(SuspendReason::InDoubt) {
+                driver.decide(process.uuid);
+            } else if process.paused || was_killed {
+                driver.resume_one(process.uuid, &ResumeRequest::default());
             }
         }
-        let id = first["uuid"].as_str().unwrap_or_default();
-        driver.ask(&format!("/v1/processes/{id}/wait"), &json!({ "timeout_ms": 500 }));
+        driver.wait_for(&first.uuid.to_string(), first.uuid, Duration::from_millis(500));
     }
     for process in &last {
-        driver.oracle.violation(format!("a process did not complete: {process}"));
+        driver.oracle.violation(format!("a process did not complete: {process:?}"));
     }
     for process in current(driver) {
-        let Some(uuid) = uuid_of(&process) else { continue };
-        if let Some(answer) = driver.ask(&format!("/v1/processes/{uuid}/wait"), &json!({ "timeout_ms": 1000 }))
-            && answer.is_ok()
-        {
-            driver.oracle.ended(uuid, &answer.body);
-        }
+        driver.wait_for(&process.uuid.to_string(), process.uuid, Duration::from_secs(1));
     }
 }
 
 /// Agents are completed; programs have ended, however that was.
-fn is_completed(process: &Value) -> bool {
-    process["exit"]["reason"] == "completed" || process["body"] == "exec" && !process["exit"].is_null()
-}
-
-fn uuid_of(process: &Value) -> Option<Uuid> {
-    process["uuid"].as_str()?.parse().ok()
+fn is_completed(process: &Process) -> bool {
+    match &process.exit {
+        Some(exit) => exit.reason == "completed" || process.body == Body::Exec,
+        None => false,
+    }
 }
 
 /// Each process in its current incarnation.
-fn current(driver: &Driver<'_>) -> Vec<Value> {
-    let Ok(answer) = driver.client.get("/v1/processes?all=true") else {
+fn current(driver: &Driver<'_>) -> Vec<Process> {
+    let all = ListQuery { all: true, ..ListQuery::default() };
+    let Some(Ok(list)) = driver.ask("ps -a", |client| client.list(&all)) else {
         driver.oracle.violation("no answer to ps -a".to_owned());
         return Vec::new();
     };
-    let mut latest: HashMap<Uuid, Value> = HashMap::new();
-    for process in answer.body["processes"].as_array().into_iter().flatten() {
-        if let Some(uuid) = uuid_of(process)
-            && latest.get(&uuid).is_none_or(|seen| seen["pid"].as_u64() < process["pid"].as_u64())
-        {
-            latest.insert(uuid, process.clone());
+    let mut latest: HashMap<Uuid, Process> = HashMap::new();
+    for process in list.processes {
+        if latest.get(&process.uuid).is_none_or(|seen| seen.pid < process.pid) {
+            latest.insert(process.uuid, process);
         }
     }
     latest.into_values().collect()

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use relive_api::RunRequest;
 use serde_json::json;
 
 use crate::daemon::Places;
@@ -23,22 +24,24 @@ fn a_thousand_agents_finish() {
     let (client, mut dice, begun) = (places.client(), Dice::new(1), Instant::now());
     let uuids: Vec<_> = (0..AGENTS).map(|_| dice.uuid()).collect();
     std::thread::scope(|scope| {
-        let (client, places) = (&client, &places);
+        let places = &places;
         for uuids in uuids.chunks(AGENTS.div_ceil(CLIENTS)) {
             scope.spawn(move || {
+                let client = places.client();
                 for uuid in uuids {
                     let request =
                         json!({"uuid": uuid, "intent": "list", "model": "script/list.yaml", "cwd": places.work});
-                    let answer = client.post("/v1/processes", &request).unwrap();
-                    assert!(answer.is_ok(), "{}", answer.body);
+                    let request: RunRequest = serde_json::from_value(request).unwrap();
+                    client.call(|client| client.run(&request)).unwrap();
                 }
             });
         }
     });
     println!("{AGENTS} agents begun after {:?}", begun.elapsed());
     for uuid in &uuids {
-        let answer = client.post(&format!("/v1/processes/{uuid}/wait"), &json!({})).unwrap();
-        assert_eq!(answer.body["exit_code"], 0, "{}", answer.body);
+        let id = uuid.to_string();
+        let answer = client.call(|client| client.wait_for_end(&id)).unwrap();
+        assert_eq!(answer.exit_code, 0, "{answer:?}");
     }
     println!("{AGENTS} agents of {STEPS} steps finished after {:?}", begun.elapsed());
     daemon.stop(&client).unwrap();

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
+use relive_client::{BlockingClient, Client, Retry};
 
 /// How long a start or a stop may take.
 const WITHIN: Duration = Duration::from_secs(60);
+/// How a client that repeats its requests looks for a daemon that was killed.
+const RETRY: Retry = Retry { within: Duration::from_secs(5), every: Duration::from_millis(3) };
 
 /// Where one run has its things. They stay if the run found something.
 #[derive(Debug)]
@@ -48,8 +50,18 @@ impl Places {
         places
     }
 
-    pub(crate) fn client(&self) -> Client {
-        Client::new(&self.socket)
+    /// A client that repeats its requests until they are answered.
+    pub(crate) fn client(&self) -> BlockingClient {
+        self.client_with(RETRY)
+    }
+
+    /// A client that asks once.
+    pub(crate) fn client_that_asks_once(&self) -> BlockingClient {
+        self.client_with(Retry::NEVER)
+    }
+
+    fn client_with(&self, retry: Retry) -> BlockingClient {
+        BlockingClient::new(Client::new(&self.socket).with_data(&self.data).with_retry(retry)).unwrap()
     }
 
     fn serve(&self, socket: &Path, log: File) -> Child {
@@ -72,9 +84,9 @@ impl Places {
 
     /// Waits until the daemon answers, and says how long that took. `Err` if it does not.
     pub(crate) fn until_it_answers(&self, daemon: &mut Daemon) -> Result<Duration, String> {
-        let begun = Instant::now();
+        let (begun, client) = (Instant::now(), self.client_that_asks_once());
         while begun.elapsed() < WITHIN {
-            if self.client().get("/v1/daemon").is_ok() {
+            if client.call(Client::daemon).is_ok() {
                 return Ok(begun.elapsed());
             }
             if let Some(status) = daemon.child.try_wait().unwrap() {
@@ -137,8 +149,8 @@ impl Daemon {
     }
 
     /// Asks it to stop as a user does.
-    pub(crate) fn stop(mut self, client: &Client) -> Result<(), String> {
-        let _ = client.post("/v1/daemon/stop", &serde_json::json!({}));
+    pub(crate) fn stop(mut self, client: &BlockingClient) -> Result<(), String> {
+        let _ = client.call(|client| client.stop_daemon(Some(self.pid())));
         match wait_within(&mut self.child) {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(format!("the daemon did not stop well: {status}")),

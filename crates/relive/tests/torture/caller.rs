@@ -4,16 +4,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use relive_core::Uuid;
+use relive_api::http_status;
+use relive_client::Error;
+use relive_core::{ErrorCode, Uuid};
 use serde_json::{Value, json};
 
-use crate::client::{Attempt, Client, HangUp, PATIENCE, Request};
 use crate::daemon::Places;
 use crate::dice::Dice;
 use crate::explain::VERBS_MAX;
+use crate::hasty::{Attempt, HangUp, HastyClient, PATIENCE, Request};
 use crate::ledger::{Kind, Ledger};
 use crate::scripts;
-use crate::verb::{Decision, Told, Verb};
+use crate::verb::{Decision, Seen, Told, Verb};
 
 /// With so many processes no more are begun.
 const PROCESSES_MAX: usize = 20;
@@ -41,7 +43,7 @@ pub(crate) enum Acknowledged {
 
 /// One client.
 pub(crate) struct Caller<'a> {
-    pub(crate) client: Client,
+    pub(crate) client: HastyClient,
     pub(crate) dice: Dice,
     pub(crate) ledger: &'a Ledger,
     pub(crate) places: &'a Places,
@@ -139,11 +141,14 @@ impl Caller<'_> {
 
     fn look(&mut self) {
         let Some((uuid, _)) = self.one() else { return };
-        let sent = self.ledger.at(Instant::now());
-        if let Ok(answer) = self.client.get(&format!("/v1/processes/{uuid}")) {
-            let told = Told::of(&Verb::Look, &answer);
-            self.ledger.answered(uuid, Verb::Look, sent, Instant::now(), told);
-        }
+        let (id, sent) = (uuid.to_string(), self.ledger.at(Instant::now()));
+        let told = match self.places.client_that_asks_once().call(|client| client.process(&id)) {
+            Ok(process) => Told::Saw(Seen::of(&process)),
+            Err(error) if error.code() == Some(ErrorCode::NotFound) => Told::Saw(Seen::Absent),
+            Err(Error::Refused(detail)) => Told::Refused(http_status(detail.code)),
+            Err(_) => return,
+        };
+        self.ledger.answered(uuid, Verb::Look, sent, Instant::now(), told);
     }
 
     /// Two clients, one process, the same moment.

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
+use relive_client::BlockingClient;
 use relive_core::Uuid;
 use serde_json::Value;
 
-use crate::client::Client;
 use crate::daemon::Places;
 use crate::explain::{Known, explain};
 use crate::freezer::is_frozen;
@@ -78,13 +78,13 @@ fn stops(records: &[Value]) -> Vec<String> {
 }
 
 /// A program stands still if and only if it is shown as suspended. What follows from a verb may take a moment.
-pub(crate) fn freezers(client: &Client, book: &mut Book) {
+pub(crate) fn freezers(client: &BlockingClient, book: &mut Book) {
     let programs = book.processes.iter().filter(|(_, kind)| *kind == Kind::Program);
     for uuid in programs.map(|(uuid, _)| *uuid) {
-        let begun = Instant::now();
+        let (begun, id) = (Instant::now(), uuid.to_string());
         let differs = || {
-            let info = client.get(&format!("/v1/processes/{uuid}")).ok()?.body;
-            let frozen = is_frozen(info["session"]["host_pid"].as_u64()?);
+            let info = client.call(|client| client.process(&id)).ok()?;
+            let frozen = is_frozen(u64::try_from(info.session.as_ref()?.host_pid?).ok()?);
             let seen = Seen::of(&info);
             (seen != Seen::Dead && frozen != (seen == Seen::Suspended)).then_some((seen, frozen))
         };

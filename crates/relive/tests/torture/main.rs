@@ -8,9 +8,6 @@
 
 mod caller;
 mod check;
-#[path = "../support/client.rs"]
-#[expect(dead_code, reason = "other targets use the rest")]
-mod client;
 #[path = "../support/daemon.rs"]
 #[expect(dead_code, reason = "other targets use the rest")]
 mod daemon;
@@ -19,6 +16,9 @@ mod dice;
 mod explain;
 #[path = "../support/freezer.rs"]
 mod freezer;
+#[path = "../support/hasty.rs"]
+#[expect(dead_code, reason = "other targets use the rest")]
+mod hasty;
 mod ledger;
 mod model;
 mod observe;

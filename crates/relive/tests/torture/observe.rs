@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
+use relive_api::{ListQuery, Process};
+use relive_client::BlockingClient;
 use relive_core::Uuid;
 use serde_json::Value;
 
-use crate::client::Client;
 use crate::daemon::Places;
 use crate::model::Item;
 use crate::verb::{Decision, Seen};
@@ -21,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(120);
 pub(crate) type Shown = BTreeMap<Uuid, Seen>;
 
 /// Waits until every process is at rest and `live/` names those of the table.
-pub(crate) fn settle(places: &Places, client: &Client) -> Result<Shown, String> {
+pub(crate) fn settle(places: &Places, client: &BlockingClient) -> Result<Shown, String> {
     let (begun, mut before) = (Instant::now(), None);
     loop {
         let shown = show(places, client);
@@ -36,19 +37,14 @@ pub(crate) fn settle(places: &Places, client: &Client) -> Result<Shown, String> 
 }
 
 /// What is shown; `Err` says what is still moving, or will never stop.
-fn show(places: &Places, client: &Client) -> Result<Shown, String> {
-    let list = |all: bool| -> Result<Vec<Value>, String> {
-        let answer = client.get(&format!("/v1/processes?all={all}")).map_err(|error| format!("ps: {error:?}"))?;
-        answer.body["processes"].as_array().cloned().ok_or_else(|| format!("ps: {}", answer.body))
-    };
-    let table = list(false)?;
+fn show(places: &Places, client: &BlockingClient) -> Result<Shown, String> {
+    let table = list(client, &ListQuery::default())?;
     for process in &table {
-        let moves = matches!(process["display"].as_str(), Some("loading" | "pausing")) || !process["ending"].is_null();
-        if moves {
-            return Err(format!("{} does not come to rest: {process}", process["uuid"]));
+        if matches!(process.display.as_str(), "loading" | "pausing") || process.ending.is_some() {
+            return Err(format!("{} does not come to rest: {process:?}", process.uuid));
         }
     }
-    let uuids: Vec<Uuid> = table.iter().filter_map(uuid_of).collect();
+    let uuids: Vec<Uuid> = table.iter().map(|process| process.uuid).collect();
     let listed: BTreeSet<Uuid> = uuids.iter().copied().collect();
     if listed.len() != uuids.len() {
         return Err(format!("a process is in the table twice: {uuids:?}"));
@@ -59,25 +55,29 @@ fn show(places: &Places, client: &Client) -> Result<Shown, String> {
         let (limbo, unmarked) = (marked.difference(&listed).count(), listed.difference(&marked).count());
         return Err(format!("{limbo} processes have a marker and are not in the table, {unmarked} the reverse"));
     }
-    Ok(latest(&list(true)?))
+    Ok(latest(&list(client, &all())?))
 }
 
-fn uuid_of(process: &Value) -> Option<Uuid> {
-    process["uuid"].as_str()?.parse().ok()
+fn list(client: &BlockingClient, query: &ListQuery) -> Result<Vec<Process>, String> {
+    let list = client.call(|client| client.list(query)).map_err(|error| format!("ps: {error:?}"))?;
+    Ok(list.processes)
+}
+
+/// Also those that have ended.
+fn all() -> ListQuery {
+    ListQuery { all: true, ..ListQuery::default() }
 }
 
 /// Even where nothing has settled.
-pub(crate) fn as_it_is(client: &Client) -> Shown {
-    let answer = client.get("/v1/processes?all=true");
-    answer.ok().and_then(|answer| answer.body["processes"].as_array().map(|list| latest(list))).unwrap_or_default()
+pub(crate) fn as_it_is(client: &BlockingClient) -> Shown {
+    list(client, &all()).map(|processes| latest(&processes)).unwrap_or_default()
 }
 
-fn latest(processes: &[Value]) -> Shown {
-    let mut latest: BTreeMap<Uuid, &Value> = BTreeMap::new();
+fn latest(processes: &[Process]) -> Shown {
+    let mut latest: BTreeMap<Uuid, &Process> = BTreeMap::new();
     for process in processes {
-        let Some(uuid) = uuid_of(process) else { continue };
-        if latest.get(&uuid).is_none_or(|seen| seen["pid"].as_u64() < process["pid"].as_u64()) {
-            latest.insert(uuid, process);
+        if latest.get(&process.uuid).is_none_or(|seen| seen.pid < process.pid) {
+            latest.insert(process.uuid, process);
         }
     }
     latest.into_iter().map(|(uuid, process)| (uuid, Seen::of(process))).collect()

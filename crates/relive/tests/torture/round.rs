@@ -4,13 +4,14 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use relive_api::SignalRequest;
+use relive_client::BlockingClient;
 use relive_core::Uuid;
-use serde_json::json;
 
 use crate::caller::{Acknowledged, Caller, Manners};
-use crate::client::Client;
 use crate::daemon::{Daemon, Places};
 use crate::dice::Dice;
+use crate::hasty::HastyClient;
 use crate::ledger::Ledger;
 use crate::observe::{Shown, as_it_is, settle};
 use crate::verb::{Seen, Told, Verb};
@@ -43,7 +44,7 @@ pub(crate) fn round(plan: Plan) -> Verdict {
     let begun = Instant::now();
     let places = Places::new(plan.faults, 10_000);
     scripts::write(&places);
-    let (ledger, client) = (Ledger::new(), places.client());
+    let (ledger, client) = (Ledger::new(), places.client_that_asks_once());
     let found = play(plan, &places, &client, &ledger);
     let mut book = ledger.close();
     match found {
@@ -74,7 +75,7 @@ pub(crate) fn round(plan: Plan) -> Verdict {
 
 /// The clients ask, the daemon dies now and then, and at the end once more. Hands back the daemon that is left, and what
 /// it shows.
-fn play(plan: Plan, places: &Places, client: &Client, ledger: &Ledger) -> Result<(Daemon, Shown), String> {
+fn play(plan: Plan, places: &Places, client: &BlockingClient, ledger: &Ledger) -> Result<(Daemon, Shown), String> {
     let mut dice = Dice::new(plan.seed);
     let mut daemon = places.start();
     places.until_it_answers(&mut daemon)?;
@@ -83,7 +84,7 @@ fn play(plan: Plan, places: &Places, client: &Client, ledger: &Ledger) -> Result
     let daemon = std::thread::scope(|scope| {
         for _ in 0..plan.clients {
             let mut caller = Caller {
-                client: client.clone(),
+                client: HastyClient::new(&places.socket),
                 dice: dice.split(),
                 ledger,
                 places,
@@ -110,7 +111,7 @@ fn play(plan: Plan, places: &Places, client: &Client, ledger: &Ledger) -> Result
 }
 
 /// What every process is when nobody asks any more: whatever was not answered has been done by then, or never will be.
-fn look_at_all(places: &Places, client: &Client, ledger: &Ledger) {
+fn look_at_all(places: &Places, client: &BlockingClient, ledger: &Ledger) {
     let settled = settle(places, client);
     ledger.stopped();
     let sent = ledger.at(Instant::now());
@@ -157,7 +158,7 @@ fn kill_now_and_then(
 }
 
 /// Ends everything, so that no session outlives its round.
-fn end(daemon: Daemon, client: &Client, last: &Shown) {
+fn end(daemon: Daemon, client: &BlockingClient, last: &Shown) {
     let begun = Instant::now();
     while begun.elapsed() < ENDS_WITHIN {
         let alive = as_it_is(client).into_iter().filter(|(_, seen)| *seen != Seen::Dead);
@@ -166,7 +167,8 @@ fn end(daemon: Daemon, client: &Client, last: &Shown) {
             break;
         }
         for uuid in alive.iter().filter(|uuid| last.contains_key(uuid)) {
-            let _ = client.post(&format!("/v1/processes/{uuid}/signal"), &json!({"signal": "KILL"}));
+            let (id, request) = (uuid.to_string(), SignalRequest { signal: "KILL".into(), subtree: false });
+            let _ = client.call(|client| client.signal(&id, &request));
         }
         std::thread::sleep(LOOK_EVERY);
     }

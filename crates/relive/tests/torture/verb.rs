@@ -1,8 +1,9 @@
 //! What clients ask of a process, and what they are told.
 
-use serde_json::Value;
+use relive_api::Process;
+use relive_core::SuspendReason;
 
-use crate::client::Answer;
+use crate::hasty::Answer;
 
 /// A verb to one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,8 +54,6 @@ impl Told {
     pub(crate) fn of(verb: &Verb, answer: &Answer) -> Self {
         let body = &answer.body;
         match (verb, answer.status) {
-            (Verb::Look, 200) => Self::Saw(Seen::of(body)),
-            (Verb::Look, 404) => Self::Saw(Seen::Absent),
             (Verb::Create | Verb::Send(_), 200) => Self::Done { changed: true },
             (Verb::Resume | Verb::ResumeWith(_), 200) => Self::Done { changed: body["changed"] == true },
             (Verb::Pause | Verb::Signal(_) | Verb::Resolve(_), 200) => {
@@ -87,16 +86,14 @@ pub(crate) enum Seen {
 }
 
 impl Seen {
-    pub(crate) fn of(process: &Value) -> Self {
-        let display = process["display"].as_str().unwrap_or_default();
-        let reason = process["suspend_reason"].as_str().unwrap_or_default();
-        match (display, reason) {
+    pub(crate) fn of(process: &Process) -> Self {
+        match (process.display.as_str(), process.suspend_reason) {
             // Whether the question is recorded yet is not said.
-            ("running" | "loading", _) | ("pausing", "approval") => Self::Running,
+            ("running" | "loading", _) | ("pausing", Some(SuspendReason::Approval)) => Self::Running,
             ("approval", _) => Self::Asking,
-            ("pausing" | "suspended", "user") => Self::Suspended,
+            ("pausing" | "suspended", Some(SuspendReason::User)) => Self::Suspended,
             ("dead" | "zombie", _) => Self::Dead,
-            _ => Self::Other(format!("{display} {reason}")),
+            (display, reason) => Self::Other(format!("{display} {reason:?}")),
         }
     }
 }
