@@ -15,6 +15,7 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why the daemon did not answer, or what it refused.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the names of the fields say it")]
 pub enum Error {
     /// There is no socket, or nothing listens on it.
     #[error("no daemon is running")]

@@ -15,16 +15,17 @@ use super::error::Error;
 use super::http;
 use super::sse::{Event, Parser};
 
-/// Which stream.
+/// Which of the streams of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each name says it")]
 pub enum Source {
     Journal,
     Events,
 }
 
-/// How long a stream that ended while its process goes on is left alone.
+/// How long a stream that ended before its process is left alone.
 const REJOIN_AFTER: Duration = Duration::from_millis(100);
-/// How long a stream that said its last word may take to end.
+/// How long a stream may take to end after its last event.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
 struct Stream<'a> {

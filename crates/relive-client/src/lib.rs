@@ -3,6 +3,7 @@
 //! Its errors are typed and it prints nothing: what people are told is up to whoever uses it.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod blocking;
 mod client;

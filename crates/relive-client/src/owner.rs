@@ -16,6 +16,7 @@ const STICKY: u32 = 0o1000;
 
 /// Somebody else listens on the daemon's socket, or could.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the names of the fields say it")]
 pub enum UnsafeSocket {
     /// The directory of the socket belongs to somebody else.
     #[error("{}: the directory of the daemon's socket belongs to uid {uid}, not to you (uid {ours})", path.display())]

@@ -2,13 +2,14 @@
 //!
 //! Lines end at CR, LF or both and nowhere else: U+2028 is data.
 
-/// One event.
+/// An event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// What it is: `record`, or `end` when there will be no more.
     pub name: String,
     /// `epoch.seq`.
     pub id: String,
+    /// A line of the journal or of the events, as JSON.
     pub data: String,
 }
 

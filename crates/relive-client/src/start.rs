@@ -57,6 +57,7 @@ pub type Delegated<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
 /// Why the daemon could not be started.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "`said` is the end of the log; the other names say it")]
 pub enum StartError {
     /// The launcher refused.
     #[error("the daemon cannot be started")]

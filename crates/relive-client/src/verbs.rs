@@ -23,14 +23,17 @@ const WAIT_SLACK: Duration = Duration::from_secs(2);
 /// A daemon that was stopped and then held a wait this long is back.
 const BACK_AFTER: Duration = Duration::from_secs(5);
 
-/// A wait came to its end, or the process did not.
+/// How a wait ended.
 #[derive(Debug)]
 pub enum Waited {
+    /// The daemon answered: the process has ended, or the time is up.
     Answer(Box<WaitAnswer>),
-    /// The daemon did not even say that the time is up.
+    /// The time is up, and no daemon said so.
     TimedOut,
 }
 
+/// One method for each request of [`relive_api`].
+#[expect(missing_docs, reason = "the requests are described there")]
 impl Client {
     /// Describes the daemon, whatever its version.
     pub async fn daemon(&self) -> Result<DaemonStatus, Error> {
