@@ -21,19 +21,19 @@ pub enum Error {
     #[error("no daemon is running")]
     NotRunning(#[source] io::Error),
     /// The socket cannot be connected to.
-    #[error("{}: the daemon's socket cannot be used", socket.display())]
+    #[error("{}: cannot connect to the daemon's socket", socket.display())]
     CannotConnect { socket: PathBuf, source: io::Error },
     /// Somebody else listens on the socket, or could. Nothing was sent.
     #[error(transparent)]
     Unsafe(#[from] UnsafeSocket),
     /// The connection broke before the answer was complete.
-    #[error("the connection to the daemon broke off")]
+    #[error("the connection to the daemon was lost")]
     Lost(#[source] Cause),
     /// The answer did not begin in time.
-    #[error("the daemon has not answered for {} s", .0.as_secs())]
+    #[error("the daemon did not answer within {} s", .0.as_secs())]
     Silent(Duration),
     /// The answer is not one of a Relive daemon.
-    #[error("{}: whoever answers here is not a Relive daemon", socket.display())]
+    #[error("{}: the program that answers is not a Relive daemon", socket.display())]
     NotADaemon { socket: PathBuf, source: Cause },
     /// The daemon speaks another version of the wire.
     #[error(
@@ -48,13 +48,13 @@ pub enum Error {
     #[error("the request is larger than {} MiB", BODY_MAX >> 20)]
     TooLarge,
     /// The request has no JSON form.
-    #[error("cannot ask")]
+    #[error("the request cannot be written as JSON")]
     Encode(#[source] serde_json::Error),
     /// The request cannot be put into HTTP.
     #[error("the request cannot be sent")]
     Request(#[source] hyper::http::Error),
     /// The system gives no random numbers.
-    #[error("no random numbers")]
+    #[error("the system gives no random numbers")]
     Random(#[source] io::Error),
     /// No daemon is running, and none could be started.
     #[error(transparent)]

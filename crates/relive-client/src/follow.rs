@@ -13,7 +13,7 @@ use relive_api::WaitAnswer;
 use super::client::{Answer, Client, Patience, get};
 use super::error::Error;
 use super::http;
-use super::sse::{Event, Parser};
+use super::sse::{EVENT_MAX, Event, Parser};
 
 /// Which of the streams of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,12 @@ impl Stream<'_> {
             if let Some(chunk) = frame.data_ref() {
                 let mut events = Vec::new();
                 let pushed = self.parser.push(chunk, &mut events);
-                pushed.map_err(|_| http::not_a_daemon(&self.client.socket, "it sends an event that never ends"))?;
+                pushed.map_err(|_| {
+                    http::not_a_daemon(
+                        &self.client.socket,
+                        format!("it sent an event longer than {} MiB", EVENT_MAX >> 20),
+                    )
+                })?;
                 self.ready.extend(events);
             }
         }

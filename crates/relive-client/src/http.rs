@@ -54,16 +54,19 @@ impl Ask {
         request.body(Full::new(self.body.clone().unwrap_or_default()))
     }
 
-    /// Checks that whoever answers is a daemon, and one that the request is for.
+    /// Checks that the answer is from a daemon, and from one that the request is for.
     pub(crate) fn check(&self, socket: &Path, response: &Response<Incoming>) -> Result<(), Error> {
         let Some(version) = text(response.headers(), VERSION_HEADER) else {
-            return Err(not_a_daemon(socket, format!("it answers {} and does not name itself", response.status())));
+            return Err(not_a_daemon(
+                socket,
+                format!("its answer ({}) has no header {VERSION_HEADER}", response.status()),
+            ));
         };
         let api = text(response.headers(), API_HEADER).map_or(Some(API_UNNAMED), |api| api.parse().ok());
         match (self.wire, api) {
             (Wire::Any, _) | (Wire::Ours, Some(API_VERSION)) => Ok(()),
             (Wire::Ours, Some(api)) => Err(Error::OtherVersion { version: version.to_owned(), api }),
-            (Wire::Ours, None) => Err(not_a_daemon(socket, format!("its {API_HEADER} is not a number"))),
+            (Wire::Ours, None) => Err(not_a_daemon(socket, format!("its header {API_HEADER} is not a number"))),
         }
     }
 }
@@ -78,9 +81,11 @@ pub(crate) async fn refusal(socket: &Path, response: Response<Incoming>) -> Erro
     match read_json::<ErrorBody>(socket, response.into_body()).await {
         Ok(body) => Error::Refused(body.error),
         Err(Error::NotADaemon { .. }) if status == StatusCode::NOT_FOUND => {
-            not_a_daemon(socket, "it does not know this request")
+            not_a_daemon(socket, "it answers 404 to a request that every daemon knows")
         }
-        Err(Error::NotADaemon { .. }) => not_a_daemon(socket, format!("it answers {status}")),
+        Err(Error::NotADaemon { .. }) => {
+            not_a_daemon(socket, format!("its answer ({status}) is not an error of Relive"))
+        }
         Err(error) => error,
     }
 }

@@ -14,7 +14,7 @@ pub struct Event {
 }
 
 /// The longest event that is put together; a journal's line is at most 1 MiB.
-const EVENT_MAX: usize = 4 << 20;
+pub(crate) const EVENT_MAX: usize = 4 << 20;
 
 /// An event is longer than any of ours.
 #[derive(Debug, PartialEq, Eq)]

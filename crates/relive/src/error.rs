@@ -107,6 +107,9 @@ impl From<ErrorDetail> for CommandError {
     }
 }
 
+/// The way out where something else has the daemon's socket.
+const OTHER_SOCKET: &str = "export RELIVE_SOCKET=~/.relive-socket";
+
 /// What the client says, with the way out and the exit code.
 impl From<ClientError> for CommandError {
     fn from(error: ClientError) -> Self {
@@ -122,7 +125,7 @@ impl From<ClientError> for CommandError {
                     UnsafeSocket::DirectoryMode { path, .. } => format!("chmod go-w {}", path.display()),
                     UnsafeSocket::DirectoryOwner { .. }
                     | UnsafeSocket::SocketOwner { .. }
-                    | UnsafeSocket::Listener { .. } => "export RELIVE_SOCKET=~/.relive-socket".into(),
+                    | UnsafeSocket::Listener { .. } => OTHER_SOCKET.into(),
                 };
                 Self::new(ErrorCode::Permission, message).with_hint(hint)
             }
@@ -131,9 +134,9 @@ impl From<ClientError> for CommandError {
             ClientError::Silent(_) | ClientError::OtherVersion { .. } => {
                 Self::unavailable(message).with_hint("relive daemon restart")
             }
-            ClientError::NotADaemon { source, .. } => Self::unavailable(message)
-                .because(source)
-                .with_hint("set RELIVE_SOCKET to another path, or remove what listens there"),
+            ClientError::NotADaemon { source, .. } => {
+                Self::unavailable(message).because(source).with_hint(OTHER_SOCKET)
+            }
             ClientError::TooLarge => Self::invalid(message),
             ClientError::Encode(cause) => Self::internal(message).because(cause),
             ClientError::Request(cause) => Self::internal(message).because(cause),

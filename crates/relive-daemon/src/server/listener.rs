@@ -20,9 +20,9 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Why the socket cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BindError {
-    #[error("{path}: something else answers there, and it has not this data directory", path = .0.display())]
+    #[error("{path}: another program listens on this socket", path = .0.display())]
     Foreign(PathBuf),
-    #[error("{path}: there is something that is no socket, and it is left alone", path = .0.display())]
+    #[error("{path}: exists and is not a socket", path = .0.display())]
     NoSocket(PathBuf),
     #[error("{path}: {source}", path = path.display())]
     Io { path: PathBuf, source: io::Error },

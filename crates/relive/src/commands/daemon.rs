@@ -15,7 +15,7 @@ use crate::error::Outcome;
 #[command(before_long_help = "\
 Examples:
   relive daemon status    exits with 3 if it is not running
-  relive daemon restart   agents pause and go on; programs are not disturbed
+  relive daemon restart   agents pause and resume; programs keep running
   relive daemon stop")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -24,15 +24,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Start it, if it is not running
+    /// Start the daemon if it is not running
     Start,
-    /// Pause the agents at their boundaries and stop it
+    /// Pause the agents at their boundaries and stop the daemon
     Stop,
-    /// Stop it, if it is running, and start it
+    /// Stop the daemon if it is running, and start it
     Restart,
-    /// Say whether it is running; exit code 3 if it is not
+    /// Say whether the daemon is running; exit code 3 if it is not
     Status,
-    /// Be the daemon
+    /// Run the daemon in the foreground
     #[command(hide = true)]
     Serve,
 }

@@ -25,9 +25,9 @@ use crate::terminal::raw;
 /// Run a program
 ///
 /// In the foreground it is as if the program had been typed: its input, its output, its exit code. Ctrl-C asks it to stop
-/// and a second one kills it; with -t the program has a terminal of its own and Ctrl-C is typed to it. It goes on when the
-/// terminal is closed or the daemon dies. 125: aborted at the gate. 126, 127: cannot run, not found. 128+N: ended by
-/// signal N. --json is for -d, because the output is the program's.
+/// and a second one kills it; with -t the program has a terminal of its own and Ctrl-C is typed to it. It keeps running
+/// when the terminal is closed or the daemon dies. 125: aborted at the gate. 126, 127: cannot run, not found. 128+N: ended
+/// by signal N. --json is for -d, because the output is the program's.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:

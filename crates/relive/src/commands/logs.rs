@@ -24,7 +24,7 @@ Examples:
 pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning
     id: String,
-    /// Go on until the process ends
+    /// Keep showing what comes until the process ends
     #[arg(short, long)]
     follow: bool,
     /// Only the last so many records, of a program lines

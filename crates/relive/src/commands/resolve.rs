@@ -17,7 +17,7 @@ Examples:
   relive resolve 5                    what it waits for, what is known, what can be said
   relive resolve 5 --allow --always   it may make this call, and every later one of this tool
   relive resolve 5 --deny --reason \"use git mv\"
-  relive resolve 5 --not-done         a call in doubt: it did not happen, go on")]
+  relive resolve 5 --not-done         a call in doubt: it did not happen")]
 #[command(group(clap::ArgGroup::new("outcome")))]
 pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning
@@ -58,11 +58,11 @@ struct Waiting<'a> {
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
     let decisions = [
-        (args.allow, Resolution::Allow, "goes on: the call may be made"),
-        (args.deny, Resolution::Deny, "goes on: the call may not be made"),
-        (args.done, Resolution::Done, "goes on: the call happened"),
-        (args.not_done, Resolution::NotDone, "goes on: the call did not happen"),
-        (args.retry, Resolution::Retry, "goes on: the call is run again"),
+        (args.allow, Resolution::Allow, "resumed: the call is allowed"),
+        (args.deny, Resolution::Deny, "resumed: the call is denied"),
+        (args.done, Resolution::Done, "resumed: the call happened"),
+        (args.not_done, Resolution::NotDone, "resumed: the call did not happen"),
+        (args.retry, Resolution::Retry, "resumed: the call is run again"),
     ];
     let Some((_, outcome, done)) = decisions.into_iter().find(|(said, ..)| *said) else {
         return show(context, &args.id, &client.process(&args.id).await?);

@@ -1,4 +1,4 @@
-//! `relive resume`: go on, or go on as another.
+//! `relive resume`: resume a process, or fork it.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::render::time::as_millis;
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive resume 5                            go on where it stopped
-  relive resume 5 --input \"now the docs\"   go on with this
-  relive resume 5 --max-tokens 200000        go on with a higher budget
+  relive resume 5                            from where it stopped
+  relive resume 5 --input \"now the docs\"   with a message to it
+  relive resume 5 --max-tokens 200000        with a higher budget
   relive resume --fork --from-step 5 fixer   another one that shares its first five steps")]
 pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning
@@ -122,7 +122,7 @@ fn tell(resumed: &Resumed, fork: bool) -> String {
         told.push_str(&format!("note: {note}\n"));
     }
     if resumed.affected > 1 {
-        told.push_str(&format!("{} go on\n", super::name_pids(resumed.affected, &resumed.pids)));
+        told.push_str(&format!("{} resumed\n", super::name_pids(resumed.affected, &resumed.pids)));
     }
     told
 }
@@ -134,10 +134,10 @@ fn tell_of_program(resumed: &Resumed, before: State) -> String {
         return format!("PID {pid} is running already: nothing changed\n");
     }
     match before {
-        State::Created | State::Running => format!("PID {pid} goes on\n"),
+        State::Created | State::Running => format!("PID {pid} resumed\n"),
         State::Zombie | State::Dead => {
             let uuid = short(*uuid);
-            format!("starting {uuid} again: programs have no journal to go on from\nPID {pid} running\n")
+            format!("starting {uuid} again: programs have no journal to resume from\nPID {pid} running\n")
         }
     }
 }
@@ -168,16 +168,16 @@ mod tests {
     }
 
     #[test]
-    fn a_program_goes_on_or_is_started_again_and_says_which() {
-        assert_eq!(tell_of_program(&resumed(), State::Running), "PID 5 goes on\n");
+    fn a_program_is_resumed_or_started_again_and_says_which() {
+        assert_eq!(tell_of_program(&resumed(), State::Running), "PID 5 resumed\n");
         assert_eq!(
             tell_of_program(&resumed(), State::Dead),
-            "starting 0198f3c1 again: programs have no journal to go on from\nPID 5 running\n"
+            "starting 0198f3c1 again: programs have no journal to resume from\nPID 5 running\n"
         );
     }
 
     #[test]
-    fn it_says_where_it_goes_on_and_as_whom() {
+    fn it_says_where_it_resumes_and_as_whom() {
         assert_eq!(
             tell(&resumed(), false),
             "resuming 0198f3c1 from its journal (step 12/20)\n\

@@ -22,7 +22,7 @@ use crate::render::time::as_millis;
 #[command(before_long_help = "\
 Examples:
   relive run \"fix the failing test\"           Ctrl-C asks it to stop, a second one kills it
-  relive run -d --name fixer \"fix the test\"  prints its PID and goes on in the background
+  relive run -d --name fixer \"fix the test\"  prints its PID and runs in the background
   relive run --max-steps 20 --timeout 10m --system @prompt.md \"review the last commit\"
   relive run --agent reviewer --env-file .env \"review the last commit\"   as agents/reviewer.yaml says
   relive run --ask write --deny shell \"tidy up\"   asks before each write, and never runs a command")]

@@ -13,7 +13,7 @@ use crate::render::steps::{fold, table};
 #[command(before_long_help = "\
 Examples:
   relive steps 5                          find the step to go back to
-  relive resume --fork --from-step 12 5   and go on from its end")]
+  relive resume --fork --from-step 12 5   and fork from its end")]
 pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning
     id: String,

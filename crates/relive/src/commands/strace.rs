@@ -15,12 +15,12 @@ use crate::render::line::Line;
 #[command(before_long_help = "\
 Examples:
   relive strace 5
-  relive strace -f 5   go on until the process ends; Ctrl-C only leaves
+  relive strace -f 5   also what comes, until the process ends; Ctrl-C only leaves
   relive strace 5 --json | jq 'select(.kind==\"call\")'")]
 pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning
     id: String,
-    /// Go on until the process ends
+    /// Keep showing new events until the process ends
     #[arg(short, long)]
     follow: bool,
     /// Only the last so many events

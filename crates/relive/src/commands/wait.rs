@@ -20,7 +20,7 @@ Examples:
 pub(crate) struct Args {
     /// A PID, a name, a UUID or its beginning
     id: String,
-    /// Give up after this long, with exit code 124; the process goes on
+    /// Give up after this long, with exit code 124; the process keeps running
     #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
     timeout: Option<Duration>,
 }
@@ -38,7 +38,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     }
     if answer.timed_out {
         let timeout = elapsed(args.timeout.map_or(0, as_millis));
-        let message = format!("PID {}: not ended after {timeout}; it goes on", answer.pid);
+        let message = format!("PID {} has not ended after {timeout}, and keeps running", answer.pid);
         let error = CommandError::new(ErrorCode::Timeout, message);
         return Err(error.with_hint(format!("relive wait {}", args.id)));
     }

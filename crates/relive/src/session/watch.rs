@@ -231,7 +231,7 @@ async fn holding(connection: &Connection, pace: Pace, mut shown: watch::Receiver
 }
 
 fn unreadable(error: io::Error) -> CommandError {
-    CommandError::internal("the output cannot be shown; the program goes on").because(error)
+    CommandError::internal("the output cannot be shown; the program keeps running").because(error)
 }
 
 /// Forwards the input. Returns only when the detach key was pressed.
@@ -239,7 +239,7 @@ async fn typing(context: &Context, connection: &Connection, manner: &Manner) {
     match forward(connection, manner.detach, manner.at_end).await {
         Stopped::Detached => return,
         Stopped::Refused if manner.at_end == AtEnd::Leave => context.say("the program takes no input"),
-        // As with a pipe: the program may have closed its input and go on.
+        // As with a pipe: the program may have closed its input and keep running.
         Stopped::Refused | Stopped::Finished => {}
     }
     std::future::pending().await

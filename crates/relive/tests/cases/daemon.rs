@@ -42,7 +42,7 @@ fn whoever_else_listens_is_told_from_a_daemon() {
     let path = socket.to_str().unwrap();
     with_socket(&["ps"]).fails(6, &[path, "not a Relive daemon", "hint: "]);
     with_socket(&["run", "-d", "x"]).fails(6, &[path, "not a Relive daemon"]);
-    with_socket(&["daemon", "serve"]).fails(6, &[path, "something else answers"]);
+    with_socket(&["daemon", "serve"]).fails(6, &[path, "another program listens"]);
     assert!(socket.exists());
     assert_eq!(world.info(&process.uuid)["display"], "running", "the lock was let go");
 }
@@ -55,7 +55,7 @@ fn a_file_in_the_sockets_place_is_left_alone() {
     let told = output(
         world.command(&["run", "-d", "--model", "script/demo", "x"]).env("RELIVE_SOCKET", &notes).output().unwrap(),
     );
-    told.fails(6, &["notes.txt", "no socket"]);
+    told.fails(6, &["notes.txt", "exists and is not a socket"]);
     assert_eq!(fs::read_to_string(&notes).unwrap(), "mine");
 }
 

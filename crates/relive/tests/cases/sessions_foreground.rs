@@ -222,13 +222,13 @@ fn a_program_is_frozen_by_pause_and_started_again_by_resume_once_it_is_dead() {
     world.relive(&["info", "counter"]).ok();
     assert_eq!(count(), before);
     let told = world.relive(&["resume", "counter"]).ok().stdout;
-    assert!(told.ends_with("goes on\n"), "{told}");
+    assert!(told.ends_with("resumed\n"), "{told}");
     wait_for("it counts again", || (count() > before).then_some(()));
     world.relive(&["kill", "-s", "KILL", "counter"]).ok();
     world.ends(&counter, 137);
 
     let told = world.relive(&["resume", &counter.uuid]).ok().stdout;
-    let first = format!("starting {} again: programs have no journal to go on from\n", &counter.uuid[..8]);
+    let first = format!("starting {} again: programs have no journal to resume from\n", &counter.uuid[..8]);
     assert!(told.starts_with(&first), "{told}");
     wait_for("it runs again", || {
         (fs::read_to_string(world.work().join("runs")).unwrap() == "begun\nbegun\n").then_some(())

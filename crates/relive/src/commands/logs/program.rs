@@ -87,7 +87,7 @@ fn warn_of_gap(item: &Item, form: Form) {
     }
 }
 
-/// Shows the last lines, or objects, there are now. Where the log goes on after them.
+/// Shows the last lines, or objects, there are now. Returns where the log continues after them.
 fn show_last(folder: &Path, count: usize, form: Form) -> Outcome<u64> {
     let mut printer = Printer::by_lines(form);
     let mut reader = Reader::open(folder, 0).map_err(unreadable)?;

@@ -46,7 +46,7 @@ pub(crate) async fn run(client: &Client<'_>, created: Created, leave: impl Futur
                 sent = &mut sending => {
                     sending = Box::pin(std::future::pending());
                     if let Err(error) = sent {
-                        client.context().say(&format!("it was not told: {error}"));
+                        client.context().say(&format!("the answer was not sent: {error}"));
                     }
                 }
             }

@@ -28,7 +28,7 @@ impl<'a> Prompt<'a> {
         Self { client, uuid, lines: None, asking: None }
     }
 
-    /// It was suspended, or goes on.
+    /// It was suspended, or resumed.
     pub(super) async fn suspended(&mut self, reason: Option<SuspendReason>) -> Outcome<()> {
         self.asking = None;
         let context = self.client.context();

@@ -115,7 +115,7 @@ impl<'a> Show<'a> {
             self.context.print("\n")?;
         }
         if let Some(exit) = answer.exit.as_ref().filter(|exit| exit.code != 0) {
-            let how = format!("PID {} ended: {} (go on: relive resume {})", answer.pid, exit.reason, answer.uuid);
+            let how = format!("PID {} ended: {} (resume: relive resume {})", answer.pid, exit.reason, answer.uuid);
             self.aside(&how, Paint::Red);
         }
         Ok(())
