@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use relive_client::{Client, Error, UnsafeSocket};
+use relive_client::{BlockingClient, Client, Error, UnsafeSocket};
 use rustix::process::Uid;
 use tempfile::TempDir;
 
@@ -41,8 +41,7 @@ fn directory(mode: u32) -> (TempDir, PathBuf) {
 }
 
 fn ask(socket: &Path) -> Result<(), Error> {
-    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    executor.block_on(Client::new(socket).connect())
+    BlockingClient::new(Client::new(socket)).unwrap().call(Client::connect)
 }
 
 #[track_caller]

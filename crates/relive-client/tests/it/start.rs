@@ -4,9 +4,11 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use relive_client::{Cause, Client, Error, Launcher, StartError};
+use relive_client::{BlockingClient, Cause, Client, Delegated, Error, Launcher, StartError};
 use tempfile::TempDir;
 
 const AT_MOST: Duration = Duration::from_secs(30);
@@ -40,8 +42,7 @@ impl Shell {
 
     fn start(&self) -> Result<(), Error> {
         let client = Client::new(self.root.join("socket")).with_launcher(self.clone());
-        let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        executor.block_on(client.start())
+        BlockingClient::new(client).unwrap().call(Client::start)
     }
 }
 
@@ -85,6 +86,52 @@ fn one_that_another_daemon_kept_out_or_that_was_stopped_is_started_again() {
         client.join().unwrap().unwrap();
     });
     assert_eq!(shell.starts(), 4);
+}
+
+/// Has somebody else start the daemon, and counts how often it asks.
+#[derive(Debug)]
+struct Elsewhere {
+    shell: Shell,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Launcher for Elsewhere {
+    fn data(&self) -> &Path {
+        self.shell.data()
+    }
+
+    fn log(&self) -> &Path {
+        self.shell.log()
+    }
+
+    fn command(&self) -> Result<Command, Cause> {
+        self.shell.command()
+    }
+
+    fn delegate(&self) -> Delegated<'_> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::ready(true))
+    }
+}
+
+#[test]
+fn one_that_somebody_else_starts_is_waited_for_and_asked_for_again() {
+    let root = tempfile::tempdir().unwrap();
+    let (shell, asked) = (Shell::new(&root, "exec sleep 3"), Arc::new(AtomicUsize::new(0)));
+    let launcher = Elsewhere { shell: shell.clone(), asked: Arc::clone(&asked) };
+    let client = BlockingClient::new(Client::new(root.path().join("socket")).with_launcher(launcher)).unwrap();
+    std::thread::scope(|scope| {
+        let started = scope.spawn(|| client.call(Client::start));
+        let begun = Instant::now();
+        // The first was kept out by a daemon that was stopping.
+        while asked.load(Ordering::SeqCst) < 2 {
+            assert!(begun.elapsed() < AT_MOST);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _listener = UnixListener::bind(root.path().join("socket")).unwrap();
+        started.join().unwrap().unwrap();
+    });
+    assert_eq!((asked.load(Ordering::SeqCst), shell.starts()), (2, 0));
 }
 
 #[test]
