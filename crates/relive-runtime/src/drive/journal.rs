@@ -150,7 +150,7 @@ impl Runtime {
             let Ok(mut turn) = runtime.turn_with(Arc::clone(&owner), Lane::Own).await else { return };
             owner.release_settle();
             let events = owner.take_events();
-            let Some(journal) = &mut turn.state.journal else { return };
+            let Some(journal) = &mut turn.state.journal else { return runtime.changes.ring(owner.uuid) };
             if !events.is_empty() || !journal.is_settled() {
                 match journal.settle(events).await {
                     // Until the sync has ended: streams show what is on the disk, and are told then.

@@ -60,6 +60,8 @@ impl Turn {
         let events = self.owner.take_events();
         if let Some(journal) = &mut self.state.journal {
             journal.write_events(events).await;
+            // Whoever follows was told before these were there.
+            runtime.changes.ring(self.uuid());
         }
         self.drop_body();
         AfterExit::Over
