@@ -156,6 +156,7 @@ fn tools_ask_as_the_file_says_and_a_star_is_all_it_does_not_name() {
 
 #[test]
 fn what_is_no_regular_file_is_refused_at_once() {
-    let error = Config::load(std::path::Path::new("/dev/zero")).unwrap_err().to_string();
-    assert!(error.contains("/dev/zero") && error.contains("not a regular file"), "{error}");
+    let error = Config::load(std::path::Path::new("/dev/zero")).unwrap_err();
+    let super::ConfigError::Unreadable { source, .. } = &error else { panic!("{error}") };
+    assert!(error.to_string().contains("/dev/zero") && source.to_string().contains("not a regular file"), "{source}");
 }
