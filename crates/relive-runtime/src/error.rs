@@ -77,6 +77,7 @@ impl Error {
             }
             Self::Spawn(error) | Self::Fork(ForkError::Spawn(error)) => spawn_code(error),
             Self::Fork(ForkError::NoSuchStep { .. }) => ErrorCode::Invalid,
+            Self::Fork(ForkError::Collected { .. }) => ErrorCode::NotFound,
             Self::Fork(ForkError::Damaged { .. } | ForkError::ReadOnly { .. })
             | Self::Lineage(_)
             | Self::Collect(CollectError::ClockJumped { .. }) => ErrorCode::Conflict,
@@ -101,6 +102,7 @@ impl Error {
                 Some("free some space; `relive gc` removes old processes".into())
             }
             Self::Fork(ForkError::NoSuchStep { last, .. }) => Some(format!("--from-step takes 0 to {last}")),
+            Self::Fork(ForkError::Collected { .. }) => Some("relive ps -a".into()),
             Self::Fork(ForkError::Damaged { last, .. }) => Some(format!("--fork --from-step {last} works")),
             Self::Said { hint, .. } => hint.clone(),
             Self::Spawn(_)

@@ -85,6 +85,12 @@ pub enum ForkError {
         /// Where.
         hole: Hole,
     },
+    /// The original was collected, perhaps while it was being copied.
+    #[error("process {source_uuid} was garbage collected")]
+    Collected {
+        /// The original.
+        source_uuid: Uuid,
+    },
     /// The original cannot be read.
     #[error("{source_uuid}: {source}")]
     Io {
@@ -115,8 +121,11 @@ impl DataDirectory {
         decide: impl FnOnce(&History) -> Result<Vec<Body>, E>,
     ) -> Result<Writer, E> {
         let source_uuid = request.source;
-        let unreadable = |source| ForkError::Io { source_uuid, source };
         let original = self.directory(source_uuid);
+        let unreadable = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound if !original.steps().exists() => ForkError::Collected { source_uuid },
+            _ => ForkError::Io { source_uuid, source },
+        };
         let journal = regular::open(&original.steps()).map_err(unreadable)?;
         if request.within.is_none() {
             self.sync_original(source_uuid, &original)?;
@@ -177,8 +186,8 @@ impl DataDirectory {
         };
         match regular::open(&original.process_meta()) {
             Ok(meta) => copy(&meta, &directory.process_meta())?,
-            // A program has none.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // A program has none. A collected original has lost all its files at once.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && original.steps().exists() => {}
             Err(error) => return Err(error),
         }
         if !prefix.blobs.is_empty() {

@@ -184,7 +184,7 @@ fn a_fork_outlives_its_original_and_remembers_its_name() {
     assert_eq!(fixture.said(uuid).len(), 5);
     drop(fork);
     let refused = fixture.fork(source, ForkPoint::End).unwrap_err();
-    assert!(matches!(refused, ForkError::Io { .. }), "{refused}");
+    assert!(matches!(refused, ForkError::Collected { .. }), "{refused}");
     put_after(&fixture.data.directory(uuid).steps(), b"torn");
     check(&fixture, uuid, ForkPoint::Step(2));
     assert!(matches!(fixture.health(uuid), Health::Torn { bytes: 4, .. }), "a fork repairs nothing");
@@ -232,6 +232,23 @@ fn a_fork_that_is_refused_leaves_nothing() {
     let refuse = |_: &History| Err(ForkError::NoSuchStep { source_uuid: source, asked: 1, last: 0 });
     fixture.data.fork_with(fork_request(uuid(), source, ForkPoint::End, opening), refuse).unwrap_err();
     assert!(files(fixture.temp.path()) == before);
+}
+
+#[test]
+fn a_fork_whose_original_is_collected_meanwhile_is_refused_whole() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    step(&mut writer, "one", "1");
+    let source = end(&fixture, writer);
+    let fork = uuid();
+    let opening = opening(fixture.data.next_pid().unwrap(), OpenedBy::Spawn);
+    let collect = |_: &History| {
+        assert_eq!(collect_all(&fixture), [source]);
+        Ok::<_, ForkError>(Vec::new())
+    };
+    let refused = fixture.data.fork_with(fork_request(fork, source, ForkPoint::End, opening), collect).unwrap_err();
+    assert!(matches!(refused, ForkError::Collected { source_uuid } if source_uuid == source), "{refused}");
+    assert!(!fixture.data.directory(fork).path().exists(), "no fork without what its original was told");
 }
 
 #[test]
