@@ -203,7 +203,7 @@ fn dropped(file: &File, len: u64) -> io::Result<Option<Gap>> {
         let line = match lines.read()? {
             Line::Whole(line) => line,
             Line::TooLong => continue,
-            Line::Unfinished | Line::End => break,
+            Line::Unfinished | Line::Endless | Line::End => break,
         };
         let Ok(head) = line::head(line) else { continue };
         let id = Cursor { epoch: head.epoch, seq: head.seq };

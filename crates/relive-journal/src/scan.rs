@@ -95,9 +95,14 @@ pub(crate) enum Line<'a> {
     TooLong,
     /// The file's last bytes, with no newline after them.
     Unfinished,
+    /// More bytes without a newline than any write leaves. What follows is not read: it may be terabytes.
+    Endless,
     /// Nothing more.
     End,
 }
+
+/// How many bytes that are no record are read for what may follow them.
+const GARBAGE_MAX: u64 = 256 << 20;
 
 /// Splits a file at 0x0A, holding one line at a time.
 #[derive(Debug)]
@@ -138,7 +143,7 @@ impl<'f> Lines<'f> {
     }
 
     fn skip_line(&mut self) -> io::Result<Line<'_>> {
-        loop {
+        while self.next - self.offset < GARBAGE_MAX {
             let available = self.reader.fill_buf()?;
             if available.is_empty() {
                 return Ok(Line::Unfinished);
@@ -153,17 +158,21 @@ impl<'f> Lines<'f> {
                 return Ok(Line::TooLong);
             }
         }
+        Ok(Line::Endless)
     }
 
-    /// Whether any line from here on says that record `seq` is on the disk.
-    fn any_claims(&mut self, seq: u64) -> io::Result<bool> {
-        loop {
+    /// Tells whether a line from here on says that record `seq` is on the disk, or may: not everything is read.
+    fn may_claim(&mut self, seq: u64) -> io::Result<bool> {
+        let end = self.next.saturating_add(GARBAGE_MAX);
+        while self.next < end {
             match self.read()? {
                 Line::Whole(line) if claims(line, seq) => return Ok(true),
                 Line::Whole(_) | Line::TooLong => {}
+                Line::Endless => return Ok(true),
                 Line::Unfinished | Line::End => return Ok(false),
             }
         }
+        Ok(true)
     }
 }
 
@@ -220,7 +229,7 @@ pub(crate) fn scan_until(file: &File, mut history: History, until: Until) -> io:
                 let torn = Health::Torn { offset: lines.offset, bytes: lines.next - lines.offset };
                 return Ok((history, newer.map_or(torn, Health::ReadOnly)));
             }
-            Line::TooLong => Verdict::Bad(Problem::TooLong),
+            Line::TooLong | Line::Endless => Verdict::Bad(Problem::TooLong),
             Line::Whole(line) => judge(line, &history),
         };
         if matches!(until, Until::Offset(end) if lines.next > end) {
@@ -250,7 +259,7 @@ pub(crate) fn scan_until(file: &File, mut history: History, until: Until) -> io:
             Verdict::Bad(problem) => {
                 let intact_itself = matches!(problem, Problem::Gap { .. } | Problem::Unopened(_));
                 let seq = history.seq.saturating_add(1);
-                if intact_itself || ends_in_a_claim(&lines.buffer, seq) || lines.any_claims(seq)? {
+                if intact_itself || ends_in_a_claim(&lines.buffer, seq) || lines.may_claim(seq)? {
                     return Ok((history, Health::Damaged(Hole { line: number, offset, problem })));
                 }
                 let bytes = file.metadata()?.len().saturating_sub(offset);
@@ -335,7 +344,7 @@ pub(crate) fn for_each_record(file: &File, mut each: impl FnMut(&Head<'_>, &[u8]
         let line = match lines.read()? {
             Line::Whole(line) if line::is_intact(line) => line,
             Line::Whole(_) | Line::TooLong => continue,
-            Line::Unfinished | Line::End => return Ok(()),
+            Line::Unfinished | Line::Endless | Line::End => return Ok(()),
         };
         let Ok(head) = line::head(line) else { continue };
         if (head.epoch, head.seq) > last {

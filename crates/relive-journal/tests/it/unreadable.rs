@@ -9,7 +9,7 @@ use relive_journal::data::{ForkPoint, Known, Unreadable};
 use relive_journal::payload::Blobs;
 use relive_journal::reader::{Cursor, Reader};
 use relive_journal::record::OpenedBy;
-use relive_journal::{DataDirectory, Disk, Io, ProcInfo, ProcessDirectory, ProcessMeta};
+use relive_journal::{DataDirectory, Disk, Health, Io, Problem, ProcInfo, ProcessDirectory, ProcessMeta};
 use rustix::fs::{CWD, FileType, Mode};
 
 use crate::support::{
@@ -238,4 +238,19 @@ fn one_unreadable_history_stops_no_collection() {
     link_to_itself(&fixture.data.directory(bad).steps());
     let survey = fixture.data.survey(EVERY_ENDED, &clock(0)).unwrap();
     assert_eq!((survey.candidates[0].uuid, survey.warnings[0].0), (good, bad));
+}
+
+#[test]
+fn a_journal_that_goes_on_without_end_is_damaged_and_not_read_to_its_end() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    step(&mut writer, "one", "1");
+    let uuid = uuid_of(&writer);
+    drop(writer);
+    let file = std::fs::OpenOptions::new().write(true).open(fixture.data.directory(uuid).steps()).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let data = fixture.data;
+    let (history, health) = within_a_minute("a sparse journal", move || data.history(uuid).unwrap());
+    assert!(matches!(&health, Health::Damaged(hole) if hole.problem == Problem::TooLong), "{health:?}");
+    assert_eq!(history.completed_step, 1, "what is before the hole is read");
 }
