@@ -257,6 +257,17 @@ impl Index {
         })
     }
 
+    /// Returns up to `max` processes that are here and could not be read when they were indexed, in order.
+    pub fn unreadable(&self, max: usize) -> Result<Vec<Uuid>> {
+        self.ask(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT uuid FROM process WHERE last_pid IS NULL AND collected_ns IS NULL ORDER BY uuid LIMIT ?1",
+            )?;
+            let max = i64::try_from(max).unwrap_or(i64::MAX);
+            statement.query_map([max], |row| uuid_at(row, 0))?.collect()
+        })
+    }
+
     /// Returns when a process was collected; `None` if it was not, or nobody knows any more.
     pub fn collected(&self, uuid: Uuid) -> Result<Option<Timestamp>> {
         self.ask(|connection| {

@@ -68,13 +68,15 @@ impl Runtime {
                 Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {id}"))
             };
             let request_id = request_id.map(|id| format!("resolve:{id}"));
-            let found = runtime.look_up(&id).await?;
+            let found = runtime.look_up_to_change(&id).await?;
             let (uuid, note) = runtime.identity_of(&found)?;
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
             let answered = match found {
                 LookedUp::Living { .. } => turn.answer(&request, request_id).await?,
                 // Given again: it was taken before the end.
-                LookedUp::Remembered(_) | LookedUp::OnDisk(_) => turn.answer_given(request_id).await?,
+                LookedUp::Remembered(_) | LookedUp::OnDisk(_) | LookedUp::Unrecovered(_) => {
+                    turn.answer_given(request_id).await?
+                }
             };
             Ok(Affected { affected: 1, pids: vec![answered.ok_or_else(ended)?], note, ..Affected::default() })
         })

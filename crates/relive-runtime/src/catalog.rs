@@ -286,6 +286,11 @@ impl Catalog {
         self.ask_complete(Lane::Listing, move |index| index.page(&filter, order, after, limit)).await
     }
 
+    /// Returns up to `max` processes that are here and whose journals cannot be read.
+    pub(crate) async fn unreadable(&self, max: usize) -> Result<Vec<Uuid>> {
+        self.ask_complete(Lane::Listing, move |index| index.unreadable(max)).await
+    }
+
     /// Returns every process that draws from the budget of this one, whether or not the index knows all.
     pub(crate) async fn dependents(&self, uuid: Uuid) -> Result<Vec<Dependent>> {
         self.ask(Lane::LookUp, move |index| index.dependents(uuid)).await

@@ -1,5 +1,7 @@
 //! Why the runtime says no: a typed error with a code for programs, a text for people, and a hint.
 
+use std::io::ErrorKind;
+
 use relive_core::{ErrorCode, Refusal};
 use relive_journal::data::{CollectError, ForkError, LineageError, SpawnError};
 use relive_journal::{JobLost, JournalError, WriteError};
@@ -64,7 +66,11 @@ impl Error {
 
     /// Tells whether the disk is full.
     pub(crate) fn is_disk_full(&self) -> bool {
-        matches!(self, Self::Journal(WriteError::DiskFull { .. }))
+        match self {
+            Self::Journal(WriteError::DiskFull { .. }) => true,
+            Self::Io(error) => matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded),
+            _ => false,
+        }
     }
 
     /// The published code.

@@ -38,7 +38,7 @@ impl Runtime {
 
     async fn at_the_gate(self: &Arc<Self>, id: &str, verb: Verb) -> Result<Affected> {
         let ended = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: there is no process"));
-        let LookedUp::Living { process, note } = self.look_up(id).await? else { return Err(ended()) };
+        let LookedUp::Living { process, note } = self.look_up_to_change(id).await? else { return Err(ended()) };
         let pid = process.of.pid;
         if let Some(body) = self.body_of(pid) {
             body.accepts(BodyVerb::Gate)?;

@@ -40,6 +40,7 @@ mod signal;
 mod spec;
 mod stop;
 mod trees;
+mod unrecovered;
 mod user_file;
 mod view;
 mod wait;

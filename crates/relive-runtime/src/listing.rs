@@ -8,12 +8,14 @@ use relive_index::{Cursor, Filter, Freshness, Order, Outcome, PATTERN_MAX, Row, 
 use relive_journal::{DataDirectory, JournalState, ProcInfo};
 
 use crate::error::{Error, Result};
-use crate::lookup::OnDisk;
+use crate::lookup::{OnDisk, SAYS_NOTHING};
 use crate::runtime::Runtime;
-use crate::view::{of_disk, of_view};
+use crate::view::{of_disk, of_view, unknown};
 
 /// The longest page.
 const PAGE_MAX: usize = 1_000;
+/// How many processes are listed of which nothing but the UUID is known.
+const DAMAGED_MAX: usize = 1_000;
 /// Pages of a list that is asked for as a whole.
 const PAGE: usize = 256;
 
@@ -73,9 +75,14 @@ impl Listing {
             && since.is_none_or(|since| process.dead_at.is_none_or(|dead_at| dead_at >= since))
     }
 
+    /// Tells whether a process is on this page or a later one.
+    fn includes(&self, process: &Process) -> bool {
+        self.is_beyond(key(process)) && self.matches(process)
+    }
+
     /// Tells whether processes that have ended are asked for.
     fn wants_dead(&self) -> bool {
-        self.query.all && self.state.is_none_or(|state| state == Display::Dead)
+        self.query.all && self.state.is_none_or(|state| matches!(state, Display::Dead | Display::Damaged))
     }
 
     fn filter(&self) -> Filter {
@@ -101,10 +108,12 @@ impl Runtime {
     pub async fn page(self: &Arc<Self>, query: ListQuery) -> Result<ProcessList> {
         let listing = Listing::parse(query)?;
         let mut page = self.remembered(&listing);
+        page.extend(self.unrecovered.shown().into_iter().filter(|process| listing.includes(process)));
         let remembered: Vec<Uuid> =
             page.iter().filter(|process| process.dead_at.is_some()).map(|process| process.uuid).collect();
         if listing.wants_dead() {
             page.extend(self.ended(&listing).await?);
+            page.extend(self.damaged(&listing).await?);
         }
         listing.sort(&mut page);
         let is_last = page.len() <= listing.limit;
@@ -181,7 +190,9 @@ impl Runtime {
             let page = self.catalog.page(listing.filter(), order, after, PAGE.max(listing.limit + 1)).await?;
             let rows = {
                 let state = self.lock();
-                let is_listed = |info: &ProcInfo| state.table.current_pid(info.uuid).is_some();
+                let is_listed = |info: &ProcInfo| {
+                    state.table.current_pid(info.uuid).is_some() || self.unrecovered.get(info.uuid).is_some()
+                };
                 page.rows.into_iter().filter(|info| !is_listed(info)).collect()
             };
             let checked = self.on_disk(move |data| check(data, rows)).await?;
@@ -190,13 +201,49 @@ impl Runtime {
                 self.catalog.doubt();
             }
             found.extend(checked.current.into_iter().filter_map(OnDisk::last).map(of_disk));
+            found.extend(checked.damaged.into_iter().filter_map(|(info, problem)| {
+                let process = damaged(of_disk(OnDisk::last(info)?), problem);
+                listing.matches(&process).then_some(process)
+            }));
             after = page.next;
             if after.is_none() {
                 break;
             }
         }
+        if listing.state == Some(Display::Damaged) {
+            found.retain(|process| listing.matches(process));
+        }
         Ok(found)
     }
+
+    /// Returns processes of which only the UUID is known, because their journals cannot be read.
+    async fn damaged(&self, listing: &Listing) -> Result<Vec<Process>> {
+        let mut uuids = self.catalog.unreadable(DAMAGED_MAX).await?;
+        uuids.retain(|uuid| self.unrecovered.get(*uuid).is_none() && self.lock().table.current_pid(*uuid).is_none());
+        let found = self.on_disk(move |data| {
+            let shown = uuids.into_iter().filter_map(|uuid| Some(damaged(unknown(uuid), problem(data, uuid)?)));
+            shown.collect::<Vec<Process>>()
+        });
+        let mut found = found.await?;
+        found.retain(|process| listing.includes(process));
+        Ok(found)
+    }
+}
+
+/// Returns what is wrong with the journal of a process; nothing if it can be read, or is gone.
+fn problem(data: &DataDirectory, uuid: Uuid) -> Option<String> {
+    let path = data.directory(uuid).steps();
+    let problem = match Row::read(data, uuid) {
+        Ok(Some(_)) => return None,
+        Ok(None) => SAYS_NOTHING.to_owned(),
+        Err(_) if !data.is_here(uuid) => return None,
+        Err(error) => error.to_string(),
+    };
+    Some(format!("{}: {problem}", path.display()))
+}
+
+fn damaged(process: Process, problem: String) -> Process {
+    Process { display: Display::Damaged.word().to_owned(), resumable: false, note: Some(problem), ..process }
 }
 
 /// Rows that were compared with their journals.
@@ -205,6 +252,8 @@ struct Checked {
     current: Vec<ProcInfo>,
     /// Those that had to be read again.
     read: Vec<Row>,
+    /// Those whose journals cannot be read any more, and why.
+    damaged: Vec<(ProcInfo, String)>,
     is_any_gone: bool,
 }
 
@@ -217,7 +266,14 @@ fn check(data: &DataDirectory, rows: Vec<ProcInfo>) -> Checked {
             Ok(Freshness::Current) | Err(_) => checked.current.push(info),
             Ok(Freshness::Gone) => checked.is_any_gone = true,
             Ok(Freshness::Stale) => {
-                let Ok(Some(row)) = Row::read(data, info.uuid) else { continue };
+                let row = match Row::read(data, info.uuid) {
+                    Ok(Some(row)) => row,
+                    Ok(None) | Err(_) => {
+                        let problem = problem(data, info.uuid);
+                        checked.damaged.extend(problem.map(|problem| (info, problem)));
+                        continue;
+                    }
+                };
                 // One that has not ended and is not in the table is just being resumed.
                 if row.info.state == JournalState::Dead {
                     checked.current.push(row.info.clone());

@@ -5,8 +5,8 @@
 
 use relive_core::{Caller, End, ErrorCode, Pid, Refusal, Uuid};
 use relive_index::{Freshness, PidEntry, Row};
-use relive_journal::ProcInfo;
 use relive_journal::data::Known;
+use relive_journal::{ProcInfo, ProcessDirectory};
 
 use crate::error::{Error, Result};
 use crate::owner::Lane;
@@ -30,6 +30,8 @@ pub(crate) enum LookedUp {
     Remembered(Pid),
     /// It is known to the disk alone.
     OnDisk(Box<OnDisk>),
+    /// It has not ended, and could not be recovered.
+    Unrecovered(Uuid),
 }
 
 /// A process that ended before this daemon, or whose end the table has forgotten.
@@ -59,6 +61,9 @@ impl Runtime {
             Err(refusal @ Refusal::NotFound { .. }) => refusal,
             Err(refusal) => return Err(refusal.into()),
         };
+        if let Some(uuid) = self.unrecovered.find(id) {
+            return Ok(LookedUp::Unrecovered(uuid));
+        }
         match self.search(id).await? {
             Search::Found(found) => self.present(found).await,
             Search::Collected(uuid) => Err(collected(uuid)),
@@ -72,6 +77,15 @@ impl Runtime {
             }
             Search::Nothing => Err(refusal.into()),
         }
+    }
+
+    /// Finds the process that a client means to change. One that could not be recovered is recovered now, or the client
+    /// is told why not.
+    pub(crate) async fn look_up_to_change(self: &std::sync::Arc<Self>, id: &str) -> Result<LookedUp> {
+        let found = self.look_up(id).await?;
+        let LookedUp::Unrecovered(uuid) = found else { return Ok(found) };
+        self.recover_again(uuid).await?;
+        self.look_up(&uuid.to_string()).await
     }
 
     fn listed(&self, id: &str) -> Result<LookedUp, Refusal> {
@@ -99,7 +113,14 @@ impl Runtime {
         if let Some(process) = self.living(uuid) {
             return Ok(LookedUp::Living { process, note: continues(process.of.pid) });
         }
+        if self.unrecovered.get(uuid).is_some() {
+            return Ok(LookedUp::Unrecovered(uuid));
+        }
         let Search::Found(last) = self.incarnation(uuid, None).await? else { return Err(collected(uuid)) };
+        if last.end.is_none() {
+            let message = format!("process {uuid} has not ended, and is not known to this daemon");
+            return Err(Error::new(ErrorCode::Unavailable, message).with_hint("relive daemon restart"));
+        }
         let note = continues(last.pid);
         Ok(LookedUp::OnDisk(Box::new(OnDisk { note, ..*last })))
     }
@@ -169,10 +190,11 @@ impl Runtime {
     /// Returns the last incarnation of a process, or the one with this PID.
     async fn incarnation(&self, uuid: Uuid, pid: Option<Pid>) -> Result<Search> {
         let Some(row) = self.current_row(uuid).await? else {
-            return Ok(match self.presence(uuid).await? {
-                Presence::Collected => Search::Collected(uuid),
-                Presence::Here | Presence::Never => Search::Nothing,
-            });
+            return match self.presence(uuid).await? {
+                Presence::Collected => Ok(Search::Collected(uuid)),
+                Presence::Never => Ok(Search::Nothing),
+                Presence::Here => Err(damaged(uuid, &self.directory(uuid), SAYS_NOTHING)),
+            };
         };
         Ok(Search::Found(Box::new(OnDisk::of(row, pid))))
     }
@@ -189,7 +211,8 @@ impl Runtime {
             Some(_) | None if !data.is_here(uuid) => Ok((None, Freshness::Gone)),
             Some(_) | None => Row::read(data, uuid).map(|row| (row, Freshness::Stale)),
         });
-        let (row, found) = checked.await?.map_err(|error: std::io::Error| Error::from(error))?;
+        let (row, found) =
+            checked.await?.map_err(|error: std::io::Error| damaged(uuid, &self.directory(uuid), &error.to_string()))?;
         match (&row, found) {
             (Some(row), Freshness::Stale) => self.catalog.tell_row(row.clone()),
             (None, Freshness::Gone) if is_known => self.catalog.doubt(),
@@ -201,6 +224,16 @@ impl Runtime {
 
 fn collected(uuid: Uuid) -> Error {
     Error::new(ErrorCode::NotFound, format!("process {uuid} was garbage collected")).with_hint("relive ps -a")
+}
+
+/// What is said of a journal that has no beginning.
+pub(crate) const SAYS_NOTHING: &str = "it does not say what the process is";
+
+/// What is said to whoever asks for a process whose journal cannot be read.
+fn damaged(uuid: Uuid, directory: &ProcessDirectory, problem: &str) -> Error {
+    let path = directory.steps();
+    let message = format!("the journal of process {uuid} cannot be read: {}: {problem}", path.display());
+    Error::new(ErrorCode::Conflict, message).with_hint("repair or remove that file, then ask again")
 }
 
 /// Whether a process has a history.
@@ -252,6 +285,7 @@ impl Runtime {
                 Ok((self.uuid_of(*pid).ok_or_else(gone)?, None))
             }
             LookedUp::OnDisk(found) => Ok((found.info.uuid, found.note.clone())),
+            LookedUp::Unrecovered(uuid) => Ok((*uuid, None)),
         }
     }
 }

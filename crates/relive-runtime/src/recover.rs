@@ -2,7 +2,6 @@
 
 mod survey;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,16 +12,20 @@ use relive_core::{
 };
 use relive_journal::record::{Body, Ended, OpenedBy, Paused, Resumed, ResumedBy};
 use relive_journal::{Opening, Seen, Writer};
-use survey::{Found, PriorState, Survey, survey};
+use survey::{Found, PriorState, Survey, survey, survey_one};
 
 use crate::bodies::Rest;
 use crate::error::Result;
 use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
+use crate::signal::RETRY_EVERY;
 use crate::spec::next_generation;
+use crate::unrecovered::Failure;
 
 /// How long a start waits for the bodies it has recovered.
 const READY_WITHIN: Duration = Duration::from_millis(250);
+/// The longest pause between two attempts to recover what could not be recovered.
+const RETRY_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
 /// What follows for a process that was found, once all are in the table.
 enum NextAction {
@@ -42,21 +45,16 @@ impl Runtime {
     /// the table: a parent that waits for its child has to find it.
     pub async fn recover(self: &Arc<Self>) -> Result<()> {
         let (boot_id, catalog) = (self.clock.boot_id(), self.catalog.clone());
-        let Survey { found, unknown } = self.on_journal(move |data| survey(data, &boot_id, &catalog)).await??;
-        for (uuid, error) in unknown {
-            self.warn(format!("{uuid} cannot be recovered: {error}"));
+        let Survey { found, unreadable } = self.on_journal(move |data| survey(data, &boot_id, &catalog)).await??;
+        for (uuid, failure) in unreadable {
+            self.leave_out(uuid, failure).await;
         }
-        let mut pids: HashMap<Uuid, Pid> = HashMap::new();
         let mut ready = Vec::new();
         for found in found {
             let uuid = found.spec.uuid;
-            match self.recover_one(found, &pids).await {
-                Ok(Some((process, then))) => {
-                    pids.insert(uuid, process.of.pid);
-                    ready.push((process, then));
-                }
-                Ok(None) => {}
-                Err(error) => self.warn(format!("{uuid} cannot be recovered: {error}")),
+            match self.recover_below(found).await {
+                Ok(done) => ready.extend(done),
+                Err(failure) => self.leave_out(uuid, failure).await,
             }
         }
         self.catalog.recovered();
@@ -65,7 +63,85 @@ impl Runtime {
         }
         // Most bodies are ready at once; those that are not are shown as loading.
         let _ = tokio::time::timeout(READY_WITHIN, self.all_started()).await;
+        self.retry_unrecovered();
         Ok(())
+    }
+
+    /// Lists a process as not recovered.
+    async fn leave_out(&self, uuid: Uuid, failure: Failure) {
+        self.warn(format!("{uuid} cannot be recovered: {}", failure.message));
+        let info = self.on_disk(move |data| data.info(uuid)).await;
+        self.unrecovered.insert(uuid, failure.with_info(info.ok().and_then(|info| info.ok().flatten())));
+    }
+
+    /// Recovers a process, unless its parent could not be: signals to the subtree have to reach it.
+    async fn recover_below(self: &Arc<Self>, found: Found) -> Result<Option<(ProcessRef, NextAction)>, Failure> {
+        let pid = found.pid.as_ref().ok().copied();
+        if let Some(parent) = found.spec.parent_uuid
+            && let Some(above) = self.unrecovered.get(parent).filter(Failure::is_passing)
+        {
+            return Err(above.below(parent, pid));
+        }
+        self.recover_one(found).await.map_err(|error| Failure::of(&error, pid))
+    }
+
+    /// Recovers a process that could not be recovered at the start. Does nothing if somebody else has meanwhile.
+    pub(crate) async fn recover_again(self: &Arc<Self>, uuid: Uuid) -> Result<()> {
+        let turn = self.turn(uuid, Lane::Own).await?;
+        let Some(before) = self.unrecovered.get(uuid) else { return Ok(()) };
+        if self.is_stopping() {
+            return Err(before.refusal(uuid));
+        }
+        let (boot_id, pid) = (self.clock.boot_id(), before.pid);
+        let found = self.on_journal(move |data| survey_one(data, &boot_id, uuid, pid)).await?;
+        let recovered = match found {
+            Ok(None) => Ok(None),
+            Ok(Some(found)) => self.recover_below(found).await,
+            Err(failure) => Err(failure),
+        };
+        match recovered {
+            Ok(done) => {
+                self.unrecovered.remove(uuid);
+                drop(turn);
+                match done {
+                    Some((process, then)) => self.carry_on(process, then).await,
+                    None => Ok(()),
+                }
+            }
+            Err(failure) => {
+                let failure = failure.with_info(before.info);
+                let refusal = failure.refusal(uuid);
+                self.unrecovered.insert(uuid, failure);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Tries again, until it succeeds, to recover what could not be recovered.
+    fn retry_unrecovered(self: &Arc<Self>) {
+        if self.unrecovered.is_empty() {
+            return;
+        }
+        let runtime = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let mut wait = RETRY_EVERY;
+            loop {
+                tokio::time::sleep(wait).await;
+                let Some(runtime) = runtime.upgrade() else { return };
+                if runtime.is_stopping() {
+                    return;
+                }
+                // Older ones first, and so parents before their children.
+                for uuid in runtime.unrecovered.uuids() {
+                    // What is wrong is listed with the process.
+                    let _ = runtime.recover_again(uuid).await;
+                }
+                if runtime.unrecovered.is_empty() {
+                    return;
+                }
+                wait = (wait * 2).min(RETRY_AT_LEAST_EVERY);
+            }
+        });
     }
 
     async fn all_started(&self) {
@@ -113,14 +189,10 @@ impl Runtime {
         Ok(())
     }
 
-    async fn recover_one(
-        self: &Arc<Self>,
-        found: Found,
-        pids: &HashMap<Uuid, Pid>,
-    ) -> Result<Option<(ProcessRef, NextAction)>> {
+    async fn recover_one(self: &Arc<Self>, found: Found) -> Result<Option<(ProcessRef, NextAction)>> {
         let Found { spec, pid, left, recovered, place, open_calls } = found;
         let (uuid, pid) = (spec.uuid, pid?);
-        let parent = spec.parent_uuid.and_then(|uuid| pids.get(&uuid).copied()).unwrap_or(Pid::RUNTIME);
+        let parent = spec.parent_uuid.and_then(|uuid| self.living(uuid)).map_or(Pid::RUNTIME, |parent| parent.of.pid);
         let spec = next_generation(Spec { pid, parent, ..spec });
         let process = ProcessRef { of: Incarnation { pid, generation: spec.generation }, uuid };
         let body = self.bodies.of(spec.body).filter(|body| body.stays_when_suspended());

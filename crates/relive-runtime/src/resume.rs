@@ -33,11 +33,11 @@ impl Runtime {
         }
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
-            let found = runtime.look_up(&id).await?;
-            let (uuid, note) = runtime.identity_of(&found)?;
             if let Some(fork) = request.fork {
+                let (uuid, _) = runtime.identity_of(&runtime.look_up(&id).await?)?;
                 return runtime.fork(uuid, fork, request).await;
             }
+            let (uuid, note) = runtime.identity_of(&runtime.look_up_to_change(&id).await?)?;
             let answered = runtime.resume_process(uuid, request, request_id).await?;
             Ok(Resumed { note: note.or(answered.note), ..answered })
         })

@@ -27,6 +27,7 @@ use crate::owner::{Owner, Owners};
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::trees::Trees;
+use crate::unrecovered::Unrecovered;
 use crate::warnings::Warnings;
 use crate::watch::Changes;
 
@@ -55,6 +56,7 @@ pub struct Runtime {
     pub(crate) budgets: Budgets,
     /// Finds processes that are not in the table.
     pub(crate) catalog: Catalog,
+    pub(crate) unrecovered: Unrecovered,
     pub(crate) warnings: Warnings,
     pub(crate) owners: Owners,
     pub(crate) bodies: Bodies,
@@ -147,6 +149,7 @@ impl Runtime {
             credentials,
             budgets: Budgets::default(),
             catalog,
+            unrecovered: Unrecovered::default(),
             warnings,
             owners: Owners::default(),
             bodies,

@@ -27,13 +27,15 @@ impl Runtime {
                 let message = format!("`{id}` has ended, so it hears nothing");
                 Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {id} --input TEXT"))
             };
-            let found = runtime.look_up(&id).await?;
+            let found = runtime.look_up_to_change(&id).await?;
             let (uuid, note) = runtime.identity_of(&found)?;
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
             let accepted = match found {
                 LookedUp::Living { .. } => turn.hear(request).await?,
-                // SignalOrder again: it was heard before the end.
-                LookedUp::Remembered(_) | LookedUp::OnDisk(_) => turn.has_heard(request.id).await?.then_some(false),
+                // Sent again: it was heard before the end.
+                LookedUp::Remembered(_) | LookedUp::OnDisk(_) | LookedUp::Unrecovered(_) => {
+                    turn.has_heard(request.id).await?.then_some(false)
+                }
             };
             Ok(Accepted { accepted: accepted.ok_or_else(ended)?, note })
         })

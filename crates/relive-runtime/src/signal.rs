@@ -100,7 +100,7 @@ impl Runtime {
     }
 
     pub(crate) async fn deliver(self: &Arc<Self>, id: &str, sent: SignalOrder, subtree: bool) -> Result<Affected> {
-        let found = self.look_up(id).await?;
+        let found = self.look_up_to_change(id).await?;
         let LookedUp::Living { process, note } = found else {
             let (uuid, note) = self.identity_of(&found)?;
             let mut turn = self.turn(uuid, Lane::Verb).await?;
@@ -249,7 +249,7 @@ impl Runtime {
             let blocked = request.blocked.as_deref().map(blockable).transpose()?;
             let handled = request.handled.as_deref().map(blockable).transpose()?;
             let request_id = request_id.map(|id| format!("signals:{id}"));
-            let found = runtime.look_up(&id).await?;
+            let found = runtime.look_up_to_change(&id).await?;
             let (uuid, note) = runtime.identity_of(&found)?;
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
             let known = turn.was_answered(request_id.as_deref()).await?;

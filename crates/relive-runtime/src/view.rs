@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process};
-use relive_core::{Body, End, Pid, State as Life, Uuid, View};
+use relive_core::{Body, Display, End, Generation, Pid, State as Life, Timestamp, Uuid, View};
 use relive_journal::{JournalState, ProcessMeta};
 
 use crate::error::Result;
@@ -34,6 +34,7 @@ impl Runtime {
             LookedUp::Living { process, note } => Process { note, ..listed(process.of.pid)? },
             LookedUp::Remembered(pid) => listed(pid)?,
             LookedUp::OnDisk(found) => of_disk(*found),
+            LookedUp::Unrecovered(uuid) => self.unrecovered.get(uuid).ok_or_else(gone)?.shown(uuid),
         };
         let directory = self.data.directory(process.uuid);
         let meta = self.pools.reads.run(move || ProcessMeta::read(&directory)).await?.ok();
@@ -156,6 +157,59 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
     }
 }
 
+/// Returns a process of which nothing but its UUID is known.
+pub(crate) fn unknown(uuid: Uuid) -> Process {
+    let millis = uuid.get_timestamp().map_or(0, |time| time.to_unix().0.cast_signed().saturating_mul(1_000));
+    Process {
+        pid: Pid::RUNTIME,
+        ppid: Pid::RUNTIME,
+        uuid,
+        parent_uuid: None,
+        origin_uuid: None,
+        origin_step: None,
+        generation: Generation(0),
+        successor_pid: None,
+        name: None,
+        body: Body::default(),
+        intent: String::new(),
+        cwd: String::new(),
+        state: Life::Dead,
+        paused: false,
+        paused_at: None,
+        display: Display::Damaged.word().to_owned(),
+        suspend_reason: None,
+        resume_at: None,
+        ending: None,
+        status: None,
+        why: None,
+        killed_by: None,
+        killed_from: None,
+        exit: None,
+        step: 0,
+        max_steps: None,
+        tokens_in: 0,
+        tokens_out: 0,
+        max_tokens: None,
+        cost_usd: None,
+        model: None,
+        suspended_below: 0,
+        resumable: false,
+        stalled: false,
+        created_at: Timestamp::from_millisecond(millis).unwrap_or_default(),
+        started_at: None,
+        dead_at: None,
+        elapsed_ms: 0,
+        session: None,
+        agent: None,
+        hint: None,
+        instructions: Vec::new(),
+        approval: None,
+        in_doubt: Vec::new(),
+        tree: None,
+        note: None,
+    }
+}
+
 /// Returns a process of the disk.
 pub(crate) fn of_disk(found: OnDisk) -> Process {
     let OnDisk { info, pid, end, successor, note } = found;
@@ -174,13 +228,7 @@ pub(crate) fn of_disk(found: OnDisk) -> Process {
         body: crate::spec::body_of(&info.body).unwrap_or_default(),
         intent: info.intent,
         cwd: info.cwd,
-        state: Life::Dead,
-        paused: false,
-        paused_at: None,
-        display: "dead".to_owned(),
-        suspend_reason: None,
-        resume_at: None,
-        ending: None,
+        display: Display::Dead.word().to_owned(),
         status: end.as_ref().map(|end| end.status.clone()),
         why: cause.map(|cause| cause.why),
         killed_by: cause.map(|cause| cause.by),
@@ -192,21 +240,12 @@ pub(crate) fn of_disk(found: OnDisk) -> Process {
         tokens_out: info.spent.tokens_out,
         max_tokens: info.limits.max_tokens,
         cost_usd: info.spent.cost_usd,
-        model: None,
-        suspended_below: 0,
         resumable: successor.is_none() && info.state == JournalState::Dead,
-        stalled: false,
         created_at: info.created_at,
         started_at: Some(info.started_at),
         dead_at: Some(dead_at),
         elapsed_ms,
-        session: None,
-        agent: None,
-        hint: None,
-        instructions: Vec::new(),
-        approval: None,
-        in_doubt: Vec::new(),
-        tree: None,
         note,
+        ..unknown(info.uuid)
     }
 }

@@ -19,8 +19,9 @@ impl Runtime {
     /// Waits for an end. Any number may, and all get the same answer.
     pub async fn wait(self: &Arc<Self>, id: &str, timeout: Option<Duration>) -> Result<WaitAnswer> {
         let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
-        let (pid, uuid, note) = match self.look_up(id).await? {
+        let (pid, uuid, note) = match self.look_up_to_change(id).await? {
             LookedUp::OnDisk(found) => return Ok(answer_of_disk(*found)),
+            LookedUp::Unrecovered(_) => return Err(gone()),
             LookedUp::Living { process, note } => (process.of.pid, process.uuid, note),
             LookedUp::Remembered(pid) => (pid, self.uuid_of(pid).unwrap_or_default(), None),
         };

@@ -33,11 +33,13 @@ pub enum Display {
     Stalled,
     Zombie,
     Dead,
+    /// Its journal cannot be read, so nobody knows more.
+    Damaged,
 }
 
 impl Display {
     /// Every word there is.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Loading,
         Self::Running,
         Self::Pausing,
@@ -47,6 +49,7 @@ impl Display {
         Self::Stalled,
         Self::Zombie,
         Self::Dead,
+        Self::Damaged,
     ];
 
     /// Returns what a word stands for.
@@ -68,6 +71,7 @@ impl Display {
             Self::Stalled => "stalled",
             Self::Zombie => "zombie",
             Self::Dead => "dead",
+            Self::Damaged => "damaged",
         }
     }
 }

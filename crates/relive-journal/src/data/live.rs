@@ -64,8 +64,8 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// Returns nothing for a process that has ended, or never began.
-    fn read_live(&self, uuid: Uuid) -> Result<Option<Live>, Unreadable> {
+    /// Reads one process; nothing if it has ended, or never began.
+    pub fn read_live(&self, uuid: Uuid) -> Result<Option<Live>, Unreadable> {
         let directory = self.directory(uuid);
         let unreadable = |path: PathBuf| move |source| Unreadable { uuid, path, source };
         let (history, health) = match self.history(uuid) {

@@ -15,6 +15,7 @@ use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::spec;
 use crate::trees::TreePlace;
+use crate::unrecovered::Failure;
 
 /// A process that has not ended.
 pub(super) struct Found {
@@ -46,21 +47,21 @@ pub(super) enum PriorState {
 /// What was found, each after its parent, and what could not be read.
 pub(super) struct Survey {
     pub(super) found: Vec<Found>,
-    pub(super) unknown: Vec<(Uuid, String)>,
+    pub(super) unreadable: Vec<(Uuid, Failure)>,
 }
 
 pub(super) fn survey(data: &DataDirectory, boot_id: &str, catalog: &Catalog) -> io::Result<Survey> {
-    let (mut found, mut unknown) = (Vec::new(), Vec::new());
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     data.for_each_live(|live| match live {
         Ok(live) => {
             let uuid = live.uuid;
             catalog.tell(&live.history);
             match read(data, boot_id, live) {
                 Ok(one) => found.push(one),
-                Err(error) => unknown.push((uuid, error.to_string())),
+                Err(error) => unreadable.push((uuid, Failure::of(&error, None))),
             }
         }
-        Err(unreadable) => unknown.push((unreadable.uuid, unreadable.to_string())),
+        Err(error) => unreadable.push((error.uuid, Failure::unreadable(&error))),
     })?;
     found.sort_unstable_by_key(|found| found.spec.uuid);
     let mut found = parents_first(found);
@@ -73,7 +74,23 @@ pub(super) fn survey(data: &DataDirectory, boot_id: &str, catalog: &Catalog) -> 
     let pids: Vec<(Pid, Uuid)> = pids.collect();
     data.note_pids(pids.iter().copied());
     catalog.tell_pids(pids);
-    Ok(Survey { found, unknown })
+    Ok(Survey { found, unreadable })
+}
+
+/// Reads one process that could not be recovered before; nothing if it has ended. It keeps the PID that it was to have.
+pub(super) fn survey_one(
+    data: &DataDirectory,
+    boot_id: &str,
+    uuid: Uuid,
+    pid: Option<Pid>,
+) -> Result<Option<Found>, Failure> {
+    let Some(live) = data.read_live(uuid).map_err(|error| Failure::unreadable(&error))? else { return Ok(None) };
+    let mut found = read(data, boot_id, live).map_err(|error| Failure::of(&error, None))?;
+    found.pid = match pid {
+        Some(pid) => Ok(pid),
+        None => data.next_pid().inspect(|pid| data.note_pid(*pid, uuid)),
+    };
+    Ok(Some(found))
 }
 
 fn read(data: &DataDirectory, boot_id: &str, live: Live) -> Result<Found> {

@@ -21,4 +21,5 @@ mod stalls;
 mod states;
 mod time;
 mod trees;
+mod unrecovered;
 mod world;

@@ -1,0 +1,145 @@
+//! Processes that have not ended and could not be recovered: the disk is full, or their files cannot be read.
+//!
+//! None of them is in the table, and none runs. They are listed all the same, and whoever wants to change one is told
+//! what is wrong with it. Each is tried again: now and then, and whenever a verb needs it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use relive_api::Process;
+use relive_core::{Display, ErrorCode, Pid, State, SuspendReason, Uuid};
+use relive_journal::ProcInfo;
+use relive_journal::data::Unreadable;
+
+use crate::error::Error;
+use crate::lookup::OnDisk;
+use crate::view::{of_disk, unknown};
+
+/// Why a process could not be recovered.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    cause: FailureCause,
+    /// The PID it is to have.
+    pub(crate) pid: Option<Pid>,
+    /// The process as it was last seen.
+    pub(crate) info: Option<ProcInfo>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FailureCause {
+    DiskFull,
+    /// Its journal can be read, and not written.
+    Unwritable,
+    Unreadable,
+}
+
+impl Failure {
+    pub(crate) fn of(error: &Error, pid: Option<Pid>) -> Self {
+        let cause = if error.is_disk_full() { FailureCause::DiskFull } else { FailureCause::Unwritable };
+        Self { message: error.to_string(), cause, pid, info: None }
+    }
+
+    pub(crate) fn unreadable(error: &Unreadable) -> Self {
+        Self { message: error.to_string(), cause: FailureCause::Unreadable, pid: None, info: None }
+    }
+
+    /// Of a process whose parent could not be recovered: it runs below that or not at all.
+    pub(crate) fn below(&self, parent: Uuid, pid: Option<Pid>) -> Self {
+        let message = format!("its parent {parent} could not be recovered: {}", self.message);
+        Self { message, cause: self.cause, pid, info: None }
+    }
+
+    pub(crate) fn with_info(self, info: Option<ProcInfo>) -> Self {
+        Self { info, ..self }
+    }
+
+    /// Tells whether another attempt may succeed without anybody repairing a file.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.cause != FailureCause::Unreadable
+    }
+
+    /// What is said to whoever wants to change the process.
+    pub(crate) fn refusal(&self, uuid: Uuid) -> Error {
+        let (code, hint) = match self.cause {
+            FailureCause::DiskFull => (ErrorCode::Exhausted, "free some space; `relive gc` removes old processes"),
+            FailureCause::Unwritable => {
+                (ErrorCode::Unavailable, "look at the disk (dmesg), then: relive daemon restart")
+            }
+            FailureCause::Unreadable => (ErrorCode::Conflict, "repair or remove that file, then ask again"),
+        };
+        let message = format!("process {uuid} has not ended and could not be recovered: {}", self.message);
+        Error::new(code, message).with_hint(hint)
+    }
+
+    /// The process as it is listed.
+    pub(crate) fn shown(&self, uuid: Uuid) -> Process {
+        let (display, reason) = match self.cause {
+            FailureCause::DiskFull => (Display::Suspended, SuspendReason::DiskFull),
+            FailureCause::Unwritable => (Display::Suspended, SuspendReason::IoError),
+            FailureCause::Unreadable => (Display::Damaged, SuspendReason::IoError),
+        };
+        let process = match self.info.clone().and_then(OnDisk::last) {
+            Some(found) => of_disk(found),
+            None => unknown(uuid),
+        };
+        Process {
+            pid: self.pid.unwrap_or(process.pid),
+            state: State::Running,
+            paused: true,
+            display: display.word().to_owned(),
+            suspend_reason: Some(reason),
+            dead_at: None,
+            resumable: self.is_passing(),
+            hint: self.refusal(uuid).hint(),
+            note: Some(self.message.clone()),
+            ..process
+        }
+    }
+}
+
+/// The processes that could not be recovered.
+#[derive(Debug, Default)]
+pub(crate) struct Unrecovered(Mutex<BTreeMap<Uuid, Failure>>);
+
+impl Unrecovered {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Uuid, Failure>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn insert(&self, uuid: Uuid, failure: Failure) {
+        self.lock().insert(uuid, failure);
+    }
+
+    pub(crate) fn remove(&self, uuid: Uuid) {
+        self.lock().remove(&uuid);
+    }
+
+    pub(crate) fn get(&self, uuid: Uuid) -> Option<Failure> {
+        self.lock().get(&uuid).cloned()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Returns the processes in the order of their creation.
+    pub(crate) fn uuids(&self) -> Vec<Uuid> {
+        self.lock().keys().copied().collect()
+    }
+
+    /// Returns the processes as they are listed.
+    pub(crate) fn shown(&self) -> Vec<Process> {
+        self.lock().iter().map(|(uuid, failure)| failure.shown(*uuid)).collect()
+    }
+
+    /// Returns the process that has this PID or name, or whose UUID begins like this.
+    pub(crate) fn find(&self, id: &str) -> Option<Uuid> {
+        let found = self.lock();
+        let is_meant = |(uuid, failure): &(&Uuid, &Failure)| {
+            let shown = || failure.shown(**uuid);
+            uuid.to_string() == id || shown().pid.to_string() == id || shown().name.as_deref() == Some(id)
+        };
+        found.iter().find(is_meant).map(|(uuid, _)| *uuid)
+    }
+}
