@@ -27,6 +27,8 @@ pub struct Context {
     pub host: Arc<dyn Host>,
     /// Threads for blocking I/O.
     pub pool: Pool,
+    /// Threads for reads and searches that take long.
+    pub slow_pool: Pool,
     /// Where programs run.
     pub sessions: Arc<Sessions>,
     /// Where the sessions of this process have their directories.

@@ -22,14 +22,16 @@ mod shell;
 mod sleep;
 mod write;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use relive_journal::Pool;
 use relive_journal::recovery::Recovery;
 
 use self::beneath::{Directory, Refused};
-use self::cancel::{Leash, READ_WITHIN};
+use self::cancel::{Leash, QUICK_WITHIN, READ_WITHIN};
 use crate::tool::{Context, Tool, ToolResult};
 
 /// Returns every tool, in the order in which models are told of them.
@@ -59,18 +61,32 @@ pub fn find(name: &str) -> Option<Arc<dyn Tool>> {
     all().into_iter().find(|tool| tool.name() == name)
 }
 
-/// Reads in the working directory, on the pool's threads. Dropping the future ends the work; so does [`READ_WITHIN`].
+/// Reads in the working directory, on the pools' threads. Dropping the future ends the work; so does [`READ_WITHIN`].
+///
+/// However many agents search at once, a short read waits for none of them: what is not over soon begins again among
+/// the slow ones.
 async fn reading<T: Send + 'static>(
     context: &Context,
-    work: impl FnOnce(&Directory, &Leash) -> Result<T, Refused> + Send + 'static,
+    work: impl Fn(&Directory, &Leash) -> Result<T, Refused> + Clone + Send + 'static,
 ) -> Result<T, ToolResult> {
-    let (_holder, leash) = cancel::leash(Some(READ_WITHIN));
-    in_directory(context, move |directory| {
-        // It may have waited for a thread until nobody wanted it any more.
-        leash.check()?;
-        work(directory, &leash)
-    })
-    .await
+    let (_holder, leash) = cancel::leash();
+    let job = |within| {
+        let (work, leash) = (work.clone(), leash.clone());
+        move |directory: &Directory| {
+            // It may have waited for a thread until nobody wanted it any more.
+            leash.check()?;
+            let leash = leash.within(within);
+            match work(directory, &leash) {
+                Err(_) if leash.is_too_slow() && within < READ_WITHIN => Ok(None),
+                done => done.map(Some),
+            }
+        }
+    };
+    if let Some(done) = in_directory(&context.pool, &context.cwd, job(QUICK_WITHIN)).await? {
+        return Ok(done);
+    }
+    let done = in_directory(&context.slow_pool, &context.cwd, job(READ_WITHIN)).await?;
+    done.ok_or_else(|| ToolResult::failed("it took too long and was given up"))
 }
 
 /// Writes in the working directory, on the pool's threads. Once begun, the work is finished whatever happens.
@@ -78,8 +94,8 @@ async fn writing<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce(&Directory, &Leash) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, ToolResult> {
-    let (holder, leash) = cancel::leash(None);
-    in_directory(context, move |directory| {
+    let (holder, leash) = cancel::leash();
+    in_directory(&context.pool, &context.cwd, move |directory| {
         let done = work(directory, &leash);
         drop(holder);
         done
@@ -88,11 +104,12 @@ async fn writing<T: Send + 'static>(
 }
 
 async fn in_directory<T: Send + 'static>(
-    context: &Context,
+    pool: &Pool,
+    cwd: &Path,
     work: impl FnOnce(&Directory) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, ToolResult> {
-    let cwd = context.cwd.clone();
-    match context.pool.run(move || work(&Directory::open(&cwd)?)).await {
+    let cwd = cwd.to_owned();
+    match pool.run(move || work(&Directory::open(&cwd)?)).await {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(refused)) => Err(ToolResult::failed(refused.to_string())),
         Err(lost) => Err(ToolResult::failed(lost.to_string())),

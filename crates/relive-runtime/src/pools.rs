@@ -17,6 +17,8 @@ pub struct Pools {
     pub journal: Pool,
     /// Tools of agents.
     pub tools: Pool,
+    /// Reads and searches of agents that take long.
+    pub slow_tools: Pool,
     /// Files that users and agents control: keys, instructions, scripts, Git facts.
     pub files: Pool,
     /// Look-ups, views and streams.
@@ -30,6 +32,7 @@ impl Default for Pools {
         Self {
             journal: Pool::new("relive-journal", 64, 1024),
             tools: Pool::new("relive-tools", 16, 256),
+            slow_tools: Pool::new("relive-slow", 4, 256),
             files: Pool::new("relive-files", 4, 64),
             reads: Pool::new("relive-reads", 8, 256),
             bulk: Pool::new("relive-bulk", 2, 16),

@@ -14,6 +14,8 @@ use super::beneath::Refused;
 
 /// How long a job that only reads may take.
 pub(super) const READ_WITHIN: Duration = Duration::from_secs(30);
+/// How long it may take a thread from others. After that it is begun again where only slow jobs wait for each other.
+pub(super) const QUICK_WITHIN: Duration = Duration::from_millis(200);
 /// How much is read between two looks.
 const CHUNK: usize = 64 * 1024;
 
@@ -34,11 +36,10 @@ impl Drop for Holder {
     }
 }
 
-/// Returns the two ends of a leash. Without a limit, the job may take as long as it likes.
-pub(super) fn leash(within: Option<Duration>) -> (Holder, Leash) {
+/// Returns the two ends of a leash. The job may take as long as it likes.
+pub(super) fn leash() -> (Holder, Leash) {
     let dropped = Arc::new(AtomicBool::new(false));
-    let deadline = within.and_then(|within| Instant::now().checked_add(within));
-    (Holder(Arc::clone(&dropped)), Leash { dropped, deadline })
+    (Holder(Arc::clone(&dropped)), Leash { dropped, deadline: None })
 }
 
 /// Why a job ended early.
@@ -51,6 +52,16 @@ enum Ended {
 }
 
 impl Leash {
+    /// Limits the time of a job, from now on.
+    pub(super) fn within(self, limit: Duration) -> Self {
+        Self { deadline: Instant::now().checked_add(limit), ..self }
+    }
+
+    /// Tells whether the job has used up its time.
+    pub(super) fn is_too_slow(&self) -> bool {
+        self.look() == Err(Ended::TooSlow)
+    }
+
     /// Tells a job whether to continue.
     pub(super) fn check(&self) -> Result<(), Refused> {
         self.look().map_err(|ended| Refused::Said(ended.to_string()))

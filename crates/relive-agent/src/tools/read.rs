@@ -20,6 +20,7 @@ const SHOWN_MAX: usize = 256 * 1024;
 #[derive(Debug)]
 pub(super) struct Read;
 
+#[derive(Debug, Clone)]
 struct Wanted {
     path: String,
     /// The first line, counted from 1.

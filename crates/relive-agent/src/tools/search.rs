@@ -80,7 +80,9 @@ impl Tool for Search {
                 Ok(wanted) => wanted,
                 Err(failed) => return failed,
             };
-            match super::reading(&context, move |directory, leash| search(directory, leash, pattern, &path)).await {
+            match super::reading(&context, move |directory, leash| search(directory, leash, pattern.clone(), &path))
+                .await
+            {
                 Ok(text) => ToolResult::ok(text),
                 Err(failed) => failed,
             }

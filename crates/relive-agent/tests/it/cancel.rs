@@ -28,16 +28,18 @@ async fn ordered(orders: Orders) -> (Exit, Duration, usize) {
     let (tool, args) = endless();
     let stage = Stage::new([calls(tool, &args)]);
     stage.world.sparse("sparse", 4 << 40);
-    let (sender, pool) = (std::sync::Arc::clone(&stage.orders), stage.world.context.pool.clone());
+    let (sender, pool) = (std::sync::Arc::clone(&stage.orders), stage.world.context.slow_pool.clone());
     let running = tokio::spawn(stage.run());
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    while pool.jobs() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     let begun = Instant::now();
     sender.send_replace(orders);
     let run = running.await.unwrap();
     let took = begun.elapsed();
     // The threads are free again: as many jobs as there are threads run beside each other.
-    let barrier = std::sync::Arc::new(std::sync::Barrier::new(THREADS_MAX));
-    let jobs = (0..THREADS_MAX).map(|_| {
+    let barrier = std::sync::Arc::new(std::sync::Barrier::new(pool.threads_max()));
+    let jobs = (0..pool.threads_max()).map(|_| {
         let (pool, barrier) = (pool.clone(), std::sync::Arc::clone(&barrier));
         async move { pool.run(move || barrier.wait().is_leader()).await }
     });
@@ -138,4 +140,26 @@ async fn a_script_that_is_no_file_is_refused_at_once() {
         let error = Script::open(name, &world.cwd).unwrap_err().to_string();
         assert!(error.starts_with("cannot read script ") && error.ends_with(words), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_without_end_do_not_keep_short_ones_waiting() {
+    let world = World::new();
+    world.sparse("sparse", 4 << 40);
+    world.put("short", "a line\n");
+    let (tool, args) = endless();
+    let read = || {
+        let recovery = relive_journal::recovery::Recovery::Rerun;
+        crate::support::find(tool).run(world.context.clone(), args.to_string(), recovery, "key:1".to_owned())
+    };
+    let endless: Vec<_> = (0..2 * THREADS_MAX).map(|_| tokio::spawn(read())).collect();
+    let short = async {
+        for _ in 0..20 {
+            world.works("read", json!({"path": "short"})).await;
+        }
+    };
+    // Each of the endless ones is given up after half a minute: a short one that waits for them is noticed.
+    tokio::time::timeout(Duration::from_secs(20), short).await.unwrap();
+    assert!(endless.iter().all(|read| !read.is_finished()));
+    endless.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -98,6 +98,7 @@ impl World {
             cwd: cwd.clone(),
             host: Arc::clone(&host) as Arc<dyn Host>,
             pool: Pool::default(),
+            slow_pool: Pool::new("slow", 2, 64),
             // No test here launches a program: that takes the real binary.
             sessions: Arc::new(Sessions::new("/proc/self/exe".into(), String::new(), "test".to_owned())),
             folder: outside.join("sessions"),

@@ -72,7 +72,8 @@ impl Body for AgentBody {
     fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
         let parts = self.parts(cx.process, cx.prepared.clone());
         let (sessions, folder) = (Arc::clone(&self.sessions), self.data.directory(cx.process.uuid).sessions());
-        let (pool, cadence, git_notes) = (self.pools.tools.clone(), self.cadence, self.git_notes);
+        let (pool, slow_pool) = (self.pools.tools.clone(), self.pools.slow_tools.clone());
+        let (cadence, git_notes) = (self.cadence, self.git_notes);
         async move {
             let Parts { meta, model, cwd, intent, on_budget } = match parts.await {
                 Ok(parts) => parts,
@@ -90,8 +91,15 @@ impl Body for AgentBody {
             let mut tools = relive_agent::tools::all();
             tools.retain(|tool| given.iter().any(|name| name == tool.name()));
             let host = Arc::new(cx.owner.host());
-            let context =
-                ToolContext { uuid: cx.process.uuid, cwd: cwd.into(), host: host.clone(), pool, sessions, folder };
+            let context = ToolContext {
+                uuid: cx.process.uuid,
+                cwd: cwd.into(),
+                host: host.clone(),
+                pool,
+                slow_pool,
+                sessions,
+                folder,
+            };
             let agent = Agent {
                 journal: cx.journal,
                 meta,
