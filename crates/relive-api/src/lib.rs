@@ -100,6 +100,7 @@ pub struct ProcessList {
 
 /// Which processes are listed, in which order, and from where. Every part that is present has to hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ListQuery {
     /// Those that have ended too.
     #[serde(default)]
@@ -442,6 +443,9 @@ pub struct GcAnswer {
     pub freed_bytes: u64,
     /// What was passed over, and why.
     pub warnings: Vec<String>,
+    /// How many are left for the next request, where there were more than one takes.
+    #[serde(default)]
+    pub left: usize,
 }
 
 /// A history that may go.

@@ -9,7 +9,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use relive_types::ErrorCode;
@@ -140,12 +140,17 @@ impl<'a> Start<'a> {
         let unwritable = |source| StartError::Unwritable(Unwritable { data: launcher.data().to_owned(), source });
         DirBuilder::new().recursive(true).mode(0o700).create(launcher.data()).map_err(unwritable)?;
         let directory = File::open(launcher.data()).map_err(unwritable)?;
-        let mut log = OpenOptions::new();
-        // A pipe in its place is not waited for.
-        log.append(true).create(true).mode(0o600).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-        let mut log = log.open(launcher.log()).map_err(unwritable)?;
-        let log_start = log.seek(SeekFrom::End(0)).unwrap_or(0);
-        command.stderr(log);
+        let log_start = match open_log(launcher.log()).map_err(unwritable)? {
+            Some(mut log) => {
+                let log_start = log.seek(SeekFrom::End(0)).unwrap_or(0);
+                command.stderr(log);
+                log_start
+            }
+            None => {
+                command.stderr(Stdio::null());
+                0
+            }
+        };
         let (now, stage) = (Instant::now(), Stage::Waiting);
         let (begun, since, is_held, has_told) = (now, now, false, false);
         Ok(Self { socket, launcher, command, directory, log_start, begun, since, stage, is_held, has_told })
@@ -232,6 +237,19 @@ impl<'a> Start<'a> {
     /// The last lines of the log since we began.
     fn said(&self) -> String {
         tail(self.launcher.log(), self.log_start).unwrap_or_default()
+    }
+}
+
+/// Opens the log; nothing where something that is no file has its name. The daemon runs without one then, and says so.
+fn open_log(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    // A pipe in its place is not waited for.
+    options.append(true).create(true).mode(0o600).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    match options.open(path) {
+        Ok(file) if file.metadata()?.is_file() => Ok(Some(file)),
+        Ok(_) => Ok(None),
+        Err(_) if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -67,6 +67,9 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let bound = server::bind(&paths.socket).await;
     let socket = bound.map_err(|error| DaemonError::Socket(error.to_string()))?;
     let runtime = Runtime::new(Arc::clone(&data), Pools::default(), settings, clock, paths);
+    if std::fs::symlink_metadata(&paths.log).is_ok() && !paths.log.is_file() {
+        runtime.warn(format!("nothing is logged: {} is not a regular file", paths.log.display()));
+    }
     runtime.recover().await.map_err(|error| DaemonError::Recovery(error.to_string()))?;
     runtime.run_housekeeping();
     let about = Arc::new(About { data: paths.data.clone(), socket: paths.socket.clone(), started_at: runtime.now() });

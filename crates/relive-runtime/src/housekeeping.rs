@@ -14,6 +14,8 @@ use crate::runtime::Runtime;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 const RING_EVERY: Duration = Duration::from_secs(1);
+/// How many processes one request collects: each takes a few syncs, and a client waits for the answer.
+const COLLECTED_MAX: usize = 200;
 
 impl Runtime {
     /// Starts the periodic work. It ends with the runtime.
@@ -27,9 +29,17 @@ impl Runtime {
         });
         if let Some(every) = self.settings.gc_every {
             self.periodically(every, |runtime| async move {
-                match runtime.gc(GcRequest { dry_run: false, at_most: None }).await {
-                    Ok(answer) => answer.warnings.into_iter().for_each(|warning| runtime.warn_once(warning)),
-                    Err(error) => runtime.warn(format!("nothing was collected: {error}")),
+                loop {
+                    match runtime.gc(GcRequest { dry_run: false, at_most: None }).await {
+                        Ok(answer) => {
+                            let is_over = answer.left == 0 || answer.removed.is_empty();
+                            answer.warnings.into_iter().for_each(|warning| runtime.warn_once(warning));
+                            if is_over {
+                                return;
+                            }
+                        }
+                        Err(error) => return runtime.warn(format!("nothing was collected: {error}")),
+                    }
                 }
             });
         }
@@ -110,12 +120,14 @@ impl Runtime {
             removed: Vec::new(),
             freed_bytes: 0,
             warnings,
+            left: 0,
         };
         if !answer.collected {
             return Ok(answer);
         }
         let _alone = self.collecting.lock().await;
-        for candidate in survey.candidates {
+        answer.left = survey.candidates.len().saturating_sub(COLLECTED_MAX);
+        for candidate in survey.candidates.into_iter().take(COLLECTED_MAX) {
             let (uuid, bytes) = (candidate.uuid, candidate.bytes);
             // Not while somebody resumes it, and not the other way round.
             let _turn = self.turn(uuid, Lane::Verb).await?;

@@ -223,7 +223,7 @@ impl Runtime {
     }
 
     /// Says something that a person should know.
-    pub(crate) fn warn(&self, text: String) {
+    pub fn warn(&self, text: String) {
         self.warnings.warn(text);
     }
 

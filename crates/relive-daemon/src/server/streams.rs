@@ -23,6 +23,7 @@ const BATCH: usize = 64;
 const BATCH_BYTES: usize = 256 << 10;
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct StreamQuery {
     #[serde(default)]
     follow: bool,

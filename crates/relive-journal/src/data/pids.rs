@@ -42,14 +42,11 @@ pub(super) struct Pids {
 }
 
 impl Pids {
-    pub(super) fn read(root: &Path) -> io::Result<Self> {
-        let text = match regular::read(&root.join("pids"), FILE_MAX) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error),
-        };
+    /// What cannot be read is missing: then the histories say which PIDs were given out.
+    pub(super) fn read(root: &Path) -> Self {
+        let text = regular::read(&root.join("pids"), FILE_MAX).unwrap_or_default();
         let reserved = String::from_utf8_lossy(&text).strip_suffix('\n').and_then(|number| number.parse().ok());
-        Ok(Self { last: reserved.unwrap_or(0), reserved })
+        Self { last: reserved.unwrap_or(0), reserved }
     }
 
     pub(super) fn last(&self) -> Pid {

@@ -44,14 +44,16 @@ impl DataDirectory {
     pub fn open(root: &Path, io: Io, space: SpaceRules) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Io { path: root.to_owned(), source };
         make_root(&io, root).map_err(failed)?;
-        let lock = relieved(&io.disk, root, || io.disk.open_or_create(&root.join("lock"))).map_err(failed)?;
-        if !io.disk.try_lock(&lock).map_err(failed)? {
+        let lock_path = root.join("lock");
+        let failed_lock = |source| OpenError::Io { path: lock_path.clone(), source };
+        let lock = relieved(&io.disk, root, || io.disk.open_or_create(&lock_path)).map_err(failed_lock)?;
+        if !io.disk.try_lock(&lock).map_err(failed_lock)? {
             return Err(OpenError::Held { path: root.to_owned(), holder: read_holder(lock.file()) });
         }
-        let pending = prepare(root, &io, &lock).map_err(failed)?;
+        let pending = prepare(root, &io, &lock)?;
         let data = Self {
             root: root.to_owned(),
-            pids: Mutex::new(Pids::read(root).map_err(failed)?),
+            pids: Mutex::new(Pids::read(root)),
             io,
             _lock: lock,
             pid_log: Mutex::default(),
@@ -159,32 +161,46 @@ fn is_left_undone(done: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-fn prepare(root: &Path, io: &Io, lock: &DiskFile) -> io::Result<Pending> {
+fn prepare(root: &Path, io: &Io, lock: &DiskFile) -> Result<Pending, OpenError> {
     let disk = &io.disk;
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| OpenError::Io { path, source }
+    };
+    let (steps_path, tmp) = (root.join("steps"), root.join("tmp"));
+    if !tmp.is_dir() {
+        // Something else may have its name, and nothing in it is needed.
+        disk.remove_tree(&tmp).map_err(failed(&tmp))?;
+    }
     // The OS pid is only for the message that a second daemon gets.
     let _ = disk.truncate(lock, 0).and_then(|()| disk.append(lock, format!("{}\n", std::process::id()).as_bytes()));
     let mut made = Vec::new();
-    for path in [root.join("steps"), root.join("tmp")] {
+    for path in [&steps_path, &tmp] {
         if !path.is_dir() {
-            relieved(disk, root, || disk.mkdir(&path))?;
+            if fs::symlink_metadata(path).is_ok() {
+                return Err(failed(path)(io::ErrorKind::NotADirectory.into()));
+            }
+            relieved(disk, root, || disk.mkdir(path)).map_err(failed(path))?;
             made.push(path);
         }
     }
     if !made.is_empty() {
-        disk.sync_dir(root).inspect_err(|_| {
-            // Whoever tries next makes them anew: a sync that failed is not made good by another.
-            for path in &made {
-                let _ = disk.remove_tree(path);
-            }
-        })?;
+        disk.sync_dir(root)
+            .inspect_err(|_| {
+                // Whoever tries next makes them anew: a sync that failed is not made good by another.
+                for path in &made {
+                    let _ = disk.remove_tree(path);
+                }
+            })
+            .map_err(failed(root))?;
     }
     // One who was killed may have renamed and not synced: nothing is built on that, and nothing removed because of it,
     // before it is on the disk.
-    let steps = is_left_undone(disk.sync_dir(&root.join("steps")))?;
+    let steps = is_left_undone(disk.sync_dir(&steps_path)).map_err(failed(&steps_path))?;
     if !steps {
-        for entry in fs::read_dir(root.join("tmp"))? {
+        for entry in fs::read_dir(&tmp).map_err(failed(&tmp))? {
             // What cannot be removed now the next start tries again; it is no reason not to run.
-            let _ = disk.remove_tree(&entry?.path());
+            let _ = disk.remove_tree(&entry.map_err(failed(&tmp))?.path());
         }
     }
     Ok(Pending { steps, ..Pending::default() })

@@ -28,13 +28,14 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::open(context, Start::IfHistories).await?;
+    let collect = GcRequest { dry_run: false, at_most: None };
     let asked = !args.dry_run && !args.force && !context.json;
     let request = GcRequest { dry_run: args.dry_run, at_most: asked.then_some(UNASKED_MAX) };
     let mut answer = match &client {
         Some(client) => client.gc(&request).await?,
         None => nothing(),
     };
-    if let Some(client) = client
+    if let Some(client) = &client
         && asked
         && !answer.collected
         && !answer.candidates.is_empty()
@@ -43,7 +44,20 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             context.say("nothing was removed");
             return Ok(0);
         }
-        answer = client.gc(&GcRequest { dry_run: false, at_most: None }).await?;
+        answer = client.gc(&collect).await?;
+    }
+    if let Some(client) = &client {
+        let total = answer.candidates.len();
+        while answer.left > 0 {
+            context.say(&format!("removed {} of {total} histories", answer.removed.len()));
+            let part = client.gc(&collect).await?;
+            answer.left = if part.removed.is_empty() { 0 } else { part.left };
+            answer.removed.extend(part.removed);
+            answer.freed_bytes += part.freed_bytes;
+            answer
+                .warnings
+                .extend(part.warnings.into_iter().filter(|text| !answer.warnings.contains(text)).collect::<Vec<_>>());
+        }
     }
     for warning in &answer.warnings {
         context.say(&format!("warning: {warning}"));
@@ -53,7 +67,14 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
 }
 
 fn nothing() -> GcAnswer {
-    GcAnswer { collected: false, candidates: Vec::new(), removed: Vec::new(), freed_bytes: 0, warnings: Vec::new() }
+    GcAnswer {
+        collected: false,
+        candidates: Vec::new(),
+        removed: Vec::new(),
+        freed_bytes: 0,
+        warnings: Vec::new(),
+        left: 0,
+    }
 }
 
 fn confirm(context: &Context, answer: &GcAnswer) -> Outcome<bool> {

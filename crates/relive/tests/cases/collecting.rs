@@ -107,3 +107,13 @@ fn case_29_corrupt_metadata_is_passed_over_with_a_warning() {
     world.relive(&["gc", "--force"]).ok();
     assert!(world.directory(odd).exists());
 }
+
+#[test]
+fn case_29_more_than_one_request_takes_are_collected_by_several() {
+    let world = World::with_config("gc: {retention_days: 0, max_entries: 1}");
+    dead(&world, 206);
+    let told = world.relive(&["gc", "--force"]).ok();
+    assert!(told.stdout.starts_with("removed 205 histories"), "{told:?}");
+    assert!(told.stderr.contains("removed 200 of 205 histories"), "{told:?}");
+    assert_eq!(histories(&world), 1);
+}

@@ -31,6 +31,7 @@ mod journal;
 mod killing;
 mod looking;
 mod models;
+mod odd_files;
 mod old_pids;
 mod pauses;
 mod recovery;

@@ -1,0 +1,81 @@
+//! Something else where a file of the data directory is expected.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::world::World;
+
+fn pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// A world whose daemon has run and stopped.
+fn stopped() -> World {
+    let world = World::new();
+    let process = world.run("turns: [{text: done}]");
+    world.relive(&["wait", &process.uuid]).ok();
+    world.relive(&["daemon", "stop"]).ok();
+    world
+}
+
+#[test]
+fn case_66_a_pipe_for_the_log_is_named_and_keeps_nobody_from_starting() {
+    let world = stopped();
+    let log = world.data().join("daemon.log");
+    fs::remove_file(&log).unwrap();
+    pipe(&log);
+    world.relive(&["daemon", "start"]).ok();
+    let status = world.relive(&["daemon", "status", "--json"]).ok().json();
+    // The world looks for the log when it goes.
+    fs::remove_file(&log).unwrap();
+    let warnings = status["daemon"]["warnings"].to_string();
+    assert!(warnings.contains(&format!("{} is not a regular file", log.display())), "{status}");
+}
+
+#[test]
+fn case_66_pipes_for_what_can_be_made_anew_keep_nobody_from_starting() {
+    let world = stopped();
+    let next = world.data().join("pids");
+    let last: u64 = fs::read_to_string(&next).unwrap().trim().parse().unwrap();
+    for name in ["pids", "tmp", "pids.log", "clock", "pulse", "reserve"] {
+        let path = world.data().join(name);
+        let _ = fs::remove_file(&path);
+        let _ = fs::remove_dir_all(&path);
+        pipe(&path);
+    }
+    let process = world.run("turns: [{text: done}]");
+    assert!(process.pid > 1 && process.pid <= last + 1, "no PID is given out twice: {}", process.pid);
+    world.relive(&["wait", &process.uuid]).ok();
+    assert_eq!(world.relive(&["ps", "-a", "-q"]).ok().stdout.lines().count(), 2);
+}
+
+#[test]
+fn case_66_what_cannot_be_made_anew_is_named() {
+    for name in ["lock", "steps"] {
+        let world = stopped();
+        let path = world.data().join(name);
+        let _ = fs::remove_file(&path);
+        let _ = fs::remove_dir_all(&path);
+        pipe(&path);
+        let told = world.relive(&["daemon", "start"]);
+        // The world looks for the holder of the lock when it goes.
+        fs::remove_file(&path).unwrap();
+        assert!(told.code != 0 && told.stderr.contains(path.to_str().unwrap()), "{name}: {told:?}");
+    }
+}
+
+#[test]
+fn an_unknown_part_of_a_query_is_refused_by_name() {
+    let world = World::new();
+    world.relive(&["daemon", "start"]).ok();
+    for (path, said) in [
+        ("/v1/processes?al=true", "al"),
+        ("/v1/processes?limit=0", "limit"),
+        ("/v1/resumable?page=2", "page"),
+        ("/v1/processes/1/journal?folow=true", "folow"),
+    ] {
+        let (status, answer) = world.http("GET", path, "", "");
+        assert!(status == 400 && answer.contains(said), "{path}: {status} {answer}");
+    }
+}
