@@ -29,7 +29,7 @@ pub(crate) struct SyncTracker {
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     /// Up to where the journal is on the disk; absent before the first sync of a journal that an earlier writer wrote,
     /// because that one may have left records unsynced.
@@ -38,6 +38,23 @@ struct State {
     seq: u64,
     under_way: Option<UnderWay>,
     failed: Option<io::Error>,
+    /// What is to be told of a failure, once there is no writer that would find it.
+    left_to: Option<Poison>,
+}
+
+/// Says that nothing more may be written to a journal.
+type Poison = Box<dyn FnOnce() + Send>;
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { to, seq, under_way, failed, left_to: _ } = self;
+        f.debug_struct("State")
+            .field("to", to)
+            .field("seq", seq)
+            .field("under_way", under_way)
+            .field("failed", failed)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -81,6 +98,18 @@ impl SyncTracker {
     /// Takes the error of a sync beside the writer, if one failed.
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
         self.lock().failed.take()
+    }
+
+    /// The writer goes. If a sync fails that runs on, or has failed unnoticed, `poison` is called: the next writer could not
+    /// find that out.
+    pub(crate) fn leave(&self, poison: impl FnOnce() + Send + 'static) {
+        let mut state = self.lock();
+        if state.failed.is_some() {
+            drop(state);
+            poison();
+        } else if state.under_way.is_some() {
+            state.left_to = Some(Box::new(poison));
+        }
     }
 
     /// Asks for a sync up to `mark`. Returns it if none is under way that could do it as well.
@@ -142,6 +171,7 @@ impl PendingSync {
     /// Records the outcome of one sync; `true` if no other is needed.
     fn report(&self, mark: Mark, outcome: io::Result<()>) -> bool {
         let mut state = self.synced.lock();
+        let mut poison = None;
         let more = match outcome {
             Ok(()) => {
                 (state.to, state.seq) = (Some(mark.end), mark.seq);
@@ -149,6 +179,7 @@ impl PendingSync {
             }
             Err(error) => {
                 state.failed = Some(error);
+                poison = state.left_to.take();
                 false
             }
         };
@@ -157,6 +188,10 @@ impl PendingSync {
             Some(_) | None => state.under_way = None,
         }
         drop(state);
+        // Before anybody opens the journal anew: this sync holds its lock until it is dropped.
+        if let Some(poison) = poison {
+            poison();
+        }
         self.synced.changed.notify_all();
         !more
     }

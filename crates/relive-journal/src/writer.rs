@@ -133,6 +133,15 @@ pub struct Writer {
     all_poisoned: Poisoned,
 }
 
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let (all, path) = (Arc::clone(&self.all_poisoned), self.directory.path().to_owned());
+        self.synced.leave(move || {
+            all.lock().unwrap_or_else(PoisonError::into_inner).insert(path);
+        });
+    }
+}
+
 impl Writer {
     /// The writer of a locked file of which `history` is all it holds.
     pub(crate) fn new(io: &Io, directory: ProcessDirectory, file: DiskFile, history: History, take: Take) -> Self {

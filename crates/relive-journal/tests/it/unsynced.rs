@@ -160,3 +160,25 @@ fn a_batch_that_is_refused_leaves_what_was_deferred_before_it() {
     let (history, _) = fixture.data.history(crate::support::uuid_of(&writer)).unwrap();
     assert_eq!((history.answers, history.seq), (1, before.seq + 1));
 }
+
+#[test]
+fn a_sync_that_fails_after_its_writer_has_gone_keeps_the_next_one_from_building_on_it() {
+    for order in ["the writer goes first", "the sync fails first"] {
+        let rig = Rig::new(Injection::None);
+        let mut writer = rig.spawn();
+        let source = uuid_of(&writer);
+        writer.append(moment(), vec![input("more", "more")], Durability::Beside).unwrap();
+        let pending = writer.sync_beside().unwrap().unwrap();
+        rig.faults.inject_from_here(Injection::Fail(1, 5));
+        if order == "the writer goes first" {
+            drop(writer);
+            pending.run();
+        } else {
+            pending.run();
+            drop(writer);
+        }
+        assert_eq!(rig.faults.injected(), Some(format!("sync steps/{source}/steps.jsonl")), "{order}");
+        let opened = open_journal(&rig.data, source, &opening(rig.data.next_pid().unwrap(), OpenedBy::Resume));
+        assert!(matches!(opened, Err(WriteError::Poisoned { .. })), "{order}: {opened:?}");
+    }
+}
