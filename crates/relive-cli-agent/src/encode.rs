@@ -85,6 +85,9 @@ impl Encoder {
             self.turn_id = Some(turn_id.clone());
         } else if let EventKind::TurnEnded { .. } | EventKind::Error { .. } = &event.kind {
             self.turn_id = None;
+        } else if let EventKind::SessionEnded { .. } = &event.kind {
+            self.session_id = None;
+            self.turn_id = None;
         }
     }
 

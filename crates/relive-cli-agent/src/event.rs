@@ -14,6 +14,13 @@ pub struct Event {
     pub subagent: Option<String>,
 }
 
+impl Event {
+    /// Whether a tool call of the agent itself has ended.
+    pub(crate) fn is_own_tool_end(&self) -> bool {
+        self.subagent.is_none() && matches!(self.kind, EventKind::ToolEnded { .. })
+    }
+}
+
 impl From<EventKind> for Event {
     fn from(kind: EventKind) -> Self {
         Self { kind, subagent: None }
@@ -29,6 +36,11 @@ pub enum EventKind {
         session_id: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<String>,
+    },
+    /// The conversation was closed, or another process continues it: nothing of it is open any more.
+    SessionEnded {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     TurnStarted {
         /// Only codex app-server names its turns; an interrupt has to repeat the name.

@@ -194,6 +194,8 @@ impl State {
             Self::Killed => return Self::Killed,
             // A warning of a wrapper script, say: no sign that the CLI itself is ready.
             Self::Spawning(turn) if !event.kind.is_recognized() => return Self::Spawning(turn),
+            // Reading began within a turn.
+            Self::Spawning(_) if event.is_own_tool_end() => OpenWork { turn: Turn::Open, ..OpenWork::default() },
             Self::Spawning(turn) => OpenWork { turn, ..OpenWork::default() },
             Self::Idle => OpenWork::default(),
             Self::Working(work) => work,
@@ -215,6 +217,7 @@ impl OpenWork {
             | EventKind::ToolStarted { .. }
             | EventKind::TurnStarted { .. }
             | EventKind::TurnEnded { .. }
+            | EventKind::SessionEnded { .. }
             | EventKind::Error { .. }
                 if by_subagent => {}
             EventKind::Thinking { .. } => self.enter_turn(Activity::Thinking),
@@ -226,6 +229,7 @@ impl OpenWork {
             EventKind::ToolEnded { id, .. } => self.end_tool(id),
             EventKind::TurnStarted { .. } => self.turn = Turn::Open,
             EventKind::TurnEnded { .. } | EventKind::Error { .. } => self.close_turn(),
+            EventKind::SessionEnded { .. } => *self = Self::default(),
             EventKind::BackgroundStarted { id, .. } => {
                 self.background.insert(id);
             }
@@ -262,11 +266,11 @@ impl OpenWork {
         self.activity = activity;
     }
 
+    /// The end of a call of a turn that is over is late, and opens no turn: nothing would end it.
     fn end_tool(&mut self, id: &str) {
-        self.turn = Turn::Open;
         self.tools.remove(id);
         self.requests.close_for_tool(id);
-        if self.tools.is_empty() {
+        if self.turn == Turn::Open && self.tools.is_empty() {
             self.activity = Activity::Responding;
         }
     }

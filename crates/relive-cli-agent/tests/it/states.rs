@@ -103,6 +103,7 @@ macro_rules! rows {
 rows! {
     EventKind::SessionStarted { .. } => "session started",
         EventKind::SessionStarted { session_id: "s".into(), model: None };
+    EventKind::SessionEnded { .. } => "session ended", EventKind::SessionEnded { reason: None };
     EventKind::TurnStarted { .. } => "turn started", EventKind::TurnStarted { turn_id: None };
     EventKind::Thinking { .. } => "thinking", thinking();
     EventKind::Text { .. } => "text", text();
