@@ -119,12 +119,15 @@ pub enum EventKind {
         status: Option<u64>,
         message: String,
     },
-    /// The account has used up what it may use. Some CLIs name the time of the reset, some the time until then.
+    /// The account has used up what it may use. Some CLIs name the moment of the reset, some the time until then, some a
+    /// time of day.
     Quota {
         #[serde(skip_serializing_if = "Option::is_none")]
         resets_at: Option<Timestamp>,
         #[serde(skip_serializing_if = "Option::is_none")]
         resets_in_ms: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resets_clock: Option<ResetClock>,
         message: String,
     },
     /// Something went wrong and the turn continues.
@@ -155,6 +158,21 @@ impl EventKind {
     pub(crate) fn is_recognized(&self) -> bool {
         !matches!(self, Self::Malformed { .. } | Self::Unknown { .. })
     }
+}
+
+/// A date and a time of day as a CLI says them. The moment that they mean depends on the time zone of the CLI, where it names
+/// none, and on the day on which it said so, where it names no date.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ResetClock {
+    /// `2026-07-05`, `07-05` without a year, or a day of the week (`monday`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub date: Option<String>,
+    /// `20:19`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// `Europe/Dublin`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
 }
 
 /// How a turn ended.

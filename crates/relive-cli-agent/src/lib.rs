@@ -15,7 +15,7 @@
 //! use relive_cli_agent::{Activity, AgentStream, Lifecycle};
 //!
 //! let mut stream = AgentStream::new(None, Duration::from_secs(1800), Timestamp::now());
-//! let printed = br#"{"type":"thread.started","thread_id":"t1"}
+//! let printed = br#"{"type":"thread.started","thread_id":"01a1e064-e6e9-7740-b898-29d4e7339d96"}
 //! {"type":"turn.started"}
 //! {"type":"item.started","item":{"id":"i1","type":"command_execution","command":"ls"}}
 //! "#;
@@ -45,8 +45,8 @@ mod stream;
 pub use dialect::{Dialect, UnknownDialect};
 pub use encode::{Answer, EncodeError, Encoder};
 pub use event::{
-    ApprovalChannel, ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson, TurnOutcome, Usage,
-    UsageScope,
+    ApprovalChannel, ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson, ResetClock, TurnOutcome,
+    Usage, UsageScope,
 };
 pub use lines::{Line, LineSplitter, MAX_LINE_BYTES};
 pub use machine::{Activity, Lifecycle, Machine, Waiting};

@@ -17,7 +17,7 @@ use super::codex::parse_reconnecting;
 use super::conversation::Conversation;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
-use super::quota::{FailureCause, QuotaReporter};
+use super::quota::{FailureCause, QuotaReporter, reset_of_field};
 use super::usage::read_tokens;
 use crate::event::{EventKind, TurnOutcome, UsageScope};
 use crate::json::Json;
@@ -230,10 +230,7 @@ impl CodexAppServerParser {
         let windows = [primary, secondary].into_iter().flatten();
         let used_up =
             windows.filter(|window| window.field("usedPercent").and_then(Json::f64).is_some_and(|used| used >= 100.0));
-        let resets_at = used_up
-            .filter_map(|window| window.field("resetsAt").and_then(Json::i64))
-            .filter_map(|seconds| jiff::Timestamp::from_second(seconds).ok())
-            .max();
+        let resets_at = used_up.filter_map(|window| window.field("resetsAt").and_then(reset_of_field)).max();
         self.quota.read_limit(&reached, resets_at, events);
     }
 }

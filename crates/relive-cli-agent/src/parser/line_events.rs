@@ -26,6 +26,11 @@ impl LineEvents {
         self.subagent.is_some()
     }
 
+    /// The subagent that the line is about.
+    pub(crate) fn subagent(&self) -> Option<&str> {
+        self.subagent.as_deref()
+    }
+
     pub(crate) fn other(&mut self, name: impl Into<String>) {
         self.push(EventKind::Other { name: name.into() });
     }

@@ -1,74 +1,77 @@
 //! A used-up quota, which most CLIs report only by the words of an error.
 
+mod reset;
+mod wording;
+
+pub(super) use self::reset::reset_of_field;
+
 use jiff::Timestamp;
 
+use self::reset::ResetTime;
+use self::wording::is_about_quota;
 use super::line_events::LineEvents;
 use crate::event::EventKind;
-
-/// Parts of the messages of the CLIs and their providers, in lower case. An HTTP status of 429 is not enough: providers
-/// also answer with it when they are asked too fast, and gemini then adds a remark about its quotas.
-const QUOTA_PHRASES: [&str; 13] = [
-    "your usage limit",
-    "usage limit reached",
-    "usage limit has been reached",
-    "usage_limit_reached",
-    "hit your limit",
-    "-hour limit reached",
-    "weekly limit reached",
-    "quota exceeded",
-    "exceeded your current quota",
-    "exhausted your capacity",
-    "exhausted your daily quota",
-    "insufficient_quota",
-    "credit balance is too low",
-];
-
-/// The words before the time until the reset, in lower case.
-const BEFORE_DURATION: [&str; 4] = ["try again in ", "reset after ", "resets in ", "retry in "];
+use crate::ids::IdSet;
 
 /// An error text is short; the rest of a long one is a dump, and is neither searched nor repeated.
 const MAX_MESSAGE_CHARS: usize = 4096;
 
-/// Times of a reset before this one, in 2001, are not times: `|5` is the end of some other message.
-const FIRST_RESET_SECOND: i64 = 1_000_000_000;
-
 /// Reports a quota once a turn, by the first line that says it: codex and gemini print the same error twice, codex repeats
-/// the limits after every model call, and claude prints the limit before the message.
+/// the limits after every model call, and claude prints the limit before the message. A second report follows if a later
+/// line is the first to name the time of the reset. Each subagent has reports of its own.
 #[derive(Debug, Default)]
 pub(super) struct QuotaReporter {
-    is_reported: bool,
+    own: Reported,
+    subagents: IdSet,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Reported {
+    #[default]
+    Nothing,
+    WithoutReset,
+    WithReset,
 }
 
 impl QuotaReporter {
     pub(super) fn start_turn(&mut self) {
-        self.is_reported = false;
+        *self = Self::default();
     }
 
     /// Reports the quota if a failure is about one: because the CLI says so, or by its message.
     pub(super) fn read_failure(&mut self, cause: FailureCause, message: &str, events: &mut LineEvents) {
         let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
-        let searched = message.to_lowercase();
         let is_quota = match cause {
             FailureCause::Quota => true,
-            FailureCause::Unstated => QUOTA_PHRASES.iter().any(|phrase| searched.contains(phrase)),
+            FailureCause::Unstated => is_about_quota(&message),
         };
         if is_quota {
-            let (resets_at, resets_in_ms) = (reset_time(&message), reset_duration_ms(&searched));
-            self.report(EventKind::Quota { resets_at, resets_in_ms, message }, events);
+            self.report(ResetTime::in_text(&message), message, events);
         }
     }
 
     /// Reports a line that is only about the limit.
     pub(super) fn read_limit(&mut self, name: &str, resets_at: Option<Timestamp>, events: &mut LineEvents) {
         let message = if name.is_empty() { "limit reached".into() } else { format!("limit reached: {name}") };
-        self.report(EventKind::Quota { resets_at, resets_in_ms: None, message }, events);
+        self.report(ResetTime { at: resets_at, ..ResetTime::default() }, message, events);
     }
 
-    fn report(&mut self, quota: EventKind, events: &mut LineEvents) {
-        if !self.is_reported {
-            self.is_reported = true;
-            events.push(quota);
+    fn report(&mut self, reset: ResetTime, message: String, events: &mut LineEvents) {
+        let is_new = match events.subagent() {
+            Some(subagent) => self.subagents.insert(subagent),
+            None => match (self.own, reset.is_known()) {
+                (Reported::Nothing, _) | (Reported::WithoutReset, true) => true,
+                (Reported::WithoutReset, false) | (Reported::WithReset, _) => false,
+            },
+        };
+        if !is_new {
+            return;
         }
+        if events.subagent().is_none() {
+            self.own = if reset.is_known() { Reported::WithReset } else { Reported::WithoutReset };
+        }
+        let ResetTime { at: resets_at, in_ms: resets_in_ms, clock: resets_clock } = reset;
+        events.push(EventKind::Quota { resets_at, resets_in_ms, resets_clock, message });
     }
 }
 
@@ -77,44 +80,4 @@ impl QuotaReporter {
 pub(super) enum FailureCause {
     Quota,
     Unstated,
-}
-
-/// Claude appends the time: `Claude AI usage limit reached|1794796313`.
-fn reset_time(message: &str) -> Option<Timestamp> {
-    let (_, seconds) = message.rsplit_once('|')?;
-    let seconds: i64 = seconds.trim().parse().ok()?;
-    Timestamp::from_second(seconds).ok().filter(|_| seconds >= FIRST_RESET_SECOND)
-}
-
-/// Reads `try again in 3 days 4 hours`, `reset after 5h22m3s`, `retry in 34.5s`.
-fn reset_duration_ms(message: &str) -> Option<u64> {
-    let mut rest = BEFORE_DURATION.iter().find_map(|before| message.split_once(before)).map(|(_, rest)| rest)?;
-    let mut total_ms = None;
-    while let Some((part_ms, after)) = duration_part(rest) {
-        total_ms = Some(part_ms.saturating_add(total_ms.unwrap_or(0)));
-        let after = after.trim_start_matches([' ', ',']);
-        rest = after.strip_prefix("and ").unwrap_or(after);
-    }
-    total_ms
-}
-
-/// Reads a number and its unit, and returns what is left.
-fn duration_part(text: &str) -> Option<(u64, &str)> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, rest) = text.split_at(digits);
-    let number: f64 = number.parse().ok()?;
-    let rest = rest.trim_start();
-    let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-    let (unit, rest) = rest.split_at(letters);
-    let unit_ms = match unit {
-        "ms" => 1.0,
-        "s" | "sec" | "secs" | "second" | "seconds" => 1e3,
-        "m" | "min" | "mins" | "minute" | "minutes" => 60e3,
-        "h" | "hr" | "hrs" | "hour" | "hours" => 3600e3,
-        "d" | "day" | "days" => 86_400e3,
-        _ => return None,
-    };
-    // The cast saturates, and a number made of digits is never negative.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is not negative")]
-    Some(((number * unit_ms) as u64, rest))
 }

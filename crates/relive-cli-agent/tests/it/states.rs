@@ -121,7 +121,7 @@ rows! {
     EventKind::Usage(_) => "usage", usage();
     EventKind::Retry { .. } => "retry", retry();
     EventKind::Quota { .. } => "quota",
-        EventKind::Quota { resets_at: None, resets_in_ms: None, message: "used up".into() };
+        EventKind::Quota { resets_at: None, resets_in_ms: None, resets_clock: None, message: "used up".into() };
     EventKind::Warning { .. } => "warning", EventKind::Warning { message: "careful".into() };
     EventKind::Malformed { .. } => "malformed line",
         EventKind::Malformed { reason: "half".into(), excerpt: "{".into() };

@@ -111,6 +111,33 @@ impl Replay {
     }
 }
 
+/// Reads lines, and returns the reports as JSON. A line that begins with `<` is written to the CLI and has no report.
+pub(crate) fn reports(dialect: Option<Dialect>, lines: &[&str]) -> Vec<Value> {
+    let mut replay = Replay::new(dialect);
+    let mut reports = Vec::new();
+    for line in lines {
+        match line.strip_prefix('<') {
+            Some(input) => drop(replay.push_input(input, 0)),
+            None => reports.push(serde_json::to_value(replay.read(line, 0)).unwrap()),
+        }
+    }
+    reports
+}
+
+/// The events of some kind in all reports.
+pub(crate) fn events_of(reports: &[Value], kind: &str) -> Vec<Value> {
+    let events = reports.iter().flat_map(|report| report["events"].as_array().unwrap());
+    events.filter(|event| event["kind"] == kind).cloned().collect()
+}
+
+/// The lifecycle, the activity and the awaited answer after the last line.
+pub(crate) fn last_state(dialect: Option<Dialect>, lines: &[&str]) -> String {
+    let reports = reports(dialect, lines);
+    let last = reports.last().unwrap();
+    let words = ["lifecycle", "activity", "waiting"].map(|name| last[name].as_str().unwrap_or_default());
+    words.join(" ").trim_end().into()
+}
+
 /// A value as its JSON string, without the quotes.
 pub(crate) fn word(value: impl serde::Serialize) -> String {
     serde_json::to_value(value).unwrap().as_str().unwrap().into()

@@ -1,0 +1,150 @@
+//! Recognizes the message of a used-up quota.
+//!
+//! The CLIs change their words often, so a message is searched for the parts that all of them have: a noun (`limit`,
+//! `quota`), a verb that says that it is reached, and a word that tells a quota of the account from a limit of the program.
+//! An HTTP status of 429 is not enough: providers also answer with it when they are asked too fast, and gemini then adds a
+//! remark about its quotas.
+
+/// Messages without such a noun, or with a verb of their own, in lower case.
+const PHRASES: [&str; 14] = [
+    "usage_limit_reached",
+    "insufficient_quota",
+    "quota_exceeded",
+    "exhausted your capacity",
+    "credit balance is too low",
+    "insufficient balance",
+    "insufficient credits",
+    "out of extra usage",
+    "out of codex messages",
+    "out of premium requests",
+    "free usage exceeded",
+    "free tier of the model has been exhausted",
+    "billing hard limit",
+    "resource has been exhausted (e.g. check quota)",
+];
+
+/// Google's status of every 429, and the details that it adds if a quota is the reason.
+const GOOGLE_STATUS: &str = "resource_exhausted";
+const GOOGLE_DETAILS: [&str; 5] = ["quotafailure", "quotametric", "quota_metric", "quota_limit", "retrydelay"];
+
+const NOUNS: [&str; 6] = ["limit", "limits", "quota", "quotas", "credits", "allowance"];
+
+/// The nouns of these that nobody uses for anything but an account.
+const ACCOUNT_NOUNS: [&str; 4] = ["quota", "quotas", "credits", "allowance"];
+
+const VERBS: [&str; 8] = ["hit", "reached", "exceeded", "exhausted", "used", "depleted", "spent", "out"];
+
+/// The words between a noun and the verb behind it.
+const LINKS: [&str; 7] = ["has", "have", "been", "was", "is", "are", "already"];
+
+/// Words that make a limit one of the account.
+const ACCOUNT_WORDS: [&str; 22] = [
+    "usage",
+    "session",
+    "daily",
+    "weekly",
+    "monthly",
+    "hourly",
+    "day",
+    "week",
+    "month",
+    "plan",
+    "spend",
+    "spending",
+    "credit",
+    "billing",
+    "account",
+    "subscription",
+    "workspace",
+    "opus",
+    "sonnet",
+    "haiku",
+    "fable",
+    "claude",
+];
+
+/// Words that make a limit one of the program or of the machine, whatever else is said.
+const PROGRAM_WORDS: [&str; 17] = [
+    "context",
+    "memory",
+    "output",
+    "disk",
+    "retry",
+    "retries",
+    "recursion",
+    "tool",
+    "turn",
+    "turns",
+    "max_turns",
+    "max_tokens",
+    "file",
+    "upload",
+    "concurrency",
+    "concurrent",
+    "window",
+];
+
+/// Words that make a limit one of the program unless a word says that it is the account's.
+const DOUBTFUL_WORDS: [&str; 11] =
+    ["rate", "time", "token", "tokens", "size", "length", "depth", "request", "requests", "steps", "connections"];
+
+/// Words before the verb that say that the limit is not reached yet.
+const NOT_YET: [&str; 8] = ["not", "approaching", "nearing", "near", "close", "almost", "before", "until"];
+
+/// How many words may lie between the noun and its verb.
+const BEFORE_NOUN: usize = 6;
+const AFTER_NOUN: usize = 4;
+/// How many words before the noun are about it, if the verb follows.
+const NOUN_PHRASE: usize = 4;
+
+/// Whether a message of the CLI, not of the agent, says that a quota is used up.
+pub(super) fn is_about_quota(message: &str) -> bool {
+    let text = message.to_ascii_lowercase().replace('\u{2019}', "'");
+    let by_google = text.contains(GOOGLE_STATUS) && GOOGLE_DETAILS.iter().any(|detail| text.contains(detail));
+    by_google || PHRASES.iter().any(|phrase| text.contains(phrase)) || sentences(&text).any(is_quota_sentence)
+}
+
+/// A full stop inside a number or a name ends no sentence.
+fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    text.split(['\n', '·', '∙', '•', '|', '!', ';']).flat_map(|part| part.split(". "))
+}
+
+fn is_quota_sentence(sentence: &str) -> bool {
+    let is_separator = |c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '\''));
+    let words: Vec<&str> = sentence.split(is_separator).filter(|word| !word.is_empty()).collect();
+    let mut nouns = words.iter().enumerate().filter(|(_, word)| NOUNS.contains(word));
+    nouns.any(|(noun, _)| is_reached_before(&words, noun) || is_reached_after(&words, noun))
+}
+
+/// `you've hit your weekly limit`: the verb, then the noun.
+fn is_reached_before(words: &[&str], noun: usize) -> bool {
+    let start = noun.saturating_sub(BEFORE_NOUN);
+    let Some(verb) = (start..noun).rev().find(|index| VERBS.contains(&words[*index])) else { return false };
+    let between = &words[verb + 1..noun];
+    let is_yours = between.contains(&"your");
+    !is_not_yet(words, verb) && is_of_account(between, words[noun], is_yours)
+}
+
+/// `weekly limit reached`, `your quota has been exceeded`: the noun, then the verb.
+fn is_reached_after(words: &[&str], noun: usize) -> bool {
+    let end = words.len().min(noun + 1 + AFTER_NOUN);
+    let Some(verb) = (noun + 1..end).find(|index| VERBS.contains(&words[*index])) else { return false };
+    let phrase = &words[noun.saturating_sub(NOUN_PHRASE)..noun];
+    let is_link = |word: &&str| LINKS.contains(word);
+    words[noun + 1..verb].iter().all(is_link)
+        && !is_not_yet(words, noun)
+        && is_of_account(phrase, words[noun], phrase.contains(&"your"))
+}
+
+fn is_not_yet(words: &[&str], verb: usize) -> bool {
+    words[verb.saturating_sub(NOUN_PHRASE)..verb].iter().any(|word| NOT_YET.contains(word))
+}
+
+fn is_of_account(phrase: &[&str], noun: &str, is_yours: bool) -> bool {
+    let has = |list: &[&str]| phrase.iter().any(|word| list.contains(word));
+    if has(&PROGRAM_WORDS) {
+        return false;
+    }
+    let names_account = has(&ACCOUNT_WORDS) || phrase.iter().any(|word| word.ends_with("-hour"));
+    names_account || (!has(&DOUBTFUL_WORDS) && (is_yours || ACCOUNT_NOUNS.contains(&noun)))
+}
