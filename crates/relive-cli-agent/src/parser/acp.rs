@@ -46,16 +46,24 @@ const METHODS: [&str; 12] = [
     "terminal/release",
 ];
 
-/// Whether only an ACP agent calls this method.
-pub(super) fn is_method(method: &str) -> bool {
-    METHODS.contains(&method)
+/// Why an agent says that a turn has ended.
+const STOP_REASONS: [&str; 5] = ["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"];
+
+/// Whether only an ACP agent sends this message. Its methods have names that other protocols use too, and are all about a
+/// session.
+pub(super) fn is_message(method: &str, line: Json<'_>) -> bool {
+    METHODS.contains(&method) && line.at(&["params", "sessionId"]).and_then(Json::text).is_some()
 }
 
 /// Whether only an ACP agent replies like this. MCP has a `protocolVersion` too, which is a date.
 pub(super) fn is_result(result: Json<'_>) -> bool {
     let [version, session_id, stop_reason] = result.fields(["protocolVersion", "sessionId", "stopReason"]);
-    let has_text = |value: Option<Json<'_>>| value.and_then(Json::text).is_some();
-    version.and_then(Json::u64).is_some() || has_text(session_id) || has_text(stop_reason)
+    let has_any = |names: [&str; 3]| result.fields(names).iter().any(Option::is_some);
+    let is_version =
+        version.and_then(Json::u64).is_some() && has_any(["agentCapabilities", "authMethods", "agentInfo"]);
+    let is_session = session_id.and_then(Json::text).is_some() && is_load_result(result);
+    let is_end = stop_reason.and_then(Json::text).is_some_and(|reason| STOP_REASONS.contains(&reason.as_str()));
+    is_version || is_session || is_end
 }
 
 #[derive(Debug, Default)]
@@ -264,7 +272,7 @@ fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &m
 /// Files and terminals of the client, and extensions: by the protocol their names begin with an underscore, qwen's do not.
 fn read_other_method(method: &str, events: &mut LineEvents) {
     let is_extension = ["_", "qwen/", "craft/"].iter().any(|prefix| method.starts_with(prefix));
-    if is_method(method) || is_extension { events.other(method) } else { events.unknown(method) }
+    if METHODS.contains(&method) || is_extension { events.other(method) } else { events.unknown(method) }
 }
 
 fn is_text(content: Option<Json<'_>>) -> bool {

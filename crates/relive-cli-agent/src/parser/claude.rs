@@ -7,11 +7,12 @@ mod control;
 mod hook_calls;
 mod hooks;
 mod stream_events;
+mod recognize;
 mod subagents;
 mod system;
 
 pub(super) use control::read_input;
-pub(super) use hooks::is_hook;
+pub(super) use recognize::{is_hook, is_line};
 
 use self::hook_calls::HookCalls;
 use self::subagents::Subagents;

@@ -9,7 +9,7 @@ mod methods;
 mod open_turns;
 mod subagents;
 
-pub(super) use methods::{is_method, is_result};
+pub(super) use methods::{is_message, is_result};
 
 use self::open_turns::OpenTurns;
 use self::subagents::Subagents;

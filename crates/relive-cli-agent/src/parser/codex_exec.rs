@@ -11,6 +11,26 @@ use crate::json::Json;
 /// Items that are calls of tools. An item of any other unknown type is no call.
 const TOOLS: [&str; 5] = ["command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"];
 
+/// The other items of a turn.
+const OTHER_ITEMS: [&str; 4] = ["agent_message", "reasoning", "error", "todo_list"];
+
+/// The length of a UUID, which is what codex names its threads by.
+const UUID_CHARS: usize = 36;
+
+/// Whether only `codex exec` prints this line.
+pub(super) fn is_line(kind: &str, line: Json<'_>) -> bool {
+    match kind {
+        "thread.started" => line.text_at(&["thread_id"]).is_some_and(|id| id.len() == UUID_CHARS),
+        "turn.completed" => line.at(&["usage", "input_tokens"]).and_then(Json::u64).is_some(),
+        "item.started" | "item.updated" | "item.completed" => line.field("item").is_some_and(|item| {
+            let [id, kind] = item.fields(["id", "type"]).map(|field| field.and_then(Json::text));
+            let is_known = |kind: &str| TOOLS.contains(&kind) || OTHER_ITEMS.contains(&kind);
+            id.is_some() && kind.is_some_and(|kind| is_known(&kind))
+        }),
+        _ => false,
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct CodexExecParser {
     conversation: Conversation,

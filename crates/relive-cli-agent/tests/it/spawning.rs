@@ -5,7 +5,7 @@ use relive_cli_agent::{AgentStream, Dialect, Lifecycle};
 use crate::support::{IDLE_TIMEOUT, Replay, at};
 
 const INIT: &str = r#"{"type":"system","subtype":"init","session_id":"s"}"#;
-const STATUS: &str = r#"{"type":"system","subtype":"status"}"#;
+const STATUS: &str = r#"{"type":"system","subtype":"status","session_id":"s"}"#;
 const USER: &str = r#"{"type":"user","message":{"content":"go"}}"#;
 
 #[test]
@@ -50,7 +50,7 @@ fn a_new_process_knows_nothing_of_the_one_before() {
     stream.respawn(at(1000));
     assert_eq!((stream.machine().lifecycle(), stream.machine().last_active()), (Lifecycle::Spawning, at(1000)));
     let mut reports = Vec::new();
-    let thread = r#"{"type":"thread.started","thread_id":"t"}"#;
+    let thread = r#"{"type":"thread.started","thread_id":"01a1e064-e6e9-7740-b898-29d4e7339d96"}"#;
     stream.push(format!("{thread}\n").as_bytes(), at(2000), |_, report| reports.push(report));
     assert_eq!((reports[0].line, reports[0].dialect), (1, Some(Dialect::CodexExec)), "{reports:?}");
 

@@ -11,7 +11,7 @@ use crate::parser::questions::joined_questions;
 use crate::parser::quota::FailureCause;
 
 /// Hooks that say nothing about the state.
-const SILENT_HOOKS: [&str; 14] = [
+pub(super) const SILENT_HOOKS: [&str; 14] = [
     "PreCompact",
     "PostCompact",
     "Setup",
@@ -29,7 +29,7 @@ const SILENT_HOOKS: [&str; 14] = [
 ];
 
 /// The hooks that say something about the state.
-const HANDLED: [&str; 15] = [
+pub(super) const HANDLED: [&str; 15] = [
     "SessionStart",
     "UserPromptSubmit",
     "PreToolUse",
@@ -46,11 +46,6 @@ const HANDLED: [&str; 15] = [
     "Elicitation",
     "ElicitationResult",
 ];
-
-/// Whether only claude calls this hook.
-pub(in crate::parser) fn is_hook(name: &str) -> bool {
-    HANDLED.contains(&name) || SILENT_HOOKS.contains(&name)
-}
 
 impl ClaudeParser {
     pub(super) fn read_hook(&mut self, name: &str, body: Json<'_>, events: &mut LineEvents) {

@@ -24,6 +24,22 @@ const SILENT_SUBTYPES: [&str; 11] = [
     "notification",
 ];
 
+/// The subtypes that say something about the state.
+const HANDLED_SUBTYPES: [&str; 8] = [
+    "init",
+    "api_retry",
+    "thinking_tokens",
+    "permission_denied",
+    "task_started",
+    "task_updated",
+    "task_notification",
+    "background_tasks_changed",
+];
+
+pub(super) fn is_known_subtype(name: &str) -> bool {
+    HANDLED_SUBTYPES.contains(&name) || SILENT_SUBTYPES.contains(&name)
+}
+
 impl ClaudeParser {
     pub(super) fn read_system(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let subtype = line.text_at(&["subtype"]).unwrap_or_default();
@@ -132,4 +148,21 @@ fn read_retry(line: Json<'_>, events: &mut LineEvents) {
         status: status.and_then(Json::u64),
         message: error.and_then(Json::text).unwrap_or_default(),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::Dialect;
+    use crate::lines::Line;
+    use crate::parser::Parser;
+
+    #[test]
+    fn no_listed_subtype_is_unknown() {
+        for subtype in SILENT_SUBTYPES.iter().chain(&HANDLED_SUBTYPES) {
+            let line = format!(r#"{{"type":"system","subtype":"{subtype}"}}"#);
+            let events = Parser::new(Some(Dialect::Claude)).read(Line::Whole(line.as_bytes()));
+            assert!(!events.iter().any(|event| matches!(event.kind, EventKind::Unknown { .. })), "{subtype}");
+        }
+    }
 }

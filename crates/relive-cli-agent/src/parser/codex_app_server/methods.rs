@@ -83,16 +83,25 @@ pub(super) fn is_silent(method: &str) -> bool {
     SILENT.contains(&method)
 }
 
-/// Whether only codex calls this method.
-pub(in crate::parser) fn is_method(method: &str) -> bool {
-    HANDLED.contains(&method) || is_silent(method)
+/// Whether only codex sends this message. Some of its methods have names that other programs use too; codex notes the time
+/// of its notifications, and most are about a thread.
+pub(in crate::parser) fn is_message(method: &str, line: Json<'_>) -> bool {
+    let [params, emitted_at] = line.fields(["params", "emittedAtMs"]);
+    let [thread_id, thread] = params.map(|params| params.fields(["threadId", "thread"])).unwrap_or([None; 2]);
+    let has_thread = thread_id.and_then(Json::text).is_some() || thread.is_some_and(has_id);
+    (HANDLED.contains(&method) || is_silent(method)) && (has_thread || emitted_at.and_then(Json::u64).is_some())
 }
 
-/// Whether only codex replies like this: to `initialize`, to the start of a thread, to the start of a turn.
+/// Whether only codex replies like this: to `initialize`, or to the start of a thread.
 pub(in crate::parser) fn is_result(result: Json<'_>) -> bool {
-    let [agent, thread, turn] = result.fields(["userAgent", "thread", "turn"]);
-    let has_id = |object: Option<Json<'_>>| object.is_some_and(|object| object.text_at(&["id"]).is_some());
-    agent.and_then(Json::text).is_some() || has_id(thread) || has_id(turn)
+    let [agent, home, thread, provider] = result.fields(["userAgent", "codexHome", "thread", "modelProvider"]);
+    let agent = agent.and_then(Json::text);
+    let is_agent = agent.is_some_and(|agent| home.is_some() || agent.starts_with("codex"));
+    is_agent || (thread.is_some_and(has_id) && provider.is_some())
+}
+
+fn has_id(object: Json<'_>) -> bool {
+    object.text_at(&["id"]).is_some()
 }
 
 #[cfg(test)]

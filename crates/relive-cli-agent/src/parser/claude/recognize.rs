@@ -1,0 +1,62 @@
+//! Tells claude's lines and hooks from lines of other programs with the same names.
+
+use super::hooks::{HANDLED, SILENT_HOOKS};
+use super::system::is_known_subtype;
+use crate::json::Json;
+
+/// The requests that claude makes of its client.
+const CONTROL_REQUESTS: [&str; 4] = ["can_use_tool", "elicitation", "hook_callback", "mcp_message"];
+
+/// The events of the provider's stream.
+const STREAM_EVENTS: [&str; 6] = [
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+];
+
+/// Whether only claude, or qwen, prints this line. Except for control messages, all its lines name the conversation.
+pub(in crate::parser) fn is_line(kind: &str, line: Json<'_>) -> bool {
+    let [session_id, subtype, uuid, message, is_error] =
+        line.fields(["session_id", "subtype", "uuid", "message", "is_error"]);
+    let has_session = is_text(session_id);
+    match kind {
+        "system" => {
+            let is_known = subtype.and_then(Json::text).is_some_and(|subtype| is_known_subtype(&subtype));
+            has_session && (is_known || (is_text(subtype) && is_text(uuid)))
+        }
+        "assistant" | "user" => {
+            let [role, content] = message.map(|message| message.fields(["role", "content"])).unwrap_or([None; 2]);
+            has_session && role.is_some_and(|role| role.is(kind)) && content.is_some()
+        }
+        "stream_event" => {
+            let event = line.text_at(&["event", "type"]);
+            has_session && event.is_some_and(|event| STREAM_EVENTS.contains(&event.as_str()))
+        }
+        "result" => has_session && is_text(subtype) && is_error.is_some(),
+        "rate_limit_event" => line.text_at(&["rate_limit_info", "status"]).is_some(),
+        "control_request" => {
+            let request = line.text_at(&["request", "subtype"]);
+            is_text(line.field("request_id")) && request.is_some_and(|name| CONTROL_REQUESTS.contains(&name.as_str()))
+        }
+        "control_response" => {
+            let response = line.field("response").map(|response| response.fields(["subtype", "request_id"]));
+            response.is_some_and(|fields| fields.into_iter().all(is_text))
+        }
+        "control_cancel_request" => is_text(line.field("request_id")),
+        _ => false,
+    }
+}
+
+/// Whether only claude calls this hook. Gemini's hooks have some of the same names, and a `timestamp`.
+pub(in crate::parser) fn is_hook(name: &str, body: Json<'_>) -> bool {
+    let [session_id, timestamp] = body.fields(["session_id", "timestamp"]);
+    let is_known = HANDLED.contains(&name) || SILENT_HOOKS.contains(&name);
+    is_known && is_text(session_id) && timestamp.is_none()
+}
+
+fn is_text(value: Option<Json<'_>>) -> bool {
+    value.and_then(Json::text).is_some()
+}
