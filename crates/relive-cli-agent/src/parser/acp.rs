@@ -5,6 +5,8 @@
 mod approvals;
 mod usage;
 
+use std::mem;
+
 use super::conversation::Conversation;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
@@ -29,6 +31,10 @@ const SILENT_UPDATES: [&str; 13] = [
     "session_message",
     "session_message_chunk",
 ];
+
+/// Updates that only an agent at work sends. One that arrives after the reply to the last prompt belongs to a turn that is
+/// over.
+const LIVE_UPDATES: [&str; 4] = ["agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update"];
 
 /// The methods that an agent calls, without the extensions of vendors.
 const METHODS: [&str; 12] = [
@@ -55,7 +61,8 @@ pub(super) fn is_message(method: &str, line: Json<'_>) -> bool {
     METHODS.contains(&method) && line.at(&["params", "sessionId"]).and_then(Json::text).is_some()
 }
 
-/// Whether only an ACP agent replies like this. MCP has a `protocolVersion` too, which is a date.
+/// Whether only an ACP agent replies like this: to `initialize`, to the start of a session, to a prompt. MCP has a
+/// `protocolVersion` too, which is a date.
 pub(super) fn is_result(result: Json<'_>) -> bool {
     let [version, session_id, stop_reason] = result.fields(["protocolVersion", "sessionId", "stopReason"]);
     let has_any = |names: [&str; 3]| result.fields(names).iter().any(Option::is_some);
@@ -74,6 +81,17 @@ pub(crate) struct AcpParser {
     quota: QuotaReporter,
     /// The calls of this turn, also those that have ended: an update may follow the end, and starts nothing.
     calls: IdSet,
+    /// The calls of the turn before, because an update may also follow the end of its turn.
+    calls_before: IdSet,
+    input: Input,
+}
+
+/// Whether the lines that are written to the agent are read too.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    #[default]
+    NotSeen,
+    Seen,
 }
 
 /// A request whose reply changes the state.
@@ -111,7 +129,11 @@ impl AcpParser {
                 let message = error_message(error);
                 self.quota.read_failure(FailureCause::Unstated, &message, events);
                 let request = self.pending.take(id);
-                if request == Some(RequestKind::Prompt) && self.end_prompt() {
+                let is_prompt = match self.input {
+                    Input::Seen => request == Some(RequestKind::Prompt),
+                    Input::NotSeen => !is_refusal(error),
+                };
+                if is_prompt && self.end_prompt() {
                     events.push(EventKind::Error { message });
                 } else {
                     events.warning(message);
@@ -126,6 +148,7 @@ impl AcpParser {
         match RpcMessage::of(line) {
             RpcMessage::Request { id, method, params } => {
                 self.replay = Replay::Excluded;
+                self.input = Input::Seen;
                 let request = match method.as_str() {
                     "session/prompt" => Some(RequestKind::Prompt),
                     "session/load" => Some(RequestKind::Load),
@@ -158,6 +181,10 @@ impl AcpParser {
         if self.pending.contains(RequestKind::Load) {
             return events.other(format!("replayed {name}"));
         }
+        let is_turn_over = self.input == Input::Seen && !self.pending.contains(RequestKind::Prompt);
+        if is_turn_over && LIVE_UPDATES.contains(&name.as_str()) {
+            return events.other(format!("late {name}"));
+        }
         if name == "user_message_chunk" && self.replay == Replay::NotSeen {
             self.replay = Replay::Possible;
         }
@@ -189,7 +216,7 @@ impl AcpParser {
             Some("failed") => Some(true),
             Some(_) | None => None,
         };
-        if self.calls.insert(&id) {
+        if !self.calls_before.contains(&id) && self.calls.insert(&id) {
             events.push(EventKind::ToolStarted {
                 id: id.clone(),
                 name: title.and_then(Json::text).unwrap_or_default(),
@@ -224,11 +251,17 @@ impl AcpParser {
         let is_last = !self.pending.contains(RequestKind::Prompt);
         if is_last {
             self.quota.start_turn();
-            self.calls = IdSet::default();
+            self.calls_before = mem::take(&mut self.calls);
             self.replay = Replay::Excluded;
         }
         is_last
     }
+}
+
+/// Whether the agent refused a message of the client because of its form. A prompt fails for other reasons, and has the
+/// reply that matters: so if what is written to the agent is not read, any other error is taken for a prompt's.
+fn is_refusal(error: Json<'_>) -> bool {
+    error.field("code").and_then(Json::i64).is_some_and(|code| [-32700, -32600, -32601, -32602].contains(&code))
 }
 
 /// Recognizes the reply to a `session/load`.
