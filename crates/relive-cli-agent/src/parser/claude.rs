@@ -4,21 +4,23 @@
 //! `tool_result` before the `message_stop` of the message that asked for it.
 
 mod control;
+mod failures;
 mod hook_calls;
 mod hooks;
-mod stream_events;
 mod recognize;
+mod stream_events;
 mod subagents;
 mod system;
 
 pub(super) use control::read_input;
 pub(super) use recognize::{is_hook, is_line};
 
+use self::failures::Speaker;
 use self::hook_calls::HookCalls;
 use self::subagents::Subagents;
-use super::conversation::{Conversation, Entered};
+use super::conversation::Conversation;
 use super::line_events::LineEvents;
-use super::quota::{FailureCause, QuotaReporter};
+use super::quota::{QuotaReporter, reset_of_field};
 use super::usage::read_tokens;
 use crate::dialect::Dialect;
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
@@ -29,9 +31,6 @@ use crate::machine::Turn;
 /// The tool that claude asks the user with, and the tools that start a subagent.
 const QUESTION_TOOL: &str = "AskUserQuestion";
 const SUBAGENT_TOOLS: [&str; 2] = ["Task", "Agent"];
-
-/// Qwen reports an interrupt only by this message.
-const QWEN_CANCELLED: &str = "Operation cancelled.";
 
 /// Blocks of a message that say nothing about the state.
 const SILENT_BLOCKS: [&str; 5] = ["image", "document", "search_result", "container_upload", "compaction"];
@@ -45,9 +44,13 @@ pub(crate) struct ClaudeParser {
     /// Claude or qwen.
     dialect: Dialect,
     conversation: Conversation,
+    /// The socket that claude listens on, which tells its processes apart. Qwen and older versions do not name it.
+    process: Option<String>,
     /// How many turns have started and not ended. The end of a background command may start one while another is open.
     open_turns: u32,
     background: IdSet,
+    /// Whether a background command has ended since the last turn started: then another turn may start within that one.
+    has_background_ended: bool,
     subagents: Subagents,
     quota: QuotaReporter,
     hook_calls: HookCalls,
@@ -60,8 +63,10 @@ impl ClaudeParser {
         Self {
             dialect,
             conversation: Conversation::default(),
+            process: None,
             open_turns: 0,
             background: IdSet::default(),
+            has_background_ended: false,
             subagents: Subagents::default(),
             quota: QuotaReporter::default(),
             hook_calls: HookCalls::default(),
@@ -91,7 +96,10 @@ impl ClaudeParser {
         }
         match kind.as_str() {
             "system" => self.read_system(line, events),
-            "assistant" => self.read_message(line, Speaker::of_assistant(line), events),
+            "assistant" => {
+                self.read_synthetic_message(line, events);
+                self.read_message(line, Speaker::of_assistant(line), events);
+            }
             "user" => self.read_message(line, Speaker::User, events),
             "stream_event" => stream_events::read(line, events),
             "result" => self.read_result(line, events),
@@ -143,6 +151,9 @@ impl ClaudeParser {
         let id = id.and_then(Json::text).unwrap_or_default();
         let name = name.and_then(Json::text).unwrap_or_default();
         let is_subagent = SUBAGENT_TOOLS.contains(&name.as_str());
+        if let Some(subagent) = events.subagent() {
+            self.subagents.start_inner_call(&id, subagent);
+        }
         events.push(EventKind::ToolStarted { id: id.clone(), name, input: input.map(Json::to_raw) });
         if is_subagent && self.subagents.start(&id) {
             let name = input.and_then(|input| input.text_at(&["subagent_type"]));
@@ -154,36 +165,24 @@ impl ClaudeParser {
         let [id, is_error] = block.fields(["tool_use_id", "is_error"]);
         let id = id.and_then(Json::text).unwrap_or_default();
         events.push(EventKind::ToolEnded { id: id.clone(), failed: is_error.is_some_and(Json::is_true) });
+        self.subagents.end_inner_call(&id);
         if self.subagents.end_call(&id) {
             events.push(EventKind::SubagentEnded { id });
         }
     }
 
-    /// `subtype` says `success` also when the provider refused, and `is_error` says false also when a limit of claude's own
-    /// was reached: either is enough for a failure.
-    fn read_result(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        let [subtype, is_error, terminal] = line.fields(["subtype", "is_error", "terminal_reason"]);
-        self.report_usage(line, events);
-        let error_subtype = subtype.and_then(Json::text).filter(|subtype| subtype.starts_with("error"));
-        if !is_error.is_some_and(Json::is_true) && error_subtype.is_none() {
-            return self.end_turn(TurnOutcome::Completed, None, events);
-        }
-        let message = error_message(line).or(error_subtype);
-        self.quota.read_failure(FailureCause::Unstated, message.as_deref().unwrap_or_default(), events);
-        let is_aborted = terminal.and_then(Json::text).is_some_and(|reason| reason.starts_with("aborted"))
-            || message.as_deref() == Some(QWEN_CANCELLED);
-        let outcome = if is_aborted { TurnOutcome::Interrupted } else { TurnOutcome::Failed };
-        self.end_turn(outcome, message, events);
-    }
-
-    fn start_turn(&mut self, entered: Entered, events: &mut LineEvents) {
-        self.open_turns = match entered {
-            Entered::Same => self.open_turns.saturating_add(1),
-            // The turns of the conversation before have no end.
-            Entered::Another => 1,
-        };
+    fn start_turn(&mut self, events: &mut LineEvents) {
+        self.open_turns = self.open_turns.saturating_add(1);
+        self.has_background_ended = false;
         self.quota.start_turn();
         events.push(EventKind::TurnStarted { turn_id: None });
+    }
+
+    /// Forgets everything that was open, because the conversation or its process is gone.
+    fn end_session(&mut self, reason: Option<String>, events: &mut LineEvents) {
+        let Self { dialect, process, .. } = self;
+        *self = Self { process: process.take(), ..Self::new(*dialect) };
+        events.push(EventKind::SessionEnded { reason });
     }
 
     /// Reports the end of the last open turn: until then the agent works.
@@ -213,39 +212,8 @@ impl ClaudeParser {
         if !status.is_some_and(|status| status.is("rejected")) {
             return events.other("rate_limit_event");
         }
-        let resets_at = resets_at.and_then(Json::i64).and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+        let resets_at = resets_at.and_then(reset_of_field);
         self.quota.read_limit(&kind.and_then(Json::text).unwrap_or_default(), resets_at, events);
         events.other_if_empty("rate_limit_event");
     }
-}
-
-/// The author of a message.
-#[derive(Debug, Clone, Copy)]
-enum Speaker {
-    Agent,
-    User,
-    /// Claude shows an error of its provider as a message of the agent; the `result` that follows ends the turn.
-    Provider,
-}
-
-impl Speaker {
-    fn of_assistant(line: Json<'_>) -> Self {
-        let is_error = line.field("is_api_error_message").is_some_and(Json::is_true);
-        if is_error { Self::Provider } else { Self::Agent }
-    }
-
-    fn says(self, text: String) -> EventKind {
-        match self {
-            Self::Agent => EventKind::Text { text, delta: false },
-            Self::User => EventKind::UserText { text },
-            Self::Provider => EventKind::Warning { message: text },
-        }
-    }
-}
-
-/// Claude says why in `result` or in `errors`, qwen in `error`.
-fn error_message(line: Json<'_>) -> Option<String> {
-    let [result, errors, error] = line.fields(["result", "errors", "error"]);
-    let first_error = errors.and_then(|errors| errors.items().first().copied());
-    result.or(first_error).and_then(Json::text).or_else(|| error?.text_at(&["message"]))
 }

@@ -116,7 +116,7 @@ impl CodexAppServerParser {
                     self.start_thread(thread, events);
                 }
             }
-            ("thread/closed" | "thread/deleted", _) => self.read_thread_closed(params, events),
+            ("thread/closed" | "thread/deleted", _) => self.read_thread_closed(method, params, events),
             ("turn/started", _) => self.read_turn_started(params, turn, events),
             ("turn/completed", _) => self.read_turn_completed(params, turn, events),
             ("item/started", Some(item)) => items::read_started(item, events),
@@ -143,9 +143,20 @@ impl CodexAppServerParser {
         events.other_if_empty(method);
     }
 
-    fn read_thread_closed(&mut self, params: Json<'_>, events: &mut LineEvents) {
-        if let Some(id) = params.text_at(&["threadId"]).filter(|id| self.subagents.close(id)) {
-            events.push(EventKind::SubagentEnded { id });
+    /// The turn of a closed thread has no end.
+    fn read_thread_closed(&mut self, method: &str, params: Json<'_>, events: &mut LineEvents) {
+        let Some(id) = params.text_at(&["threadId"]) else { return };
+        if self.subagents.contains(&id) {
+            if self.subagents.close(&id) {
+                events.push(EventKind::SubagentEnded { id });
+            }
+            return;
+        }
+        let is_known = self.conversation.is(&id) || self.open_turns.contains(&id);
+        if is_known && self.open_turns.end(Some(&id), None) {
+            self.conversation = Conversation::default();
+            self.quota.start_turn();
+            events.push(EventKind::SessionEnded { reason: Some(method.into()) });
         }
     }
 

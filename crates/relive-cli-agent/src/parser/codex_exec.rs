@@ -7,6 +7,7 @@ use super::quota::{FailureCause, QuotaReporter};
 use super::usage::read_tokens;
 use crate::event::{EventKind, TurnOutcome, UsageScope};
 use crate::json::Json;
+use crate::machine::Turn;
 
 /// Items that are calls of tools. An item of any other unknown type is no call.
 const TOOLS: [&str; 5] = ["command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"];
@@ -34,6 +35,7 @@ pub(super) fn is_line(kind: &str, line: Json<'_>) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct CodexExecParser {
     conversation: Conversation,
+    turn: Turn,
     quota: QuotaReporter,
 }
 
@@ -42,19 +44,24 @@ impl CodexExecParser {
         let [kind, item, message] = line.fields(["type", "item", "message"]);
         let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
         match (kind.as_str(), item) {
+            // The first line of every process.
             ("thread.started", _) => {
+                self.turn.end_lost(&mut self.conversation, events);
                 self.conversation.enter(line.text_at(&["thread_id"]), None, events);
                 events.other_if_empty("thread.started");
             }
             ("turn.started", _) => {
+                self.turn = Turn::Open;
                 self.quota.start_turn();
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
             ("turn.completed", _) => {
+                self.turn = Turn::Closed;
                 report_usage(line, events);
                 events.turn_ended(TurnOutcome::Completed, None);
             }
             ("turn.failed", _) => {
+                self.turn = Turn::Closed;
                 let message = line.text_at(&["error", "message"]);
                 self.quota.read_failure(FailureCause::Unstated, message.as_deref().unwrap_or_default(), events);
                 events.turn_ended(TurnOutcome::Failed, message);
@@ -76,6 +83,7 @@ impl CodexExecParser {
                 message,
             }),
             None => {
+                self.turn = Turn::Closed;
                 self.quota.read_failure(FailureCause::Unstated, &message, events);
                 events.push(EventKind::Error { message });
             }

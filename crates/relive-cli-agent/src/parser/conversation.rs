@@ -3,6 +3,8 @@
 use super::line_events::LineEvents;
 use crate::event::EventKind;
 use crate::ids::shorten;
+use crate::json::Json;
+use crate::machine::Turn;
 
 /// Remembers the id of the conversation, which some CLIs repeat with every line.
 #[derive(Debug, Default)]
@@ -10,24 +12,30 @@ pub(super) struct Conversation {
     id: Option<String>,
 }
 
-/// Whether a line moved the CLI to another conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Entered {
-    Another,
-    Same,
+impl Turn {
+    /// Drops what is left of a turn whose process is gone: another one has started in the same stream.
+    pub(super) fn end_lost(&mut self, conversation: &mut Conversation, events: &mut LineEvents) {
+        if *self == Self::Open {
+            *self = Self::Closed;
+            *conversation = Conversation::default();
+            events.push(EventKind::SessionEnded { reason: Some("another process started".into()) });
+        }
+    }
 }
 
 impl Conversation {
     /// Reports the conversation if its id differs from the last one. A line without an id names no conversation.
-    pub(super) fn enter(&mut self, id: Option<String>, model: Option<String>, events: &mut LineEvents) -> Entered {
-        match id {
-            Some(id) if !id.is_empty() && !self.is(&id) => {
-                self.id = Some(shorten(&id).into_owned());
-                events.push(EventKind::SessionStarted { session_id: id, model });
-                Entered::Another
-            }
-            Some(_) | None => Entered::Same,
+    pub(super) fn enter(&mut self, id: Option<String>, model: Option<String>, events: &mut LineEvents) {
+        if let Some(id) = id.filter(|id| !id.is_empty() && !self.is(id)) {
+            self.id = Some(shorten(&id).into_owned());
+            events.push(EventKind::SessionStarted { session_id: id, model });
         }
+    }
+
+    /// Whether a line that names this conversation is about another one than the CLI is in.
+    pub(super) fn is_other(&self, id: Option<Json<'_>>) -> bool {
+        let id = id.and_then(Json::text).filter(|id| !id.is_empty());
+        self.id.is_some() && id.is_some_and(|id| !self.is(&id))
     }
 
     pub(super) fn is(&self, id: &str) -> bool {

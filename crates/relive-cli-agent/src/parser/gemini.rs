@@ -5,10 +5,12 @@ use super::line_events::LineEvents;
 use super::quota::{FailureCause, QuotaReporter};
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::json::Json;
+use crate::machine::Turn;
 
 #[derive(Debug, Default)]
 pub(crate) struct GeminiParser {
     conversation: Conversation,
+    turn: Turn,
     quota: QuotaReporter,
 }
 
@@ -19,6 +21,9 @@ impl GeminiParser {
             // A process of gemini is one turn, so its first line starts it.
             "init" => {
                 let [session_id, model] = line.fields(["session_id", "model"]);
+                self.turn.end_lost(&mut self.conversation, events);
+                self.turn = Turn::Open;
+                self.quota.start_turn();
                 self.conversation.enter(session_id.and_then(Json::text), model.and_then(Json::text), events);
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
@@ -43,6 +48,7 @@ impl GeminiParser {
                 if !severity.is_some_and(|severity| severity.is("error")) {
                     return events.warning(message);
                 }
+                self.turn = Turn::Closed;
                 self.quota.read_failure(FailureCause::Unstated, &message, events);
                 events.push(EventKind::Error { message });
             }
@@ -52,6 +58,7 @@ impl GeminiParser {
     }
 
     fn read_result(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        self.turn = Turn::Closed;
         let [status, stats] = line.fields(["status", "stats"]);
         if let Some(stats) = stats {
             let [input, output, cached] = stats.fields(["input_tokens", "output_tokens", "cached"]);

@@ -21,6 +21,13 @@ impl OpencodeParser {
     pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [kind, session_id, part] = line.fields(["type", "sessionID", "part"]);
         let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
+        if self.turn == Turn::Open && self.conversation.is_other(session_id) {
+            // Only the start of a step moves the stream to another conversation, and the turn before is lost.
+            if kind != "step_start" {
+                return events.other(format!("{kind} of another session"));
+            }
+            self.turn.end_lost(&mut self.conversation, events);
+        }
         self.conversation.enter(session_id.and_then(Json::text), None, events);
         let text = part.and_then(|part| part.text_at(&["text"])).unwrap_or_default();
         match kind.as_str() {

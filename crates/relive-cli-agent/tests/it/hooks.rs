@@ -61,7 +61,74 @@ fn parallel_calls_with_the_same_input_have_an_approval_each() {
     let (first, second) = (with_id(LS, "t1"), with_id(LS, "t2"));
     let (events, _) =
         read(&[("PreToolUse", &first), ("PreToolUse", &second), ("PermissionRequest", LS), ("PermissionRequest", LS)]);
-    assert_eq!(ids(&events), ["+t1", "+t2", "?t1", "?t2"]);
+    assert_eq!(ids(&events), ["+t1", "+t2", "?t2", "?t1"]);
+}
+
+/// An approval is asked right after its call is announced, and the call before may need none.
+#[test]
+fn an_approval_is_that_of_the_last_of_two_equal_calls() {
+    let (first, second) = (with_id(LS, "t1"), with_id(LS, "t2"));
+    let asked = [("PreToolUse", first.as_str()), ("PreToolUse", &second), ("PermissionRequest", LS)];
+    let (events, state) = read(&[&asked[..], &[("PostToolUse", &first)]].concat());
+    assert_eq!(ids(&events), ["+t1", "+t2", "?t2", "-t1"]);
+    assert_eq!(state, "working approval");
+    assert_eq!(read(&[&asked[..], &[("PostToolUse", &second)]].concat()).1, "working");
+}
+
+#[test]
+fn an_approval_with_an_id_is_that_of_the_call_with_this_id() {
+    let (first, second) = (with_id(LS, "t1"), with_id(LS, "t2"));
+    let (events, _) = read(&[("PreToolUse", &first), ("PreToolUse", &second), ("PermissionRequest", &first)]);
+    assert_eq!(ids(&events), ["+t1", "+t2", "?t1"]);
+    // The call was not announced, or not yet.
+    let (events, state) = read(&[("PreToolUse", &first), ("PermissionRequest", &second), ("PostToolUse", &first)]);
+    assert_eq!((ids(&events), state.as_str()), (vec!["+t1".into(), "?t2".into(), "-t1".into()], "working approval"));
+    let (events, state) = read(&[
+        ("PermissionRequest", &second),
+        ("PreToolUse", &first),
+        ("PostToolUse", &first),
+        ("PreToolUse", &second),
+        ("PostToolUse", &second),
+    ]);
+    assert_eq!(ids(&events), ["?t2", "+t1", "-t1", "+t2", "-t2"]);
+    assert_eq!(state, "working");
+}
+
+/// Claude asks again if nobody has answered.
+#[test]
+fn an_approval_that_is_asked_twice_is_one() {
+    let call = with_id(LS, "t1");
+    let asked = [("PreToolUse", call.as_str()), ("PermissionRequest", LS), ("PermissionRequest", LS)];
+    let (events, _) = read(&asked);
+    assert_eq!(ids(&events), ["+t1", "?t1", "?t1"]);
+    assert_eq!(read(&[&asked[..], &[("PostToolUse", &call)]].concat()).1, "working");
+}
+
+/// Claude calls no hook when the user says no, and none when the user presses escape.
+#[test]
+fn the_next_prompt_ends_the_calls_of_the_turn_before() {
+    let call = with_id(LS, "t1");
+    let denied = [("UserPromptSubmit", ""), ("PreToolUse", call.as_str()), ("PermissionRequest", LS)];
+    assert_eq!(read(&denied).1, "working approval");
+    let (events, state) = read(&[&denied[..], &[("UserPromptSubmit", "")]].concat());
+    assert_eq!(state, "working");
+    let kinds: Vec<bool> = events.iter().map(|event| matches!(event.kind, EventKind::TurnEnded { .. })).collect();
+    assert_eq!(kinds.iter().filter(|ended| **ended).count(), 1, "{events:?}");
+    assert_eq!(read(&[&denied[..], &[("UserPromptSubmit", ""), ("Stop", "")]].concat()).1, "idle");
+    // The same call once more is a call of its own.
+    let again = with_id(LS, "t2");
+    let (events, state) =
+        read(&[&denied[..], &[("UserPromptSubmit", ""), ("PreToolUse", &again), ("PermissionRequest", LS)]].concat());
+    assert_eq!(ids(&events), ["+t1", "?t1", "+t2", "?t2"]);
+    assert_eq!(state, "working approval");
+}
+
+/// A prompt that was typed during the turn reaches the agent between two calls.
+#[test]
+fn a_prompt_in_a_turn_without_an_open_call_continues_it() {
+    let (events, state) = read(&[("UserPromptSubmit", ""), ("UserPromptSubmit", "")]);
+    assert!(!events.iter().any(|event| matches!(event.kind, EventKind::TurnEnded { .. })), "{events:?}");
+    assert_eq!(state, "working");
 }
 
 /// A hook may have changed the input of a call before its approval is asked.
@@ -99,21 +166,32 @@ fn a_denied_call_is_over() {
 #[test]
 fn a_session_that_ends_in_a_turn_ends_the_turn() {
     let quit = ("SessionEnd", r#""reason":"prompt_input_exit""#);
+    let is_turn_end = |event: &Event| matches!(event.kind, EventKind::TurnEnded { .. });
     let (events, state) = read(&[("UserPromptSubmit", ""), ("PreToolUse", LS), quit]);
-    assert!(matches!(events.last().unwrap().kind, EventKind::TurnEnded { .. }), "{events:?}");
-    assert_eq!(state, "idle");
+    assert_eq!((events.iter().filter(|event| is_turn_end(event)).count(), state.as_str()), (1, "idle"), "{events:?}");
     let (events, _) = read(&[("UserPromptSubmit", ""), ("Stop", ""), quit]);
-    assert!(matches!(events.last().unwrap().kind, EventKind::Other { .. }), "{events:?}");
+    assert_eq!(events.iter().filter(|event| is_turn_end(event)).count(), 1, "the turn has ended already");
+    assert_eq!(events.last().unwrap().kind, EventKind::SessionEnded { reason: Some("prompt_input_exit".into()) });
 }
 
-/// Nobody calls `Stop` after the user has pressed escape.
+/// Claude calls no `Stop` after the user has pressed escape, or has said no at a dialog.
 #[test]
-fn a_prompt_that_waits_for_input_ends_the_turn_unless_a_call_is_open() {
+fn a_prompt_that_waits_for_input_ends_the_turn_and_its_calls() {
     let idle = ("Notification", r#""notification_type":"idle_prompt""#);
+    let by_message = ("Notification", r#""message":"Claude is waiting for your input""#);
     let permission = ("Notification", r#""notification_type":"permission_prompt""#);
-    assert_eq!(read(&[("UserPromptSubmit", ""), idle]).1, "idle");
+    let call = [("UserPromptSubmit", ""), ("PreToolUse", LS)];
     assert_eq!(read(&[("UserPromptSubmit", ""), permission]).1, "working");
-    assert_eq!(read(&[("UserPromptSubmit", ""), ("PreToolUse", LS), idle]).1, "working");
+    for waits in [idle, by_message] {
+        assert_eq!(read(&[("UserPromptSubmit", ""), waits]).1, "idle");
+        assert_eq!(read(&[&call[..], &[waits]].concat()).1, "idle");
+        assert_eq!(read(&[&call[..], &[("PermissionRequest", LS), waits]].concat()).1, "idle");
+        let of_subagent = format!(r#"{LS},"agent_id":"x""#);
+        let asked = [("PreToolUse", of_subagent.as_str()), ("PermissionRequest", &of_subagent)];
+        assert_eq!(read(&[&asked[..], &[("Stop", "")]].concat()).1, "working approval");
+        assert_eq!(read(&[&asked[..], &[("Stop", ""), waits]].concat()).1, "idle", "no dialog is open any more");
+    }
+    assert_eq!(read(&[("UserPromptSubmit", ""), ("Stop", ""), idle]).1, "idle");
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn check_remembered(replay: &Replay, flood: &str) {
 }
 
 /// Each flood: the dialect, a line before it, and its lines, where `<id>` is an id that no other line has.
-const FLOODS: [(&str, &str, &str); 15] = [
+const FLOODS: [(&str, &str, &str); 17] = [
     ("claude", "", r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"<id>","name":"Task"}]}}"#),
     ("claude", "", r#"{"type":"control_request","request_id":"<id>","request":{"subtype":"can_use_tool"}}"#),
     ("claude", "", r#"{"type":"system","subtype":"task_started","task_id":"<id>","is_backgrounded":true}"#),
@@ -124,7 +124,7 @@ const FLOODS: [(&str, &str, &str); 15] = [
 {"type":"system","subtype":"task_started","task_id":"<id>","tool_use_id":"<id>","is_backgrounded":true}
 {"type":"result","subtype":"success"}"#,
     ),
-    ("claude", "", r#"{"hook_event_name":"PreToolUse","session_id":"<id>","tool_use_id":"<id>","tool_name":"<id>"}"#),
+    ("claude", "", r#"{"hook_event_name":"PreToolUse","session_id":"s","tool_use_id":"<id>","tool_name":"<id>"}"#),
     (
         "claude",
         "",
@@ -147,6 +147,16 @@ const FLOODS: [(&str, &str, &str); 15] = [
         r#"{"method":"thread/started","params":{"thread":{"id":"p"}}}"#,
         r#"{"method":"thread/started","params":{"thread":{"id":"<id>","parentThreadId":"p"}}}
 {"method":"turn/completed","params":{"threadId":"<id>","turn":{"id":"u","status":"completed"}}}"#,
+    ),
+    (
+        "claude",
+        "",
+        r#"{"type":"assistant","parent_tool_use_id":"<id>","message":{"content":[{"type":"tool_use","id":"<id>"}]}}"#,
+    ),
+    (
+        "claude",
+        "",
+        r#"{"type":"assistant","parent_tool_use_id":"<id>","message":{"model":"<synthetic>","content":"quota exceeded <id>"}}"#,
     ),
     ("codex-exec", "", r#"{"type":"item.started","item":{"id":"<id>","type":"command_execution"}}"#),
     ("gemini", "", r#"{"type":"tool_use","tool_id":"<id>","tool_name":"<id>"}"#),

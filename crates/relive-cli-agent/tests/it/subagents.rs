@@ -51,6 +51,44 @@ fn an_approval_of_the_only_claude_subagent_is_its_own() {
     assert_eq!(found, ["+call", "+second", "?agent"], "which of the two asks is not known");
 }
 
+/// Not every version of claude names the subagent in its request, but the call was shown as the subagent's.
+#[test]
+fn an_approval_of_a_call_of_a_claude_subagent_is_the_subagents() {
+    let call = r#"{"type":"assistant","parent_tool_use_id":"call","message":{"content":[{"type":"tool_use","id":"inner","name":"Bash"}]}}"#;
+    let ask =
+        r#"{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_use_id":"inner"}}"#;
+    let second = CLAUDE_CALL.replace("\"call\"", "\"second\"");
+    let (_, found) = read(Dialect::Claude, &[CLAUDE_CALL, &second, call, ask]);
+    assert_eq!(found, ["+call", "+second", "?call"]);
+    let own = ask.replace("inner", "own");
+    let (_, found) = read(Dialect::Claude, &[CLAUDE_CALL, call, &own]);
+    assert_eq!(found, ["+call", "?"]);
+    let (replay, _) = read(Dialect::Claude, &[CLAUDE_CALL, call, ask, CLAUDE_RESULT]);
+    assert_eq!(replay.machine().waiting(), Some(Waiting::Approval), "it may wait beyond the turn");
+}
+
+#[test]
+fn an_approval_hook_of_a_call_of_a_claude_subagent_is_the_subagents() {
+    let hook = |name: &str, rest: &str| {
+        let call = r#""tool_name":"Bash","tool_input":{"command":"ls"}"#;
+        format!(r#"{{"hook_event_name":"{name}","session_id":"s",{call}{rest}}}"#)
+    };
+    let call = hook("PreToolUse", r#","agent_id":"x","tool_use_id":"inner""#);
+    for rest in ["", r#","tool_use_id":"inner""#] {
+        let (_, found) = read(Dialect::Claude, &[&call, &hook("PermissionRequest", rest)]);
+        assert_eq!(found, ["?x"], "{rest}");
+    }
+    let own = hook("PreToolUse", r#","tool_use_id":"own""#);
+    let (_, found) = read(Dialect::Claude, &[&own, &call, &hook("PermissionRequest", "")]);
+    assert_eq!(found, ["?"], "the agent has such a call too");
+    // The end of the call closes the request, whether or not it names the subagent.
+    for rest in [r#","agent_id":"x","tool_use_id":"inner""#, r#","tool_use_id":"inner""#] {
+        let lines = [&call, &hook("PermissionRequest", ""), &hook("PostToolUse", rest)];
+        let (replay, _) = read(Dialect::Claude, &lines.map(String::as_str));
+        assert_eq!((replay.machine().lifecycle(), replay.machine().waiting()), (Lifecycle::Idle, None), "{rest}");
+    }
+}
+
 #[test]
 fn the_end_of_a_claude_subagent_closes_its_request() {
     let (replay, found) =

@@ -262,15 +262,25 @@ fn codex_works_while_a_turn_beyond_the_remembered_ones_runs() {
 #[test]
 fn claude_is_idle_when_all_its_turns_are_over() {
     let init = r#"{"type":"system","subtype":"init","session_id":"s"}"#;
+    let background = r#"{"type":"system","subtype":"task_started","task_id":"b","is_backgrounded":true}"#;
+    let ended = r#"{"type":"system","subtype":"task_notification","task_id":"b","status":"completed"}"#;
     let result = r#"{"type":"result","subtype":"success","is_error":false}"#;
     let events = check(
         Dialect::Claude,
-        &[(init, "working"), (init, "working"), (result, "working"), (result, "idle"), (result, "idle")],
+        &[
+            (init, "working"),
+            (background, "working"),
+            (ended, "working"),
+            (init, "working"),
+            (result, "working"),
+            (result, "idle"),
+            (result, "idle"),
+        ],
     );
     assert_eq!(outcomes(&events), [TurnOutcome::Completed; 2]);
     // Another conversation leaves the turns of the one before behind.
     let other = r#"{"type":"system","subtype":"init","session_id":"t"}"#;
-    check(Dialect::Claude, &[(init, "working"), (other, "working"), (result, "idle")]);
+    check(Dialect::Claude, &[(init, "working"), (background, "working"), (other, "working"), (result, "idle")]);
 }
 
 #[test]

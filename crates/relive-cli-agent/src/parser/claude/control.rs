@@ -10,10 +10,13 @@ impl ClaudeParser {
     pub(super) fn read_control_request(&self, line: Json<'_>, events: &mut LineEvents) {
         let [id, request] = line.fields(["request_id", "request"]);
         let (Some(id), Some(request)) = (id, request) else { return events.other("control_request") };
-        if let Some(agent_id) = request.text_at(&["agent_id"])
+        let [agent_id, tool_id] = request.fields(["agent_id", "tool_use_id"]).map(|id| id.and_then(Json::text));
+        let owner = tool_id.as_deref().and_then(|tool_id| self.subagents.owner_of(tool_id));
+        let agent = agent_id.as_deref().map(|agent_id| self.subagents.call_of(agent_id).unwrap_or(agent_id));
+        if let Some(subagent) = owner.or(agent)
             && !events.is_by_subagent()
         {
-            events.set_subagent(self.subagents.call_of(&agent_id).unwrap_or(&agent_id));
+            events.set_subagent(subagent);
         }
         read_request(id.to_raw(), request, events);
     }

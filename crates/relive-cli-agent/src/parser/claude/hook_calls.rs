@@ -1,7 +1,7 @@
 //! The calls that claude's hooks have announced.
 //!
 //! A `PermissionRequest` hook names the tool and its input, but not the id of the call, and older versions name no id at
-//! all. So a hook without an id is about the oldest fitting call with the same tool and input.
+//! all. So a hook without an id is about a call with the same tool and input.
 
 use std::collections::VecDeque;
 
@@ -22,6 +22,8 @@ pub(super) struct HookCalls {
 struct HookCall {
     key: CallKey,
     id: String,
+    /// False while the id is one that was made up here.
+    is_named: bool,
     /// False while only its approval was seen.
     is_started: bool,
     /// The id that its approval was asked under.
@@ -33,6 +35,23 @@ struct CallKey {
     subagent: Option<String>,
     tool: String,
     input: Option<u64>,
+}
+
+/// A call whose approval is asked.
+#[derive(Debug)]
+pub(super) struct AskedCall {
+    /// The id of the approval, and of the call.
+    pub id: String,
+    pub subagent: Option<String>,
+}
+
+/// A call that has ended.
+#[derive(Debug)]
+pub(super) struct EndedCall {
+    pub id: String,
+    /// The id of its approval, where that is another one.
+    pub approval_id: Option<String>,
+    pub subagent: Option<String>,
 }
 
 /// The fields of a hook's body that are about its call.
@@ -68,64 +87,88 @@ impl<'a> HookBody<'a> {
 }
 
 impl HookCalls {
-    /// Notes that a call starts, and returns its id.
+    /// Notes that a call starts, and returns its id. A call whose approval was seen first is the same call if it has the
+    /// same id, or the same input and no id yet.
     pub(super) fn start(&mut self, body: &HookBody<'_>) -> String {
         let key = body.key();
-        let id = body.id.clone();
-        if let Some(call) = self.calls.iter_mut().find(|call| call.key == key && !call.is_started) {
+        let id = body.id.as_deref().map(|id| shorten(id).into_owned());
+        let fits = |call: &HookCall| match &id {
+            Some(id) => call.id == *id || (call.key == key && !call.is_started && !call.is_named),
+            None => call.key == key && !call.is_started,
+        };
+        if let Some(call) = self.calls.iter_mut().find(|call| fits(call)) {
             call.is_started = true;
-            call.id = id.map_or(call.id.clone(), |id| shorten(&id).into_owned());
-            return call.id.clone();
+            call.is_named |= id.is_some();
+            call.id = id.unwrap_or_else(|| call.id.clone());
+            return body.id.clone().unwrap_or_else(|| call.id.clone());
         }
+        let is_named = id.is_some();
         let id = id.unwrap_or_else(|| self.next_id(&body.tool));
-        self.add(HookCall { key, id: shorten(&id).into_owned(), is_started: true, approval_id: None });
-        id
+        self.add(HookCall { key, id: id.clone(), is_named, is_started: true, approval_id: None });
+        body.id.clone().unwrap_or(id)
     }
 
-    /// Notes that the approval of a call was asked, and returns the id of the call, which is also the approval's.
-    pub(super) fn ask(&mut self, body: &HookBody<'_>) -> String {
+    /// Notes that the approval of a call was asked, and returns the call.
+    pub(super) fn ask(&mut self, body: &HookBody<'_>) -> AskedCall {
         let key = body.key();
-        if let Some(call) = self.unasked_call(body, &key) {
-            call.approval_id = Some(call.id.clone());
-            return call.id.clone();
+        if let Some(call) = self.asking_call(body, &key).and_then(|position| self.calls.get_mut(position)) {
+            let id = call.approval_id.get_or_insert_with(|| call.id.clone()).clone();
+            return AskedCall { id, subagent: call.key.subagent.clone() };
         }
+        let is_named = body.id.is_some();
         let id = body.id.clone().unwrap_or_else(|| self.next_id(&body.tool));
         let id = shorten(&id).into_owned();
-        self.add(HookCall { key, id: id.clone(), is_started: false, approval_id: Some(id.clone()) });
-        id
+        let subagent = key.subagent.clone();
+        self.add(HookCall { key, id: id.clone(), is_named, is_started: false, approval_id: Some(id.clone()) });
+        AskedCall { id, subagent }
     }
 
-    fn unasked_call(&mut self, body: &HookBody<'_>, key: &CallKey) -> Option<&mut HookCall> {
-        let unasked = |call: &HookCall| call.approval_id.is_none();
-        let own_id = body.id.as_deref().map(shorten);
-        let position = self
-            .calls
-            .iter()
-            .position(|call| unasked(call) && own_id.as_deref().map_or(call.key == *key, |id| call.id == id))
-            .or_else(|| {
-                // Another hook may have changed the input since, which leaves no doubt if the tool has only one call.
-                let mut same_tool = self.calls.iter().enumerate().filter(|(_, call)| {
-                    unasked(call) && call.key.tool == key.tool && call.key.subagent == key.subagent
-                });
-                let (position, _) = same_tool.next()?;
-                same_tool.next().is_none().then_some(position)
-            })?;
-        self.calls.get_mut(position)
+    /// Finds the call that an approval is about. The approval follows its call at once, so of several equal calls it is the
+    /// last one that was not asked for: a call before it may need no approval.
+    fn asking_call(&self, body: &HookBody<'_>, key: &CallKey) -> Option<usize> {
+        let last = |fits: &dyn Fn(&HookCall) -> bool| self.calls.iter().rposition(fits);
+        let is_unasked = |call: &HookCall| call.approval_id.is_none();
+        if let Some(id) = body.id.as_deref().map(shorten) {
+            return last(&|call| call.id == id)
+                .or_else(|| last(&|call| !call.is_named && is_unasked(call) && call.key == *key));
+        }
+        // A hook that names no subagent may be about a call that another hook said to be a subagent's.
+        let is_of_subagent = |call: &HookCall| {
+            key.subagent.is_none() && call.key.tool == key.tool && call.key.input == key.input && is_unasked(call)
+        };
+        last(&|call| is_unasked(call) && call.key == *key)
+            .or_else(|| last(&is_of_subagent))
+            .or_else(|| self.only_unasked_of_tool(key))
+            // Asked again: nobody has answered.
+            .or_else(|| last(&|call| call.key == *key))
     }
 
-    /// Notes that a call has ended, and returns its id, and the id of its approval where that is another one.
-    pub(super) fn end(&mut self, body: &HookBody<'_>) -> (String, Option<String>) {
+    /// Another hook may have changed the input of a call, which leaves no doubt if the tool has only one call.
+    fn only_unasked_of_tool(&self, key: &CallKey) -> Option<usize> {
+        let is_candidate = |call: &HookCall| {
+            call.approval_id.is_none() && call.key.tool == key.tool && call.key.subagent == key.subagent
+        };
+        let mut candidates = self.calls.iter().enumerate().filter(|(_, call)| is_candidate(call));
+        let (position, _) = candidates.next()?;
+        candidates.next().is_none().then_some(position)
+    }
+
+    /// Notes that a call has ended.
+    pub(super) fn end(&mut self, body: &HookBody<'_>) -> EndedCall {
         let key = body.key();
         let own_id = body.id.as_deref().map(shorten);
-        let position =
-            self.calls.iter().position(|call| own_id.as_deref() == Some(call.id.as_str())).or_else(|| {
-                self.calls.iter().position(|call| call.key == key && (own_id.is_none() || !call.is_started))
-            });
+        let position = self.calls.iter().position(|call| own_id.as_deref() == Some(call.id.as_str())).or_else(|| {
+            let fits = |call: &HookCall| match own_id {
+                Some(_) => !call.is_started && !call.is_named,
+                None => true,
+            };
+            self.calls.iter().position(|call| call.key == key && fits(call))
+        });
         let call = position.and_then(|position| self.calls.remove(position));
         let known_id = call.as_ref().map(|call| call.id.clone());
         let id = body.id.clone().or(known_id).unwrap_or_else(|| body.tool.clone());
-        let approval_id = call.and_then(|call| call.approval_id).filter(|approval_id| *approval_id != shorten(&id));
-        (id, approval_id)
+        let (approval_id, subagent) = call.map(|call| (call.approval_id, call.key.subagent)).unwrap_or_default();
+        EndedCall { approval_id: approval_id.filter(|approval_id| *approval_id != shorten(&id)), id, subagent }
     }
 
     /// Forgets the agent's own calls: what was interrupted has no end.
@@ -133,9 +176,21 @@ impl HookCalls {
         self.calls.retain(|call| call.key.subagent.is_some());
     }
 
+    /// Forgets the calls that wait for an approval, and returns the ids of the approvals.
+    pub(super) fn take_approvals(&mut self) -> Vec<String> {
+        let approvals = self.calls.iter().filter_map(|call| call.approval_id.clone()).collect();
+        self.calls.retain(|call| call.approval_id.is_none());
+        approvals
+    }
+
     /// Whether the agent itself has a call open.
     pub(super) fn has_open(&self) -> bool {
         self.calls.iter().any(|call| call.key.subagent.is_none())
+    }
+
+    /// Whether nobody has a call open.
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
     }
 
     fn next_id(&mut self, tool: &str) -> String {

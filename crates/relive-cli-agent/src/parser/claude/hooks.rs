@@ -1,14 +1,13 @@
 //! The bodies of claude's hooks, which give the state of its full-screen interface: it prints no events.
 
 use super::control::options_of;
-use super::hook_calls::HookBody;
+use super::hook_calls::{AskedCall, EndedCall, HookBody};
 use super::{ClaudeParser, QUESTION_TOOL};
 use crate::event::{ApprovalChannel, ApprovalRequest, EventKind, RawJson, TurnOutcome};
 use crate::json::Json;
 use crate::machine::Turn;
 use crate::parser::line_events::LineEvents;
 use crate::parser::questions::joined_questions;
-use crate::parser::quota::FailureCause;
 
 /// Hooks that say nothing about the state.
 pub(super) const SILENT_HOOKS: [&str; 14] = [
@@ -47,9 +46,26 @@ pub(super) const HANDLED: [&str; 15] = [
     "ElicitationResult",
 ];
 
+/// The hooks that end something, of the session that they name.
+const ENDS: [&str; 9] = [
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PermissionDenied",
+    "SubagentStop",
+    "Stop",
+    "StopFailure",
+    "SessionEnd",
+    "Notification",
+    "ElicitationResult",
+];
+
 impl ClaudeParser {
     pub(super) fn read_hook(&mut self, name: &str, body: Json<'_>, events: &mut LineEvents) {
         let [session_id, agent_id] = body.fields(["session_id", "agent_id"]);
+        if ENDS.contains(&name) && self.conversation.is_other(session_id) {
+            return events.other(format!("{name} of another session"));
+        }
+        self.leave_lost_session(name, body, events);
         self.conversation.enter(session_id.and_then(Json::text), None, events);
         let agent_id = agent_id.and_then(Json::text).filter(|id| !id.is_empty());
         if let Some(id) = &agent_id
@@ -58,11 +74,7 @@ impl ClaudeParser {
             events.set_subagent(id);
         }
         match name {
-            "UserPromptSubmit" => {
-                self.hook_turn = Turn::Open;
-                self.quota.start_turn();
-                events.push(EventKind::TurnStarted { turn_id: None });
-            }
+            "UserPromptSubmit" => self.read_prompt(events),
             "PreToolUse" => self.read_call_started(&HookBody::of(body), events),
             "PermissionRequest" => self.read_permission_hook(&HookBody::of(body), events),
             "PostToolUse" | "PostToolUseFailure" | "PermissionDenied" => {
@@ -79,65 +91,91 @@ impl ClaudeParser {
                 self.end_hook_turn(TurnOutcome::Completed, None, events);
             }
             "StopFailure" => self.read_stop_failure(body, events),
-            // Claude was closed, or has dropped its conversation, in the middle of a turn.
-            "SessionEnd" if self.hook_turn == Turn::Open => {
-                self.end_hook_turn(TurnOutcome::Interrupted, body.text_at(&["reason"]), events);
-            }
-            // A turn that the user has interrupted has no `Stop`; a minute later claude says that it waits for input.
-            "Notification" if self.is_waiting_for_input(body) => {
-                self.end_hook_turn(TurnOutcome::Interrupted, body.text_at(&["message"]), events);
-            }
-            "SessionStart" | "SessionEnd" | "Notification" => events.other_if_empty(name),
-            name if SILENT_HOOKS.contains(&name) => events.other(name),
+            "SessionEnd" => self.read_session_end(body.text_at(&["reason"]), events),
+            "Notification" => self.read_notification(body, events),
+            "SessionStart" => {}
+            name if SILENT_HOOKS.contains(&name) => {}
             name => events.unknown(name),
+        }
+        events.other_if_empty(name);
+    }
+
+    /// Drops the work of a session that has ended without a hook: claude was killed and started again, or is in another
+    /// conversation.
+    fn leave_lost_session(&mut self, hook: &str, body: Json<'_>, events: &mut LineEvents) {
+        let [session_id, source] = body.fields(["session_id", "source"]);
+        let is_process_start =
+            hook == "SessionStart" && source.is_some_and(|source| source.is("startup") || source.is("resume"));
+        let has_work = self.hook_turn == Turn::Open || !self.hook_calls.is_empty();
+        if has_work && (is_process_start || self.conversation.is_other(session_id)) {
+            self.end_session(Some("another session started".into()), events);
         }
     }
 
-    /// `error` is one of a few words, `error_details` the message.
-    fn read_stop_failure(&mut self, body: Json<'_>, events: &mut LineEvents) {
-        let [error, details] = body.fields(["error", "error_details"]);
-        let message = details.or(error).and_then(Json::text);
-        let is_quota = error.is_some_and(|error| error.is("billing_error"));
-        let cause = if is_quota { FailureCause::Quota } else { FailureCause::Unstated };
-        self.quota.read_failure(cause, message.as_deref().unwrap_or_default(), events);
-        self.end_hook_turn(TurnOutcome::Failed, message, events);
+    /// Nobody reports the end of a call that the user has refused or interrupted. A prompt is typed when nothing is asked
+    /// any more; one that was typed during the turn reaches the agent between two calls.
+    fn read_prompt(&mut self, events: &mut LineEvents) {
+        if self.hook_calls.has_open() {
+            self.end_hook_turn(TurnOutcome::Interrupted, None, events);
+        }
+        self.hook_turn = Turn::Open;
+        self.quota.start_turn();
+        events.push(EventKind::TurnStarted { turn_id: None });
     }
 
-    fn is_waiting_for_input(&self, body: Json<'_>) -> bool {
-        let is_idle = body.field("notification_type").is_some_and(|kind| kind.is("idle_prompt"));
-        is_idle && self.hook_turn == Turn::Open && !self.hook_calls.has_open()
+    /// Claude was closed, or has dropped its conversation.
+    fn read_session_end(&mut self, reason: Option<String>, events: &mut LineEvents) {
+        if self.hook_turn == Turn::Open {
+            self.end_hook_turn(TurnOutcome::Interrupted, reason.clone(), events);
+        }
+        self.end_session(reason, events);
     }
 
-    fn end_hook_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut LineEvents) {
+    /// A turn that the user has interrupted has no `Stop`; a minute later claude says that it waits for input. No dialog is
+    /// open then, not even a subagent's.
+    fn read_notification(&mut self, body: Json<'_>, events: &mut LineEvents) {
+        if !is_waiting_for_input(body) {
+            return;
+        }
+        if self.hook_turn == Turn::Open || self.hook_calls.has_open() {
+            self.end_hook_turn(TurnOutcome::Interrupted, body.text_at(&["message"]), events);
+        }
+        for approval_id in self.hook_calls.take_approvals() {
+            events.push(EventKind::Answered { request_id: RawJson::string(&approval_id) });
+        }
+    }
+
+    pub(super) fn end_hook_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut LineEvents) {
         self.hook_turn = Turn::Closed;
         self.hook_calls.end_turn();
         events.turn_ended(outcome, message);
     }
 
+    /// A call is a sign of an open turn, for this parser as for the machine.
     fn read_call_started(&mut self, body: &HookBody<'_>, events: &mut LineEvents) {
-        self.enter_hook_turn(events);
+        if !events.is_by_subagent() {
+            self.hook_turn = Turn::Open;
+        }
         let id = self.hook_calls.start(body);
         events.push(EventKind::ToolStarted { id, name: body.tool.clone(), input: body.input.map(Json::to_raw) });
     }
 
     fn read_call_ended(&mut self, hook: &str, body: &HookBody<'_>, events: &mut LineEvents) {
-        self.enter_hook_turn(events);
-        let (id, approval_id) = self.hook_calls.end(body);
+        let EndedCall { id, approval_id, subagent } = self.hook_calls.end(body);
+        if let Some(subagent) = subagent {
+            events.set_subagent(&subagent);
+        }
         events.push(EventKind::ToolEnded { id, failed: hook != "PostToolUse" });
         if let Some(approval_id) = approval_id {
             events.push(EventKind::Answered { request_id: RawJson::string(&approval_id) });
         }
     }
 
-    /// A call is a sign of an open turn, for this parser as for the machine.
-    fn enter_hook_turn(&mut self, events: &LineEvents) {
-        if !events.is_by_subagent() {
-            self.hook_turn = Turn::Open;
-        }
-    }
-
     fn read_permission_hook(&mut self, body: &HookBody<'_>, events: &mut LineEvents) {
-        let id = self.hook_calls.ask(body);
+        let AskedCall { id, subagent } = self.hook_calls.ask(body);
+        if let Some(subagent) = subagent {
+            events.set_subagent(&subagent);
+        }
         let request_id = RawJson::string(&id);
         if body.tool == QUESTION_TOOL {
             let text = body.input.map(joined_questions).unwrap_or_default();
@@ -152,6 +190,15 @@ impl ClaudeParser {
             options: options_of(body.suggestions),
             channel: ApprovalChannel::Hook,
         }));
+    }
+}
+
+/// Versions that do not name the type of a notification have only its message.
+fn is_waiting_for_input(body: Json<'_>) -> bool {
+    let [kind, message] = body.fields(["notification_type", "message"]);
+    match kind {
+        Some(kind) => kind.is("idle_prompt"),
+        None => message.and_then(Json::text).is_some_and(|message| message.contains("waiting for your input")),
     }
 }
 

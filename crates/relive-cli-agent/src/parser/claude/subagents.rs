@@ -1,14 +1,27 @@
 //! Claude's subagents, which have two ids: most lines name the call that started one, requests for permission name its
 //! agent id, which is also the id of its task in the background. Events name the call.
 
+use std::collections::VecDeque;
+
 use crate::ids::shorten;
 
 /// Claude runs a few subagents at a time. A subagent beyond the limit is reported as started, and never as ended.
 const MAX_SUBAGENTS: usize = 256;
 
+/// Subagents have a handful of calls open; the oldest of more than this is forgotten.
+const MAX_INNER_CALLS: usize = 256;
+
 #[derive(Debug, Default)]
 pub(super) struct Subagents {
     subagents: Vec<Subagent>,
+    inner_calls: VecDeque<InnerCall>,
+}
+
+/// A call of a subagent. Not every request for its permission names the subagent.
+#[derive(Debug)]
+struct InnerCall {
+    tool_id: String,
+    subagent: String,
 }
 
 #[derive(Debug)]
@@ -54,6 +67,29 @@ impl Subagents {
         {
             subagent.agent_id = Some(shorten(agent_id).into_owned());
         }
+    }
+
+    /// Notes that a subagent calls a tool.
+    pub(super) fn start_inner_call(&mut self, tool_id: &str, subagent: &str) {
+        if self.owner_of(tool_id).is_some() {
+            return;
+        }
+        if self.inner_calls.len() == MAX_INNER_CALLS {
+            self.inner_calls.pop_front();
+        }
+        let tool_id = shorten(tool_id).into_owned();
+        self.inner_calls.push_back(InnerCall { tool_id, subagent: subagent.into() });
+    }
+
+    pub(super) fn end_inner_call(&mut self, tool_id: &str) {
+        let tool_id = shorten(tool_id);
+        self.inner_calls.retain(|call| call.tool_id != tool_id);
+    }
+
+    /// Returns the subagent that made a call.
+    pub(super) fn owner_of(&self, tool_id: &str) -> Option<&str> {
+        let tool_id = shorten(tool_id);
+        self.inner_calls.iter().find(|call| call.tool_id == tool_id).map(|call| call.subagent.as_str())
     }
 
     /// Returns the call of the subagent with this agent id. An unknown agent id is that of the only subagent that runs and

@@ -2,7 +2,7 @@
 
 use super::ClaudeParser;
 use crate::event::EventKind;
-use crate::ids::IdSet;
+use crate::ids::{IdSet, shorten};
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 
@@ -60,9 +60,23 @@ impl ClaudeParser {
 
     /// Claude prints `init` at the start of every turn, also of a turn that a finished background command starts.
     fn read_init(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        let [session_id, model] = line.fields(["session_id", "model"]);
-        let entered = self.conversation.enter(session_id.and_then(Json::text), model.and_then(Json::text), events);
-        self.start_turn(entered, events);
+        let [session_id, model, socket] = line.fields(["session_id", "model", "messaging_socket_path"]);
+        let socket = socket.and_then(Json::text).map(|socket| shorten(&socket).into_owned());
+        if self.is_other_process(socket.as_deref()) || (self.open_turns > 0 && self.conversation.is_other(session_id)) {
+            self.end_session(Some("another process started".into()), events);
+        }
+        self.process = socket.or(self.process.take());
+        self.conversation.enter(session_id.and_then(Json::text), model.and_then(Json::text), events);
+        self.start_turn(events);
+    }
+
+    /// Whether a turn starts in another process than the turn before. Without sockets to compare, a turn that starts in an
+    /// open one tells: within a process only the end of a background command does that.
+    fn is_other_process(&self, socket: Option<&str>) -> bool {
+        match (self.process.as_deref(), socket) {
+            (Some(known), Some(socket)) => known != socket,
+            (Some(_) | None, _) => self.open_turns > 0 && !self.has_background_ended,
+        }
     }
 
     fn read_task_started(&mut self, line: Json<'_>, events: &mut LineEvents) {
@@ -124,6 +138,7 @@ impl ClaudeParser {
         let Some(id) = id else { return };
         let ended_call = self.subagents.end_task(&id);
         if self.background.remove(&id) {
+            self.has_background_ended = true;
             events.push(EventKind::BackgroundEnded { id });
         }
         if let Some(id) = ended_call {

@@ -40,6 +40,11 @@ impl OpenTurns {
         self.is_empty()
     }
 
+    /// Whether a turn is open on this thread.
+    pub(super) fn contains(&self, thread_id: &str) -> bool {
+        self.turns.contains_key(shorten(thread_id).as_ref())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.turns.is_empty() && self.forgotten == 0
     }

@@ -1,0 +1,110 @@
+//! How claude reports failures: as the result of a turn, as a message in the agent's place, and to a hook.
+
+use super::ClaudeParser;
+use crate::event::{EventKind, TurnOutcome};
+use crate::json::Json;
+use crate::parser::line_events::LineEvents;
+use crate::parser::quota::FailureCause;
+
+/// Qwen reports an interrupt only by this message.
+const QWEN_CANCELLED: &str = "Operation cancelled.";
+
+/// The model of messages that claude itself wrote.
+const SYNTHETIC_MODEL: &str = "<synthetic>";
+
+impl ClaudeParser {
+    /// `subtype` says `success` also when the provider refused, and `is_error` says false also when a limit of claude's own
+    /// was reached: either is enough for a failure.
+    pub(super) fn read_result(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        let [subtype, is_error, terminal, session_id] =
+            line.fields(["subtype", "is_error", "terminal_reason", "session_id"]);
+        if self.conversation.is_other(session_id) {
+            return events.other("result of another session");
+        }
+        self.report_usage(line, events);
+        let error_subtype = subtype.and_then(Json::text).filter(|subtype| subtype.starts_with("error"));
+        if !is_error.is_some_and(Json::is_true) && error_subtype.is_none() {
+            return self.end_turn(TurnOutcome::Completed, None, events);
+        }
+        let message = error_message(line).or(error_subtype);
+        self.quota.read_failure(FailureCause::Unstated, message.as_deref().unwrap_or_default(), events);
+        let is_aborted = terminal.and_then(Json::text).is_some_and(|reason| reason.starts_with("aborted"))
+            || message.as_deref() == Some(QWEN_CANCELLED);
+        let outcome = if is_aborted { TurnOutcome::Interrupted } else { TurnOutcome::Failed };
+        self.end_turn(outcome, message, events);
+    }
+
+    /// Reports the quota if claude itself wrote the message. What the agent says about limits is nobody's quota.
+    pub(super) fn read_synthetic_message(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        let is_synthetic = line.at(&["message", "model"]).is_some_and(|model| model.is(SYNTHETIC_MODEL));
+        if !is_synthetic && !is_api_error(line) {
+            return;
+        }
+        let [error, status] = line.fields(["error", "api_error_status"]);
+        let word = error.and_then(Json::text).unwrap_or_default();
+        let text = line.at(&["message", "content"]).map(message_text).filter(|text| !text.is_empty());
+        let cause = match word.as_str() {
+            "billing_error" => FailureCause::Quota,
+            // With a status the provider refused, which it also does when it is asked too fast.
+            "rate_limit" if status.is_none() => FailureCause::Quota,
+            _ => FailureCause::Unstated,
+        };
+        self.quota.read_failure(cause, text.as_deref().unwrap_or(&word), events);
+    }
+
+    /// `error` is one of a few words, `error_details` and `last_assistant_message` are texts. Claude stops a turn with
+    /// `rate_limit` when it does not ask again by itself.
+    pub(super) fn read_stop_failure(&mut self, body: Json<'_>, events: &mut LineEvents) {
+        let [error, details, last_message] = body.fields(["error", "error_details", "last_assistant_message"]);
+        let message = details.or(error).and_then(Json::text);
+        let is_quota = error.is_some_and(|error| error.is("billing_error") || error.is("rate_limit"));
+        let cause = if is_quota { FailureCause::Quota } else { FailureCause::Unstated };
+        let texts = [details, last_message].into_iter().flatten().filter_map(Json::text);
+        let said = texts.collect::<Vec<_>>().join("\n");
+        let said = if said.is_empty() { message.clone().unwrap_or_default() } else { said };
+        self.quota.read_failure(cause, &said, events);
+        self.end_hook_turn(TurnOutcome::Failed, message, events);
+    }
+}
+
+/// The author of a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Speaker {
+    Agent,
+    User,
+    /// Claude shows an error of its provider as a message of the agent; the `result` that follows ends the turn.
+    Provider,
+}
+
+impl Speaker {
+    pub(super) fn of_assistant(line: Json<'_>) -> Self {
+        if is_api_error(line) { Self::Provider } else { Self::Agent }
+    }
+
+    pub(super) fn says(self, text: String) -> EventKind {
+        match self {
+            Self::Agent => EventKind::Text { text, delta: false },
+            Self::User => EventKind::UserText { text },
+            Self::Provider => EventKind::Warning { message: text },
+        }
+    }
+}
+
+fn is_api_error(line: Json<'_>) -> bool {
+    line.field("is_api_error_message").is_some_and(Json::is_true)
+}
+
+/// The content of a message is a list of blocks, or one string.
+fn message_text(content: Json<'_>) -> String {
+    content.text().unwrap_or_else(|| {
+        let texts: Vec<String> = content.items().iter().filter_map(|block| block.text_at(&["text"])).collect();
+        texts.join("\n")
+    })
+}
+
+/// Claude says why in `result` or in `errors`, qwen in `error`.
+fn error_message(line: Json<'_>) -> Option<String> {
+    let [result, errors, error] = line.fields(["result", "errors", "error"]);
+    let first_error = errors.and_then(|errors| errors.items().first().copied());
+    result.or(first_error).and_then(Json::text).or_else(|| error?.text_at(&["message"]))
+}

@@ -1,0 +1,217 @@
+//! What a process leaves open when it is killed or closed, and ends that belong to somebody else.
+
+use relive_cli_agent::Dialect;
+
+use crate::support::{events_of, last_state, reports};
+
+const CLAUDE: Option<Dialect> = Some(Dialect::Claude);
+const CODEX: Option<Dialect> = Some(Dialect::CodexAppServer);
+
+const INIT: &str = r#"{"type":"system","subtype":"init","session_id":"s"}"#;
+const TOOL: &str =
+    r#"{"type":"assistant","session_id":"s","message":{"content":[{"type":"tool_use","id":"t1","name":"Bash"}]}}"#;
+const TOOL_ENDS: &str =
+    r#"{"type":"user","session_id":"s","message":{"content":[{"type":"tool_result","tool_use_id":"t1"}]}}"#;
+const TEXT: &str = r#"{"type":"assistant","session_id":"s","message":{"content":"hi"}}"#;
+const RESULT: &str = r#"{"type":"result","subtype":"success","is_error":false,"session_id":"s"}"#;
+const BACKGROUND: &str =
+    r#"{"type":"system","subtype":"task_started","session_id":"s","task_id":"b","is_backgrounded":true}"#;
+const BACKGROUND_ENDS: &str =
+    r#"{"type":"system","subtype":"task_updated","session_id":"s","task_id":"b","patch":{"status":"completed"}}"#;
+
+fn init_at(socket: &str) -> String {
+    INIT.replacen('{', &format!(r#"{{"messaging_socket_path":"/tmp/{socket}.sock","#), 1)
+}
+
+#[test]
+fn a_claude_that_was_killed_and_resumed_in_one_stream_begins_anew() {
+    assert_eq!(last_state(CLAUDE, &[INIT, TOOL, INIT]), "working idle", "the call of the killed process is gone");
+    assert_eq!(last_state(CLAUDE, &[INIT, TOOL, INIT, TEXT, RESULT]), "idle idle");
+    assert_eq!(last_state(CLAUDE, &[INIT, BACKGROUND, TOOL, INIT, TEXT, RESULT]), "idle idle");
+    let reports = reports(CLAUDE, &[INIT, TOOL, INIT, TEXT, RESULT]);
+    assert_eq!(events_of(&reports, "session_ended").len(), 1);
+    assert_eq!(events_of(&reports, "session_started").len(), 2, "{reports:?}");
+    assert_eq!(events_of(&reports, "turn_started").len(), 2);
+}
+
+/// Every version that names its socket has the same one in all turns of a process.
+#[test]
+fn a_claude_with_another_socket_is_another_process() {
+    let (first, second) = (init_at("1"), init_at("2"));
+    let ask = r#"{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_use_id":"t1"}}"#;
+    assert_eq!(last_state(CLAUDE, &[&first, TOOL, ask, BACKGROUND, BACKGROUND_ENDS, &second, RESULT]), "idle idle");
+    assert_eq!(last_state(CLAUDE, &[&first, BACKGROUND, RESULT, &second, RESULT]), "idle idle");
+    // The same one: a turn that a finished background command starts before the end of the running one.
+    assert_eq!(last_state(CLAUDE, &[&first, BACKGROUND, BACKGROUND_ENDS, &first, RESULT]), "working idle");
+    assert_eq!(last_state(CLAUDE, &[&first, TOOL, &first, RESULT]), "working running_tool");
+    assert_eq!(last_state(CLAUDE, &[&first, BACKGROUND, RESULT, &first, RESULT]), "working running_tool");
+}
+
+#[test]
+fn a_background_command_that_ends_in_a_turn_starts_a_second_turn_of_the_same_claude() {
+    let lines = [INIT, BACKGROUND, BACKGROUND_ENDS, INIT, RESULT];
+    assert_eq!(last_state(CLAUDE, &lines), "working idle");
+    assert_eq!(last_state(CLAUDE, &[&lines[..], &[RESULT]].concat()), "idle idle");
+    // Only once: the next turn without an end was cut off.
+    assert_eq!(last_state(CLAUDE, &[INIT, BACKGROUND, BACKGROUND_ENDS, INIT, INIT, RESULT]), "idle idle");
+}
+
+#[test]
+fn the_other_clis_begin_anew_with_another_process() {
+    let codex = [
+        r#"{"type":"thread.started","thread_id":"t"}"#,
+        r#"{"type":"turn.started"}"#,
+        r#"{"type":"item.started","item":{"id":"i0","type":"command_execution"}}"#,
+        r#"{"type":"thread.started","thread_id":"t"}"#,
+        r#"{"type":"turn.started"}"#,
+    ];
+    assert_eq!(last_state(Some(Dialect::CodexExec), &codex), "working idle");
+    assert_eq!(last_state(Some(Dialect::CodexExec), &codex[..4]), "idle idle");
+    let gemini = [
+        r#"{"type":"init","session_id":"s"}"#,
+        r#"{"type":"tool_use","tool_id":"t","tool_name":"run"}"#,
+        r#"{"type":"init","session_id":"s"}"#,
+    ];
+    assert_eq!(last_state(Some(Dialect::Gemini), &gemini), "working idle");
+    let opencode = [
+        r#"{"type":"step_start","sessionID":"a","part":{}}"#,
+        r#"{"type":"tool_use","sessionID":"a","part":{"callID":"c","tool":"bash","state":{}}}"#,
+        r#"{"type":"step_start","sessionID":"b","part":{}}"#,
+        r#"{"type":"step_finish","sessionID":"b","part":{"reason":"stop"}}"#,
+    ];
+    assert_eq!(last_state(Some(Dialect::Opencode), &opencode[..3]), "working idle");
+    assert_eq!(last_state(Some(Dialect::Opencode), &opencode), "idle idle");
+}
+
+fn hook(name: &str, rest: &str) -> String {
+    format!(r#"{{"hook_event_name":"{name}","session_id":"s"{rest}}}"#)
+}
+
+#[test]
+fn the_end_of_a_claude_session_leaves_nothing_open() {
+    let end = hook("SessionEnd", r#","reason":"prompt_input_exit""#);
+    let stop = hook("Stop", r#","background_tasks":[{"id":"b"}]"#);
+    let of_subagent = r#","agent_id":"x","tool_name":"Bash","tool_input":{"command":"ls"}"#;
+    let (call, ask) = (hook("PreToolUse", of_subagent), hook("PermissionRequest", of_subagent));
+    let prompt = hook("UserPromptSubmit", "");
+    assert_eq!(last_state(CLAUDE, &[&prompt, &stop]), "working running_tool");
+    assert_eq!(last_state(CLAUDE, &[&prompt, &stop, &end]), "idle idle");
+    assert_eq!(last_state(CLAUDE, &[&prompt, &call, &ask, &stop, &end]), "idle idle");
+    assert_eq!(last_state(CLAUDE, &[&prompt, &call, &ask, &end]), "idle idle");
+    assert_eq!(last_state(CLAUDE, &[INIT, TOOL, BACKGROUND, &end, RESULT]), "idle idle");
+    // The next turn is an ordinary one.
+    assert_eq!(last_state(CLAUDE, &[INIT, TOOL, &end, INIT]), "working idle");
+    assert_eq!(last_state(CLAUDE, &[INIT, TOOL, &end, INIT, RESULT]), "idle idle");
+}
+
+fn codex(method: &str, thread: &str) -> String {
+    let turn = r#"{"id":"u","status":"completed"}"#;
+    let params = format!(r#"{{"threadId":"{thread}","turn":{turn},"thread":{{"id":"{thread}"}}}}"#);
+    format!(r#"{{"method":"{method}","params":{params}}}"#)
+}
+
+#[test]
+fn a_closed_codex_thread_leaves_nothing_open() {
+    let ask = r#"{"id":1,"method":"item/commandExecution/requestApproval","params":{"threadId":"a","itemId":"i"}}"#;
+    let (thread, starts) = (codex("thread/started", "a"), codex("turn/started", "a"));
+    for closes in [codex("thread/closed", "a"), codex("thread/deleted", "a")] {
+        assert_eq!(last_state(CODEX, &[&thread, &starts, ask, &closes]), "idle idle");
+        assert_eq!(last_state(CODEX, &[&starts, ask, &closes]), "idle idle");
+        assert_eq!(last_state(CODEX, &[&starts, &codex("turn/started", "b"), &closes]), "working idle");
+        let both = [&starts, &codex("turn/started", "b"), &closes, &codex("turn/completed", "b")];
+        assert_eq!(last_state(CODEX, &both.map(String::as_str)), "idle idle");
+    }
+    let other = codex("thread/closed", "z");
+    assert_eq!(last_state(CODEX, &[&thread, &starts, &other]), "working idle");
+    let reports = reports(CODEX, &[&thread, &starts, &codex("thread/closed", "a"), &thread]);
+    assert_eq!(events_of(&reports, "session_started").len(), 2, "a thread that is resumed is named again");
+}
+
+#[test]
+fn an_end_of_another_session_ends_nothing() {
+    let other = |line: &str| line.replace(r#""session_id":"s""#, r#""session_id":"z""#);
+    assert_eq!(last_state(CLAUDE, &[INIT, TOOL, &other(RESULT)]), "working running_tool");
+    assert_eq!(last_state(CLAUDE, &[INIT, TOOL, &other(RESULT), TOOL_ENDS, RESULT]), "idle idle");
+    let call = r#","tool_name":"Bash","tool_use_id":"t1""#;
+    let (prompt, pre) = (hook("UserPromptSubmit", ""), hook("PreToolUse", call));
+    for end in [
+        hook("Stop", ""),
+        hook("StopFailure", ""),
+        hook("SessionEnd", ""),
+        hook("Notification", r#","notification_type":"idle_prompt""#),
+        hook("PostToolUse", call),
+    ] {
+        assert_eq!(last_state(CLAUDE, &[&prompt, &pre, &other(&end)]), "working running_tool", "{end}");
+    }
+    // Another prompt moves the stream to its session, and the one before is left behind.
+    let moved = [&prompt, &pre, &other(&prompt)];
+    assert_eq!(last_state(CLAUDE, &moved.map(String::as_str)), "working idle");
+    let opencode = [
+        r#"{"type":"step_start","sessionID":"a","part":{}}"#,
+        r#"{"type":"step_finish","sessionID":"b","part":{"reason":"stop"}}"#,
+        r#"{"type":"error","sessionID":"b","error":{"name":"x"}}"#,
+    ];
+    assert_eq!(last_state(Some(Dialect::Opencode), &opencode), "working idle");
+}
+
+#[test]
+fn the_end_of_a_call_after_its_turn_opens_no_turn() {
+    assert_eq!(last_state(CLAUDE, &[INIT, TOOL, RESULT, TOOL_ENDS]), "idle idle");
+    assert_eq!(last_state(CLAUDE, &[INIT, BACKGROUND, TOOL, RESULT, TOOL_ENDS, BACKGROUND_ENDS]), "idle idle");
+    let call = r#","tool_name":"Bash","tool_use_id":"t1""#;
+    let hooks = [hook("PreToolUse", call), hook("Stop", ""), hook("PostToolUse", call)];
+    let hooks: Vec<&str> = hooks.iter().map(String::as_str).collect();
+    assert_eq!(last_state(CLAUDE, &hooks), "idle idle");
+    let item = r#"{"method":"item/completed","params":{"threadId":"a","item":{"id":"i","type":"commandExecution"}}}"#;
+    let lines = [&codex("turn/started", "a"), &codex("turn/completed", "a"), item];
+    assert_eq!(last_state(CODEX, &lines), "idle idle");
+    // The end of a call may be the first line that is read.
+    assert_eq!(last_state(CLAUDE, &[TOOL_ENDS]), "working responding");
+}
+
+const ACP_STOP: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}"#;
+
+fn acp_update(update: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{update}}}}}"#)
+}
+
+#[test]
+fn an_update_of_an_acp_call_after_its_turn_opens_no_turn() {
+    let call = acp_update(r#"{"sessionUpdate":"tool_call","toolCallId":"c","status":"in_progress"}"#);
+    let ends = acp_update(r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"failed"}"#);
+    let renames = acp_update(r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"x"}"#);
+    for late in [&ends, &renames] {
+        assert_eq!(last_state(Some(Dialect::Acp), &[&call, ACP_STOP, late]), "idle idle", "{late}");
+    }
+}
+
+/// What is written to the agent says that no prompt is open.
+#[test]
+fn a_message_of_an_acp_agent_after_its_turn_opens_no_turn() {
+    let prompt = r#"<{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s"}}"#;
+    let text = acp_update(r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"hi"}}"#);
+    assert_eq!(last_state(Some(Dialect::Acp), &[prompt, &text]), "working responding");
+    assert_eq!(last_state(Some(Dialect::Acp), &[prompt, &text, ACP_STOP, &text]), "idle idle");
+}
+
+#[test]
+fn an_acp_error_without_its_request_ends_the_turn_unless_it_refuses_a_request() {
+    let text = acp_update(r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"hi"}}"#);
+    let error = |code: i64, message: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"{message}"}}}}"#)
+    };
+    for (code, state) in [
+        (-32603, "idle idle"),
+        (-32000, "idle idle"),
+        (429, "idle idle"),
+        (-32601, "working responding"),
+        (-32602, "working responding"),
+        (-32700, "working responding"),
+        (-32600, "working responding"),
+    ] {
+        assert_eq!(last_state(Some(Dialect::Acp), &[&text, &error(code, "no")]), state, "{code}");
+    }
+    let quota = error(-32603, "You've hit your usage limit");
+    let found = reports(Some(Dialect::Acp), &[&text, &quota, &text, &quota]);
+    assert_eq!(events_of(&found, "quota").len(), 2, "each turn has its own");
+}
