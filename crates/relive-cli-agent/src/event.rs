@@ -164,13 +164,13 @@ impl EventKind {
 /// none, and on the day on which it said so, where it names no date.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ResetClock {
-    /// `2026-07-05`, `07-05` without a year, or a day of the week (`monday`).
+    /// `2026-07-05`, `07-05` without a year, a day of the week (`monday`), `today` or `tomorrow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
     /// `20:19`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// `Europe/Dublin`.
+    /// `Europe/Dublin`, or what the CLI calls it (`PST`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
 }

@@ -14,6 +14,8 @@ use crate::machine::Turn;
 pub(crate) struct OpencodeParser {
     conversation: Conversation,
     turn: Turn,
+    /// Whether the last turn has ended. While no turn was seen, reading may have begun within one.
+    is_over: bool,
     quota: QuotaReporter,
 }
 
@@ -34,17 +36,23 @@ impl OpencodeParser {
             "step_start" if self.turn == Turn::Open => events.other("step_start"),
             "step_start" => {
                 self.turn = Turn::Open;
+                self.is_over = false;
                 self.quota.start_turn();
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
             "text" => events.push(EventKind::Text { text, delta: false }),
             "reasoning" => events.push(EventKind::Thinking { text, delta: false }),
+            "tool_use" if self.is_over => events.other("late tool_use"),
             "tool_use" => read_tool(part, events),
             "step_finish" => self.read_step_finish(part, events),
             "error" => {
-                self.turn = Turn::Closed;
+                self.close_turn();
                 let message = error_message(line);
-                self.quota.read_failure(FailureCause::Unstated, &message, events);
+                let said = match line.text_at(&["error", "data", "responseBody"]) {
+                    Some(body) => format!("{message}\n{body}"),
+                    None => message.clone(),
+                };
+                self.quota.read_failure(FailureCause::Unstated, &said, events);
                 events.push(EventKind::Error { message });
             }
             name => events.unknown(name),
@@ -64,8 +72,13 @@ impl OpencodeParser {
     }
 
     fn end_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut LineEvents) {
-        self.turn = Turn::Closed;
+        self.close_turn();
         events.turn_ended(outcome, message);
+    }
+
+    fn close_turn(&mut self) {
+        self.turn = Turn::Closed;
+        self.is_over = true;
     }
 }
 

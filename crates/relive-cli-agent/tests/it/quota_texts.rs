@@ -107,6 +107,8 @@ fn the_limit_texts_of_the_other_clis_are_quotas() {
         (Dialect::Qwen, "[API Error: 429 Free allocated quota exceeded.]"),
         (Dialect::Qwen, "The free tier of the model has been exhausted. If you wish to continue access, pay."),
         (Dialect::Acp, "You have exceeded your monthly quota"),
+        (Dialect::Acp, "You have used all your credits"),
+        (Dialect::Acp, "Monthly spending cap reached"),
     ] {
         assert_eq!(failed(dialect, text).len(), 1, "{text}");
     }
@@ -126,6 +128,11 @@ fn failures_that_only_sound_like_a_limit_are_no_quota() {
         "Resource exhausted. Please try again later.",
         "file limit of this session: 10. The upload reached 11",
         "quota of retries",
+        "this request used 3 credits",
+        "100 credits used by the tool",
+        "Claude API rate limit reached",
+        "This request would exceed your account's rate limit. Please try again later.",
+        "out of memory: limit 2 GB",
         "disk quota exceeded",
     ] {
         assert!(failed(Dialect::CodexExec, text).is_empty(), "{text}");
@@ -139,6 +146,8 @@ fn the_time_of_day_of_a_reset_is_read_as_it_was_said() {
         ("resets 12am", json!({ "time": "00:00" })),
         ("resets 12:05pm", json!({ "time": "12:05" })),
         ("resets at 15:00 UTC", json!({ "time": "15:00", "zone": "UTC" })),
+        ("Access resets at 11:59 PM PST.", json!({ "time": "23:59", "zone": "PST" })),
+        ("resets tomorrow at 3pm", json!({ "date": "tomorrow", "time": "15:00" })),
         ("resets 8:30pm (Asia/Tokyo)", json!({ "time": "20:30", "zone": "Asia/Tokyo" })),
         ("resets 5am (UTC)", json!({ "time": "05:00", "zone": "UTC" })),
         ("resets Sep 15, 3am (Europe/Dublin)", json!({ "date": "09-15", "time": "03:00", "zone": "Europe/Dublin" })),
@@ -151,6 +160,9 @@ fn the_time_of_day_of_a_reset_is_read_as_it_was_said() {
         ("resets 99:99", Value::Null),
         ("resets 3", Value::Null),
         ("resets Foo 40", Value::Null),
+        ("resets marvelous 5", Value::Null),
+        ("resets mon", json!({ "date": "monday" })),
+        ("resets mo", Value::Null),
         ("resets Feb 31, 2026", Value::Null),
         ("resets soon", Value::Null),
         ("resets", Value::Null),
@@ -189,6 +201,18 @@ fn a_quota_of_a_subagent_does_not_hide_the_agents_own() {
     let found = quotas(Dialect::Claude, &[&first, &first, &second, &own, &own]);
     let of_whom: Vec<&Value> = found.iter().map(|quota| &quota["subagent"]).collect();
     assert_eq!(of_whom, [&json!("a"), &json!("b"), &Value::Null]);
+}
+
+/// Opencode's own message is only the name of the status.
+#[test]
+fn the_answer_of_the_provider_says_more_than_the_message_of_opencode() {
+    let error = |body: &str| {
+        let data = json!({ "message": "Too Many Requests", "statusCode": 429, "responseBody": body });
+        json!({ "type": "error", "sessionID": "s", "error": { "name": "APIError", "data": data } }).to_string()
+    };
+    let quota = error(r#"{"error":{"code":"insufficient_quota","message":"Please retry in 30s."}}"#);
+    assert_eq!(quotas(Dialect::Opencode, &[&quota])[0]["resets_in_ms"], json!(30_000));
+    assert!(quotas(Dialect::Opencode, &[&error(r#"{"error":{"message":"slow down"}}"#)]).is_empty());
 }
 
 /// Codex reports that a limit is reached before it says until when.

@@ -41,8 +41,22 @@ const RESET_SECONDS: std::ops::Range<i64> = 1_000_000_000..4_102_444_800;
 /// Nobody waits for ten years: a longer time is a fault of the message.
 const MAX_RESET_MS: f64 = 10.0 * 366.0 * 86_400e3;
 
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+const DAYS: [&str; 9] =
+    ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "today", "tomorrow"];
 
 /// What a message says about the reset. At most one of the three is known.
 #[derive(Debug, Default)]
@@ -159,10 +173,10 @@ fn read_date<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Words<'a, I>) 
     let first = rest.next()?.to_ascii_lowercase();
     let date = if let Ok(date) = first.parse::<Date>() {
         date.to_string()
-    } else if let Some(weekday) = WEEKDAYS.iter().find(|weekday| first.len() >= 3 && weekday.starts_with(&first)) {
-        (*weekday).into()
+    } else if let Some(day) = DAYS.iter().find(|day| is_short_for(&first, day)) {
+        (*day).into()
     } else {
-        let month = MONTHS.iter().position(|month| first.starts_with(month))?;
+        let month = MONTHS.iter().position(|month| is_short_for(&first, month))?;
         let month = i8::try_from(month).ok()? + 1;
         let day: i8 = rest.next()?.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()?;
         let is_year = |word: &&str| word.len() == 4 && word.bytes().all(|byte| byte.is_ascii_digit());
@@ -174,6 +188,11 @@ fn read_date<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Words<'a, I>) 
     };
     *words = rest;
     Some(date)
+}
+
+/// Names are cut to at least three letters.
+fn is_short_for(word: &str, name: &str) -> bool {
+    word.len() >= 3 && name.starts_with(word)
 }
 
 fn read_time<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Words<'a, I>) -> Option<String> {
@@ -204,10 +223,12 @@ fn read_time<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Words<'a, I>) 
     Some(time.strftime("%H:%M").to_string())
 }
 
-/// `(Asia/Tokyo)`, `UTC`.
+/// `(Asia/Tokyo)`, `UTC`, `PST`.
 fn zone(word: &str) -> Option<String> {
+    let is_short_name =
+        |word: &&str| (2..=5).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_uppercase());
     let name = word.strip_prefix('(').and_then(|word| word.strip_suffix(')'));
-    let name = name.or_else(|| Some(word).filter(|word| ["UTC", "GMT"].contains(word)))?;
+    let name = name.or_else(|| Some(word).filter(is_short_name))?;
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_+-".contains(&byte));
     (is_name && !name.is_empty()).then(|| name.into())
 }

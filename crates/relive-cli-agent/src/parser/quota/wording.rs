@@ -27,18 +27,21 @@ const PHRASES: [&str; 14] = [
 const GOOGLE_STATUS: &str = "resource_exhausted";
 const GOOGLE_DETAILS: [&str; 5] = ["quotafailure", "quotametric", "quota_metric", "quota_limit", "retrydelay"];
 
-const NOUNS: [&str; 6] = ["limit", "limits", "quota", "quotas", "credits", "allowance"];
+const NOUNS: [&str; 7] = ["limit", "limits", "cap", "quota", "quotas", "credits", "allowance"];
 
 /// The nouns of these that nobody uses for anything but an account.
 const ACCOUNT_NOUNS: [&str; 4] = ["quota", "quotas", "credits", "allowance"];
 
-const VERBS: [&str; 8] = ["hit", "reached", "exceeded", "exhausted", "used", "depleted", "spent", "out"];
+const VERBS: [&str; 6] = ["hit", "reached", "exceeded", "exhausted", "depleted", "spent"];
+
+/// Two words that are a verb only together.
+const VERBS_OF_TWO: [[&str; 2]; 3] = [["used", "up"], ["used", "all"], ["out", "of"]];
 
 /// The words between a noun and the verb behind it.
 const LINKS: [&str; 7] = ["has", "have", "been", "was", "is", "are", "already"];
 
 /// Words that make a limit one of the account.
-const ACCOUNT_WORDS: [&str; 22] = [
+const ACCOUNT_WORDS: [&str; 21] = [
     "usage",
     "session",
     "daily",
@@ -60,7 +63,6 @@ const ACCOUNT_WORDS: [&str; 22] = [
     "sonnet",
     "haiku",
     "fable",
-    "claude",
 ];
 
 /// Words that make a limit one of the program or of the machine, whatever else is said.
@@ -119,7 +121,7 @@ fn is_quota_sentence(sentence: &str) -> bool {
 /// `you've hit your weekly limit`: the verb, then the noun.
 fn is_reached_before(words: &[&str], noun: usize) -> bool {
     let start = noun.saturating_sub(BEFORE_NOUN);
-    let Some(verb) = (start..noun).rev().find(|index| VERBS.contains(&words[*index])) else { return false };
+    let Some(verb) = (start..noun).rev().find(|index| is_verb(words, *index)) else { return false };
     let between = &words[verb + 1..noun];
     let is_yours = between.contains(&"your");
     !is_not_yet(words, verb) && is_of_account(between, words[noun], is_yours)
@@ -128,12 +130,16 @@ fn is_reached_before(words: &[&str], noun: usize) -> bool {
 /// `weekly limit reached`, `your quota has been exceeded`: the noun, then the verb.
 fn is_reached_after(words: &[&str], noun: usize) -> bool {
     let end = words.len().min(noun + 1 + AFTER_NOUN);
-    let Some(verb) = (noun + 1..end).find(|index| VERBS.contains(&words[*index])) else { return false };
+    let Some(verb) = (noun + 1..end).find(|index| is_verb(words, *index)) else { return false };
     let phrase = &words[noun.saturating_sub(NOUN_PHRASE)..noun];
     let is_link = |word: &&str| LINKS.contains(word);
     words[noun + 1..verb].iter().all(is_link)
         && !is_not_yet(words, noun)
         && is_of_account(phrase, words[noun], phrase.contains(&"your"))
+}
+
+fn is_verb(words: &[&str], index: usize) -> bool {
+    VERBS.contains(&words[index]) || VERBS_OF_TWO.iter().any(|verb| words[index..].starts_with(verb))
 }
 
 fn is_not_yet(words: &[&str], verb: usize) -> bool {
