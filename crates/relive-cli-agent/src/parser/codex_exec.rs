@@ -12,8 +12,8 @@ use crate::machine::Turn;
 /// Items that are calls of tools. An item of any other unknown type is no call.
 const TOOLS: [&str; 5] = ["command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"];
 
-/// The other items of a turn.
-const OTHER_ITEMS: [&str; 4] = ["agent_message", "reasoning", "error", "todo_list"];
+/// The other items of a turn, without `error`, which a log may have too.
+const OTHER_ITEMS: [&str; 3] = ["agent_message", "reasoning", "todo_list"];
 
 /// The length of a UUID, which is what codex names its threads by.
 const UUID_CHARS: usize = 36;

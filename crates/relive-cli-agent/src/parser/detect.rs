@@ -42,7 +42,7 @@ fn is_opencode(kind: &str, line: Json<'_>) -> bool {
     let is_session = session_id.and_then(Json::text).is_some_and(|id| id.starts_with(OPENCODE_SESSION));
     let has_content = match kind {
         "step_start" | "step_finish" | "text" | "reasoning" | "tool_use" => part.is_some_and(Json::is_object),
-        "error" => error.is_some_and(Json::is_object),
+        "error" => error.is_some_and(|error| error.text_at(&["name"]).is_some()),
         _ => false,
     };
     is_session && has_content

@@ -22,28 +22,35 @@ pub(in crate::parser) fn is_line(kind: &str, line: Json<'_>) -> bool {
     let [session_id, subtype, uuid, message, is_error] =
         line.fields(["session_id", "subtype", "uuid", "message", "is_error"]);
     let has_session = is_text(session_id);
+    let has_ids = has_session && is_text(uuid);
     match kind {
         "system" => {
             let is_known = subtype.and_then(Json::text).is_some_and(|subtype| is_known_subtype(&subtype));
-            has_session && (is_known || (is_text(subtype) && is_text(uuid)))
+            has_session && (is_known || (is_text(subtype) && has_ids))
         }
         "assistant" | "user" => {
             let [role, content] = message.map(|message| message.fields(["role", "content"])).unwrap_or([None; 2]);
-            has_session && role.is_some_and(|role| role.is(kind)) && content.is_some()
+            has_ids && role.is_some_and(|role| role.is(kind)) && content.is_some()
         }
         "stream_event" => {
             let event = line.text_at(&["event", "type"]);
-            has_session && event.is_some_and(|event| STREAM_EVENTS.contains(&event.as_str()))
+            has_ids && event.is_some_and(|event| STREAM_EVENTS.contains(&event.as_str()))
         }
-        "result" => has_session && is_text(subtype) && is_error.is_some(),
-        "rate_limit_event" => line.text_at(&["rate_limit_info", "status"]).is_some(),
+        "result" => {
+            let is_outcome = |subtype: String| subtype == "success" || subtype.starts_with("error");
+            has_session && is_error.is_some() && subtype.and_then(Json::text).is_some_and(is_outcome)
+        }
+        "rate_limit_event" => {
+            let status = line.text_at(&["rate_limit_info", "status"]);
+            status.is_some_and(|status| ["allowed", "allowed_warning", "rejected"].contains(&status.as_str()))
+        }
         "control_request" => {
             let request = line.text_at(&["request", "subtype"]);
             is_text(line.field("request_id")) && request.is_some_and(|name| CONTROL_REQUESTS.contains(&name.as_str()))
         }
         "control_response" => {
-            let response = line.field("response").map(|response| response.fields(["subtype", "request_id"]));
-            response.is_some_and(|fields| fields.into_iter().all(is_text))
+            let [subtype, id] = line.field("response").map_or([None; 2], |it| it.fields(["subtype", "request_id"]));
+            is_text(id) && subtype.is_some_and(|subtype| subtype.is("success") || subtype.is("error"))
         }
         "control_cancel_request" => is_text(line.field("request_id")),
         _ => false,
