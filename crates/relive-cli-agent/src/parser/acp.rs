@@ -64,13 +64,16 @@ pub(super) fn is_message(method: &str, line: Json<'_>) -> bool {
 /// Whether only an ACP agent replies like this: to `initialize`, to the start of a session, to a prompt. MCP has a
 /// `protocolVersion` too, which is a date.
 pub(super) fn is_result(result: Json<'_>) -> bool {
-    let [version, session_id, stop_reason] = result.fields(["protocolVersion", "sessionId", "stopReason"]);
-    let has_any = |names: [&str; 3]| result.fields(names).iter().any(Option::is_some);
-    let is_version =
-        version.and_then(Json::u64).is_some() && has_any(["agentCapabilities", "authMethods", "agentInfo"]);
+    let [session_id, stop_reason] = result.fields(["sessionId", "stopReason"]);
     let is_session = session_id.and_then(Json::text).is_some() && is_load_result(result);
     let is_end = stop_reason.and_then(Json::text).is_some_and(|reason| STOP_REASONS.contains(&reason.as_str()));
-    is_version || is_session || is_end
+    is_initialized(result) || is_session || is_end
+}
+
+/// Recognizes the reply to `initialize`.
+fn is_initialized(result: Json<'_>) -> bool {
+    let [version, rest @ ..] = result.fields(["protocolVersion", "agentCapabilities", "authMethods", "agentInfo"]);
+    version.and_then(Json::u64).is_some() && rest.iter().any(Option::is_some)
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +86,7 @@ pub(crate) struct AcpParser {
     calls: IdSet,
     /// The calls of the turn before, because an update may also follow the end of its turn.
     calls_before: IdSet,
+    is_initialized: bool,
     input: Input,
 }
 
@@ -122,6 +126,10 @@ impl AcpParser {
             RpcMessage::Notification { method, .. } => read_other_method(&method, events),
             RpcMessage::Request { id, method, params } => read_request(&method, id, params, events),
             RpcMessage::Reply { id, result } => {
+                if result.is_some_and(is_initialized) {
+                    self.begin_anew_if_initialized(events);
+                    self.is_initialized = true;
+                }
                 self.pending.take(id);
                 self.read_reply(result, events);
             }
@@ -139,7 +147,16 @@ impl AcpParser {
                     events.warning(message);
                 }
             }
+            RpcMessage::LooseError { error } => events.warning(error_message(error)),
             RpcMessage::Invalid => events.unknown(line.name()),
+        }
+    }
+
+    /// An agent is initialized once: if it is done again, another process has started.
+    fn begin_anew_if_initialized(&mut self, events: &mut LineEvents) {
+        if self.is_initialized {
+            *self = Self { input: self.input, ..Self::default() };
+            events.push(EventKind::SessionEnded { reason: Some("another process started".into()) });
         }
     }
 
@@ -147,6 +164,9 @@ impl AcpParser {
     pub(crate) fn read_input(&mut self, line: Json<'_>, events: &mut LineEvents) {
         match RpcMessage::of(line) {
             RpcMessage::Request { id, method, params } => {
+                if method == "initialize" {
+                    self.begin_anew_if_initialized(events);
+                }
                 self.replay = Replay::Excluded;
                 self.input = Input::Seen;
                 let request = match method.as_str() {
@@ -169,7 +189,7 @@ impl AcpParser {
                 events.push(EventKind::Answered { request_id: id.to_raw() });
             }
             RpcMessage::Notification { method, .. } => events.other(method),
-            RpcMessage::Invalid => events.other(line.name()),
+            RpcMessage::LooseError { .. } | RpcMessage::Invalid => events.other(line.name()),
         }
     }
 

@@ -24,6 +24,7 @@ use crate::json::Json;
 
 #[derive(Debug, Default)]
 pub(crate) struct CodexAppServerParser {
+    is_initialized: bool,
     conversation: Conversation,
     subagents: Subagents,
     open_turns: OpenTurns,
@@ -40,6 +41,11 @@ enum RequestKind {
 impl CodexAppServerParser {
     pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
         match RpcMessage::of(line) {
+            RpcMessage::Request { method, params, .. } | RpcMessage::Notification { method, params }
+                if method.starts_with("item/") && self.is_late(params) =>
+            {
+                events.other(format!("late {method}"));
+            }
             RpcMessage::Request { id, method, params } => {
                 self.mark_subagent(params, events);
                 approvals::read(&method, id, params, events);
@@ -50,6 +56,10 @@ impl CodexAppServerParser {
             }
             RpcMessage::Notification { method, params: None } => events.other(method),
             RpcMessage::Reply { id, result } => {
+                if result.is_some_and(methods::is_initialized) {
+                    self.begin_anew_if_initialized(events);
+                    self.is_initialized = true;
+                }
                 self.pending.take(id);
                 if let Some(thread) = result.and_then(|result| result.field("thread")) {
                     self.start_thread(thread, events);
@@ -65,7 +75,16 @@ impl CodexAppServerParser {
                     Some(RequestKind::TurnStart) | None => events.warning(message),
                 }
             }
+            RpcMessage::LooseError { error } => events.warning(error.text_at(&["message"]).unwrap_or_default()),
             RpcMessage::Invalid => events.unknown(line.name()),
+        }
+    }
+
+    /// A server is initialized once: if it is done again, another process has started.
+    fn begin_anew_if_initialized(&mut self, events: &mut LineEvents) {
+        if self.is_initialized {
+            *self = Self::default();
+            events.push(EventKind::SessionEnded { reason: Some("another process started".into()) });
         }
     }
 
@@ -76,11 +95,15 @@ impl CodexAppServerParser {
                 self.pending.add(id, RequestKind::TurnStart);
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
+            RpcMessage::Request { method, .. } if method == "initialize" => {
+                self.begin_anew_if_initialized(events);
+                events.other_if_empty(method);
+            }
             RpcMessage::Reply { id, .. } | RpcMessage::ErrorReply { id, .. } => {
                 events.push(EventKind::Answered { request_id: id.to_raw() });
             }
             RpcMessage::Request { method, .. } | RpcMessage::Notification { method, .. } => events.other(method),
-            RpcMessage::Invalid => events.other(line.name()),
+            RpcMessage::LooseError { .. } | RpcMessage::Invalid => events.other(line.name()),
         }
     }
 
@@ -100,6 +123,12 @@ impl CodexAppServerParser {
         self.conversation.is(id) || self.subagents.contains(id)
     }
 
+    /// Whether a line is about a turn that is over. The ends of its calls are known by then, too.
+    fn is_late(&self, params: Option<Json<'_>>) -> bool {
+        let turn_id = params.and_then(|params| params.text_at(&["turnId"]));
+        turn_id.is_some_and(|turn_id| self.open_turns.has_ended(&turn_id))
+    }
+
     fn mark_subagent(&self, params: Option<Json<'_>>, events: &mut LineEvents) {
         let thread_id = params.and_then(|params| params.text_at(&["threadId"]));
         if let Some(thread_id) = thread_id.filter(|id| self.subagents.contains(id)) {
@@ -117,6 +146,9 @@ impl CodexAppServerParser {
                 }
             }
             ("thread/closed" | "thread/deleted", _) => self.read_thread_closed(method, params, events),
+            ("thread/status/changed", _) if params.at(&["status", "type"]).is_some_and(|kind| kind.is("notLoaded")) => {
+                self.read_thread_closed(method, params, events);
+            }
             ("turn/started", _) => self.read_turn_started(params, turn, events),
             ("turn/completed", _) => self.read_turn_completed(params, turn, events),
             ("item/started", Some(item)) => items::read_started(item, events),

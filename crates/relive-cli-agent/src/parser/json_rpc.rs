@@ -27,6 +27,10 @@ pub(super) enum RpcMessage<'a> {
         id: Json<'a>,
         error: Json<'a>,
     },
+    /// An error that is about no request, such as a line that could not be read.
+    LooseError {
+        error: Json<'a>,
+    },
     /// An object that is none of these.
     Invalid,
 }
@@ -39,7 +43,8 @@ impl<'a> RpcMessage<'a> {
             (Some(method), None, _) => Self::Notification { method, params },
             (None, Some(id), Some(error)) => Self::ErrorReply { id, error },
             (None, Some(id), None) => Self::Reply { id, result },
-            (None, None, _) => Self::Invalid,
+            (None, None, Some(error)) => Self::LooseError { error },
+            (None, None, None) => Self::Invalid,
         }
     }
 }

@@ -215,6 +215,19 @@ fn an_mcp_server_that_asks_waits_for_its_result() {
     assert_eq!(read(&[("UserPromptSubmit", ""), asked, own]).1, "working");
 }
 
+/// Nobody answers the question of a server that the user has closed.
+#[test]
+fn a_question_of_an_mcp_server_ends_with_its_turn() {
+    let asked = ("Elicitation", r#""mcp_server_name":"m","message":"Which one?""#);
+    let idle = ("Notification", r#""notification_type":"idle_prompt""#);
+    assert_eq!(read(&[asked]).1, "working question");
+    assert_eq!(read(&[asked, idle]).1, "idle");
+    assert_eq!(read(&[("UserPromptSubmit", ""), asked, ("UserPromptSubmit", "")]).1, "working");
+    let answered = ("ElicitationResult", r#""mcp_server_name":"m""#);
+    let (events, _) = read(&[("UserPromptSubmit", ""), asked, answered, ("UserPromptSubmit", "")]);
+    assert!(!events.iter().any(|event| matches!(event.kind, EventKind::TurnEnded { .. })), "{events:?}");
+}
+
 #[test]
 fn a_subagent_without_an_id_is_not_named() {
     for hook in ["SubagentStart", "SubagentStop"] {

@@ -83,6 +83,75 @@ fn the_other_clis_begin_anew_with_another_process() {
     assert_eq!(last_state(Some(Dialect::Opencode), &opencode), "idle idle");
 }
 
+/// Only a new process answers `initialize`.
+#[test]
+fn a_server_that_is_initialized_again_begins_anew() {
+    let initialized = r#"{"id":1,"result":{"userAgent":"x","codexHome":"/h"}}"#;
+    let item = r#"{"method":"item/started","params":{"threadId":"a","item":{"id":"i","type":"commandExecution"}}}"#;
+    let lines = [initialized, &codex("turn/started", "a"), item, initialized];
+    assert_eq!(last_state(CODEX, &lines[..3]), "working running_tool");
+    assert_eq!(last_state(CODEX, &lines), "idle idle");
+    let initialized = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{}}}"#;
+    let call = acp_update(r#"{"sessionUpdate":"tool_call","toolCallId":"c"}"#);
+    assert_eq!(last_state(Some(Dialect::Acp), &[initialized, &call]), "working running_tool");
+    assert_eq!(last_state(Some(Dialect::Acp), &[initialized, &call, initialized]), "idle idle");
+    let prompt = r#"<{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s"}}"#;
+    let again = r#"<{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+    // A turn that was written before the new process has answered is open.
+    assert_eq!(
+        last_state(Some(Dialect::Acp), &[initialized, prompt, &call, again, prompt, initialized]),
+        "working idle"
+    );
+    let (again, start) = (r#"<{"id":1,"method":"initialize"}"#, r#"<{"id":2,"method":"turn/start"}"#);
+    assert_eq!(last_state(CODEX, &[lines[0], start, lines[1], lines[2], again, start, lines[0]]), "working idle");
+}
+
+/// An interrupt is faster than the lines that are on their way.
+#[test]
+fn a_line_of_a_codex_turn_that_is_over_opens_no_turn() {
+    let ids = r#""threadId":"a","turnId":"u""#;
+    for late in [
+        format!(r#"{{"method":"item/agentMessage/delta","params":{{{ids},"delta":"x"}}}}"#),
+        format!(r#"{{"method":"item/started","params":{{{ids},"item":{{"id":"i","type":"commandExecution"}}}}}}"#),
+        format!(r#"{{"method":"item/completed","params":{{{ids},"item":{{"type":"agentMessage","text":"x"}}}}}}"#),
+        format!(r#"{{"id":1,"method":"item/commandExecution/requestApproval","params":{{{ids},"itemId":"i"}}}}"#),
+    ] {
+        let lines = [&codex("turn/started", "a"), &codex("turn/completed", "a"), &late];
+        assert_eq!(last_state(CODEX, &lines.map(String::as_str)), "idle idle", "{late}");
+        assert!(last_state(CODEX, &[&late]).starts_with("working"), "reading may begin within a turn: {late}");
+    }
+}
+
+#[test]
+fn a_codex_thread_that_was_unloaded_leaves_nothing_open() {
+    let status = |kind: &str| {
+        let params = format!(r#"{{"threadId":"a","status":{{"type":"{kind}"}}}}"#);
+        format!(r#"{{"method":"thread/status/changed","params":{params}}}"#)
+    };
+    assert_eq!(last_state(CODEX, &[&codex("turn/started", "a"), &status("notLoaded")]), "idle idle");
+    assert_eq!(last_state(CODEX, &[&codex("turn/started", "a"), &status("active")]), "working idle");
+}
+
+#[test]
+fn an_opencode_call_that_is_printed_after_its_turn_opens_no_turn() {
+    let call = r#"{"type":"tool_use","sessionID":"a","part":{"callID":"c","tool":"x","state":{"status":"completed"}}}"#;
+    let turn = [
+        r#"{"type":"step_start","sessionID":"a","part":{}}"#,
+        r#"{"type":"step_finish","sessionID":"a","part":{"reason":"stop"}}"#,
+    ];
+    assert_eq!(last_state(Some(Dialect::Opencode), &[turn[0], turn[1], call]), "idle idle");
+    assert_eq!(last_state(Some(Dialect::Opencode), &[call]), "working responding", "reading may begin within a turn");
+}
+
+#[test]
+fn a_json_rpc_error_without_an_id_is_a_warning() {
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"cannot parse"}}"#;
+    for dialect in [Dialect::Acp, Dialect::CodexAppServer] {
+        let found = events_of(&reports(Some(dialect), &[error]), "warning");
+        assert_eq!(found[0]["message"], "cannot parse");
+    }
+}
+
 fn hook(name: &str, rest: &str) -> String {
     format!(r#"{{"hook_event_name":"{name}","session_id":"s"{rest}}}"#)
 }

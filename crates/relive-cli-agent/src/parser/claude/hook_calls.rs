@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::{digest, shorten};
+use crate::ids::{IdSet, digest, shorten};
 use crate::json::Json;
 
 /// Claude has a handful of calls open; the oldest of more than this is forgotten.
@@ -16,6 +16,8 @@ pub(super) struct HookCalls {
     calls: VecDeque<HookCall>,
     /// How many calls had no id.
     unnamed: u64,
+    /// The MCP servers that have asked the user something.
+    asking_servers: IdSet,
 }
 
 #[derive(Debug)]
@@ -171,9 +173,19 @@ impl HookCalls {
         EndedCall { approval_id: approval_id.filter(|approval_id| *approval_id != shorten(&id)), id, subagent }
     }
 
+    /// Notes that an MCP server asks the user something.
+    pub(super) fn ask_for_server(&mut self, server: &str) {
+        self.asking_servers.insert(server);
+    }
+
+    pub(super) fn answer_server(&mut self, server: &str) {
+        self.asking_servers.remove(server);
+    }
+
     /// Forgets the agent's own calls: what was interrupted has no end.
     pub(super) fn end_turn(&mut self) {
         self.calls.retain(|call| call.key.subagent.is_some());
+        self.asking_servers = IdSet::default();
     }
 
     /// Forgets the calls that wait for an approval, and returns the ids of the approvals.
@@ -183,14 +195,14 @@ impl HookCalls {
         approvals
     }
 
-    /// Whether the agent itself has a call open.
+    /// Whether the agent itself has a call open, or a server waits for an answer.
     pub(super) fn has_open(&self) -> bool {
-        self.calls.iter().any(|call| call.key.subagent.is_none())
+        self.calls.iter().any(|call| call.key.subagent.is_none()) || !self.asking_servers.is_empty()
     }
 
     /// Whether nobody has a call open.
     pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.calls.is_empty() && self.asking_servers.is_empty()
     }
 
     fn next_id(&mut self, tool: &str) -> String {

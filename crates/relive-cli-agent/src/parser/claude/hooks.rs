@@ -82,10 +82,15 @@ impl ClaudeParser {
             }
             "SubagentStart" | "SubagentStop" => read_subagent(name, agent_id, body, events),
             "Elicitation" => {
-                let text = body.text_at(&["message"]).unwrap_or_default();
-                events.push(EventKind::Question { request_id: elicitation_id(body), tool_id: None, text });
+                let (server, text) = (asking_server(body), body.text_at(&["message"]).unwrap_or_default());
+                self.hook_calls.ask_for_server(&server);
+                events.push(EventKind::Question { request_id: RawJson::string(&server), tool_id: None, text });
             }
-            "ElicitationResult" => events.push(EventKind::Answered { request_id: elicitation_id(body) }),
+            "ElicitationResult" => {
+                let server = asking_server(body);
+                self.hook_calls.answer_server(&server);
+                events.push(EventKind::Answered { request_id: RawJson::string(&server) });
+            }
             "Stop" => {
                 self.read_background_tasks(body.field("background_tasks"), events);
                 self.end_hook_turn(TurnOutcome::Completed, None, events);
@@ -214,8 +219,8 @@ fn read_subagent(hook: &str, id: Option<String>, body: Json<'_>, events: &mut Li
 
 /// Only the result of an elicitation always has an `elicitation_id`, so it is known by its server, which asks one thing at
 /// a time.
-fn elicitation_id(body: Json<'_>) -> RawJson {
-    RawJson::string(&body.text_at(&["mcp_server_name"]).unwrap_or_default())
+fn asking_server(body: Json<'_>) -> String {
+    body.text_at(&["mcp_server_name"]).unwrap_or_default()
 }
 
 #[cfg(test)]

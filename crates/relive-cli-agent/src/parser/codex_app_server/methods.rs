@@ -94,10 +94,14 @@ pub(in crate::parser) fn is_message(method: &str, line: Json<'_>) -> bool {
 
 /// Whether only codex replies like this: to `initialize`, or to the start of a thread.
 pub(in crate::parser) fn is_result(result: Json<'_>) -> bool {
-    let [agent, home, thread, provider] = result.fields(["userAgent", "codexHome", "thread", "modelProvider"]);
-    let agent = agent.and_then(Json::text);
-    let is_agent = agent.is_some_and(|agent| home.is_some() || agent.starts_with("codex"));
-    is_agent || (thread.is_some_and(has_id) && provider.is_some())
+    let [thread, provider] = result.fields(["thread", "modelProvider"]);
+    is_initialized(result) || (thread.is_some_and(has_id) && provider.is_some())
+}
+
+/// Recognizes the reply to `initialize`.
+pub(super) fn is_initialized(result: Json<'_>) -> bool {
+    let [agent, home] = result.fields(["userAgent", "codexHome"]);
+    agent.and_then(Json::text).is_some_and(|agent| home.is_some() || agent.starts_with("codex"))
 }
 
 fn has_id(object: Json<'_>) -> bool {

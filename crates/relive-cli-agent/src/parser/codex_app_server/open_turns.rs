@@ -1,7 +1,7 @@
 //! The turns that are open on the threads of one server.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::shorten;
 
@@ -15,6 +15,8 @@ pub(super) struct OpenTurns {
     /// How many turns started beyond the limit. They count as open until the process ends: their ends cannot be told from
     /// those of turns whose start was not seen.
     forgotten: usize,
+    /// The turns that ended last. Lines of them may still be on their way.
+    ended: VecDeque<String>,
 }
 
 impl OpenTurns {
@@ -36,8 +38,22 @@ impl OpenTurns {
     pub(super) fn end(&mut self, thread_id: Option<&str>, turn_id: Option<&str>) -> bool {
         let (thread_id, turn_id) = (thread_id.map(shorten), turn_id.map(shorten));
         let is_other = |id: &Option<Cow<'_, str>>, open: &str| id.as_deref().is_some_and(|id| id != open);
-        self.turns.retain(|thread, turn| is_other(&thread_id, thread) || is_other(&turn_id, turn));
+        let ended =
+            self.turns.extract_if(.., |thread, turn| !is_other(&thread_id, thread) && !is_other(&turn_id, turn));
+        for (_, turn) in ended {
+            if self.ended.len() == MAX_TURNS {
+                self.ended.pop_front();
+            }
+            self.ended.push_back(turn);
+        }
         self.is_empty()
+    }
+
+    /// Whether a turn was seen to end.
+    pub(super) fn has_ended(&self, turn_id: &str) -> bool {
+        let turn_id = shorten(turn_id);
+        let is_open = self.turns.values().any(|open| *open == turn_id);
+        !is_open && self.ended.iter().any(|ended| *ended == turn_id)
     }
 
     /// Whether a turn is open on this thread.
