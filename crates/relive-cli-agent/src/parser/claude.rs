@@ -51,6 +51,8 @@ pub(crate) struct ClaudeParser {
     background: IdSet,
     /// Whether a background command has ended since the last turn started: then another turn may start within that one.
     has_background_ended: bool,
+    /// The open calls of the agent itself.
+    calls: IdSet,
     subagents: Subagents,
     quota: QuotaReporter,
     hook_calls: HookCalls,
@@ -67,6 +69,7 @@ impl ClaudeParser {
             open_turns: 0,
             background: IdSet::default(),
             has_background_ended: false,
+            calls: IdSet::default(),
             subagents: Subagents::default(),
             quota: QuotaReporter::default(),
             hook_calls: HookCalls::default(),
@@ -83,7 +86,8 @@ impl ClaudeParser {
     }
 
     pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        let [kind, hook, parent, agent_id] = line.fields(["type", "hook_event_name", "parent_tool_use_id", "agent_id"]);
+        let [kind, hook, parent, agent_id, session_id] =
+            line.fields(["type", "hook_event_name", "parent_tool_use_id", "agent_id", "session_id"]);
         if let Some(hook) = hook.and_then(Json::text) {
             return self.read_hook(&hook, line, events);
         }
@@ -93,6 +97,9 @@ impl ClaudeParser {
             if let Some(agent_id) = agent_id.and_then(Json::text) {
                 self.subagents.link(&parent, &agent_id);
             }
+        }
+        if ["assistant", "user", "stream_event"].contains(&kind.as_str()) && self.conversation.is_other(session_id) {
+            self.conversation.enter(session_id.and_then(Json::text), None, events);
         }
         match kind.as_str() {
             "system" => self.read_system(line, events),
@@ -151,8 +158,9 @@ impl ClaudeParser {
         let id = id.and_then(Json::text).unwrap_or_default();
         let name = name.and_then(Json::text).unwrap_or_default();
         let is_subagent = SUBAGENT_TOOLS.contains(&name.as_str());
-        if let Some(subagent) = events.subagent() {
-            self.subagents.start_inner_call(&id, subagent);
+        match events.subagent() {
+            Some(subagent) => self.subagents.start_inner_call(&id, subagent),
+            None => drop(self.calls.insert(&id)),
         }
         events.push(EventKind::ToolStarted { id: id.clone(), name, input: input.map(Json::to_raw) });
         if is_subagent && self.subagents.start(&id) {
@@ -165,6 +173,7 @@ impl ClaudeParser {
         let [id, is_error] = block.fields(["tool_use_id", "is_error"]);
         let id = id.and_then(Json::text).unwrap_or_default();
         events.push(EventKind::ToolEnded { id: id.clone(), failed: is_error.is_some_and(Json::is_true) });
+        self.calls.remove(&id);
         self.subagents.end_inner_call(&id);
         if self.subagents.end_call(&id) {
             events.push(EventKind::SubagentEnded { id });
@@ -188,6 +197,7 @@ impl ClaudeParser {
     /// Reports the end of the last open turn: until then the agent works.
     fn end_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut LineEvents) {
         self.open_turns = self.open_turns.saturating_sub(1);
+        self.calls = IdSet::default();
         if self.open_turns == 0 {
             return events.turn_ended(outcome, message);
         }
@@ -208,8 +218,8 @@ impl ClaudeParser {
 
     fn read_rate_limit(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let Some(info) = line.field("rate_limit_info") else { return events.other("rate_limit_event") };
-        let [status, resets_at, kind] = info.fields(["status", "resetsAt", "rateLimitType"]);
-        if !status.is_some_and(|status| status.is("rejected")) {
+        let [status, resets_at, kind, overage] = info.fields(["status", "resetsAt", "rateLimitType", "isUsingOverage"]);
+        if !status.is_some_and(|status| status.is("rejected")) || overage.is_some_and(Json::is_true) {
             return events.other("rate_limit_event");
         }
         let resets_at = resets_at.and_then(reset_of_field);

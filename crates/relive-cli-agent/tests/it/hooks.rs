@@ -123,6 +123,21 @@ fn the_next_prompt_ends_the_calls_of_the_turn_before() {
     assert_eq!(state, "working approval");
 }
 
+#[test]
+fn a_call_that_the_user_has_interrupted_ends_the_turn() {
+    let (ls, pwd) = (with_id(LS, "t1"), with_id(PWD, "t2"));
+    let calls = [("UserPromptSubmit", ""), ("PreToolUse", ls.as_str()), ("PreToolUse", &pwd)];
+    let [first, second] = [&ls, &pwd].map(|call| format!(r#"{call},"is_interrupt":true"#));
+    assert_eq!(read(&[&calls[..], &[("PostToolUseFailure", &first)]].concat()).1, "idle");
+    let both = [("PostToolUseFailure", first.as_str()), ("PostToolUseFailure", &second)];
+    let (events, state) = read(&[&calls[..], &both].concat());
+    assert_eq!((ids(&events), state.as_str()), (["+t1", "+t2", "-t1", "-t2"].map(Into::into).to_vec(), "idle"));
+    let failed = format!(r#"{ls},"is_interrupt":false"#);
+    assert_eq!(read(&[&calls[..], &[("PostToolUseFailure", &failed)]].concat()).1, "working");
+    let of_subagent = format!(r#"{first},"agent_id":"x""#);
+    assert_eq!(read(&[("UserPromptSubmit", ""), ("PostToolUseFailure", &of_subagent)]).1, "working");
+}
+
 /// A prompt that was typed during the turn reaches the agent between two calls.
 #[test]
 fn a_prompt_in_a_turn_without_an_open_call_continues_it() {

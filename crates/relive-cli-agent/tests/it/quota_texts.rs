@@ -226,6 +226,17 @@ fn a_later_line_may_add_the_time_of_the_reset() {
     assert_eq!(resets, [&Value::Null, &json!(3_600_000)]);
 }
 
+/// Claude continues, and the account pays for it.
+#[test]
+fn a_limit_beyond_which_claude_may_go_is_no_quota() {
+    let line = |overage: bool| {
+        let info = json!({ "status": "rejected", "isUsingOverage": overage });
+        json!({ "type": "rate_limit_event", "rate_limit_info": info }).to_string()
+    };
+    assert_eq!(quotas(Dialect::Claude, &[&line(true)]).len(), 0);
+    assert_eq!(quotas(Dialect::Claude, &[&line(false)]).len(), 1);
+}
+
 #[test]
 fn the_reset_of_a_codex_limit_is_a_time_or_nothing() {
     for (resets_at, expected) in [

@@ -56,6 +56,24 @@ fn a_background_command_that_ends_in_a_turn_starts_a_second_turn_of_the_same_cla
     assert_eq!(last_state(CLAUDE, &[INIT, BACKGROUND, BACKGROUND_ENDS, INIT, INIT, RESULT]), "idle idle");
 }
 
+/// Within a process, no turn starts while a call of the agent runs.
+#[test]
+fn a_claude_that_starts_a_turn_while_a_call_is_open_is_another_process() {
+    assert_eq!(last_state(CLAUDE, &[INIT, BACKGROUND, BACKGROUND_ENDS, TOOL, INIT, RESULT]), "idle idle");
+    let lines = [INIT, BACKGROUND, BACKGROUND_ENDS, TOOL, TOOL_ENDS, INIT, RESULT];
+    assert_eq!(last_state(CLAUDE, &lines), "working responding");
+}
+
+/// Claude names the conversation in all its lines, so it can also move without an `init`.
+#[test]
+fn a_claude_that_speaks_in_another_conversation_is_in_it() {
+    let other = |line: &str| line.replace(r#""session_id":"s""#, r#""session_id":"z""#);
+    let (text, result) = (other(TEXT), other(RESULT));
+    assert_eq!(last_state(CLAUDE, &[INIT, &text, &result]), "idle idle");
+    let reports = reports(CLAUDE, &[INIT, &text, &result]);
+    assert_eq!(events_of(&reports, "session_started")[1]["session_id"], "z");
+}
+
 #[test]
 fn the_other_clis_begin_anew_with_another_process() {
     let codex = [

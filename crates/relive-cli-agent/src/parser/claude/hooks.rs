@@ -79,6 +79,7 @@ impl ClaudeParser {
             "PermissionRequest" => self.read_permission_hook(&HookBody::of(body), events),
             "PostToolUse" | "PostToolUseFailure" | "PermissionDenied" => {
                 self.read_call_ended(name, &HookBody::of(body), events);
+                self.read_interrupt(body, events);
             }
             "SubagentStart" | "SubagentStop" => read_subagent(name, agent_id, body, events),
             "Elicitation" => {
@@ -163,6 +164,14 @@ impl ClaudeParser {
         }
         let id = self.hook_calls.start(body);
         events.push(EventKind::ToolStarted { id, name: body.tool.clone(), input: body.input.map(Json::to_raw) });
+    }
+
+    /// A user who presses escape interrupts the turn with its call, and no `Stop` follows.
+    fn read_interrupt(&mut self, body: Json<'_>, events: &mut LineEvents) {
+        let is_interrupt = body.field("is_interrupt").is_some_and(Json::is_true);
+        if is_interrupt && self.hook_turn == Turn::Open && !events.is_by_subagent() {
+            self.end_hook_turn(TurnOutcome::Interrupted, None, events);
+        }
     }
 
     fn read_call_ended(&mut self, hook: &str, body: &HookBody<'_>, events: &mut LineEvents) {

@@ -71,11 +71,11 @@ impl ClaudeParser {
     }
 
     /// Whether a turn starts in another process than the turn before. Without sockets to compare, a turn that starts in an
-    /// open one tells: within a process only the end of a background command does that.
+    /// open one tells: within a process only the end of a background command does that, and not while a call runs.
     fn is_other_process(&self, socket: Option<&str>) -> bool {
         match (self.process.as_deref(), socket) {
             (Some(known), Some(socket)) => known != socket,
-            (Some(_) | None, _) => self.open_turns > 0 && !self.has_background_ended,
+            (Some(_) | None, _) => self.open_turns > 0 && !(self.has_background_ended && self.calls.is_empty()),
         }
     }
 
