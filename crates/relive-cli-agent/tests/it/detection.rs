@@ -55,68 +55,85 @@ fn a_line_that_only_looks_like_a_dialect_decides_nothing() {
 }
 
 /// Structured logs of servers, chats, games and build tools, and JSON-RPC of other programs.
+const LOGS: [&str; 57] = [
+    r#"{"type":"error","severity":"error","message":"no","timestamp":"2026-11-16T02:12:10Z"}"#,
+    r#"{"type":"message","role":"user","content":"hello","timestamp":"2026-11-16T02:12:10Z"}"#,
+    r#"{"type":"result","status":"success","timestamp":"2026-11-16T02:12:10Z"}"#,
+    r#"{"type":"result","status":"ok","stats":{"passed":3}}"#,
+    r#"{"type":"result","subtype":"success"}"#,
+    r#"{"type":"result","subtype":"success","is_error":false}"#,
+    r#"{"type":"init","session_id":"s"}"#,
+    r#"{"type":"init","session_id":"s","model":"m"}"#,
+    r#"{"type":"system","subtype":"boot"}"#,
+    r#"{"type":"system","subtype":"init"}"#,
+    r#"{"type":"system","subtype":"status"}"#,
+    r#"{"type":"system","subtype":"boot","session_id":"s"}"#,
+    r#"{"type":"user","message":{"text":"hello"}}"#,
+    r#"{"type":"user","message":{"text":"hello"},"session_id":"s"}"#,
+    r#"{"type":"assistant","message":{"content":"hello"}}"#,
+    r#"{"type":"stream_event","event":{"name":"x"}}"#,
+    r#"{"type":"stream_event","event":{"type":"x"},"session_id":"s"}"#,
+    r#"{"type":"user","message":{"role":"user","content":"hello"},"session_id":"s"}"#,
+    r#"{"type":"stream_event","event":{"type":"message_stop"},"session_id":"s"}"#,
+    r#"{"type":"result","subtype":"done","is_error":false,"session_id":"s"}"#,
+    r#"{"type":"control_response","response":{"subtype":"ok","request_id":"r"}}"#,
+    r#"{"type":"rate_limit_event","rate_limit_info":{"status":"ok"}}"#,
+    r#"{"type":"item.completed","item":{"id":"i","type":"error"}}"#,
+    r#"{"type":"error","sessionID":"ses_1","error":{}}"#,
+    r#"{"type":"rate_limit_event","rate_limit_info":{}}"#,
+    r#"{"type":"control_request","request_id":"r","request":{}}"#,
+    r#"{"type":"control_request","request_id":"r","request":{"subtype":"restart"}}"#,
+    r#"{"type":"control_response","response":{}}"#,
+    r#"{"type":"control_cancel_request","request_id":7}"#,
+    r#"{"type":"tool_use","tool_id":"t"}"#,
+    r#"{"type":"tool_result","tool_id":"t"}"#,
+    r#"{"type":"turn.completed","usage":{}}"#,
+    r#"{"type":"turn.completed","usage":{"cpu":3}}"#,
+    r#"{"type":"turn.failed","error":{"message":"no"}}"#,
+    r#"{"type":"item.started","item":{"id":"i","type":"order"}}"#,
+    r#"{"type":"item.completed","item":{"type":"reasoning"}}"#,
+    r#"{"type":"thread.started","thread_id":7}"#,
+    r#"{"type":"thread.started","thread_id":"worker-3"}"#,
+    r#"{"type":"text","sessionID":"s","part":{}}"#,
+    r#"{"type":"error","sessionID":"ses_1","message":"no"}"#,
+    r#"{"type":"text","sessionID":"ses_1","text":"hello"}"#,
+    r#"{"hook_event_name":"SessionStart"}"#,
+    r#"{"hook_event_name":"SessionStart","session_id":"s","timestamp":"2026-11-16T02:12:10Z"}"#,
+    r#"{"method":"turn/started","params":{}}"#,
+    r#"{"method":"fs/changed","params":{}}"#,
+    r#"{"method":"process/exited","params":{"code":1}}"#,
+    r#"{"method":"configWarning","params":{"summary":"no"}}"#,
+    r#"{"jsonrpc":"2.0","method":"thread/started","params":{"threadId":"t"}}"#,
+    r#"{"id":1,"result":{"userAgent":"x"}}"#,
+    r#"{"id":1,"result":{"thread":{"id":"t"}}}"#,
+    r#"{"id":1,"result":{"turn":{"id":"t"}}}"#,
+    r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}"#,
+    r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}"#,
+    r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"breakpoint"}}"#,
+    r#"{"jsonrpc":"2.0","method":"terminal/output","params":{}}"#,
+    r#"{"jsonrpc":"2.0","method":"session/update","params":{}}"#,
+    r#"{"method":"session/update","params":{"sessionId":"s","update":{}}}"#,
+];
+
 #[test]
 fn a_line_that_a_log_could_have_decides_nothing() {
-    for line in [
-        r#"{"type":"error","severity":"error","message":"no","timestamp":"2026-11-16T02:12:10Z"}"#,
-        r#"{"type":"message","role":"user","content":"hello","timestamp":"2026-11-16T02:12:10Z"}"#,
-        r#"{"type":"result","status":"success","timestamp":"2026-11-16T02:12:10Z"}"#,
-        r#"{"type":"result","status":"ok","stats":{"passed":3}}"#,
-        r#"{"type":"result","subtype":"success"}"#,
-        r#"{"type":"result","subtype":"success","is_error":false}"#,
-        r#"{"type":"init","session_id":"s"}"#,
-        r#"{"type":"init","session_id":"s","model":"m"}"#,
-        r#"{"type":"system","subtype":"boot"}"#,
-        r#"{"type":"system","subtype":"init"}"#,
-        r#"{"type":"system","subtype":"status"}"#,
-        r#"{"type":"system","subtype":"boot","session_id":"s"}"#,
-        r#"{"type":"user","message":{"text":"hello"}}"#,
-        r#"{"type":"user","message":{"text":"hello"},"session_id":"s"}"#,
-        r#"{"type":"assistant","message":{"content":"hello"}}"#,
-        r#"{"type":"stream_event","event":{"name":"x"}}"#,
-        r#"{"type":"stream_event","event":{"type":"x"},"session_id":"s"}"#,
-        r#"{"type":"user","message":{"role":"user","content":"hello"},"session_id":"s"}"#,
-        r#"{"type":"stream_event","event":{"type":"message_stop"},"session_id":"s"}"#,
-        r#"{"type":"result","subtype":"done","is_error":false,"session_id":"s"}"#,
-        r#"{"type":"control_response","response":{"subtype":"ok","request_id":"r"}}"#,
-        r#"{"type":"rate_limit_event","rate_limit_info":{"status":"ok"}}"#,
-        r#"{"type":"item.completed","item":{"id":"i","type":"error"}}"#,
-        r#"{"type":"error","sessionID":"ses_1","error":{}}"#,
-        r#"{"type":"rate_limit_event","rate_limit_info":{}}"#,
-        r#"{"type":"control_request","request_id":"r","request":{}}"#,
-        r#"{"type":"control_request","request_id":"r","request":{"subtype":"restart"}}"#,
-        r#"{"type":"control_response","response":{}}"#,
-        r#"{"type":"control_cancel_request","request_id":7}"#,
-        r#"{"type":"tool_use","tool_id":"t"}"#,
-        r#"{"type":"tool_result","tool_id":"t"}"#,
-        r#"{"type":"turn.completed","usage":{}}"#,
-        r#"{"type":"turn.completed","usage":{"cpu":3}}"#,
-        r#"{"type":"turn.failed","error":{"message":"no"}}"#,
-        r#"{"type":"item.started","item":{"id":"i","type":"order"}}"#,
-        r#"{"type":"item.completed","item":{"type":"reasoning"}}"#,
-        r#"{"type":"thread.started","thread_id":7}"#,
-        r#"{"type":"thread.started","thread_id":"worker-3"}"#,
-        r#"{"type":"text","sessionID":"s","part":{}}"#,
-        r#"{"type":"error","sessionID":"ses_1","message":"no"}"#,
-        r#"{"type":"text","sessionID":"ses_1","text":"hello"}"#,
-        r#"{"hook_event_name":"SessionStart"}"#,
-        r#"{"hook_event_name":"SessionStart","session_id":"s","timestamp":"2026-11-16T02:12:10Z"}"#,
-        r#"{"method":"turn/started","params":{}}"#,
-        r#"{"method":"fs/changed","params":{}}"#,
-        r#"{"method":"process/exited","params":{"code":1}}"#,
-        r#"{"method":"configWarning","params":{"summary":"no"}}"#,
-        r#"{"jsonrpc":"2.0","method":"thread/started","params":{"threadId":"t"}}"#,
-        r#"{"id":1,"result":{"userAgent":"x"}}"#,
-        r#"{"id":1,"result":{"thread":{"id":"t"}}}"#,
-        r#"{"id":1,"result":{"turn":{"id":"t"}}}"#,
-        r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}"#,
-        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}"#,
-        r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"breakpoint"}}"#,
-        r#"{"jsonrpc":"2.0","method":"terminal/output","params":{}}"#,
-        r#"{"jsonrpc":"2.0","method":"session/update","params":{}}"#,
-        r#"{"method":"session/update","params":{"sessionId":"s","update":{}}}"#,
-    ] {
+    for line in LOGS {
         check(line, None);
+    }
+}
+
+/// A wrapper may print its own logs before the CLI prints its first line.
+#[test]
+fn logs_before_a_recording_change_nothing() {
+    for path in files(&fixtures().join("streams"), "jsonl").iter().filter(|path| !name(path).ends_with(".stdin")) {
+        let [mut logged, mut alone] = [Replay::new(None), Replay::new(None)];
+        for log in LOGS {
+            assert_eq!(logged.read(log, 0).dialect, None, "{log}");
+        }
+        for recorded in recording(path).into_iter().filter(|recorded| recorded.pipe == Pipe::Stdout) {
+            let [logged, alone] = [&mut logged, &mut alone].map(|replay| replay.read(&recorded.line, 0));
+            assert_eq!((logged.dialect, logged.events), (alone.dialect, alone.events), "{}", path.display());
+        }
     }
 }
 

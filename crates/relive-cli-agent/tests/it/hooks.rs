@@ -244,6 +244,18 @@ fn a_question_of_an_mcp_server_ends_with_its_turn() {
 }
 
 #[test]
+fn a_turn_of_a_subagent_is_not_the_agents() {
+    let of_subagent = r#""agent_id":"x""#;
+    for hook in ["Stop", "StopFailure"] {
+        let idle = ("Notification", r#""notification_type":"idle_prompt""#);
+        assert_eq!(read(&[("UserPromptSubmit", ""), (hook, of_subagent)]).1, "working", "{hook}");
+        assert_eq!(read(&[("UserPromptSubmit", ""), (hook, of_subagent), idle]).1, "idle", "{hook}");
+    }
+    assert_eq!(read(&[("UserPromptSubmit", of_subagent)]).1, "idle");
+    assert_eq!(read(&[("UserPromptSubmit", ""), ("SessionEnd", of_subagent)]).1, "idle");
+}
+
+#[test]
 fn a_subagent_without_an_id_is_not_named() {
     for hook in ["SubagentStart", "SubagentStop"] {
         let (events, _) = read(&[(hook, "")]);

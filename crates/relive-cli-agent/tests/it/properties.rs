@@ -71,7 +71,58 @@ fn cut<'a>(bytes: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     places.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
 }
 
+/// A hook of the agent or of a subagent, about one of a few calls, with or without the id of the call.
+fn hook() -> impl Strategy<Value = String> {
+    let name = proptest::sample::select(vec![
+        "UserPromptSubmit",
+        "PreToolUse",
+        "PermissionRequest",
+        "PostToolUse",
+        "PostToolUseFailure",
+        "PermissionDenied",
+        "SubagentStart",
+        "SubagentStop",
+        "Elicitation",
+        "ElicitationResult",
+        "Stop",
+        "StopFailure",
+        "SessionStart",
+    ]);
+    let agent = proptest::sample::select(vec!["", r#","agent_id":"x""#, r#","agent_id":"y""#]);
+    (name, agent, 0..3u8, 0..3u8, any::<bool>()).prop_map(|(name, agent, call, session, has_id)| {
+        let id = if has_id { format!(r#","tool_use_id":"t{call}""#) } else { String::new() };
+        let session = session / 2;
+        let body = format!(r#""tool_name":"Bash","tool_input":{{"n":{}}}{id}{agent}"#, call / 2);
+        format!(r#"{{"hook_event_name":"{name}","session_id":"s{session}","mcp_server_name":"m",{body}}}"#)
+    })
+}
+
 proptest! {
+    /// A claude that waits for input has no turn, and asks nothing.
+    #[test]
+    fn any_hooks_leave_nothing_open_when_claude_waits_for_input(hooks in vec(hook(), 0..30)) {
+        let mut replay = Replay::new(Some(Dialect::Claude));
+        for hook in &hooks {
+            replay.read(hook, 0);
+        }
+        replay.read(r#"{"hook_event_name":"Notification","notification_type":"idle_prompt"}"#, 0);
+        prop_assert_eq!(replay.lifecycle_and_activity(), "idle idle");
+    }
+
+    /// A session that was closed has no work, whatever lines and hooks came before.
+    #[test]
+    fn any_stream_leaves_nothing_open_when_its_session_ends(bytes in duplex_stream(), hooks in vec(hook(), 0..10)) {
+        let mut replay = Replay::new(Some(Dialect::Claude));
+        for line in bytes.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()) {
+            replay.read(line, 0);
+        }
+        for hook in &hooks {
+            replay.read(hook, 0);
+        }
+        replay.read(r#"{"hook_event_name":"SessionEnd"}"#, 0);
+        prop_assert_eq!(replay.lifecycle_and_activity(), "idle idle");
+    }
+
     #[test]
     fn any_bytes_give_one_report_for_each_line_and_no_panic(bytes in vec(any::<u8>(), 0..2000), dialect in dialect()) {
         any_bytes::check(dialect, &bytes);

@@ -1,8 +1,10 @@
 //! What a process leaves open when it is killed or closed, and ends that belong to somebody else.
 
+use std::path::Path;
+
 use relive_cli_agent::Dialect;
 
-use crate::support::{events_of, last_state, reports};
+use crate::support::{Pipe, Replay, events_of, files, fixtures, last_state, name, recording, reports};
 
 const CLAUDE: Option<Dialect> = Some(Dialect::Claude);
 const CODEX: Option<Dialect> = Some(Dialect::CodexAppServer);
@@ -301,4 +303,35 @@ fn an_acp_error_without_its_request_ends_the_turn_unless_it_refuses_a_request() 
     let quota = error(-32603, "You've hit your usage limit");
     let found = reports(Some(Dialect::Acp), &[&text, &quota, &text, &quota]);
     assert_eq!(events_of(&found, "quota").len(), 2, "each turn has its own");
+}
+
+/// The dialect of a recording, and the states after a stream of recordings.
+fn replay_all(dialect: Option<Dialect>, paths: &[&Path]) -> (Option<Dialect>, String) {
+    let mut replay = Replay::new(dialect);
+    let mut detected = None;
+    for recorded in paths.iter().flat_map(|path| recording(path)) {
+        match recorded.pipe {
+            Pipe::Stdout => detected = replay.read(&recorded.line, 0).dialect,
+            Pipe::Stdin => drop(replay.push_input(&recorded.line, 0)),
+            Pipe::Stderr | Pipe::Exit => {}
+        }
+    }
+    (detected, format!("{} {:?}", replay.lifecycle_and_activity(), replay.machine().waiting()))
+}
+
+/// Many of the recordings are cut off in a call: whatever the process before has left open, the next one is not affected.
+#[test]
+fn a_recording_ends_the_same_after_another_one_of_its_cli() {
+    let mut paths = files(&fixtures().join("streams"), "jsonl");
+    paths.retain(|path| !name(path).ends_with(".stdin"));
+    let recordings: Vec<_> = paths.iter().map(|path| (path, replay_all(None, &[path]))).collect();
+    for dialect in Dialect::ALL {
+        let of_dialect = || recordings.iter().filter(|(_, (detected, _))| *detected == Some(dialect));
+        for (follower, (_, alone)) in of_dialect() {
+            for (before, _) in of_dialect() {
+                let (_, both) = replay_all(Some(dialect), &[before, follower]);
+                assert_eq!(both, *alone, "{} after {}", follower.display(), before.display());
+            }
+        }
+    }
 }

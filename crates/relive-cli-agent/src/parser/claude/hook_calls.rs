@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::{IdSet, digest, shorten};
+use crate::ids::{digest, shorten};
 use crate::json::Json;
 
 /// Claude has a handful of calls open; the oldest of more than this is forgotten.
@@ -16,8 +16,6 @@ pub(super) struct HookCalls {
     calls: VecDeque<HookCall>,
     /// How many calls had no id.
     unnamed: u64,
-    /// The MCP servers that have asked the user something.
-    asking_servers: IdSet,
 }
 
 #[derive(Debug)]
@@ -115,6 +113,8 @@ impl HookCalls {
         let key = body.key();
         if let Some(call) = self.asking_call(body, &key).and_then(|position| self.calls.get_mut(position)) {
             let id = call.approval_id.get_or_insert_with(|| call.id.clone()).clone();
+            // The hook before may have left out whose call it is.
+            call.key.subagent = call.key.subagent.take().or(key.subagent);
             return AskedCall { id, subagent: call.key.subagent.clone() };
         }
         let is_named = body.id.is_some();
@@ -173,19 +173,24 @@ impl HookCalls {
         EndedCall { approval_id: approval_id.filter(|approval_id| *approval_id != shorten(&id)), id, subagent }
     }
 
-    /// Notes that an MCP server asks the user something.
-    pub(super) fn ask_for_server(&mut self, server: &str) {
-        self.asking_servers.insert(server);
+    /// Notes that an MCP server asks the user something. Like a call that waits for an approval, it ends with its turn.
+    pub(super) fn ask_for_server(&mut self, server: &str, subagent: Option<&str>) {
+        let id = shorten(server).into_owned();
+        if self.calls.iter().any(|call| call.id == id) {
+            return;
+        }
+        let key = CallKey { subagent: subagent.map(Into::into), tool: id.clone(), input: None };
+        self.add(HookCall { key, id: id.clone(), is_named: true, is_started: false, approval_id: Some(id) });
     }
 
     pub(super) fn answer_server(&mut self, server: &str) {
-        self.asking_servers.remove(server);
+        let id = shorten(server);
+        self.calls.retain(|call| call.id != id);
     }
 
     /// Forgets the agent's own calls: what was interrupted has no end.
     pub(super) fn end_turn(&mut self) {
         self.calls.retain(|call| call.key.subagent.is_some());
-        self.asking_servers = IdSet::default();
     }
 
     /// Forgets the calls that wait for an approval, and returns the ids of the approvals.
@@ -195,14 +200,14 @@ impl HookCalls {
         approvals
     }
 
-    /// Whether the agent itself has a call open, or a server waits for an answer.
+    /// Whether the agent itself has a call open.
     pub(super) fn has_open(&self) -> bool {
-        self.calls.iter().any(|call| call.key.subagent.is_none()) || !self.asking_servers.is_empty()
+        self.calls.iter().any(|call| call.key.subagent.is_none())
     }
 
     /// Whether nobody has a call open.
     pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.asking_servers.is_empty()
+        self.calls.is_empty()
     }
 
     fn next_id(&mut self, tool: &str) -> String {

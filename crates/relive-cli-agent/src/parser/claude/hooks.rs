@@ -46,6 +46,9 @@ pub(super) const HANDLED: [&str; 15] = [
     "ElicitationResult",
 ];
 
+/// The hooks that are about the whole session, whoever they are called for; and those that name the subagent themselves.
+const OF_SESSION: [&str; 5] = ["SessionStart", "SessionEnd", "Notification", "SubagentStart", "SubagentStop"];
+
 /// The hooks that end something, of the session that they name.
 const ENDS: [&str; 9] = [
     "PostToolUse",
@@ -69,7 +72,7 @@ impl ClaudeParser {
         self.conversation.enter(session_id.and_then(Json::text), None, events);
         let agent_id = agent_id.and_then(Json::text).filter(|id| !id.is_empty());
         if let Some(id) = &agent_id
-            && !name.starts_with("Subagent")
+            && !OF_SESSION.contains(&name)
         {
             events.set_subagent(id);
         }
@@ -84,7 +87,7 @@ impl ClaudeParser {
             "SubagentStart" | "SubagentStop" => read_subagent(name, agent_id, body, events),
             "Elicitation" => {
                 let (server, text) = (asking_server(body), body.text_at(&["message"]).unwrap_or_default());
-                self.hook_calls.ask_for_server(&server);
+                self.hook_calls.ask_for_server(&server, events.subagent());
                 events.push(EventKind::Question { request_id: RawJson::string(&server), tool_id: None, text });
             }
             "ElicitationResult" => {
@@ -121,11 +124,13 @@ impl ClaudeParser {
     /// Nobody reports the end of a call that the user has refused or interrupted. A prompt is typed when nothing is asked
     /// any more; one that was typed during the turn reaches the agent between two calls.
     fn read_prompt(&mut self, events: &mut LineEvents) {
-        if self.hook_calls.has_open() {
-            self.end_hook_turn(TurnOutcome::Interrupted, None, events);
+        if !events.is_by_subagent() {
+            if self.hook_calls.has_open() {
+                self.end_hook_turn(TurnOutcome::Interrupted, None, events);
+            }
+            self.hook_turn = Turn::Open;
+            self.quota.start_turn();
         }
-        self.hook_turn = Turn::Open;
-        self.quota.start_turn();
         events.push(EventKind::TurnStarted { turn_id: None });
     }
 
@@ -152,8 +157,10 @@ impl ClaudeParser {
     }
 
     pub(super) fn end_hook_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut LineEvents) {
-        self.hook_turn = Turn::Closed;
-        self.hook_calls.end_turn();
+        if !events.is_by_subagent() {
+            self.hook_turn = Turn::Closed;
+            self.hook_calls.end_turn();
+        }
         events.turn_ended(outcome, message);
     }
 
@@ -169,7 +176,7 @@ impl ClaudeParser {
     /// A user who presses escape interrupts the turn with its call, and no `Stop` follows.
     fn read_interrupt(&mut self, body: Json<'_>, events: &mut LineEvents) {
         let is_interrupt = body.field("is_interrupt").is_some_and(Json::is_true);
-        if is_interrupt && self.hook_turn == Turn::Open && !events.is_by_subagent() {
+        if is_interrupt && self.hook_turn == Turn::Open {
             self.end_hook_turn(TurnOutcome::Interrupted, None, events);
         }
     }
