@@ -3,10 +3,14 @@
 //! The agent does not announce a turn: a turn is the time between a `session/prompt` and its reply.
 
 mod approvals;
+mod recognize;
 mod usage;
+
+pub(super) use recognize::{is_message, is_result};
 
 use std::mem;
 
+use self::recognize::{METHODS, is_initialized, is_load_result};
 use super::conversation::Conversation;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
@@ -35,46 +39,6 @@ const SILENT_UPDATES: [&str; 13] = [
 /// Updates that only an agent at work sends. One that arrives after the reply to the last prompt belongs to a turn that is
 /// over.
 const LIVE_UPDATES: [&str; 4] = ["agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update"];
-
-/// The methods that an agent calls, without the extensions of vendors.
-const METHODS: [&str; 12] = [
-    "session/update",
-    "session/request_permission",
-    "session/elicitation",
-    "elicitation/create",
-    "elicitation/complete",
-    "fs/read_text_file",
-    "fs/write_text_file",
-    "terminal/create",
-    "terminal/output",
-    "terminal/wait_for_exit",
-    "terminal/kill",
-    "terminal/release",
-];
-
-/// Why an agent says that a turn has ended.
-const STOP_REASONS: [&str; 5] = ["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"];
-
-/// Whether only an ACP agent sends this message. Its methods have names that other protocols use too, and are all about a
-/// session.
-pub(super) fn is_message(method: &str, line: Json<'_>) -> bool {
-    METHODS.contains(&method) && line.at(&["params", "sessionId"]).and_then(Json::text).is_some()
-}
-
-/// Whether only an ACP agent replies like this: to `initialize`, to the start of a session, to a prompt. MCP has a
-/// `protocolVersion` too, which is a date.
-pub(super) fn is_result(result: Json<'_>) -> bool {
-    let [session_id, stop_reason] = result.fields(["sessionId", "stopReason"]);
-    let is_session = session_id.and_then(Json::text).is_some() && is_load_result(result);
-    let is_end = stop_reason.and_then(Json::text).is_some_and(|reason| STOP_REASONS.contains(&reason.as_str()));
-    is_initialized(result) || is_session || is_end
-}
-
-/// Recognizes the reply to `initialize`.
-fn is_initialized(result: Json<'_>) -> bool {
-    let [version, rest @ ..] = result.fields(["protocolVersion", "agentCapabilities", "authMethods", "agentInfo"]);
-    version.and_then(Json::u64).is_some() && rest.iter().any(Option::is_some)
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct AcpParser {
@@ -282,11 +246,6 @@ impl AcpParser {
 /// reply that matters: so if what is written to the agent is not read, any other error is taken for a prompt's.
 fn is_refusal(error: Json<'_>) -> bool {
     error.field("code").and_then(Json::i64).is_some_and(|code| [-32700, -32600, -32601, -32602].contains(&code))
-}
-
-/// Recognizes the reply to a `session/load`.
-fn is_load_result(result: Json<'_>) -> bool {
-    result.fields(["modes", "models", "configOptions"]).iter().any(Option::is_some)
 }
 
 /// The message of an error is often only `Internal error`; its data, a text or an object, says more.
