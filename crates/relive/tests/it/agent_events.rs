@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{Place, Ran};
 
 const INIT: &str = r#"{"type":"system","subtype":"init","session_id":"s","model":"m"}"#;
-const TEXT: &str = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]}}"#;
+const TEXT: &str = r#"{"type":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"hi"}]},"session_id":"s","uuid":"u"}"#;
 
 fn recording(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../relive-cli-agent/tests/fixtures/streams").join(name)
@@ -153,15 +153,16 @@ fn a_line_of_the_largest_size_takes_a_few_times_its_size() {
         let fill = vec![byte; (16 << 20) - before.len() - behind.len()];
         [before.as_bytes(), &fill, behind.as_bytes()].concat()
     };
-    let text = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"\nFILL"}]}}"#;
-    let quota = r#"{"type":"result","subtype":"success","is_error":true,"result":"usage limit reached FILL"}"#;
-    let call = r#"{"hook_event_name":"PermissionRequest","tool_name":"\nFILL"}"#;
-    let status = r#"{"type":"system","subtype":"status","padding":"FILL"}"#;
+    let text = r#"{"type":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"\nFILL"}]},"session_id":"s","uuid":"u"}"#;
+    let quota =
+        r#"{"type":"result","subtype":"success","is_error":true,"result":"usage limit reached FILL","session_id":"s"}"#;
+    let call = r#"{"hook_event_name":"PermissionRequest","session_id":"s","tool_name":"\nFILL"}"#;
+    let status = r#"{"type":"system","subtype":"status","session_id":"s","padding":"FILL"}"#;
     for (line, byte, expected, limit) in [
         (status, b'x', &["other"][..], 90_000_000),
         (text, b'x', &["text"], 90_000_000),
         (quota, b'x', &["quota", "turn_ended"], 90_000_000),
-        (call, b'x', &["approval_asked"], 90_000_000),
+        (call, b'x', &["session_started", "approval_asked"], 90_000_000),
         (text, b'\xff', &["text", "malformed"], 200_000_000),
     ] {
         let (report, peak) = peak_of(largest(line, byte));
