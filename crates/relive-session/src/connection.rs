@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::exit::ExitRecord;
 use crate::packet::{self, Received};
-use crate::protocol::{MESSAGE_MAX, Message, Notice, Outcome, Request, VERSION, Verb, WRITE_MAX};
+use crate::protocol::{MESSAGE_MAX, Message, MessagePart, Notice, Outcome, Request, VERSION, Verb, WRITE_MAX};
 use crate::stage::Snapshot;
 
 /// How long a shim may take to greet.
@@ -151,7 +151,20 @@ impl Connection {
     /// Writes input for the program; answered when all of it is in the program's pipe or terminal.
     pub async fn write(&self, bytes: &[u8]) -> Result<Outcome, Gone> {
         for part in bytes.chunks(WRITE_MAX) {
-            let outcome = self.ask(Verb::Write, part, None).await?.0;
+            let outcome = self.ask(Verb::Write { part: None }, part, None).await?.0;
+            if outcome != Outcome::Done {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Writes a message for the program, once: what an owner before us has written of it is not written again. Answered when
+    /// all of it is in the program's pipe or terminal.
+    pub async fn write_message(&self, message: u64, bytes: &[u8]) -> Result<Outcome, Gone> {
+        for (part, bytes) in (0..).zip(bytes.chunks(WRITE_MAX)) {
+            let part = MessagePart { message, part };
+            let outcome = self.ask(Verb::Write { part: Some(part) }, bytes, None).await?.0;
             if outcome != Outcome::Done {
                 return Ok(outcome);
             }
@@ -177,7 +190,7 @@ impl Connection {
     ) -> Result<(Outcome, Option<OwnedFd>), Gone> {
         let shared = &self.inner.shared;
         // Input goes in one by one: the shim keeps no queue for a connection.
-        let writes = matches!(verb, Verb::Write | Verb::CloseInput);
+        let writes = matches!(verb, Verb::Write { .. } | Verb::CloseInput);
         let write = if writes { Some(permit(&shared.writing).await?) } else { None };
         let place = permit(&shared.places).await?;
         let id = shared.next.fetch_add(1, Ordering::Relaxed);

@@ -57,7 +57,11 @@ pub enum Verb {
     Kill,
     /// The bytes after the newline are input for the program. Answered when they are in its pipe or terminal; until
     /// then this connection writes no more.
-    Write,
+    Write {
+        /// Which part of which message this is. A part that was written before, or waits to be, is not written again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<MessagePart>,
+    },
     /// There is no more input: its pipe is closed; on a terminal, end of file is typed.
     CloseInput,
     /// The terminal has another size.
@@ -97,7 +101,7 @@ impl Verb {
             Self::Freeze => "freeze",
             Self::Thaw => "thaw",
             Self::Kill => "kill",
-            Self::Write => "write",
+            Self::Write { .. } => "write",
             Self::CloseInput => "close_input",
             Self::Resize(_) => "resize",
             Self::Attach => "attach",
@@ -108,6 +112,25 @@ impl Verb {
             Self::Return { .. } => "return",
         }
     }
+}
+
+/// A part of a message to a program. The parts of all messages are written in their order, each once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MessagePart {
+    /// The number of the message; a later message has a greater one.
+    pub message: u64,
+    /// The number of the part in the message.
+    pub part: u32,
+}
+
+/// The input of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputState {
+    /// Whether the program can still read what is written to it.
+    pub open: bool,
+    /// The last part of a message that was written whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<MessagePart>,
 }
 
 /// From the shim.
@@ -174,6 +197,9 @@ pub struct Stat {
     pub log_end: u64,
     /// Which descriptors are kept.
     pub stored: Vec<String>,
+    /// What became of its input; absent from a shim that does not know numbered messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputState>,
     /// What holds the tree, and what cannot be held, in the words of `doctor`.
     pub rungs: crate::tree::Rungs,
 }

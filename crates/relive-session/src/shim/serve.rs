@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Shim;
-use super::stdio::Asked;
+use super::stdio::{Asked, Repeat};
 use crate::errno;
 use crate::packet;
-use crate::protocol::{Outcome, PACKET_MAX, Request, STORED_MAX, Stat, Verb, WRITE_MAX};
+use crate::protocol::{MessagePart, Outcome, PACKET_MAX, Request, STORED_MAX, Stat, Verb, WRITE_MAX};
 use crate::stage::{Answer, Failure};
 
 /// How long a freeze is waited for; output waits meanwhile.
@@ -29,6 +29,13 @@ enum Done {
     Now(Outcome, Option<OwnedFd>),
     /// When its input is in the pipe.
     Later,
+}
+
+/// A piece of input.
+enum Piece<'a> {
+    Bytes(Option<MessagePart>, &'a [u8]),
+    /// There is no more.
+    End,
 }
 
 impl From<Outcome> for Done {
@@ -86,7 +93,8 @@ impl Shim {
                 self.kill_asked = true;
                 outcome("kill", self.kill()).into()
             }
-            Verb::Write | Verb::CloseInput => self.input(asked, &verb, bytes),
+            Verb::Write { part } => self.input(asked, Piece::Bytes(part, bytes)),
+            Verb::CloseInput => self.input(asked, Piece::End),
             Verb::Resize(size) => {
                 outcome("tiocswinsz", self.stdio.as_ref().map_or(Ok(()), |stdio| stdio.resize(size))).into()
             }
@@ -135,20 +143,27 @@ impl Shim {
         Ok(())
     }
 
-    fn input(&mut self, asked: Asked, verb: &Verb, bytes: &[u8]) -> Done {
-        let Some(stdio) = self.stdio.as_mut().filter(|stdio| stdio.has_input()) else {
+    fn input(&mut self, asked: Asked, piece: Piece<'_>) -> Done {
+        let Some(stdio) = &mut self.stdio else { return failed("write", libc::EPIPE).into() };
+        if let Piece::Bytes(Some(part), _) = piece {
+            match stdio.repeat(asked, part) {
+                Repeat::Written => return Outcome::Done.into(),
+                Repeat::Waits => return Done::Later,
+                Repeat::New => {}
+            }
+        }
+        if !stdio.has_input() {
             return failed("write", libc::EPIPE).into();
-        };
+        }
         if stdio.waits(asked.connection) {
             return Outcome::WrongStage { message: "input of this connection waits already".into() }.into();
         }
-        if bytes.len() > WRITE_MAX {
-            return unknown(format!("a write has at most {WRITE_MAX} bytes"));
-        }
-        if *verb == Verb::CloseInput {
-            stdio.push_end(asked);
-        } else {
-            stdio.push(asked, bytes.to_vec());
+        match piece {
+            Piece::Bytes(_, bytes) if bytes.len() > WRITE_MAX => {
+                return unknown(format!("a write has at most {WRITE_MAX} bytes"));
+            }
+            Piece::Bytes(part, bytes) => stdio.push(asked, part, bytes.to_vec()),
+            Piece::End => stdio.push_end(asked),
         }
         self.write_input();
         Done::Later
@@ -184,6 +199,7 @@ impl Shim {
             members,
             log_end: self.log.end(),
             stored: self.stored.iter().map(|(name, _)| name.clone()).collect(),
+            input: self.stdio.as_ref().map(|stdio| stdio.input_state()),
             rungs: self.tree.as_ref().map(|tree| tree.rungs().clone()).unwrap_or_default(),
         }
     }

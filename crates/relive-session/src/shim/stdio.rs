@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
@@ -14,6 +15,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::{SpecialCodeIndex, Winsize};
 
 use crate::log::Stream;
+use crate::protocol::{InputState, MessagePart};
 use crate::spec::{self, Size};
 
 /// Both sides of descriptors 0, 1 and 2, until the child has its own.
@@ -24,11 +26,14 @@ pub(super) struct Stdio {
     input: Option<OwnedFd>,
     outputs: Vec<(Stream, OwnedFd)>,
     queue: VecDeque<Input>,
+    /// The last part of a message that was written whole.
+    written: Option<MessagePart>,
 }
 
 /// Somebody's input, waiting for room.
 struct Input {
     who: Asked,
+    part: Option<MessagePart>,
     bytes: Vec<u8>,
     written: usize,
     /// The pipe is closed after it.
@@ -40,6 +45,15 @@ struct Input {
 pub(super) struct Asked {
     pub(super) connection: u64,
     pub(super) request: u64,
+}
+
+/// Whether a part of a message was handed in before.
+pub(super) enum Repeat {
+    New,
+    /// It waits for room.
+    Waits,
+    /// It was written whole.
+    Written,
 }
 
 /// What came of a look at an output.
@@ -60,6 +74,7 @@ impl Stdio {
             input: None,
             outputs: Vec::new(),
             queue: VecDeque::new(),
+            written: None,
         };
         made.child = Some(match kind {
             spec::Stdio::Pty(size) => {
@@ -165,14 +180,40 @@ impl Stdio {
         self.queue.iter().any(|input| input.who.connection == connection)
     }
 
-    pub(super) fn push(&mut self, who: Asked, bytes: Vec<u8>) {
-        self.queue.push_back(Input { who, bytes, written: 0, last: false });
+    pub(super) fn push(&mut self, who: Asked, part: Option<MessagePart>, bytes: Vec<u8>) {
+        self.queue.push_back(Input { who, part, bytes, written: 0, last: false });
+    }
+
+    /// Tells whether a part of a message was handed in before. Where it still waits, the one who asks now is answered.
+    pub(super) fn repeat(&mut self, who: Asked, part: MessagePart) -> Repeat {
+        if self.written.is_some_and(|written| part <= written) {
+            return Repeat::Written;
+        }
+        match self.queue.iter_mut().find(|input| input.part == Some(part)) {
+            Some(input) => {
+                input.who = who;
+                Repeat::Waits
+            }
+            None => Repeat::New,
+        }
+    }
+
+    pub(super) fn input_state(&self) -> InputState {
+        InputState { open: self.has_input() && !self.has_lost_its_reader(), written: self.written }
+    }
+
+    /// Whether nobody can read the program's input any more. A terminal is read by whoever opens it next.
+    fn has_lost_its_reader(&self) -> bool {
+        let Some(input) = self.input.as_ref().filter(|_| !self.terminal) else { return false };
+        let mut watched = [PollFd::new(input, PollFlags::OUT)];
+        rustix::event::poll(&mut watched, Some(&Timespec::default())).is_ok()
+            && watched[0].revents().contains(PollFlags::ERR)
     }
 
     /// The input ends after what waits already.
     pub(super) fn push_end(&mut self, who: Asked) {
         let bytes = if self.terminal { self.end_of_file() } else { Vec::new() };
-        self.queue.push_back(Input { who, bytes, written: 0, last: !self.terminal });
+        self.queue.push_back(Input { who, part: None, bytes, written: 0, last: !self.terminal });
     }
 
     fn end_of_file(&self) -> Vec<u8> {
@@ -198,6 +239,7 @@ impl Stdio {
                     if front.last {
                         self.input = None;
                     }
+                    self.written = front.part.or(self.written);
                     done.push((front.who, Ok(())));
                 }
                 Err(Errno::AGAIN | Errno::INTR) => break,

@@ -232,7 +232,7 @@ impl Session {
             }
             Verb::Kill => Answer::Act,
             Verb::Resize(_) if !self.pty => Answer::WrongStage("it has no terminal to resize".into()),
-            Verb::Freeze | Verb::Thaw | Verb::Write | Verb::CloseInput | Verb::Resize(_) => {
+            Verb::Freeze | Verb::Thaw | Verb::Write { .. } | Verb::CloseInput | Verb::Resize(_) => {
                 if stage == Stage::Starting { wrong(verb, "spawned", stage) } else { Answer::Act }
             }
         }

@@ -53,7 +53,7 @@ fn verbs() -> Vec<Verb> {
         Verb::Kill,
         Verb::Freeze,
         Verb::Thaw,
-        Verb::Write,
+        Verb::Write { part: None },
         Verb::CloseInput,
         Verb::Resize(Size { rows: 1, columns: 1 }),
         Verb::Attach,

@@ -6,6 +6,7 @@ mod containment;
 mod harness;
 mod hostile;
 mod input_output;
+mod messages;
 mod races;
 mod stages;
 mod unprivileged;
