@@ -30,6 +30,12 @@ pub(crate) trait Body: Send + Sync + std::fmt::Debug {
     /// Refuses a verb that this kind of body cannot carry out.
     fn accepts(&self, verb: Verb) -> Result<()>;
 
+    /// Refuses a message that the process cannot take in.
+    fn hears(&self, uuid: Uuid, when: Hearing) -> BoxFuture<'_, Result<()>>;
+
+    /// Tells whether the body reads messages from the journal. Otherwise they are handed to it with its next record.
+    fn reads_journal(&self) -> bool;
+
     /// Says what a new run of a dead process is told, where its history waits for a message.
     fn first_message(&self, history: &History) -> Option<&'static str>;
 
@@ -59,12 +65,19 @@ pub(crate) trait Body: Send + Sync + std::fmt::Debug {
 /// A verb that not every body can carry out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
-    /// A message to the process.
-    Send,
     /// Opening or aborting its gate.
     Gate,
     /// A new process from a prefix of this one.
     Fork,
+}
+
+/// When a process is to take in a message.
+#[derive(Debug)]
+pub(crate) enum Hearing {
+    /// While it runs; with its session, if its body runs.
+    Now(Option<watch::Receiver<Option<LiveSession>>>),
+    /// In a run that is still to begin.
+    NextRun,
 }
 
 /// How sessions are left while there is no body.

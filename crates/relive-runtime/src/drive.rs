@@ -49,6 +49,16 @@ impl BodyOwner {
         self.runtime.changes.ring(self.process.uuid);
     }
 
+    /// Returns a bell that rings when the files of the process may have changed.
+    pub(crate) fn follow(&self) -> watch::Receiver<()> {
+        self.runtime.follow(self.process.uuid)
+    }
+
+    /// Returns the end of the journal's records that are on the disk.
+    pub(crate) fn synced_end(&self) -> Option<u64> {
+        self.owner.synced_end()
+    }
+
     pub(crate) fn host(&self) -> AgentHost {
         AgentHost { runtime: Arc::clone(&self.runtime), clock: self.runtime.clock.clone(), process: self.process }
     }

@@ -8,7 +8,7 @@ use relive_journal::data::{ForkError, ForkPoint, ForkRequest};
 use relive_journal::record::{Body, Input, OpenedBy};
 use relive_journal::{Hash, Opening, Writer};
 
-use crate::bodies::Verb;
+use crate::bodies::{Hearing, Verb};
 use crate::error::{Error, Result};
 use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
@@ -74,7 +74,7 @@ impl Runtime {
         let body = body.ok_or_else(|| Error::new(ErrorCode::Internal, "what it runs is not known here"))?;
         body.accepts(Verb::Fork)?;
         if request.input.is_some() {
-            body.accepts(Verb::Send)?;
+            body.hears(source, Hearing::NextRun).await?;
         }
         let runtime = Arc::clone(self);
         let forked = self.in_bulk(move |data| {

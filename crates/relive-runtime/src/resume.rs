@@ -7,6 +7,7 @@ use relive_core::{Aim, ErrorCode, Event, Limits, Pid, Signal, State, SuspendReas
 use relive_journal::record::{Body, Input, NewLimits, OpenedBy, ResumedBy};
 use relive_journal::{History, Opening, WriteError};
 
+use crate::bodies::Hearing;
 use crate::error::{Error, Result};
 use crate::owner::{Change, Lane, Turn};
 use crate::records::RecordDetails;
@@ -53,6 +54,7 @@ impl Runtime {
         self.refuse_if_stopping()?;
         let request_id = request_id.map(|id| format!("resume:{id}"));
         self.prepare_resume(uuid, &request).await?;
+        let refused = if request.input.is_some() { self.hears(uuid).await.err() } else { None };
         let mut turn = self.turn(uuid, Lane::Verb).await?;
         let Some(machine) = turn.machine() else { return turn.resume_dead(request, request_id).await };
         let process = ProcessRef { of: machine.incarnation(), uuid };
@@ -71,6 +73,9 @@ impl Runtime {
             let message = format!("process {pid} waits for your answer");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid} {choices}")));
         }
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
         let mut change = Change::of(machine, RecordDetails { request: request_id.clone(), ..RecordDetails::default() });
         if change.draft().state() == State::Created && turn.owner.has_body() {
             change.apply(Event::Start, self)?;
@@ -83,7 +88,7 @@ impl Runtime {
         let limits = turn.look(|history| history.limits).await?;
         let extra = additions(limits, &request, None, request_id.as_deref(), &self.clock.new_uuid().to_string());
         let changed = changed || !extra.is_empty();
-        turn.add(&mut change, extra)?;
+        change.last.extend(extra);
         turn.commit_additions(change, limits, &request).await?;
         drop(turn);
         let mut pids = Vec::from_iter(changed.then_some(pid));
@@ -185,7 +190,7 @@ impl Turn {
         let body = body.and_then(|kind| runtime.bodies.of(kind));
         let body = body.ok_or_else(|| Error::new(ErrorCode::Internal, "what it runs is not known here"))?;
         if request.input.is_some() {
-            body.accepts(crate::bodies::Verb::Send)?;
+            body.hears(uuid, Hearing::NextRun).await?;
         }
         let pid = runtime.on_journal(move |data| data.next_pid().inspect(|pid| data.note_pid(*pid, uuid))).await??;
         let opening = Opening {
@@ -223,21 +228,11 @@ impl Turn {
         Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], ..Affected::default() }))
     }
 
-    /// Adds records to a change, refusing those that the body does not take.
-    fn add(&self, change: &mut Change, records: Vec<Body>) -> Result<()> {
-        if records.iter().any(|body| matches!(body, Body::Input(_))) {
-            let body = self.runtime.body_of(change.draft().incarnation().pid);
-            body.map_or(Ok(()), |body| body.accepts(crate::bodies::Verb::Send))?;
-        }
-        change.last.extend(records);
-        Ok(())
-    }
-
     async fn commit_additions(&mut self, change: Change, limits: Limits, request: &ResumeRequest) -> Result<()> {
         let pid = change.draft().incarnation().pid;
         let said = request.input.clone();
         self.commit(change).await?;
-        self.state.said.extend(said);
+        self.hand_over(pid, said);
         if request.limits != Limits::default() {
             let limits = spec::raised(limits, request.limits);
             self.runtime.lock().table.set_limits(pid, limits)?;

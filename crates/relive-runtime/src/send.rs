@@ -1,12 +1,12 @@
-//! Messages to agents.
+//! Messages to agents, and to programs that read them from their standard input.
 
 use std::sync::Arc;
 
 use relive_api::{Accepted, InputRequest};
-use relive_core::ErrorCode;
+use relive_core::{ErrorCode, Pid, Uuid};
 use relive_journal::record::{Body, Input};
 
-use crate::bodies::Verb;
+use crate::bodies::Hearing;
 use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
 use crate::owner::{Lane, Turn};
@@ -16,7 +16,7 @@ use crate::runtime::Runtime;
 const ID_MAX: usize = 200;
 
 impl Runtime {
-    /// Hands a message to an agent. On return it is on the disk.
+    /// Hands a message to a process. On return it is on the disk.
     pub async fn send(self: &Arc<Self>, id: &str, request: InputRequest) -> Result<Accepted> {
         if request.id.is_empty() || request.id.len() > ID_MAX {
             return Err(Error::new(ErrorCode::Invalid, format!("a message id has 1 to {ID_MAX} bytes")));
@@ -29,9 +29,10 @@ impl Runtime {
             };
             let found = runtime.look_up_to_change(&id).await?;
             let (uuid, note) = runtime.identity_of(&found)?;
+            let refused = runtime.hears(uuid).await.err();
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
             let accepted = match found {
-                LookedUp::Living { .. } => turn.hear(request).await?,
+                LookedUp::Living { .. } => turn.hear(request, refused).await?,
                 // Sent again: it was heard before the end.
                 LookedUp::Remembered(_) | LookedUp::OnDisk(_) | LookedUp::Unrecovered(_) => {
                     turn.has_heard(request.id).await?.then_some(false)
@@ -43,23 +44,43 @@ impl Runtime {
     }
 }
 
+impl Runtime {
+    /// Refuses a message that a living process cannot take in.
+    pub(crate) async fn hears(&self, uuid: Uuid) -> Result<()> {
+        let Some(process) = self.living(uuid) else { return Ok(()) };
+        let session = self.owners.find(uuid).and_then(|owner| owner.session());
+        match self.body_of(process.of.pid) {
+            Some(body) => body.hears(uuid, Hearing::Now(session)).await,
+            None => Ok(()),
+        }
+    }
+}
+
 impl Turn {
     /// Records a message; `false` if it was recorded before, `None` if the process has ended without it.
-    async fn hear(&mut self, request: InputRequest) -> Result<Option<bool>> {
+    async fn hear(&mut self, request: InputRequest, refused: Option<Error>) -> Result<Option<bool>> {
         let living = self.machine().filter(|machine| machine.told_to_end().is_none());
         let Some(machine) = living else { return Ok(self.has_heard(request.id).await?.then_some(false)) };
         let of = machine.incarnation();
-        if let Some(body) = self.runtime.body_of(of.pid) {
-            body.accepts(Verb::Send)?;
-        }
         if self.has_heard(request.id.clone()).await? {
             return Ok(Some(false));
         }
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
         let input = Input { id: request.id, from: None, text: request.text.clone().into() };
         self.write(of, self.runtime.moment(), vec![Body::Input(input)]).await?;
-        self.state.said.push(request.text);
+        self.hand_over(of.pid, Some(request.text));
         Ok(Some(true))
     }
+
+    /// Keeps a message that was recorded until the body takes it in.
+    pub(crate) fn hand_over(&mut self, pid: Pid, text: Option<String>) {
+        if !self.runtime.body_of(pid).is_some_and(|body| body.reads_journal()) {
+            self.state.said.extend(text);
+        }
+    }
+
     /// Tells whether a message with this id was recorded before.
     async fn has_heard(&mut self, id: String) -> Result<bool> {
         self.look(move |history| history.has_heard(&id)).await

@@ -15,7 +15,7 @@ use relive_llm::Model;
 use relive_session::protocol::Verb as SessionVerb;
 use relive_session::sessions::{Sessions, Standing};
 
-use super::{Body, Context, Exit, LiveSession, PreparedModel, Rest, Verb};
+use super::{Body, Context, Exit, Hearing, LiveSession, PreparedModel, Rest, Verb};
 use crate::clock::Clock;
 use crate::credentials::{Credentials, NoModel, provider_of};
 use crate::environment::{Environments, for_tools};
@@ -58,9 +58,17 @@ enum NoAgent {
 impl Body for AgentBody {
     fn accepts(&self, verb: Verb) -> Result<()> {
         match verb {
-            Verb::Send | Verb::Fork => Ok(()),
+            Verb::Fork => Ok(()),
             Verb::Gate => Err(Error::new(ErrorCode::Invalid, "an agent has no gate: only programs do")),
         }
+    }
+
+    fn hears(&self, _: Uuid, _: Hearing) -> BoxFuture<'_, Result<()>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn reads_journal(&self) -> bool {
+        false
     }
 
     fn first_message(&self, history: &History) -> Option<&'static str> {

@@ -5,6 +5,7 @@
 //! directory shows that it never ran.
 
 mod attend;
+mod messages;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_core::program::{Inherited, Namespace, ResourceLimit, Stdio};
-use relive_core::{Cause, End, ErrorCode, KillSignal, Moment, ProcessStatus, Program, Signal, Uuid, Why};
+use relive_core::{Cause, End, KillSignal, Moment, ProcessStatus, Program, Signal, Uuid, Why};
 use relive_journal::{DataDirectory, History, Pool, Seen};
 use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::sessions::{Ran, Sessions, Standing};
@@ -23,9 +24,9 @@ use relive_session::tree::Plan;
 
 use attend::{Attended, Left, attend};
 
-use super::{Body, Context, Exit, LiveSession, Rest, Verb};
+use super::{Body, Context, Exit, Hearing, LiveSession, Rest, Verb};
 use crate::environment::Environments;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::runtime::ProcessRef;
 
 /// How many processes and threads a program may have if nobody says.
@@ -66,9 +67,19 @@ impl Body for ExecBody {
     fn accepts(&self, verb: Verb) -> Result<()> {
         match verb {
             Verb::Gate | Verb::Fork => Ok(()),
-            Verb::Send => Err(Error::new(ErrorCode::Invalid, "a program takes no messages: type to it instead")
-                .with_hint("relive attach ID")),
         }
+    }
+
+    fn hears(&self, uuid: Uuid, when: Hearing) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let program = self.facts(uuid).await?.program;
+            messages::check_input(&self.sessions, uuid, &program, when).await
+        }
+        .boxed()
+    }
+
+    fn reads_journal(&self) -> bool {
+        true
     }
 
     fn first_message(&self, _: &History) -> Option<&'static str> {
@@ -137,7 +148,9 @@ impl ExecBody {
                 Standing::Ended(record) => return Exit::Ended(end_of(&record)),
                 Standing::NeverRan => return Exit::Cancelled,
             };
-            match attend(&mut cx, &Attended { sessions: &self.sessions, connection, folder }).await {
+            let attended = Attended { sessions: &self.sessions, connection, folder };
+            let messages = self.deliver(cx.process.uuid, cx.owner.clone(), Arc::clone(&cx.journal), &attended);
+            match attend(&mut cx, &attended, messages).await {
                 Left::Ended(record) => return Exit::Ended(end_of(&record)),
                 Left::Gone => {}
             }

@@ -34,6 +34,7 @@ Examples:
   relive exec -- make test                     as if you had typed make test
   relive exec -t --name shell -- bash          in a terminal of its own; Ctrl-] leaves it running
   while read x; do relive exec -n -- ./one $x; done < list
+  relive exec -d -i --name calc -- bc          then: relive send calc 6*7
   relive exec -d --memory 2G --timeout 1h -- ./train.sh --epochs 3")]
 pub(crate) struct Args {
     /// In the background: print its PID and return
@@ -42,6 +43,9 @@ pub(crate) struct Args {
     /// Give it a terminal of its own
     #[arg(short, long)]
     tty: bool,
+    /// With -d: keep its standard input open, for `send` and `attach`
+    #[arg(short, long, conflicts_with = "no_input")]
+    interactive: bool,
     /// Do not read the standard input: the program gets none
     #[arg(short = 'n', long, conflicts_with = "tty")]
     no_input: bool,
@@ -152,6 +156,7 @@ fn request(args: &Args) -> Outcome<ExecRequest> {
         cwd: utf8("the name of the folder", cwd.into_os_string())?,
         stdio: match (args.tty, args.detach) {
             (true, _) => Stdio::Pty { rows, columns },
+            (false, true) if args.interactive => Stdio::Pipes,
             (false, true) => Stdio::Null,
             (false, false) if args.no_input => Stdio::Null,
             (false, false) => Stdio::Pipes,

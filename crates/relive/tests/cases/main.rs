@@ -42,6 +42,7 @@ mod sessions_ends;
 mod sessions_foreground;
 mod sessions_logs;
 mod sessions_lost;
+mod sessions_messages;
 mod sessions_restart;
 mod sessions_stages;
 mod sessions_support;

@@ -1,8 +1,10 @@
 //! A session that answers: orders are passed on to it, until it ends.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use relive_agent::Orders;
 use relive_core::{Signal, Why};
 use relive_session::connection::{Connection, Gone};
@@ -51,8 +53,8 @@ enum Wanted {
 /// How often a freezer is asked whether all stand still.
 const FREEZE_AGAIN: Duration = Duration::from_millis(500);
 
-/// Passes orders on to a session that answers, until it ends.
-pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>) -> Left {
+/// Passes orders on to a session that answers, until it ends. Messages to the program are delivered meanwhile.
+pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: impl Future<Output = ()>) -> Left {
     let connection = &session.connection;
     let rungs = match session.order(SessionVerb::Stat).await {
         Ok(protocol::Outcome::Stat(stat)) => stat.rungs,
@@ -65,6 +67,7 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>) -> Left {
         rungs,
     }));
     let mut seen = connection.seen();
+    let mut messages = pin!(messages.fuse());
     let (mut told, mut freezer, mut timed_out) = (None, Freezer::Unknown, false);
     loop {
         let orders = *cx.orders.borrow_and_update();
@@ -107,6 +110,7 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>) -> Left {
             _ = cx.orders.changed() => {}
             _ = seen.changed() => {}
             () = at(again) => {}
+            () = &mut messages => {}
             () = at(deadline) => {
                 timed_out = true;
                 cx.owner.end_for(Why::Timeout);
@@ -151,7 +155,7 @@ async fn freeze(cx: &Context, session: &Attended<'_>) -> Freezer {
 }
 
 impl Attended<'_> {
-    async fn order(&self, verb: SessionVerb) -> Result<protocol::Outcome, Gone> {
+    pub(super) async fn order(&self, verb: SessionVerb) -> Result<protocol::Outcome, Gone> {
         self.sessions.order(&self.folder, &self.connection, verb).await
     }
 

@@ -1,0 +1,165 @@
+//! Messages to a program: recorded by whoever sends them, and written to its standard input by its body, each once.
+//!
+//! A message has the number of its record. The shim remembers what it has written, and outlives the daemon: a body that
+//! adopts a session hands it every message of the run again, and only those are written that were not.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use relive_core::program::Stdio;
+use relive_core::{ErrorCode, Program, Uuid};
+use relive_journal::Journal;
+use relive_journal::payload::Blobs;
+use relive_journal::reader::{Cursor, Item, Reader};
+use relive_journal::record::Input;
+use relive_session::protocol::{InputState, Outcome, Verb};
+use relive_session::sessions::Sessions;
+use relive_session::stage::Stage;
+use serde_json::json;
+
+use super::ExecBody;
+use super::attend::Attended;
+use crate::bodies::Hearing;
+use crate::drive::BodyOwner;
+use crate::error::{Error, Result};
+
+/// How many messages are read at a time.
+const READ_AT_ONCE: usize = 16;
+
+/// A message that was recorded.
+struct Recorded {
+    number: u64,
+    text: String,
+}
+
+/// Refuses messages that a program cannot read.
+pub(super) async fn check_input(sessions: &Sessions, uuid: Uuid, program: &Program, when: Hearing) -> Result<()> {
+    if program.stdio == Stdio::Null {
+        let message = format!("process {uuid} takes no messages: it was started without an open input");
+        let hint = format!("relive exec -d -i -- {}", program.command_line());
+        return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
+    }
+    let Hearing::Now(session) = when else { return Ok(()) };
+    let refused = |why: &str| Error::new(ErrorCode::Conflict, format!("process {uuid} takes no messages: {why}"));
+    // The sender goes with the body.
+    let live = match session {
+        Some(mut session) => session.wait_for(Option::is_some).await.ok().and_then(|session| session.clone()),
+        None => None,
+    };
+    let Some(live) = live else { return Err(refused("its session cannot be reached")) };
+    match sessions.order(&live.folder, &live.connection, Verb::Stat).await {
+        Ok(Outcome::Stat(stat)) => match stat.input {
+            Some(InputState { open: true, .. }) => Ok(()),
+            Some(InputState { open: false, .. }) => Err(refused("it has closed its input")),
+            // It would not know a message that is sent again.
+            None => Err(refused("an earlier version of Relive started it").with_hint(format!("relive attach {uuid}"))),
+        },
+        Ok(_) | Err(_) => Err(refused("its session does not answer")),
+    }
+}
+
+impl ExecBody {
+    /// Writes the messages of a run to its program as they are recorded. Returns when no more can be written.
+    pub(super) async fn deliver(
+        &self,
+        uuid: Uuid,
+        owner: BodyOwner,
+        journal: Arc<dyn Journal>,
+        session: &Attended<'_>,
+    ) {
+        let mut bell = owner.follow();
+        let connection = &session.connection;
+        if connection.wait_for(|seen| seen.snapshot.stage != Stage::Starting).await.is_err() {
+            return;
+        }
+        let written = match session.order(Verb::Stat).await {
+            Ok(Outcome::Stat(stat)) => match stat.input {
+                Some(InputState { written, .. }) => written.map_or(0, |part| part.message),
+                None => return,
+            },
+            Ok(_) | Err(_) => return,
+        };
+        // On a terminal a line is ended by the key that ends one.
+        let enter = if connection.seen().borrow().snapshot.pty { '\r' } else { '\n' };
+        let directory = self.data.directory(uuid);
+        let path = directory.steps();
+        let begun = self.pool.run(move || beginning_of_run(path)).await;
+        let mut reader = match begun.map_err(io::Error::other).and_then(|begun| begun) {
+            Ok(begun) => Reader::new(directory.steps(), begun),
+            Err(error) => return owner.warn(format!("the messages to {uuid} cannot be read: {error}")),
+        };
+        loop {
+            bell.borrow_and_update();
+            // What is not on the disk may yet be lost, and its number used again.
+            reader.set_limit(owner.synced_end().unwrap_or(0));
+            let blobs = Blobs::new(self.data.io().disk.clone(), directory.path());
+            let read = self.pool.run(move || {
+                let found = read_messages(&mut reader, &blobs, written);
+                (reader, found)
+            });
+            let messages = match read.await {
+                Ok((back, found)) => {
+                    reader = back;
+                    found
+                }
+                Err(error) => return owner.warn(format!("the messages to {uuid} cannot be read: {error}")),
+            };
+            let messages = match messages {
+                Ok(messages) => messages,
+                Err(error) => return owner.warn(format!("a message to {uuid} cannot be read: {error}")),
+            };
+            if messages.is_empty() && bell.changed().await.is_err() {
+                return;
+            }
+            for message in messages {
+                let line = line_of(message.text, enter);
+                match connection.write_message(message.number, line.as_bytes()).await {
+                    Ok(Outcome::Done) => {}
+                    // It has ended; its end is told by whoever attends it.
+                    Ok(Outcome::NoProcess) | Err(_) => return,
+                    // It closed its input after the message was recorded.
+                    Ok(refused) => {
+                        journal.event("message_unread", json!({"message": message.number}));
+                        owner.warn(format!("process {uuid} did not read message {}: {refused:?}", message.number));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The last record before the run: messages to earlier ones, and to the original of a fork, are not for this one.
+fn beginning_of_run(journal: PathBuf) -> io::Result<Cursor> {
+    let mut reader = Reader::new(journal, Cursor::default());
+    let mut begun = Cursor::default();
+    while let Some(item) = reader.next_item()? {
+        if let Item::Record(entry) = item
+            && matches!(entry.kind.as_str(), "spawned" | "ended")
+        {
+            begun = entry.id;
+        }
+    }
+    Ok(begun)
+}
+
+/// Reads the next messages, those apart that come before the one of this number.
+fn read_messages(reader: &mut Reader, blobs: &Blobs, from: u64) -> io::Result<Vec<Recorded>> {
+    let mut messages = Vec::new();
+    while messages.len() < READ_AT_ONCE
+        && let Some(item) = reader.next_item()?
+    {
+        let Item::Record(entry) = item else { continue };
+        if entry.kind == "input" && entry.id.seq >= from {
+            let input: Input = serde_json::from_str(&entry.line)?;
+            let text = blobs.text(&input.text).map_err(io::Error::other)?;
+            messages.push(Recorded { number: entry.id.seq, text });
+        }
+    }
+    Ok(messages)
+}
+
+/// A message is a line.
+fn line_of(text: String, enter: char) -> String {
+    if text.ends_with(['\n', '\r']) { text } else { format!("{text}{enter}") }
+}

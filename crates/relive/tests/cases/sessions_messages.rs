@@ -1,0 +1,86 @@
+//! Messages to programs: each is read once, whatever becomes of the daemon.
+
+use std::fs;
+
+use super::world::{World, wait_until};
+
+/// Prints each line that it reads.
+const READS: &str = "while read -r line; do echo \"got $line\"; done";
+
+#[test]
+fn a_program_in_the_background_reads_what_is_sent_to_it() {
+    for world in World::of_each_kind() {
+        let reads = world.exec(&["-i"], &["sh", "-c", READS]);
+        world.relive(&["send", &reads.uuid, "one"]).ok();
+        world.relive(&["send", &reads.uuid, "two\nthree\n"]).ok();
+        world.await_output(&reads, "got one\ngot two\ngot three\n");
+        let typed = world.exec(&["-t"], &["sh", "-c", READS]);
+        world.relive(&["send", &typed.uuid, "four"]).ok();
+        world.await_output(&typed, "got four");
+        for program in [&reads, &typed] {
+            world.relive(&["kill", "-s", "KILL", &program.uuid]).ok();
+        }
+    }
+}
+
+#[test]
+fn no_message_to_a_program_is_lost_or_doubled_when_the_daemon_is_killed() {
+    const ROUNDS: usize = 12;
+    let world = World::new();
+    let begin = "while [ ! -e begin ]; do sleep 0.01; done; exec sh -c \"$0\"";
+    let slow = world.exec(&["-i"], &["sh", "-c", begin, READS]);
+    let quick = world.exec(&["-i"], &["sh", "-c", READS]);
+    let mut expect = String::new();
+    for round in 0..ROUNDS {
+        // Larger than one write, and in the end larger than what a pipe takes.
+        let text = format!("{round} {}", "x".repeat(40_000));
+        for program in [&slow, &quick] {
+            world.relive(&["send", &program.uuid, &text]).ok();
+        }
+        world.kill_daemon();
+        expect += &format!("got {text}\n");
+    }
+    fs::write(world.work().join("begin"), "").unwrap();
+    for program in [&slow, &quick] {
+        let printed = || world.relive(&["logs", &program.uuid]).ok().stdout;
+        wait_until("it has read the last message", || printed().contains(&format!("got {} ", ROUNDS - 1)));
+        world.relive(&["send", &program.uuid, "end"]).ok();
+        wait_until("it has read the end", || printed().ends_with("got end\n"));
+        assert!(printed() == format!("{expect}got end\n"), "each message once, in order");
+        world.relive(&["kill", "-s", "KILL", &program.uuid]).ok();
+    }
+}
+
+#[test]
+fn a_program_without_an_open_input_refuses_messages() {
+    let world = World::new();
+    let silent = world.exec(&[], &["sleep", "1000"]);
+    let hint = "relive exec -d -i -- sleep 1000";
+    world.relive(&["send", &silent.uuid, "hello"]).fails(2, &["takes no messages", hint]);
+    world.relive(&["resume", &silent.uuid, "--input", "hello"]).fails(2, &["takes no messages", hint]);
+    world.relive(&["kill", "-s", "KILL", &silent.uuid]).ok();
+    world.ends(&silent, 137);
+    world.relive(&["resume", &silent.uuid, "--input", "hello"]).fails(2, &["takes no messages", hint]);
+    world.relive(&["resume", "--fork", &silent.uuid, "--input", "hello"]).fails(2, &["takes no messages", hint]);
+
+    let deaf = world.exec(&["-i"], &["sh", "-c", "exec <&-; echo deaf; exec sleep 1000"]);
+    world.await_output(&deaf, "deaf");
+    world.relive(&["send", &deaf.uuid, "hello"]).fails(3, &["has closed its input"]);
+    world.relive(&["kill", "-s", "KILL", &deaf.uuid]).ok();
+}
+
+#[test]
+fn messages_are_for_the_run_they_were_sent_to() {
+    let world = World::new();
+    let reads = world.exec(&["-i"], &["sh", "-c", "read -r line; echo \"got $line\""]);
+    world.relive(&["send", &reads.uuid, "one"]).ok();
+    world.ends(&reads, 0);
+    world.relive(&["resume", &reads.uuid, "--input", "two"]).ok();
+    world.ends(&reads, 0);
+    assert_eq!(world.relive(&["logs", &reads.uuid]).ok().stdout, "got two\n");
+    let fork = world.relive(&["resume", "--json", "--fork", &reads.uuid]).ok().json();
+    let fork = super::world::begun(&fork);
+    world.relive(&["send", &fork.uuid, "three"]).ok();
+    world.ends(&fork, 0);
+    assert_eq!(world.relive(&["logs", &fork.uuid]).ok().stdout, "got three\n");
+}
