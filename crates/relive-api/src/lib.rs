@@ -295,7 +295,7 @@ pub struct Resumed {
 /// A signal, by its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalRequest {
-    /// `SIGTERM` and so on; `SIG` may be left out.
+    /// `SIGTERM` and so on; `SIG` may be left out. Programs also know the operating system's signals, such as `SIGHUP`.
     pub signal: String,
     /// Everything below as well.
     #[serde(default)]

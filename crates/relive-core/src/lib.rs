@@ -25,8 +25,8 @@ pub use machine::{Aim, Applied, Event, Machine, Recovered, Suspension};
 pub use process::{Body, Origin, Outcome, Spec, State, Urgency, Usage};
 pub use refusal::{Refusal, Transition};
 pub use relive_types::{
-    Cause, End, ErrorCode, Exit, Generation, Incarnation, KillSignal, Limits, Pid, ProcessStatus, Program, Signal,
-    SignalSet, SuspendReason, Timestamp, Usd, Uuid, Why, ids, limits, program, status, uuid_v7,
+    Cause, End, ErrorCode, Exit, Generation, Incarnation, KillSignal, Limits, OsSignal, Pid, ProcessStatus, Program,
+    Signal, SignalSet, SuspendReason, Timestamp, Usd, Uuid, Why, ids, limits, program, status, uuid_v7,
 };
 pub use signal::{Disposition, disposition};
 pub use table::authority::{Caller, HandleId, Rights};

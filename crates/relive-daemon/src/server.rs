@@ -248,7 +248,7 @@ async fn signal(
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<SignalRequest>,
 ) -> JsonAnswer<Affected> {
-    server.runtime.signal(&id, request, request_id).await.map(Json).map_err(Into::into)
+    server.runtime.signal_by_name(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
 async fn signal_mask(State(server): ServerState, Id(id): Id) -> JsonAnswer<SignalState> {

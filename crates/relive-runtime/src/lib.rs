@@ -27,6 +27,7 @@ mod housekeeping;
 mod instructions;
 mod listing;
 mod lookup;
+mod os_signal;
 mod owner;
 mod policy;
 mod pools;

@@ -23,6 +23,8 @@ pub const MESSAGE_MAX: usize = 16 * 1024;
 pub const WRITE_MAX: usize = 32 * 1024;
 /// How many may be connected at once.
 pub const CONNECTIONS_MAX: usize = 64;
+/// The longest id of a request that sends a signal.
+pub const REQUEST_MAX: usize = 256;
 /// How many descriptors a shim keeps.
 pub const STORED_MAX: usize = 16;
 
@@ -48,6 +50,9 @@ pub enum Verb {
     Signal {
         /// Its number.
         number: i32,
+        /// The id of the request that sends it. A signal that was sent with this id before is not sent again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<String>,
     },
     /// Let the whole tree stand still. `Kept` where some of it still waits in the kernel: asked again, it says when all do.
     Freeze,
@@ -91,6 +96,12 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// A signal that is sent as often as it is asked for.
+    #[must_use]
+    pub fn signal(number: i32) -> Self {
+        Self::Signal { number, request: None }
+    }
+
     /// Its name, as it is sent.
     #[must_use]
     pub fn name(&self) -> &'static str {

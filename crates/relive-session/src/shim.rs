@@ -21,6 +21,7 @@ mod spawn;
 mod stdio;
 mod turn;
 
+use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -79,6 +80,8 @@ struct Shim {
     kill_asked: bool,
     /// The signals that were sent, one bit each.
     sent: u64,
+    /// The ids of the last requests that sent a signal.
+    signals_sent: VecDeque<String>,
     /// For packets and output alike.
     buffer: Vec<u8>,
 }
@@ -110,6 +113,7 @@ fn run() -> io::Result<()> {
         frozen: false,
         kill_asked: false,
         sent: 0,
+        signals_sent: VecDeque::new(),
         buffer: vec![0; PACKET_MAX],
     };
     if let Err(failure) = shim.launch(&born.spec) {

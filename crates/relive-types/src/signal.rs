@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::os_signal::OsSignal;
+
 /// A signal. The numbers are Relive's own, not the operating system's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
@@ -178,30 +180,10 @@ impl TryFrom<KillSignalJson> for KillSignal {
     }
 }
 
-/// Returns Linux's name for the number, the same on every architecture Relive runs on.
+/// Returns the name that a status has, in which those for programs' own use have always been numbers.
 fn os_signal_name(number: u8) -> Cow<'static, str> {
-    let name = match number {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        5 => "SIGTRAP",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        10 => "SIGUSR1",
-        11 => "SIGSEGV",
-        12 => "SIGUSR2",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        25 => "SIGXFSZ",
-        31 => "SIGSYS",
-        other => return Cow::Owned(format!("signal {other}")),
-    };
-    Cow::Borrowed(name)
+    let named = OsSignal::from_number(number).filter(|signal| !signal.is_realtime());
+    named.map_or_else(|| Cow::Owned(format!("signal {number}")), OsSignal::name)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub(crate) enum Command {
 }
 
 pub(crate) fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(typed)
+    Cli::try_parse_from(kill::spell_out(typed))
 }
 
 #[cfg(test)]

@@ -117,8 +117,8 @@ impl Tool for Shell {
             };
             let verb = match order {
                 Order::StandStill => Verb::Freeze,
-                Order::End(Signal::Term) => Verb::Signal { number: rustix::process::Signal::TERM.as_raw() },
-                Order::End(Signal::Int) => Verb::Signal { number: rustix::process::Signal::INT.as_raw() },
+                Order::End(Signal::Term) => Verb::signal(rustix::process::Signal::TERM.as_raw()),
+                Order::End(Signal::Int) => Verb::signal(rustix::process::Signal::INT.as_raw()),
                 Order::End(Signal::Kill | Signal::Pause | Signal::Resume) => Verb::Kill,
             };
             let path = folder(&context, &key);

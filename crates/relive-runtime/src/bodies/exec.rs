@@ -145,13 +145,13 @@ impl ExecBody {
             };
             let connection = match standing {
                 Standing::Alive(connection) => connection,
-                Standing::Ended(record) => return Exit::Ended(end_of(&record)),
+                Standing::Ended(record) => return Exit::Ended(attributed(end_of(&record), &record, &cx)),
                 Standing::NeverRan => return Exit::Cancelled,
             };
             let attended = Attended { sessions: &self.sessions, connection, folder };
             let messages = self.deliver(cx.process.uuid, cx.owner.clone(), Arc::clone(&cx.journal), &attended);
             match attend(&mut cx, &attended, messages).await {
-                Left::Ended(record) => return Exit::Ended(end_of(&record)),
+                Left::Ended(record) => return Exit::Ended(attributed(end_of(&record), &record, &cx)),
                 Left::Gone => {}
             }
         }
@@ -261,9 +261,7 @@ fn facts(data: &DataDirectory, uuid: relive_core::Uuid) -> io::Result<Facts> {
 fn end_of(record: &ExitRecord) -> End {
     let status = match &record.result {
         SessionResult::Exited(code) => ProcessStatus::Exited { code: *code },
-        SessionResult::Signaled(number) => {
-            ProcessStatus::Killed { signal: KillSignal::Os(u8::try_from(*number).unwrap_or(0)) }
-        }
+        SessionResult::Signaled(number) => os_killed(u8::try_from(*number).unwrap_or(0)),
         SessionResult::Aborted => {
             ProcessStatus::StartupFailed { stage: "gate".to_owned(), errno: "ECANCELED".to_owned(), code: 125 }
         }
@@ -284,6 +282,21 @@ fn end_of(record: &ExitRecord) -> End {
         Some(EndedBy::Kill | EndedBy::Signal | EndedBy::Version) | None => None,
     };
     End { cause: why.map(Cause::runtime), ..End::of(status) }
+}
+
+/// Adds that a person ended the program: by a signal of the operating system's, which no order told of. SIGPIPE is sent by
+/// the command whose reader is gone.
+fn attributed(end: End, record: &ExitRecord, cx: &Context) -> End {
+    const SIGPIPE: u8 = 13;
+    let sent = record.why == Some(EndedBy::Signal) && end.status != os_killed(SIGPIPE);
+    if sent && cx.orders.borrow().end.is_none() {
+        return End { cause: Some(Cause::runtime(Why::User)), ..end };
+    }
+    end
+}
+
+fn os_killed(number: u8) -> ProcessStatus {
+    ProcessStatus::Killed { signal: KillSignal::Os(number) }
 }
 
 fn startup_failed(stage: &str, error: &io::Error) -> ProcessStatus {

@@ -10,11 +10,13 @@ use super::Shim;
 use super::stdio::{Asked, Repeat};
 use crate::errno;
 use crate::packet;
-use crate::protocol::{MessagePart, Outcome, PACKET_MAX, Request, STORED_MAX, Stat, Verb, WRITE_MAX};
+use crate::protocol::{MessagePart, Outcome, PACKET_MAX, REQUEST_MAX, Request, STORED_MAX, Stat, Verb, WRITE_MAX};
 use crate::stage::{Answer, Failure};
 
 /// How long a freeze is waited for; output waits meanwhile.
 const FREEZE_PATIENCE: Duration = Duration::from_millis(300);
+/// How many requests that sent a signal are remembered.
+const SIGNALS_REMEMBERED: usize = 64;
 /// The most members that `stat` names.
 const MEMBERS_MAX: usize = 1000;
 
@@ -66,14 +68,20 @@ impl Shim {
     }
 
     fn answer(&mut self, asked: Asked, verb: Verb, bytes: &[u8], descriptor: Option<OwnedFd>) -> Done {
-        if let Verb::Signal { number } = verb
-            && !(1..=64).contains(&number)
-        {
-            return failed("kill", libc::EINVAL).into();
+        if let Verb::Signal { number, request } = &verb {
+            if !(1..=64).contains(number) || request.as_ref().is_some_and(|id| id.len() > REQUEST_MAX) {
+                return failed("kill", libc::EINVAL).into();
+            }
+            if request.as_ref().is_some_and(|id| self.signals_sent.contains(id)) {
+                return Outcome::Done.into();
+            }
         }
         match self.session.ask(&verb) {
             Answer::Act => self.act(asked, verb, bytes, descriptor),
-            Answer::Kept => Outcome::Kept.into(),
+            Answer::Kept => {
+                self.signal_was_sent(&verb);
+                Outcome::Kept.into()
+            }
             Answer::NoProcess => Outcome::NoProcess.into(),
             Answer::WrongStage(message) => Outcome::WrongStage { message }.into(),
         }
@@ -86,7 +94,13 @@ impl Shim {
                 Err(Failure { stage, errno, .. }) => Outcome::Failed { call: stage, errno }.into(),
             },
             Verb::Abort => outcome("kill", self.kill()).into(),
-            Verb::Signal { number } => outcome("kill", self.signal(number)).into(),
+            Verb::Signal { number, .. } => {
+                let sent = outcome("kill", self.signal(number));
+                if sent == Outcome::Done {
+                    self.signal_was_sent(&verb);
+                }
+                sent.into()
+            }
             Verb::Freeze => self.freeze().into(),
             Verb::Thaw => outcome("thaw", self.thaw()).into(),
             Verb::Kill => {
@@ -118,6 +132,15 @@ impl Shim {
                 None => failed("return", libc::ENOENT).into(),
             },
         }
+    }
+
+    /// Remembers the request, for an owner who does not know whether the one before was answered.
+    fn signal_was_sent(&mut self, verb: &Verb) {
+        let Verb::Signal { request: Some(id), .. } = verb else { return };
+        if self.signals_sent.len() == SIGNALS_REMEMBERED {
+            self.signals_sent.pop_front();
+        }
+        self.signals_sent.push_back(id.clone());
     }
 
     fn freeze(&mut self) -> Outcome {

@@ -225,7 +225,7 @@ impl Session {
             _ if stage.is_terminal() => Answer::NoProcess,
             Verb::Proceed => self.ask_proceed(stage),
             Verb::Abort => self.ask_abort(stage),
-            Verb::Signal { number } => self.ask_signal(*number, stage),
+            Verb::Signal { number, .. } => self.ask_signal(*number, stage),
             Verb::Kill if stage == Stage::Starting => {
                 self.kill_kept = true;
                 Answer::Kept

@@ -48,8 +48,8 @@ fn verbs() -> Vec<Verb> {
     vec![
         Verb::Proceed,
         Verb::Abort,
-        Verb::Signal { number: 15 },
-        Verb::Signal { number: 9 },
+        Verb::signal(15),
+        Verb::signal(9),
         Verb::Kill,
         Verb::Freeze,
         Verb::Thaw,
@@ -133,7 +133,7 @@ fn a_wrong_stage_is_said_by_name() {
 fn signals_kept_at_the_gate_are_due_in_order_once_it_runs() {
     let mut session = at(Stage::Ready);
     for number in [10, 15, 12] {
-        assert_eq!(session.ask(&Verb::Signal { number }), Answer::Kept);
+        assert_eq!(session.ask(&Verb::signal(number)), Answer::Kept);
     }
     assert_eq!(session.apply(Event::Opened), Ok(vec![]));
     let due = session.apply(Event::Executed).unwrap();
@@ -177,9 +177,9 @@ fn an_open_gate_is_neither_opened_again_nor_aborted() {
 fn kept_signals_are_bounded() {
     let mut session = at(Stage::Ready);
     for _ in 0..KEPT_SIGNALS_MAX {
-        assert_eq!(session.ask(&Verb::Signal { number: 10 }), Answer::Kept);
+        assert_eq!(session.ask(&Verb::signal(10)), Answer::Kept);
     }
-    assert!(matches!(session.ask(&Verb::Signal { number: 10 }), Answer::WrongStage(_)));
+    assert!(matches!(session.ask(&Verb::signal(10)), Answer::WrongStage(_)));
 }
 
 #[test]

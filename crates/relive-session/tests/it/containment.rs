@@ -40,7 +40,7 @@ async fn case_36_a_session_has_descriptors_0_1_and_2_and_no_signal_of_another() 
     first.ended().await;
     let second = lab.launch("second", &spec(&["cat"])).await;
     second.reaches(Stage::Running).await;
-    let term = Verb::Signal { number: libc::SIGTERM };
+    let term = Verb::signal(libc::SIGTERM);
     assert_eq!(first.connection.request(term).await, Ok(Outcome::NoProcess));
     second.connection.request(Verb::CloseInput).await.unwrap();
     assert_eq!(second.ended().await.result, SessionResult::Exited(0));
@@ -59,7 +59,7 @@ async fn case_37_whoever_forks_away_is_gone_with_the_kill() {
     while known.len() < 5 {
         known = members(&running).await;
     }
-    running.connection.request(Verb::Signal { number: libc::SIGTERM }).await.unwrap();
+    running.connection.request(Verb::signal(libc::SIGTERM)).await.unwrap();
     assert_eq!(running.connection.seen().borrow().snapshot.stage, Stage::Running, "TERM is ignored");
     assert_eq!(running.connection.request(Verb::Kill).await, Ok(Outcome::Done));
     let record = running.ended().await;

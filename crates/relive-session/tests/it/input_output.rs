@@ -113,7 +113,7 @@ async fn input_waits_for_its_reader_and_holds_up_nothing_else() {
     let Ok(Outcome::Stat(stat)) = running.connection.request(Verb::Stat).await else { panic!("no answer meanwhile") };
     assert_eq!(stat.snapshot.stage, Stage::Running);
     assert!(!write.is_finished(), "a pipe has no room for this");
-    running.connection.request(Verb::Signal { number: libc::SIGUSR1 }).await.unwrap();
+    running.connection.request(Verb::signal(libc::SIGUSR1)).await.unwrap();
     assert_eq!(within("the write", write).await.unwrap(), Ok(Outcome::Done));
     running.connection.request(Verb::CloseInput).await.unwrap();
     running.ended().await;

@@ -43,8 +43,8 @@ fn any_verb(random: &mut Random) -> Verb {
         1 => Verb::Abort,
         2 => Verb::Freeze,
         3 => Verb::Thaw,
-        4 => Verb::Signal { number: libc::SIGTERM },
-        5 => Verb::Signal { number: libc::SIGKILL },
+        4 => Verb::signal(libc::SIGTERM),
+        5 => Verb::signal(libc::SIGKILL),
         _ => Verb::Kill,
     }
 }

@@ -56,7 +56,7 @@ async fn the_gate_stays_shut_until_it_is_opened() {
 #[tokio::test]
 async fn case_31_signals_land_when_the_program_runs_and_sigkill_at_once() {
     let lab = Lab::new();
-    let term = || Verb::Signal { number: libc::SIGTERM };
+    let term = || Verb::signal(libc::SIGTERM);
     let running = lab.launch("term", &spec(&["sleep", "1000"])).await;
     running.reaches(Stage::Running).await;
     assert_eq!(running.connection.request(term()).await, Ok(Outcome::Done));
@@ -73,7 +73,7 @@ async fn case_31_signals_land_when_the_program_runs_and_sigkill_at_once() {
 
     let running = lab.launch("at-once", &gated(shell("echo ran"))).await;
     running.reaches(Stage::Ready).await;
-    let kill = Verb::Signal { number: libc::SIGKILL };
+    let kill = Verb::signal(libc::SIGKILL);
     assert_eq!(running.connection.request(kill).await, Ok(Outcome::Done));
     assert_eq!(running.ended().await.result, SessionResult::Signaled(libc::SIGKILL));
     assert_eq!(running.printed(), "");
@@ -92,7 +92,7 @@ async fn an_interrupt_reaches_the_programs_whole_group_as_on_a_terminal() {
             break;
         }
     }
-    let interrupt = Verb::Signal { number: libc::SIGINT };
+    let interrupt = Verb::signal(libc::SIGINT);
     assert_eq!(running.connection.request(interrupt).await, Ok(Outcome::Done));
     assert_eq!(running.ended().await.result, SessionResult::Signaled(libc::SIGINT));
     assert_eq!(running.printed(), "up\n");

@@ -122,7 +122,7 @@ pub(crate) async fn watch(
                 match shown {
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                         // One that has ended, or takes no notice, is as good.
-                        let _ = connection.request(Verb::Signal { number: SIGPIPE }).await;
+                        let _ = connection.request(Verb::signal(SIGPIPE)).await;
                     }
                     Err(error) => return Err(unreadable(error)),
                     Ok(()) => {}

@@ -44,6 +44,7 @@ mod sessions_logs;
 mod sessions_lost;
 mod sessions_messages;
 mod sessions_restart;
+mod sessions_signals;
 mod sessions_stages;
 mod sessions_support;
 mod sessions_terminal;

@@ -65,7 +65,8 @@ fn what_is_typed_wrong_is_named_and_exits_with_2() {
     place.relive(&["pss"]).exits(2).says("hint: a similar subcommand exists: 'ps'");
     place.relive(&["ps", "--tre"]).exits(2).says("hint: a similar argument exists: '--tree'");
     place.relive(&["wait", "5", "--timeout", "10"]).exits(2).says("a duration needs a unit");
-    place.relive(&["kill", "-s", "9", "5"]).exits(2).says("signals go by name");
+    place.relive(&["kill", "-s", "TREM", "5"]).exits(2).says("did you mean `TERM`?");
+    place.relive(&["kill", "-s", "99", "5"]).exits(2).says("there is no such signal");
     place.relive(&["resolve", "5", "--always"]).exits(2).says("--allow|--deny|--done|--not-done|--retry");
     place.relive(&["resolve", "5", "--done", "--reason", "x"]).exits(2).says("cannot be used with");
     place.relive(&["run", "--ask", "write", "--deny", "write", "x"]).exits(2).says("both --ask and --deny");

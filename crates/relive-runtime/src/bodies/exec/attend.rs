@@ -161,7 +161,7 @@ impl Attended<'_> {
 
     /// Sends the program what a signal of ours is to the operating system.
     pub(super) async fn pass_on(&self, signal: Signal) {
-        let number = |signal: rustix::process::Signal| SessionVerb::Signal { number: signal.as_raw() };
+        let number = |signal: rustix::process::Signal| SessionVerb::signal(signal.as_raw());
         let verb = match signal {
             Signal::Term => number(rustix::process::Signal::TERM),
             Signal::Int => number(rustix::process::Signal::INT),

@@ -1,0 +1,74 @@
+//! The operating system's signals, which programs know beside Relive's own.
+
+use std::sync::Arc;
+
+use relive_api::{Affected, SignalRequest};
+use relive_core::{Body as Kind, ErrorCode, OsSignal, Signal};
+use relive_session::protocol::{Outcome, REQUEST_MAX, Verb};
+
+use crate::error::{Error, Result};
+use crate::lookup::LookedUp;
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// Sends a signal by its name: one of Relive's, or to a program any of the operating system's.
+    pub async fn signal_by_name(
+        self: &Arc<Self>,
+        id: &str,
+        request: SignalRequest,
+        request_id: Option<String>,
+    ) -> Result<Affected> {
+        // Names that both have are Relive's: they end the process, and say who asked.
+        match OsSignal::from_name(&request.signal).filter(|_| Signal::from_name(&request.signal).is_none()) {
+            None => self.signal(id, request, request_id).await,
+            Some(_) if request.subtree => {
+                let message = format!("{} goes to one program, not to a subtree", request.signal);
+                Err(Error::new(ErrorCode::Invalid, message)
+                    .with_hint(format!("relive kill -s {} {id}", request.signal)))
+            }
+            Some(signal) => {
+                let (runtime, id) = (Arc::clone(self), id.to_owned());
+                self.to_the_end(async move { runtime.signal_program(&id, signal, request_id).await }).await
+            }
+        }
+    }
+
+    async fn signal_program(
+        self: &Arc<Self>,
+        id: &str,
+        signal: OsSignal,
+        request_id: Option<String>,
+    ) -> Result<Affected> {
+        let ended =
+            || Affected { note: Some(format!("`{id}` has ended already: nothing to do")), ..Affected::default() };
+        let LookedUp::Living { process, note } = self.look_up(id).await? else { return Ok(ended()) };
+        let pid = process.of.pid;
+        let kind = self.lock().table.view(pid, self.moment()).map(|view| view.body);
+        if kind != Some(Kind::Exec) {
+            let known = Signal::ALL.map(Signal::name).join(", ");
+            let message = format!("process {pid} is not a program and knows no {signal}: it knows {known}");
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive kill {pid}")));
+        }
+        let Some(live) = self.live_session(process.uuid).await else { return Ok(ended()) };
+        let number = i32::from(signal.number());
+        let request = request_id.map(|id| format!("{signal}:{id}")).filter(|id| id.len() <= REQUEST_MAX);
+        let verb = Verb::Signal { number, request };
+        let affected = Affected { affected: 1, pids: vec![pid], note, ..Affected::default() };
+        match self.bodies.exec.sessions.order(&live.folder, &live.connection, verb).await {
+            Ok(Outcome::Done) => Ok(affected),
+            Ok(Outcome::Kept) => {
+                let kept = format!("process {pid} does not run yet: {signal} is kept until it does");
+                Ok(Affected { note: Some(kept), ..affected })
+            }
+            Ok(Outcome::NoProcess) | Err(_) => Ok(ended()),
+            Ok(Outcome::WrongStage { message } | Outcome::Unknown { message }) => {
+                Err(Error::new(ErrorCode::Conflict, format!("process {pid}: {message}")))
+            }
+            Ok(Outcome::Failed { call, errno }) => Err(Error::new(
+                ErrorCode::Internal,
+                format!("process {pid} did not get {signal}: {call} failed with {errno}"),
+            )),
+            Ok(Outcome::Stat(_)) => Err(Error::new(ErrorCode::Internal, "an answer to another question")),
+        }
+    }
+}
