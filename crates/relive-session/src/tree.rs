@@ -9,12 +9,15 @@
 mod cgroup;
 mod child;
 mod ladder;
+mod nest;
 mod place;
 mod sweep;
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -116,6 +119,8 @@ pub struct Tree {
     /// The v2 leaf, to clone into.
     v2: Option<OwnedFd>,
     whose: Whose,
+    /// Those that were stopped one by one, and have to be woken. Others may have stopped themselves.
+    stopped: Mutex<HashSet<Identity>>,
     /// The limit of processes the first one is to be given for itself and those below it.
     pids_rlimit: Option<u64>,
 }
@@ -147,7 +152,7 @@ impl Tree {
     #[must_use]
     pub fn reopen(made: &Made) -> Self {
         let rungs = place::rungs_of(made);
-        Self { made: made.clone(), rungs, v2: None, whose: Whose::Lost, pids_rlimit: None }
+        Self { made: made.clone(), rungs, v2: None, whose: Whose::Lost, stopped: Mutex::default(), pids_rlimit: None }
     }
 
     /// What [`Tree::make`] may have come to make, whose maker was lost before it could say so.
@@ -186,7 +191,7 @@ impl Tree {
         let frozen = match self.hold() {
             Hold::V2(leaf) => Leaf(leaf).freeze_v2(at_most),
             Hold::V1(leaf) => Leaf(leaf).freeze_v1(at_most),
-            Hold::Namespace | Hold::Group => sweep::stop(|| self.identities(), at_most),
+            Hold::Namespace | Hold::Group => sweep::stop(|| self.identities(), &mut self.stopped(), at_most),
         };
         if frozen.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::TimedOut) {
             self.thaw()?;
@@ -218,8 +223,20 @@ impl Tree {
         match self.hold() {
             Hold::V2(leaf) => Leaf(leaf).thaw_v2(),
             Hold::V1(leaf) => Leaf(leaf).thaw_v1(),
-            Hold::Namespace | Hold::Group => sweep::signal_all(&self.identities()?, rustix::process::Signal::CONT),
+            Hold::Namespace | Hold::Group => {
+                let stopped: Vec<Identity> = self.stopped().drain().collect();
+                sweep::signal_all(&stopped, rustix::process::Signal::CONT)
+            }
         }
+    }
+
+    /// Whether only the one who froze it can thaw it: those that were stopped one by one are known to nobody else.
+    pub(crate) fn is_swept(&self) -> bool {
+        matches!(self.hold(), Hold::Namespace | Hold::Group)
+    }
+
+    fn stopped(&self) -> MutexGuard<'_, HashSet<Identity>> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Kills all that is in it now, frozen or not. One pass: who wants it empty asks [`Tree::is_empty`], and again.

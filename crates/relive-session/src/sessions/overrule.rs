@@ -36,6 +36,10 @@ pub(super) struct Held {
 }
 
 impl Held {
+    fn is_swept(&self) -> bool {
+        self.tree.as_ref().is_some_and(Tree::is_swept)
+    }
+
     /// Lets it go on. A tree that stood still before goes on standing still.
     pub(super) fn release(self) {
         if let Some(tree) = self.tree {
@@ -51,13 +55,19 @@ impl Sessions {
     pub async fn order(&self, path: &Path, connection: &Connection, verb: Verb) -> Result<Outcome, Gone> {
         let call = verb.name();
         let stays_still = matches!(verb, Verb::Freeze | Verb::Kill);
-        let ends = verb == Verb::Kill;
+        let (freezes, ends) = (verb == Verb::Freeze, verb == Verb::Kill);
         let mut asked = pin!(connection.request(verb));
         if let Ok(answer) = timeout(ANSWER_PATIENCE, &mut asked).await {
             return answer;
         }
         let Ok(held) = self.rouse(path).await else { return Ok(silent(call)) };
         let answer = timeout(ANSWER_PATIENCE, &mut asked).await;
+        if freezes && answer.is_ok() && held.is_swept() {
+            // The shim wakes only those that it stopped itself: it has to find them running.
+            held.release();
+            let again = timeout(ANSWER_PATIENCE, connection.request(Verb::Freeze)).await;
+            return again.unwrap_or_else(|_| Ok(silent(call)));
+        }
         if !(stays_still && answer.is_ok()) {
             held.release();
         }

@@ -1,7 +1,8 @@
 //! The files of cgroups: where ours are, and what is done to a leaf.
 
 use std::collections::HashMap;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,12 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Pid, Signal};
 
 use super::FREEZE_MAX;
+use super::nest::{self, Then};
 
 const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
-/// How deep a program may nest cgroups of its own in its leaf before we stop following.
-const DEPTH_MAX: u32 = 32;
+/// How long the cgroups that a program made in its leaf are looked through.
+const WALK_MAX: Duration = Duration::from_secs(2);
 /// How long a kill by a v1 freezer tries to hold all of them first.
 const HOLD_MAX: Duration = Duration::from_millis(200);
 
@@ -118,14 +120,14 @@ impl Leaf<'_> {
     /// The pids in it and in what is below it.
     pub(super) fn members(self) -> io::Result<Vec<i32>> {
         let mut found = Vec::new();
-        walk(self.0, DEPTH_MAX, &mut |folder| {
-            let text = match std::fs::read_to_string(folder.join("cgroup.procs")) {
-                Ok(text) => text,
-                Err(error) if is_gone(&error) => return Ok(()),
+        nest::walk(self.0, Instant::now() + WALK_MAX, &mut |cgroup| {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            match read(rustix::fs::openat(cgroup, "cgroup.procs", flags, Mode::empty())) {
+                Ok(text) => found.extend(text.lines().filter_map(|line| line.parse::<i32>().ok())),
+                Err(error) if is_gone(&error) => {}
                 Err(error) => return Err(error),
-            };
-            found.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
-            Ok(())
+            }
+            Ok(Then::Keep)
         })?;
         Ok(found)
     }
@@ -206,12 +208,10 @@ impl Leaf<'_> {
 
     /// Removes it and what a program made below it, as soon as the kernel lets go of it.
     pub(super) fn remove(self, at_most: Duration) -> io::Result<()> {
+        let until = Instant::now() + at_most;
         wait_until(at_most, || {
-            let removed = walk(self.0, DEPTH_MAX, &mut |folder| match rustix::fs::rmdir(folder) {
-                Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-                Err(error) => Err(error.into()),
-            });
-            match removed {
+            let below = nest::walk(self.0, until, &mut |_| Ok(Then::Remove));
+            match below.and_then(|()| nest::removed(rustix::fs::rmdir(self.0))) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(false),
                 outcome => outcome.map(|()| true),
             }
@@ -259,27 +259,15 @@ impl Controllers {
     }
 }
 
-/// Calls `each` for all that is below a cgroup, then for itself: children first.
-fn walk(folder: &Path, depth: u32, each: &mut impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if is_gone(&error) => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    if depth > 0 {
-        for entry in entries {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                walk(&entry.path(), depth - 1, each)?;
-            }
-        }
-    }
-    each(folder)
-}
-
 /// A cgroup that was removed answers by one or the other.
 fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
+    rustix::io::Errno::from_io_error(error).is_some_and(nest::is_gone)
+}
+
+fn read(opened: rustix::io::Result<OwnedFd>) -> io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::from(opened?).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn make_folder(path: &Path) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit};
@@ -24,7 +25,14 @@ pub(super) fn make(plan: &Plan, name: &str, limits: &Limits) -> Result<Tree, Fai
         return Err(Failure::new("name", libc::EINVAL));
     }
     let made = Made { name: name.into(), pid_namespace: plan.pid_namespace, ..Made::default() };
-    let mut tree = Tree { made, rungs: Rungs::default(), v2: None, whose: Whose::Ours, pids_rlimit: None };
+    let mut tree = Tree {
+        made,
+        rungs: Rungs::default(),
+        v2: None,
+        whose: Whose::Ours,
+        stopped: Mutex::default(),
+        pids_rlimit: None,
+    };
     match fill(&mut tree, plan, limits) {
         Ok(()) => Ok(tree),
         Err(failure) => {

@@ -14,23 +14,30 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// How long a kill tries to hold all of them before it kills those it found.
 const HOLD_MAX: Duration = Duration::from_millis(200);
 
-/// Stops all of them, those too that are born meanwhile: until two looks in a row find nobody new and nobody running.
-pub(super) fn stop(members: impl Fn() -> io::Result<Vec<Identity>>, at_most: Duration) -> io::Result<()> {
+/// Stops all of them, those too that are born meanwhile: until two looks in a row find nobody new and nobody running. Those
+/// that had stopped themselves are left alone; the others are added to `stopped`.
+pub(super) fn stop(
+    members: impl Fn() -> io::Result<Vec<Identity>>,
+    stopped: &mut HashSet<Identity>,
+    at_most: Duration,
+) -> io::Result<()> {
     let until = Instant::now() + at_most;
-    let mut stopped = HashSet::new();
+    let mut told = HashSet::new();
     let mut quiet_looks = 0;
     while quiet_looks < 2 {
         let mut quiet = true;
         for member in members()? {
-            if stopped.insert(member) {
+            let now = Stat::of(member.pid).ok().filter(|stat| stat.identity == member && stat.lives());
+            let Some(now) = now.filter(|stat| !is_stopped(*stat)) else { continue };
+            // One that somebody woke since is told again.
+            if told.insert(member) || runs(now) {
+                quiet = false;
+                stopped.insert(member);
                 match signal(member, Signal::STOP) {
                     // One that became another user cannot be stopped; the others can.
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                     sent => sent?,
                 }
-                quiet = false;
-            } else if Stat::of(member.pid).is_ok_and(|stat| stat.identity == member && runs(stat)) {
-                quiet = false;
             }
         }
         quiet_looks = if quiet { quiet_looks + 1 } else { 0 };
@@ -44,9 +51,13 @@ pub(super) fn stop(members: impl Fn() -> io::Result<Vec<Identity>>, at_most: Dur
     Ok(())
 }
 
+fn is_stopped(stat: Stat) -> bool {
+    matches!(stat.state, b'T' | b't')
+}
+
 /// Whether it may do something now. Who sleeps in the kernel (`D`) stops before it is back in its program.
 fn runs(stat: Stat) -> bool {
-    !matches!(stat.state, b'T' | b't' | b'D') && stat.lives()
+    !is_stopped(stat) && stat.state != b'D' && stat.lives()
 }
 
 /// Whether there are some, and none of them may do anything now.
@@ -57,7 +68,7 @@ pub(super) fn are_stopped(members: &[Identity]) -> bool {
 
 /// Kills all of them; held still first, so that none is born behind our back.
 pub(super) fn kill(members: impl Fn() -> io::Result<Vec<Identity>>) -> io::Result<()> {
-    match stop(&members, HOLD_MAX) {
+    match stop(&members, &mut HashSet::new(), HOLD_MAX) {
         Err(error) if error.kind() != io::ErrorKind::TimedOut => return Err(error),
         // Those that were found are killed all the same; the caller comes again for the others.
         Ok(()) | Err(_) => {}

@@ -113,6 +113,62 @@ fn a_frozen_tree_uses_no_time_and_goes_on_when_thawed() {
 }
 
 #[test]
+fn a_job_that_had_stopped_itself_is_not_woken_by_a_thaw() {
+    on_each_rung(|ladder| {
+        let mut shim = Shim::start(ladder, &NO_LIMITS, "sleep 1000 & kill -STOP $!; while :; do :; done");
+        let states = |members: &[i32]| {
+            let mut states: Vec<u8> =
+                members.iter().filter_map(|pid| Stat::of(*pid).ok()).map(|stat| stat.state).collect();
+            states.sort_unstable();
+            states
+        };
+        wait_until("one has stopped, and one runs", || states(&shim.members()) == *b"RT");
+        let members = shim.members();
+        for _ in 0..2 {
+            // Asked again, as where a freeze takes its time.
+            assert_eq!(shim.ask("freeze"), "done");
+            assert_eq!(shim.ask("freeze"), "done");
+            let at_freeze = ticks(&members);
+            assert_eq!(shim.ask("thaw"), "done");
+            wait_until("it goes on", || ticks(&members) > at_freeze);
+            assert!(states(&members).contains(&b'T'), "{}: {:?}", ladder.rungs.pause, states(&members));
+        }
+        shim.kill_and_remove();
+    });
+}
+
+#[test]
+fn nests_of_cgroups_are_emptied_and_removed_however_deep() {
+    on_each_rung(|ladder| {
+        let mut shim = Shim::start(ladder, &NO_LIMITS, "sleep 1000 & sleep 1001");
+        let made = shim.made();
+        let Some(leaf) = made.leaves().next() else { return shim.kill_and_remove() };
+        wait_until("both are there", || marked(&shim.name).len() >= 2);
+        // Deeper than a path can say, and wide at every level.
+        let open = |dir: std::os::fd::BorrowedFd<'_>, name: &str| {
+            let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+            rustix::fs::openat(dir, name, flags, rustix::fs::Mode::empty()).unwrap()
+        };
+        let mut here = open(rustix::fs::CWD, leaf.to_str().unwrap());
+        for _ in 0..40 {
+            let name = "n".repeat(150);
+            for name in [name.as_str(), "beside"] {
+                rustix::fs::mkdirat(&here, name, rustix::fs::Mode::RWXU).unwrap();
+            }
+            here = open(here.as_fd(), &name);
+        }
+        let pid = shim.members()[0];
+        let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
+        let list = rustix::fs::openat(&here, "cgroup.procs", flags, rustix::fs::Mode::empty()).unwrap();
+        rustix::io::write(&list, pid.to_string().as_bytes()).unwrap();
+        assert!(shim.members().contains(&pid), "{}", ladder.rungs.tree);
+        shim.kill_and_remove();
+        assert_eq!(marked(&shim.name), [0; 0]);
+        assert_no_trace(&ladder.plan);
+    });
+}
+
+#[test]
 fn a_kill_leaves_nothing_of_a_tree_that_tries_to_escape() {
     on_each_rung(|ladder| {
         let mut shim = Shim::start(ladder, &NO_LIMITS, ESCAPES);
