@@ -111,6 +111,9 @@ pub struct Session {
     /// Whether output is missing because the disk did not take it; known at the end.
     #[serde(default)]
     pub output_lost: bool,
+    /// How many of its processes the kernel killed for memory; known at the end.
+    #[serde(default)]
+    pub oom_kills: u64,
     /// The OS pids of processes that no kill could end.
     #[serde(default)]
     pub left: Vec<i32>,

@@ -106,16 +106,16 @@ fn of_folder(path: &Path) -> std::io::Result<Option<Session>> {
         result: None,
     };
     let mut snapshot = state.map_or(starting, |state| state.snapshot);
-    let (mut output_lost, mut left) = (false, Vec::new());
+    let (mut output_lost, mut oom_kills, mut left) = (false, 0, Vec::new());
     if let Some(exit) = exit {
-        (output_lost, left) = (exit.output_lost, exit.left);
+        (output_lost, oom_kills, left) = (exit.output_lost, exit.oom_kills, exit.left);
         snapshot.stage = exit.result.stage();
         snapshot.result = Some(exit.result);
         snapshot.host_pid = exit.host_pid.or(snapshot.host_pid);
         snapshot.child_pid = exit.child_pid.or(snapshot.child_pid);
     }
     let output_dropped = Reader::oldest(path).unwrap_or(0);
-    Ok(Some(Session { output_dropped, output_lost, left, ..view(&snapshot, &rungs, path, false) }))
+    Ok(Some(Session { output_dropped, output_lost, oom_kills, left, ..view(&snapshot, &rungs, path, false) }))
 }
 
 fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Session {
@@ -139,6 +139,7 @@ fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Sess
         frozen,
         output_dropped: 0,
         output_lost: false,
+        oom_kills: 0,
         left: Vec::new(),
         compact: snapshot.to_string(),
     }

@@ -35,9 +35,19 @@ pub struct ExitRecord {
     /// Whether output is missing from the log because the disk did not take it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub output_lost: bool,
+    /// Whether its time was up, and no owner was there to say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub timed_out: bool,
+    /// How many of its processes the kernel killed for memory.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub oom_kills: u64,
     /// Processes of its tree that no kill could end in time: the kernel holds them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<i32>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What ended a session, as far as its shim knows. Who asked the shim is the owner's to know.

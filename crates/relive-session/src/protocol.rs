@@ -81,6 +81,12 @@ pub enum Verb {
     },
     /// Start the daemon: a program of the session needs one and finds none. Done when it was started, not when it serves.
     StartDaemon,
+    /// The program may run for so long from now; the time in which its tree stands still does not count. Without a number,
+    /// for ever.
+    Deadline {
+        /// Milliseconds.
+        left_ms: Option<u64>,
+    },
     /// What is it doing?
     Stat,
     /// Keep the descriptor that comes with this packet, under a name.
@@ -118,6 +124,7 @@ impl Verb {
             Self::Attach => "attach",
             Self::Hold { .. } => "hold",
             Self::StartDaemon => "start_daemon",
+            Self::Deadline { .. } => "deadline",
             Self::Stat => "stat",
             Self::Store { .. } => "store",
             Self::Return { .. } => "return",

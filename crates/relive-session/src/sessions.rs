@@ -347,6 +347,8 @@ async fn lost(
             log_end: 0,
             used: Used::default(),
             output_lost: false,
+            timed_out: false,
+            oom_kills: 0,
             left: Vec::new(),
         };
         folder.write_exit(&record)?;

@@ -14,6 +14,7 @@ mod birth;
 mod child;
 mod clients;
 mod daemon;
+mod deadline;
 mod ending;
 mod program;
 mod serve;
@@ -27,6 +28,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use clients::Clients;
+use deadline::Deadline;
 use program::Program;
 use spawn::Child;
 use stdio::Stdio;
@@ -34,9 +36,9 @@ use stdio::Stdio;
 use crate::folder::{Folder, RecordedStage, STATE_VERSION, State, boot_id};
 use crate::log;
 use crate::proc::Identity;
-use crate::protocol::PACKET_MAX;
+use crate::protocol::{PACKET_MAX, Verb};
 use crate::spec::{self, Spec};
-use crate::stage::{Due, Event, Failure, Session};
+use crate::stage::{Answer, Due, Event, Failure, Session};
 use crate::tree::Tree;
 
 /// How long a program whose output is to be read as it comes waits for its reader, who may have died on the way.
@@ -76,6 +78,9 @@ struct Shim {
     stored: Vec<(String, OwnedFd)>,
     daemon: Option<spec::DaemonStart>,
     frozen: bool,
+    deadline: Deadline,
+    /// Whether the time of the program was up.
+    timed_out: bool,
     /// Whether somebody asked for the end of the whole tree.
     kill_asked: bool,
     /// The signals that were sent, one bit each.
@@ -111,6 +116,8 @@ fn run() -> io::Result<()> {
         stored: Vec::new(),
         daemon: born.spec.daemon.take(),
         frozen: false,
+        deadline: Deadline::of(born.spec.timeout_ms.map(Duration::from_millis), Instant::now()),
+        timed_out: false,
         kill_asked: false,
         sent: 0,
         signals_sent: VecDeque::new(),
@@ -206,6 +213,25 @@ impl Shim {
         child.signal(number)?;
         self.sent |= 1 << (number - 1);
         Ok(())
+    }
+
+    /// Ends a program whose time is up: asks it first, and kills it when its grace is over.
+    fn check_deadline(&mut self) {
+        match self.deadline.take(Instant::now()) {
+            Some(deadline::Due::Term) => {
+                self.timed_out = true;
+                if self.session.ask(&Verb::signal(libc::SIGTERM)) == Answer::Act {
+                    // One that cannot be told is killed.
+                    let _ = self.signal(libc::SIGTERM);
+                }
+            }
+            Some(deadline::Due::Kill) => {
+                self.kill_asked = true;
+                // Tried again when the child has ended.
+                let _ = self.kill();
+            }
+            None => {}
+        }
     }
 
     /// One pass: kills whoever is in the tree now. Frozen ones take it when they are thawed, and do nothing else before.

@@ -36,6 +36,8 @@ pub struct Spec {
     /// What it inherits from the shell in which it was typed; without one, what the daemon has, with the usual limit of open
     /// files instead of the daemon's own.
     pub inherited: Option<Inherited>,
+    /// How long it may run; the time in which its tree stands still does not count.
+    pub timeout_ms: Option<u64>,
     /// How to start the daemon again, for a program that asks for one.
     pub daemon: Option<DaemonStart>,
 }
@@ -102,6 +104,7 @@ impl Spec {
             log_max_bytes: Self::LOG_MAX_BYTES,
             pace: Pace::Free,
             inherited: None,
+            timeout_ms: None,
             daemon: None,
         }
     }

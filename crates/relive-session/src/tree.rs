@@ -292,12 +292,12 @@ impl Tree {
         }
     }
 
-    /// Whether the kernel killed something in it for memory.
+    /// How many of its processes the kernel killed for memory.
     #[must_use]
-    pub fn oom_killed(&self) -> bool {
+    pub fn oom_kills(&self) -> u64 {
         let v2 = self.made.v2.as_deref().and_then(|leaf| Leaf(leaf).count("memory.events", "oom_kill"));
         let v1 = self.made.v1_memory.as_deref().and_then(|leaf| Leaf(leaf).count("memory.oom_control", "oom_kill"));
-        v2.unwrap_or(0) + v1.unwrap_or(0) > 0
+        v2.unwrap_or(0) + v1.unwrap_or(0)
     }
 
     /// Removes the leaves, which must be empty.

@@ -172,7 +172,9 @@ impl ExecBody {
             return Err(NoSession::NotNeeded);
         }
         let ladder = self.sessions.ladder().await.map_err(|error| failed("ladder", &error))?;
+        let deadline = cx.orders.borrow().deadline;
         let spec = self.spec_of(uuid, &facts, ladder.plan.clone()).await;
+        let spec = spec.map(|spec| Spec { timeout_ms: deadline.map(attend::left_ms), ..spec });
         let spec = spec.map_err(|error| failed("environment", &error))?;
         match self.sessions.launch(&facts.next, &spec).await {
             Ok(connection) => Ok((Standing::Alive(connection), facts.next)),
@@ -279,6 +281,7 @@ fn end_of(record: &ExitRecord) -> End {
         Some(EndedBy::Abort) => Some(Why::Aborted),
         Some(EndedBy::ShimLost) => Some(Why::ShimLost),
         Some(EndedBy::HostLost) => Some(Why::HostLost),
+        Some(EndedBy::Kill | EndedBy::Signal) | None if record.timed_out => Some(Why::Timeout),
         Some(EndedBy::Kill | EndedBy::Signal | EndedBy::Version) | None => None,
     };
     End { cause: why.map(Cause::runtime), ..End::of(status) }
@@ -289,7 +292,7 @@ fn end_of(record: &ExitRecord) -> End {
 fn attributed(end: End, record: &ExitRecord, cx: &Context) -> End {
     const SIGPIPE: u8 = 13;
     let sent = record.why == Some(EndedBy::Signal) && end.status != os_killed(SIGPIPE);
-    if sent && cx.orders.borrow().end.is_none() {
+    if sent && end.cause.is_none() && cx.orders.borrow().end.is_none() {
         return End { cause: Some(Cause::runtime(Why::User)), ..end };
     }
     end

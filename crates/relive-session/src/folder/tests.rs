@@ -45,6 +45,8 @@ fn exit_record() -> ExitRecord {
         log_end: 20,
         used: Used::default(),
         output_lost: false,
+        timed_out: false,
+        oom_kills: 0,
         left: Vec::new(),
     }
 }

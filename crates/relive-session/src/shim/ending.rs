@@ -25,11 +25,11 @@ const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Shim {
     pub(super) fn end(mut self) -> io::Result<()> {
-        let oom_killed = self.tree.as_ref().is_some_and(|tree| tree.oom_killed());
+        let oom_kills = self.tree.as_ref().map_or(0, |tree| tree.oom_kills());
         self.kill_until_empty()?;
         self.drain()?;
         self.output_lost |= self.log.sync().is_err();
-        let record = self.record(oom_killed);
+        let record = self.record(oom_kills);
         // Before the record: whoever finds that does not look for leaves any more.
         if let Some(tree) = self.tree.take() {
             // A leaf with somebody in it whom nobody can kill stays; the record names them.
@@ -73,12 +73,12 @@ impl Shim {
         Ok(())
     }
 
-    fn record(&self, oom_killed: bool) -> ExitRecord {
+    fn record(&self, oom_kills: u64) -> ExitRecord {
         let snapshot = self.session.snapshot();
         let result = snapshot.result.unwrap_or(SessionResult::Aborted);
         ExitRecord {
             version: VERSION,
-            why: self.why(&result, oom_killed),
+            why: self.why(&result, oom_kills),
             result,
             host_pid: snapshot.host_pid,
             child_pid: snapshot.child_pid,
@@ -87,6 +87,8 @@ impl Shim {
             log_end: self.log.end(),
             used: used(),
             output_lost: self.output_lost,
+            timed_out: self.timed_out,
+            oom_kills,
             left: self.left(),
         }
     }
@@ -104,15 +106,13 @@ impl Shim {
         left
     }
 
-    fn why(&self, result: &SessionResult, oom_killed: bool) -> Option<EndedBy> {
-        /// What a shell makes of a child that SIGKILL ended.
-        const KILLED_BELOW: i32 = 128 + libc::SIGKILL;
+    fn why(&self, result: &SessionResult, oom_kills: u64) -> Option<EndedBy> {
         match *result {
             SessionResult::Aborted => Some(EndedBy::Abort),
             SessionResult::Signaled(libc::SIGKILL) if self.kill_asked => Some(EndedBy::Kill),
-            SessionResult::Signaled(libc::SIGKILL) | SessionResult::Exited(KILLED_BELOW) if oom_killed => {
-                Some(EndedBy::Oom)
-            }
+            SessionResult::Signaled(libc::SIGKILL) if oom_kills > 0 => Some(EndedBy::Oom),
+            // It failed because of a child, as a rule, whatever it made of that. One that coped with it has not failed.
+            SessionResult::Exited(code) if oom_kills > 0 && code != 0 => Some(EndedBy::Oom),
             SessionResult::Signaled(number) => (self.sent & 1 << (number - 1) != 0).then_some(EndedBy::Signal),
             SessionResult::Exited(_) | SessionResult::Error(_) => None,
         }

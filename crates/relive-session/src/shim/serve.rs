@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
@@ -125,6 +125,10 @@ impl Shim {
                 Some(daemon) => outcome("execve", super::daemon::start(daemon)).into(),
                 None => failed("execve", libc::ENOENT).into(),
             },
+            Verb::Deadline { left_ms } => {
+                self.deadline.set(left_ms.map(Duration::from_millis), Instant::now());
+                Outcome::Done.into()
+            }
             Verb::Stat => Outcome::Stat(Box::new(self.stat())).into(),
             Verb::Store { name } => self.store(name, descriptor).into(),
             Verb::Return { name } => match self.stored.iter().position(|(stored, _)| *stored == name) {
@@ -149,10 +153,14 @@ impl Shim {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 // It stays told to: those who wait in the kernel stand still when they are back.
                 self.frozen = true;
+                self.deadline.hold(Instant::now());
                 Outcome::Kept
             }
             frozen => {
                 self.frozen = frozen.is_ok();
+                if self.frozen {
+                    self.deadline.hold(Instant::now());
+                }
                 outcome("freeze", frozen)
             }
         }
@@ -162,6 +170,7 @@ impl Shim {
         if let Some(tree) = &mut self.tree {
             tree.thaw()?;
             self.frozen = false;
+            self.deadline.release(Instant::now());
         }
         Ok(())
     }

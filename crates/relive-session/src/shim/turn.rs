@@ -43,6 +43,9 @@ impl Shim {
                 Watched::Client(_) => {}
             }
         }
+        if !self.session.stage().is_terminal() {
+            self.check_deadline();
+        }
         self.flush(None);
         Ok(had_output)
     }
@@ -88,7 +91,9 @@ impl Shim {
         }
         let reader_due = self.reader_due.filter(|_| self.is_held_back());
         let reader_due = reader_due.map(|due| due.saturating_duration_since(Instant::now()));
-        let patience = patience.into_iter().chain(reader_due).min();
+        let deadline = self.deadline.next().filter(|_| !self.session.stage().is_terminal());
+        let deadline = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let patience = patience.into_iter().chain(reader_due).chain(deadline).min();
         let patience = patience.map(|patience| Timespec {
             tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: patience.subsec_nanos().into(),

@@ -219,6 +219,7 @@ impl Session {
             Verb::Attach
             | Verb::Hold { .. }
             | Verb::StartDaemon
+            | Verb::Deadline { .. }
             | Verb::Stat
             | Verb::Store { .. }
             | Verb::Return { .. } => Answer::Act,

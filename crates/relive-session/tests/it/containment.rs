@@ -238,6 +238,36 @@ async fn case_40_killed_for_memory_is_said() {
     let eats = Spec { limits, ..spec(&["dd", "if=/dev/zero", "of=/dev/null", "bs=500M", "count=1"]) };
     let (record, _) = lab.run("oom", &eats).await;
     assert_eq!((record.result, record.why), (SessionResult::Signaled(libc::SIGKILL), Some(EndedBy::Oom)));
+    assert_eq!(record.oom_kills, 1);
+
+    for (name, code, why) in [("fails", 3, Some(EndedBy::Oom)), ("copes", 0, None)] {
+        let below = Spec { limits, ..shell(&format!("tail /dev/zero; exit {code}")) };
+        let (record, _) = lab.run(name, &below).await;
+        assert_eq!((record.result, record.why, record.oom_kills), (SessionResult::Exited(code), why, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_program_without_an_owner_ends_when_its_time_is_up() {
+    let lab = Lab::new();
+    let timed = Spec { timeout_ms: Some(300), ..shell("trap 'echo asked; exit 7' TERM; while :; do sleep 0.01; done") };
+    let running = lab.launch("timed", &timed).await;
+    drop(running.connection);
+    wait_until("the shim to go", || running.folder.lock_is_free().unwrap()).await;
+    let record = running.folder.read_exit().unwrap().unwrap();
+    assert_eq!((record.result, record.timed_out), (SessionResult::Exited(7), true));
+
+    let paused = lab.launch("paused", &Spec { timeout_ms: Some(500), ..spec(&["sleep", "1000"]) }).await;
+    paused.reaches(Stage::Running).await;
+    assert_eq!(paused.connection.request(Verb::Freeze).await, Ok(Outcome::Done));
+    // Another whose time is up only after that of the first would be.
+    let other = lab.launch("other", &Spec { timeout_ms: Some(700), ..spec(&["sleep", "1000"]) }).await;
+    assert!(other.ended().await.timed_out);
+    assert_eq!(paused.connection.seen().borrow().snapshot.stage, Stage::Running, "its time stands still");
+    assert_eq!(paused.connection.request(Verb::Deadline { left_ms: Some(100) }).await, Ok(Outcome::Done));
+    assert_eq!(paused.connection.request(Verb::Thaw).await, Ok(Outcome::Done));
+    let record = paused.ended().await;
+    assert_eq!((record.result, record.timed_out), (SessionResult::Signaled(libc::SIGTERM), true));
 }
 
 #[tokio::test]

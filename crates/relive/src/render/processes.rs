@@ -215,11 +215,22 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     if !missing.is_empty() {
         rows.push(("OUTPUT", missing.join("; ")));
     }
+    if session.oom_kills > 0 {
+        rows.push(("MEMORY", killed_for_memory(session.oom_kills)));
+    }
     if !session.left.is_empty() {
         rows.push(("LEFT", format!("OS pids that could not be ended: {}", pids(&session.left))));
     }
     rows.push(("FILES", one_line(&session.folder)));
     rows
+}
+
+/// What the kernel did to a program that used too much memory.
+pub(crate) fn killed_for_memory(count: u64) -> String {
+    match count {
+        1 => "the kernel killed a process of it for memory".to_owned(),
+        count => format!("the kernel killed {count} processes of it for memory"),
+    }
 }
 
 fn state_in_words(process: &Process, look: &Look) -> String {

@@ -114,6 +114,28 @@ fn case_40_killed_for_memory_is_said_to_be_that() {
         }
         assert_eq!((&answer["why"], &answer["exit"]["reason"]), (&json!("oom"), &json!("out of memory")));
         assert_eq!(answer["exit_code"], 137);
+
+        // Whatever its parent makes of it.
+        let below = world.exec(&["--memory", "32M"], &["sh", "-c", "tail /dev/zero; exit 3"]);
+        assert_eq!(world.ends(&below, 3)["why"], "oom");
+        let copes = ["exec", "--memory", "32M", "--name", "copes", "--", "sh", "-c", "tail /dev/zero; exit 0"];
+        let said = world.relive(&copes).ok().stderr;
+        assert!(said.contains("the kernel killed a process of it for memory"), "{said}");
+        assert_eq!(world.info("copes")["session"]["oom_kills"], 1);
+        assert!(world.relive(&["info", "copes"]).ok().stdout.contains("killed a process of it for memory"));
+    }
+}
+
+#[test]
+fn a_timeout_is_kept_without_a_daemon() {
+    for world in World::of_each_kind() {
+        let late = world.exec(&["--timeout", "1s"], &["sleep", "1000"]);
+        let host = world.await_stage(&late, "running")["host_pid"].as_u64().unwrap();
+        world.kill_daemon();
+        wait_until("its time is up", || !is_alive(host));
+        assert_eq!(world.daemon_pid(), None, "nobody else has ended it");
+        let answer = world.ends(&late, 143);
+        assert_eq!((&answer["why"], &answer["exit"]["reason"]), (&json!("timeout"), &json!("timed out")));
     }
 }
 

@@ -69,6 +69,7 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
     let mut seen = connection.seen();
     let mut messages = pin!(messages.fuse());
     let (mut told, mut freezer, mut timed_out) = (None, Freezer::Unknown, false);
+    let mut told_deadline = None;
     loop {
         let orders = *cx.orders.borrow_and_update();
         let (ended, gone) = {
@@ -85,6 +86,13 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
         if let Some(signal) = orders.end.filter(|signal| told != Some(*signal)) {
             told = Some(signal);
             session.pass_on(signal).await;
+        }
+        // One that is told to end has its grace, which is ours to count.
+        let deadline = orders.deadline.filter(|_| orders.end.is_none());
+        if told_deadline != Some(deadline) {
+            told_deadline = Some(deadline);
+            // A shim that does not know of deadlines leaves them to us.
+            let _ = session.order(SessionVerb::Deadline { left_ms: deadline.map(left_ms) }).await;
         }
         match wanted(&orders, freezer, Instant::now()) {
             Some(Wanted::Freeze) => {
@@ -117,6 +125,13 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
             }
         }
     }
+}
+
+/// What a shim is told of a deadline: a little more, so that an owner who is there comes first.
+pub(super) fn left_ms(deadline: Instant) -> u64 {
+    const OWNER_FIRST: Duration = Duration::from_secs(1);
+    let left = deadline.saturating_duration_since(Instant::now()) + OWNER_FIRST;
+    u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Waits until a moment, for ever where there is none.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use relive_api::{ExecStarted, WaitAnswer};
-use relive_core::{ErrorCode, Why};
+use relive_core::{ErrorCode, ProcessStatus, Why};
 use relive_session::exit::ExitRecord;
 use relive_session::stage::SessionResult;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::commands::interrupts::{INTERRUPTED, obey};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
-use crate::render::processes::pids;
+use crate::render::processes::{killed_for_memory, pids};
 use crate::session::input::AtEnd;
 use crate::session::output::{OUTPUT_LOST, Output, plainly};
 use crate::session::watch::{Arrival, Left, Manner, Pace, watch};
@@ -109,6 +109,9 @@ async fn conclude(client: &Client<'_>, started: &ExecStarted, record: &ExitRecor
     if !record.left.is_empty() {
         context.say(&format!("PID {}: OS pids that could not be ended: {}", started.pid, pids(&record.left)));
     }
+    if record.oom_kills > 0 {
+        context.say(&format!("PID {}: {}", started.pid, killed_for_memory(record.oom_kills)));
+    }
     let code = program_code(client, started, record).await;
     if record.output_lost {
         context.say(OUTPUT_LOST);
@@ -140,6 +143,8 @@ async fn program_code(client: &Client<'_>, started: &ExecStarted, record: &ExitR
 fn say_why(context: &Context, answer: &WaitAnswer) {
     if let (Some(why), Some(exit)) = (answer.why, &answer.exit)
         && why != Why::User
+        // What it exited with is its own; what was done to it has been said.
+        && !matches!(answer.status, Some(ProcessStatus::Exited { .. }))
     {
         context.say(&format!("PID {} ended: {}", answer.pid, exit.reason));
     }
