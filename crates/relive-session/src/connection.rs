@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::exit::ExitRecord;
 use crate::packet::{self, Received};
-use crate::protocol::{MESSAGE_MAX, Message, MessagePart, Notice, Outcome, Request, VERSION, Verb, WRITE_MAX};
+use crate::protocol::{MESSAGE_MAX, Message, MessagePart, Notice, OLDEST, Outcome, Request, VERSION, Verb, WRITE_MAX};
 use crate::stage::Snapshot;
 
 /// How long a shim may take to greet.
@@ -280,7 +280,9 @@ async fn hello(socket: &AsyncFd<OwnedFd>) -> Result<(i32, Snapshot), AdoptError>
     let line = packet::split(&buffer[..received.length]).0;
     // First what every version says: the rest of another one's greeting may be anything.
     match serde_json::from_slice(line) {
-        Ok(Greeting { notice, version }) if notice == "hello" && version != VERSION => {
+        Ok(Greeting { notice, version, oldest })
+            if notice == "hello" && (version < OLDEST || oldest.unwrap_or(version) > VERSION) =>
+        {
             return Err(AdoptError::Version { theirs: version });
         }
         Ok(Greeting { .. }) | Err(_) => {}
@@ -297,6 +299,7 @@ async fn hello(socket: &AsyncFd<OwnedFd>) -> Result<(i32, Snapshot), AdoptError>
 struct Greeting {
     notice: String,
     version: u32,
+    oldest: Option<u32>,
 }
 
 async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<Received> {

@@ -66,7 +66,7 @@ pub enum EndedBy {
     ShimLost,
     /// The machine went down.
     HostLost,
-    /// Its shim speaks another version of the protocol.
+    /// What answered for its shim was none.
     Version,
 }
 

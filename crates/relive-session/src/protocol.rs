@@ -15,6 +15,8 @@ use crate::stage::Snapshot;
 
 /// The version of this protocol.
 pub const VERSION: u32 = 1;
+/// The oldest version that is still spoken. Owner and shim understand each other where the versions that they speak overlap.
+pub const OLDEST: u32 = 1;
 /// The largest packet an owner sends.
 pub const PACKET_MAX: usize = 64 * 1024;
 /// The largest packet a shim sends.
@@ -230,6 +232,9 @@ pub enum Notice {
     Hello {
         /// [`VERSION`] of the shim.
         version: u32,
+        /// [`OLDEST`] of the shim; its version where it does not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        oldest: Option<u32>,
         /// The version of Relive it is of.
         relive: String,
         /// The shim's own OS pid.

@@ -105,7 +105,8 @@ impl Sessions {
         self.launcher.launch(&folder, lock, &spec).await
     }
 
-    /// What became of the session in this folder; `NeverRan` where there is none.
+    /// What became of the session in this folder; `NeverRan` where there is none. `Unsupported` where its shim lives and
+    /// speaks no version of the protocol that we do.
     pub async fn find(&self, path: &Path) -> io::Result<Standing> {
         let mut silence = Silence::default();
         let standing = self.settle(path, &mut silence).await;
@@ -133,7 +134,11 @@ impl Sessions {
                 Found::Starting => self.wait(path, silence).await?,
                 Found::Alive(socket) => match Connection::adopt(socket).await {
                     Ok(connection) => return Ok(Standing::Alive(connection)),
-                    Err(error @ (AdoptError::Version { .. } | AdoptError::NotAShim)) => {
+                    // What it holds goes on: another version of Relive may know how to talk to it.
+                    Err(error @ AdoptError::Version { .. }) => {
+                        return Err(io::Error::new(io::ErrorKind::Unsupported, error));
+                    }
+                    Err(error @ AdoptError::NotAShim) => {
                         eprintln!("{}: {error}", path.display());
                         let failure = failure("hello", "EPROTONOSUPPORT", libc::EPROTONOSUPPORT);
                         let state = self.state_of(&folder)?;
@@ -207,7 +212,14 @@ impl Sessions {
         let path = sessions.to_owned();
         let open = spawn_blocking(move || without_exit_record(&path)).await.map_err(io::Error::other)??;
         for path in open {
-            if let Standing::Alive(connection) = self.find(&path).await? {
+            let standing = match self.find(&path).await {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    self.end_without_shim(&path).await?;
+                    self.find(&path).await?
+                }
+                found => found?,
+            };
+            if let Standing::Alive(connection) = standing {
                 // If it has gone meanwhile, looking again tells how.
                 let _ = self.order(&path, &connection, Verb::Kill).await;
                 let mut seen = connection.seen();

@@ -5,6 +5,7 @@
 //! directory shows that it never ran.
 
 mod attend;
+mod foreign;
 mod messages;
 
 use std::io;
@@ -47,6 +48,8 @@ enum NoSession {
     Failed(ProcessStatus),
     /// Nobody can tell whether it runs: it is left as it is.
     Unknown(io::Error),
+    /// It runs, and nobody here can talk to its shim, which speaks another version of the protocol.
+    Foreign(PathBuf, io::Error),
     /// It was to end before it was launched.
     NotNeeded,
 }
@@ -141,6 +144,13 @@ impl ExecBody {
                 Ok(found) => found,
                 Err(NoSession::Failed(status)) => return Exit::Ended(End::of(status)),
                 Err(NoSession::Unknown(error)) => return Exit::Unknown(error),
+                Err(NoSession::Foreign(path, error)) => {
+                    cx.owner.warn_once(format!("{} is left running: {error}", cx.process.uuid));
+                    match foreign::stay_with(&mut cx, &self.sessions, &path).await {
+                        Ok(()) => continue,
+                        Err(error) => return Exit::Unknown(error),
+                    }
+                }
                 Err(NoSession::NotNeeded) => return Exit::Cancelled,
             };
             let connection = match standing {
@@ -163,9 +173,13 @@ impl ExecBody {
         let uuid = cx.process.uuid;
         let facts = self.facts(uuid).await.map_err(NoSession::Unknown)?;
         if let Some(path) = &facts.before {
-            match self.sessions.find(path).await.map_err(NoSession::Unknown)? {
-                Standing::NeverRan => {}
-                standing @ (Standing::Alive(_) | Standing::Ended(_)) => return Ok((standing, path.clone())),
+            match self.sessions.find(path).await {
+                Ok(Standing::NeverRan) => {}
+                Ok(standing @ (Standing::Alive(_) | Standing::Ended(_))) => return Ok((standing, path.clone())),
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    return Err(NoSession::Foreign(path.clone(), error));
+                }
+                Err(error) => return Err(NoSession::Unknown(error)),
             }
         }
         if cx.orders.borrow().end.is_some() {

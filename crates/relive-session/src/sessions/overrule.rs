@@ -98,7 +98,7 @@ impl Sessions {
     }
 
     /// Kills the tree of a session, and, if it does not leave by itself then, its shim. The folder's lock is free afterwards.
-    pub(super) async fn end_without_shim(&self, path: &Path) -> io::Result<()> {
+    pub async fn end_without_shim(&self, path: &Path) -> io::Result<()> {
         let (tree, path) = (self.tree_of(path).await?, path.to_owned());
         let ended = spawn_blocking(move || {
             let folder = Folder::open(&path)?;

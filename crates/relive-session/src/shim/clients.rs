@@ -11,7 +11,7 @@ use rustix::net::SocketFlags;
 
 use crate::exit::ExitRecord;
 use crate::packet::{self, Received};
-use crate::protocol::{CONNECTIONS_MAX, Message, Notice, Outcome, Reply, VERSION};
+use crate::protocol::{CONNECTIONS_MAX, Message, Notice, OLDEST, Outcome, Reply, VERSION};
 use crate::stage::Snapshot;
 
 /// Those who are connected.
@@ -207,6 +207,7 @@ impl Client {
         if !self.greeted {
             self.greeted = self.tell(Notice::Hello {
                 version: VERSION,
+                oldest: Some(OLDEST),
                 relive: env!("CARGO_PKG_VERSION").into(),
                 shim_pid: std::process::id() as i32,
                 snapshot: now.snapshot.clone(),

@@ -1,10 +1,10 @@
 //! Sessions whose shim cannot be asked any more: each has an end of its own, and nothing is started twice.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use relive_session::folder::Folder;
-use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -50,31 +50,78 @@ fn a_program_whose_shim_is_lost_says_so_also_to_the_next_daemon() {
     assert_eq!(fs::read_to_string(world.work().join("runs")).unwrap(), "once\n");
 }
 
-#[test]
-fn a_shim_of_another_version_is_not_talked_to_and_has_an_end_of_its_own() {
-    let world = World::new();
-    let (program, path) = lost(&world);
-    // Somebody is there and greets, in a language of the future.
-    let lock = fs::File::open(path.join("lock")).unwrap();
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
-    let _ = fs::remove_file(path.join("ctl"));
-    let listener = Folder::open(path).unwrap().ctl_bind().unwrap();
-    let greets = std::thread::spawn(move || {
-        rustix::io::ioctl_fionbio(&listener, false).unwrap();
-        let connection = rustix::net::accept(&listener).unwrap();
-        let snapshot =
-            json!({"mode": "spawn", "stage": "running", "host_pid": 1, "child_pid": 1, "pty": false, "result": null});
-        let hello = json!({
-            "kind": "notice", "notice": "hello", "version": 99, "relive": "99.0.0", "shim_pid": 1, "snapshot": snapshot,
-        });
-        rustix::io::write(&connection, format!("{hello}\n").as_bytes()).unwrap();
-        // Held until the other side has heard it.
-        let _ = rustix::io::read(&connection, &mut [0; 1]);
+/// Stands between a shim and its owners from now on, and changes its greeting.
+fn greets_as(session: &Path, greeting: Value) {
+    fs::rename(session.join("ctl"), session.join("ctl.real")).unwrap();
+    let listener = Folder::open(session).unwrap().ctl_bind().unwrap();
+    let real = rustix::net::SocketAddrUnix::new(session.join("ctl.real")).unwrap();
+    rustix::io::ioctl_fionbio(&listener, false).unwrap();
+    std::thread::spawn(move || {
+        while let Ok(owner) = rustix::net::accept(&listener) {
+            let flags = rustix::net::SocketFlags::CLOEXEC;
+            let (family, kind) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET);
+            let shim = rustix::net::socket_with(family, kind, flags, None).unwrap();
+            if rustix::net::connect(&shim, &real).is_err() {
+                return;
+            }
+            let mut hello = vec![0; 16 * 1024];
+            let length = rustix::io::read(&shim, &mut hello).unwrap();
+            let mut hello: Value = serde_json::from_slice(&hello[..length]).unwrap();
+            for (name, value) in greeting.as_object().unwrap() {
+                hello[name] = value.clone();
+            }
+            let _ = rustix::io::write(&owner, hello.to_string().as_bytes());
+            let (owner, shim) = (Arc::new(owner), Arc::new(shim));
+            for (from, to) in [(owner.clone(), shim.clone()), (shim, owner)] {
+                std::thread::spawn(move || {
+                    let mut packet = vec![0; 64 * 1024];
+                    while let Ok(length @ 1..) = rustix::io::read(&from, &mut packet) {
+                        if rustix::io::write(&to, &packet[..length]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = rustix::net::shutdown(&to, rustix::net::Shutdown::Both);
+                });
+            }
+        }
     });
-    let info = world.await_display(&program.uuid, "dead");
-    let status = json!({"kind": "startup_failed", "stage": "hello", "errno": "EPROTONOSUPPORT", "code": 93});
-    assert_eq!((&info["state"], &info["status"]), (&json!("dead"), &status));
-    assert_eq!(fs::read_to_string(world.work().join("runs")).unwrap(), "once\n");
-    greets.join().unwrap();
-    drop(lock);
+}
+
+#[test]
+fn a_shim_of_a_later_version_that_knows_ours_is_adopted() {
+    let world = World::new();
+    let program = world.exec(&["-i"], &["sh", "-c", "read line; echo \"got $line\"; exit 7"]);
+    let session = world.await_stage(&program, "running");
+    world.kill_daemon();
+    greets_as(Path::new(session["folder"].as_str().unwrap()), json!({"version": 99, "oldest": 1}));
+    world.relive(&["send", &program.uuid, "hello"]).ok();
+    world.ends(&program, 7);
+    assert_eq!(world.relive(&["logs", &program.uuid]).ok().stdout, "got hello\n");
+}
+
+#[test]
+fn a_program_whose_shim_speaks_another_version_goes_on_and_can_be_killed() {
+    for greeting in [json!({"version": 99, "oldest": 98}), json!({"version": 0})] {
+        let world = World::new();
+        let begin = || {
+            let program = world.exec(&[], &["sh", "-c", "while [ ! -e go ]; do sleep 0.01; done; exit 7"]);
+            let session = world.await_stage(&program, "running");
+            (program, session["host_pid"].as_u64().unwrap(), session["folder"].as_str().unwrap().to_owned())
+        };
+        let (ends, killed) = (begin(), begin());
+        world.kill_daemon();
+        for (_, _, session) in [&ends, &killed] {
+            greets_as(Path::new(session), greeting.clone());
+        }
+        for (program, host, _) in [&ends, &killed] {
+            world.await_display(&program.uuid, "running");
+            assert!(is_alive(*host));
+        }
+        let (program, host, _) = &killed;
+        world.relive(&["kill", "-9", &program.uuid]).ok();
+        assert_eq!(world.ends(program, 137)["why"], "user");
+        assert!(!is_alive(*host));
+        fs::write(world.work().join("go"), "").unwrap();
+        world.ends(&ends.0, 7);
+    }
 }

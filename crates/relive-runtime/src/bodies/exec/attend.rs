@@ -135,7 +135,7 @@ pub(super) fn left_ms(deadline: Instant) -> u64 {
 }
 
 /// Waits until a moment, for ever where there is none.
-async fn at(moment: Option<Instant>) {
+pub(super) async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
