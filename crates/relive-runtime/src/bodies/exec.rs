@@ -11,6 +11,7 @@ mod messages;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -18,10 +19,12 @@ use relive_core::program::{Inherited, Namespace, ResourceLimit, Stdio};
 use relive_core::{Cause, End, KillSignal, Moment, ProcessStatus, Program, Signal, Uuid, Why};
 use relive_journal::{DataDirectory, History, Pool, Seen};
 use relive_session::exit::{EndedBy, ExitRecord};
+use relive_session::launch::LaunchError;
 use relive_session::sessions::{Ran, Sessions, Standing};
 use relive_session::spec::{self, Spec};
 use relive_session::stage::SessionResult;
 use relive_session::tree::Plan;
+use rustix::io::Errno;
 
 use attend::{Attended, Left, attend};
 
@@ -30,6 +33,10 @@ use crate::environment::Environments;
 use crate::error::Result;
 use crate::runtime::ProcessRef;
 
+/// How often a program is launched whose shim is lost before it runs,
+const LAUNCHES_MAX: u32 = 5;
+/// and how long the second launch waits; each further one waits twice as long.
+const LAUNCH_AGAIN: Duration = Duration::from_millis(100);
 /// How many processes and threads a program may have if nobody says.
 const PIDS_DEFAULT: u32 = 4096;
 
@@ -50,6 +57,8 @@ enum NoSession {
     Unknown(io::Error),
     /// It runs, and nobody here can talk to its shim, which speaks another version of the protocol.
     Foreign(PathBuf, io::Error),
+    /// Its shim has gone before the program ran.
+    ShimLost(LaunchError),
     /// It was to end before it was launched.
     NotNeeded,
 }
@@ -139,9 +148,14 @@ impl Body for ExecBody {
 
 impl ExecBody {
     async fn run_to_end(&self, mut cx: Context) -> Exit {
+        let mut launches = 0;
         loop {
-            let (standing, folder) = match self.session_of(&cx).await {
+            let (standing, folder) = match self.session_of(&mut cx, &mut launches).await {
                 Ok(found) => found,
+                Err(NoSession::ShimLost(error)) => {
+                    cx.owner.warn(format!("{} did not run, its shim was lost: {error}", cx.process.uuid));
+                    continue;
+                }
                 Err(NoSession::Failed(status)) => return Exit::Ended(End::of(status)),
                 Err(NoSession::Unknown(error)) => return Exit::Unknown(error),
                 Err(NoSession::Foreign(path, error)) => {
@@ -168,7 +182,7 @@ impl ExecBody {
     }
 
     /// Finds the session of the current run, or launches it if it never ran.
-    async fn session_of(&self, cx: &Context) -> Result<(Standing, PathBuf), NoSession> {
+    async fn session_of(&self, cx: &mut Context, launches: &mut u32) -> Result<(Standing, PathBuf), NoSession> {
         let failed = |stage: &str, error: &io::Error| NoSession::Failed(startup_failed(stage, error));
         let uuid = cx.process.uuid;
         let facts = self.facts(uuid).await.map_err(NoSession::Unknown)?;
@@ -182,9 +196,18 @@ impl ExecBody {
                 Err(error) => return Err(NoSession::Unknown(error)),
             }
         }
-        if cx.orders.borrow().end.is_some() {
+        if !may_launch(cx, *launches).await {
             return Err(NoSession::NotNeeded);
         }
+        if *launches == LAUNCHES_MAX {
+            let (stage, errno) = ("shim".to_owned(), "ESRCH".to_owned());
+            return Err(NoSession::Failed(ProcessStatus::StartupFailed {
+                stage,
+                errno,
+                code: Errno::SRCH.raw_os_error(),
+            }));
+        }
+        *launches += 1;
         let ladder = self.sessions.ladder().await.map_err(|error| failed("ladder", &error))?;
         let deadline = cx.orders.borrow().deadline;
         let spec = self.spec_of(uuid, &facts, ladder.plan.clone()).await;
@@ -195,9 +218,10 @@ impl ExecBody {
             Err(error) => {
                 cx.owner.warn(format!("{uuid} cannot be launched: {error}"));
                 // The shim may have left a record that says more.
-                match self.sessions.find(&facts.next).await {
-                    Ok(Standing::Ended(record)) => Ok((Standing::Ended(record), facts.next)),
-                    Ok(_) | Err(_) => Err(failed("launch", &io::Error::other(error))),
+                match (self.sessions.find(&facts.next).await, &error) {
+                    (Ok(Standing::Ended(record)), _) => Ok((Standing::Ended(record), facts.next)),
+                    (Ok(Standing::NeverRan), LaunchError::Answer { .. }) => Err(NoSession::ShimLost(error)),
+                    (Ok(_) | Err(_), _) => Err(failed("launch", &io::Error::other(error))),
                 }
             }
         }
@@ -237,6 +261,16 @@ impl ExecBody {
             ..Spec::new(program.argv.clone(), env, facts.cwd.clone(), tree)
         })
     }
+}
+
+/// Waits until a program may be launched after so many launches; `false` if it is to end before that.
+async fn may_launch(cx: &mut Context, launches: u32) -> bool {
+    let wait = match launches {
+        0 | LAUNCHES_MAX => Duration::ZERO,
+        launches => LAUNCH_AGAIN * 2_u32.saturating_pow(launches - 1),
+    };
+    let told = cx.orders.wait_for(|orders| orders.end.is_some());
+    tokio::time::timeout(wait, told).await.is_err()
 }
 
 fn inherited(shell: &Inherited) -> spec::Inherited {

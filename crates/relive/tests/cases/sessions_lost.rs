@@ -125,3 +125,23 @@ fn a_program_whose_shim_speaks_another_version_goes_on_and_can_be_killed() {
         world.ends(&ends.0, 7);
     }
 }
+
+#[test]
+fn a_program_whose_shims_die_before_it_runs_is_given_up_after_some_tries() {
+    let world = World::new();
+    let gated = world.exec(&["--gate"], &["sh", "-c", "echo ran > ran"]);
+    let mut killed = std::collections::HashSet::new();
+    wait_until("it is given up", || {
+        let info = world.info(&gated.uuid);
+        let shim = info["session"]["folder"].as_str().and_then(|path| fs::read(Path::new(path).join("state")).ok());
+        let shim = shim.and_then(|state| serde_json::from_slice::<Value>(&state).ok()?["shim_pid"].as_u64());
+        if let Some(shim) = shim.filter(|shim| is_alive(*shim) && killed.insert(*shim)) {
+            kill(u32::try_from(shim).unwrap(), Signal::KILL);
+        }
+        info["state"] == "dead"
+    });
+    assert!((2..=10).contains(&killed.len()), "{} tries", killed.len());
+    let status = world.info(&gated.uuid)["status"].clone();
+    assert_eq!((&status["kind"], &status["stage"]), (&json!("startup_failed"), &json!("shim")));
+    assert!(!world.work().join("ran").exists());
+}
