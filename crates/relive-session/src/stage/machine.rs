@@ -234,7 +234,11 @@ impl Session {
             Verb::Kill => Answer::Act,
             Verb::Resize(_) if !self.pty => Answer::WrongStage("it has no terminal to resize".into()),
             Verb::Freeze | Verb::Thaw | Verb::Write { .. } | Verb::CloseInput | Verb::Resize(_) => {
-                if stage == Stage::Starting { wrong(verb, "spawned", stage) } else { Answer::Act }
+                if stage == Stage::Starting {
+                    Answer::WrongStage(format!("{}: there is no program yet", verb.name()))
+                } else {
+                    Answer::Act
+                }
             }
         }
     }
@@ -253,7 +257,7 @@ impl Session {
                     Answer::Kept
                 }
             },
-            Stage::Running => wrong(&Verb::Proceed, "ready", stage),
+            Stage::Running => Answer::WrongStage("it is past its gate: it is running".into()),
             Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => Answer::NoProcess,
         }
     }
@@ -269,7 +273,7 @@ impl Session {
                 self.aborting = true;
                 Answer::Act
             }
-            Stage::Running => wrong(&Verb::Abort, "ready", stage),
+            Stage::Running => Answer::WrongStage("it cannot be aborted, because it is running: kill it instead".into()),
             Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => Answer::NoProcess,
         }
     }
@@ -292,8 +296,4 @@ impl Session {
             Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => Answer::NoProcess,
         }
     }
-}
-
-fn wrong(verb: &Verb, needs: &str, stage: Stage) -> Answer {
-    Answer::WrongStage(format!("{} needs a session that is {needs}; this one is {}", verb.name(), stage.name()))
 }

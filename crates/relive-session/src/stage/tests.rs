@@ -126,7 +126,7 @@ fn every_event_has_its_effect_in_every_stage() {
 #[test]
 fn a_wrong_stage_is_said_by_name() {
     let Answer::WrongStage(message) = at(Stage::Running).ask(&Verb::Abort) else { panic!("abort of a running one") };
-    assert_eq!(message, "abort needs a session that is ready; this one is running");
+    assert_eq!(message, "it cannot be aborted, because it is running: kill it instead");
 }
 
 #[test]

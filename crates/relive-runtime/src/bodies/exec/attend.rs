@@ -85,7 +85,9 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
         }
         if let Some(signal) = orders.end.filter(|signal| told != Some(*signal)) {
             told = Some(signal);
-            session.pass_on(signal).await;
+            if let Some(refused) = session.pass_on(signal).await {
+                cx.owner.warn(format!("process {} did not get {signal}: {refused}", cx.process.of.pid));
+            }
         }
         // One that is told to end has its grace, which is ours to count.
         let deadline = orders.deadline.filter(|_| orders.end.is_none());
@@ -174,8 +176,8 @@ impl Attended<'_> {
         self.sessions.order(&self.folder, &self.connection, verb).await
     }
 
-    /// Sends the program what a signal of ours is to the operating system.
-    pub(super) async fn pass_on(&self, signal: Signal) {
+    /// Sends the program what a signal of ours is to the operating system. Says what went wrong, if anything did.
+    pub(super) async fn pass_on(&self, signal: Signal) -> Option<String> {
         let number = |signal: rustix::process::Signal| SessionVerb::signal(signal.as_raw());
         let verb = match signal {
             Signal::Term => number(rustix::process::Signal::TERM),
@@ -184,8 +186,14 @@ impl Attended<'_> {
             Signal::Pause => number(rustix::process::Signal::TSTP),
             Signal::Resume => number(rustix::process::Signal::CONT),
         };
-        // One that has gone needs no signal.
-        let _ = self.order(verb).await;
+        match self.order(verb).await {
+            Ok(protocol::Outcome::Failed { call, errno }) => Some(format!("{call} failed with {errno}")),
+            Ok(protocol::Outcome::WrongStage { message } | protocol::Outcome::Unknown { message }) => Some(message),
+            // One that has gone needs no signal.
+            Ok(protocol::Outcome::Done | protocol::Outcome::Kept | protocol::Outcome::NoProcess)
+            | Ok(protocol::Outcome::Stat(_))
+            | Err(_) => None,
+        }
     }
 }
 
