@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use relive_session::connection::Connection;
 use relive_session::exit::ExitRecord;
@@ -60,6 +61,9 @@ const TOLD_EVERY_BYTES: u64 = 64 * 1024;
 /// What releases the program.
 const ALL_THERE_WILL_BE: u64 = u64::MAX;
 
+/// How long a shim may take to change the size of the terminal before one can type.
+const SIZED_WITHIN: Duration = Duration::from_secs(1);
+
 /// Why one is in front of it no more.
 #[derive(Debug)]
 pub(crate) enum Left {
@@ -97,6 +101,8 @@ pub(crate) async fn watch(
     let mut seen = connection.seen();
     // What came before we listened counts as news.
     seen.mark_changed();
+    // Before anything can be typed: whoever leaves at once has made it the size of theirs all the same.
+    let _ = tokio::time::timeout(SIZED_WITHIN, fit(connection, manner)).await;
     let mut typing = pin!(typing(context, connection, manner));
     let mut sizing = pin!(sizing(connection, manner));
     let mut holding = pin!(holding(connection, manner.pace, output.shown()));
@@ -254,12 +260,6 @@ async fn sizing(connection: &Connection, manner: &Manner) -> io::Error {
         Ok(changes) => changes,
         Err(error) => return error,
     };
-    if manner.arrival == Arrival::Again {
-        let (rows, columns) = raw::size();
-        // A size that changes makes a full-screen program draw its screen.
-        let other = Size { rows: rows.saturating_sub(1).max(1), columns };
-        let _ = connection.request(Verb::Resize(other)).await;
-    }
     loop {
         let (rows, columns) = raw::size();
         // A program that has ended has no terminal to change.
@@ -268,4 +268,17 @@ async fn sizing(connection: &Connection, manner: &Manner) -> io::Error {
             return std::future::pending().await;
         }
     }
+}
+
+/// Makes the program's terminal the size of ours. A size that changes makes a full-screen program draw its screen.
+async fn fit(connection: &Connection, manner: &Manner) {
+    if manner.detach.is_none() {
+        return;
+    }
+    let (rows, columns) = raw::size();
+    if manner.arrival == Arrival::Again {
+        let other = Size { rows: rows.saturating_sub(1).max(1), columns };
+        let _ = connection.request(Verb::Resize(other)).await;
+    }
+    let _ = connection.request(Verb::Resize(Size { rows, columns })).await;
 }
