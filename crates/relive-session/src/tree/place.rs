@@ -15,6 +15,8 @@ use crate::stage::Failure;
 
 /// Said wherever a process group is all there is.
 const WEAK_TREE: &str = "tree: weak, a program whose shim was killed may outlive it";
+/// Said where a user namespace is part of what holds a tree. Nobody without rights can map the ids of root into it.
+const NOBODYS: &str = "tree: files of root seem to be nobody's in its user namespace, so ssh and sudo refuse to work";
 const SHARED_COUNT: &str = "pids: weak, counted together with all other processes of the user";
 const NO_PIDS: &str = "pids: no limit can be held";
 const SWAP_UNLIMITED: &str = "memory: weak, swap is not limited";
@@ -172,7 +174,11 @@ pub(super) fn rungs_of(made: &Made) -> Rungs {
         Hold::Namespace => ("pid-namespace", "sigstop", "pid-namespace"),
         Hold::Group => ("process-group", "sigstop", "subreaper"),
     };
-    let weak = if tree == "process-group" { vec![WEAK_TREE.into()] } else { Vec::new() };
+    let weak = match (made.hold(), made.pid_namespace) {
+        (Hold::Group, _) => vec![WEAK_TREE.into()],
+        (Hold::Namespace, Some(PidNamespace::InUserNamespace)) => vec![NOBODYS.into()],
+        (Hold::V2(_) | Hold::V1(_) | Hold::Namespace, _) => Vec::new(),
+    };
     let none = || "none".to_owned();
     let (tree, pause, kill) = (tree.into(), pause.into(), kill.into());
     Rungs { tree, pause, kill, pids: none(), memory: none(), degraded: weak }

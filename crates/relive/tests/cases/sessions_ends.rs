@@ -143,3 +143,26 @@ fn parent_of(pid: u64) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().parse().unwrap()
 }
+
+#[test]
+fn what_a_user_namespace_breaks_is_said_and_can_be_done_without() {
+    let owner_of_roots = |world: &World| {
+        let looks = world.exec(&[], &["stat", "-c", "%u", "/etc/passwd"]);
+        world.ends(&looks, 0);
+        let degraded = world.info(&looks.uuid)["session"]["degraded"].to_string();
+        (world.relive(&["logs", &looks.uuid]).ok().stdout, degraded.contains("ssh and sudo refuse to work"))
+    };
+    for world in World::of_each_kind() {
+        let rows = world.relive(&["doctor", "--json"]).ok().json();
+        let tree = rows["rows"].as_array().unwrap().iter().find(|row| row["name"] == "tree").unwrap().clone();
+        let (owner, said) = owner_of_roots(&world);
+        assert_eq!(owner != "0\n", said, "{owner}");
+        assert_eq!(tree["means"].as_str().unwrap().contains("ssh and sudo refuse to work"), said, "{tree}");
+        if said {
+            assert!(tree["hint"].as_str().unwrap().contains("RELIVE_LADDER=process-group relive daemon restart"));
+            world.relive(&["daemon", "stop"]).ok();
+            let world = world.with_env("RELIVE_LADDER", "process-group");
+            assert_eq!(owner_of_roots(&world), ("0\n".to_owned(), false));
+        }
+    }
+}

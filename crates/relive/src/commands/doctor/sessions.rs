@@ -6,6 +6,8 @@ use super::Row;
 
 const DELEGATE: &str = "run the daemon as root, or in a cgroup of its own: systemd-run --user --scope -p Delegate=yes \
                         relive daemon restart";
+const NAMESPACE: &str = "run the daemon as root, or in a cgroup of its own: systemd-run --user --scope -p Delegate=yes \
+                         relive daemon restart; for ssh and sudo alone: RELIVE_LADDER=process-group relive daemon restart";
 const CONTROLLER: &str = "run the daemon as root, or where this cgroup controller is given to it";
 
 pub(super) fn rows(ladder: &Ladder) -> [Row; 5] {
@@ -29,7 +31,7 @@ fn tree(rung: &str) -> Row {
         "cgroup1" => {
             row("every program has cgroups of its own").weak("mount cgroup2: it kills at once what v1 sweeps up")
         }
-        "pid-namespace" => row("every program has a PID namespace of its own, and sees no other pids").weak(DELEGATE),
+        "pid-namespace" => row("every program has a PID namespace of its own, and sees no other pids").weak(NAMESPACE),
         _ => row("programs are held by their shims only").weak(DELEGATE),
     }
 }
