@@ -22,6 +22,7 @@ fix:
 	cargo fmt --all
 
 bench:
+	scripts/install-restate
 	cargo build --release -p relive
 	cargo bench -p relive-core
 	cargo run --release -p relive-bench

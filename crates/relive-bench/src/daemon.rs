@@ -14,8 +14,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use relive_client::{BlockingClient, Client, Retry};
+use relive_core::Uuid;
+use relive_journal::ProcessDirectory;
 
-pub(crate) use usage::{Switches, anonymous, descriptors, memory, switches};
+pub(crate) use usage::{Switches, anonymous, cpu_seconds, descriptors, memory, peak, switches};
 
 use crate::{Error, Result};
 
@@ -67,7 +69,12 @@ impl Home {
         self.root.join("data")
     }
 
-    fn socket(&self) -> PathBuf {
+    /// Where a process keeps its files.
+    pub(crate) fn process(&self, uuid: Uuid) -> ProcessDirectory {
+        ProcessDirectory::new(self.data().join("steps").join(uuid.to_string()))
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
         self.root.join("socket")
     }
 
@@ -84,21 +91,42 @@ impl Home {
     }
 }
 
-/// A daemon that runs. Dropping it kills it.
+/// A program that runs. Dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Daemon {
-    home: Home,
-    program: PathBuf,
+pub(crate) struct Running {
     os_pid: u32,
 }
 
-impl Drop for Daemon {
+impl Running {
+    pub(crate) fn spawn(command: &mut Command) -> Result<Self> {
+        let mut running = running();
+        let child = command.spawn()?;
+        let os_pid = child.id();
+        running.push(child);
+        Ok(Self { os_pid })
+    }
+
+    fn has_ended(&self) -> bool {
+        let has_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
+        running().iter_mut().any(|child| child.id() == self.os_pid && has_ended(child))
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         let mut running = running();
         if let Some(place) = running.iter().position(|child| child.id() == self.os_pid) {
             end(&mut running.swap_remove(place));
         }
     }
+}
+
+/// A daemon that runs. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    home: Home,
+    program: PathBuf,
+    running: Running,
 }
 
 impl Daemon {
@@ -109,14 +137,7 @@ impl Daemon {
         let mut command = home.command(&program, &["daemon", "serve"]);
         command.current_dir("/").process_group(0).stderr(log);
         let begun = Instant::now();
-        let os_pid = {
-            let mut running = running();
-            let child = command.spawn()?;
-            let os_pid = child.id();
-            running.push(child);
-            os_pid
-        };
-        let daemon = Self { home: home.clone(), program, os_pid };
+        let daemon = Self { home: home.clone(), program, running: Running::spawn(&mut command)? };
         let client = daemon.client()?;
         daemon.await_connection(&client, begun)?;
         client.call(Client::daemon)?;
@@ -128,10 +149,7 @@ impl Daemon {
             if client.call(Client::connect).is_ok() {
                 return Ok(());
             }
-            let ended = running()
-                .iter_mut()
-                .any(|child| child.id() == self.os_pid && child.try_wait().is_ok_and(|status| status.is_some()));
-            if ended || begun.elapsed() > ANSWER_WITHIN {
+            if self.running.has_ended() || begun.elapsed() > ANSWER_WITHIN {
                 let said = fs::read_to_string(self.home.log()).unwrap_or_default();
                 return Err(format!("the daemon does not answer: {}", said.trim()).into());
             }
@@ -167,7 +185,11 @@ impl Daemon {
     }
 
     pub(crate) fn os_pid(&self) -> u32 {
-        self.os_pid
+        self.running.os_pid
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
     }
 
     /// Runs a command of the command line to its end.

@@ -9,12 +9,15 @@ mod interrupt;
 mod lab;
 mod options;
 mod place;
+mod restate;
 mod rounds;
 mod rows;
+mod runs;
 mod sample;
 mod table;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use options::{Options, USAGE};
 use place::Place;
@@ -46,25 +49,33 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<()> {
     let place = Place::new()?;
     interrupt::clean_up_on_signals(place.root().to_owned())?;
-    println!("directory   {}", place.root().display());
+    println!("place    {}", place.root().display());
     println!("disk     {}", place.file_system()?);
+    println!("load     {} on {} processors, before", load()?, std::thread::available_parallelism()?);
     println!("rounds   {}, raw and ours in turn; medians; files are in the page cache (warm)", options.rounds);
     println!("ratio    the median of the rounds' ratios, not the ratio of the medians");
     println!();
     println!("{}", table::HEADER);
-    for (name, measure) in rows::ALL {
-        if options.only.as_deref().is_some_and(|only| only != name) {
-            continue;
-        }
+    let begun = Instant::now();
+    let chosen: Vec<_> = rows::ALL.iter().filter(|(name, _)| options.measures(name)).collect();
+    for (done, (name, measure)) in chosen.iter().enumerate() {
+        eprintln!("[{}/{}] {name}, after {:.0} s", done + 1, chosen.len(), begun.elapsed().as_secs_f64());
         for row in measure(options, &place)? {
             println!("{row}");
         }
     }
-    if options.only.as_deref().is_none_or(|only| only == rows::COUNTS) {
+    eprintln!("all after {:.0} s; load {}", begun.elapsed().as_secs_f64(), load()?);
+    if options.measures(rows::COUNTS) {
         println!();
         for line in rows::counts(&place)? {
             println!("{line}");
         }
     }
     Ok(())
+}
+
+/// How many threads wanted to run, on average of the last 1, 5 and 15 minutes.
+fn load() -> Result<String> {
+    let averages = std::fs::read_to_string("/proc/loadavg")?;
+    Ok(averages.split(' ').take(3).collect::<Vec<_>>().join(" "))
 }

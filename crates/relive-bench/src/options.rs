@@ -8,11 +8,13 @@ pub(crate) const USAGE: &str = "\
 usage: relive-bench [--quick] [--only NAME] [--histories N]
 
   --quick         small sizes, for a smoke run
-  --only NAME     one of: step writers resume fork start lookup histories disk agents crowd call sessions
-                  workspaces huge-workspace counts
+  --only NAME     one of these; huge-workspace is measured only if it is asked for:
+                  step writers path length conversation recover pressure resume fork start lookup histories disk
+                  agents crowd call sessions workspaces huge-workspace counts
   --histories N   how many histories a start or a look-up has to pass over (100000)
 
 The program that is measured is `relive` beside this one, or $RELIVE_BIN.
+Restate is measured where scripts/install-restate put it: target/restate, or $RELIVE_RESTATE_DIR.
 The files are made under target/, or under $RELIVE_BENCH_DIR, and removed at the end.";
 
 /// How much is measured.
@@ -31,6 +33,18 @@ pub(crate) struct Options {
     /// How many agents run at once. Rounds are odd in number: of an even one the middle is not in the middle.
     pub(crate) agents: usize,
     pub(crate) agent_rounds: usize,
+    /// Steps of an agent that runs alone, how many run at once otherwise, and the steps of each of those.
+    pub(crate) path_steps: usize,
+    pub(crate) path_agents: usize,
+    pub(crate) path_steps_each: usize,
+    pub(crate) path_rounds: usize,
+    /// Steps of a long agent.
+    pub(crate) long_steps: usize,
+    pub(crate) long_rounds: usize,
+    /// Bytes of a long conversation.
+    pub(crate) conversation_bytes: usize,
+    /// How many agents run when the daemon is killed.
+    pub(crate) recovered: usize,
     /// How many processes are suspended.
     pub(crate) crowd: usize,
     pub(crate) crowd_rounds: usize,
@@ -60,6 +74,14 @@ impl Options {
             histories: 100_000,
             agents: 1_000,
             agent_rounds: 3,
+            path_steps: 200,
+            path_agents: 64,
+            path_steps_each: 15,
+            path_rounds: 7,
+            long_steps: 10_000,
+            long_rounds: 3,
+            conversation_bytes: 100 << 20,
+            recovered: 3_000,
             crowd: 10_000,
             crowd_rounds: 5,
             launches: 21,
@@ -83,6 +105,14 @@ impl Options {
             histories: 2_000,
             agents: 100,
             agent_rounds: 3,
+            path_steps: 50,
+            path_agents: 16,
+            path_steps_each: 10,
+            path_rounds: 3,
+            long_steps: 2_000,
+            long_rounds: 3,
+            conversation_bytes: 10 << 20,
+            recovered: 300,
             crowd: 1_000,
             crowd_rounds: 3,
             launches: 7,
@@ -93,6 +123,11 @@ impl Options {
             idle: Duration::from_secs(2),
             settle: Duration::from_secs(1),
         }
+    }
+
+    /// Whether rows of this name are measured: those asked for, or all that do not take minutes of their own.
+    pub(crate) fn measures(&self, name: &str) -> bool {
+        self.only.as_deref().map_or(name != rows::HUGE, |only| only == name)
     }
 
     /// Reads the command line; `None` where only the usage is asked for.

@@ -25,9 +25,33 @@ impl Rounds {
         median(self.peer.clone())
     }
 
-    /// The median of the rounds' own ratios: what slowed a whole round down is not in it.
-    pub(crate) fn ratio(&self) -> f64 {
-        median(self.ours.iter().zip(&self.peer).map(|(ours, peer)| ours / peer).collect())
+    /// The rounds' own ratios: what slowed a whole round down is not in them.
+    pub(crate) fn ratio(&self) -> Ratio {
+        let ratios: Vec<f64> = self.ours.iter().zip(&self.peer).map(|(ours, peer)| ours / peer).collect();
+        let (low, high) =
+            (ratios.iter().copied().fold(f64::NAN, f64::min), ratios.iter().copied().fold(f64::NAN, f64::max));
+        Ratio { median: median(ratios), spread: Some((low, high)) }
+    }
+}
+
+/// How ours compares with its peer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ratio {
+    /// Not a number where one of the two was not measured.
+    pub(crate) median: f64,
+    /// The lowest and the highest of the rounds, where there was more than one.
+    pub(crate) spread: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    pub(crate) fn inverse(self) -> Self {
+        Self { median: 1.0 / self.median, spread: self.spread.map(|(low, high)| (1.0 / high, 1.0 / low)) }
+    }
+}
+
+impl From<f64> for Ratio {
+    fn from(once: f64) -> Self {
+        Self { median: once, spread: None }
     }
 }
 

@@ -2,12 +2,17 @@
 
 mod agents;
 mod call;
+mod conversation;
 mod counts;
 mod crowd;
 mod disk;
 mod fork;
 mod histories;
+mod length;
 mod lookup;
+mod path;
+mod pressure;
+mod recover;
 mod resume;
 mod sessions;
 mod start;
@@ -25,9 +30,14 @@ use crate::table::Row;
 type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
-pub(crate) const ALL: [(&str, Measure); 14] = [
+pub(crate) const ALL: [(&str, Measure); 19] = [
     ("step", step::measure),
     ("writers", writers::measure),
+    ("path", path::measure),
+    ("length", length::measure),
+    ("conversation", conversation::measure),
+    ("recover", recover::measure),
+    ("pressure", pressure::measure),
     ("resume", resume::measure),
     ("fork", fork::measure),
     ("start", start::measure),
@@ -39,8 +49,11 @@ pub(crate) const ALL: [(&str, Measure); 14] = [
     ("call", call::measure),
     ("sessions", sessions::measure),
     ("workspaces", workspaces::measure),
-    ("huge-workspace", workspaces::measure_huge),
+    (HUGE, workspaces::measure_huge),
 ];
+
+/// Takes minutes.
+pub(crate) const HUGE: &str = "huge-workspace";
 
 /// The counts have a table of their own.
 pub(crate) const COUNTS: &str = "counts";

@@ -1,10 +1,12 @@
-//! The rows as they are printed: plain text, at most 100 columns.
+//! The rows as they are printed: plain text, at most 120 columns.
 
 use std::fmt;
 
+use crate::rounds::Ratio;
+
 pub(crate) const HEADER: &str = "\
-name                                | ours       | raw limit or peer      |  ratio | to reach
-------------------------------------+------------+------------------------+--------+---------------";
+name                                | ours       | raw limit or peer      |  ratio | lowest-highest | to reach
+------------------------------------+------------+------------------------+--------+----------------+---------------";
 
 /// One figure beside another.
 #[derive(Debug)]
@@ -12,7 +14,7 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) ours: String,
     pub(crate) peer: String,
-    pub(crate) ratio: f64,
+    pub(crate) ratio: Ratio,
     pub(crate) mark: Mark,
 }
 
@@ -32,15 +34,22 @@ pub(crate) enum Mark {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = |met| if met { "met" } else { "MISSED" };
+        let Ratio { median, spread } = self.ratio;
+        let verdict = |met| match met {
+            _ if median.is_nan() => "not measured",
+            true => "met",
+            false => "MISSED",
+        };
         let mark = match self.mark {
-            Mark::AtMost(most) => format!("<= {most:<4} {}", verdict(self.ratio <= most)),
-            Mark::AtLeast(least) => format!(">= {least:<4} {}", verdict(self.ratio >= least)),
+            Mark::AtMost(most) => format!("<= {most:<4} {}", verdict(median <= most)),
+            Mark::AtLeast(least) => format!(">= {least:<4} {}", verdict(median >= least)),
             Mark::Within { ms, limit_ms } => format!("<= {limit_ms} ms {}", verdict(ms <= limit_ms)),
             Mark::None => "-".to_owned(),
         };
-        let Self { name, ours, peer, ratio, .. } = self;
-        write!(f, "{name:<35} | {ours:<10} | {peer:<22} | {ratio:>6.2} | {mark}")
+        let ratio = if median.is_nan() { "-".to_owned() } else { format!("{median:.2}") };
+        let spread = spread.map_or_else(String::new, |(low, high)| format!("{low:.2}-{high:.2}"));
+        let Self { name, ours, peer, .. } = self;
+        write!(f, "{name:<35} | {ours:<10} | {peer:<22} | {ratio:>6} | {spread:>14} | {mark}")
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::time::Duration;
 
 use crate::Result;
 
@@ -19,6 +20,24 @@ pub(crate) fn memory(os_pid: u32) -> Result<(u64, u64)> {
 pub(crate) fn anonymous(os_pid: u32) -> Result<u64> {
     let rollup = fs::read_to_string(format!("/proc/{os_pid}/smaps_rollup"))?;
     Ok(number(&rollup, "Anonymous:").ok_or("/proc does not say Anonymous")? << 10)
+}
+
+/// The most memory that was ever resident, in bytes.
+pub(crate) fn peak(os_pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{os_pid}/status"))?;
+    Ok(number(&status, "VmHWM:").ok_or("/proc does not say VmHWM")? << 10)
+}
+
+/// The time its threads have run on a processor, to the nanosecond. That of threads that have ended is not in it.
+pub(crate) fn cpu_seconds(os_pid: u32) -> Result<f64> {
+    let mut total = Duration::ZERO;
+    for entry in fs::read_dir(format!("/proc/{os_pid}/task"))? {
+        // A thread may end while it is looked at.
+        let Ok(times) = fs::read_to_string(entry?.path().join("schedstat")) else { continue };
+        let nanoseconds = times.split(' ').next().ok_or("/proc does not say how long a thread ran")?;
+        total += Duration::from_nanos(nanoseconds.parse()?);
+    }
+    Ok(total.as_secs_f64())
 }
 
 fn number(text: &str, field: &str) -> Option<u64> {

@@ -1,30 +1,26 @@
 //! Many agents at once through the daemon, beside the same records written by the journal alone.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use relive_api::{Environment, RunRequest};
-use relive_client::{BlockingClient, Client, Waited};
-use relive_core::{Limits, Uuid};
+use relive_client::Client;
 use relive_journal::data::SpawnRequest;
 use relive_journal::reader::{Cursor, Item, Reader};
 use relive_journal::record::{Body, Input, OpenedBy, Spawned};
-use relive_journal::{DataDirectory, Durability, Pool, ProcessDirectory, ProcessMeta, Writer};
+use relive_journal::{DataDirectory, Durability, Pool, ProcessMeta, Writer};
 use tokio::runtime::Runtime;
 
 use crate::daemon::{Daemon, Home};
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, seconds};
+use crate::runs::{self, Work};
 use crate::sample::{data_folder, moment, opening, uuid};
 use crate::table::{Mark, Row, milliseconds, per_second};
 use crate::{Error, Result};
 
 const STEPS: usize = 20;
-const CONNECTIONS: usize = 64;
-const WAIT: Duration = Duration::from_secs(120);
 
 const NOTE: &str = "The configuration is read once, at the start. A file with a mistake is refused as a whole.\n";
 
@@ -32,10 +28,10 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let count = options.agents;
     eprintln!("agents: {count} at once, {STEPS} steps each, {} rounds", options.agent_rounds);
     let root = place.directory("agents")?;
-    let work = work_folder(&root)?;
+    let work = work_directory(&root)?;
     let home = Home::new(root.join("home"))?;
     let (_, daemon) = Daemon::start(&home)?;
-    let sample = Recorded::read(&home, &daemon, &work)?;
+    let sample = Recorded::read(&daemon, &work)?;
     let directory = Arc::new(data_folder(&root.join("alone"))?);
     let (pool, runtime) = (Pool::default(), tokio::runtime::Builder::new_multi_thread().build()?);
     let mut times = Rounds::default();
@@ -62,58 +58,26 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
             name: "  steps".to_owned(),
             ours: per_second(steps / times.ours()),
             peer: format!("{}  journal", per_second(steps / times.peer())),
-            ratio: 1.0 / times.ratio(),
+            ratio: times.ratio().inverse(),
             mark: Mark::None,
         },
     ])
 }
 
 /// A directory with something to read and a script that reads it.
-fn work_folder(root: &Path) -> Result<PathBuf> {
-    let work = root.join("work");
-    fs::create_dir(&work)?;
-    fs::write(work.join("note.txt"), NOTE)?;
+fn work_directory(root: &Path) -> Result<Work> {
     let turn = "  - text: The note may say more than it did.\n    calls: [{name: read, args: {path: note.txt}}]\n";
-    fs::write(work.join("script.yaml"), format!("turns:\n{turn}    repeat: {STEPS}\n"))?;
+    let work = Work::new(root.join("work"), &format!("{turn}    repeat: {STEPS}\n"))?;
+    fs::write(work.path().join("note.txt"), NOTE)?;
     Ok(work)
 }
 
-fn begin(client: &BlockingClient, work: &Path) -> Result<Uuid> {
-    let request = RunRequest {
-        uuid: uuid(),
-        name: None,
-        intent: "read the note".to_owned(),
-        model: Some("script/script.yaml".to_owned()),
-        agent: None,
-        system_prompt: None,
-        cwd: work.display().to_string(),
-        env: Environment::default(),
-        limits: Limits::default(),
-        on_in_doubt: None,
-        on_budget: None,
-        policy: std::collections::BTreeMap::new(),
-        yes: false,
-    };
-    Ok(client.call(|client| client.run(&request))?.uuid)
-}
-
-fn wait_for(client: &BlockingClient, uuid: Uuid) -> Result<()> {
-    let id = uuid.to_string();
-    let Waited::Answer(answer) = client.call(|client| client.wait(&id, &id, Some(WAIT)))? else {
-        return Err(format!("agent {uuid} has not ended after {WAIT:?}").into());
-    };
-    match answer.exit_code {
-        0 => Ok(()),
-        code => Err(format!("agent {uuid} ended with {code}: {:?}", answer.exit).into()),
-    }
-}
-
 /// Begins all agents, and waits for all of them.
-fn run_all(daemon: &Daemon, work: &Path, count: usize) -> Result<()> {
-    let uuids = daemon.at_once(CONNECTIONS, &vec![(); count], |client, ()| begin(client, work))?;
+fn run_all(daemon: &Daemon, work: &Work, count: usize) -> Result<()> {
+    let uuids = runs::begin_all(daemon, work, count)?;
     let status = daemon.client()?.call(Client::daemon)?;
     eprintln!("agents: {} of {count} run when the last one was begun", status.running);
-    daemon.at_once(CONNECTIONS, &uuids, |client, uuid| wait_for(client, *uuid)).map(drop)
+    runs::wait_for_all(daemon, &uuids)
 }
 
 /// What the daemon recorded of one agent.
@@ -127,11 +91,8 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn read(home: &Home, daemon: &Daemon, work: &Path) -> Result<Self> {
-        let client = daemon.client()?;
-        let uuid = begin(&client, work)?;
-        wait_for(&client, uuid)?;
-        let directory = ProcessDirectory::new(home.data().join("steps").join(uuid.to_string()));
+    fn read(daemon: &Daemon, work: &Work) -> Result<Self> {
+        let directory = daemon.home().process(runs::run(&daemon.client()?, work)?);
         let mut reader = Reader::new(directory.steps(), Cursor::default());
         let (mut spawned, mut input, mut batches, mut batch) = (None, None, Vec::new(), Vec::new());
         while let Some(Item::Record(record)) = reader.next_item()? {

@@ -1,12 +1,9 @@
 //! A daemon with many suspended processes and many histories, beside one that has hardly any.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use relive_api::{Environment, PauseRequest, RunRequest};
+use relive_api::PauseRequest;
 use relive_client::{BlockingClient, Client};
-use relive_core::Limits;
 
 use super::start::with_histories;
 use crate::Result;
@@ -14,7 +11,7 @@ use crate::daemon::{Daemon, Home, Switches, descriptors, memory, switches};
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, seconds};
-use crate::sample::uuid;
+use crate::runs::{self, Work};
 use crate::table::{Mark, Row, kilobytes, milliseconds};
 
 /// How many processes the other daemon has.
@@ -31,7 +28,7 @@ const STILL_WITHIN: Duration = Duration::from_secs(60);
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let root = place.directory("crowd")?;
-    let work = work_folder(&root)?;
+    let work = Work::new(root.join("work"), "  - hang: true\n")?;
     let home = |name: &str| Home::new(root.join(name));
     let (nothing, few, many) = (home("nothing")?, home("few")?, home("many")?);
     with_histories(&many.data(), options.histories, place)?;
@@ -50,16 +47,8 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A directory with a script that never says anything.
-fn work_folder(root: &Path) -> Result<PathBuf> {
-    let work = root.join("work");
-    fs::create_dir(&work)?;
-    fs::write(work.join("script.yaml"), "turns:\n  - hang: true\n")?;
-    Ok(work)
-}
-
 /// Fills a daemon with suspended processes, and says what memory it has then.
-fn suspend(home: &Home, work: &Path, count: usize) -> Result<(u64, u64)> {
+fn suspend(home: &Home, work: &Work, count: usize) -> Result<(u64, u64)> {
     let (_, daemon) = Daemon::start(home)?;
     daemon.at_once(CONNECTIONS, &vec![(); count], |client, ()| suspend_one(client, work))?;
     let begun = Instant::now();
@@ -80,23 +69,8 @@ fn suspend(home: &Home, work: &Path, count: usize) -> Result<(u64, u64)> {
     memory(daemon.os_pid())
 }
 
-fn suspend_one(client: &BlockingClient, work: &Path) -> Result<()> {
-    let request = RunRequest {
-        uuid: uuid(),
-        name: None,
-        intent: "think about it".to_owned(),
-        model: Some("script/script.yaml".to_owned()),
-        agent: None,
-        system_prompt: None,
-        cwd: work.display().to_string(),
-        env: Environment::default(),
-        limits: Limits::default(),
-        on_in_doubt: None,
-        on_budget: None,
-        policy: std::collections::BTreeMap::new(),
-        yes: false,
-    };
-    let id = client.call(|client| client.run(&request))?.pid.to_string();
+fn suspend_one(client: &BlockingClient, work: &Work) -> Result<()> {
+    let id = runs::begin(client, work)?.pid.to_string();
     client.call(|client| client.pause(&id, &PauseRequest { subtree: false, now: true }))?;
     Ok(())
 }
@@ -139,7 +113,7 @@ fn idle(options: &Options, nothing: &Daemon, many: &Daemon, fresh: (u64, u64)) -
         name,
         ours: kilobytes(ours),
         peer: format!("{}  nothing", kilobytes(peer)),
-        ratio: ours as f64 / peer as f64,
+        ratio: (ours as f64 / peer as f64).into(),
         mark: Mark::None,
     };
     let each = |name: &str, private: u64| {
@@ -148,7 +122,7 @@ fn idle(options: &Options, nothing: &Daemon, many: &Daemon, fresh: (u64, u64)) -
             name: name.to_owned(),
             ours: format!("{bytes:.0} B"),
             peer: format!("{BYTES_EACH_MAX} B  the limit"),
-            ratio: bytes / BYTES_EACH_MAX,
+            ratio: (bytes / BYTES_EACH_MAX).into(),
             mark: Mark::AtMost(1.0),
         }
     };
@@ -156,7 +130,7 @@ fn idle(options: &Options, nothing: &Daemon, many: &Daemon, fresh: (u64, u64)) -
         name: name.to_owned(),
         ours: format!("{rate:.1}/s"),
         peer: format!("{SWITCHES_PER_SECOND_MAX}/s  the limit"),
-        ratio: rate / SWITCHES_PER_SECOND_MAX,
+        ratio: (rate / SWITCHES_PER_SECOND_MAX).into(),
         mark: Mark::AtMost(1.0),
     };
     Ok(vec![

@@ -1,4 +1,4 @@
-//! What 1,000 steps take on the disk, beside what they hold.
+//! What 1,000 steps take on the disk, beside what they hold: by the journal alone, and through the daemon.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,10 @@ use std::path::Path;
 use relive_journal::Durability;
 
 use crate::Result;
+use crate::daemon::{Daemon, Home};
 use crate::options::Options;
 use crate::place::Place;
+use crate::runs::{self, Work};
 use crate::sample::{Agent, StepData, data_folder};
 use crate::table::{Mark, Row, kilobytes};
 
@@ -33,9 +35,39 @@ pub(super) fn measure(_options: &Options, place: &Place) -> Result<Vec<Row>> {
         #[expect(clippy::cast_precision_loss, reason = "a ratio is not exact")]
         let ratio = used as f64 / held as f64;
         let (ours, peer) = (kilobytes(used), format!("{}  in the steps", kilobytes(held)));
-        rows.push(Row { name: format!("disk: {STEPS} steps of {kilobyte} KB"), ours, peer, ratio, mark });
+        rows.push(Row { name: format!("disk: {STEPS} steps of {kilobyte} KB"), ours, peer, ratio: ratio.into(), mark });
     }
+    rows.push(through_the_daemon(place)?);
     Ok(rows)
+}
+
+/// An agent that reads 4 KB in each step: everything in its directory, and what was said and read.
+fn through_the_daemon(place: &Place) -> Result<Row> {
+    eprintln!("disk: {STEPS} steps through the daemon");
+    let root = place.directory("disk-daemon")?;
+    let (said, args, read) =
+        ("The note may say more.", r#"{"path":"note.txt"}"#, "a line that is like others, as most are\n".repeat(100));
+    let turn = format!("  - text: {said}\n    calls: [{{name: read, args: {args}}}]\n    repeat: {STEPS}\n");
+    let work = Work::new(root.join("work"), &turn)?;
+    fs::write(work.path().join("note.txt"), &read)?;
+    let (_, daemon) = Daemon::start(&Home::new(root.join("home"))?)?;
+    let uuid = runs::run(&daemon.client()?, &work)?;
+    let directory = daemon.home().process(uuid);
+    let held = (said.len() + args.len() + read.len()) as u64 * STEPS;
+    let used = bytes_in(directory.path())?;
+    for file in [directory.steps(), directory.events()] {
+        let name = file.file_name().unwrap_or_default().display().to_string();
+        eprintln!("disk: {name} {} bytes a step", fs::metadata(&file)?.len() / STEPS);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a ratio is not exact")]
+    let ratio = used as f64 / held as f64;
+    Ok(Row {
+        name: "  through the daemon, with events".to_owned(),
+        ours: kilobytes(used),
+        peer: format!("{}  in the steps", kilobytes(held)),
+        ratio: ratio.into(),
+        mark: Mark::AtMost(1.3),
+    })
 }
 
 /// The lengths of all files of a directory.

@@ -13,7 +13,7 @@ use crate::Result;
 use crate::daemon::{Daemon, Home};
 use crate::options::Options;
 use crate::place::Place;
-use crate::rounds::{Rounds, median_seconds};
+use crate::rounds::{Ratio, Rounds, median_seconds};
 use crate::sample::data_folder;
 use crate::table::{Mark, Row, milliseconds};
 
@@ -104,9 +104,9 @@ fn later_starts(options: &Options, nothing: &Home, many: &Home) -> Result<Row> {
     Ok(start_row(name, rounds.ours(), rounds.peer(), rounds.ratio()))
 }
 
-fn start_row(name: String, ours: f64, peer: f64, ratio: f64) -> Row {
+fn start_row(name: String, ours: f64, peer: f64, ratio: impl Into<Ratio>) -> Row {
     let peer = format!("{}  nothing", milliseconds(peer));
-    Row { name, ours: milliseconds(ours), peer, ratio, mark: Mark::AtMost(1.2) }
+    Row { name, ours: milliseconds(ours), peer, ratio: ratio.into(), mark: Mark::AtMost(1.2) }
 }
 
 /// Waits until the daemon can say that somebody does not exist. Returns how long that took.

@@ -55,7 +55,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
             name: "  once, after live/ was lost".to_owned(),
             ours: milliseconds(rebuilt),
             peer: format!("{}  with live/", milliseconds(pair.ours())),
-            ratio: rebuilt / pair.ours(),
+            ratio: (rebuilt / pair.ours()).into(),
             mark: Mark::None,
         },
     ])

@@ -241,7 +241,7 @@ fn growth(place: &Place, options: &Options) -> Result<Row> {
         name: format!("snapshots on disk: {steps} steps"),
         ours: kilobytes(grown),
         peer: format!("{}  gzip of changed", kilobytes(changed)),
-        ratio,
+        ratio: ratio.into(),
         mark: Mark::AtMost(1.3),
     };
     remove(&root)?;

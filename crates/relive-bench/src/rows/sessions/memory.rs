@@ -52,7 +52,7 @@ fn row(name: &str, bytes: u64) -> Row {
         name: name.to_owned(),
         ours: kilobytes(bytes),
         peer: format!("{}  the limit", kilobytes(BYTES_MAX)),
-        ratio: bytes as f64 / BYTES_MAX as f64,
+        ratio: (bytes as f64 / BYTES_MAX as f64).into(),
         mark: Mark::AtMost(1.0),
     }
 }

@@ -1,0 +1,93 @@
+//! Agents that follow a script, through a daemon.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use relive_api::{Created, Environment, RunRequest};
+use relive_client::{BlockingClient, Client, Waited};
+use relive_core::{Limits, Uuid};
+
+use crate::Result;
+use crate::daemon::Daemon;
+use crate::sample::uuid;
+
+const CONNECTIONS: usize = 64;
+const WAIT: Duration = Duration::from_secs(300);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const SCRIPT: &str = "script.yaml";
+
+/// A directory that agents work in, with the script they follow.
+#[derive(Debug, Clone)]
+pub(crate) struct Work(PathBuf);
+
+impl Work {
+    /// A new directory, with a script of these turns.
+    pub(crate) fn new(path: PathBuf, turns: &str) -> Result<Self> {
+        fs::create_dir(&path)?;
+        fs::write(path.join(SCRIPT), format!("turns:\n{turns}"))?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+pub(crate) fn begin(client: &BlockingClient, work: &Work) -> Result<Created> {
+    let request = RunRequest {
+        uuid: uuid(),
+        name: None,
+        intent: "follow the script".to_owned(),
+        model: Some(format!("script/{SCRIPT}")),
+        agent: None,
+        system_prompt: None,
+        cwd: work.path().display().to_string(),
+        env: Environment::default(),
+        limits: Limits::default(),
+        on_in_doubt: None,
+        on_budget: None,
+        policy: std::collections::BTreeMap::new(),
+        yes: false,
+    };
+    Ok(client.call(|client| client.run(&request))?)
+}
+
+/// Waits for the end, which has to be a good one.
+pub(crate) fn wait_for(client: &BlockingClient, uuid: Uuid) -> Result<()> {
+    let id = uuid.to_string();
+    let Waited::Answer(answer) = client.call(|client| client.wait(&id, &id, Some(WAIT)))? else {
+        return Err(format!("agent {uuid} has not ended after {WAIT:?}").into());
+    };
+    match answer.exit_code {
+        0 => Ok(()),
+        code => Err(format!("agent {uuid} ended with {code}: {:?}", answer.exit).into()),
+    }
+}
+
+/// Runs one to its end.
+pub(crate) fn run(client: &BlockingClient, work: &Work) -> Result<Uuid> {
+    let uuid = begin(client, work)?.uuid;
+    wait_for(client, uuid).map(|()| uuid)
+}
+
+/// Begins so many at once. Returns them in no order.
+pub(crate) fn begin_all(daemon: &Daemon, work: &Work, count: usize) -> Result<Vec<Uuid>> {
+    daemon.at_once(CONNECTIONS, &vec![(); count], |client, ()| Ok(begin(client, work)?.uuid))
+}
+
+pub(crate) fn wait_for_all(daemon: &Daemon, uuids: &[Uuid]) -> Result<()> {
+    daemon.at_once(CONNECTIONS, uuids, |client, uuid| wait_for(client, *uuid)).map(drop)
+}
+
+/// Waits until no agent runs any more.
+pub(crate) fn await_none(daemon: &Daemon) -> Result<()> {
+    let (client, begun) = (daemon.client()?, Instant::now());
+    while client.call(Client::daemon)?.running > 0 {
+        if begun.elapsed() > WAIT {
+            return Err("agents that were killed go on".into());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
