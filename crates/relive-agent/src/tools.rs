@@ -1,7 +1,7 @@
 //! The tools of the native agent.
 //!
 //! File tools do not leave the working directory: `beneath` is the only way to a file, and the kernel itself resolves each
-//! path below the directory. Blocking work runs on the pool's threads and can be cancelled (`cancel`). Arguments that a
+//! path below the directory. Small files that are in memory are read at once (`hot`); other blocking work runs on the pool's threads and can be cancelled (`cancel`). Arguments that a
 //! tool does not know, or that are of the wrong type, are refused by name before anything is done.
 
 mod agents;
@@ -12,6 +12,7 @@ mod beneath;
 mod cancel;
 mod done;
 mod edit;
+mod hot;
 mod list;
 #[cfg(feature = "faults")]
 mod panic;

@@ -251,7 +251,7 @@ pub(super) fn entries(
 }
 
 /// Returns `path` as seen from the directory `cwd`.
-fn relative(cwd: &Path, path: &str) -> Result<PathBuf, Refused> {
+pub(super) fn relative(cwd: &Path, path: &str) -> Result<PathBuf, Refused> {
     if path.is_empty() || path.contains('\0') {
         return Err(Refused::NotAPath(path.escape_debug().to_string()));
     }

@@ -1,7 +1,6 @@
 //! `read`: the text of a file, or some of its lines.
 
-use std::fs::File;
-use std::io::{self, BufRead as _, Read as _};
+use std::io::{self, BufRead, Read as _};
 use std::path::Path;
 
 use futures_util::FutureExt as _;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use super::args::Args;
 use super::beneath::{Directory, Refused};
 use super::cancel::Leash;
+use super::hot;
 use crate::tool::{Context, Patience, Tool, ToolResult};
 
 /// How much a model is shown at once.
@@ -74,10 +74,13 @@ impl Tool for Read {
                 Ok(wanted) => wanted,
                 Err(failed) => return failed,
             };
-            match super::reading(&context, move |directory, leash| read(directory, leash, &wanted)).await {
-                Ok(text) => ToolResult::ok(text),
-                Err(failed) => failed,
-            }
+            let read = match hot::read(&context.cwd, &wanted.path) {
+                Some((path, bytes)) => {
+                    text_of(bytes.as_slice(), &wanted, &path).map_err(|refused| ToolResult::failed(refused.to_string()))
+                }
+                None => super::reading(&context, move |directory, leash| read(directory, leash, &wanted)).await,
+            };
+            read.map_or_else(|failed| failed, ToolResult::ok)
         }
         .boxed()
     }
@@ -86,9 +89,13 @@ impl Tool for Read {
 fn read(directory: &Directory, leash: &Leash, wanted: &Wanted) -> Result<String, Refused> {
     let path = directory.relative(&wanted.path)?;
     let (file, _) = directory.file(&path)?;
-    let lines = read_lines(leash, file, wanted.offset, wanted.limit)
+    text_of(leash.reader(file), wanted, &path)
+}
+
+fn text_of(reader: impl BufRead, wanted: &Wanted, path: &Path) -> Result<String, Refused> {
+    let lines = read_lines(reader, wanted.offset, wanted.limit)
         .map_err(|error| Refused::Io { path: path.display().to_string(), error })?;
-    show(lines, wanted, &path)
+    show(lines, wanted, path)
 }
 
 struct Lines {
@@ -107,8 +114,7 @@ enum End {
     OfRoom,
 }
 
-fn read_lines(leash: &Leash, file: File, offset: u64, limit: u64) -> io::Result<Lines> {
-    let mut reader = leash.reader(file);
+fn read_lines(mut reader: impl BufRead, offset: u64, limit: u64) -> io::Result<Lines> {
     let mut lines = Lines { bytes: Vec::new(), skipped: 0, taken: 0, end: End::OfFile };
     while lines.skipped + 1 < offset {
         if reader.skip_until(b'\n')? == 0 {
