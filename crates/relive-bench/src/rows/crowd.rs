@@ -33,8 +33,8 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let (nothing, few, many) = (home("nothing")?, home("few")?, home("many")?);
     with_histories(&many.data(), options.histories, place)?;
     eprintln!("crowd: beginning and pausing {} processes", options.crowd);
-    suspend(&few, &work, FEW)?;
-    let fresh = suspend(&many, &work, options.crowd)?;
+    suspend(&few, &work, FEW, Duration::ZERO)?;
+    let fresh = suspend(&many, &work, options.crowd, options.settle)?;
     eprintln!("crowd: measuring");
     let mut rows = starts(options, &nothing, &many)?;
     let (_, nothing) = Daemon::start(&nothing)?;
@@ -48,7 +48,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
 }
 
 /// Fills a daemon with suspended processes, and says what memory it has then.
-fn suspend(home: &Home, work: &Work, count: usize) -> Result<(u64, u64)> {
+fn suspend(home: &Home, work: &Work, count: usize, settle: Duration) -> Result<(u64, u64)> {
     let (_, daemon) = Daemon::start(home)?;
     daemon.at_once(CONNECTIONS, &vec![(); count], |client, ()| suspend_one(client, work))?;
     let begun = Instant::now();
@@ -66,6 +66,8 @@ fn suspend(home: &Home, work: &Work, count: usize) -> Result<(u64, u64)> {
         )
         .into());
     }
+    // What the work has left free is given back within ten seconds.
+    std::thread::sleep(settle);
     memory(daemon.os_pid())
 }
 

@@ -2,9 +2,10 @@
 //! beside Restate.
 
 mod raw;
+mod rows;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use raw::Raw;
 use serde_json::json;
@@ -14,12 +15,14 @@ use crate::daemon::{Daemon, Home};
 use crate::options::Options;
 use crate::place::Place;
 use crate::restate::Restate;
-use crate::rounds::{Ratio, Rounds, seconds};
+use crate::rounds::{Rounds, seconds};
 use crate::runs::{self, Work};
-use crate::table::{Mark, Row, milliseconds, per_second};
+use crate::table::Row;
 
 /// What a step reads or writes.
 const BYTES: usize = 4096;
+/// Writing takes much longer than reading.
+const WRITES_FEWER: usize = 4;
 const NOTE: &str = "note.txt";
 
 /// What a step does.
@@ -54,41 +57,30 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let restate = Restate::start(&root.join("restate"))
         .inspect_err(|error| eprintln!("path: Restate is not measured: {error}"))
         .ok();
-    let mut crowds = Vec::new();
+    let mut lanes = Vec::new();
     for (agents, steps) in [(1, options.path_steps), (options.path_agents, options.path_steps_each)] {
-        let mut crowd = Crowd { agents, steps, lanes: Vec::new() };
-        for kind in [Kind::Read, Kind::Write] {
-            let name = format!("{agents}-{}", kind.name());
-            crowd.lanes.push(Lane::new(root.join(name), kind, &crowd, &daemon)?);
-        }
-        crowds.push(crowd);
+        lanes.push(Lane::new(&root, Kind::Read, agents, steps, &daemon)?);
+        lanes.push(Lane::new(&root, Kind::Write, agents, steps / WRITES_FEWER, &daemon)?);
     }
     for round in 0..=options.path_rounds {
         eprintln!("path: round {round} of {}", options.path_rounds);
-        for crowd in &mut crowds {
-            let (agents, steps) = (crowd.agents, crowd.steps);
-            for lane in &mut crowd.lanes {
-                let taken = lane.round(agents, steps, &daemon, restate.as_ref())?;
-                // The first round warms up.
-                if round > 0 {
-                    lane.add(&taken);
-                }
+        for lane in &mut lanes {
+            let taken = lane.round(&daemon, restate.as_ref())?;
+            // The first round warms up.
+            if round > 0 {
+                lane.add(&taken);
             }
         }
     }
-    Ok(crowds.iter().flat_map(Crowd::rows).collect())
+    Ok(lanes.iter().flat_map(Lane::rows).collect())
 }
 
-/// Agents that run at once.
-struct Crowd {
-    agents: usize,
-    steps: usize,
-    lanes: Vec<Lane>,
-}
-
-/// One kind of step, and what it is measured beside.
+/// One kind of step by so many agents at once, and what it is measured beside.
 struct Lane {
     kind: Kind,
+    agents: usize,
+    /// Of each agent.
+    steps: usize,
     text: String,
     plain: Work,
     git: Work,
@@ -109,32 +101,34 @@ struct Taken {
 }
 
 impl Lane {
-    fn new(root: PathBuf, kind: Kind, crowd: &Crowd, daemon: &Daemon) -> Result<Self> {
+    fn new(root: &Path, kind: Kind, agents: usize, steps: usize, daemon: &Daemon) -> Result<Self> {
+        let root = root.join(format!("{agents}-{}", kind.name()));
         fs::create_dir(&root)?;
         let text: String = "a line that is as long as most. ".chars().cycle().take(BYTES).collect();
-        let turns = format!("{}    repeat: {}\n", kind.turn(&text), crowd.steps);
+        let turns = format!("{}    repeat: {}\n", kind.turn(&text), steps);
         let (plain, git) = (Work::new(root.join("plain"), &turns)?, Work::new(root.join("git"), &turns)?);
         repository(git.path())?;
         for work in [&plain, &git] {
             fs::write(work.path().join(NOTE), &text)?;
         }
         let journal = daemon.home().process(runs::run(&daemon.client()?, &plain)?).steps();
-        let step_bytes = usize::try_from(fs::metadata(journal)?.len())? / crowd.steps;
-        eprintln!("path: {} agents, {} 4 KB: {step_bytes} bytes of journal a step", crowd.agents, kind.name());
-        let raw = Raw::new(&root.join("raw"), crowd.agents, step_bytes, &text)?;
+        let step_bytes = usize::try_from(fs::metadata(journal)?.len())? / steps;
+        eprintln!("path: {agents} agents, {} 4 KB: {step_bytes} bytes of journal a step", kind.name());
+        let raw = Raw::new(&root.join("raw"), agents, step_bytes, &text)?;
         let (beside_sync, beside_raw, in_git, beside_restate) = Default::default();
-        Ok(Self { kind, text, plain, git, raw, beside_sync, beside_raw, in_git, beside_restate })
+        Ok(Self { kind, agents, steps, text, plain, git, raw, beside_sync, beside_raw, in_git, beside_restate })
     }
 
-    fn round(&mut self, agents: usize, steps: usize, daemon: &Daemon, restate: Option<&Restate>) -> Result<Taken> {
+    fn round(&mut self, daemon: &Daemon, restate: Option<&Restate>) -> Result<Taken> {
+        let steps = self.steps;
         let sync = self.raw.append(steps)?;
         let raw = match self.kind {
             Kind::Read => sync,
             Kind::Write => self.raw.append_and_replace(steps)?,
         };
-        let ours = run_all(daemon, &self.plain, agents)?;
-        let git = run_all(daemon, &self.git, agents)?;
-        let restate = restate.map(|restate| self.invoke_all(restate, agents, steps)).transpose()?;
+        let ours = run_all(daemon, &self.plain, self.agents)?;
+        let git = run_all(daemon, &self.git, self.agents)?;
+        let restate = restate.map(|restate| self.invoke_all(restate)).transpose()?;
         Ok(Taken { ours, git, sync, raw, restate })
     }
 
@@ -147,8 +141,8 @@ impl Lane {
         }
     }
 
-    fn invoke_all(&self, restate: &Restate, agents: usize, steps: usize) -> Result<f64> {
-        let directory = self.raw.directory();
+    fn invoke_all(&self, restate: &Restate) -> Result<f64> {
+        let (directory, steps) = (self.raw.directory(), self.steps);
         let invoke = |number: usize| match self.kind {
             Kind::Read => {
                 let path = self.plain.path().join(NOTE);
@@ -159,7 +153,8 @@ impl Lane {
                 restate.invoke("write", &json!({"path": path, "count": steps, "text": self.text}))
             }
         };
-        let (taken, ()) = seconds(|| raw::at_once(&mut (0..agents).collect::<Vec<_>>(), |number| invoke(*number)))?;
+        let (taken, ()) =
+            seconds(|| raw::at_once(&mut (0..self.agents).collect::<Vec<_>>(), |number| invoke(*number)))?;
         Ok(taken)
     }
 }
@@ -182,73 +177,4 @@ fn repository(path: &Path) -> Result<()> {
     fs::write(git.join("config"), "[core]\n\trepositoryformatversion = 0\n")?;
     fs::write(git.join("HEAD"), "ref: refs/heads/main\n")?;
     Ok(fs::write(git.join("refs/heads/main"), "8f1de0b8a1b7f6ab7f4c4b4b67a01b1c8c0f5e3d\n")?)
-}
-
-impl Crowd {
-    fn rows(&self) -> Vec<Row> {
-        self.lanes
-            .iter()
-            .flat_map(|lane| if self.agents == 1 { self.alone(lane) } else { self.together(lane) })
-            .collect()
-    }
-
-    /// The time of a step.
-    fn alone(&self, lane: &Lane) -> Vec<Row> {
-        let row = |name: String, rounds: &Rounds, peer: &str, mark| {
-            let each = |taken: f64| milliseconds(taken / self.all_steps());
-            let peer = format!("{}  {peer}", each(rounds.peer()));
-            Row { name, ours: each(rounds.ours()), peer, ratio: rounds.ratio(), mark }
-        };
-        let mut rows = match lane.kind {
-            Kind::Read => {
-                vec![row("1 agent: read 4 KB".to_owned(), &lane.beside_raw, "append+sync", Mark::AtMost(2.0))]
-            }
-            Kind::Write => vec![
-                row("1 agent: write 4 KB".to_owned(), &lane.beside_raw, "raw write", Mark::AtMost(3.0)),
-                row("  beside the sync alone".to_owned(), &lane.beside_sync, "append+sync", Mark::None),
-            ],
-        };
-        rows.push(row("  in a Git repository".to_owned(), &lane.in_git, "not in one", Mark::AtMost(1.1)));
-        rows.push(self.beside_restate(lane));
-        rows
-    }
-
-    /// The steps of all in a second.
-    fn together(&self, lane: &Lane) -> Vec<Row> {
-        let row = |name: String, rounds: &Rounds, peer: &str, mark| {
-            let (ours, peer) = (self.rate(rounds.ours()), format!("{}  {peer}", self.rate(rounds.peer())));
-            Row { name, ours, peer, ratio: rounds.ratio().inverse(), mark }
-        };
-        let agents = self.agents;
-        let name = format!("{agents} agents: {} 4 KB", lane.kind.name());
-        let mut rows = match lane.kind {
-            Kind::Read => vec![row(name, &lane.beside_raw, "raw writers", Mark::AtLeast(0.25))],
-            Kind::Write => vec![
-                row(name, &lane.beside_raw, "raw writes", Mark::None),
-                row("  beside the sync alone".to_owned(), &lane.beside_sync, "raw writers", Mark::AtLeast(0.25)),
-            ],
-        };
-        rows.push(row("  in a Git repository".to_owned(), &lane.in_git, "not in one", Mark::AtLeast(0.9)));
-        rows.push(self.beside_restate(lane));
-        rows
-    }
-
-    fn beside_restate(&self, lane: &Lane) -> Row {
-        let (rounds, name) = (&lane.beside_restate, "  beside Restate".to_owned());
-        if rounds.peer().is_nan() {
-            let (ours, peer) = (self.rate(lane.beside_raw.ours()), "Restate is missing".to_owned());
-            return Row { name, ours, peer, ratio: Ratio::from(f64::NAN), mark: Mark::AtLeast(3.0) };
-        }
-        let (ours, peer) = (self.rate(rounds.ours()), format!("{}  Restate", self.rate(rounds.peer())));
-        Row { name, ours, peer, ratio: rounds.ratio().inverse(), mark: Mark::AtLeast(3.0) }
-    }
-
-    fn rate(&self, taken: f64) -> String {
-        per_second(self.all_steps() / taken)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
-    fn all_steps(&self) -> f64 {
-        (self.agents * self.steps) as f64
-    }
 }

@@ -1,0 +1,72 @@
+//! How the lanes are shown: one agent by the time of its steps, many by the steps of all in a second.
+
+use super::{Kind, Lane};
+use crate::rounds::{Ratio, Rounds};
+use crate::table::{Mark, Row, milliseconds, per_second};
+
+impl Lane {
+    pub(super) fn rows(&self) -> Vec<Row> {
+        if self.agents == 1 { self.alone() } else { self.together() }
+    }
+
+    /// The time of a step.
+    fn alone(&self) -> Vec<Row> {
+        let row = |name: String, rounds: &Rounds, peer: &str, mark| {
+            let each = |taken: f64| milliseconds(taken / self.all_steps());
+            let peer = format!("{}  {peer}", each(rounds.peer()));
+            Row { name, ours: each(rounds.ours()), peer, ratio: rounds.ratio(), mark }
+        };
+        let mut rows = match self.kind {
+            Kind::Read => {
+                vec![row("1 agent: read 4 KB".to_owned(), &self.beside_raw, "append+sync", Mark::AtMost(2.0))]
+            }
+            Kind::Write => vec![
+                row("1 agent: write 4 KB".to_owned(), &self.beside_sync, "append+sync", Mark::AtMost(3.0)),
+                // What the tool itself syncs, the file and its directory, is in this one.
+                row("  beside a raw write as well".to_owned(), &self.beside_raw, "raw write", Mark::None),
+            ],
+        };
+        rows.push(row("  in a Git repository".to_owned(), &self.in_git, "not in one", Mark::AtMost(1.1)));
+        rows.push(self.restate_row());
+        rows
+    }
+
+    /// The steps of all in a second.
+    fn together(&self) -> Vec<Row> {
+        let row = |name: String, rounds: &Rounds, peer: &str, mark| {
+            let (ours, peer) = (self.rate(rounds.ours()), format!("{}  {peer}", self.rate(rounds.peer())));
+            Row { name, ours, peer, ratio: rounds.ratio().inverse(), mark }
+        };
+        let agents = self.agents;
+        let name = format!("{agents} agents: {} 4 KB", self.kind.name());
+        let mut rows = match self.kind {
+            Kind::Read => vec![row(name, &self.beside_raw, "raw writers", Mark::AtLeast(0.25))],
+            Kind::Write => vec![
+                row(name, &self.beside_sync, "raw writers", Mark::AtLeast(0.25)),
+                row("  beside raw writes as well".to_owned(), &self.beside_raw, "raw writes", Mark::None),
+            ],
+        };
+        rows.push(row("  in a Git repository".to_owned(), &self.in_git, "not in one", Mark::AtLeast(0.9)));
+        rows.push(self.restate_row());
+        rows
+    }
+
+    fn restate_row(&self) -> Row {
+        let (rounds, name) = (&self.beside_restate, "  beside Restate".to_owned());
+        if rounds.peer().is_nan() {
+            let (ours, peer) = (self.rate(self.beside_raw.ours()), "Restate is missing".to_owned());
+            return Row { name, ours, peer, ratio: Ratio::from(f64::NAN), mark: Mark::AtLeast(3.0) };
+        }
+        let (ours, peer) = (self.rate(rounds.ours()), format!("{}  Restate", self.rate(rounds.peer())));
+        Row { name, ours, peer, ratio: rounds.ratio().inverse(), mark: Mark::AtLeast(3.0) }
+    }
+
+    fn rate(&self, taken: f64) -> String {
+        per_second(self.all_steps() / taken)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
+    fn all_steps(&self) -> f64 {
+        (self.agents * self.steps) as f64
+    }
+}
