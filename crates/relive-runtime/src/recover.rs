@@ -2,9 +2,11 @@
 
 mod survey;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use relive_config::Recovery;
 use relive_core::{
     Cause, End, Incarnation, Moment, Pid, ProcessStatus, Recovered, Signal, Spec, State, SuspendReason, Suspension,
@@ -20,12 +22,16 @@ use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::signal::RETRY_EVERY;
 use crate::spec::next_generation;
+use crate::trees::TreePlace;
 use crate::unrecovered::Failure;
 
 /// How long a start waits for the bodies it has recovered.
 const READY_WITHIN: Duration = Duration::from_millis(250);
 /// The longest pause between two attempts to recover what could not be recovered.
 const RETRY_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
+
+/// How many journals are opened at once: as many as the threads for journals, since each has to be synced.
+const OPENED_AT_ONCE: usize = relive_journal::THREADS_MAX;
 
 /// What follows for a process that was found, once all are in the table.
 enum NextAction {
@@ -40,6 +46,18 @@ enum NextAction {
     Nothing,
 }
 
+/// A process whose journal is open, if it is to be written, and that is not in the table yet.
+struct Opened {
+    process: ProcessRef,
+    /// Its parent is looked for when it comes into the table.
+    spec: Spec,
+    recovered: Recovered,
+    place: Option<TreePlace>,
+    resume_at: Option<Timestamp>,
+    then: NextAction,
+    now: Moment,
+}
+
 impl Runtime {
     /// Recovers everything that has not ended. Parents come before their children, and nobody runs before all are in
     /// the table: a parent that waits for its child has to find it.
@@ -50,12 +68,8 @@ impl Runtime {
             self.leave_out(uuid, failure).await;
         }
         let mut ready = Vec::new();
-        for found in found {
-            let uuid = found.spec.uuid;
-            match self.recover_below(found).await {
-                Ok(done) => ready.extend(done),
-                Err(failure) => self.leave_out(uuid, failure).await,
-            }
+        for wave in survey::waves(found) {
+            ready.extend(self.recover_wave(wave).await);
         }
         self.catalog.recovered();
         for (process, then) in ready {
@@ -67,6 +81,24 @@ impl Runtime {
         Ok(())
     }
 
+    /// Recovers processes none of which is the parent of another one. Their journals are opened at the same time, and
+    /// they come into the table one after the other, in the order in which they were found.
+    async fn recover_wave(self: &Arc<Self>, wave: Vec<Found>) -> Vec<(ProcessRef, NextAction)> {
+        let opening = stream::iter(wave).map(|found| {
+            let (uuid, now) = (found.spec.uuid, self.moment());
+            async move { (uuid, self.open_below(found, now).await) }
+        });
+        let mut opening = pin!(opening.buffered(OPENED_AT_ONCE));
+        let mut ready = Vec::new();
+        while let Some((uuid, opened)) = opening.next().await {
+            match opened.and_then(|opened| opened.map(|opened| self.publish_recovered(opened)).transpose()) {
+                Ok(done) => ready.extend(done),
+                Err(failure) => self.leave_out(uuid, failure).await,
+            }
+        }
+        ready
+    }
+
     /// Lists a process as not recovered.
     async fn leave_out(&self, uuid: Uuid, failure: Failure) {
         self.warn(format!("{uuid} cannot be recovered: {}", failure.message));
@@ -74,15 +106,15 @@ impl Runtime {
         self.unrecovered.insert(uuid, failure.with_info(info.ok().and_then(|info| info.ok().flatten())));
     }
 
-    /// Recovers a process, unless its parent could not be: signals to the subtree have to reach it.
-    async fn recover_below(self: &Arc<Self>, found: Found) -> Result<Option<(ProcessRef, NextAction)>, Failure> {
+    /// Opens a process, unless its parent could not be recovered: signals to the subtree have to reach it.
+    async fn open_below(&self, found: Found, now: Moment) -> Result<Option<Opened>, Failure> {
         let pid = found.pid.as_ref().ok().copied();
         if let Some(parent) = found.spec.parent_uuid
             && let Some(above) = self.unrecovered.get(parent).filter(Failure::is_passing)
         {
             return Err(above.below(parent, pid));
         }
-        self.recover_one(found).await.map_err(|error| Failure::of(&error, pid))
+        self.open(found, now).await.map_err(|error| Failure::of(&error, pid))
     }
 
     /// Recovers a process that could not be recovered at the start. Does nothing if somebody else has meanwhile.
@@ -96,7 +128,11 @@ impl Runtime {
         let found = self.on_journal(move |data| survey_one(data, &boot_id, uuid, pid)).await?;
         let recovered = match found {
             Ok(None) => Ok(None),
-            Ok(Some(found)) => self.recover_below(found).await,
+            Ok(Some(found)) => match self.open_below(found, self.moment()).await {
+                Ok(Some(opened)) => self.publish_recovered(opened).map(Some),
+                Ok(None) => Ok(None),
+                Err(failure) => Err(failure),
+            },
             Err(failure) => Err(failure),
         };
         match recovered {
@@ -189,14 +225,13 @@ impl Runtime {
         Ok(())
     }
 
-    async fn recover_one(self: &Arc<Self>, found: Found) -> Result<Option<(ProcessRef, NextAction)>> {
+    /// Opens the journal of a process, where it is to be written. Returns nothing if the process has ended with that.
+    async fn open(&self, found: Found, now: Moment) -> Result<Option<Opened>> {
         let Found { spec, pid, left, recovered, place, open_calls } = found;
         let (uuid, pid) = (spec.uuid, pid?);
-        let parent = spec.parent_uuid.and_then(|uuid| self.living(uuid)).map_or(Pid::RUNTIME, |parent| parent.of.pid);
-        let spec = next_generation(Spec { pid, parent, ..spec });
+        let spec = next_generation(Spec { pid, ..spec });
         let process = ProcessRef { of: Incarnation { pid, generation: spec.generation }, uuid };
         let body = self.bodies.of(spec.body).filter(|body| body.stays_when_suspended());
-        let now = self.moment();
         let mut stopwatch = spec.stopwatch;
         let (recovered, resume_at, then) = match left {
             PriorState::Unwritable(hole) => {
@@ -244,15 +279,24 @@ impl Runtime {
             stopwatch = writer.history().stopwatch();
         }
         let spec = Spec { stopwatch, ..spec };
+        Ok(Some(Opened { process, spec, recovered, place, resume_at, then, now }))
+    }
+
+    /// Shows a process that was opened in the table, below its parent.
+    fn publish_recovered(&self, opened: Opened) -> Result<(ProcessRef, NextAction), Failure> {
+        let Opened { process, spec, recovered, place, resume_at, then, now } = opened;
+        let pid = process.of.pid;
+        let parent = spec.parent_uuid.and_then(|uuid| self.living(uuid)).map_or(Pid::RUNTIME, |parent| parent.of.pid);
         let mut state = self.lock();
         if let (Some(resume_at), Some(suspension)) = (resume_at, &recovered.suspension) {
             state.set_alarm(pid, resume_at, suspension.asked_at);
         }
-        state.table.recover(spec, recovered, now)?;
+        let recovered = state.table.recover(Spec { parent, ..spec }, recovered, now);
+        recovered.map_err(|error| Failure::of(&error.into(), Some(pid)))?;
         if let Some(place) = place {
             state.trees.join(place);
         }
-        Ok(Some((process, then)))
+        Ok((process, then))
     }
 
     /// Opens the journal of a process for its next incarnation, with its first records in the same write.

@@ -152,3 +152,18 @@ fn parents_first(all: Vec<Found>) -> Vec<Found> {
     ordered.extend(waiting.into_values().flatten());
     ordered
 }
+
+/// Parts what is in order, each after its parent, so that no part has a process and its parent.
+pub(super) fn waves(found: Vec<Found>) -> Vec<Vec<Found>> {
+    let (mut waves, mut wave, mut uuids) = (Vec::new(), Vec::new(), HashSet::new());
+    for one in found {
+        if one.spec.parent_uuid.is_some_and(|parent| uuids.contains(&parent)) {
+            waves.push(std::mem::take(&mut wave));
+            uuids.clear();
+        }
+        uuids.insert(one.spec.uuid);
+        wave.push(one);
+    }
+    waves.push(wave);
+    waves
+}

@@ -238,3 +238,59 @@ fn a_torn_end_is_cut_and_the_process_continues() {
     daemon.pause(process.uuid, PAUSE_NOW, None);
     daemon.until_display(process.uuid, "suspended");
 }
+
+/// The journals of all that run are opened at the same time: each has to be synced, and nobody waits for one that is slow.
+#[test]
+fn a_journal_that_is_busy_does_not_hold_up_those_after_it() {
+    let world = World::new();
+    let daemon = world.start();
+    let processes = [(); 3].map(|()| daemon.run_hanging(&world));
+    drop(daemon);
+    world.let_go();
+    let steps = |uuid: relive_core::Uuid| world.data().join("steps").join(uuid.to_string()).join("steps.jsonl");
+    let busy = fs::File::open(steps(processes[0].uuid)).unwrap();
+    rustix::fs::flock(&busy, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let (first, others) = (steps(processes[0].uuid), [steps(processes[1].uuid), steps(processes[2].uuid)]);
+    let opened = |path: &std::path::Path| fs::read_to_string(path).unwrap().matches("\"kind\":\"opened\"").count();
+    let watcher = std::thread::spawn(move || {
+        let begun = std::time::Instant::now();
+        // A start is patient with a busy journal for two seconds.
+        while !others.iter().all(|path| opened(path) == 2) && begun.elapsed().as_millis() < 1_500 {
+            std::thread::yield_now();
+        }
+        let seen = (opened(&first), others.map(|path| opened(&path)));
+        drop(busy);
+        seen
+    });
+    let daemon = world.start();
+    assert_eq!(watcher.join().unwrap(), (1, [2, 2]), "the others were opened while the first was busy");
+    let pids = processes.map(|process| {
+        daemon.until_display(process.uuid, "running");
+        daemon.pid(process.uuid)
+    });
+    assert!(pids.is_sorted(), "each has the next PID: {pids:?}");
+}
+
+/// A signal to the parent's subtree could not reach it.
+#[test]
+fn a_child_is_not_opened_before_its_parent_is_recovered() {
+    let world = World::new();
+    let daemon = world.start();
+    fs::write(world.work().join("hang.yaml"), "turns:\n  - hang: true\n").unwrap();
+    let turn = "turns:\n  - calls: [{name: spawn_agent, args: {intent: wait, model: script/hang.yaml}}]\n";
+    let parent = daemon.run(world.request(&world.script(&format!("{turn}  - hang: true\n")))).uuid;
+    daemon.until_records(&world, parent, "model_started", 2);
+    let all = daemon.block(daemon.runtime.processes(false)).unwrap().processes;
+    let child = all.into_iter().find(|process| process.parent_uuid == Some(parent)).unwrap().uuid;
+    daemon.until_records(&world, child, "model_started", 1);
+    drop(daemon);
+    world.let_go();
+    let busy = fs::File::open(world.data().join("steps").join(parent.to_string()).join("steps.jsonl")).unwrap();
+    rustix::fs::flock(&busy, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let daemon = world.start();
+    assert_eq!(world.of_kind(child, "opened").len(), 1);
+    drop(busy);
+    daemon.until_display(child, "running");
+    assert_eq!(daemon.info(child).ppid, daemon.pid(parent));
+    assert_eq!(world.of_kind(child, "opened").len(), 2);
+}
