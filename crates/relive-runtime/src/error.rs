@@ -69,7 +69,15 @@ impl Error {
         match self {
             Self::Journal(WriteError::DiskFull { .. }) => true,
             Self::Io(error) => matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded),
-            _ => false,
+            Self::Refused(_)
+            | Self::Journal(_)
+            | Self::Conversation(_)
+            | Self::Spawn(_)
+            | Self::Fork(_)
+            | Self::Lineage(_)
+            | Self::Collect(_)
+            | Self::Lost(_)
+            | Self::Said { .. } => false,
         }
     }
 

@@ -103,7 +103,7 @@ impl Runtime {
     async fn leave_out(&self, uuid: Uuid, failure: Failure) {
         self.warn(format!("{uuid} cannot be recovered: {}", failure.message));
         let info = self.on_disk(move |data| data.info(uuid)).await;
-        self.unrecovered.insert(uuid, failure.with_info(info.ok().and_then(|info| info.ok().flatten())));
+        self.unrecovered.insert(uuid, failure.with_info(info.ok().and_then(|info| info.ok().flatten()).map(Box::new)));
     }
 
     /// Opens a process, unless its parent could not be recovered: signals to the subtree have to reach it.

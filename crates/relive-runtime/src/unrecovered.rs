@@ -23,7 +23,7 @@ pub(crate) struct Failure {
     /// The PID it is to have.
     pub(crate) pid: Option<Pid>,
     /// The process as it was last seen.
-    pub(crate) info: Option<ProcInfo>,
+    pub(crate) info: Option<Box<ProcInfo>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Failure {
         Self { message, cause: self.cause, pid, info: None }
     }
 
-    pub(crate) fn with_info(self, info: Option<ProcInfo>) -> Self {
+    pub(crate) fn with_info(self, info: Option<Box<ProcInfo>>) -> Self {
         Self { info, ..self }
     }
 
@@ -79,7 +79,7 @@ impl Failure {
             FailureCause::Unwritable => (Display::Suspended, SuspendReason::IoError),
             FailureCause::Unreadable => (Display::Damaged, SuspendReason::IoError),
         };
-        let process = match self.info.clone().and_then(OnDisk::last) {
+        let process = match self.info.clone().and_then(|info| OnDisk::last(*info)) {
             Some(found) => of_disk(found),
             None => unknown(uuid),
         };

@@ -89,7 +89,7 @@ impl Tool for Shell {
             match joined(&context, &asked, &folder(&context, &key)).await {
                 Ok(result) => result,
                 // It runs on, and nobody here can talk to its shim.
-                Err(error) if error.kind() == std::io::ErrorKind::Unsupported => ToolResult::lost(&error.to_string()),
+                Err(error) if error.kind() == std::io::ErrorKind::Unsupported => ToolResult::lost(error.to_string()),
                 Err(error) => ToolResult::failed(format!("shell: {error}")),
             }
         }

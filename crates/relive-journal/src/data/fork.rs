@@ -122,9 +122,9 @@ impl DataDirectory {
     ) -> Result<Writer, E> {
         let source_uuid = request.source;
         let original = self.directory(source_uuid);
-        let unreadable = |source: io::Error| match source.kind() {
-            io::ErrorKind::NotFound if !original.steps().exists() => ForkError::Collected { source_uuid },
-            _ => ForkError::Io { source_uuid, source },
+        let unreadable = |source: io::Error| {
+            let is_collected = source.kind() == io::ErrorKind::NotFound && !original.steps().exists();
+            if is_collected { ForkError::Collected { source_uuid } } else { ForkError::Io { source_uuid, source } }
         };
         let journal = regular::open(&original.steps()).map_err(unreadable)?;
         if request.within.is_none() {
