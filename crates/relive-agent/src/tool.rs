@@ -23,6 +23,9 @@ pub struct Context {
     pub uuid: Uuid,
     /// The directory the agent works in; file tools do not leave it.
     pub cwd: PathBuf,
+    /// Directories of Relive's own that are below the working directory, or above it, without symbolic links: file tools
+    /// do not touch them.
+    pub private: Arc<[PathBuf]>,
     /// The runtime, as this process sees it.
     pub host: Arc<dyn Host>,
     /// Threads for blocking I/O.

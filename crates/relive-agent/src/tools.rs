@@ -23,7 +23,6 @@ mod shell;
 mod sleep;
 mod write;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -83,10 +82,10 @@ async fn reading<T: Send + 'static>(
             }
         }
     };
-    if let Some(done) = in_directory(&context.pool, &context.cwd, job(QUICK_WITHIN)).await? {
+    if let Some(done) = in_directory(&context.pool, context, job(QUICK_WITHIN)).await? {
         return Ok(done);
     }
-    let done = in_directory(&context.slow_pool, &context.cwd, job(READ_WITHIN)).await?;
+    let done = in_directory(&context.slow_pool, context, job(READ_WITHIN)).await?;
     done.ok_or_else(|| ToolResult::failed("it took too long and was given up"))
 }
 
@@ -96,7 +95,7 @@ async fn writing<T: Send + 'static>(
     work: impl FnOnce(&Directory, &Leash) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, ToolResult> {
     let (holder, leash) = cancel::leash();
-    in_directory(&context.pool, &context.cwd, move |directory| {
+    in_directory(&context.pool, context, move |directory| {
         let done = work(directory, &leash);
         drop(holder);
         done
@@ -106,11 +105,11 @@ async fn writing<T: Send + 'static>(
 
 async fn in_directory<T: Send + 'static>(
     pool: &Pool,
-    cwd: &Path,
+    context: &Context,
     work: impl FnOnce(&Directory) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, ToolResult> {
-    let cwd = cwd.to_owned();
-    match pool.run(move || work(&Directory::open(&cwd)?)).await {
+    let (cwd, private) = (context.cwd.clone(), Arc::clone(&context.private));
+    match pool.run(move || work(&Directory::open(&cwd, &private)?)).await {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(refused)) => Err(ToolResult::failed(refused.to_string())),
         Err(lost) => Err(ToolResult::failed(lost.to_string())),

@@ -27,6 +27,11 @@ impl Environments {
         Self { directory: socket.with_file_name("env"), disk: Disk::new() }
     }
 
+    /// Returns where the environments are kept.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Keeps the environment of a process, in place of what was kept. An empty one is none.
     pub(crate) fn put(&self, uuid: Uuid, environment: &Environment) -> io::Result<()> {
         if environment.is_empty() {

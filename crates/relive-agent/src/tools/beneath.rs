@@ -4,12 +4,15 @@
 //! somebody who changes them meanwhile. The kernel resolves every path itself (`openat2` with `RESOLVE_BENEATH`);
 //! nothing is checked first and opened later. A kernel without it (before 5.6) is refused, not worked around.
 //!
+//! **Invariant:** nothing of Relive's own is reached: not the journals, and not the environments with their keys, also
+//! where they are below the working directory.
+//!
 //! **Invariant:** nothing is opened blocking. A pipe, socket or device is refused by name at once.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
@@ -37,6 +40,8 @@ pub(super) enum Refused {
     LeadsOut(String),
     #[error("`{0}` goes through too many symbolic links, or through one of the kernel's own")]
     Links(String),
+    #[error("`{0}` belongs to Relive itself; no tool touches it")]
+    Private(String),
     #[error("`{0}` cannot be a path")]
     NotAPath(String),
     #[error("`{0}` does not exist")]
@@ -87,6 +92,10 @@ impl From<FileType> for Kind {
 pub(super) struct Directory {
     fd: OwnedFd,
     path: PathBuf,
+    /// Its path without symbolic links, where that matters.
+    real: PathBuf,
+    /// Directories that no tool touches.
+    private: Vec<PathBuf>,
 }
 
 /// A place for a file: an open directory and a name in it that is no symbolic link.
@@ -97,10 +106,21 @@ pub(super) struct Place {
 }
 
 impl Directory {
-    pub(super) fn open(path: &Path) -> Result<Self, Refused> {
+    /// Opens the working directory. `private` are directories that no tool touches, without symbolic links.
+    pub(super) fn open(path: &Path, private: &[PathBuf]) -> Result<Self, Refused> {
+        let failed = |errno| refused(errno, &path.display().to_string());
         let fd = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| refused(errno, &path.display().to_string()))?;
-        Ok(Self { fd, path: path.to_path_buf() })
+            .map_err(failed)?;
+        let real = if private.is_empty() { PathBuf::new() } else { real_path(&fd).map_err(failed)? };
+        Ok(Self { private: private.to_vec(), fd, path: path.to_path_buf(), real })
+    }
+
+    /// Tells whether a path from the directory, without symbolic links, leads to something of Relive's own.
+    pub(super) fn is_private(&self, path: &Path) -> bool {
+        !self.private.is_empty() && {
+            let real = self.real.join(path);
+            self.private.iter().any(|private| real.starts_with(private))
+        }
     }
 
     /// Returns the path from the directory: `.` for the directory itself. It says nothing about what is there.
@@ -188,7 +208,12 @@ impl Directory {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         for _ in 0..TRIES_MAX {
             match rustix::fs::openat2(&self.fd, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
-                Ok(fd) => return Ok(fd),
+                Ok(fd) if self.private.is_empty() => return Ok(fd),
+                Ok(fd) => {
+                    let real = real_path(&fd).map_err(|errno| refused(errno, &shown()))?;
+                    let is_private = self.private.iter().any(|private| real.starts_with(private));
+                    return if is_private { Err(Refused::Private(shown())) } else { Ok(fd) };
+                }
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::XDEV) => return Err(Refused::LeadsOut(shown())),
                 Err(Errno::NOSYS) => return Err(Refused::OldKernel),
@@ -288,6 +313,12 @@ fn regular(fd: OwnedFd, shown: &str) -> Result<(File, Stat), Refused> {
         None => Ok((File::from(fd), stat)),
         Some(kind) => Err(Refused::Kind { path: shown.to_owned(), kind, wanted: "a file" }),
     }
+}
+
+/// Returns where an open file is, without symbolic links.
+fn real_path(fd: &OwnedFd) -> Result<PathBuf, Errno> {
+    let target = rustix::fs::readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())?;
+    Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
 }
 
 fn is_directory(shown: &str) -> Refused {

@@ -93,7 +93,8 @@ impl Tool for Search {
 
 fn search(directory: &Directory, leash: &Leash, pattern: String, path: &str) -> Result<String, Refused> {
     let path = directory.relative(path)?;
-    let mut hunt = Hunt { leash, pattern, found: String::new(), lines: 0, bytes: 0, entries: 0, cut: None };
+    let mut hunt =
+        Hunt { root: directory, leash, pattern, found: String::new(), lines: 0, bytes: 0, entries: 0, cut: None };
     if directory.kind(&path)? == Kind::Directory {
         let open = directory.directory(&path)?;
         let shown = if path == Path::new(".") { PathBuf::new() } else { path };
@@ -115,6 +116,7 @@ fn search(directory: &Directory, leash: &Leash, pattern: String, path: &str) -> 
 }
 
 struct Hunt<'a> {
+    root: &'a Directory,
     leash: &'a Leash,
     pattern: String,
     found: String,
@@ -151,6 +153,9 @@ impl Hunt<'_> {
             // Entries that are gone or forbidden by now are passed over.
             let Some(fd) = wanted.then(|| open_entry(directory, &name).ok()).flatten() else { continue };
             let path = path.join(name);
+            if self.root.is_private(&path) {
+                continue;
+            }
             // The entry may have been replaced since the directory was read.
             match rustix::fs::fstat(&fd).map(|stat| Kind::of(&stat)) {
                 Ok(Kind::File) => self.file(File::from(fd), &path)?,

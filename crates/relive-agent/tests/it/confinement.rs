@@ -190,3 +190,26 @@ proptest! {
         })?;
     }
 }
+
+#[tokio::test]
+async fn directories_of_relives_own_are_out_of_reach_also_below_the_working_directory() {
+    let mut world = World::new();
+    world.put("data/steps/1/steps.jsonl", "a needle of a journal\n");
+    world.put("notes", "a needle of a note\n");
+    world.link("data/steps", "shortcut");
+    world.context.private = std::sync::Arc::from([world.cwd.join("data")]);
+    for path in ["data/steps/1/steps.jsonl", "shortcut/1/steps.jsonl", "data/new", "data/new/deep", "shortcut/2"] {
+        world.refused("write", json!({"path": path, "content": "x"}), "belongs to Relive itself").await;
+    }
+    for path in ["data/steps/1/steps.jsonl", "shortcut/1/steps.jsonl"] {
+        world.refused("edit", json!({"path": path, "old": "needle", "new": "x"}), "belongs to Relive itself").await;
+        world.refused("read", json!({"path": path}), "belongs to Relive itself").await;
+    }
+    world.refused("list", json!({"path": "data"}), "belongs to Relive itself").await;
+    world.refused("search", json!({"pattern": "needle", "path": "data"}), "belongs to Relive itself").await;
+    let found = world.works("search", json!({"pattern": "needle"})).await;
+    assert!(found.contains("note") && !found.contains("journal"), "{found}");
+    world.works("write", json!({"path": "database", "content": "x"})).await;
+    let journal = std::fs::read_to_string(world.cwd.join("data/steps/1/steps.jsonl")).unwrap();
+    assert_eq!(journal, "a needle of a journal\n");
+}

@@ -96,6 +96,7 @@ impl World {
         let context = Context {
             uuid: Uuid::max(),
             cwd: cwd.clone(),
+            private: Arc::from([]),
             host: Arc::clone(&host) as Arc<dyn Host>,
             pool: Pool::default(),
             slow_pool: Pool::new("slow", 2, 64),

@@ -1,5 +1,6 @@
 //! The native agent as a body.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -45,6 +46,7 @@ struct Parts {
     meta: ProcessMeta,
     model: Arc<dyn Model>,
     cwd: String,
+    private: Arc<[PathBuf]>,
     intent: String,
     on_budget: OnBudget,
 }
@@ -83,7 +85,7 @@ impl Body for AgentBody {
         let (pool, slow_pool) = (self.pools.tools.clone(), self.pools.slow_tools.clone());
         let (cadence, git_notes) = (self.cadence, self.git_notes);
         async move {
-            let Parts { meta, model, cwd, intent, on_budget } = match parts.await {
+            let Parts { meta, model, cwd, private, intent, on_budget } = match parts.await {
                 Ok(parts) => parts,
                 Err(NoAgent::Journal(fault) | NoAgent::Model(NoModel::Wrong(fault))) => {
                     return Exit::Ended(End::of(ProcessStatus::Faulted { fault }));
@@ -102,6 +104,7 @@ impl Body for AgentBody {
             let context = ToolContext {
                 uuid: cx.process.uuid,
                 cwd: cwd.into(),
+                private,
                 host: host.clone(),
                 pool,
                 slow_pool,
@@ -192,6 +195,7 @@ impl AgentBody {
     ) -> impl Future<Output = Result<Parts, NoAgent>> + Send + 'static {
         let (data, pool) = (Arc::clone(&self.data), self.pools.files.clone());
         let (credentials, environments) = (Arc::clone(&self.credentials), Arc::clone(&self.environments));
+        let own = [self.data.root().to_owned(), self.environments.directory().to_owned()];
         async move {
             let uuid = process.uuid;
             let read = pool.run(move || {
@@ -202,10 +206,11 @@ impl AgentBody {
                 let intent = blobs.text(&spawned.spawned.intent).map_err(std::io::Error::other)?;
                 let named = |error| std::io::Error::other(format!("process-meta.json cannot be read: {error}"));
                 let meta = ProcessMeta::read(&folder).map_err(named)?;
-                Ok::<_, std::io::Error>((meta, spawned.spawned, intent))
+                let private = private(Path::new(&spawned.spawned.cwd), &own);
+                Ok::<_, std::io::Error>((meta, spawned.spawned, private, intent))
             });
             let failed = |error: &dyn std::fmt::Display| NoAgent::Journal(error.to_string());
-            let (meta, spawned, intent) =
+            let (meta, spawned, private, intent) =
                 read.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
             let model = match prepared {
                 Some(PreparedModel(model)) => model,
@@ -214,13 +219,20 @@ impl AgentBody {
                         Some(_) => environments.load(&pool, uuid).await.map_err(|error| failed(&error))?,
                         None => Environment::default(),
                     };
-                    let cwd = std::path::Path::new(&spawned.cwd);
+                    let cwd = Path::new(&spawned.cwd);
                     credentials.model(&meta.model, cwd, uuid, &environment).await.map_err(NoAgent::Model)?
                 }
             };
-            Ok(Parts { meta, model, cwd: spawned.cwd, intent, on_budget: spawned.on_budget })
+            Ok(Parts { meta, model, cwd: spawned.cwd, private, intent, on_budget: spawned.on_budget })
         }
     }
+}
+
+/// Returns those of Relive's own directories that an agent could reach from its working directory.
+fn private(cwd: &Path, own: &[PathBuf]) -> Arc<[PathBuf]> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let cwd = real(cwd);
+    own.iter().map(|path| real(path)).filter(|path| path.starts_with(&cwd) || cwd.starts_with(path)).collect()
 }
 
 fn exit_of(exit: AgentExit) -> Exit {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::world::World;
+use crate::world::{World, begun, output};
 
 fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
@@ -78,4 +78,19 @@ fn an_unknown_part_of_a_query_is_refused_by_name() {
         let (status, answer) = world.http("GET", path, "", "");
         assert!(status == 400 && answer.contains(said), "{path}: {status} {answer}");
     }
+}
+
+#[test]
+fn an_agent_whose_directory_is_above_the_data_directory_writes_no_journal() {
+    let world = World::new();
+    let victim = world.run_hanging(&[]);
+    let path = world.steps_file(&victim.uuid);
+    let call = |tool: &str| format!("{{calls: [{{name: {tool}, args: {{path: {:?}, content: x}}}}]}}", path);
+    let model = world.script(&format!("turns: [{}, {{text: done}}]", call("write")));
+    let mut command = world.command(&["run", "-d", "--json", "--yes", "--model", &model, "do it"]);
+    let agent = begun(&output(command.current_dir(world.root()).output().unwrap()).ok().json());
+    world.relive(&["wait", &agent.uuid]).ok();
+    let ended = &world.records(&agent.uuid, "call_ended")[0];
+    assert!(ended.to_string().contains("belongs to Relive itself"), "{ended}");
+    assert_eq!(world.info(&victim.uuid)["display"], "running");
 }
