@@ -166,7 +166,6 @@ impl Machine {
         }
     }
 
-    /// The time of the last event.
     pub fn last_active(&self) -> Timestamp {
         self.last_active
     }

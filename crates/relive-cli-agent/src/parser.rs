@@ -52,7 +52,6 @@ enum DialectParser {
     Acp(AcpParser),
 }
 
-/// The direction of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     /// Printed by the CLI.

@@ -111,7 +111,7 @@ impl AcpParser {
                     events.warning(message);
                 }
             }
-            RpcMessage::LooseError { error } => events.warning(error_message(error)),
+            RpcMessage::ErrorWithoutId { error } => events.warning(error_message(error)),
             RpcMessage::Invalid => events.unknown(line.name()),
         }
     }
@@ -120,7 +120,7 @@ impl AcpParser {
     fn begin_anew_if_initialized(&mut self, events: &mut LineEvents) {
         if self.is_initialized {
             *self = Self { input: self.input, ..Self::default() };
-            events.push(EventKind::SessionEnded { reason: Some("another process started".into()) });
+            events.process_replaced();
         }
     }
 
@@ -153,7 +153,7 @@ impl AcpParser {
                 events.push(EventKind::Answered { request_id: id.to_raw() });
             }
             RpcMessage::Notification { method, .. } => events.other(method),
-            RpcMessage::LooseError { .. } | RpcMessage::Invalid => events.other(line.name()),
+            RpcMessage::ErrorWithoutId { .. } | RpcMessage::Invalid => events.other(line.name()),
         }
     }
 

@@ -188,10 +188,9 @@ impl ClaudeParser {
     }
 
     /// Forgets everything that was open, because the conversation or its process is gone.
-    fn end_session(&mut self, reason: Option<String>, events: &mut LineEvents) {
+    fn forget_session(&mut self) {
         let Self { dialect, process, .. } = self;
         *self = Self { process: process.take(), ..Self::new(*dialect) };
-        events.push(EventKind::SessionEnded { reason });
     }
 
     /// Reports the end of the last open turn: until then the agent works.

@@ -75,7 +75,7 @@ impl CodexAppServerParser {
                     Some(RequestKind::TurnStart) | None => events.warning(message),
                 }
             }
-            RpcMessage::LooseError { error } => events.warning(error.text_at(&["message"]).unwrap_or_default()),
+            RpcMessage::ErrorWithoutId { error } => events.warning(error.text_at(&["message"]).unwrap_or_default()),
             RpcMessage::Invalid => events.unknown(line.name()),
         }
     }
@@ -84,7 +84,7 @@ impl CodexAppServerParser {
     fn begin_anew_if_initialized(&mut self, events: &mut LineEvents) {
         if self.is_initialized {
             *self = Self::default();
-            events.push(EventKind::SessionEnded { reason: Some("another process started".into()) });
+            events.process_replaced();
         }
     }
 
@@ -103,7 +103,7 @@ impl CodexAppServerParser {
                 events.push(EventKind::Answered { request_id: id.to_raw() });
             }
             RpcMessage::Request { method, .. } | RpcMessage::Notification { method, .. } => events.other(method),
-            RpcMessage::LooseError { .. } | RpcMessage::Invalid => events.other(line.name()),
+            RpcMessage::ErrorWithoutId { .. } | RpcMessage::Invalid => events.other(line.name()),
         }
     }
 

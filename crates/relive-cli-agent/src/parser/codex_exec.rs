@@ -46,7 +46,7 @@ impl CodexExecParser {
         match (kind.as_str(), item) {
             // The first line of every process.
             ("thread.started", _) => {
-                self.turn.end_lost(&mut self.conversation, events);
+                self.conversation.leave_lost_turn(&mut self.turn, events);
                 self.conversation.enter(line.text_at(&["thread_id"]), None, events);
                 events.other_if_empty("thread.started");
             }

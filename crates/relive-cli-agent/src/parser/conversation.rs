@@ -12,18 +12,16 @@ pub(super) struct Conversation {
     id: Option<String>,
 }
 
-impl Turn {
-    /// Drops what is left of a turn whose process is gone: another one has started in the same stream.
-    pub(super) fn end_lost(&mut self, conversation: &mut Conversation, events: &mut LineEvents) {
-        if *self == Self::Open {
-            *self = Self::Closed;
-            *conversation = Conversation::default();
-            events.push(EventKind::SessionEnded { reason: Some("another process started".into()) });
+impl Conversation {
+    /// Leaves the conversation if its turn is open although a line shows that another process has started.
+    pub(super) fn leave_lost_turn(&mut self, turn: &mut Turn, events: &mut LineEvents) {
+        if *turn == Turn::Open {
+            *turn = Turn::Closed;
+            *self = Self::default();
+            events.process_replaced();
         }
     }
-}
 
-impl Conversation {
     /// Reports the conversation if its id differs from the last one. A line without an id names no conversation.
     pub(super) fn enter(&mut self, id: Option<String>, model: Option<String>, events: &mut LineEvents) {
         if let Some(id) = id.filter(|id| !id.is_empty() && !self.is(id)) {

@@ -21,7 +21,7 @@ impl GeminiParser {
             // A process of gemini is one turn, so its first line starts it.
             "init" => {
                 let [session_id, model] = line.fields(["session_id", "model"]);
-                self.turn.end_lost(&mut self.conversation, events);
+                self.conversation.leave_lost_turn(&mut self.turn, events);
                 self.turn = Turn::Open;
                 self.quota.start_turn();
                 self.conversation.enter(session_id.and_then(Json::text), model.and_then(Json::text), events);

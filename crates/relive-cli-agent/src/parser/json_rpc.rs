@@ -28,7 +28,7 @@ pub(super) enum RpcMessage<'a> {
         error: Json<'a>,
     },
     /// An error that is about no request, such as a line that could not be read.
-    LooseError {
+    ErrorWithoutId {
         error: Json<'a>,
     },
     /// An object that is none of these.
@@ -43,7 +43,7 @@ impl<'a> RpcMessage<'a> {
             (Some(method), None, _) => Self::Notification { method, params },
             (None, Some(id), Some(error)) => Self::ErrorReply { id, error },
             (None, Some(id), None) => Self::Reply { id, result },
-            (None, None, Some(error)) => Self::LooseError { error },
+            (None, None, Some(error)) => Self::ErrorWithoutId { error },
             (None, None, None) => Self::Invalid,
         }
     }

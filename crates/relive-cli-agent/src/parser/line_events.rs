@@ -3,7 +3,6 @@
 use crate::event::{Event, EventKind, TurnOutcome};
 use crate::ids::shorten;
 
-/// Collects the events of one line.
 #[derive(Debug, Default)]
 pub(crate) struct LineEvents {
     events: Vec<Event>,
@@ -45,6 +44,11 @@ impl LineEvents {
 
     pub(crate) fn turn_ended(&mut self, outcome: TurnOutcome, message: Option<String>) {
         self.push(EventKind::TurnEnded { outcome, message });
+    }
+
+    /// Reports that another process has started in the same stream: nothing of the one before is open any more.
+    pub(crate) fn process_replaced(&mut self) {
+        self.push(EventKind::SessionEnded { reason: Some("another process started".into()) });
     }
 
     /// For a known line that turned out to say nothing: every line has at least one event.

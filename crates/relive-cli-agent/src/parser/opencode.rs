@@ -28,7 +28,7 @@ impl OpencodeParser {
             if kind != "step_start" {
                 return events.other(format!("{kind} of another session"));
             }
-            self.turn.end_lost(&mut self.conversation, events);
+            self.conversation.leave_lost_turn(&mut self.turn, events);
         }
         self.conversation.enter(session_id.and_then(Json::text), None, events);
         let text = part.and_then(|part| part.text_at(&["text"])).unwrap_or_default();

@@ -37,7 +37,6 @@ struct CallKey {
     input: Option<u64>,
 }
 
-/// A call whose approval is asked.
 #[derive(Debug)]
 pub(super) struct AskedCall {
     /// The id of the approval, and of the call.
@@ -45,7 +44,6 @@ pub(super) struct AskedCall {
     pub subagent: Option<String>,
 }
 
-/// A call that has ended.
 #[derive(Debug)]
 pub(super) struct EndedCall {
     pub id: String,
@@ -155,7 +153,6 @@ impl HookCalls {
         candidates.next().is_none().then_some(position)
     }
 
-    /// Notes that a call has ended.
     pub(super) fn end(&mut self, body: &HookBody<'_>) -> EndedCall {
         let key = body.key();
         let own_id = body.id.as_deref().map(shorten);

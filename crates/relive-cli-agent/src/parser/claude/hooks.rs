@@ -117,7 +117,8 @@ impl ClaudeParser {
             hook == "SessionStart" && source.is_some_and(|source| source.is("startup") || source.is("resume"));
         let has_work = self.hook_turn == Turn::Open || !self.hook_calls.is_empty();
         if has_work && (is_process_start || self.conversation.is_other(session_id)) {
-            self.end_session(Some("another session started".into()), events);
+            self.forget_session();
+            events.process_replaced();
         }
     }
 
@@ -139,7 +140,8 @@ impl ClaudeParser {
         if self.hook_turn == Turn::Open {
             self.end_hook_turn(TurnOutcome::Interrupted, reason.clone(), events);
         }
-        self.end_session(reason, events);
+        self.forget_session();
+        events.push(EventKind::SessionEnded { reason });
     }
 
     /// A turn that the user has interrupted has no `Stop`; a minute later claude says that it waits for input. No dialog is

@@ -60,7 +60,6 @@ impl Subagents {
         true
     }
 
-    /// Learns the agent id of a subagent.
     pub(super) fn link(&mut self, call_id: &str, agent_id: &str) {
         if let Some(subagent) = self.with_call(call_id)
             && subagent.agent_id.is_none()
@@ -126,9 +125,9 @@ impl Subagents {
 
     fn move_stage(&mut self, task_id: &str, from: Stage, to: Stage) -> Option<String> {
         let task_id = shorten(task_id);
-        let is_it =
+        let is_task =
             |subagent: &&mut Subagent| subagent.stage == from && subagent.agent_id.as_deref() == Some(task_id.as_ref());
-        let subagent = self.subagents.iter_mut().find(is_it)?;
+        let subagent = self.subagents.iter_mut().find(is_task)?;
         subagent.stage = to;
         Some(subagent.call_id.clone())
     }

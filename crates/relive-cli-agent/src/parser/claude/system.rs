@@ -63,7 +63,8 @@ impl ClaudeParser {
         let [session_id, model, socket] = line.fields(["session_id", "model", "messaging_socket_path"]);
         let socket = socket.and_then(Json::text).map(|socket| shorten(&socket).into_owned());
         if self.is_other_process(socket.as_deref()) || (self.open_turns > 0 && self.conversation.is_other(session_id)) {
-            self.end_session(Some("another process started".into()), events);
+            self.forget_session();
+            events.process_replaced();
         }
         self.process = socket.or(self.process.take());
         self.conversation.enter(session_id.and_then(Json::text), model.and_then(Json::text), events);
