@@ -68,6 +68,7 @@ impl CodexAppServerParser {
             }
             RpcMessage::ErrorReply { id, error } => {
                 let message = error.text_at(&["message"]).unwrap_or_default();
+                self.quota.read_failure(FailureCause::Unstated, &message, events);
                 match self.pending.take(id) {
                     Some(RequestKind::TurnStart) if self.open_turns.is_empty() => {
                         events.push(EventKind::Error { message });
@@ -93,6 +94,9 @@ impl CodexAppServerParser {
         match RpcMessage::of(line) {
             RpcMessage::Request { id, method, .. } if method == "turn/start" => {
                 self.pending.add(id, RequestKind::TurnStart);
+                if self.open_turns.is_empty() {
+                    self.quota.start_turn();
+                }
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
             RpcMessage::Request { method, .. } if method == "initialize" => {

@@ -76,6 +76,15 @@ fn claude_names_the_cause_of_a_failure_in_a_field_too() {
     // The provider answered 429: it was asked too fast, as far as anybody knows.
     assert_eq!(quotas(Dialect::Claude, &[&synthetic(r#""error":"rate_limit","api_error_status":429"#)]).len(), 0);
     assert_eq!(quotas(Dialect::Claude, &[&synthetic(r#""error":"server_error""#)]).len(), 0);
+    // Older versions say so only in the text.
+    let refused = assistant("API Error: Request rejected (429)", "<synthetic>");
+    let refused = refused.replacen('{', r#"{"error":"rate_limit","#, 1);
+    assert_eq!(quotas(Dialect::Claude, &[&refused]).len(), 0);
+    // The field alone says that the message is not the agent's, and so does the flag of a transcript.
+    let limit = assistant("You've hit your session limit", "claude-opus-5-5");
+    for field in [r#"{"error":"unknown","#, r#"{"isApiErrorMessage":true,"#] {
+        assert_eq!(quotas(Dialect::Claude, &[&limit.replacen('{', field, 1)]).len(), 1, "{field}");
+    }
 }
 
 fn failed(dialect: Dialect, text: &str) -> Vec<Value> {
@@ -213,6 +222,15 @@ fn the_answer_of_the_provider_says_more_than_the_message_of_opencode() {
     let quota = error(r#"{"error":{"code":"insufficient_quota","message":"Please retry in 30s."}}"#);
     assert_eq!(quotas(Dialect::Opencode, &[&quota])[0]["resets_in_ms"], json!(30_000));
     assert!(quotas(Dialect::Opencode, &[&error(r#"{"error":{"message":"slow down"}}"#)]).is_empty());
+}
+
+#[test]
+fn a_turn_that_codex_refuses_because_of_the_quota_says_so() {
+    let start = r#"<{"id":1,"method":"turn/start","params":{"threadId":"t"}}"#;
+    let refused = r#"{"id":1,"error":{"code":-32600,"message":"You've hit your usage limit. Try again in 1 hour."}}"#;
+    assert_eq!(quotas(Dialect::CodexAppServer, &[start, refused])[0]["resets_in_ms"], json!(3_600_000));
+    assert_eq!(quotas(Dialect::CodexAppServer, &[start, refused, start, refused]).len(), 2);
+    assert_eq!(quotas(Dialect::CodexAppServer, &[refused]).len(), 1);
 }
 
 /// Codex reports that a limit is reached before it says until when.

@@ -36,20 +36,22 @@ impl ClaudeParser {
 
     /// Reports the quota if claude itself wrote the message. What the agent says about limits is nobody's quota.
     pub(super) fn read_synthetic_message(&mut self, line: Json<'_>, events: &mut LineEvents) {
+        let [error, status] = line.fields(["error", "api_error_status"]);
+        let cause_word = error.and_then(Json::text);
         let is_synthetic = line.at(&["message", "model"]).is_some_and(|model| model.is(SYNTHETIC_MODEL));
-        if !is_synthetic && !is_api_error(line) {
+        if !is_synthetic && !is_api_error(line) && cause_word.is_none() {
             return;
         }
-        let [error, status] = line.fields(["error", "api_error_status"]);
-        let word = error.and_then(Json::text).unwrap_or_default();
-        let text = line.at(&["message", "content"]).map(message_text).filter(|text| !text.is_empty());
-        let cause = match word.as_str() {
-            "billing_error" => FailureCause::Quota,
-            // With a status the provider refused, which it also does when it is asked too fast.
-            "rate_limit" if status.is_none() => FailureCause::Quota,
-            _ => FailureCause::Unstated,
+        let text = line.at(&["message", "content"]).map(message_text).unwrap_or_default();
+        // The provider refused, which it also does when it is asked too fast.
+        let is_refused = status.is_some() || text.contains("429");
+        let cause = match cause_word.as_deref() {
+            Some("billing_error") => FailureCause::Quota,
+            Some("rate_limit") if !is_refused => FailureCause::Quota,
+            Some(_) | None => FailureCause::Unstated,
         };
-        self.quota.read_failure(cause, text.as_deref().unwrap_or(&word), events);
+        let message = if text.is_empty() { cause_word.unwrap_or_default() } else { text };
+        self.quota.read_failure(cause, &message, events);
     }
 
     /// `error` is one of a few words, `error_details` and `last_assistant_message` are texts. Claude stops a turn with
@@ -90,8 +92,10 @@ impl Speaker {
     }
 }
 
+/// Claude writes the flag in its transcripts in another way than in its stream.
 fn is_api_error(line: Json<'_>) -> bool {
-    line.field("is_api_error_message").is_some_and(Json::is_true)
+    let flags = line.fields(["is_api_error_message", "isApiErrorMessage"]);
+    flags.into_iter().flatten().any(Json::is_true)
 }
 
 /// The content of a message is a list of blocks, or one string.
