@@ -98,9 +98,6 @@ impl ClaudeParser {
                 self.subagents.link(&parent, &agent_id);
             }
         }
-        if ["assistant", "user", "stream_event"].contains(&kind.as_str()) && self.conversation.is_other(session_id) {
-            self.conversation.enter(session_id.and_then(Json::text), None, events);
-        }
         match kind.as_str() {
             "system" => self.read_system(line, events),
             "assistant" => {
@@ -116,6 +113,10 @@ impl ClaudeParser {
             "rate_limit_event" => self.read_rate_limit(line, events),
             name if SILENT_LINES.contains(&name) => events.other(name),
             name => events.unknown(name),
+        }
+        // Reading may have begun within a turn, or claude moved to another conversation.
+        if ["assistant", "user", "stream_event"].contains(&kind.as_str()) {
+            self.conversation.enter(session_id.and_then(Json::text), None, events);
         }
     }
 

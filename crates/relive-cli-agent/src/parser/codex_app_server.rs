@@ -140,7 +140,21 @@ impl CodexAppServerParser {
         }
     }
 
+    /// Reading may have begun within a turn: its items say that it is open.
+    fn note_turn_of_item(&mut self, params: Json<'_>, events: &LineEvents) {
+        let [thread_id, turn_id] = params.fields(["threadId", "turnId"]).map(|id| id.and_then(Json::text));
+        if let (Some(thread_id), Some(turn_id)) = (thread_id, turn_id)
+            && !events.is_by_subagent()
+            && !self.open_turns.contains(&thread_id)
+        {
+            self.open_turns.start(&thread_id, &turn_id);
+        }
+    }
+
     fn read_notification(&mut self, method: &str, params: Json<'_>, events: &mut LineEvents) {
+        if method.starts_with("item/") {
+            self.note_turn_of_item(params, events);
+        }
         let [turn, item, delta, message] = params.fields(["turn", "item", "delta", "message"]);
         let delta = delta.and_then(Json::text).unwrap_or_default();
         match (method, item) {

@@ -31,6 +31,11 @@ impl OpencodeParser {
             self.conversation.leave_lost_turn(&mut self.turn, events);
         }
         self.conversation.enter(session_id.and_then(Json::text), None, events);
+        // Reading may have begun within a turn.
+        if matches!(kind.as_str(), "text" | "reasoning") || (kind == "tool_use" && !self.is_over) {
+            self.turn = Turn::Open;
+            self.is_over = false;
+        }
         let text = part.and_then(|part| part.text_at(&["text"])).unwrap_or_default();
         match kind.as_str() {
             "step_start" if self.turn == Turn::Open => events.other("step_start"),
@@ -40,9 +45,9 @@ impl OpencodeParser {
                 self.quota.start_turn();
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
+            "tool_use" if self.is_over => events.other("late tool_use"),
             "text" => events.push(EventKind::Text { text, delta: false }),
             "reasoning" => events.push(EventKind::Thinking { text, delta: false }),
-            "tool_use" if self.is_over => events.other("late tool_use"),
             "tool_use" => read_tool(part, events),
             "step_finish" => self.read_step_finish(part, events),
             "error" => {

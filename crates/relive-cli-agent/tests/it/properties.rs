@@ -211,7 +211,7 @@ const FLOODS: [(&str, &str, &str); 17] = [
     ),
     ("codex-exec", "", r#"{"type":"item.started","item":{"id":"<id>","type":"command_execution"}}"#),
     ("gemini", "", r#"{"type":"tool_use","tool_id":"<id>","tool_name":"<id>"}"#),
-    ("opencode", "", r#"{"type":"tool_use","sessionID":"<id>","part":{"callID":"<id>","tool":"<id>","state":{}}}"#),
+    ("opencode", "", r#"{"type":"tool_use","sessionID":"s","part":{"callID":"<id>","tool":"<id>","state":{}}}"#),
     ("acp", "", r#"{"method":"session/update","params":{"update":{"sessionUpdate":"tool_call","toolCallId":"<id>"}}}"#),
 ];
 

@@ -244,6 +244,25 @@ fn an_end_of_another_session_ends_nothing() {
 }
 
 #[test]
+fn an_end_of_another_session_ends_no_turn_whose_start_was_not_seen() {
+    let other = |line: &str| line.replace(r#""session_id":"s""#, r#""session_id":"z""#);
+    assert_eq!(last_state(CLAUDE, &[TEXT, &other(RESULT)]), "working responding");
+    assert_eq!(last_state(CLAUDE, &[TEXT, RESULT]), "idle idle");
+    let delta = r#"{"method":"item/agentMessage/delta","params":{"threadId":"a","turnId":"u","delta":"x"}}"#;
+    let error = r#"{"method":"error","params":{"threadId":"b","turnId":"v","error":{"message":"no"}}}"#;
+    assert_eq!(last_state(CODEX, &[delta, &codex("turn/completed", "b")]), "working responding");
+    assert_eq!(last_state(CODEX, &[delta, error]), "working responding");
+    assert_eq!(last_state(CODEX, &[delta, &codex("turn/completed", "a")]), "idle idle");
+    let opencode = [
+        r#"{"type":"text","sessionID":"a","part":{"text":"x"}}"#,
+        r#"{"type":"step_finish","sessionID":"b","part":{"reason":"stop"}}"#,
+        r#"{"type":"step_finish","sessionID":"a","part":{"reason":"stop"}}"#,
+    ];
+    assert_eq!(last_state(Some(Dialect::Opencode), &opencode[..2]), "working responding");
+    assert_eq!(last_state(Some(Dialect::Opencode), &opencode), "idle idle");
+}
+
+#[test]
 fn the_end_of_a_call_after_its_turn_opens_no_turn() {
     assert_eq!(last_state(CLAUDE, &[INIT, TOOL, RESULT, TOOL_ENDS]), "idle idle");
     assert_eq!(last_state(CLAUDE, &[INIT, BACKGROUND, TOOL, RESULT, TOOL_ENDS, BACKGROUND_ENDS]), "idle idle");
