@@ -130,7 +130,7 @@ impl CodexAppServerParser {
     /// Whether a line is about a turn that is over. The ends of its calls are known by then, too.
     fn is_late(&self, params: Option<Json<'_>>) -> bool {
         let turn_id = params.and_then(|params| params.text_at(&["turnId"]));
-        turn_id.is_some_and(|turn_id| self.open_turns.has_ended(&turn_id))
+        turn_id.is_some_and(|turn_id| self.open_turns.is_completed(&turn_id))
     }
 
     fn mark_subagent(&self, params: Option<Json<'_>>, events: &mut LineEvents) {
@@ -141,19 +141,18 @@ impl CodexAppServerParser {
     }
 
     /// Reading may have begun within a turn: its items say that it is open.
-    fn note_turn_of_item(&mut self, params: Json<'_>, events: &LineEvents) {
-        let [thread_id, turn_id] = params.fields(["threadId", "turnId"]).map(|id| id.and_then(Json::text));
-        if let (Some(thread_id), Some(turn_id)) = (thread_id, turn_id)
+    fn join_turn_of_item(&mut self, params: Json<'_>, events: &LineEvents) {
+        let ids = params.fields(["threadId", "turnId"]).map(|id| id.and_then(Json::text));
+        if let [Some(thread_id), Some(turn_id)] = ids
             && !events.is_by_subagent()
-            && !self.open_turns.contains(&thread_id)
         {
-            self.open_turns.start(&thread_id, &turn_id);
+            self.open_turns.join(&thread_id, &turn_id);
         }
     }
 
     fn read_notification(&mut self, method: &str, params: Json<'_>, events: &mut LineEvents) {
         if method.starts_with("item/") {
-            self.note_turn_of_item(params, events);
+            self.join_turn_of_item(params, events);
         }
         let [turn, item, delta, message] = params.fields(["turn", "item", "delta", "message"]);
         let delta = delta.and_then(Json::text).unwrap_or_default();
@@ -238,6 +237,9 @@ impl CodexAppServerParser {
             return;
         }
         let turn_id = turn.and_then(|turn| turn.text_at(&["id"]));
+        if let Some(turn_id) = &turn_id {
+            self.open_turns.note_completed(turn_id);
+        }
         if !self.open_turns.end(thread_id.as_deref(), turn_id.as_deref()) {
             return;
         }

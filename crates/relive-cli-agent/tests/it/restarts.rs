@@ -142,6 +142,16 @@ fn a_line_of_a_codex_turn_that_is_over_opens_no_turn() {
     }
 }
 
+/// Only the end of a turn is final: codex may continue after an error that sounds like one.
+#[test]
+fn a_codex_turn_that_continues_after_an_error_is_open() {
+    let error = r#"{"method":"error","params":{"threadId":"a","turnId":"u","error":{"message":"no"}}}"#;
+    let delta = r#"{"method":"item/agentMessage/delta","params":{"threadId":"a","turnId":"u","delta":"x"}}"#;
+    let lines = [&codex("turn/started", "a"), error, delta, &codex("turn/completed", "a"), delta];
+    let states: Vec<String> = (2..=5).map(|count| last_state(CODEX, &lines[..count])).collect();
+    assert_eq!(states, ["idle idle", "working responding", "idle idle", "idle idle"]);
+}
+
 #[test]
 fn a_codex_thread_that_was_unloaded_leaves_nothing_open() {
     let status = |kind: &str| {

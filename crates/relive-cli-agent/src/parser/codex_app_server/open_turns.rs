@@ -15,8 +15,8 @@ pub(super) struct OpenTurns {
     /// How many turns started beyond the limit. They count as open until the process ends: their ends cannot be told from
     /// those of turns whose start was not seen.
     forgotten: usize,
-    /// The turns that ended last. Lines of them may still be on their way.
-    ended: VecDeque<String>,
+    /// The turns that were completed last. Lines of them may still be on their way.
+    completed: VecDeque<String>,
 }
 
 impl OpenTurns {
@@ -32,28 +32,36 @@ impl OpenTurns {
         is_only
     }
 
+    /// Notes a turn whose start was not seen, if there is room.
+    pub(super) fn join(&mut self, thread_id: &str, turn_id: &str) {
+        if self.turns.len() < MAX_TURNS && !self.contains(thread_id) {
+            self.turns.insert(shorten(thread_id).into_owned(), shorten(turn_id).into_owned());
+        }
+    }
+
     /// Removes a turn that has ended. Without a thread id the turn may be on any thread; without a turn id it may be any
     /// turn of the thread. Returns whether no turn is open afterwards, also if there was none to remove: then the start of
     /// the turn was not seen.
     pub(super) fn end(&mut self, thread_id: Option<&str>, turn_id: Option<&str>) -> bool {
         let (thread_id, turn_id) = (thread_id.map(shorten), turn_id.map(shorten));
         let is_other = |id: &Option<Cow<'_, str>>, open: &str| id.as_deref().is_some_and(|id| id != open);
-        let ended =
-            self.turns.extract_if(.., |thread, turn| !is_other(&thread_id, thread) && !is_other(&turn_id, turn));
-        for (_, turn) in ended {
-            if self.ended.len() == MAX_TURNS {
-                self.ended.pop_front();
-            }
-            self.ended.push_back(turn);
-        }
+        self.turns.retain(|thread, turn| is_other(&thread_id, thread) || is_other(&turn_id, turn));
         self.is_empty()
     }
 
-    /// Whether a turn was seen to end.
-    pub(super) fn has_ended(&self, turn_id: &str) -> bool {
+    /// Notes that a turn is over for good: an error may end one that continues.
+    pub(super) fn note_completed(&mut self, turn_id: &str) {
+        if self.completed.len() == MAX_TURNS {
+            self.completed.pop_front();
+        }
+        self.completed.push_back(shorten(turn_id).into_owned());
+    }
+
+    /// Whether a turn is over for good.
+    pub(super) fn is_completed(&self, turn_id: &str) -> bool {
         let turn_id = shorten(turn_id);
         let is_open = self.turns.values().any(|open| *open == turn_id);
-        !is_open && self.ended.iter().any(|ended| *ended == turn_id)
+        !is_open && self.completed.iter().any(|completed| *completed == turn_id)
     }
 
     /// Whether a turn is open on this thread.
