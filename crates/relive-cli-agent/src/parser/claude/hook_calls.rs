@@ -90,11 +90,10 @@ impl HookCalls {
     pub(super) fn start(&mut self, body: &HookBody<'_>) -> String {
         let key = body.key();
         let id = body.id.as_deref().map(|id| shorten(id).into_owned());
-        let fits = |call: &HookCall| match &id {
-            Some(id) => call.id == *id || (call.key == key && !call.is_started && !call.is_named),
-            None => call.key == key && !call.is_started,
-        };
-        if let Some(call) = self.calls.iter_mut().find(|call| fits(call)) {
+        let is_same_input = |call: &HookCall| call.key == key && !call.is_started && (id.is_none() || !call.is_named);
+        let position = self.calls.iter().position(|call| id.as_deref() == Some(call.id.as_str()));
+        let position = position.or_else(|| self.calls.iter().position(is_same_input));
+        if let Some(call) = position.and_then(|position| self.calls.get_mut(position)) {
             call.is_started = true;
             call.is_named |= id.is_some();
             call.id = id.unwrap_or_else(|| call.id.clone());

@@ -116,9 +116,15 @@ impl ClaudeParser {
         let is_process_start =
             hook == "SessionStart" && source.is_some_and(|source| source.is("startup") || source.is("resume"));
         let has_work = self.hook_turn == Turn::Open || !self.hook_calls.is_empty();
-        if has_work && (is_process_start || self.conversation.is_other(session_id)) {
+        if !has_work {
+            return;
+        }
+        if is_process_start {
             self.forget_session();
             events.process_replaced();
+        } else if self.conversation.is_other(session_id) {
+            self.forget_session();
+            events.push(EventKind::SessionEnded { reason: Some("another conversation started".into()) });
         }
     }
 

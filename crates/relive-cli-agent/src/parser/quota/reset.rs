@@ -1,5 +1,7 @@
 //! The time at which a quota is available again, as CLIs write it.
 
+use std::iter::Peekable;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 
@@ -166,9 +168,7 @@ fn clock(text: &str) -> Option<ResetClock> {
     Some(ResetClock { date, time, zone })
 }
 
-type Words<'a, I> = std::iter::Peekable<I>;
-
-fn read_date<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Words<'a, I>) -> Option<String> {
+fn read_date<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Peekable<I>) -> Option<String> {
     let mut rest = words.clone();
     let first = rest.next()?.to_ascii_lowercase();
     let date = if let Ok(date) = first.parse::<Date>() {
@@ -195,7 +195,7 @@ fn is_short_for(word: &str, name: &str) -> bool {
     word.len() >= 3 && name.starts_with(word)
 }
 
-fn read_time<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Words<'a, I>) -> Option<String> {
+fn read_time<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Peekable<I>) -> Option<String> {
     let mut rest = words.clone();
     let word = rest.next()?.to_ascii_lowercase();
     let (digits, half) = match word.strip_suffix("am").map(|digits| (digits, "am")) {

@@ -122,9 +122,7 @@ fn is_quota_sentence(sentence: &str) -> bool {
 fn is_reached_before(words: &[&str], noun: usize) -> bool {
     let start = noun.saturating_sub(BEFORE_NOUN);
     let Some(verb) = (start..noun).rev().find(|index| is_verb(words, *index)) else { return false };
-    let between = &words[verb + 1..noun];
-    let is_yours = between.contains(&"your");
-    !is_not_yet(words, verb) && is_of_account(between, words[noun], is_yours)
+    !is_not_yet(words, verb) && is_of_account(&words[verb + 1..noun], words[noun])
 }
 
 /// `weekly limit reached`, `your quota has been exceeded`: the noun, then the verb.
@@ -133,9 +131,7 @@ fn is_reached_after(words: &[&str], noun: usize) -> bool {
     let Some(verb) = (noun + 1..end).find(|index| is_verb(words, *index)) else { return false };
     let phrase = &words[noun.saturating_sub(NOUN_PHRASE)..noun];
     let is_link = |word: &&str| LINKS.contains(word);
-    words[noun + 1..verb].iter().all(is_link)
-        && !is_not_yet(words, noun)
-        && is_of_account(phrase, words[noun], phrase.contains(&"your"))
+    words[noun + 1..verb].iter().all(is_link) && !is_not_yet(words, noun) && is_of_account(phrase, words[noun])
 }
 
 fn is_verb(words: &[&str], index: usize) -> bool {
@@ -146,11 +142,12 @@ fn is_not_yet(words: &[&str], verb: usize) -> bool {
     words[verb.saturating_sub(NOUN_PHRASE)..verb].iter().any(|word| NOT_YET.contains(word))
 }
 
-fn is_of_account(phrase: &[&str], noun: &str, is_yours: bool) -> bool {
+/// Whether a limit is the account's, by the words between it and its verb, or before it.
+fn is_of_account(phrase: &[&str], noun: &str) -> bool {
     let has = |list: &[&str]| phrase.iter().any(|word| list.contains(word));
     if has(&PROGRAM_WORDS) {
         return false;
     }
     let names_account = has(&ACCOUNT_WORDS) || phrase.iter().any(|word| word.ends_with("-hour"));
-    names_account || (!has(&DOUBTFUL_WORDS) && (is_yours || ACCOUNT_NOUNS.contains(&noun)))
+    names_account || (!has(&DOUBTFUL_WORDS) && (has(&["your"]) || ACCOUNT_NOUNS.contains(&noun)))
 }
