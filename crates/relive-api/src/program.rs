@@ -43,6 +43,12 @@ pub struct ExecRequest {
     /// Processes and threads its tree may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
+    /// Thousandths of a processor its tree may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// Whether it runs without a limit that this machine cannot hold, and is said to be degraded; otherwise it does not run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_degraded: bool,
     /// Whether the one who asks reads its output as it comes: the program then waits for them, as for a pipe's reader.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreground: bool,

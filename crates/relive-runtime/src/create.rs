@@ -136,11 +136,14 @@ impl Runtime {
             limits,
             memory,
             pids,
+            cpu,
+            allow_degraded,
             foreground,
             one_output,
             shell,
         } = request;
-        let program = Program { argv, stdio, gate, namespace, memory, pids, foreground, one_output, shell };
+        let program =
+            Program { argv, stdio, gate, namespace, memory, pids, cpu, allow_degraded, foreground, one_output, shell };
         let draft = Draft {
             spawned: Spawned {
                 uuid,

@@ -182,10 +182,25 @@ pub enum Namespace {
 /// What a tree may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes of memory. An error where it cannot be held.
+    /// Bytes of memory.
     pub memory: Option<u64>,
+    /// Thousandths of a processor.
+    pub cpu: Option<u32>,
     /// Processes and threads.
     pub pids: Option<PidsLimit>,
+    /// What becomes of a limit that cannot be held.
+    pub unheld: Unheld,
+}
+
+/// What becomes of a limit that was asked for and that this machine cannot hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unheld {
+    /// The launch fails.
+    #[default]
+    Fail,
+    /// The session is said to be degraded.
+    Say,
 }
 
 /// How many processes and threads a tree may have.

@@ -45,6 +45,9 @@ pub struct Plan {
     pub v1_memory: Option<PathBuf>,
     /// The same.
     pub v1_pids: Option<PathBuf>,
+    /// The same.
+    #[serde(default)]
+    pub v1_cpu: Option<PathBuf>,
     /// Whether a PID namespace is what holds the tree, and, where it takes one, in a user namespace.
     pub pid_namespace: Option<PidNamespace>,
     /// The name of the folder, in each of those above, in which the leaves are. Made when it is needed, removed when it is
@@ -79,6 +82,9 @@ pub struct Made {
     /// The v1 leaf with the limit of processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v1_pids: Option<PathBuf>,
+    /// The v1 leaf with the limit of processor time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v1_cpu: Option<PathBuf>,
     /// Whether it has a PID namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid_namespace: Option<PidNamespace>,
@@ -100,6 +106,9 @@ pub struct Rungs {
     pub pids: String,
     /// `cgroup2`, `cgroup1`, `none`.
     pub memory: String,
+    /// `cgroup2`, `cgroup1`, `none`.
+    #[serde(default)]
+    pub cpu: String,
     /// What was wanted and cannot be held, or holds only weakly; empty when all is well.
     pub degraded: Vec<String>,
 }
@@ -359,6 +368,7 @@ impl Made {
             v1_freezer: leaf(&plan.v1_freezer),
             v1_memory: leaf(&plan.v1_memory),
             v1_pids: leaf(&plan.v1_pids),
+            v1_cpu: leaf(&plan.v1_cpu),
             ..Self::default()
         }
     }
@@ -373,7 +383,7 @@ impl Made {
     }
 
     fn leaves(&self) -> impl Iterator<Item = &Path> {
-        let leaves = [&self.v2, &self.v1_freezer, &self.v1_memory, &self.v1_pids];
+        let leaves = [&self.v2, &self.v1_freezer, &self.v1_memory, &self.v1_pids, &self.v1_cpu];
         leaves.into_iter().filter_map(|leaf| leaf.as_deref())
     }
 }

@@ -22,6 +22,12 @@ pub struct Program {
     /// The most processes and threads its process tree may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
+    /// The most processor time its process tree may use, in thousandths of a processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// Whether it runs without a limit that this machine cannot hold; otherwise it does not run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_degraded: bool,
     /// Whether its first run was started in the foreground, where its output waits for its reader.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreground: bool,

@@ -198,7 +198,7 @@ async fn spec(context: &Context, asked: &Asked) -> std::io::Result<Spec> {
     let env = context.host.environment().await.map_err(std::io::Error::other)?;
     let tree = context.sessions.ladder().await?.plan.clone();
     Ok(Spec {
-        limits: Limits { memory: None, pids: Some(PidsLimit { max: PIDS_MAX, required: false }) },
+        limits: Limits { pids: Some(PidsLimit { max: PIDS_MAX, required: false }), ..Limits::default() },
         log_max_bytes: LOG_MAX_BYTES,
         // The model is shown one text: what came first stands first.
         streams: Streams::Together,

@@ -251,6 +251,8 @@ impl ExecBody {
             },
             limits: spec::Limits {
                 memory: program.memory,
+                cpu: program.cpu,
+                unheld: if program.allow_degraded { spec::Unheld::Say } else { spec::Unheld::Fail },
                 pids: Some(spec::PidsLimit {
                     max: program.pids.unwrap_or(PIDS_DEFAULT),
                     required: program.pids.is_some(),

@@ -219,13 +219,13 @@ impl Leaf<'_> {
     }
 }
 
-/// Gives the leaves below `folder` what it can of memory and pids, where this is the v2 hierarchy. What cannot be given is
+/// Gives the leaves below `folder` what it can of memory, pids and cpu, where this is the v2 hierarchy. What cannot be given is
 /// seen by the files a leaf has not got.
 fn enable_controllers(folder: &Path) {
     for place in [folder.parent(), Some(folder)].into_iter().flatten() {
         let there = std::fs::read_to_string(place.join("cgroup.controllers")).unwrap_or_default();
         let enabled = Controllers::of(place);
-        for controller in there.split_ascii_whitespace().filter(|name| ["memory", "pids"].contains(name)) {
+        for controller in there.split_ascii_whitespace().filter(|name| ["memory", "pids", "cpu"].contains(name)) {
             if !enabled.has(controller) {
                 // Refused where `place` has processes of its own and is not the root: then there is none to give.
                 let _ = write(&place.join(SUBTREE_CONTROL), &format!("+{controller}"));

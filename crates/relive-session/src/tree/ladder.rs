@@ -15,6 +15,8 @@ use crate::stage::Failure;
 const VARIABLE: &str = "RELIVE_LADDER";
 const KILL_MAX: Duration = Duration::from_secs(5);
 const TRIED_MEMORY: u64 = 64 * 1024 * 1024;
+/// One processor.
+const TRIED_CPU: u32 = 1000;
 const TRIED_PIDS: PidsLimit = PidsLimit { max: 16, required: true };
 
 /// What was found.
@@ -80,7 +82,7 @@ impl Ladder {
         };
         let v1 = |controller: &str| places.v1.get(controller).cloned();
         plan.v1_memory = v1("memory");
-        match attempt(&plan, &Limits { memory: Some(TRIED_MEMORY), pids: None }) {
+        match attempt(&plan, &Limits { memory: Some(TRIED_MEMORY), ..Limits::default() }) {
             Ok(with) => {
                 rungs.memory = with.memory;
                 rungs.degraded = with.degraded;
@@ -90,8 +92,16 @@ impl Ladder {
                 notes.push(said("memory limit", &failure));
             }
         }
+        plan.v1_cpu = v1("cpu");
+        match attempt(&plan, &Limits { cpu: Some(TRIED_CPU), ..Limits::default() }) {
+            Ok(with) => rungs.cpu = with.cpu,
+            Err(failure) => {
+                plan.v1_cpu = None;
+                notes.push(said("cpu limit", &failure));
+            }
+        }
         plan.v1_pids = v1("pids");
-        let limits = Limits { memory: None, pids: Some(TRIED_PIDS) };
+        let limits = Limits { pids: Some(TRIED_PIDS), ..Limits::default() };
         let tried = attempt(&plan, &limits).or_else(|failure| {
             notes.push(said("pids limit", &failure));
             plan.v1_pids = None;
@@ -195,8 +205,9 @@ fn exercise(tree: &mut Tree) -> Result<(), Failure> {
 impl Plan {
     /// Whether it has nothing but what every process has, so that there is nothing to try.
     fn holds_nothing(&self) -> bool {
-        let Self { v2, v1_freezer, v1_memory, v1_pids, pid_namespace, prefix: _ } = self;
-        v2.is_none() && v1_freezer.is_none() && v1_memory.is_none() && v1_pids.is_none() && pid_namespace.is_none()
+        let Self { v2, v1_freezer, v1_memory, v1_pids, v1_cpu, pid_namespace, prefix: _ } = self;
+        let leaves = [v2, v1_freezer, v1_memory, v1_pids, v1_cpu];
+        leaves.into_iter().all(Option::is_none) && pid_namespace.is_none()
     }
 }
 

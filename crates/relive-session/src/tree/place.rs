@@ -10,7 +10,7 @@ use rustix::process::{Pid, Resource, Rlimit};
 use super::cgroup::{Leaf, write};
 use super::{Hold, Made, PidNamespace, Plan, Rungs, Tree, Whose};
 use crate::proc::{self, Identity};
-use crate::spec::Limits;
+use crate::spec::{Limits, Unheld};
 use crate::stage::Failure;
 
 /// Said wherever a process group is all there is.
@@ -19,6 +19,8 @@ const WEAK_TREE: &str = "tree: weak, a program whose shim was killed may outlive
 const NOBODYS: &str = "tree: files of root seem to be nobody's in its user namespace, so ssh and sudo refuse to work";
 const SHARED_COUNT: &str = "pids: weak, counted together with all other processes of the user";
 const NO_PIDS: &str = "pids: no limit can be held";
+const NO_MEMORY: &str = "memory: no limit can be held";
+const NO_CPU: &str = "cpu: no limit can be held";
 const SWAP_UNLIMITED: &str = "memory: weak, swap is not limited";
 const NAME_MAX: usize = 200;
 
@@ -60,21 +62,60 @@ fn fill(tree: &mut Tree, plan: &Plan, limits: &Limits) -> Result<(), Failure> {
         tree.made.v1_freezer = leaf(&plan.v1_freezer)?;
     }
     tree.rungs = rungs_of(&tree.made);
+    let unheld = limits.unheld;
     if let Some(bytes) = limits.memory {
         if !tree.made.v2_has("memory.max") {
             tree.made.v1_memory = leaf(&plan.v1_memory)?;
         }
-        limit_memory(tree, bytes)?;
+        let held = limit_memory(tree, bytes);
+        held.or_else(|failure| tree.say_unheld(unheld, failure, NO_MEMORY))?;
+    }
+    if let Some(thousandths) = limits.cpu {
+        if !tree.made.v2_has("cpu.max") {
+            tree.made.v1_cpu = leaf(&plan.v1_cpu)?;
+        }
+        let held = limit_cpu(tree, thousandths);
+        held.or_else(|failure| tree.say_unheld(unheld, failure, NO_CPU))?;
     }
     if let Some(limit) = limits.pids {
         if !tree.made.v2_has("pids.max") {
             tree.made.v1_pids = leaf(&plan.v1_pids)?;
         }
-        match limit_pids(tree, limit.max) {
-            Err(failure) if limit.required => return Err(failure),
-            Err(_) => tree.rungs.degraded.push(NO_PIDS.into()),
-            Ok(()) => {}
+        let unheld = if limit.required { unheld } else { Unheld::Say };
+        let held = limit_pids(tree, limit.max);
+        held.or_else(|failure| tree.say_unheld(unheld, failure, NO_PIDS))?;
+    }
+    Ok(())
+}
+
+impl Tree {
+    fn say_unheld(&mut self, unheld: Unheld, failure: Failure, said: &str) -> Result<(), Failure> {
+        match unheld {
+            Unheld::Fail => Err(failure),
+            Unheld::Say => {
+                self.rungs.degraded.push(said.into());
+                Ok(())
+            }
         }
+    }
+}
+
+/// Of each tenth of a second the tree gets so much.
+fn limit_cpu(tree: &mut Tree, thousandths: u32) -> Result<(), Failure> {
+    const PERIOD_US: u64 = 100_000;
+    let quota_us = PERIOD_US * u64::from(thousandths) / 1000;
+    let write = |leaf: &Path, file: &str, text: String| {
+        Leaf(leaf).write(file, &text).map_err(|error| Failure::of(file, &error))
+    };
+    if let Some(leaf) = tree.made.v2.as_deref().filter(|leaf| Leaf(leaf).has("cpu.max")) {
+        write(leaf, "cpu.max", format!("{quota_us} {PERIOD_US}"))?;
+        tree.rungs.cpu = "cgroup2".into();
+    } else if let Some(leaf) = tree.made.v1_cpu.as_deref().filter(|leaf| Leaf(leaf).has("cpu.cfs_quota_us")) {
+        write(leaf, "cpu.cfs_period_us", PERIOD_US.to_string())?;
+        write(leaf, "cpu.cfs_quota_us", quota_us.to_string())?;
+        tree.rungs.cpu = "cgroup1".into();
+    } else {
+        return Err(Failure::new("cpu.max", libc::EOPNOTSUPP));
     }
     Ok(())
 }
@@ -143,7 +184,9 @@ fn our_tasks() -> io::Result<u64> {
 pub(super) fn place(tree: &mut Tree, pid: i32) -> Result<(), Failure> {
     let failed = |stage: &'static str| move |error: io::Error| Failure::of(stage, &error);
     tree.made.root = Some(Identity::of(pid).map_err(failed("stat"))?);
-    for leaf in [&tree.made.v1_freezer, &tree.made.v1_memory, &tree.made.v1_pids].into_iter().flatten() {
+    for leaf in
+        [&tree.made.v1_freezer, &tree.made.v1_memory, &tree.made.v1_pids, &tree.made.v1_cpu].into_iter().flatten()
+    {
         Leaf(leaf).write("cgroup.procs", &pid.to_string()).map_err(failed("cgroup.procs"))?;
     }
     if tree.made.pid_namespace == Some(PidNamespace::InUserNamespace) {
@@ -181,7 +224,7 @@ pub(super) fn rungs_of(made: &Made) -> Rungs {
     };
     let none = || "none".to_owned();
     let (tree, pause, kill) = (tree.into(), pause.into(), kill.into());
-    Rungs { tree, pause, kill, pids: none(), memory: none(), degraded: weak }
+    Rungs { tree, pause, kill, pids: none(), memory: none(), cpu: none(), degraded: weak }
 }
 
 impl Made {

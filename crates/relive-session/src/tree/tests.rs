@@ -9,11 +9,11 @@ use shim::Shim;
 
 use super::*;
 use crate::proc::Stat;
-use crate::spec::PidsLimit;
+use crate::spec::{PidsLimit, Unheld};
 
 /// Two that ignore TERM, one of them with a session of its own, and what they forked and left.
 const ESCAPES: &str = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; (sleep 1000 &); sleep 1001' &); sleep 1002";
-const NO_LIMITS: Limits = Limits { memory: None, pids: None };
+const NO_LIMITS: Limits = Limits { memory: None, cpu: None, pids: None, unheld: Unheld::Fail };
 
 /// Runs a test on each rung that can be had; names those that cannot.
 fn on_each_rung(test: impl Fn(&Ladder)) {
@@ -58,7 +58,7 @@ fn ticks(pids: &[i32]) -> u64 {
 }
 
 fn assert_no_trace(plan: &Plan) {
-    let folders = [&plan.v2, &plan.v1_freezer, &plan.v1_memory, &plan.v1_pids];
+    let folders = [&plan.v2, &plan.v1_freezer, &plan.v1_memory, &plan.v1_pids, &plan.v1_cpu];
     for folder in folders.into_iter().flatten().map(|folder| folder.join(&plan.prefix)) {
         assert!(!folder.exists(), "{} is left", folder.display());
     }
@@ -223,7 +223,7 @@ fn a_fork_bomb_is_bounded_and_killed() {
             eprintln!("skipped on {}: no limit of pids can be held", ladder.rungs.tree);
             return;
         }
-        let limits = Limits { memory: None, pids: Some(PidsLimit { max: MAX, required: true }) };
+        let limits = Limits { pids: Some(PidsLimit { max: MAX, required: true }), ..Limits::default() };
         let mut shim = Shim::start(ladder, &limits, &shim::bomb());
         let mut most = 0;
         wait_until("it is full", || {
@@ -245,7 +245,7 @@ fn a_death_for_memory_is_known_as_one() {
             eprintln!("skipped on {}: no limit of memory can be held", ladder.rungs.tree);
             return;
         }
-        let limits = Limits { memory: Some(16 * 1024 * 1024), pids: None };
+        let limits = Limits { memory: Some(16 * 1024 * 1024), ..Limits::default() };
         let mut shim = Shim::start(ladder, &limits, "sleep 1000 & x=$(head -c 64M /dev/zero | tr '\\0' x); wait");
         wait_until("it was killed for memory", || shim.ask("oom") == "true");
         shim.kill_and_remove();
@@ -260,15 +260,44 @@ fn a_death_for_memory_is_known_as_one() {
 #[test]
 fn a_limit_that_cannot_be_held_is_an_error_or_is_said() {
     let plan = Plan { prefix: prefix(), ..Plan::default() };
-    let memory = Limits { memory: Some(1 << 24), pids: None };
+    let memory = Limits { memory: Some(1 << 24), ..Limits::default() };
     let failure = Tree::make(&plan, "x", &memory).unwrap_err();
     assert_eq!((failure.stage.as_str(), failure.errno.as_str()), ("memory.max", "EOPNOTSUPP"));
-    let pids = |required| Limits { memory: None, pids: Some(PidsLimit { max: 64, required }) };
+    let pids = |required| Limits { pids: Some(PidsLimit { max: 64, required }), ..Limits::default() };
     let said = Tree::make(&plan, "x", &pids(false)).unwrap();
     assert!(said.rungs().degraded.iter().any(|line| line.starts_with("pids: ")), "{:?}", said.rungs());
     if rustix::process::geteuid().is_root() {
         assert_eq!(Tree::make(&plan, "x", &pids(true)).unwrap_err().stage, "pids.max");
     }
+    let cpu = Limits { cpu: Some(500), ..Limits::default() };
+    assert_eq!(Tree::make(&plan, "x", &cpu).unwrap_err().stage, "cpu.max");
+    let all = Limits { memory: Some(1 << 24), cpu: Some(500), unheld: Unheld::Say, ..Limits::default() };
+    let said = Tree::make(&plan, "x", &all).unwrap();
+    for limit in ["memory: no limit can be held", "cpu: no limit can be held"] {
+        assert!(said.rungs().degraded.iter().any(|line| line == limit), "{:?}", said.rungs());
+    }
+}
+
+#[test]
+fn processor_time_is_limited() {
+    on_each_rung(|ladder| {
+        if ladder.rungs.cpu == "none" {
+            eprintln!("skipped on {}: no limit of processor time can be held", ladder.rungs.tree);
+            return;
+        }
+        let limits = Limits { cpu: Some(50), ..Limits::default() };
+        let mut shim = Shim::start(ladder, &limits, "while :; do :; done");
+        wait_until("it runs", || !marked(&shim.name).is_empty());
+        let (begun, members) = (Instant::now(), shim.members());
+        let before = ticks(&members);
+        wait_until("a second has passed", || begun.elapsed() > Duration::from_secs(1));
+        let used = ticks(&members) - before;
+        // A tick is a hundredth of a second: five of them are a twentieth of a processor.
+        let most = 15 * (begun.elapsed().as_millis() as u64) / 1000;
+        assert!((1..=most).contains(&used), "{used} ticks on {}", ladder.rungs.cpu);
+        shim.kill_and_remove();
+        assert_no_trace(&ladder.plan);
+    });
 }
 
 #[test]

@@ -107,7 +107,7 @@ async fn case_37_a_fork_bomb_is_bounded_and_killed() {
     if ladder().rungs.pids == "none" {
         return eprintln!("skipped: nothing here limits processes");
     }
-    let limits = Limits { memory: None, pids: Some(PidsLimit { max: 40, required: true }) };
+    let limits = Limits { pids: Some(PidsLimit { max: 40, required: true }), ..Limits::default() };
     let bomb = Spec { limits, ..shell("bomb() { bomb | bomb & }; bomb; while :; do sleep 1; done") };
     let running = lab.launch("bomb", &bomb).await;
     running.reaches(Stage::Running).await;
@@ -234,7 +234,7 @@ async fn case_40_killed_for_memory_is_said() {
     if ladder().rungs.memory == "none" {
         return eprintln!("skipped: nothing here limits memory");
     }
-    let limits = Limits { memory: Some(32 * 1024 * 1024), pids: None };
+    let limits = Limits { memory: Some(32 * 1024 * 1024), ..Limits::default() };
     let eats = Spec { limits, ..spec(&["dd", "if=/dev/zero", "of=/dev/null", "bs=500M", "count=1"]) };
     let (record, _) = lab.run("oom", &eats).await;
     assert_eq!((record.result, record.why), (SessionResult::Signaled(libc::SIGKILL), Some(EndedBy::Oom)));

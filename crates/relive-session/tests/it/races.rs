@@ -142,7 +142,7 @@ async fn every_launch_ends_whenever_it_is_killed_and_nothing_is_left() {
     }
     assert_eq!(left_of(lab.dir.path()), [], "processes of ended sessions");
     let plan = &ladder().plan;
-    for folder in [&plan.v2, &plan.v1_freezer, &plan.v1_memory, &plan.v1_pids].into_iter().flatten() {
+    for folder in [&plan.v2, &plan.v1_freezer, &plan.v1_memory, &plan.v1_pids, &plan.v1_cpu].into_iter().flatten() {
         let leaves = std::fs::read_dir(folder.join(&plan.prefix)).map(|entries| {
             entries
                 .filter(|entry| {

@@ -17,7 +17,7 @@ use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::environment;
 use crate::error::{CommandError, Outcome};
-use crate::render::size::parse_size;
+use crate::render::size::{parse_processors, parse_size};
 use crate::render::time::as_millis;
 use crate::terminal::key::{self, Key, parse_key};
 use crate::terminal::raw;
@@ -75,6 +75,12 @@ pub(crate) struct Args {
     /// Processes and threads there may be of it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pids: Option<u32>,
+    /// Processors it and all it starts may use: 2, or 0.5 for half of one
+    #[arg(long, value_name = "N", value_parser = parse_processors)]
+    cpu: Option<u32>,
+    /// Run it without a limit that this machine cannot hold; `info` then shows it as degraded
+    #[arg(long)]
+    allow_degraded: bool,
     /// With -t: the key that leaves it running
     #[arg(long, value_name = "KEY", default_value = key::DETACH, value_parser = parse_key)]
     detach_key: Key,
@@ -170,6 +176,8 @@ fn request(args: &Args) -> Outcome<ExecRequest> {
         limits: Limits { timeout_ms: args.timeout.map(as_millis), ..Limits::default() },
         memory: args.memory,
         pids: args.pids,
+        cpu: args.cpu,
+        allow_degraded: args.allow_degraded,
         foreground: !args.detach,
         shell: inherited::inherited(),
         one_output: !args.detach && !args.tty && have_one_output(),

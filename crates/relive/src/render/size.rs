@@ -1,4 +1,4 @@
-//! Amounts of memory as people type them.
+//! Amounts of memory and processors as people type them.
 
 /// Reads `512K`, `64M`, `2G`, powers of 1024. A bare number is refused: nobody knows its unit.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
@@ -17,9 +17,37 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     count.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(wrong)
 }
 
+/// Reads `2` or `0.5` processors, as thousandths.
+pub(crate) fn parse_processors(text: &str) -> Result<u32, String> {
+    // The kernel counts in thousandths of a second, of each tenth of one.
+    const LEAST: u32 = 10;
+    const MOST: u32 = 1_000_000;
+    let wrong = || "say it like 2, 1.5 or 0.25; at least 0.01".to_owned();
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > 3 {
+        return Err(wrong());
+    }
+    let (whole, part) = (whole.parse::<u32>(), format!("{part:0<3}").parse::<u32>());
+    let thousandths = whole.ok().zip(part.ok()).and_then(|(whole, part)| whole.checked_mul(1000)?.checked_add(part));
+    thousandths.filter(|thousandths| (LEAST..=MOST).contains(thousandths)).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processors_as_typed() {
+        let check = |text: &str, thousandths| assert_eq!(parse_processors(text).ok(), thousandths, "{text}");
+        check("2", Some(2000));
+        check("0.5", Some(500));
+        check("1.25", Some(1250));
+        check("0.01", Some(10));
+        for bad in ["", "0", ".", ".5", "1.", "-1", "+1", "0.001", "1.2345", "99999999", "1e3", "50%"] {
+            check(bad, None);
+        }
+    }
 
     #[test]
     fn sizes_as_typed() {

@@ -87,7 +87,9 @@ fn case_39_fifty_programs_that_print_while_their_daemon_is_killed_lose_no_line_a
     });
     assert_eq!(with_variable(&mark), [0; 0], "programs");
     for state in &states {
-        for leaf in [&state.tree.v2, &state.tree.v1_freezer, &state.tree.v1_memory, &state.tree.v1_pids] {
+        for leaf in
+            [&state.tree.v2, &state.tree.v1_freezer, &state.tree.v1_memory, &state.tree.v1_pids, &state.tree.v1_cpu]
+        {
             // The folder they were all in goes with the last.
             assert!(!leaf.as_ref().is_some_and(|leaf| leaf.parent().unwrap().exists()), "{leaf:?} or another is left");
         }

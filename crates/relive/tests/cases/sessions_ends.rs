@@ -166,3 +166,17 @@ fn what_a_user_namespace_breaks_is_said_and_can_be_done_without() {
         }
     }
 }
+
+#[test]
+fn a_limit_that_cannot_be_held_is_refused_or_visibly_degraded() {
+    let world = World::new().with_env("RELIVE_LADDER", "process-group");
+    for (flag, value, limit) in [("--memory", "32M", "memory"), ("--cpu", "0.5", "cpu")] {
+        let refused = ["exec", flag, value, "--", "sh", "-c", "echo ran > ran"];
+        world.relive(&refused).fails(126, &[&format!("{limit}.max EOPNOTSUPP"), "--allow-degraded runs it without"]);
+        assert!(!world.work().join("ran").exists());
+        let allowed = world.exec(&[flag, value, "--allow-degraded"], &["true"]);
+        world.ends(&allowed, 0);
+        let degraded = world.info(&allowed.uuid)["session"]["degraded"].to_string();
+        assert!(degraded.contains(&format!("{limit}: no limit can be held")), "{degraded}");
+    }
+}

@@ -166,7 +166,8 @@ fn doctor_looks_at_everything_without_a_daemon_and_leaves_nothing() {
     let json = place.relive(&["doctor", "--json"]).exits(0).json();
     let rows = json["rows"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
-    let all = ["data", "config", "daemon", "kernel", "user namespaces", "tree", "pause", "kill", "pids", "memory"];
+    let all =
+        ["data", "config", "daemon", "kernel", "user namespaces", "tree", "pause", "kill", "pids", "memory", "cpu"];
     assert_eq!(names, all);
     for row in rows {
         assert_eq!(row["state"] == "ok", row.get("hint").is_none(), "{row}");

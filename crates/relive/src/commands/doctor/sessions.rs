@@ -10,10 +10,16 @@ const NAMESPACE: &str = "run the daemon as root, or in a cgroup of its own: syst
                          relive daemon restart; for ssh and sudo alone: RELIVE_LADDER=process-group relive daemon restart";
 const CONTROLLER: &str = "run the daemon as root, or where this cgroup controller is given to it";
 
-pub(super) fn rows(ladder: &Ladder) -> [Row; 5] {
+pub(super) fn rows(ladder: &Ladder) -> [Row; 6] {
     let rungs = &ladder.rungs;
-    let mut rows =
-        [tree(&rungs.tree), pause(&rungs.pause), kill(&rungs.kill), pids(&rungs.pids), memory(&rungs.memory)];
+    let mut rows = [
+        tree(&rungs.tree),
+        pause(&rungs.pause),
+        kill(&rungs.kill),
+        pids(&rungs.pids),
+        memory(&rungs.memory),
+        cpu(&rungs.cpu),
+    ];
     for row in &mut rows {
         // What the ladder itself calls weak.
         let about = |line: &&String| line.split(": ").next() == Some(row.name);
@@ -61,6 +67,14 @@ fn pids(rung: &str) -> Row {
         "cgroup2" | "cgroup1" => row("how many processes a program has can be limited"),
         "rlimit" => row("how many processes a program has can be limited").weak(CONTROLLER),
         _ => row("how many processes a program has cannot be limited").weak(CONTROLLER),
+    }
+}
+
+fn cpu(rung: &str) -> Row {
+    let row = |means| Row::ok("cpu", rung, means);
+    match rung {
+        "cgroup2" | "cgroup1" => row("how much processor time a program has can be limited"),
+        _ => row("a program that asks for a limit of processor time is refused").weak(CONTROLLER),
     }
 }
 

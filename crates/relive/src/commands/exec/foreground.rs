@@ -106,6 +106,9 @@ async fn conclude(client: &Client<'_>, started: &ExecStarted, record: &ExitRecor
         let errno = &failure.errno;
         context.say(&format!("error: PID {}: the program cannot be run: {} {errno}", started.pid, failure.stage));
     }
+    if is_unheld_limit(&record.result) {
+        context.say("hint: `relive doctor` says why this limit cannot be held; --allow-degraded runs it without");
+    }
     if !record.left.is_empty() {
         context.say(&format!("PID {}: OS pids that could not be ended: {}", started.pid, pids(&record.left)));
     }
@@ -119,6 +122,13 @@ async fn conclude(client: &Client<'_>, started: &ExecStarted, record: &ExitRecor
     // Whoever reads our output must not take half of it for all of it.
     let incomplete = record.output_lost && code == 0;
     Ok(if incomplete { ErrorCode::Internal.exit_code() } else { code })
+}
+
+fn is_unheld_limit(result: &SessionResult) -> bool {
+    match result {
+        SessionResult::Error(failure) => ["memory.max", "cpu.max", "pids.max"].contains(&failure.stage.as_str()),
+        SessionResult::Exited(_) | SessionResult::Signaled(_) | SessionResult::Aborted => false,
+    }
 }
 
 /// The code of the program's end.
