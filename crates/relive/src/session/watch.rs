@@ -12,7 +12,7 @@ use relive_session::exit::ExitRecord;
 use relive_session::log::{Item, Reader, Stream};
 use relive_session::protocol::{self, Verb};
 use relive_session::spec::Size;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use super::input::{AtEnd, Stopped, forward};
@@ -89,15 +89,16 @@ pub(crate) async fn watch(
     manner: &Manner,
     leave: impl Future<Output = ()>,
 ) -> Outcome<Left> {
+    let cannot = |error| CommandError::internal("signals cannot be listened to").because(error);
+    // Before the terminal is the program's: whoever is told to leave then gives it back.
+    let mut leaving = Leaving::listen(manner).map_err(cannot)?;
+    let mut hang_ups = signal(SignalKind::hangup()).map_err(cannot)?;
     let raw = manner.detach.map(|_| Raw::enter()).transpose();
     // Held to the end of this function, however it ends.
     let _raw = raw.map_err(|error| CommandError::internal("the terminal cannot be used").because(error))?;
     // Not before the terminal is the program's: it would add to what is printed.
     let screen = Screen::open(folder, manner).map_err(unreadable)?;
     let mut output = Output::start(folder, manner.from, screen.sink()).map_err(unreadable)?;
-    let cannot = |error| CommandError::internal("signals cannot be listened to").because(error);
-    let mut hang_ups = signal(SignalKind::hangup()).map_err(cannot)?;
-    let mut told_to_leave = pin!(told_to_leave(manner));
     let mut seen = connection.seen();
     // What came before we listened counts as news.
     seen.mark_changed();
@@ -138,7 +139,7 @@ pub(crate) async fn watch(
             () = &mut typing => return Ok(Left::Detached),
             error = &mut sizing => return Err(cannot(error)),
             () = &mut leave => return Ok(Left::Interrupted),
-            number = &mut told_to_leave => return Ok(Left::Signaled(number)),
+            number = leaving.told() => return Ok(Left::Signaled(number)),
             _ = hang_ups.recv() => return Ok(Left::HungUp),
         }
         if all_shown && let Some(left) = end.take() {
@@ -147,29 +148,41 @@ pub(crate) async fn watch(
     }
 }
 
-/// Waits for a signal that ends us without the program, so that the terminal is given back. Where the terminal is not the
-/// program's there is nothing to give back.
-async fn told_to_leave(manner: &Manner) -> u8 {
-    const SIGQUIT: u8 = 3;
-    const SIGTERM: u8 = 15;
-    if manner.detach.is_none() {
-        return std::future::pending().await;
+/// The signals that end us without the program, so that the terminal is given back. Where the terminal is not the program's
+/// there is nothing to give back.
+struct Leaving {
+    term: Option<Signal>,
+    quit: Option<Signal>,
+}
+
+impl Leaving {
+    /// Listens from now on.
+    fn listen(manner: &Manner) -> io::Result<Self> {
+        let raw = manner.detach.is_some();
+        let comes_back = raw && manner.arrival == Arrival::Again;
+        Ok(Self {
+            term: comes_back.then(|| signal(SignalKind::terminate())).transpose()?,
+            quit: raw.then(|| signal(SignalKind::quit())).transpose()?,
+        })
     }
-    let term = async {
-        match (manner.arrival, signal(SignalKind::terminate())) {
-            (Arrival::Again, Ok(mut terminations)) => terminations.recv().await,
-            (Arrival::First, _) | (Arrival::Again, Err(_)) => std::future::pending().await,
+
+    /// Waits for one; its number.
+    async fn told(&mut self) -> u8 {
+        const SIGQUIT: u8 = 3;
+        const SIGTERM: u8 = 15;
+        tokio::select! {
+            () = next(&mut self.term) => SIGTERM,
+            () = next(&mut self.quit) => SIGQUIT,
         }
-    };
-    let quit = async {
-        match signal(SignalKind::quit()) {
-            Ok(mut quits) => quits.recv().await,
-            Err(_) => std::future::pending().await,
+    }
+}
+
+async fn next(signals: &mut Option<Signal>) {
+    match signals {
+        Some(signals) => {
+            signals.recv().await;
         }
-    };
-    tokio::select! {
-        _ = term => SIGTERM,
-        _ = quit => SIGQUIT,
+        None => std::future::pending().await,
     }
 }
 
