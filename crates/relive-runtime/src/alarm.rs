@@ -1,14 +1,20 @@
 //! Processes that are suspended until a moment.
 //!
-//! The moment is in their journal; here it is only remembered, so that a suspended process needs no task of its own.
+//! The moment is in their journal; here it is only remembered, so that a suspended process needs no task of its own. One
+//! task waits for the next moment of all; while there is none it has no timer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use relive_core::{Pid, SuspendReason, Timestamp, Uuid};
 use relive_journal::record::ResumedBy;
+use tokio::sync::Notify;
 
 use crate::runtime::{Published, Runtime};
 use crate::signal::RETRY_EVERY;
+
+/// How long a moment is waited for before the clock is looked at again: it may have been set meanwhile.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// When a process is resumed without being asked.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +28,7 @@ impl Published {
     /// Notes when a process that is suspended since `asked_at` is resumed.
     pub(crate) fn set_alarm(&mut self, pid: Pid, resume_at: Timestamp, asked_at: Timestamp) {
         self.alarms.insert(pid, Alarm { resume_at, asked_at });
+        self.alarm_set.notify_one();
     }
 
     /// Returns when a process that is suspended since `paused_at` is resumed without being asked, if it is.
@@ -32,6 +39,19 @@ impl Published {
 }
 
 impl Runtime {
+    /// Resumes each process at its moment, from now on. Ends with the runtime.
+    pub(crate) fn watch_alarms(self: &Arc<Self>) {
+        let (runtime, set) = (Arc::downgrade(self), Arc::clone(&self.lock().alarm_set));
+        tokio::spawn(ring_when_due(runtime, set));
+    }
+
+    /// Returns how long it is until the next moment.
+    fn until_next_alarm(&self) -> Option<Duration> {
+        let now = self.now();
+        let next = self.lock().alarms.values().map(|alarm| alarm.resume_at).min()?;
+        Some(Duration::try_from(next.duration_since(now)).unwrap_or_default())
+    }
+
     /// Resumes those whose moment has come.
     pub(crate) fn ring_alarms(self: &Arc<Self>) {
         let now = self.moment();
@@ -52,6 +72,20 @@ impl Runtime {
                     tokio::time::sleep(RETRY_EVERY).await;
                 }
             });
+        }
+    }
+}
+
+async fn ring_when_due(runtime: Weak<Runtime>, set: Arc<Notify>) {
+    loop {
+        let next = {
+            let Some(runtime) = runtime.upgrade() else { return };
+            runtime.ring_alarms();
+            runtime.until_next_alarm()
+        };
+        match next {
+            Some(wait) => drop(tokio::time::timeout(wait.min(LOOK_EVERY), set.notified()).await),
+            None => set.notified().await,
         }
     }
 }

@@ -78,6 +78,7 @@ impl Runtime {
         // Most bodies are ready at once; those that are not are shown as loading.
         let _ = tokio::time::timeout(READY_WITHIN, self.all_started()).await;
         self.retry_unrecovered();
+        self.watch_alarms();
         Ok(())
     }
 

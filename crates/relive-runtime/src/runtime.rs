@@ -79,6 +79,8 @@ pub(crate) struct Published {
     /// Rung when a process has ended.
     pub(crate) waiting: HashMap<Pid, Arc<Notify>>,
     pub(crate) alarms: HashMap<Pid, Alarm>,
+    /// Told when there is one more.
+    pub(crate) alarm_set: Arc<Notify>,
     pub(crate) stopping: bool,
     /// Whether a task writes the pulse.
     pub(crate) has_heartbeat: bool,
@@ -110,6 +112,7 @@ impl Runtime {
             inherited: HashMap::new(),
             waiting: HashMap::new(),
             alarms: HashMap::new(),
+            alarm_set: Arc::default(),
             stopping: false,
             has_heartbeat: false,
         };

@@ -6,7 +6,7 @@ use relive_api::Resolution;
 use relive_config::Recovery;
 use relive_core::{Cause, Pid, ProcessStatus, Signal, SuspendReason, Why};
 use relive_journal::CRASH_LOOP_MAX;
-use relive_journal::record::OpenedBy;
+use relive_journal::record::{Body, OpenedBy, Paused, Resumed, ResumedBy};
 
 use crate::world::{PAUSE, PAUSE_NOW, World, message, resume};
 
@@ -38,7 +38,7 @@ fn a_signal_that_was_recorded_for_another_reason_keeps_it() {
         pending: false,
         req: Some("SIGTERM:r".to_owned()),
     };
-    world.append(process.uuid, OpenedBy::Resume, vec![relive_journal::record::Body::Signalled(signalled)]);
+    world.append(process.uuid, OpenedBy::Resume, vec![Body::Signalled(signalled)]);
     let daemon = world.start();
     daemon.wait(process.uuid);
     let info = daemon.info(process.uuid);
@@ -293,4 +293,21 @@ fn a_child_is_not_opened_before_its_parent_is_recovered() {
     daemon.until_display(child, "running");
     assert_eq!(daemon.info(child).ppid, daemon.pid(parent));
     assert_eq!(world.of_kind(child, "opened").len(), 2);
+}
+
+/// By a timer for that moment, which is there only while somebody waits for it.
+#[test]
+fn a_process_that_is_suspended_until_a_moment_is_resumed_then() {
+    let world = World::new();
+    let process = world.start().run_suspended(&world);
+    world.let_go();
+    let asked_at = relive_core::Timestamp::now();
+    let resume_at = Some(asked_at + std::time::Duration::from_millis(300));
+    let quota = Paused { reason: SuspendReason::Quota, asked_at, resume_at, req: None };
+    let resumed = Resumed { by: ResumedBy::User, req: None };
+    world.append(process.uuid, OpenedBy::Resume, vec![Body::Resumed(resumed), Body::Paused(quota)]);
+    let daemon = world.start();
+    assert_eq!(daemon.display(process.uuid), "suspended");
+    daemon.until_display(process.uuid, "running");
+    assert_eq!(world.of_kind(process.uuid, "resumed").last().unwrap()["by"], "timer");
 }
