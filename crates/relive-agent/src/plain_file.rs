@@ -17,6 +17,9 @@ pub(crate) enum Links {
     Refuse,
 }
 
+/// The most room that is made for a file before it is read.
+pub(crate) const ROOM_MAX: u64 = 1 << 20;
+
 /// Opens a regular file for reading.
 pub(crate) fn open(directory: impl AsFd, path: &Path, links: Links) -> io::Result<File> {
     let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -28,8 +31,11 @@ pub(crate) fn open(directory: impl AsFd, path: &Path, links: Links) -> io::Resul
 
 /// Reads a whole file as text; a file of more than `bytes_max` bytes is an error.
 pub(crate) fn read(directory: impl AsFd, path: &Path, links: Links, bytes_max: u64) -> io::Result<String> {
-    let mut text = String::new();
-    open(directory, path, links)?.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
+    let file = open(directory, path, links)?;
+    // Otherwise it would be read in pieces that begin with a few bytes. What a sparse file claims is not believed.
+    let room = file.metadata()?.len().min(bytes_max).min(ROOM_MAX);
+    let mut text = String::with_capacity(usize::try_from(room).unwrap_or(0) + 1);
+    file.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
     if text.len() as u64 > bytes_max {
         return Err(io::Error::other(format!("it is larger than {bytes_max} bytes")));
     }

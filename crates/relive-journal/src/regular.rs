@@ -16,6 +16,9 @@ pub(crate) const SMALL_MAX: u64 = 256 << 20;
 /// The longest blob, and the longest log of the data directory, that is read.
 pub(crate) const LARGE_MAX: u64 = 1 << 30;
 
+/// The most room that is made for a file before it is read.
+const ROOM_MAX: u64 = 1 << 20;
+
 /// The flags with which every file in the data directory is opened.
 pub(crate) fn flags() -> i32 {
     // The bits of the two flags fit: they are small constants of the system.
@@ -42,10 +45,17 @@ pub(crate) fn check(file: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name}, not a regular file")))
 }
 
+/// Returns how much room a file needs to be read at once. Without it, the room would grow from a few bytes, and each time
+/// the file be read a little. What a sparse file claims is not believed.
+fn room(file: &File) -> io::Result<usize> {
+    let length = file.metadata()?.len().min(ROOM_MAX);
+    Ok(usize::try_from(length).unwrap_or(0) + 1)
+}
+
 /// Reads a regular file of at most `max` bytes.
 pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(room(&file)?);
     file.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {max} bytes")));

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::beneath::Refused;
+use crate::plain_file;
 
 /// How long a job that only reads may take.
 pub(super) const READ_WITHIN: Duration = Duration::from_secs(30);
@@ -84,7 +85,8 @@ impl Leash {
 
     /// Reads a file to its end, or up to `max` bytes.
     pub(super) fn read_all(&self, file: File, max: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+        let room = file.metadata()?.len().min(max).min(plain_file::ROOM_MAX);
+        let mut bytes = Vec::with_capacity(usize::try_from(room).unwrap_or(0) + 1);
         Leashed { file, leash: self.clone() }.take(max).read_to_end(&mut bytes)?;
         Ok(bytes)
     }

@@ -49,12 +49,7 @@ impl DataDirectory {
     /// be read. Markers of processes that have ended, or never began, are removed. What it reads is bounded by the
     /// number of markers. An error means that the markers themselves cannot be listed.
     pub fn for_each_live(&self, mut each: impl FnMut(Result<Live, Unreadable>)) -> io::Result<()> {
-        let unmarked = self.lock_pending().unmarked.clone();
-        let uuids = match unmarked {
-            Some(uuids) => uuids,
-            None => uuids_in(&self.root.join("live"))?,
-        };
-        for uuid in uuids {
+        for uuid in self.marked()? {
             match self.read_live(uuid) {
                 Ok(Some(live)) => each(Ok(live)),
                 Ok(None) => {}
@@ -62,6 +57,15 @@ impl DataDirectory {
             }
         }
         Ok(())
+    }
+
+    /// Returns the processes that may not have ended: [`Self::read_live`] tells.
+    pub fn marked(&self) -> io::Result<Vec<Uuid>> {
+        let unmarked = self.lock_pending().unmarked.clone();
+        match unmarked {
+            Some(uuids) => Ok(uuids),
+            None => uuids_in(&self.root.join("live")),
+        }
     }
 
     /// Reads one process; nothing if it has ended, or never began.
