@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
+use std::num::NonZero;
 
 use relive_core::{Pid, Recovered, Signal, Spec, Stopwatch, SuspendReason, Suspension, Timestamp, Uuid};
 use relive_journal::data::Live;
@@ -16,6 +17,10 @@ use crate::error::Result;
 use crate::spec;
 use crate::trees::TreePlace;
 use crate::unrecovered::Failure;
+
+/// How many threads read journals, and how many each reads at least: fewer take less time than starting a thread.
+const READERS_MAX: usize = 8;
+const SHARE_MIN: usize = 64;
 
 /// A process that has not ended.
 pub(super) struct Found {
@@ -51,18 +56,7 @@ pub(super) struct Survey {
 }
 
 pub(super) fn survey(data: &DataDirectory, boot_id: &str, catalog: &Catalog) -> io::Result<Survey> {
-    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
-    data.for_each_live(|live| match live {
-        Ok(live) => {
-            let uuid = live.uuid;
-            catalog.tell(&live.history);
-            match read(data, boot_id, live) {
-                Ok(one) => found.push(one),
-                Err(error) => unreadable.push((uuid, Failure::of(&error, None))),
-            }
-        }
-        Err(error) => unreadable.push((error.uuid, Failure::unreadable(&error))),
-    })?;
+    let (mut found, unreadable) = read_all(data, boot_id, catalog, &data.marked()?)?;
     found.sort_unstable_by_key(|found| found.spec.uuid);
     let mut found = parents_first(found);
     // Where there is no room for that, each is told so below.
@@ -75,6 +69,46 @@ pub(super) fn survey(data: &DataDirectory, boot_id: &str, catalog: &Catalog) -> 
     data.note_pids(pids.iter().copied());
     catalog.tell_pids(pids);
     Ok(Survey { found, unreadable })
+}
+
+type Read = (Vec<Found>, Vec<(Uuid, Failure)>);
+
+/// Reads all of these, shared among threads.
+fn read_all(data: &DataDirectory, boot_id: &str, catalog: &Catalog, uuids: &[Uuid]) -> io::Result<Read> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(READERS_MAX);
+    let share = uuids.len().div_ceil(threads).max(SHARE_MIN);
+    let read = |uuids: &[Uuid]| read_share(data, boot_id, catalog, uuids);
+    std::thread::scope(|scope| {
+        let mut shares = uuids.chunks(share);
+        let first = shares.next().unwrap_or_default();
+        let others: Vec<_> = shares.map(|share| scope.spawn(move || read(share))).collect();
+        let (mut found, mut unreadable) = read(first);
+        for other in others {
+            let (more_found, more_unreadable) =
+                other.join().map_err(|_| io::Error::other("a thread that read journals has panicked"))?;
+            found.extend(more_found);
+            unreadable.extend(more_unreadable);
+        }
+        Ok((found, unreadable))
+    })
+}
+
+fn read_share(data: &DataDirectory, boot_id: &str, catalog: &Catalog, uuids: &[Uuid]) -> Read {
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+    for uuid in uuids {
+        match data.read_live(*uuid) {
+            Ok(Some(live)) => {
+                catalog.tell(&live.history);
+                match read(data, boot_id, live) {
+                    Ok(one) => found.push(one),
+                    Err(error) => unreadable.push((*uuid, Failure::of(&error, None))),
+                }
+            }
+            Ok(None) => {}
+            Err(error) => unreadable.push((*uuid, Failure::unreadable(&error))),
+        }
+    }
+    (found, unreadable)
 }
 
 /// Reads one process that could not be recovered before; nothing if it has ended. It keeps the PID that it was to have.
