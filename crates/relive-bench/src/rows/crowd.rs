@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use relive_api::PauseRequest;
 use relive_client::{BlockingClient, Client};
 
+use super::histories::until_indexed;
 use super::start::with_histories;
 use crate::Result;
 use crate::daemon::{Daemon, Home, Switches, descriptors, memory, switches};
@@ -40,6 +41,8 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let (_, nothing) = Daemon::start(&nothing)?;
     let (_, few) = Daemon::start(&few)?;
     let (_, many) = Daemon::start(&many)?;
+    // The index that a kill has cut short is built in the background, which is no idleness.
+    until_indexed(&many.client()?)?;
     rows.extend(idle(options, &nothing, &many, fresh)?);
     rows.extend(lists(options, &few, &many)?);
     drop(many);

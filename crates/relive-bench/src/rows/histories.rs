@@ -110,7 +110,7 @@ fn start_row(name: String, ours: f64, peer: f64, ratio: impl Into<Ratio>) -> Row
 }
 
 /// Waits until the daemon can say that somebody does not exist. Returns how long that took.
-fn until_indexed(client: &BlockingClient) -> Result<f64> {
+pub(super) fn until_indexed(client: &BlockingClient) -> Result<f64> {
     let begun = Instant::now();
     while refusal(client, UNKNOWN)? != Some(ErrorCode::NotFound) {
         if begun.elapsed() > INDEXED_WITHIN {
