@@ -15,9 +15,9 @@ use relive_journal::{Durability, Hash, Health, Next, Opening, Problem, Seen, Wri
 use crate::golden::{KINDS_OF_0_1, check_sums, opened_copy, sums};
 use crate::open_and_repair::reseal;
 use crate::support::{
-    Fixture, append, approval, call_ended, call_started, completed, copy_tree, input, kept, lines, max_steps,
-    model_ended, model_started, open_journal, opening, partial, paused, put, remove, resolved, resumed, signal_mask,
-    signalled, spawn_request, step, with_request,
+    Fixture, append, approval, call_ended, call_started, collect_all, completed, copy_tree, end, input, kept, lines,
+    max_steps, model_ended, model_started, open_journal, opening, partial, paused, put, remove, resolved, resumed,
+    signal_mask, signalled, spawn_request, step, with_request,
 };
 
 struct Addition {
@@ -31,7 +31,7 @@ struct Addition {
     unknown: Option<(u64, &'static str)>,
 }
 
-const ADDITIONS: [Addition; 6] = [
+const ADDITIONS: [Addition; 7] = [
     Addition {
         name: "v1-signalled",
         sums: "463c16d736c8fa7e029bd35b7c4b7b7ddc6d7b1ab8c555c0f8ec45a95f5f5ee0",
@@ -74,6 +74,7 @@ const ADDITIONS: [Addition; 6] = [
         check: check_stalled,
         unknown: Some((10, "stalled")),
     },
+    Addition { name: "v1-budget", sums: "72c2b0e7bc3e25d1adc483d39bd09bb0648203c8d003e7332525de790b2c8c1f", make: make_budget, check: check_budget, unknown: None },
 ];
 
 fn golden(name: &str) -> PathBuf {
@@ -323,4 +324,34 @@ fn check_stalled(fixture: &Fixture) {
     let lines = journal(fixture);
     assert!(memchr::memmem::find(&lines, b"\"reason\":\"stalled\"").is_some());
     assert!(memchr::memmem::find(&lines, b"\"why\":\"stalled\"").is_some());
+}
+
+/// The UUID of one that draws from the budget of another.
+fn collected_uuid() -> Uuid {
+    relive_core::uuid_v7(Timestamp::from_millisecond(1_700_000_000_001).unwrap(), [8; 10])
+}
+
+/// A process that draws from the budget of another which is not its parent, and one more that was collected.
+fn make_budget(fixture: &Fixture) {
+    for process in [collected_uuid(), uuid()] {
+        let mut request = spawn_request(process, fixture.data.next_pid().unwrap());
+        request.spawned.budget_uuid = Some(Uuid::max());
+        let mut writer = fixture.data.spawn(request).unwrap();
+        step(&mut writer, "one", "1");
+        writer.checkpoint().unwrap();
+        if process == collected_uuid() {
+            assert_eq!(end(fixture, writer), process);
+            assert_eq!(collect_all(fixture), [process]);
+        }
+    }
+}
+
+fn check_budget(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!(history.identity.as_ref().unwrap().spawned.budget_uuid, Some(Uuid::max()));
+    let tombstones = fixture.data.tombstones().unwrap();
+    let [tombstone] = &tombstones[..] else { panic!("{tombstones:?}") };
+    assert_eq!((tombstone.uuid, tombstone.budget_uuid), (collected_uuid(), Some(Uuid::max())));
+    assert_eq!(tombstone.spent.as_ref().map(|spent| spent.tokens_in), Some(history.spent.tokens_in));
+    assert!(history.spent.tokens_in > 0);
 }
