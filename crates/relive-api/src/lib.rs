@@ -269,7 +269,7 @@ pub struct ResumeRequest {
 /// `resume --json`, and what a person is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumed {
-    /// The process that goes on.
+    /// The process that continues.
     pub pid: Pid,
     /// Its history.
     pub uuid: Uuid,

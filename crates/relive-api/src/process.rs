@@ -27,7 +27,7 @@ pub struct Process {
     pub paused_at: Option<Timestamp>,
     pub display: String,
     pub suspend_reason: Option<SuspendReason>,
-    /// When it goes on by itself, if it does.
+    /// When it continues by itself, if it does.
     pub resume_at: Option<Timestamp>,
     pub ending: Option<Signal>,
     pub status: Option<ProcessStatus>,

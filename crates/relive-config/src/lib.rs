@@ -88,7 +88,7 @@ pub enum OnInDoubt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recovery {
-    /// It goes on at the next start.
+    /// It continues at the next start.
     #[default]
     Auto,
     /// It is dead until `relive resume`.

@@ -21,7 +21,7 @@ pub struct Plan {
     pub crash_loop: bool,
 }
 
-/// Where a process goes on.
+/// Where a process continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Nothing was ever asked of it, or the model has said its last word: it needs an input.

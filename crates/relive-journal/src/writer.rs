@@ -332,7 +332,7 @@ impl Writer {
         Ok(if self.has_unsynced() { self.synced.begin(self.mark(), &self.disk, &self.file) } else { None })
     }
 
-    /// Refuses to go on after a sync beside this writer has failed.
+    /// Refuses to continue after a sync beside this writer has failed.
     fn check_sync(&mut self) -> Result<(), WriteError> {
         match self.synced.take_failure() {
             Some(error) => Err(self.give_up(error)),

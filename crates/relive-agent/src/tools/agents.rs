@@ -119,7 +119,7 @@ impl Tool for WaitAgent {
                 "type": "object",
                 "properties": {
                     "uuid": {"type": "string", "description": "As spawn_agent answered it."},
-                    "timeout": {"type": ["string", "number"], "description": "Give up waiting after this, like \"30s\"; the child goes on."}
+                    "timeout": {"type": ["string", "number"], "description": "Give up waiting after this, like \"30s\"; the child continues."}
                 },
                 "required": ["uuid"],
                 "additionalProperties": false
@@ -156,7 +156,7 @@ impl Tool for WaitAgent {
                 Some(timeout) => match tokio::time::timeout(timeout, wait).await {
                     Ok(ended) => ended,
                     Err(_) => {
-                        return ToolResult::failed(format!("wait_agent: timed out after {timeout:?}; {uuid} goes on"));
+                        return ToolResult::failed(format!("wait_agent: timed out after {timeout:?}; {uuid} continues"));
                     }
                 },
             };

@@ -26,7 +26,7 @@ impl Tool for Done {
             "input_schema": {
                 "type": "object",
                 "properties": {
-                    "summary": {"type": "string", "description": "What was done, for whoever asked."}
+                    "summary": {"type": "string", "description": "What was done, for the person or agent that asked."}
                 },
                 "additionalProperties": false
             }
