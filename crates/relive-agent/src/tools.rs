@@ -1,8 +1,9 @@
 //! The tools of the native agent.
 //!
 //! File tools do not leave the working directory: `beneath` is the only way to a file, and the kernel itself resolves each
-//! path below the directory. Small files that are in memory are read at once (`hot`); other blocking work runs on the pool's threads and can be cancelled (`cancel`). Arguments that a
-//! tool does not know, or that are of the wrong type, are refused by name before anything is done.
+//! path below the directory. Small files that are in memory are read at once (`hot`); other blocking work runs on the pool's
+//! threads and can be cancelled (`cancel`). Arguments that a tool does not know, or that are of the wrong type, are refused by
+//! name before anything is done.
 
 mod agents;
 #[cfg(feature = "faults")]
@@ -61,7 +62,8 @@ pub fn find(name: &str) -> Option<Arc<dyn Tool>> {
     all().into_iter().find(|tool| tool.name() == name)
 }
 
-/// Reads in the working directory, on the pools' threads. Dropping the future ends the work; so does [`READ_WITHIN`].
+/// Reads in the working directory, on the pools' threads. Dropping the future ends the work; so does [`READ_WITHIN`], which
+/// begins when a thread has it.
 ///
 /// However many agents search at once, a short read waits for none of them: what is not over soon begins again among
 /// the slow ones.
@@ -76,17 +78,16 @@ async fn reading<T: Send + 'static>(
             // It may have waited for a thread until nobody wanted it any more.
             leash.check()?;
             let leash = leash.within(within);
-            match work(directory, &leash) {
-                Err(_) if leash.is_too_slow() && within < READ_WITHIN => Ok(None),
-                done => done.map(Some),
-            }
+            let done = work(directory, &leash);
+            Ok((done, leash.is_too_slow()))
         }
     };
-    if let Some(done) = in_directory(&context.pool, context, job(QUICK_WITHIN)).await? {
-        return Ok(done);
-    }
-    let done = in_directory(&context.slow_pool, context, job(READ_WITHIN)).await?;
-    done.ok_or_else(|| ToolResult::failed("it took too long and was given up"))
+    let (done, too_slow) = in_directory(&context.pool, context, job(QUICK_WITHIN)).await?;
+    let done = match done {
+        Err(_) if too_slow => in_directory(&context.slow_pool, context, job(READ_WITHIN)).await?.0,
+        done => done,
+    };
+    done.map_err(|refused| ToolResult::failed(refused.to_string()))
 }
 
 /// Writes in the working directory, on the pool's threads. Once begun, the work is finished whatever happens.

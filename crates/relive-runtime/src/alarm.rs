@@ -53,7 +53,7 @@ impl Runtime {
     }
 
     /// Resumes those whose moment has come.
-    pub(crate) fn ring_alarms(self: &Arc<Self>) {
+    fn ring_alarms(self: &Arc<Self>) {
         let now = self.moment();
         let due: Vec<Uuid> = {
             let mut state = self.lock();

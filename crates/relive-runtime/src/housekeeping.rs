@@ -13,7 +13,6 @@ use crate::owner::Lane;
 use crate::runtime::Runtime;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
-const RING_EVERY: Duration = Duration::from_secs(1);
 /// How many processes one request collects: each takes a few syncs, and a client waits for the answer.
 const COLLECTED_MAX: usize = 200;
 
@@ -22,7 +21,6 @@ impl Runtime {
     pub fn run_housekeeping(self: &Arc<Self>) {
         let every = self.settings.stalled_after.div_f32(2.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
         self.periodically(every, |runtime| async move { runtime.look_for_stalled().await });
-        self.periodically(RING_EVERY, |runtime| async move { runtime.ring_alarms() });
         self.periodically(SWEEP_EVERY, |runtime| async move {
             let now = runtime.moment();
             runtime.lock().table.sweep(now);
@@ -32,7 +30,7 @@ impl Runtime {
                 loop {
                     match runtime.gc(GcRequest { dry_run: false, at_most: None }).await {
                         Ok(answer) => {
-                            let is_over = answer.left == 0 || answer.removed.is_empty();
+                            let is_over = answer.left == 0;
                             answer.warnings.into_iter().for_each(|warning| runtime.warn_once(warning));
                             if is_over {
                                 return;
@@ -126,8 +124,12 @@ impl Runtime {
             return Ok(answer);
         }
         let _alone = self.collecting.lock().await;
-        answer.left = survey.candidates.len().saturating_sub(COLLECTED_MAX);
-        for candidate in survey.candidates.into_iter().take(COLLECTED_MAX) {
+        answer.left = survey.candidates.len();
+        for candidate in survey.candidates {
+            if answer.removed.len() == COLLECTED_MAX {
+                break;
+            }
+            answer.left -= 1;
             let (uuid, bytes) = (candidate.uuid, candidate.bytes);
             // Not while somebody resumes it, and not the other way round.
             let _turn = self.turn(uuid, Lane::Verb).await?;

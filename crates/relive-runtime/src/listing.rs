@@ -107,8 +107,11 @@ impl Runtime {
     /// Returns one page of a list. It may be shorter than others, and is the last if it has no `next`.
     pub async fn page(self: &Arc<Self>, query: ListQuery) -> Result<ProcessList> {
         let listing = Listing::parse(query)?;
+        // First: one that is recovered meanwhile is in the table by then.
+        let mut unrecovered = self.unrecovered.shown();
         let mut page = self.remembered(&listing);
-        page.extend(self.unrecovered.shown().into_iter().filter(|process| listing.includes(process)));
+        unrecovered.retain(|process| listing.includes(process) && self.living(process.uuid).is_none());
+        page.extend(unrecovered);
         let remembered: Vec<Uuid> =
             page.iter().filter(|process| process.dead_at.is_some()).map(|process| process.uuid).collect();
         if listing.wants_dead() {
@@ -191,7 +194,7 @@ impl Runtime {
             let rows = {
                 let state = self.lock();
                 let is_listed = |info: &ProcInfo| {
-                    state.table.current_pid(info.uuid).is_some() || self.unrecovered.get(info.uuid).is_some()
+                    state.table.current_pid(info.uuid).is_some() || self.unrecovered.contains(info.uuid)
                 };
                 page.rows.into_iter().filter(|info| !is_listed(info)).collect()
             };
@@ -200,7 +203,8 @@ impl Runtime {
             if checked.is_any_gone {
                 self.catalog.doubt();
             }
-            found.extend(checked.current.into_iter().filter_map(OnDisk::last).map(of_disk));
+            let current = checked.current.into_iter().filter_map(OnDisk::last).map(of_disk);
+            found.extend(current.filter(|process| listing.state != Some(Display::Damaged) || listing.matches(process)));
             found.extend(checked.damaged.into_iter().filter_map(|(info, problem)| {
                 let process = damaged(of_disk(OnDisk::last(info)?), problem);
                 listing.matches(&process).then_some(process)
@@ -210,16 +214,19 @@ impl Runtime {
                 break;
             }
         }
-        if listing.state == Some(Display::Damaged) {
-            found.retain(|process| listing.matches(process));
-        }
         Ok(found)
     }
 
     /// Returns processes of which only the UUID is known, because their journals cannot be read.
     async fn damaged(&self, listing: &Listing) -> Result<Vec<Process>> {
         let mut uuids = self.catalog.unreadable(DAMAGED_MAX).await?;
-        uuids.retain(|uuid| self.unrecovered.get(*uuid).is_none() && self.lock().table.current_pid(*uuid).is_none());
+        // Before any is read: they are on the first page, or on the last.
+        uuids.retain(|uuid| listing.is_beyond((Pid::RUNTIME, *uuid)));
+        if listing.query.newest {
+            uuids.reverse();
+        }
+        uuids.truncate(listing.limit + 1);
+        uuids.retain(|uuid| !self.unrecovered.contains(*uuid) && self.lock().table.current_pid(*uuid).is_none());
         let found = self.on_disk(move |data| {
             let shown = uuids.into_iter().filter_map(|uuid| Some(damaged(unknown(uuid), problem(data, uuid)?)));
             shown.collect::<Vec<Process>>()

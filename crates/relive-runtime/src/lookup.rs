@@ -61,16 +61,15 @@ impl Runtime {
             Err(refusal @ Refusal::NotFound { .. }) => refusal,
             Err(refusal) => return Err(refusal.into()),
         };
-        if let Some(uuid) = self.unrecovered.find(id) {
-            return Ok(LookedUp::Unrecovered(uuid));
+        match self.unrecovered.find(id)[..] {
+            [] => {}
+            [uuid] => return Ok(LookedUp::Unrecovered(uuid)),
+            ref found @ [..] => return Err(ambiguous(id, found)),
         }
         match self.search(id).await? {
             Search::Found(found) => self.present(found).await,
             Search::Collected(uuid) => Err(collected(uuid)),
-            Search::Ambiguous(found) => {
-                let list: Vec<String> = found.iter().map(Uuid::to_string).collect();
-                Err(Error::new(ErrorCode::Invalid, format!("`{id}` could be any of: {}", list.join(", "))))
-            }
+            Search::Ambiguous(found) => Err(ambiguous(id, &found)),
             Search::Nothing if Uuid::try_parse(id).is_ok() => {
                 let message = format!("process {id} never existed");
                 Err(Error::new(ErrorCode::NotFound, message).with_hint("relive ps -a"))
@@ -113,7 +112,7 @@ impl Runtime {
         if let Some(process) = self.living(uuid) {
             return Ok(LookedUp::Living { process, note: continues(process.of.pid) });
         }
-        if self.unrecovered.get(uuid).is_some() {
+        if self.unrecovered.contains(uuid) {
             return Ok(LookedUp::Unrecovered(uuid));
         }
         let Search::Found(last) = self.incarnation(uuid, None).await? else { return Err(collected(uuid)) };
@@ -222,6 +221,11 @@ impl Runtime {
     }
 }
 
+fn ambiguous(id: &str, found: &[Uuid]) -> Error {
+    let list: Vec<String> = found.iter().map(Uuid::to_string).collect();
+    Error::new(ErrorCode::Invalid, format!("`{id}` could be any of: {}", list.join(", ")))
+}
+
 fn collected(uuid: Uuid) -> Error {
     Error::new(ErrorCode::NotFound, format!("process {uuid} was garbage collected")).with_hint("relive ps -a")
 }
@@ -233,7 +237,7 @@ pub(crate) const SAYS_NOTHING: &str = "it does not say what the process is";
 fn damaged(uuid: Uuid, directory: &ProcessDirectory, problem: &str) -> Error {
     let path = directory.steps();
     let message = format!("the journal of process {uuid} cannot be read: {}: {problem}", path.display());
-    Error::new(ErrorCode::Conflict, message).with_hint("repair or remove that file, then ask again")
+    Error::new(ErrorCode::Conflict, message)
 }
 
 /// Whether a process has a history.

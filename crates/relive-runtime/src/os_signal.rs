@@ -41,7 +41,7 @@ impl Runtime {
     ) -> Result<Affected> {
         let ended =
             || Affected { note: Some(format!("`{id}` has ended already: nothing to do")), ..Affected::default() };
-        let LookedUp::Living { process, note } = self.look_up(id).await? else { return Ok(ended()) };
+        let LookedUp::Living { process, note } = self.look_up_to_change(id).await? else { return Ok(ended()) };
         let pid = process.of.pid;
         let kind = self.lock().table.view(pid, self.moment()).map(|view| view.body);
         if kind != Some(Kind::Exec) {

@@ -287,7 +287,7 @@ impl Runtime {
     /// Returns what a process does with signals.
     pub async fn signal_mask(self: &Arc<Self>, id: &str) -> Result<SignalState> {
         let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals"));
-        let LookedUp::Living { process, note } = self.look_up(id).await? else { return Err(gone()) };
+        let LookedUp::Living { process, note } = self.look_up_to_change(id).await? else { return Err(gone()) };
         self.signal_state(process.of.pid, note).ok_or_else(gone)
     }
 

@@ -29,14 +29,14 @@ pub(crate) struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailureCause {
     DiskFull,
-    /// Its journal can be read, and not written.
-    Unwritable,
+    /// Its journal can be read, and not opened.
+    NotOpened,
     Unreadable,
 }
 
 impl Failure {
     pub(crate) fn of(error: &Error, pid: Option<Pid>) -> Self {
-        let cause = if error.is_disk_full() { FailureCause::DiskFull } else { FailureCause::Unwritable };
+        let cause = if error.is_disk_full() { FailureCause::DiskFull } else { FailureCause::NotOpened };
         Self { message: error.to_string(), cause, pid, info: None }
     }
 
@@ -62,21 +62,20 @@ impl Failure {
     /// What is said to whoever wants to change the process.
     pub(crate) fn refusal(&self, uuid: Uuid) -> Error {
         let (code, hint) = match self.cause {
-            FailureCause::DiskFull => (ErrorCode::Exhausted, "free some space; `relive gc` removes old processes"),
-            FailureCause::Unwritable => {
-                (ErrorCode::Unavailable, "look at the disk (dmesg), then: relive daemon restart")
-            }
-            FailureCause::Unreadable => (ErrorCode::Conflict, "repair or remove that file, then ask again"),
+            FailureCause::DiskFull => (ErrorCode::Exhausted, Some("relive gc")),
+            FailureCause::NotOpened => (ErrorCode::Unavailable, Some("relive daemon restart")),
+            // Somebody has to repair that file.
+            FailureCause::Unreadable => (ErrorCode::Conflict, None),
         };
         let message = format!("process {uuid} has not ended and could not be recovered: {}", self.message);
-        Error::new(code, message).with_hint(hint)
+        Error::Said { code, message, hint: hint.map(str::to_owned) }
     }
 
     /// The process as it is listed.
     pub(crate) fn shown(&self, uuid: Uuid) -> Process {
         let (display, reason) = match self.cause {
             FailureCause::DiskFull => (Display::Suspended, SuspendReason::DiskFull),
-            FailureCause::Unwritable => (Display::Suspended, SuspendReason::IoError),
+            FailureCause::NotOpened => (Display::Suspended, SuspendReason::IoError),
             FailureCause::Unreadable => (Display::Damaged, SuspendReason::IoError),
         };
         let process = match self.info.clone().and_then(|info| OnDisk::last(*info)) {
@@ -133,13 +132,20 @@ impl Unrecovered {
         self.lock().iter().map(|(uuid, failure)| failure.shown(*uuid)).collect()
     }
 
-    /// Returns the process that has this PID or name, or whose UUID begins like this.
-    pub(crate) fn find(&self, id: &str) -> Option<Uuid> {
+    pub(crate) fn contains(&self, uuid: Uuid) -> bool {
+        self.lock().contains_key(&uuid)
+    }
+
+    /// Returns the processes that have this PID, name or UUID.
+    pub(crate) fn find(&self, id: &str) -> Vec<Uuid> {
         let found = self.lock();
         let is_meant = |(uuid, failure): &(&Uuid, &Failure)| {
-            let shown = || failure.shown(**uuid);
-            uuid.to_string() == id || shown().pid.to_string() == id || shown().name.as_deref() == Some(id)
+            let info = failure.info.as_ref();
+            let pids = failure.pid.into_iter().chain(info.and_then(|info| info.pids.last().copied()));
+            uuid.to_string() == id
+                || pids.map(|pid| pid.to_string()).any(|pid| pid == id)
+                || info.and_then(|info| info.name.as_deref()) == Some(id)
         };
-        found.iter().find(is_meant).map(|(uuid, _)| *uuid)
+        found.iter().filter(is_meant).map(|(uuid, _)| *uuid).collect()
     }
 }

@@ -156,7 +156,9 @@ impl Tool for WaitAgent {
                 Some(timeout) => match tokio::time::timeout(timeout, wait).await {
                     Ok(ended) => ended,
                     Err(_) => {
-                        return ToolResult::failed(format!("wait_agent: timed out after {timeout:?}; {uuid} continues"));
+                        return ToolResult::failed(format!(
+                            "wait_agent: timed out after {timeout:?}; {uuid} continues"
+                        ));
                     }
                 },
             };

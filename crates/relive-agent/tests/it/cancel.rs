@@ -146,7 +146,6 @@ async fn a_script_that_is_no_file_is_refused_at_once() {
 async fn reads_without_end_do_not_keep_short_ones_waiting() {
     let world = World::new();
     world.sparse("sparse", 4 << 40);
-    world.put("short", "a line\n");
     let (tool, args) = endless();
     let read = || {
         let recovery = relive_journal::recovery::Recovery::Rerun;
@@ -155,7 +154,8 @@ async fn reads_without_end_do_not_keep_short_ones_waiting() {
     let endless: Vec<_> = (0..2 * THREADS_MAX).map(|_| tokio::spawn(read())).collect();
     let short = async {
         for _ in 0..20 {
-            world.works("read", json!({"path": "short"})).await;
+            // Not `read`: a small file that is in memory takes no thread.
+            world.works("list", json!({"path": "."})).await;
         }
     };
     // Each of the endless ones is given up after half a minute: a short one that waits for them is noticed.

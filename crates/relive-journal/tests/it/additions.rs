@@ -74,7 +74,13 @@ const ADDITIONS: [Addition; 7] = [
         check: check_stalled,
         unknown: Some((10, "stalled")),
     },
-    Addition { name: "v1-budget", sums: "72c2b0e7bc3e25d1adc483d39bd09bb0648203c8d003e7332525de790b2c8c1f", make: make_budget, check: check_budget, unknown: None },
+    Addition {
+        name: "v1-budget",
+        sums: "72c2b0e7bc3e25d1adc483d39bd09bb0648203c8d003e7332525de790b2c8c1f",
+        make: make_budget,
+        check: check_budget,
+        unknown: None,
+    },
 ];
 
 fn golden(name: &str) -> PathBuf {

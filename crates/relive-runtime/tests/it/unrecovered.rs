@@ -4,13 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use relive_api::Process;
+use relive_api::{ListQuery, Process, Resolution};
 use relive_core::{ErrorCode, ProcessStatus, Signal, SuspendReason, Uuid};
 use relive_journal::Disk;
 use relive_journal::faults::{Faults, Full, Injection};
 use relive_runtime::{Error, Result};
 
-use crate::world::{Daemon, World, message, resume, signal};
+use crate::world::{Daemon, World, answer, mask, message, resume, signal};
 
 /// Starts a daemon on a disk that has no room for anything.
 fn start_full(world: &World) -> (Daemon, Arc<Faults>) {
@@ -33,6 +33,12 @@ fn change(daemon: &Daemon, id: &str) -> Vec<Result<(), Error>> {
         daemon.block(runtime.resume(id, resume(), None)).map(drop),
         daemon.block(runtime.send(id, message("m", "hello"))).map(drop),
         daemon.block(runtime.wait(id, None)).map(drop),
+        daemon.block(runtime.signal_by_name(id, signal("HUP"), None)).map(drop),
+        daemon.block(runtime.answer(id, answer(Resolution::Allow), None)).map(drop),
+        daemon.block(runtime.set_signal_mask(id, mask(&["INT"], &[]), None)).map(drop),
+        daemon.block(runtime.signal_mask(id)).map(drop),
+        daemon.block(runtime.proceed(id)).map(drop),
+        daemon.block(runtime.abort(id)).map(drop),
     ]
 }
 
@@ -113,6 +119,42 @@ fn a_process_whose_journal_cannot_be_read_is_listed_as_damaged_with_its_file_and
     fs::rename(&aside, &path).unwrap();
     assert_eq!(daemon.signal(process.uuid, "KILL", None).affected, 1);
     daemon.wait(process.uuid);
+}
+
+#[test]
+fn a_process_of_which_only_the_uuid_is_known_has_no_pid_to_be_meant_by() {
+    let world = World::new();
+    let process = world.start().run_suspended(&world);
+    world.let_go();
+    let path = journal(&world, process.uuid);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::remove_file(path.with_file_name("proc-info.json")).unwrap();
+    let daemon = world.start();
+    assert_eq!(daemon.listed(process.uuid).unwrap().display, "damaged");
+    let refused = daemon.block(daemon.runtime.signal("0", signal("KILL"), None)).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::NotFound, "{refused}");
+}
+
+#[test]
+fn damaged_processes_are_found_behind_any_number_of_dead_ones() {
+    let world = World::new();
+    let daemon = world.start();
+    let model = world.script("turns: [{text: done}]");
+    let dead: Vec<Uuid> = (0..6).map(|_| daemon.run(world.request(&model)).uuid).collect();
+    dead.iter().for_each(|uuid| drop(daemon.wait(uuid)));
+    daemon.until("indexed", || daemon.runtime.is_index_complete().then_some(()));
+    daemon.block(daemon.runtime.close());
+    drop(daemon);
+    world.let_go();
+    let last = dead[5];
+    fs::write(journal(&world, last), "rubbish\n").unwrap();
+    fs::remove_file(journal(&world, last).with_file_name("proc-info.json")).unwrap();
+    let daemon = world.start();
+    let query = ListQuery { all: true, state: Some("damaged".to_owned()), limit: Some(2), ..ListQuery::default() };
+    let page = daemon.block(daemon.runtime.page(query)).unwrap();
+    let found: Vec<Uuid> = page.processes.iter().map(|process| process.uuid).collect();
+    assert_eq!((found, page.next), (vec![last], None));
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         while answer.left > 0 {
             context.say(&format!("removed {} of {total} histories", answer.removed.len()));
             let part = client.gc(&collect).await?;
-            answer.left = if part.removed.is_empty() { 0 } else { part.left };
+            answer.left = part.left;
             answer.removed.extend(part.removed);
             answer.freed_bytes += part.freed_bytes;
             answer
