@@ -188,14 +188,18 @@ impl Runtime {
 
     /// Returns the last incarnation of a process, or the one with this PID.
     async fn incarnation(&self, uuid: Uuid, pid: Option<Pid>) -> Result<Search> {
-        let Some(row) = self.current_row(uuid).await? else {
-            return match self.presence(uuid).await? {
-                Presence::Collected => Ok(Search::Collected(uuid)),
-                Presence::Never => Ok(Search::Nothing),
-                Presence::Here => Err(damaged(uuid, &self.directory(uuid), SAYS_NOTHING)),
-            };
-        };
-        Ok(Search::Found(Box::new(OnDisk::of(row, pid))))
+        if let Some(row) = self.current_row(uuid).await? {
+            return Ok(Search::Found(Box::new(OnDisk::of(row, pid))));
+        }
+        match self.presence(uuid).await? {
+            Presence::Collected => Ok(Search::Collected(uuid)),
+            Presence::Never => Ok(Search::Nothing),
+            // It may have been created since it was looked for.
+            Presence::Here => match self.current_row(uuid).await? {
+                Some(row) => Ok(Search::Found(Box::new(OnDisk::of(row, pid)))),
+                None => Err(damaged(uuid, &self.directory(uuid), SAYS_NOTHING)),
+            },
+        }
     }
 
     /// Returns how a process stands: by the index where that is current, else by its own journal, which is told to the
@@ -208,7 +212,11 @@ impl Runtime {
                 Ok((Some(row), Freshness::Current))
             }
             Some(_) | None if !data.is_here(uuid) => Ok((None, Freshness::Gone)),
-            Some(_) | None => Row::read(data, uuid).map(|row| (row, Freshness::Stale)),
+            Some(_) | None => match Row::read(data, uuid) {
+                // Collected meanwhile.
+                Err(_) if !data.is_here(uuid) => Ok((None, Freshness::Gone)),
+                read => read.map(|row| (row, Freshness::Stale)),
+            },
         });
         let (row, found) =
             checked.await?.map_err(|error: std::io::Error| damaged(uuid, &self.directory(uuid), &error.to_string()))?;

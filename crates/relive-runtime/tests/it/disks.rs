@@ -193,7 +193,8 @@ fn an_agent_whose_records_cannot_be_written_is_suspended_and_no_other_is() {
     for errno in [EIO, ENOSPC] {
         let mut met = false;
         let first = run_on(&World::new(), Injection::None).unwrap().1.count();
-        for at in first.saturating_sub(6)..first + 6 {
+        // Events and records may share a write or not, so the change is not always the same.
+        for at in 1..first + 8 {
             let world = World::new();
             let Some((daemon, faults, uuid)) = run_on(&world, Injection::Fail(at, errno)) else { continue };
             let shown = daemon.listed(uuid).unwrap();
