@@ -8,13 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use relive_session::folder::boot_id;
+use relive_session::directory::boot_id;
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::sessions::Sessions;
 use relive_session::spec::{Namespace, Spec};
 use relive_session::stage::{SessionResult, Stage};
 use relive_session::tree::Plan;
-use relive_session::{Connection, Folder, Launcher};
+use relive_session::{Connection, Launcher, SessionDirectory};
 use tokio::runtime::Runtime;
 
 use crate::place::Place;
@@ -74,7 +74,7 @@ impl Lab {
     /// The same without the syncs of the directory's name.
     pub(crate) fn launch_unsynced(&self, path: &Path, spec: &Spec) -> Result<Connection> {
         fs::create_dir(path.parent().ok_or("a session has no directory above it")?)?;
-        let (directory, lock) = Folder::create(path)?;
+        let (directory, lock) = SessionDirectory::create(path)?;
         self.block_on(runs(self.launcher.launch(&directory, lock, spec)))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use relive_api::{Affected, Session};
 use relive_core::{ErrorCode, Pid, Uuid};
-use relive_session::folder::Folder;
+use relive_session::directory::SessionDirectory;
 use relive_session::log::Reader;
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::stage::{Mode, Snapshot, Stage};
@@ -92,7 +92,7 @@ impl Runtime {
 
 /// Reads what the directory of a session says that does not answer.
 fn of_folder(path: &Path) -> std::io::Result<Option<Session>> {
-    let folder = Folder::open(path)?;
+    let folder = SessionDirectory::open(path)?;
     // A program can write into its own session's directory: what cannot be read says nothing.
     let (state, exit) = (folder.read_state().unwrap_or_default(), folder.read_exit().unwrap_or_default());
     let rungs = state.as_ref().map(|state| state.rungs.clone()).unwrap_or_default();

@@ -68,7 +68,7 @@ pub struct Seen {
     pub log_end: u64,
     /// How it ended, once it has: the log is whole and the record on the disk.
     pub ended: Option<ExitRecord>,
-    /// Whether the connection is over. Without `ended` that means that the shim was lost: the folder knows more.
+    /// Whether the connection is over. Without `ended` that means that the shim was lost: the directory knows more.
     pub gone: bool,
 }
 
@@ -95,7 +95,7 @@ pub enum AdoptError {
     Io(#[from] io::Error),
 }
 
-/// The shim has gone without a word. Its folder says what is known.
+/// The shim has gone without a word. Its directory says what is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the session's shim has gone")]
 pub struct Gone;

@@ -25,7 +25,7 @@ pub struct ExitRecord {
     pub child_pid: Option<i32>,
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// Milliseconds since the boot of its folder; absent where nobody knows when it ended.
+    /// Milliseconds since the boot of its directory; absent where nobody knows when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_ms: Option<u64>,
     /// How far the log reaches.

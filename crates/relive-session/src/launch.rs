@@ -18,7 +18,7 @@ use tokio::io::Interest;
 
 use crate::SHIM;
 use crate::connection::{AdoptError, Connection};
-use crate::folder::Folder;
+use crate::directory::SessionDirectory;
 use crate::packet;
 use crate::spec::Spec;
 
@@ -31,9 +31,9 @@ pub struct Launcher {
 /// Why there is no shim.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// The session's folder could not be made.
-    #[error("the session's folder cannot be made: {0}")]
-    Folder(io::Error),
+    /// The session's directory could not be made.
+    #[error("the session's directory cannot be made: {0}")]
+    Directory(io::Error),
     /// It could not be started.
     #[error("cannot start the shim {}: {source}", program.display())]
     Start {
@@ -66,12 +66,17 @@ impl Launcher {
         Self { program: program.into() }
     }
 
-    /// Starts the shim of a session, which goes on whatever becomes of us, and greets it. The folder's path must be
+    /// Starts the shim of a session, which goes on whatever becomes of us, and greets it. The directory's path must be
     /// absolute; `lock` is its lock, held by the shim from here on.
-    pub async fn launch(&self, folder: &Folder, lock: OwnedFd, spec: &Spec) -> Result<Connection, LaunchError> {
+    pub async fn launch(
+        &self,
+        directory: &SessionDirectory,
+        lock: OwnedFd,
+        spec: &Spec,
+    ) -> Result<Connection, LaunchError> {
         let failed = |source| LaunchError::Start { program: self.program.clone(), source };
         let spec = serde_json::to_vec(spec).map_err(|error| failed(error.into()))?;
-        let (program, path) = (self.program.clone(), folder.path().to_owned());
+        let (program, path) = (self.program.clone(), directory.path().to_owned());
         // Starting reads the program from the disk.
         // Reaped from there: whoever waits here may be gone before it is started.
         let started = tokio::task::spawn_blocking(move || {
@@ -85,15 +90,15 @@ impl Launcher {
     }
 }
 
-fn start(program: &Path, folder: &Path, lock: OwnedFd, spec: &[u8]) -> io::Result<(OwnedFd, Child)> {
+fn start(program: &Path, directory: &Path, lock: OwnedFd, spec: &[u8]) -> io::Result<(OwnedFd, Child)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     let mut written = File::from(rustix::fs::memfd_create("relive-spec", MemfdFlags::CLOEXEC)?);
     written.write_all(spec)?;
     written.rewind()?;
-    // No folder, no group, no closure: with any of them the standard library would fork.
+    // No directory, no group, no closure: with any of them the standard library would fork.
     let mut command = Command::new(program);
-    command.arg0(SHIM).arg(folder).env_clear().stdin(theirs).stdout(lock).stderr(written);
+    command.arg0(SHIM).arg(directory).env_clear().stdin(theirs).stdout(lock).stderr(written);
     Ok((ours, command.spawn()?))
 }
 

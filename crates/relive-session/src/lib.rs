@@ -2,13 +2,13 @@
 //!
 //! One **shim** per session is the program's parent. It is this program executed again under the name [`SHIM`], single
 //! threaded, and it holds what the program needs: its terminal or pipes, its tree, its log, and at the end its exit
-//! record. The daemon only talks to it. The session's [`Folder`] is its whole outside: whoever finds the folder can find
+//! record. The daemon only talks to it. The session's [`SessionDirectory`] is its whole outside: whoever finds the directory can find
 //! out what became of the session, and whoever can connect to it owns it.
 //!
 //! What always holds:
-//! - the lock of a folder is held from before the shim exists until it has gone, so a free lock means no shim, and no
+//! - the lock of a directory is held from before the shim exists until it has gone, so a free lock means no shim, and no
 //!   shim that is still to come;
-//! - a program runs only after the folder says so, so a folder that does not say it means that nothing ran;
+//! - a program runs only after the directory says so, so a directory that does not say it means that nothing ran;
 //! - the exit record is on the disk before the shim goes; the last output is in the log before the exit record is there;
 //! - whoever reads the log slowly holds up nobody and is told what is gone, or asks the program to wait and loses nothing.
 //!
@@ -17,9 +17,9 @@
 #![warn(missing_docs)]
 
 pub mod connection;
+pub mod directory;
 pub mod errno;
 pub mod exit;
-pub mod folder;
 pub mod launch;
 pub mod log;
 mod packet;
@@ -32,7 +32,7 @@ pub mod stage;
 pub mod tree;
 
 pub use connection::Connection;
-pub use folder::Folder;
+pub use directory::SessionDirectory;
 pub use launch::Launcher;
 
 /// The name under which the program becomes a shim.

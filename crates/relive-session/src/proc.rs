@@ -117,13 +117,13 @@ pub fn environment_has(pid: i32, name: &str, value: &str) -> bool {
     environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
 }
 
-/// Whether a process was started as the shim of the session in this folder.
+/// Whether a process was started as the shim of the session in this directory.
 #[must_use]
-pub fn is_shim_of(pid: i32, folder: &Path) -> bool {
-    shim_folder(pid).is_some_and(|its| its == folder)
+pub fn is_shim_of(pid: i32, directory: &Path) -> bool {
+    shim_directory(pid).is_some_and(|its| its == directory)
 }
 
-/// The folder of the session that a process is in: of the nearest shim above it. In a PID namespace the init there has the
+/// The directory of the session that a process is in: of the nearest shim above it. In a PID namespace the init there has the
 /// shim's command line.
 #[must_use]
 pub fn shim_above(pid: i32) -> Option<PathBuf> {
@@ -135,15 +135,15 @@ pub fn shim_above(pid: i32) -> Option<PathBuf> {
         if above <= 0 {
             return None;
         }
-        if let Some(folder) = shim_folder(above) {
-            return Some(folder);
+        if let Some(directory) = shim_directory(above) {
+            return Some(directory);
         }
     }
     None
 }
 
-/// The folder that a shim was started with.
-fn shim_folder(pid: i32) -> Option<PathBuf> {
+/// The directory that a shim was started with.
+fn shim_directory(pid: i32) -> Option<PathBuf> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut words = line.split(|byte| *byte == 0);
     (words.next()? == crate::SHIM.as_bytes()).then_some(())?;

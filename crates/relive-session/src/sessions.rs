@@ -1,6 +1,6 @@
 //! The owner's side: launching sessions, finding what became of them, and ending what nobody owns any more.
 //!
-//! Whatever is found is settled by looking at the folder. A session whose shim is lost, or whose machine went down, gets
+//! Whatever is found is settled by looking at the directory. A session whose shim is lost, or whose machine went down, gets
 //! its exit record here, after its tree is empty: from then on it has ended like any other, and is never asked about again.
 
 mod overrule;
@@ -16,8 +16,8 @@ use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
 use crate::connection::{AdoptError, Connection};
+use crate::directory::{Found, SessionDirectory, State};
 use crate::exit::{self, EndedBy, ExitRecord, Used};
-use crate::folder::{Folder, Found, State};
 use crate::launch::{LaunchError, Launcher};
 use crate::protocol::Verb;
 use crate::spec::{DaemonStart, Spec};
@@ -45,7 +45,7 @@ pub struct Sessions {
 
 /// What became of a session.
 #[derive(Debug)]
-pub enum Standing {
+pub enum SessionStatus {
     /// Its program never ran, and never will.
     NeverRan,
     /// Its shim answers.
@@ -96,44 +96,44 @@ impl Sessions {
         self.ladder.get_or_try_init(probe).await
     }
 
-    /// Launches a session in a folder that must not exist yet.
+    /// Launches a session in a directory that must not exist yet.
     pub async fn launch(&self, path: &Path, spec: &Spec) -> Result<Connection, LaunchError> {
         let (path, boot_id) = (path.to_owned(), self.boot_id.clone());
         let created = spawn_blocking(move || create(&path, &boot_id)).await.map_err(io::Error::other);
-        let (folder, lock) = created.and_then(|created| created).map_err(LaunchError::Folder)?;
+        let (directory, lock) = created.and_then(|created| created).map_err(LaunchError::Directory)?;
         let spec = Spec { daemon: self.daemon.clone(), ..spec.clone() };
-        self.launcher.launch(&folder, lock, &spec).await
+        self.launcher.launch(&directory, lock, &spec).await
     }
 
-    /// What became of the session in this folder; `NeverRan` where there is none. `Unsupported` where its shim lives and
+    /// What became of the session in this directory; `NeverRan` where there is none. `Unsupported` where its shim lives and
     /// speaks no version of the protocol that we do.
-    pub async fn find(&self, path: &Path) -> io::Result<Standing> {
+    pub async fn find(&self, path: &Path) -> io::Result<SessionStatus> {
         let mut silence = Silence::default();
-        let standing = self.settle(path, &mut silence).await;
+        let status = self.settle(path, &mut silence).await;
         if let Some(held) = silence.held {
             held.release();
         }
-        standing
+        status
     }
 
-    async fn settle(&self, path: &Path, silence: &mut Silence) -> io::Result<Standing> {
+    async fn settle(&self, path: &Path, silence: &mut Silence) -> io::Result<SessionStatus> {
         loop {
-            let (folder, found) = match self.look(path).await {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Standing::NeverRan),
+            let (directory, found) = match self.look(path).await {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SessionStatus::NeverRan),
                 looked => looked?,
             };
             match found {
                 Found::Ended(record) => {
                     self.check_end(path, &record).await?;
-                    return Ok(Standing::Ended(record));
+                    return Ok(SessionStatus::Ended(record));
                 }
                 Found::NeverRan => {
-                    self.clear(&folder).await?;
-                    return Ok(Standing::NeverRan);
+                    self.clear(&directory).await?;
+                    return Ok(SessionStatus::NeverRan);
                 }
                 Found::Starting => self.wait(path, silence).await?,
                 Found::Alive(socket) => match Connection::adopt(socket).await {
-                    Ok(connection) => return Ok(Standing::Alive(connection)),
+                    Ok(connection) => return Ok(SessionStatus::Alive(connection)),
                     // What it holds goes on: another version of Relive may know how to talk to it.
                     Err(error @ AdoptError::Version { .. }) => {
                         return Err(io::Error::new(io::ErrorKind::Unsupported, error));
@@ -141,9 +141,9 @@ impl Sessions {
                     Err(error @ AdoptError::NotAShim) => {
                         eprintln!("{}: {error}", path.display());
                         let failure = failure("hello", "EPROTONOSUPPORT", libc::EPROTONOSUPPORT);
-                        let state = self.state_of(&folder)?;
+                        let state = self.state_of(&directory)?;
                         let tree = self.tree_of(path).await?;
-                        return lost(folder, state, tree, EndedBy::Version, failure).await.map(Standing::Ended);
+                        return lost(directory, state, tree, EndedBy::Version, failure).await.map(SessionStatus::Ended);
                     }
                     // It went between the connection and the greeting, or has too much to do: it is looked for again.
                     Err(AdoptError::HungUp | AdoptError::Silent) => self.wait(path, silence).await?,
@@ -152,12 +152,12 @@ impl Sessions {
                 Found::ShimLost(state) => {
                     let failure = failure("shim", "ESRCH", libc::ESRCH);
                     let tree = self.tree_of(path).await?;
-                    return lost(folder, state, tree, EndedBy::ShimLost, failure).await.map(Standing::Ended);
+                    return lost(directory, state, tree, EndedBy::ShimLost, failure).await.map(SessionStatus::Ended);
                 }
                 Found::OtherBoot(state) => {
                     let failure = failure("boot", "EHOSTDOWN", libc::EHOSTDOWN);
                     let tree = Tree::reopen(&state.as_ref().map(|state| state.tree.clone()).unwrap_or_default());
-                    return lost(folder, state, tree, EndedBy::HostLost, failure).await.map(Standing::Ended);
+                    return lost(directory, state, tree, EndedBy::HostLost, failure).await.map(SessionStatus::Ended);
                 }
             }
         }
@@ -188,38 +188,38 @@ impl Sessions {
         Ok(())
     }
 
-    /// Tells until when the session in this folder has run, as far as can be known by looking. Settles nothing.
+    /// Tells until when the session in this directory has run, as far as can be known by looking. Settles nothing.
     pub async fn ran(&self, path: &Path) -> io::Result<Option<Ran>> {
         let (path, boot_id) = (path.to_owned(), self.boot_id.clone());
         let looked = spawn_blocking(move || {
-            let folder = match Folder::open(path) {
+            let directory = match SessionDirectory::open(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 opened => opened?,
             };
-            let made_in = folder.made_in_boot()?;
+            let made_in = directory.made_in_boot()?;
             // A record does not count while the shim lives: the program may have written it.
-            if !folder.lock_is_free()? {
+            if !directory.lock_is_free()? {
                 return Ok((made_in == Some(boot_id)).then_some(Ran::StillRuns));
             }
-            let ended = folder.read_exit()?.and_then(|record| record.up_ms);
+            let ended = directory.read_exit()?.and_then(|record| record.up_ms);
             Ok(ended.zip(made_in).map(|(up_ms, boot_id)| Ran::Until { boot_id, up_ms }))
         });
         looked.await.map_err(io::Error::other)?
     }
 
-    /// Ends every session in a folder of sessions. When this returns, nothing of them runs.
+    /// Ends every session in a directory of sessions. When this returns, nothing of them runs.
     pub async fn end_all(&self, sessions: &Path) -> io::Result<()> {
         let path = sessions.to_owned();
         let open = spawn_blocking(move || without_exit_record(&path)).await.map_err(io::Error::other)??;
         for path in open {
-            let standing = match self.find(&path).await {
+            let status = match self.find(&path).await {
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     self.end_without_shim(&path).await?;
                     self.find(&path).await?
                 }
                 found => found?,
             };
-            if let Standing::Alive(connection) = standing {
+            if let SessionStatus::Alive(connection) = status {
                 // If it has gone meanwhile, looking again tells how.
                 let _ = self.order(&path, &connection, Verb::Kill).await;
                 let mut seen = connection.seen();
@@ -230,27 +230,27 @@ impl Sessions {
         Ok(())
     }
 
-    async fn look(&self, path: &Path) -> io::Result<(Folder, Found)> {
+    async fn look(&self, path: &Path) -> io::Result<(SessionDirectory, Found)> {
         let (path, boot_id) = (path.to_owned(), self.boot_id.clone());
         let looked = spawn_blocking(move || {
-            let folder = Folder::open(path)?;
-            let found = folder.look(&boot_id)?;
-            Ok((folder, found))
+            let directory = SessionDirectory::open(path)?;
+            let found = directory.look(&boot_id)?;
+            Ok((directory, found))
         });
         looked.await.map_err(io::Error::other)?
     }
 
     /// Removes what is left of a session that never ran, whose shim was lost on the way: its leaves, and after its first
     /// word perhaps a child at the gate.
-    async fn clear(&self, folder: &Folder) -> io::Result<()> {
-        let tree = self.tree_of(folder.path()).await?;
+    async fn clear(&self, directory: &SessionDirectory) -> io::Result<()> {
+        let tree = self.tree_of(directory.path()).await?;
         let cleared = spawn_blocking(move || empty(&tree));
         cleared.await.map_err(io::Error::other)
     }
 
     /// What the shim said of itself, if it was in this boot.
-    fn state_of(&self, folder: &Folder) -> io::Result<Option<State>> {
-        Ok(folder.read_state()?.filter(|state| state.boot_id == self.boot_id))
+    fn state_of(&self, directory: &SessionDirectory) -> io::Result<Option<State>> {
+        Ok(directory.read_state()?.filter(|state| state.boot_id == self.boot_id))
     }
 }
 
@@ -267,7 +267,7 @@ impl Default for Silence {
     }
 }
 
-/// The sessions in a folder of sessions whose names are numbers.
+/// The sessions in a directory of sessions whose names are numbers.
 pub fn numbered(path: &Path) -> io::Result<Vec<u32>> {
     let entries = match std::fs::read_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -292,31 +292,31 @@ fn without_exit_record(sessions: &Path) -> io::Result<Vec<PathBuf>> {
         if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
             continue;
         }
-        let folder = Folder::open(path.clone())?;
+        let directory = SessionDirectory::open(path.clone())?;
         // A record does not count while the shim lives: the program may have written it.
-        if !folder.lock_is_free()? || folder.read_exit().unwrap_or_default().is_none() {
+        if !directory.lock_is_free()? || directory.read_exit().unwrap_or_default().is_none() {
             open.push(path);
         }
     }
     Ok(open)
 }
 
-/// The folder, with its name on the disk: that it is not there means that nothing was launched. One whose program never
+/// The directory, with its name on the disk: that it is not there means that nothing was launched. One whose program never
 /// ran makes room.
-fn create(path: &Path, boot_id: &str) -> io::Result<(Folder, OwnedFd)> {
+fn create(path: &Path, boot_id: &str) -> io::Result<(SessionDirectory, OwnedFd)> {
     let parent = path.parent().unwrap_or(path);
     match rustix::fs::mkdir(parent, Mode::RWXU) {
         Ok(()) => sync_dir(parent.parent().unwrap_or(parent))?,
         Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
-    let created = match Folder::create(path) {
+    let created = match SessionDirectory::create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            if !matches!(Folder::open(path)?.look(boot_id)?, Found::NeverRan) {
+            if !matches!(SessionDirectory::open(path)?.look(boot_id)?, Found::NeverRan) {
                 return Err(error);
             }
-            Folder::discard(path)?;
-            Folder::create(path)?
+            SessionDirectory::discard(path)?;
+            SessionDirectory::create(path)?
         }
         created => created?,
     };
@@ -330,7 +330,7 @@ fn sync_dir(path: &Path) -> io::Result<()> {
 
 /// Ends what a shim left behind, and says on the disk that it has ended.
 async fn lost(
-    folder: Folder,
+    directory: SessionDirectory,
     state: Option<State>,
     tree: Tree,
     why: EndedBy,
@@ -363,7 +363,7 @@ async fn lost(
             oom_kills: 0,
             left: Vec::new(),
         };
-        folder.write_exit(&record)?;
+        directory.write_exit(&record)?;
         Ok(record)
     });
     ended.await.map_err(io::Error::other)?
@@ -379,7 +379,7 @@ fn empty(tree: &Tree) {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    // What is left is an empty folder of the kernel.
+    // What is left is an empty directory of the kernel.
     let _ = tree.remove();
 }
 

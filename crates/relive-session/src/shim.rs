@@ -1,13 +1,13 @@
 //! The shim: the parent of one session's program.
 //!
-//! Started by [`crate::launch`] under the name [`crate::SHIM`], with three descriptors and the folder's path; it reads what to
+//! Started by [`crate::launch`] under the name [`crate::SHIM`], with three descriptors and the directory's path; it reads what to
 //! run, clones the program into its tree, and stays until nothing of it is left.
 //!
 //! What always holds:
 //! - one thread and one loop; nobody who is connected is waited for, and the program waits for nobody but the disk and a
 //!   reader who asked it to;
 //! - every signal is blocked, and the end of a child is read from a descriptor that was open before there was any child;
-//! - the folder says `running` before the gate opens;
+//! - the directory says `running` before the gate opens;
 //! - it ends by [`ending`] only: tree empty, output in the log, exit record on the disk, everybody told.
 
 mod birth;
@@ -33,7 +33,7 @@ use program::Program;
 use spawn::Child;
 use stdio::Stdio;
 
-use crate::folder::{Folder, RecordedStage, STATE_VERSION, State, boot_id};
+use crate::directory::{RecordedStage, STATE_VERSION, SessionDirectory, State, boot_id};
 use crate::log;
 use crate::proc::Identity;
 use crate::protocol::{PACKET_MAX, Verb};
@@ -59,7 +59,7 @@ pub fn main() -> ! {
 
 /// One session, from its parent's side.
 struct Shim {
-    folder: Folder,
+    directory: SessionDirectory,
     /// Held until the end, never used.
     _lock: OwnedFd,
     signals: OwnedFd,
@@ -94,14 +94,14 @@ struct Shim {
 fn run() -> io::Result<()> {
     let mut born = birth::take()?;
     let signals = birth::become_parent()?;
-    let folder = Folder::open(born.folder)?;
-    let log = log::Writer::open(&folder, born.spec.log_max_bytes)?;
-    folder.reserve_exit()?;
-    let clients = Clients::new(folder.ctl_bind()?, born.owner);
-    // The folder is reached by its descriptor; no other one is held from being unmounted.
+    let directory = SessionDirectory::open(born.directory)?;
+    let log = log::Writer::open(&directory, born.spec.log_max_bytes)?;
+    directory.reserve_exit()?;
+    let clients = Clients::new(directory.ctl_bind()?, born.owner);
+    // The directory is reached by its descriptor; no other one is held from being unmounted.
     rustix::process::chdir("/")?;
     let mut shim = Shim {
-        folder,
+        directory,
         _lock: born.lock,
         signals,
         clients,
@@ -137,11 +137,11 @@ fn run() -> io::Result<()> {
 
 impl Shim {
     fn launch(&mut self, spec: &Spec) -> Result<(), Failure> {
-        let name = self.folder.name();
+        let name = self.directory.name();
         let mut program = Program::of(spec, &name)?;
         let mut stdio = Stdio::open(spec.stdio, spec.streams).map_err(|error| Failure::of("stdio", &error))?;
         self.tree = Some(Tree::make(&spec.tree, &name, &spec.limits)?);
-        // From here on whoever finds the folder finds the tree.
+        // From here on whoever finds the directory finds the tree.
         self.write_state(RecordedStage::Starting)?;
         let Some(tree) = self.tree.as_mut() else { return Ok(()) };
         let child = Child::spawn(&mut program, &mut stdio, spec.namespace, tree)?;
@@ -190,7 +190,7 @@ impl Shim {
         let Some(tree) = &self.tree else { return Ok(()) };
         let snapshot = self.session.snapshot();
         let written = boot_id().and_then(|boot_id| {
-            self.folder.write_state(&State {
+            self.directory.write_state(&State {
                 version: STATE_VERSION,
                 boot_id,
                 stage,

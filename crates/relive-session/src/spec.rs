@@ -15,7 +15,7 @@ pub struct Spec {
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: Vec<(String, String)>,
-    /// The folder it begins in.
+    /// The directory it begins in.
     pub cwd: String,
     /// What its descriptors 0, 1 and 2 are.
     pub stdio: Stdio,

@@ -37,9 +37,9 @@ pub const MARKER: &str = "RELIVE_SESSION";
 /// Where a tree is made: found once by trying, sent to every shim.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Plan {
-    /// The cgroup v2 folder in which a leaf is made.
+    /// The cgroup v2 directory in which a leaf is made.
     pub v2: Option<PathBuf>,
-    /// The v1 folders in which a leaf is made, where v2 has not got the controller.
+    /// The v1 directories in which a leaf is made, where v2 has not got the controller.
     pub v1_freezer: Option<PathBuf>,
     /// The same.
     pub v1_memory: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub struct Plan {
     pub v1_cpu: Option<PathBuf>,
     /// Whether a PID namespace is what holds the tree, and, where it takes one, in a user namespace.
     pub pid_namespace: Option<PidNamespace>,
-    /// The name of the folder, in each of those above, in which the leaves are. Made when it is needed, removed when it is
+    /// The name of the directory, in each of those above, in which the leaves are. Made when it is needed, removed when it is
     /// empty.
     pub prefix: String,
 }
@@ -314,15 +314,15 @@ impl Tree {
         let mut outcome = Ok(());
         for leaf in self.made.leaves() {
             outcome = outcome.and(Leaf(leaf).remove(REMOVE_MAX));
-            if let Some(folder) = leaf.parent() {
+            if let Some(directory) = leaf.parent() {
                 // It stays while other leaves are in it.
-                let _ = rustix::fs::rmdir(folder);
+                let _ = rustix::fs::rmdir(directory);
             }
         }
         outcome
     }
 
-    /// What it consists of, for the session's folder.
+    /// What it consists of, for the session's directory.
     #[must_use]
     pub fn made(&self) -> &Made {
         &self.made
@@ -361,7 +361,8 @@ impl Made {
 
     /// All leaves there can be.
     fn planned(plan: &Plan, name: &str) -> Self {
-        let leaf = |folder: &Option<PathBuf>| folder.as_ref().map(|folder| folder.join(&plan.prefix).join(name));
+        let leaf =
+            |directory: &Option<PathBuf>| directory.as_ref().map(|directory| directory.join(&plan.prefix).join(name));
         Self {
             name: name.into(),
             v2: leaf(&plan.v2),

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use relive_session::connection::{AdoptError, Connection};
+use relive_session::directory::{Found, SessionDirectory, boot_id};
 use relive_session::exit::ExitRecord;
-use relive_session::folder::{Folder, Found, boot_id};
 use relive_session::protocol::Verb;
 use relive_session::stage::SessionResult;
 
@@ -43,7 +43,7 @@ pub(crate) async fn open(folder: &str) -> Outcome<Opened> {
     let boot = boot_id().map_err(cannot)?;
     let looks = async {
         loop {
-            let found = Folder::open(path).and_then(|folder| folder.look(&boot)).map_err(cannot)?;
+            let found = SessionDirectory::open(path).and_then(|folder| folder.look(&boot)).map_err(cannot)?;
             match found {
                 Found::Ended(record) => return Ok(Opened::Ended(record)),
                 Found::NeverRan | Found::ShimLost(_) | Found::OtherBoot(_) => return Ok(Opened::Lost),

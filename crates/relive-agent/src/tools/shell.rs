@@ -10,7 +10,7 @@ use relive_session::connection::Connection;
 use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::log::{Ends, read_ends};
 use relive_session::protocol::{Outcome, Verb};
-use relive_session::sessions::Standing;
+use relive_session::sessions::SessionStatus;
 use relive_session::spec::{Limits, PidsLimit, Spec, Streams};
 use relive_session::stage::SessionResult;
 use relive_types::Signal;
@@ -99,10 +99,10 @@ impl Tool for Shell {
     fn look(&self, context: Context, _: Recovery, key: String) -> BoxFuture<'static, Finding> {
         async move {
             match context.sessions.find(&folder(&context, &key)).await {
-                Ok(Standing::NeverRan) => Finding::Absent,
-                Ok(Standing::Alive(_)) => Finding::Running,
-                Ok(Standing::Ended(record)) if is_lost(&record) => Finding::Lost,
-                Ok(Standing::Ended(_)) => Finding::Finished,
+                Ok(SessionStatus::NeverRan) => Finding::Absent,
+                Ok(SessionStatus::Alive(_)) => Finding::Running,
+                Ok(SessionStatus::Ended(record)) if is_lost(&record) => Finding::Lost,
+                Ok(SessionStatus::Ended(_)) => Finding::Finished,
                 Err(_) => Finding::Lost,
             }
         }
@@ -112,10 +112,10 @@ impl Tool for Shell {
     fn order(&self, context: Context, key: String, order: Order) -> BoxFuture<'static, bool> {
         async move {
             let connection = match context.sessions.find(&folder(&context, &key)).await {
-                Ok(Standing::Alive(connection)) => connection,
+                Ok(SessionStatus::Alive(connection)) => connection,
                 // One that cannot be looked at is just being launched, as a rule: the order is given again.
-                Ok(Standing::NeverRan) | Err(_) => return false,
-                Ok(Standing::Ended(_)) => return true,
+                Ok(SessionStatus::NeverRan) | Err(_) => return false,
+                Ok(SessionStatus::Ended(_)) => return true,
             };
             let verb = match order {
                 Order::StandStill => Verb::Freeze,
@@ -156,21 +156,21 @@ async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Resul
     #[cfg(feature = "faults")]
     let path = &again(path);
     let record = match context.sessions.find(path).await? {
-        Standing::Ended(record) => record,
-        Standing::Alive(connection) => {
+        SessionStatus::Ended(record) => record,
+        SessionStatus::Alive(connection) => {
             // A pause has left it frozen.
             let _ = context.sessions.order(path, &connection, Verb::Thaw).await;
             waited(context, &connection, asked, path).await?
         }
-        Standing::NeverRan => {
+        SessionStatus::NeverRan => {
             let spec = spec(context, asked).await?;
             match context.sessions.launch(path, &spec).await {
                 Ok(connection) => waited(context, &connection, asked, path).await?,
                 // Its shim may have come so far that the command ran.
                 Err(error) => match context.sessions.find(path).await? {
-                    Standing::Ended(record) => record,
-                    Standing::Alive(connection) => waited(context, &connection, asked, path).await?,
-                    Standing::NeverRan => return Err(std::io::Error::other(error)),
+                    SessionStatus::Ended(record) => record,
+                    SessionStatus::Alive(connection) => waited(context, &connection, asked, path).await?,
+                    SessionStatus::NeverRan => return Err(std::io::Error::other(error)),
                 },
             }
         }
@@ -219,8 +219,8 @@ async fn waited(context: &Context, connection: &Connection, asked: &Asked, path:
         Some(record) => Ok(record),
         // The shim has gone without a word: its folder tells.
         None => match context.sessions.find(path).await? {
-            Standing::Ended(record) => Ok(record),
-            Standing::Alive(_) | Standing::NeverRan => Err(std::io::Error::other("its shim does not answer")),
+            SessionStatus::Ended(record) => Ok(record),
+            SessionStatus::Alive(_) | SessionStatus::NeverRan => Err(std::io::Error::other("its shim does not answer")),
         },
     }
 }

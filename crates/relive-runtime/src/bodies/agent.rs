@@ -14,7 +14,7 @@ use relive_journal::record::OnBudget;
 use relive_journal::{DataDirectory, History, Next, ProcessMeta, Seen};
 use relive_llm::Model;
 use relive_session::protocol::Verb as SessionVerb;
-use relive_session::sessions::{Sessions, Standing};
+use relive_session::sessions::{SessionStatus, Sessions};
 
 use super::{Body, Context, Exit, Hearing, LiveSession, PreparedModel, Rest, Verb};
 use crate::clock::Clock;
@@ -144,7 +144,7 @@ impl Body for AgentBody {
             for seq in open.await.map_err(std::io::Error::other)?? {
                 let folder = sessions.join(format!("call-{seq}"));
                 if folder.exists()
-                    && let Standing::Alive(connection) = self.sessions.find(&folder).await?
+                    && let SessionStatus::Alive(connection) = self.sessions.find(&folder).await?
                 {
                     // One that has gone meanwhile needs no freeze.
                     let _ = self.sessions.order(&folder, &connection, SessionVerb::Freeze).await;

@@ -20,7 +20,7 @@ use relive_core::{Cause, End, KillSignal, Moment, ProcessStatus, Program, Signal
 use relive_journal::{DataDirectory, History, Pool, Seen};
 use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::launch::LaunchError;
-use relive_session::sessions::{Ran, Sessions, Standing};
+use relive_session::sessions::{Ran, SessionStatus, Sessions};
 use relive_session::spec::{self, Spec};
 use relive_session::stage::SessionResult;
 use relive_session::tree::Plan;
@@ -168,9 +168,9 @@ impl ExecBody {
                 Err(NoSession::NotNeeded) => return Exit::Cancelled,
             };
             let connection = match standing {
-                Standing::Alive(connection) => connection,
-                Standing::Ended(record) => return Exit::Ended(attributed(end_of(&record), &record, &cx)),
-                Standing::NeverRan => return Exit::Cancelled,
+                SessionStatus::Alive(connection) => connection,
+                SessionStatus::Ended(record) => return Exit::Ended(attributed(end_of(&record), &record, &cx)),
+                SessionStatus::NeverRan => return Exit::Cancelled,
             };
             let attended = Attended { sessions: &self.sessions, connection, folder };
             let messages = self.deliver(cx.process.uuid, cx.owner.clone(), Arc::clone(&cx.journal), &attended);
@@ -182,14 +182,16 @@ impl ExecBody {
     }
 
     /// Finds the session of the current run, or launches it if it never ran.
-    async fn session_of(&self, cx: &mut Context, launches: &mut u32) -> Result<(Standing, PathBuf), NoSession> {
+    async fn session_of(&self, cx: &mut Context, launches: &mut u32) -> Result<(SessionStatus, PathBuf), NoSession> {
         let failed = |stage: &str, error: &io::Error| NoSession::Failed(startup_failed(stage, error));
         let uuid = cx.process.uuid;
         let facts = self.facts(uuid).await.map_err(NoSession::Unknown)?;
         if let Some(path) = &facts.before {
             match self.sessions.find(path).await {
-                Ok(Standing::NeverRan) => {}
-                Ok(standing @ (Standing::Alive(_) | Standing::Ended(_))) => return Ok((standing, path.clone())),
+                Ok(SessionStatus::NeverRan) => {}
+                Ok(standing @ (SessionStatus::Alive(_) | SessionStatus::Ended(_))) => {
+                    return Ok((standing, path.clone()));
+                }
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                     return Err(NoSession::Foreign(path.clone(), error));
                 }
@@ -214,13 +216,13 @@ impl ExecBody {
         let spec = spec.map(|spec| Spec { timeout_ms: deadline.map(attend::left_ms), ..spec });
         let spec = spec.map_err(|error| failed("environment", &error))?;
         match self.sessions.launch(&facts.next, &spec).await {
-            Ok(connection) => Ok((Standing::Alive(connection), facts.next)),
+            Ok(connection) => Ok((SessionStatus::Alive(connection), facts.next)),
             Err(error) => {
                 cx.owner.warn(format!("{uuid} cannot be launched: {error}"));
                 // The shim may have left a record that says more.
                 match (self.sessions.find(&facts.next).await, &error) {
-                    (Ok(Standing::Ended(record)), _) => Ok((Standing::Ended(record), facts.next)),
-                    (Ok(Standing::NeverRan), LaunchError::Answer { .. }) => Err(NoSession::ShimLost(error)),
+                    (Ok(SessionStatus::Ended(record)), _) => Ok((SessionStatus::Ended(record), facts.next)),
+                    (Ok(SessionStatus::NeverRan), LaunchError::Answer { .. }) => Err(NoSession::ShimLost(error)),
                     (Ok(_) | Err(_), _) => Err(failed("launch", &io::Error::other(error))),
                 }
             }

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{Dir, OFlags};
 
 use super::{FRAME_MAX, HEAD, Head, MARK, MARK_SIZE, NAME, Stream, name_of};
-use crate::folder::Folder;
+use crate::directory::SessionDirectory;
 
 /// What a reader finds next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Chunk {
 /// A reader with a place of its own.
 #[derive(Debug)]
 pub struct Reader {
-    folder: Folder,
+    directory: SessionDirectory,
     segment: Option<Segment>,
     /// Everything before this has been read.
     from: u64,
@@ -62,15 +62,15 @@ pub struct Ends {
 }
 
 impl Reader {
-    /// Reads the log of the session in this folder from an offset on: from the chunk that holds it.
-    pub fn open(folder: &Path, from: u64) -> io::Result<Self> {
-        Ok(Self { folder: Folder::open(folder)?, segment: None, from })
+    /// Reads the log of the session in this directory from an offset on: from the chunk that holds it.
+    pub fn open(directory: &Path, from: u64) -> io::Result<Self> {
+        Ok(Self { directory: SessionDirectory::open(directory)?, segment: None, from })
     }
 
     /// The offset at which about the last `bytes` begin; always the beginning of a chunk, or the end.
-    pub fn tail(folder: &Path, bytes: u64) -> io::Result<u64> {
-        let mut reader = Self::open(folder, 0)?;
-        let Some(segment) = Segment::open(&reader.folder, NAME)? else { return Ok(0) };
+    pub fn tail(directory: &Path, bytes: u64) -> io::Result<u64> {
+        let mut reader = Self::open(directory, 0)?;
+        let Some(segment) = Segment::open(&reader.directory, NAME)? else { return Ok(0) };
         let end = segment.first() + segment.file.metadata()?.len();
         reader.from = end.saturating_sub(bytes);
         Ok(match reader.next()? {
@@ -81,11 +81,11 @@ impl Reader {
     }
 
     /// How far the log has been dropped to make room: the offset of the oldest output that is still there.
-    pub fn oldest(folder: &Path) -> io::Result<u64> {
-        let folder = Folder::open(folder)?;
-        match older(folder.dir())?.first() {
+    pub fn oldest(directory: &Path) -> io::Result<u64> {
+        let directory = SessionDirectory::open(directory)?;
+        match older(directory.dir())?.first() {
             Some(first) => Ok(*first),
-            None => Ok(Segment::open(&folder, NAME)?.map_or(0, |segment| segment.first())),
+            None => Ok(Segment::open(&directory, NAME)?.map_or(0, |segment| segment.first())),
         }
     }
 
@@ -127,17 +127,17 @@ impl Reader {
     fn find(&self) -> io::Result<Place> {
         loop {
             // The current one first: all that are older than it have their names by then.
-            let current = Segment::open(&self.folder, NAME)?;
+            let current = Segment::open(&self.directory, NAME)?;
             let current = match current {
                 Some(segment) if segment.first() <= self.from => return Ok(Place::In(segment)),
                 other => other,
             };
-            let older = older(self.folder.dir())?;
+            let older = older(self.directory.dir())?;
             let Some(first) = older.iter().rev().find(|first| **first <= self.from) else {
                 let oldest = older.first().copied().or(current.map(|segment| segment.first()));
                 return Ok(oldest.map_or(Place::Nowhere, Place::Gap));
             };
-            if let Some(segment) = Segment::open(&self.folder, &name_of(*first))? {
+            if let Some(segment) = Segment::open(&self.directory, &name_of(*first))? {
                 return Ok(Place::In(segment));
             }
             // It was removed in between.
@@ -147,7 +147,7 @@ impl Reader {
     /// At the end of what a segment has: is there another one after it?
     fn follow(&mut self) -> io::Result<Follow> {
         let Some(segment) = &mut self.segment else { return Ok(Follow::Again) };
-        match Segment::open(&self.folder, NAME)? {
+        match Segment::open(&self.directory, NAME)? {
             Some(current) if current.first() != segment.first() => {}
             Some(_) | None => return Ok(Follow::Wait),
         }
@@ -168,8 +168,8 @@ impl Reader {
 }
 
 /// Reads all of a log, and keeps the first `head` and the last `tail` bytes of what both streams printed.
-pub fn read_ends(folder: &Path, head: usize, tail: usize) -> io::Result<Ends> {
-    let mut reader = Reader::open(folder, 0)?;
+pub fn read_ends(directory: &Path, head: usize, tail: usize) -> io::Result<Ends> {
+    let mut reader = Reader::open(directory, 0)?;
     let mut ends = Ends::default();
     let mut last = VecDeque::new();
     while let Some(item) = reader.next()? {
@@ -247,8 +247,8 @@ impl Frame<'_> {
 
 impl Segment {
     /// None where there is no such file.
-    pub(super) fn open(folder: &Folder, name: &str) -> io::Result<Option<Self>> {
-        let file = match folder.open_file(name, OFlags::RDONLY) {
+    pub(super) fn open(directory: &SessionDirectory, name: &str) -> io::Result<Option<Self>> {
+        let file = match directory.open_file(name, OFlags::RDONLY) {
             Ok(file) => File::from(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

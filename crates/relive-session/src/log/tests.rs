@@ -6,20 +6,20 @@ use rustix::fs::OFlags;
 
 use super::reader::older;
 use super::*;
-use crate::folder::Folder;
+use crate::directory::SessionDirectory;
 
-fn make() -> (tempfile::TempDir, Folder) {
+fn make() -> (tempfile::TempDir, SessionDirectory) {
     let outer = tempfile::tempdir().unwrap();
-    let (folder, _lock) = Folder::create(outer.path().join("s")).unwrap();
-    (outer, folder)
+    let (directory, _lock) = SessionDirectory::create(outer.path().join("s")).unwrap();
+    (outer, directory)
 }
 
 fn rest(reader: &mut Reader) -> Vec<Item> {
     std::iter::from_fn(|| reader.next().unwrap()).collect()
 }
 
-fn chunks(folder: &Path) -> Vec<(Stream, Vec<u8>)> {
-    let items = rest(&mut Reader::open(folder, 0).unwrap());
+fn chunks(directory: &Path) -> Vec<(Stream, Vec<u8>)> {
+    let items = rest(&mut Reader::open(directory, 0).unwrap());
     let chunk = |item| match item {
         Item::Chunk(chunk) => (chunk.stream, chunk.bytes),
         Item::Gap { from, to } => panic!("a gap from {from} to {to}"),
@@ -27,8 +27,8 @@ fn chunks(folder: &Path) -> Vec<(Stream, Vec<u8>)> {
     items.into_iter().map(chunk).collect()
 }
 
-fn names(folder: &Path) -> usize {
-    std::fs::read_dir(folder)
+fn names(directory: &Path) -> usize {
+    std::fs::read_dir(directory)
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().path().to_string_lossy().contains("log"))
         .count()
@@ -36,10 +36,10 @@ fn names(folder: &Path) -> usize {
 
 #[test]
 fn what_is_printed_is_read_in_order_with_its_stream() {
-    let (_outer, folder) = make();
-    let mut reader = Reader::open(folder.path(), 0).unwrap();
+    let (_outer, directory) = make();
+    let mut reader = Reader::open(directory.path(), 0).unwrap();
     assert_eq!(reader.next().unwrap(), None);
-    let mut writer = Writer::open(&folder, 1 << 20).unwrap();
+    let mut writer = Writer::open(&directory, 1 << 20).unwrap();
     assert_eq!(reader.next().unwrap(), None);
     writer.append(Stream::Out, b"one\n").unwrap();
     writer.append(Stream::Err, b"two\n").unwrap();
@@ -55,65 +55,65 @@ fn what_is_printed_is_read_in_order_with_its_stream() {
 
 #[test]
 fn a_long_write_becomes_several_chunks() {
-    let (_outer, folder) = make();
-    let mut writer = Writer::open(&folder, 1 << 20).unwrap();
+    let (_outer, directory) = make();
+    let mut writer = Writer::open(&directory, 1 << 20).unwrap();
     let long: Vec<u8> = (0..3 * FRAME_MAX / 2).map(|i| i as u8).collect();
     writer.append(Stream::Out, &long).unwrap();
-    let read = chunks(folder.path());
+    let read = chunks(directory.path());
     assert_eq!(read.len(), 2);
     assert_eq!(read.into_iter().flat_map(|(_, bytes)| bytes).collect::<Vec<u8>>(), long);
 }
 
 #[test]
 fn a_torn_end_is_not_read_and_the_next_writer_cuts_it_off() {
-    let (_outer, folder) = make();
-    let mut writer = Writer::open(&folder, 1 << 20).unwrap();
+    let (_outer, directory) = make();
+    let mut writer = Writer::open(&directory, 1 << 20).unwrap();
     writer.append(Stream::Out, b"whole").unwrap();
     let end = writer.end();
     drop(writer);
-    let mut reader = Reader::open(folder.path(), 0).unwrap();
+    let mut reader = Reader::open(directory.path(), 0).unwrap();
     assert_eq!(rest(&mut reader).len(), 1);
     for torn in [&Head { stream: 1, length: 100, at_ms: 5 }.encode()[..], &[1, 0][..], &[0; 40][..]] {
-        let mut file = std::fs::File::from(folder.open_file(NAME, OFlags::WRONLY | OFlags::APPEND).unwrap());
+        let mut file = std::fs::File::from(directory.open_file(NAME, OFlags::WRONLY | OFlags::APPEND).unwrap());
         file.write_all(torn).unwrap();
         assert_eq!(reader.next().unwrap(), None);
-        assert_eq!(Writer::open(&folder, 1 << 20).unwrap().end(), end);
+        assert_eq!(Writer::open(&directory, 1 << 20).unwrap().end(), end);
     }
-    Writer::open(&folder, 1 << 20).unwrap().append(Stream::Err, b"more").unwrap();
+    Writer::open(&directory, 1 << 20).unwrap().append(Stream::Err, b"more").unwrap();
     let Some(Item::Chunk(chunk)) = reader.next().unwrap() else { panic!() };
     assert_eq!((chunk.offset, &chunk.bytes[..]), (end, &b"more"[..]));
 }
 
 #[test]
 fn a_writer_that_died_while_it_rotated_is_followed_by_one_that_goes_on() {
-    let (_outer, folder) = make();
-    let mut writer = Writer::open(&folder, 1 << 20).unwrap();
+    let (_outer, directory) = make();
+    let mut writer = Writer::open(&directory, 1 << 20).unwrap();
     writer.append(Stream::Out, b"before").unwrap();
     let end = writer.end();
     drop(writer);
-    rustix::fs::renameat(folder.dir(), NAME, folder.dir(), name_of(0)).unwrap();
-    let mut reader = Reader::open(folder.path(), 0).unwrap();
+    rustix::fs::renameat(directory.dir(), NAME, directory.dir(), name_of(0)).unwrap();
+    let mut reader = Reader::open(directory.path(), 0).unwrap();
     assert_eq!(rest(&mut reader).len(), 1);
-    let mut writer = Writer::open(&folder, 1 << 20).unwrap();
+    let mut writer = Writer::open(&directory, 1 << 20).unwrap();
     assert_eq!(writer.end(), end + MARK_SIZE as u64);
     writer.append(Stream::Out, b"after").unwrap();
     assert_eq!(rest(&mut reader).len(), 1);
-    assert_eq!(chunks(folder.path()).len(), 2);
+    assert_eq!(chunks(directory.path()).len(), 2);
 }
 
 #[test]
 fn the_oldest_goes_and_who_comes_too_late_is_told() {
-    let (_outer, folder) = make();
-    let mut writer = Writer::open(&folder, 0).unwrap();
-    let mut slow = Reader::open(folder.path(), 0).unwrap();
+    let (_outer, directory) = make();
+    let mut writer = Writer::open(&directory, 0).unwrap();
+    let mut slow = Reader::open(directory.path(), 0).unwrap();
     for _ in 0..100 {
         writer.append(Stream::Out, &[b'x'; 32 * 1024]).unwrap();
     }
-    let kept: u64 = (older(folder.dir()).unwrap().iter().map(|first| name_of(*first)).chain([NAME.into()]))
-        .map(|name| std::fs::metadata(folder.path().join(name)).unwrap().len())
+    let kept: u64 = (older(directory.dir()).unwrap().iter().map(|first| name_of(*first)).chain([NAME.into()]))
+        .map(|name| std::fs::metadata(directory.path().join(name)).unwrap().len())
         .sum();
     assert!((256 * 1024..=512 * 1024).contains(&kept), "{kept}");
-    assert_eq!(names(folder.path()), 2);
+    assert_eq!(names(directory.path()), 2);
     let items = rest(&mut slow);
     let Some(Item::Gap { from: 0, to }) = items.first() else { panic!("{:?}", items.first()) };
     assert_eq!(*to, writer.end() - kept);
@@ -121,17 +121,17 @@ fn the_oldest_goes_and_who_comes_too_late_is_told() {
 
 #[test]
 fn the_last_bytes_and_both_ends() {
-    let (_outer, folder) = make();
-    assert_eq!(Reader::tail(folder.path(), 10).unwrap(), 0);
-    assert_eq!(read_ends(folder.path(), 4, 4).unwrap(), Ends::default());
-    let mut writer = Writer::open(&folder, 1 << 20).unwrap();
+    let (_outer, directory) = make();
+    assert_eq!(Reader::tail(directory.path(), 10).unwrap(), 0);
+    assert_eq!(read_ends(directory.path(), 4, 4).unwrap(), Ends::default());
+    let mut writer = Writer::open(&directory, 1 << 20).unwrap();
     for text in ["abcd", "efgh", "ijkl"] {
         writer.append(Stream::Out, text.as_bytes()).unwrap();
     }
-    let at = Reader::tail(folder.path(), 5).unwrap();
+    let at = Reader::tail(directory.path(), 5).unwrap();
     assert_eq!(at, writer.end() - 16);
     let check = |head, tail, expect: (&str, u64, &str)| {
-        let ends = read_ends(folder.path(), head, tail).unwrap();
+        let ends = read_ends(directory.path(), head, tail).unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         assert_eq!((text(&ends.head).as_str(), ends.left_out, text(&ends.tail).as_str()), expect);
     };
@@ -145,11 +145,11 @@ fn the_last_bytes_and_both_ends() {
 #[test]
 fn a_reader_keeps_up_with_rotation() {
     const LINES: u32 = 20_000;
-    let (_outer, folder) = make();
-    let mut writer = Writer::with_segments(&folder, 64 * 1024 * 1024, 4096).unwrap();
+    let (_outer, directory) = make();
+    let mut writer = Writer::with_segments(&directory, 64 * 1024 * 1024, 4096).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| (0..LINES).for_each(|n| writer.append(Stream::Out, &n.to_be_bytes()).unwrap()));
-        let mut reader = Reader::open(folder.path(), 0).unwrap();
+        let mut reader = Reader::open(directory.path(), 0).unwrap();
         let mut expected = 0u32;
         while expected < LINES {
             match reader.next().unwrap() {
@@ -187,11 +187,11 @@ proptest! {
         max in 1024u64..8192,
         start in 0.0f64..1.0,
     ) {
-        let (_outer, folder) = make();
-        let open = || Writer::with_segments(&folder, max, 512).unwrap();
+        let (_outer, directory) = make();
+        let open = || Writer::with_segments(&directory, max, 512).unwrap();
         let mut writer = open();
         let mut written: Vec<(u64, u8)> = Vec::new();
-        let mut following = Follower::new(&folder, 0);
+        let mut following = Follower::new(&directory, 0);
         for (n, act) in acts.into_iter().enumerate() {
             match act {
                 Act::Append(length) => {
@@ -204,7 +204,7 @@ proptest! {
         }
         following.read(usize::MAX);
         following.check(&written)?;
-        let mut late = Follower::new(&folder, (writer.end() as f64 * start) as u64);
+        let mut late = Follower::new(&directory, (writer.end() as f64 * start) as u64);
         late.read(usize::MAX);
         late.check(&written)?;
     }
@@ -219,8 +219,8 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(folder: &Folder, from: u64) -> Self {
-        let reader = Reader::open(folder.path(), from).unwrap();
+    fn new(directory: &SessionDirectory, from: u64) -> Self {
+        let reader = Reader::open(directory.path(), from).unwrap();
         Self { reader, from, read: Vec::new(), gaps: Vec::new(), next: from }
     }
 

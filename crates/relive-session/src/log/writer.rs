@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, OFlags, SeekFrom};
 
 use super::reader::{Segment, Step, older};
 use super::{FRAME_MAX, HEAD, Head, MARK, MARK_SIZE, NAME, NEW_NAME, Stream, name_of};
-use crate::folder::Folder;
+use crate::directory::SessionDirectory;
 
 /// More only fills the disk: a reader who is faster than the program is never waited for.
 const AHEAD_MAX_BYTES: u64 = 1024 * 1024;
@@ -19,7 +19,7 @@ const SEGMENT_MIN_BYTES: u64 = 256 * 1024;
 /// The one writer of a log.
 #[derive(Debug)]
 pub struct Writer {
-    folder: Folder,
+    directory: SessionDirectory,
     file: File,
     /// The first offset of the current segment.
     first: u64,
@@ -41,29 +41,29 @@ struct Older {
 
 impl Writer {
     /// Begins a log, or goes on with the one that is there. `max_bytes` below two segments of 256 KiB counts as two.
-    pub fn open(folder: &Folder, max_bytes: u64) -> io::Result<Self> {
+    pub fn open(directory: &SessionDirectory, max_bytes: u64) -> io::Result<Self> {
         let segment = SEGMENT_MIN_BYTES.max(max_bytes / 8);
-        Self::with_segments(folder, max_bytes, segment)
+        Self::with_segments(directory, max_bytes, segment)
     }
 
     /// The same, with segments of this size.
-    pub(super) fn with_segments(folder: &Folder, max_bytes: u64, segment_bytes: u64) -> io::Result<Self> {
-        let folder = Folder::open(folder.path())?;
+    pub(super) fn with_segments(directory: &SessionDirectory, max_bytes: u64, segment_bytes: u64) -> io::Result<Self> {
+        let directory = SessionDirectory::open(directory.path())?;
         let mut rotated = VecDeque::new();
-        for first in older(folder.dir())? {
-            let file = File::from(folder.open_file(&name_of(first), OFlags::RDONLY)?);
+        for first in older(directory.dir())? {
+            let file = File::from(directory.open_file(&name_of(first), OFlags::RDONLY)?);
             rotated.push_back(Older { first, length: file.metadata()?.len(), unsynced: Some(file) });
         }
-        let (file, first, end) = match Segment::open(&folder, NAME)? {
-            Some(segment) => take_up(&folder, segment)?,
+        let (file, first, end) = match Segment::open(&directory, NAME)? {
+            Some(segment) => take_up(&directory, segment)?,
             None => {
                 // Without older segments: the very first one. With them: whoever wrote before died while it rotated.
                 let first = rotated.back().map_or(0, |older| older.first + older.length);
-                (begin(&folder, first)?, first, first + MARK_SIZE as u64)
+                (begin(&directory, first)?, first, first + MARK_SIZE as u64)
             }
         };
         let max_bytes = max_bytes.max(2 * segment_bytes);
-        Ok(Self { folder, file, first, end, older: rotated, segment_bytes, max_bytes })
+        Ok(Self { directory, file, first, end, older: rotated, segment_bytes, max_bytes })
     }
 
     /// Adds what was printed, now. What could not be written whole leaves nothing behind.
@@ -112,8 +112,8 @@ impl Writer {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        let file = begin_new(&self.folder, self.end)?;
-        let dir = self.folder.dir();
+        let file = begin_new(&self.directory, self.end)?;
+        let dir = self.directory.dir();
         rustix::fs::renameat(dir, NAME, dir, name_of(self.first))?;
         rustix::fs::renameat(dir, NEW_NAME, dir, NAME)?;
         let unsynced = Some(std::mem::replace(&mut self.file, file));
@@ -132,23 +132,23 @@ impl Writer {
 }
 
 /// Goes on with the current segment, from its last whole frame.
-fn take_up(folder: &Folder, mut segment: Segment) -> io::Result<(File, u64, u64)> {
+fn take_up(directory: &SessionDirectory, mut segment: Segment) -> io::Result<(File, u64, u64)> {
     while let Step::Frame(_) = segment.step()? {}
     let length = segment.position();
-    let file = File::from(folder.open_file(NAME, OFlags::WRONLY)?);
+    let file = File::from(directory.open_file(NAME, OFlags::WRONLY)?);
     file.set_len(length)?;
     rustix::fs::seek(&file, SeekFrom::Start(length))?;
     Ok((file, segment.first(), segment.first() + length))
 }
 
-fn begin(folder: &Folder, first: u64) -> io::Result<File> {
-    let file = begin_new(folder, first)?;
-    rustix::fs::renameat(folder.dir(), NEW_NAME, folder.dir(), NAME)?;
+fn begin(directory: &SessionDirectory, first: u64) -> io::Result<File> {
+    let file = begin_new(directory, first)?;
+    rustix::fs::renameat(directory.dir(), NEW_NAME, directory.dir(), NAME)?;
     Ok(file)
 }
 
-fn begin_new(folder: &Folder, first: u64) -> io::Result<File> {
-    let mut file = File::from(folder.open_file(NEW_NAME, OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY)?);
+fn begin_new(directory: &SessionDirectory, first: u64) -> io::Result<File> {
+    let mut file = File::from(directory.open_file(NEW_NAME, OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY)?);
     let head = Head { stream: MARK, length: MARK_SIZE - HEAD, at_ms: now_ms() }.encode();
     write_frame(&mut file, &head, &first.to_be_bytes())?;
     Ok(file)

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use super::{LOOK_EVERY, Sessions, empty};
 use crate::connection::{Connection, Gone};
+use crate::directory::SessionDirectory;
 use crate::errno;
-use crate::folder::Folder;
 use crate::proc::{self, Identity};
 use crate::protocol::{Outcome, Verb};
 use crate::tree::{self, Tree};
@@ -97,18 +97,18 @@ impl Sessions {
         roused.await.map_err(io::Error::other)?
     }
 
-    /// Kills the tree of a session, and, if it does not leave by itself then, its shim. The folder's lock is free afterwards.
+    /// Kills the tree of a session, and, if it does not leave by itself then, its shim. The directory's lock is free afterwards.
     pub async fn end_without_shim(&self, path: &Path) -> io::Result<()> {
         let (tree, path) = (self.tree_of(path).await?, path.to_owned());
         let ended = spawn_blocking(move || {
-            let folder = Folder::open(&path)?;
+            let directory = SessionDirectory::open(&path)?;
             empty(&tree);
             signal_shims(&path, Signal::CONT)?;
-            if wait_for_lock(&folder, RECORD_PATIENCE)? {
+            if wait_for_lock(&directory, RECORD_PATIENCE)? {
                 return Ok(());
             }
             signal_shims(&path, Signal::KILL)?;
-            let gone = wait_for_lock(&folder, GONE_PATIENCE)?;
+            let gone = wait_for_lock(&directory, GONE_PATIENCE)?;
             // Its child may have been on the way into the tree.
             empty(&tree);
             if gone { Ok(()) } else { Err(rustix::io::Errno::TIMEDOUT.into()) }
@@ -119,33 +119,33 @@ impl Sessions {
     /// What holds the processes of a session. A state that the program wrote itself is not believed to be of another tree.
     pub(super) async fn tree_of(&self, path: &Path) -> io::Result<Tree> {
         let opened = open(path.to_owned()).await?;
-        let (folder, state) = opened;
-        match state.filter(|state| state.boot_id == self.boot_id && state.tree.is_of(&folder.name())) {
+        let (directory, state) = opened;
+        match state.filter(|state| state.boot_id == self.boot_id && state.tree.is_of(&directory.name())) {
             Some(state) => Ok(Tree::reopen(&state.tree)),
-            None => Ok(Tree::planned(&self.ladder().await?.plan, &folder.name())),
+            None => Ok(Tree::planned(&self.ladder().await?.plan, &directory.name())),
         }
     }
 }
 
-async fn open(path: PathBuf) -> io::Result<(Folder, Option<crate::folder::State>)> {
+async fn open(path: PathBuf) -> io::Result<(SessionDirectory, Option<crate::directory::State>)> {
     let opened = spawn_blocking(move || {
-        let folder = Folder::open(path)?;
-        let state = folder.read_state().unwrap_or_default();
-        Ok((folder, state))
+        let directory = SessionDirectory::open(path)?;
+        let state = directory.read_state().unwrap_or_default();
+        Ok((directory, state))
     });
     opened.await.map_err(io::Error::other)?
 }
 
-/// The shims of a session: found by what they were started with, because all that is in the folder may be the program's.
+/// The shims of a session: found by what they were started with, because all that is in the directory may be the program's.
 fn signal_shims(path: &Path, signal: Signal) -> io::Result<()> {
     let shims: Vec<Identity> =
         proc::all()?.into_iter().map(|stat| stat.identity).filter(|shim| proc::is_shim_of(shim.pid, path)).collect();
     tree::signal_all(&shims, signal)
 }
 
-fn wait_for_lock(folder: &Folder, at_most: Duration) -> io::Result<bool> {
+fn wait_for_lock(directory: &SessionDirectory, at_most: Duration) -> io::Result<bool> {
     let until = Instant::now() + at_most;
-    while !folder.lock_is_free()? {
+    while !directory.lock_is_free()? {
         if Instant::now() > until {
             return Ok(false);
         }

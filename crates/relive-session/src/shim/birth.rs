@@ -16,19 +16,19 @@ use crate::spec::Spec;
 pub(super) struct Born {
     /// Descriptor 0: the owner's connection.
     pub(super) owner: OwnedFd,
-    /// Descriptor 1: the folder's lock. It is never used, only held.
+    /// Descriptor 1: the directory's lock. It is never used, only held.
     pub(super) lock: OwnedFd,
     /// Descriptor 2: what to run.
     pub(super) spec: Spec,
-    pub(super) folder: PathBuf,
+    pub(super) directory: PathBuf,
 }
 
 /// Takes over what the shim was born with, and lets go of everything else.
 pub(super) fn take() -> io::Result<Born> {
     let stdin = rustix::stdio::stdin();
     let is_socket = rustix::net::sockopt::socket_type(stdin).is_ok_and(|kind| kind == SocketType::SEQPACKET);
-    let folder = std::env::args_os().nth(1).map(PathBuf::from).filter(|_| is_socket);
-    let Some(folder) = folder else {
+    let directory = std::env::args_os().nth(1).map(PathBuf::from).filter(|_| is_socket);
+    let Some(directory) = directory else {
         return Err(io::Error::other(format!("{SHIM} is started by the Relive daemon, not by hand")));
     };
     // Whatever else somebody left open is nobody's.
@@ -43,7 +43,7 @@ pub(super) fn take() -> io::Result<Born> {
     rustix::stdio::dup2_stderr(&null)?;
     let mut text = Vec::new();
     File::from(spec).read_to_end(&mut text)?;
-    Ok(Born { owner, lock, spec: serde_json::from_slice(&text)?, folder })
+    Ok(Born { owner, lock, spec: serde_json::from_slice(&text)?, directory })
 }
 
 /// Makes the process a parent: of its own session, the reaper of every orphan below it, deaf to every signal but the one

@@ -30,7 +30,7 @@ pub(super) enum Step {
     MountProc,
     Session,
     Terminal,
-    Folder,
+    Directory,
     ParentDeath,
     Signals,
     Fork,
@@ -40,8 +40,20 @@ pub(super) enum Step {
 impl Step {
     pub(super) fn from_number(number: u32) -> Option<Self> {
         use Step::*;
-        let all =
-            [Ready, Stdio, Descriptors, Mount, MountProc, Session, Terminal, Folder, ParentDeath, Signals, Fork, Exec];
+        let all = [
+            Ready,
+            Stdio,
+            Descriptors,
+            Mount,
+            MountProc,
+            Session,
+            Terminal,
+            Directory,
+            ParentDeath,
+            Signals,
+            Fork,
+            Exec,
+        ];
         all.into_iter().find(|step| *step as u32 == number)
     }
 
@@ -55,7 +67,7 @@ impl Step {
             Self::MountProc => "mount-proc",
             Self::Session => "setsid",
             Self::Terminal => "tiocsctty",
-            Self::Folder => "chdir",
+            Self::Directory => "chdir",
             Self::ParentDeath => "prctl",
             Self::Signals => "signalfd",
             Self::Fork => "clone3",
@@ -113,7 +125,7 @@ pub(super) unsafe fn run(orders: &Orders) -> ! {
             fork_below_init(orders, report);
         }
         become_leader(orders);
-        check(libc::chdir(orders.cwd), orders, Step::Folder);
+        check(libc::chdir(orders.cwd), orders, Step::Directory);
         say(orders.gate, Step::Ready, libc::getpid());
         wait_for(orders.gate, OPEN);
         execute(orders)

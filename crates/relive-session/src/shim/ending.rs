@@ -36,7 +36,7 @@ impl Shim {
             let _ = tree.remove();
         }
         self.leave(&record)?;
-        let _ = self.folder.ctl_remove();
+        let _ = self.directory.ctl_remove();
         self.say_goodbye(&record)
     }
 
@@ -121,7 +121,7 @@ impl Shim {
     /// Writes the record, again and again on a disk that is full. At last those who are connected hear of it all the same.
     fn leave(&mut self, record: &ExitRecord) -> io::Result<()> {
         let deadline = Instant::now() + DISK_PATIENCE;
-        while self.folder.write_exit(record).is_err() && Instant::now() < deadline {
+        while self.directory.write_exit(record).is_err() && Instant::now() < deadline {
             self.turn(Some(DISK_AGAIN))?;
         }
         Ok(())

@@ -111,13 +111,13 @@ fn strings(from: impl IntoIterator<Item = String>) -> Result<Vec<CString>, Failu
     from.into_iter().map(|s| CString::new(s).map_err(|_| Failure::new("execve", libc::EINVAL))).collect()
 }
 
-/// The paths to try, in order. An empty part of `PATH` is the working folder.
+/// The paths to try, in order. An empty part of `PATH` is the working directory.
 fn candidates(name: &str, env: &[(String, String)]) -> Vec<String> {
     if name.contains('/') || name.is_empty() {
         return vec![name.to_owned()];
     }
     let path = env.iter().find(|(variable, _)| variable == "PATH").map_or(DEFAULT_PATH, |(_, value)| value);
-    path.split(':').map(|folder| format!("{}/{name}", if folder.is_empty() { "." } else { folder })).collect()
+    path.split(':').map(|directory| format!("{}/{name}", if directory.is_empty() { "." } else { directory })).collect()
 }
 
 #[cfg(test)]

@@ -165,7 +165,7 @@ impl Shim {
         self.happened(Event::Ready { child_pid });
         if self.session.stage() == Stage::Ready && !self.session.is_opened() {
             // Only a help to those who look: what matters is that it does not say `running`.
-            let _ = self.write_state(crate::folder::RecordedStage::Ready);
+            let _ = self.write_state(crate::directory::RecordedStage::Ready);
         }
     }
 

@@ -39,13 +39,13 @@ impl Places {
             let mut fields = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
             for mount in mounts.lines().filter_map(Mount::parse) {
-                let Some(folder) = mount.folder_of(path) else { continue };
+                let Some(directory) = mount.directory_of(path) else { continue };
                 if controllers.is_empty() && mount.kind == "cgroup2" {
-                    places.v2.get_or_insert(folder);
+                    places.v2.get_or_insert(directory);
                 } else if mount.kind == "cgroup" {
                     for controller in controllers.split(',').filter(|name| mount.options.split(',').any(|o| o == *name))
                     {
-                        places.v1.entry(controller.to_owned()).or_insert_with(|| folder.clone());
+                        places.v1.entry(controller.to_owned()).or_insert_with(|| directory.clone());
                     }
                 }
             }
@@ -71,7 +71,7 @@ impl<'a> Mount<'a> {
     }
 
     /// Where a cgroup is, seen through this mount; none where it does not reach it.
-    fn folder_of(&self, path: &str) -> Option<PathBuf> {
+    fn directory_of(&self, path: &str) -> Option<PathBuf> {
         let below = Path::new(path).strip_prefix(self.root).ok()?;
         let plain = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
         plain.then(|| Path::new(self.point).join(below))
@@ -83,18 +83,18 @@ impl<'a> Mount<'a> {
 pub(super) struct Leaf<'a>(pub(super) &'a Path);
 
 impl Leaf<'_> {
-    /// Makes it in `folder`, which is made too where it is missing, and given the controllers it can have.
-    pub(super) fn make(folder: &Path, name: &str) -> io::Result<PathBuf> {
+    /// Makes it in `directory`, which is made too where it is missing, and given the controllers it can have.
+    pub(super) fn make(directory: &Path, name: &str) -> io::Result<PathBuf> {
         const TRIES: u32 = 16;
-        let leaf = folder.join(name);
+        let leaf = directory.join(name);
         for _ in 0..TRIES {
-            match make_folder(folder) {
-                Ok(()) => enable_controllers(folder),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => enable_controllers(folder),
+            match make_directory(directory) {
+                Ok(()) => enable_controllers(directory),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => enable_controllers(directory),
                 Err(error) => return Err(error),
             }
-            match make_folder(&leaf) {
-                // Another session was the last in the folder, and has just removed it.
+            match make_directory(&leaf) {
+                // Another session was the last in the directory, and has just removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 made => return made.map(|()| leaf),
             }
@@ -219,10 +219,10 @@ impl Leaf<'_> {
     }
 }
 
-/// Gives the leaves below `folder` what it can of memory, pids and cpu, where this is the v2 hierarchy. What cannot be given is
+/// Gives the leaves below `directory` what it can of memory, pids and cpu, where this is the v2 hierarchy. What cannot be given is
 /// seen by the files a leaf has not got.
-fn enable_controllers(folder: &Path) {
-    for place in [folder.parent(), Some(folder)].into_iter().flatten() {
+fn enable_controllers(directory: &Path) {
+    for place in [directory.parent(), Some(directory)].into_iter().flatten() {
         let there = std::fs::read_to_string(place.join("cgroup.controllers")).unwrap_or_default();
         let enabled = Controllers::of(place);
         for controller in there.split_ascii_whitespace().filter(|name| ["memory", "pids", "cpu"].contains(name)) {
@@ -270,7 +270,7 @@ fn read(opened: rustix::io::Result<OwnedFd>) -> io::Result<String> {
     Ok(text)
 }
 
-fn make_folder(path: &Path) -> io::Result<()> {
+fn make_directory(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::mkdirat(CWD, path, Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)?)
 }
 

@@ -42,7 +42,7 @@ pub enum Start {
 
 impl Ladder {
     /// Tries the rungs from the top, or from where `RELIVE_LADDER` says (`cgroup1`, `pid-namespace`, `process-group`).
-    /// Makes, uses and removes leaves in folders called `prefix`; nothing of them stays. Blocks, for some milliseconds.
+    /// Makes, uses and removes leaves in directories called `prefix`; nothing of them stays. Blocks, for some milliseconds.
     #[must_use]
     pub fn probe(prefix: &str) -> Self {
         let wanted = std::env::var(VARIABLE).ok();
@@ -130,8 +130,8 @@ pub fn try_user_namespace(prefix: &str) -> Result<(), Failure> {
 /// The best rung that works.
 fn hold(start: Start, places: &Places, prefix: &str, notes: &mut Vec<String>) -> Plan {
     let bottom = Plan { prefix: prefix.into(), ..Plan::default() };
-    let v2 = |folder: &PathBuf| Plan { v2: Some(folder.clone()), ..bottom.clone() };
-    let v1 = |folder: &PathBuf| Plan { v1_freezer: Some(folder.clone()), ..bottom.clone() };
+    let v2 = |directory: &PathBuf| Plan { v2: Some(directory.clone()), ..bottom.clone() };
+    let v1 = |directory: &PathBuf| Plan { v1_freezer: Some(directory.clone()), ..bottom.clone() };
     let namespace =
         if rustix::process::geteuid().is_root() { PidNamespace::Plain } else { PidNamespace::InUserNamespace };
     let namespace = Plan { pid_namespace: Some(namespace), ..bottom.clone() };
@@ -155,8 +155,8 @@ fn hold(start: Start, places: &Places, prefix: &str, notes: &mut Vec<String>) ->
 
 /// Removes what somebody left who was killed while they tried: a leaf, and at worst a frozen child in it.
 fn clear(places: &Places, prefix: &str) {
-    for folder in places.v2.iter().chain(places.v1.values()) {
-        for entry in std::fs::read_dir(folder.join(prefix)).into_iter().flatten().flatten() {
+    for directory in places.v2.iter().chain(places.v1.values()) {
+        for entry in std::fs::read_dir(directory.join(prefix)).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let tried = name.to_str().and_then(|name| name.strip_prefix("probe-")?.split_once('-'));
             let Some((whose, _)) = tried else { continue };

@@ -49,8 +49,8 @@ pub(super) fn make(plan: &Plan, name: &str, limits: &Limits) -> Result<Tree, Fai
 
 fn fill(tree: &mut Tree, plan: &Plan, limits: &Limits) -> Result<(), Failure> {
     let name = tree.made.name.clone();
-    let leaf = |folder: &Option<PathBuf>| {
-        let made = folder.as_ref().map(|folder| Leaf::make(&folder.join(&plan.prefix), &name)).transpose();
+    let leaf = |directory: &Option<PathBuf>| {
+        let made = directory.as_ref().map(|directory| Leaf::make(&directory.join(&plan.prefix), &name)).transpose();
         made.map_err(|error| Failure::of("mkdir", &error))
     };
     tree.made.v2 = leaf(&plan.v2)?;
@@ -172,10 +172,10 @@ fn our_tasks() -> io::Result<u64> {
     let me = rustix::process::geteuid().as_raw();
     let mut count = 0;
     for stat in proc::all()? {
-        let folder = format!("/proc/{}/task", stat.identity.pid);
+        let directory = format!("/proc/{}/task", stat.identity.pid);
         // Who ends while we count is not counted.
-        if std::fs::metadata(&folder).is_ok_and(|folder| folder.uid() == me) {
-            count += std::fs::read_dir(&folder).map_or(0, |tasks| tasks.count() as u64);
+        if std::fs::metadata(&directory).is_ok_and(|directory| directory.uid() == me) {
+            count += std::fs::read_dir(&directory).map_or(0, |tasks| tasks.count() as u64);
         }
     }
     Ok(count)

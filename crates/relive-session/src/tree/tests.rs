@@ -32,7 +32,7 @@ fn on_each_rung(test: impl Fn(&Ladder)) {
     }
 }
 
-/// Tests run at once, and each has its own folder.
+/// Tests run at once, and each has its own directory.
 fn prefix() -> String {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("test").rsplit("::").next().unwrap_or("test").to_owned();
@@ -58,9 +58,9 @@ fn ticks(pids: &[i32]) -> u64 {
 }
 
 fn assert_no_trace(plan: &Plan) {
-    let folders = [&plan.v2, &plan.v1_freezer, &plan.v1_memory, &plan.v1_pids, &plan.v1_cpu];
-    for folder in folders.into_iter().flatten().map(|folder| folder.join(&plan.prefix)) {
-        assert!(!folder.exists(), "{} is left", folder.display());
+    let directories = [&plan.v2, &plan.v1_freezer, &plan.v1_memory, &plan.v1_pids, &plan.v1_cpu];
+    for directory in directories.into_iter().flatten().map(|directory| directory.join(&plan.prefix)) {
+        assert!(!directory.exists(), "{} is left", directory.display());
     }
 }
 

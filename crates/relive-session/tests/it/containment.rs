@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::os::fd::AsRawFd as _;
 
+use relive_session::directory::{Found, boot_id};
 use relive_session::exit::EndedBy;
-use relive_session::folder::{Found, boot_id};
 use relive_session::proc::Stat;
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::spec::{Limits, PidsLimit, Spec};
@@ -132,7 +132,7 @@ async fn case_38_a_lost_shim_is_heard_of_and_its_program_found() {
     wait_until("the program to end with its shim", || !is_alive(pid)).await;
     let mut found = None;
     wait_until("the lock to be free", || {
-        found = Some(running.folder.look(&boot_id().unwrap()).unwrap());
+        found = Some(running.directory.look(&boot_id().unwrap()).unwrap());
         !matches!(found, Some(Found::Starting))
     })
     .await;
@@ -253,8 +253,8 @@ async fn a_program_without_an_owner_ends_when_its_time_is_up() {
     let timed = Spec { timeout_ms: Some(300), ..shell("trap 'echo asked; exit 7' TERM; while :; do sleep 0.01; done") };
     let running = lab.launch("timed", &timed).await;
     drop(running.connection);
-    wait_until("the shim to go", || running.folder.lock_is_free().unwrap()).await;
-    let record = running.folder.read_exit().unwrap().unwrap();
+    wait_until("the shim to go", || running.directory.lock_is_free().unwrap()).await;
+    let record = running.directory.read_exit().unwrap().unwrap();
     assert_eq!((record.result, record.timed_out), (SessionResult::Exited(7), true));
 
     let paused = lab.launch("paused", &Spec { timeout_ms: Some(500), ..spec(&["sleep", "1000"]) }).await;

@@ -1,12 +1,12 @@
-//! One folder of sessions, and what is asked of it.
+//! One directory of sessions, and what is asked of it.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use relive_session::connection::Connection;
+use relive_session::directory::{Found, SessionDirectory, boot_id};
 use relive_session::exit::ExitRecord;
-use relive_session::folder::{Folder, Found, boot_id};
 use relive_session::launch::Launcher;
 use relive_session::log::{Item, Reader};
 use relive_session::spec::{Gate, Spec, Stdio};
@@ -21,10 +21,10 @@ pub(crate) struct Lab {
     launcher: Launcher,
 }
 
-/// A session and its folder.
+/// A session and its directory.
 pub(crate) struct Running {
     pub(crate) connection: Connection,
-    pub(crate) folder: Folder,
+    pub(crate) directory: SessionDirectory,
 }
 
 pub(crate) fn ladder() -> &'static Ladder {
@@ -58,9 +58,9 @@ impl Lab {
     }
 
     pub(crate) async fn launch(&self, name: &str, spec: &Spec) -> Running {
-        let (folder, lock) = Folder::create(self.dir.path().join(name)).unwrap();
-        let connection = self.launcher.launch(&folder, lock, spec).await.unwrap();
-        Running { connection, folder }
+        let (directory, lock) = SessionDirectory::create(self.dir.path().join(name)).unwrap();
+        let connection = self.launcher.launch(&directory, lock, spec).await.unwrap();
+        Running { connection, directory }
     }
 
     /// Runs it to its end; its record and what it printed.
@@ -77,10 +77,10 @@ impl Running {
         within("the end", self.connection.ended()).await.unwrap()
     }
 
-    /// What its folder says when its shim has gone.
+    /// What its directory says when its shim has gone.
     pub(crate) async fn left(&self) -> Found {
-        wait_until("the lock to be free", || self.folder.lock_is_free().unwrap()).await;
-        self.folder.look(&boot_id().unwrap()).unwrap()
+        wait_until("the lock to be free", || self.directory.lock_is_free().unwrap()).await;
+        self.directory.look(&boot_id().unwrap()).unwrap()
     }
 
     pub(crate) async fn reaches(&self, stage: Stage) -> Snapshot {
@@ -90,7 +90,7 @@ impl Running {
 
     /// All that it has printed so far.
     pub(crate) fn printed(&self) -> String {
-        let mut reader = Reader::open(self.folder.path(), 0).unwrap();
+        let mut reader = Reader::open(self.directory.path(), 0).unwrap();
         let mut text = Vec::new();
         while let Some(item) = reader.next().unwrap() {
             match item {

@@ -2,11 +2,11 @@
 
 use std::io::Write as _;
 
+use relive_session::directory::{Found, boot_id};
 use relive_session::exit::EndedBy;
-use relive_session::folder::{Found, boot_id};
 use relive_session::proc::Stat;
 use relive_session::protocol::{Outcome, Verb};
-use relive_session::sessions::{Sessions, Standing};
+use relive_session::sessions::{SessionStatus, Sessions};
 use relive_session::stage::{SessionResult, Stage};
 
 use crate::harness::*;
@@ -17,15 +17,15 @@ fn stop(pid: i32) {
 }
 
 impl Running {
-    /// Writes a file of the session's folder as its program could.
+    /// Writes a file of the session's directory as its program could.
     fn forge(&self, name: &str, text: &str) {
-        let path = self.folder.path().join(name);
+        let path = self.directory.path().join(name);
         let mut file = std::fs::File::options().write(true).create(true).truncate(true).open(path).unwrap();
         file.write_all(text.as_bytes()).unwrap();
     }
 
     fn unlink(&self, name: &str) {
-        tempfile::TempPath::try_from_path(self.folder.path().join(name)).unwrap().close().unwrap();
+        tempfile::TempPath::try_from_path(self.directory.path().join(name)).unwrap().close().unwrap();
     }
 }
 
@@ -34,9 +34,9 @@ fn sessions() -> Sessions {
 }
 
 async fn found_alive(sessions: &Sessions, running: &Running) -> relive_session::Connection {
-    match within("it to be found", sessions.find(running.folder.path())).await.unwrap() {
-        Standing::Alive(connection) => connection,
-        other @ (Standing::NeverRan | Standing::Ended(_)) => panic!("{other:?}"),
+    match within("it to be found", sessions.find(running.directory.path())).await.unwrap() {
+        SessionStatus::Alive(connection) => connection,
+        other @ (SessionStatus::NeverRan | SessionStatus::Ended(_)) => panic!("{other:?}"),
     }
 }
 
@@ -47,7 +47,7 @@ async fn a_program_whose_shim_is_stopped_can_be_killed() {
     let host = running.reaches(Stage::Running).await.host_pid.unwrap();
     stop(running.connection.shim_pid());
     let killed = sessions();
-    let killed = killed.order(running.folder.path(), &running.connection, Verb::Kill);
+    let killed = killed.order(running.directory.path(), &running.connection, Verb::Kill);
     assert_eq!(within("the kill", killed).await, Ok(Outcome::Done));
     let record = running.ended().await;
     assert_eq!((record.result, record.why), (SessionResult::Signaled(libc::SIGKILL), Some(EndedBy::Kill)));
@@ -63,9 +63,9 @@ async fn a_program_that_stops_its_shim_again_and_again_can_be_paused_and_killed(
     let is_stopped = || Stat::of(shim).is_ok_and(|stat| stat.state == b'T');
     wait_until("the shim to be stopped", || is_stopped() || running.printed().contains("there")).await;
     let sessions = sessions();
-    let freeze = sessions.order(running.folder.path(), &running.connection, Verb::Freeze);
+    let freeze = sessions.order(running.directory.path(), &running.connection, Verb::Freeze);
     assert_eq!(within("the freeze", freeze).await, Ok(Outcome::Done));
-    let kill = sessions.order(running.folder.path(), &running.connection, Verb::Kill);
+    let kill = sessions.order(running.directory.path(), &running.connection, Verb::Kill);
     assert!(matches!(within("the kill", kill).await, Ok(Outcome::Done) | Err(_)));
     let ended = running.ended().await;
     assert_eq!(ended.result, SessionResult::Signaled(libc::SIGKILL));
@@ -90,12 +90,12 @@ async fn a_shim_that_cannot_be_woken_does_not_keep_its_program() {
     let running = lab.launch("hung", &shell("sleep 1000 & sleep 1000")).await;
     let host = running.reaches(Stage::Running).await.host_pid.unwrap();
     let shim = running.connection.shim_pid();
-    // Nothing in the folder leads to the shim any more, and it is stopped.
+    // Nothing in the directory leads to the shim any more, and it is stopped.
     stop(shim);
     running.forge("exit", "{}");
     running.unlink("ctl");
-    let standing = within("it to be found", sessions().find(running.folder.path())).await.unwrap();
-    let Standing::Ended(record) = standing else { panic!("{standing:?}") };
+    let status = within("it to be found", sessions().find(running.directory.path())).await.unwrap();
+    let SessionStatus::Ended(record) = status else { panic!("{status:?}") };
     assert!(!is_alive(host), "{record:?}");
     wait_until("the shim to be gone", || Stat::of(shim).is_err()).await;
 }
@@ -107,7 +107,7 @@ async fn held_connections_do_not_lock_the_next_owner_out() {
     running.reaches(Stage::Running).await;
     let mut held = Vec::new();
     while held.len() < 100 {
-        held.extend(running.folder.ctl_connect().ok());
+        held.extend(running.directory.ctl_connect().ok());
         // The shim takes them in as it gets to it.
         running.connection.request(Verb::Stat).await.ok();
     }
@@ -150,6 +150,9 @@ async fn who_kills_its_shim_and_forges_its_end_does_not_run_on() {
     // SAFETY: the shim's pid, which we have not reaped.
     assert_eq!(unsafe { libc::kill(running.connection.shim_pid(), libc::SIGKILL) }, 0);
     assert!(within("the loss", running.connection.ended()).await.is_err());
-    assert!(matches!(within("the find", sessions().find(running.folder.path())).await.unwrap(), Standing::Ended(_)));
+    assert!(matches!(
+        within("the find", sessions().find(running.directory.path())).await.unwrap(),
+        SessionStatus::Ended(_)
+    ));
     assert!(stat.members.iter().all(|pid| !is_alive(*pid)));
 }

@@ -127,17 +127,17 @@ async fn who_comes_back_reads_on_where_it_left() {
     let lab = Lab::new();
     let running = lab.launch("offsets", &shell("echo one; read line; echo two")).await;
     running.prints("one\n").await;
-    let Some(Item::Chunk(first)) = Reader::open(running.folder.path(), 0).unwrap().next().unwrap() else { panic!() };
+    let Some(Item::Chunk(first)) = Reader::open(running.directory.path(), 0).unwrap().next().unwrap() else { panic!() };
     assert_eq!(first.bytes, b"one\n");
 
-    let second = Connection::adopt(running.folder.ctl_connect().unwrap()).await.unwrap();
+    let second = Connection::adopt(running.directory.ctl_connect().unwrap()).await.unwrap();
     assert_eq!(second.request(Verb::Attach).await, Ok(Outcome::Done));
     within("the log's end", second.wait_for(|seen| seen.log_end >= first.next)).await.unwrap();
     drop(running.connection);
     second.write(b"go on\n").await.unwrap();
     within("the log to grow", second.wait_for(|seen| seen.log_end > first.next)).await.unwrap();
     let record = within("the end", second.ended()).await.unwrap();
-    let mut reader = Reader::open(running.folder.path(), first.next).unwrap();
+    let mut reader = Reader::open(running.directory.path(), first.next).unwrap();
     let Some(Item::Chunk(rest)) = reader.next().unwrap() else { panic!() };
     assert_eq!((rest.bytes.as_slice(), rest.next), (&b"two\n"[..], record.log_end));
 }
@@ -151,9 +151,9 @@ fn prints_much() -> Spec {
 async fn a_program_waits_for_a_reader_who_needs_all_of_its_output() {
     let lab = Lab::new();
     let running = lab.launch("held", &prints_much()).await;
-    let reader = Connection::adopt(running.folder.ctl_connect().unwrap()).await.unwrap();
+    let reader = Connection::adopt(running.directory.ctl_connect().unwrap()).await.unwrap();
     assert_eq!(reader.request(Verb::Attach).await, Ok(Outcome::Done));
-    let mut log = Reader::open(running.folder.path(), 0).unwrap();
+    let mut log = Reader::open(running.directory.path(), 0).unwrap();
     let (mut read, mut next, mut end) = (0, 1, None);
     while end.is_none_or(|end| read < end) {
         match log.next().unwrap() {
@@ -176,7 +176,7 @@ async fn a_program_waits_for_a_reader_who_needs_all_of_its_output() {
 async fn a_reader_who_leaves_lets_the_program_go_on() {
     let lab = Lab::new();
     let running = lab.launch("left", &prints_much()).await;
-    let reader = Connection::adopt(running.folder.ctl_connect().unwrap()).await.unwrap();
+    let reader = Connection::adopt(running.directory.ctl_connect().unwrap()).await.unwrap();
     assert_eq!(reader.request(Verb::Hold { read: 0 }).await, Ok(Outcome::Done));
     assert_eq!(reader.request(Verb::Attach).await, Ok(Outcome::Done));
     within("it to wait", reader.wait_for(|seen| seen.log_end >= 64 * 1024)).await.unwrap();
@@ -196,7 +196,7 @@ async fn who_never_reads_holds_up_nobody() {
     let lab = Lab::new();
     let running = lab.launch("clogged", &shell("read line; seq 200000")).await;
     running.reaches(Stage::Running).await;
-    let deaf = std::fs::File::from(running.folder.ctl_connect().unwrap());
+    let deaf = std::fs::File::from(running.directory.ctl_connect().unwrap());
     // Until neither side takes any more.
     for id in 0.. {
         let request = format!("{{\"id\":{id},\"verb\":\"stat\"}}\n{{\"id\":{id},\"verb\":\"attach\"}}");
@@ -215,7 +215,7 @@ async fn who_never_reads_holds_up_nobody() {
 async fn what_is_no_request_is_answered_and_not_fatal() {
     let lab = Lab::new();
     let running = lab.launch("nonsense", &spec(&["cat"])).await;
-    let raw = std::fs::File::from(running.folder.ctl_connect().unwrap());
+    let raw = std::fs::File::from(running.directory.ctl_connect().unwrap());
     let check = async |sent: &[u8], expect: &str| {
         (&raw).write_all(sent).unwrap();
         let mut packet = vec![0; 65536];
@@ -253,7 +253,7 @@ async fn a_descriptor_is_kept_for_the_next_owner() {
     let number = write.as_raw_fd();
     drop((write, running.connection));
 
-    let next = Connection::adopt(running.folder.ctl_connect().unwrap()).await.unwrap();
+    let next = Connection::adopt(running.directory.ctl_connect().unwrap()).await.unwrap();
     let Ok(Outcome::Stat(stat)) = next.request(Verb::Stat).await else { panic!("no stat") };
     assert_eq!(stat.stored, ["mine"]);
     let (outcome, back) = next.take("mine").await.unwrap();
@@ -310,7 +310,7 @@ async fn a_full_disk_costs_output_and_nothing_else() {
     // The disk stays full: the record has room of its own.
     let record = running.ended().await;
     assert_eq!((record.result.clone(), record.output_lost), (SessionResult::Exited(3), true));
-    assert_eq!(running.folder.read_exit().unwrap(), Some(record));
+    assert_eq!(running.directory.read_exit().unwrap(), Some(record));
 }
 
 #[tokio::test]
@@ -329,5 +329,5 @@ async fn an_end_is_recorded_on_a_disk_without_any_room() {
     running.connection.write(b"leave\n").await.unwrap();
     let record = running.ended().await;
     assert_eq!(record.result, SessionResult::Exited(3));
-    assert_eq!(running.folder.read_exit().unwrap(), Some(record));
+    assert_eq!(running.directory.read_exit().unwrap(), Some(record));
 }

@@ -15,7 +15,7 @@ async fn input_of(connection: &Connection) -> InputState {
 }
 
 async fn again(running: &Running) -> Connection {
-    Connection::adopt(running.folder.ctl_connect().unwrap()).await.unwrap()
+    Connection::adopt(running.directory.ctl_connect().unwrap()).await.unwrap()
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_message_that_waits_for_a_slow_program_is_not_queued_twice() {
         }
     }
     drop(first);
-    std::fs::write(lab.dir.path().join("go"), "").unwrap();
+    assert!(std::process::Command::new("touch").arg(lab.dir.path().join("go")).status().unwrap().success());
     assert_eq!(within("the message", next.write_message(2, &waits)).await, Ok(Outcome::Done));
     assert_eq!(next.request(Verb::CloseInput).await, Ok(Outcome::Done));
     running.ended().await;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_session::folder::Found;
+use relive_session::directory::Found;
 use relive_session::proc::{self, Stat};
 use relive_session::protocol::Verb;
 use relive_session::spec::{Gate, Namespace, Size, Spec, Stdio};
@@ -62,9 +62,9 @@ async fn one(lab: Arc<Lab>, name: String, spec: Spec, verbs: Vec<Verb>, pauses: 
     let shim = running.connection.shim_pid();
     wait_until("the shim to be reaped", || Stat::of(shim).is_err()).await;
     // Another launch of this very moment may have a copy of it, until it executes.
-    wait_until("the lock to be free", || running.folder.lock_is_free().unwrap()).await;
+    wait_until("the lock to be free", || running.directory.lock_is_free().unwrap()).await;
     assert!(record.host_pid.is_none_or(|pid| !is_alive(pid)), "{name}");
-    let files = std::fs::read_dir(running.folder.path()).unwrap();
+    let files = std::fs::read_dir(running.directory.path()).unwrap();
     let files: Vec<_> = files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     let stays = |file: &String| matches!(file.as_str(), "lock" | "state" | "exit") || file.starts_with("log");
     assert!(files.iter().all(stays), "{name}: {files:?}");
@@ -115,8 +115,8 @@ async fn launches_that_are_left() {
     }
     for number in 0..60 {
         let path = lab.dir.path().join(format!("left-{number}"));
-        let Ok(folder) = relive_session::Folder::open(path) else { continue };
-        wait_until("its shim to be gone", || folder.lock_is_free().unwrap()).await;
+        let Ok(directory) = relive_session::SessionDirectory::open(path) else { continue };
+        wait_until("its shim to be gone", || directory.lock_is_free().unwrap()).await;
     }
     wait_until("all of them to be reaped", || zombies() == 0).await;
 }
@@ -142,15 +142,15 @@ async fn every_launch_ends_whenever_it_is_killed_and_nothing_is_left() {
     }
     assert_eq!(left_of(lab.dir.path()), [], "processes of ended sessions");
     let plan = &ladder().plan;
-    for folder in [&plan.v2, &plan.v1_freezer, &plan.v1_memory, &plan.v1_pids, &plan.v1_cpu].into_iter().flatten() {
-        let leaves = std::fs::read_dir(folder.join(&plan.prefix)).map(|entries| {
+    for directory in [&plan.v2, &plan.v1_freezer, &plan.v1_memory, &plan.v1_pids, &plan.v1_cpu].into_iter().flatten() {
+        let leaves = std::fs::read_dir(directory.join(&plan.prefix)).map(|entries| {
             entries
                 .filter(|entry| {
                     entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("race-"))
                 })
                 .count()
         });
-        assert_eq!(leaves.unwrap_or(0), 0, "{}", folder.display());
+        assert_eq!(leaves.unwrap_or(0), 0, "{}", directory.display());
     }
     let ours = lab.dir.path().to_owned();
     let held =

@@ -1,7 +1,7 @@
 //! From the launch to the end: what every stage answers, and what is left behind.
 
+use relive_session::directory::{Found, boot_id};
 use relive_session::exit::EndedBy;
-use relive_session::folder::{Found, boot_id};
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::sessions::{Ran, Sessions};
 use relive_session::spec::{Namespace, Spec};
@@ -24,7 +24,7 @@ async fn case_30_a_program_runs_and_its_end_is_on_the_disk() {
 
     let (record, _) = lab.run("missing", &spec(&["no-such-program"])).await;
     assert_eq!(failure(&record.result), ("execve", "ENOENT"));
-    let (record, _) = lab.run("no-folder", &Spec { cwd: "/no/such/folder".into(), ..spec(&["true"]) }).await;
+    let (record, _) = lab.run("no-directory", &Spec { cwd: "/no/such/directory".into(), ..spec(&["true"]) }).await;
     assert_eq!(failure(&record.result), ("chdir", "ENOENT"));
     let (record, _) = lab.run("no-program", &spec(&["/etc/passwd"])).await;
     assert_eq!(failure(&record.result), ("execve", "EACCES"));

@@ -54,8 +54,8 @@ pub(crate) struct Args {
     gate: bool,
     #[command(flatten)]
     environment: environment::EnvironmentArgs,
-    /// The folder it begins in; yours if absent
-    #[arg(long, value_name = "FOLDER")]
+    /// The directory it begins in; yours if absent
+    #[arg(long, value_name = "DIRECTORY")]
     cwd: Option<PathBuf>,
     /// It is ended after this long, pauses not counted
     #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
@@ -150,8 +150,8 @@ fn request(args: &Args) -> Outcome<ExecRequest> {
     let utf8 = |what: &str, text: OsString| {
         text.into_string().map_err(|text| CommandError::invalid(format!("{}: {what} is not UTF-8", text.display())))
     };
-    let here =
-        std::env::current_dir().map_err(|error| CommandError::invalid("there is no current folder").because(error))?;
+    let here = std::env::current_dir()
+        .map_err(|error| CommandError::invalid("there is no current directory").because(error))?;
     let cwd = args.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));
     let (rows, columns) = raw::size();
     Ok(ExecRequest {
@@ -159,7 +159,7 @@ fn request(args: &Args) -> Outcome<ExecRequest> {
         name: args.name.clone(),
         argv: args.argv.iter().map(|arg| utf8("an argument", arg.clone())).collect::<Outcome<_>>()?,
         env: args.environment.environment()?,
-        cwd: utf8("the name of the folder", cwd.into_os_string())?,
+        cwd: utf8("the name of the directory", cwd.into_os_string())?,
         stdio: match (args.tty, args.detach) {
             (true, _) => Stdio::Pty { rows, columns },
             (false, true) if args.interactive => Stdio::Pipes,

@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use relive_session::Folder;
-use relive_session::folder::State;
+use relive_session::SessionDirectory;
+use relive_session::directory::State;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
@@ -36,7 +36,7 @@ impl Gate {
 fn state(world: &World, of: &Begun) -> State {
     let sessions = fs::read_dir(world.directory(&of.uuid).join("sessions")).unwrap();
     let [path] = <[PathBuf; 1]>::try_from(sessions.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()).unwrap();
-    Folder::open(path).unwrap().read_state().unwrap().unwrap()
+    SessionDirectory::open(path).unwrap().read_state().unwrap().unwrap()
 }
 
 fn printed_bytes(world: &World, of: &Begun) -> u64 {

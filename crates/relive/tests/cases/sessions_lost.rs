@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use relive_session::folder::Folder;
+use relive_session::directory::SessionDirectory;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn a_program_whose_shim_is_lost_says_so_also_to_the_next_daemon() {
 /// Stands between a shim and its owners from now on, and changes its greeting.
 fn greets_as(session: &Path, greeting: Value) {
     fs::rename(session.join("ctl"), session.join("ctl.real")).unwrap();
-    let listener = Folder::open(session).unwrap().ctl_bind().unwrap();
+    let listener = SessionDirectory::open(session).unwrap().ctl_bind().unwrap();
     let real = rustix::net::SocketAddrUnix::new(session.join("ctl.real")).unwrap();
     rustix::io::ioctl_fionbio(&listener, false).unwrap();
     std::thread::spawn(move || {

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use relive_session::folder::{Folder, Found, boot_id};
+use relive_session::directory::{Found, SessionDirectory, boot_id};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
@@ -52,7 +52,7 @@ pub(crate) fn end_all(data: &Path) {
     let Ok(boot) = boot_id() else { return };
     for process in entries(&data.join("steps")) {
         for session in entries(&process.join("sessions")) {
-            let Ok(folder) = Folder::open(session) else { continue };
+            let Ok(folder) = SessionDirectory::open(session) else { continue };
             // A kill that is not read does no harm; one is enough that is.
             wait_until("the session has gone", || {
                 if let Ok(Found::Alive(socket)) = folder.look(&boot) {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use relive_session::protocol::Verb;
 use relive_session::spec::{Namespace, Spec};
 use relive_session::stage::SessionResult;
-use relive_session::{Connection, Folder};
+use relive_session::{Connection, SessionDirectory};
 
 use super::{Raw, SLEEP, quiet};
 use crate::Result;
@@ -52,7 +52,7 @@ fn launched(lab: &Lab, spec: &Spec, launch: Launch) -> Result<Times> {
 
 /// What a shim still does after its end is known is not to be in the next launch.
 fn wait_for_the_shim(path: &Path) -> Result<()> {
-    let folder = Folder::open(path)?;
+    let folder = SessionDirectory::open(path)?;
     while !folder.lock_is_free()? {
         std::thread::yield_now();
     }

@@ -9,7 +9,7 @@ use relive_session::protocol::Verb;
 use relive_session::spec::Namespace;
 use relive_session::stage::SessionResult;
 use relive_session::tree::Tree;
-use relive_session::{Connection, Folder};
+use relive_session::{Connection, SessionDirectory};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::{Raw, SIGKILL, SLEEP};
@@ -82,7 +82,7 @@ fn sleeping(lab: &Lab, connection: &Connection) -> Result<usize> {
 }
 
 fn tree(path: &Path) -> Result<Tree> {
-    let state = Folder::open(path)?.read_state()?.ok_or("a session that runs has no state")?;
+    let state = SessionDirectory::open(path)?.read_state()?.ok_or("a session that runs has no state")?;
     Ok(Tree::reopen(&state.tree))
 }
 

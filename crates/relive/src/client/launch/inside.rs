@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use relive_api::Paths;
-use relive_session::Folder;
+use relive_session::SessionDirectory;
 use relive_session::connection::Connection;
 use relive_session::proc;
 use relive_session::protocol::{Outcome, Verb};
@@ -19,7 +19,7 @@ pub(super) async fn start(paths: &Paths) -> bool {
     let above = proc::shim_above(rustix::process::getpid().as_raw_nonzero().get());
     let above = above.filter(|directory| directory.starts_with(&paths.data));
     for directory in above.into_iter().chain(marked) {
-        let Ok(socket) = Folder::open(directory).and_then(|folder| folder.ctl_connect()) else { continue };
+        let Ok(socket) = SessionDirectory::open(directory).and_then(|folder| folder.ctl_connect()) else { continue };
         let Ok(connection) = Connection::adopt(socket).await else { continue };
         if matches!(connection.request(Verb::StartDaemon).await, Ok(Outcome::Done)) {
             return true;

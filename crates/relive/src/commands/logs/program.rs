@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use relive_api::{Process, Session};
-use relive_session::Folder;
+use relive_session::SessionDirectory;
 use relive_session::log::{Item, Reader};
 
 use super::Args;
@@ -66,7 +66,7 @@ pub(super) async fn run(context: &Context, args: &Args, process: &Process, sessi
 
 /// Says at the end of the output that some of it is missing: nobody knows where.
 fn say_lost(context: &Context, folder: &Path) {
-    let record = Folder::open(folder).and_then(|folder| folder.read_exit());
+    let record = SessionDirectory::open(folder).and_then(|folder| folder.read_exit());
     if record.is_ok_and(|record| record.is_some_and(|record| record.output_lost)) {
         context.say(OUTPUT_LOST);
     }

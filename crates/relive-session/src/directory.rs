@@ -1,4 +1,4 @@
-//! The folder of one session: its whole outside.
+//! The directory of one session: its whole outside.
 //!
 //! | file | what |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `log`, `log.N` | the output ([`crate::log`]) |
 //! | `exit` | how it ended; replaced whole, synced |
 //!
-//! What always holds: every file is reached through the folder's own descriptor, so nothing that is done to its path later
-//! leads anywhere else. [`Folder::look`] never says that nothing ran where something may have run.
+//! What always holds: every file is reached through the directory's own descriptor, so nothing that is done to its path later
+//! leads anywhere else. [`SessionDirectory::look`] never says that nothing ran where something may have run.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -42,9 +42,9 @@ const EXIT_RESERVED_BYTES: u64 = 4096;
 const RECORD_MAX_BYTES: u64 = 1024 * 1024;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// The folder of one session.
+/// The directory of one session.
 #[derive(Debug)]
-pub struct Folder {
+pub struct SessionDirectory {
     path: PathBuf,
     dir: OwnedFd,
 }
@@ -74,7 +74,7 @@ pub struct State {
     pub rungs: Rungs,
 }
 
-/// How far a launch came, as far as it matters to those who find the folder: whether the program may have run.
+/// How far a launch came, as far as it matters to those who find the directory: whether the program may have run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedStage {
@@ -86,7 +86,7 @@ pub enum RecordedStage {
     Running,
 }
 
-/// What became of a session, as its folder has it.
+/// What became of a session, as its directory has it.
 #[derive(Debug)]
 pub enum Found {
     /// It ended, and its shim has gone.
@@ -103,16 +103,16 @@ pub enum Found {
     OtherBoot(Option<State>),
 }
 
-impl Folder {
-    /// Makes the folder, which must not exist, and its lock, held by the descriptor that is returned. The lock is free
+impl SessionDirectory {
+    /// Makes the directory, which must not exist, and its lock, held by the descriptor that is returned. The lock is free
     /// when the last copy of that descriptor is closed.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<(Self, OwnedFd)> {
         let path = path.into();
         let begun = aside(&path);
         remove(&begun)?;
         rustix::fs::mkdirat(CWD, &begun, Mode::RWXU)?;
-        let mut folder = Self::open(begun.clone())?;
-        let lock = folder.open_file(LOCK, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR)?;
+        let mut directory = Self::open(begun.clone())?;
+        let lock = directory.open_file(LOCK, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let mut lock = File::from(lock);
         lock.write_all(boot_id()?.as_bytes())?;
@@ -124,8 +124,8 @@ impl Folder {
             }
             renamed => renamed?,
         }
-        folder.path = path;
-        Ok((folder, lock.into()))
+        directory.path = path;
+        Ok((directory, lock.into()))
     }
 
     /// Removes one whose program never ran. It loses its name first: half of it would say something else.
@@ -150,7 +150,7 @@ impl Folder {
         &self.path
     }
 
-    /// What the session is called among all of one data folder's: its folder's number, and whose it is. The number alone would
+    /// What the session is called among all of one data directory's: its own number, and whose it is. The number alone would
     /// be the same for the first session of every process, and so would their cgroups and their marks.
     #[must_use]
     pub(crate) fn name(&self) -> String {
@@ -271,7 +271,7 @@ impl Folder {
         })
     }
 
-    /// Opens a file of the folder, for this crate's own files.
+    /// Opens a file of the directory, for this crate's own files.
     pub(crate) fn open_file(&self, name: &str, flags: OFlags) -> io::Result<OwnedFd> {
         // The program can put anything there: a pipe must not keep us waiting.
         let careful = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -282,13 +282,13 @@ impl Folder {
         self.dir.as_fd()
     }
 
-    /// The boot the folder was made in; none where its maker died too early to say, or the disk lost it.
+    /// The boot the directory was made in; none where its maker died too early to say, or the disk lost it.
     pub(crate) fn made_in_boot(&self) -> io::Result<Option<String>> {
         Ok(self.read_file(LOCK)?.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|boot| !boot.is_empty()))
     }
 
     fn ctl_address(&self) -> io::Result<SocketAddrUnix> {
-        // The address of a socket has room for 108 bytes; the folder's own path may be longer.
+        // The address of a socket has room for 108 bytes; the directory's own path may be longer.
         Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{CTL}", self.dir.as_raw_fd()))?)
     }
 
@@ -323,14 +323,14 @@ impl Folder {
     }
 }
 
-/// Where a folder is while it is made or removed. The name of none begins with a dot.
+/// Where a directory is while it is made or removed. The name of none begins with a dot.
 fn aside(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     path.with_file_name(format!(".{name}"))
 }
 
 fn remove(path: &Path) -> io::Result<()> {
-    #[expect(clippy::disallowed_methods, reason = "a session's folder is its own, and nothing ran in it")]
+    #[expect(clippy::disallowed_methods, reason = "a session's directory is its own, and nothing ran in it")]
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
