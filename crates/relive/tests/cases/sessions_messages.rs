@@ -1,8 +1,10 @@
 //! Messages to programs: each is read once, whatever becomes of the daemon.
 
 use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use super::world::{World, wait_until};
+use super::world::{World, http, wait_until};
 
 /// Prints each line that it reads.
 const READS: &str = "while read -r line; do echo \"got $line\"; done";
@@ -49,6 +51,36 @@ fn no_message_to_a_program_is_lost_or_doubled_when_the_daemon_is_killed() {
         assert!(printed() == format!("{expect}got end\n"), "each message once, in order");
         world.relive(&["kill", "-s", "KILL", &program.uuid]).ok();
     }
+}
+
+#[test]
+fn a_message_is_read_once_if_the_daemon_is_killed_while_it_is_sent() {
+    const ROUNDS: u64 = 40;
+    let world = World::new();
+    let reads = world.exec(&["-i"], &["sh", "-c", READS]);
+    world.await_stage(&reads, "running");
+    let (socket, path) = (world.socket(), format!("/v1/processes/{}/input", reads.uuid));
+    for round in 0..ROUNDS {
+        let body = format!(r#"{{"id":"{round}","text":"message {round}"}}"#);
+        let send = |socket: PathBuf, path: String| {
+            move || http(&socket, "POST", &path, "content-type: application/json\r\n", &body).0
+        };
+        world.relive(&["daemon", "start"]).ok();
+        let sent = std::thread::spawn(send.clone()(socket.clone(), path.clone()));
+        // At another moment in each round, from before it is heard to after it is answered.
+        std::thread::sleep(Duration::from_millis(round * 7 % 41));
+        world.kill_daemon();
+        if sent.join().ok() != Some(200) {
+            // Nobody knows whether it was heard: it is sent again.
+            world.relive(&["daemon", "start"]).ok();
+            assert_eq!(send(socket.clone(), path.clone())(), 200);
+        }
+    }
+    world.relive(&["send", &reads.uuid, "end"]).ok();
+    world.await_output(&reads, "got end\n");
+    let expect: String = (0..ROUNDS).map(|round| format!("got message {round}\n")).collect();
+    assert_eq!(world.relive(&["logs", &reads.uuid]).ok().stdout, format!("{expect}got end\n"));
+    world.relive(&["kill", "-9", &reads.uuid]).ok();
 }
 
 #[test]
