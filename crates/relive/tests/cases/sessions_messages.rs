@@ -102,6 +102,19 @@ fn a_program_without_an_open_input_refuses_messages() {
 }
 
 #[test]
+fn a_message_that_a_program_does_not_read_to_its_end_is_told() {
+    let world = World::new();
+    let closes = "while [ ! -e go ]; do sleep 0.01; done; exec <&-; exec sleep 1000";
+    let deaf = world.exec(&["-i"], &["sh", "-c", closes]);
+    // More than its pipe takes.
+    world.relive(&["send", &deaf.uuid, &"x".repeat(100_000)]).ok();
+    assert!(world.events(&deaf.uuid).iter().all(|event| event["kind"] != "message_unread"));
+    fs::write(world.work().join("go"), "").unwrap();
+    wait_until("it is told", || world.events(&deaf.uuid).iter().any(|event| event["kind"] == "message_unread"));
+    world.relive(&["kill", "-9", &deaf.uuid]).ok();
+}
+
+#[test]
 fn messages_are_for_the_run_they_were_sent_to() {
     let world = World::new();
     let reads = world.exec(&["-i"], &["sh", "-c", "read -r line; echo \"got $line\""]);

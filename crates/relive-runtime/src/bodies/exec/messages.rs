@@ -6,6 +6,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use relive_core::program::Stdio;
 use relive_core::{ErrorCode, Program, Uuid};
@@ -26,6 +27,9 @@ use crate::error::{Error, Result};
 
 /// How many messages are read at a time.
 const READ_AT_ONCE: usize = 16;
+
+/// How soon a shim that did not answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A message that was recorded.
 struct Recorded {
@@ -70,16 +74,14 @@ impl ExecBody {
     ) {
         let mut bell = owner.follow();
         let connection = &session.connection;
+        if self.facts(uuid).await.is_ok_and(|facts| facts.program.stdio == Stdio::Null) {
+            // Nobody can send it any.
+            return;
+        }
         if connection.wait_for(|seen| seen.snapshot.stage != Stage::Starting).await.is_err() {
             return;
         }
-        let written = match session.order(Verb::Stat).await {
-            Ok(Outcome::Stat(stat)) => match stat.input {
-                Some(InputState { written, .. }) => written.map_or(0, |part| part.message),
-                None => return,
-            },
-            Ok(_) | Err(_) => return,
-        };
+        let Some(written) = written_before(session).await else { return };
         // On a terminal a line is ended by the key that ends one.
         let enter = if connection.seen().borrow().snapshot.pty { '\r' } else { '\n' };
         let directory = self.data.directory(uuid);
@@ -125,6 +127,18 @@ impl ExecBody {
                     }
                 }
             }
+        }
+    }
+}
+
+/// The number of the last message that is written, at least in part; none if the shim has gone or does not know messages.
+async fn written_before(session: &Attended<'_>) -> Option<u64> {
+    loop {
+        match session.order(Verb::Stat).await {
+            Ok(Outcome::Stat(stat)) => return Some(stat.input?.written.map_or(0, |part| part.message)),
+            // It does not answer now.
+            Ok(_) => tokio::time::sleep(ASK_AGAIN).await,
+            Err(_) => return None,
         }
     }
 }
