@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use relive_agent::Orders;
 use relive_core::{Signal, Why};
-use relive_session::connection::{Connection, Gone};
+use relive_session::connection::{Connection, Gone, Seen};
 use relive_session::exit::ExitRecord;
 use relive_session::protocol::{self, Verb as SessionVerb};
 use relive_session::sessions::Sessions;
@@ -68,14 +68,10 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
     }));
     let mut seen = connection.seen();
     let mut messages = pin!(messages.fuse());
-    let (mut told, mut freezer, mut timed_out) = (None, Freezer::Unknown, false);
-    let mut told_deadline = None;
+    let (mut told, mut told_deadline, mut freezer, mut timed_out) = (None, None, Freezer::Unknown, false);
     loop {
         let orders = *cx.orders.borrow_and_update();
-        let (ended, gone) = {
-            let seen = seen.borrow_and_update();
-            (seen.ended.clone(), seen.gone)
-        };
+        let Seen { ended, gone, .. } = seen.borrow_and_update().clone();
         cx.owner.ring();
         if let Some(record) = ended {
             return Left::Ended(record);
@@ -91,8 +87,7 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
         }
         // One that is told to end has its grace, which is ours to count.
         let deadline = orders.deadline.filter(|_| orders.end.is_none());
-        if told_deadline != Some(deadline) {
-            told_deadline = Some(deadline);
+        if told_deadline.replace(deadline) != Some(deadline) {
             // A shim that does not know of deadlines leaves them to us.
             let _ = session.order(SessionVerb::Deadline { left_ms: deadline.map(left_ms) }).await;
         }
