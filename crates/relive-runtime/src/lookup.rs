@@ -11,6 +11,7 @@ use relive_journal::{ProcInfo, ProcessDirectory};
 use crate::error::{Error, Result};
 use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
+use crate::unrecovered::Failure;
 
 /// The shortest beginning of a UUID that is looked up.
 const PREFIX_MIN: usize = 4;
@@ -117,8 +118,8 @@ impl Runtime {
         }
         let Search::Found(last) = self.incarnation(uuid, None).await? else { return Err(collected(uuid)) };
         if last.end.is_none() {
-            let message = format!("process {uuid} has not ended, and is not known to this daemon");
-            return Err(Error::new(ErrorCode::Unavailable, message).with_hint("relive daemon restart"));
+            self.unrecovered.insert(uuid, Failure::unmarked(last.info));
+            return Ok(LookedUp::Unrecovered(uuid));
         }
         let note = continues(last.pid);
         Ok(LookedUp::OnDisk(Box::new(OnDisk { note, ..*last })))

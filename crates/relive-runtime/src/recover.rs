@@ -122,6 +122,10 @@ impl Runtime {
     pub(crate) async fn recover_again(self: &Arc<Self>, uuid: Uuid) -> Result<()> {
         let turn = self.turn(uuid, Lane::Own).await?;
         let Some(before) = self.unrecovered.get(uuid) else { return Ok(()) };
+        if self.living(uuid).is_some() {
+            self.unrecovered.remove(uuid);
+            return Ok(());
+        }
         if self.is_stopping() {
             return Err(before.refusal(uuid));
         }

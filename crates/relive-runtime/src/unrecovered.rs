@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use relive_api::Process;
-use relive_core::{Display, ErrorCode, Pid, State, SuspendReason, Uuid};
-use relive_journal::ProcInfo;
+use relive_core::{Body, Display, ErrorCode, Pid, State, SuspendReason, Uuid};
 use relive_journal::data::Unreadable;
+use relive_journal::{ProcInfo, ProcessDirectory};
 
 use crate::error::Error;
 use crate::lookup::OnDisk;
@@ -40,6 +40,18 @@ impl Failure {
         Self { message: error.to_string(), cause, pid, info: None }
     }
 
+    /// Of a process that has not ended and has no marker any more, so that the start did not look for it.
+    pub(crate) fn unmarked(info: ProcInfo) -> Self {
+        let message = "its marker in `live/` is gone".to_owned();
+        Self { message, cause: FailureCause::NotOpened, pid: None, info: Some(Box::new(info)) }
+    }
+
+    /// Of a process whose journal can be read, and does not say what it is.
+    pub(crate) fn damaged(directory: &ProcessDirectory, error: &Error) -> Self {
+        let message = format!("{}: {error}", directory.steps().display());
+        Self { message, cause: FailureCause::Unreadable, pid: None, info: None }
+    }
+
     pub(crate) fn unreadable(error: &Unreadable) -> Self {
         Self { message: error.to_string(), cause: FailureCause::Unreadable, pid: None, info: None }
     }
@@ -63,7 +75,7 @@ impl Failure {
     pub(crate) fn refusal(&self, uuid: Uuid) -> Error {
         let (code, hint) = match self.cause {
             FailureCause::DiskFull => (ErrorCode::Exhausted, Some("relive gc")),
-            FailureCause::NotOpened => (ErrorCode::Unavailable, Some("relive daemon restart")),
+            FailureCause::NotOpened => (ErrorCode::Conflict, Some("relive daemon restart")),
             // Somebody has to repair that file.
             FailureCause::Unreadable => (ErrorCode::Conflict, None),
         };
@@ -82,12 +94,15 @@ impl Failure {
             Some(found) => of_disk(found),
             None => unknown(uuid),
         };
+        // A program needs no daemon to run, and nobody knows whether it does.
+        let is_held = process.body != Body::Exec || process.suspend_reason.is_some() || !self.is_passing();
+        let (display, reason) = if is_held { (display, Some(reason)) } else { (Display::Running, None) };
         Process {
             pid: self.pid.unwrap_or(process.pid),
             state: State::Running,
-            paused: true,
+            paused: is_held,
             display: display.word().to_owned(),
-            suspend_reason: Some(reason),
+            suspend_reason: reason,
             dead_at: None,
             resumable: self.is_passing(),
             hint: self.refusal(uuid).hint(),

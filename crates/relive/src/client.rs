@@ -43,9 +43,13 @@ impl Start {
     }
 }
 
-/// Tells whether the data directory holds any history, so that there is something to ask a daemon about.
+/// Tells whether the data directory holds any history, so that there is something to ask a daemon about. Where that cannot
+/// be told, the daemon says why.
 fn has_histories(data: &Path) -> bool {
-    std::fs::read_dir(data.join("steps")).is_ok_and(|mut entries| entries.next().is_some())
+    match std::fs::read_dir(data.join("steps")) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
 }
 
 /// Tells whether histories were collected, so that a daemon can tell what is gone from what never was.

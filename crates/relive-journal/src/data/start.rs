@@ -50,6 +50,13 @@ impl DataDirectory {
         if !io.disk.try_lock(&lock).map_err(failed_lock)? {
             return Err(OpenError::Held { path: root.to_owned(), holder: read_holder(lock.file()) });
         }
+        for name in ["pids", "clock", "pulse"] {
+            // A directory is not replaced by a file. One that is not empty is somebody's.
+            let path = root.join(name);
+            if path.is_dir() {
+                fs::remove_dir(&path).map_err(|source| OpenError::Io { path, source })?;
+            }
+        }
         let pending = prepare(root, &io, &lock)?;
         let data = Self {
             root: root.to_owned(),

@@ -101,7 +101,7 @@ fn read_share(data: &DataDirectory, boot_id: &str, catalog: &Catalog, uuids: &[U
                 catalog.tell(&live.history);
                 match read(data, boot_id, live) {
                     Ok(one) => found.push(one),
-                    Err(error) => unreadable.push((*uuid, Failure::of(&error, None))),
+                    Err(error) => unreadable.push((*uuid, Failure::damaged(&data.directory(*uuid), &error))),
                 }
             }
             Ok(None) => {}
@@ -119,7 +119,7 @@ pub(super) fn survey_one(
     pid: Option<Pid>,
 ) -> Result<Option<Found>, Failure> {
     let Some(live) = data.read_live(uuid).map_err(|error| Failure::unreadable(&error))? else { return Ok(None) };
-    let mut found = read(data, boot_id, live).map_err(|error| Failure::of(&error, None))?;
+    let mut found = read(data, boot_id, live).map_err(|error| Failure::damaged(&data.directory(uuid), &error))?;
     found.pid = match pid {
         Some(pid) => Ok(pid),
         None => data.next_pid().inspect(|pid| data.note_pid(*pid, uuid)),

@@ -184,3 +184,34 @@ fn a_dead_process_whose_journal_cannot_be_read_stays_in_the_list() {
         assert!(error.code() == ErrorCode::Conflict && error.to_string().contains(path.to_str().unwrap()), "{error}");
     }
 }
+
+#[test]
+fn a_process_whose_marker_is_gone_is_found_by_whoever_asks_for_it() {
+    let world = World::new();
+    let process = world.start().run_suspended(&world);
+    world.let_go();
+    fs::remove_file(world.data().join("live").join(process.uuid.to_string())).unwrap();
+    let daemon = world.start();
+    assert_eq!(daemon.info(process.uuid).display, "suspended");
+    daemon.resume(process.uuid, resume(), None);
+    daemon.until_display(process.uuid, "running");
+    drop(daemon);
+    assert_eq!(world.start().display(process.uuid), "running", "its marker is there again");
+}
+
+#[test]
+fn a_journal_that_does_not_say_what_the_process_is_is_damaged_and_named() {
+    for text in ["", "rubbish\n"] {
+        let world = World::new();
+        let process = world.start().run_suspended(&world);
+        world.let_go();
+        let path = journal(&world, process.uuid);
+        fs::write(&path, text).unwrap();
+        let daemon = world.start();
+        let shown = daemon.listed(process.uuid).unwrap();
+        assert_eq!(shown.display, "damaged", "{text:?}");
+        assert!(shown.note.unwrap().contains(path.to_str().unwrap()));
+        let error = daemon.block(daemon.runtime.wait(&process.uuid.to_string(), None)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Conflict, "no client asks again and again: {error}");
+    }
+}

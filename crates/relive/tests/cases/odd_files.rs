@@ -51,6 +51,19 @@ fn case_66_pipes_for_what_can_be_made_anew_keep_nobody_from_starting() {
 }
 
 #[test]
+fn case_66_directories_for_what_can_be_made_anew_keep_nobody_from_starting() {
+    let world = stopped();
+    for name in ["pids", "clock", "pulse"] {
+        let path = world.data().join(name);
+        let _ = fs::remove_file(&path);
+        fs::create_dir(&path).unwrap();
+    }
+    let process = world.run("turns: [{text: done}]");
+    assert!(process.pid > 1, "no PID is given out twice: {}", process.pid);
+    world.relive(&["gc"]).ok();
+}
+
+#[test]
 fn case_66_what_cannot_be_made_anew_is_named() {
     for name in ["lock", "steps"] {
         let world = stopped();
@@ -58,6 +71,8 @@ fn case_66_what_cannot_be_made_anew_is_named() {
         let _ = fs::remove_file(&path);
         let _ = fs::remove_dir_all(&path);
         pipe(&path);
+        let listed = if name == "steps" { world.relive(&["ps", "-a"]).code } else { 1 };
+        assert_ne!(listed, 0, "no list is not an empty list");
         let told = world.relive(&["daemon", "start"]);
         // The world looks for the holder of the lock when it goes.
         fs::remove_file(&path).unwrap();
