@@ -115,7 +115,9 @@ impl Runtime {
         let remembered: Vec<Uuid> =
             page.iter().filter(|process| process.dead_at.is_some()).map(|process| process.uuid).collect();
         if listing.wants_dead() {
-            page.extend(self.ended(&listing).await?);
+            listing.sort(&mut page);
+            let last = page.get(listing.limit).map(key);
+            page.extend(self.ended(&listing, last).await?);
             page.extend(self.damaged(&listing).await?);
         }
         listing.sort(&mut page);
@@ -183,8 +185,9 @@ impl Runtime {
         living.chain(ended.filter_map(shown).take(most)).collect()
     }
 
-    /// Returns processes that ended and are not in the table, one more than fit on the page if there are more.
-    async fn ended(&self, listing: &Listing) -> Result<Vec<Process>> {
+    /// Returns processes that ended and are not in the table, one more than fit on the page if there are more. Those after
+    /// `last` are not needed.
+    async fn ended(&self, listing: &Listing, last: Option<Key>) -> Result<Vec<Process>> {
         let order = if listing.query.newest { Order::PidDescending } else { Order::Pid };
         let mut after = listing.after.map(|(pid, uuid)| Cursor { key: pid.0.into(), uuid });
         let mut found = Vec::new();
@@ -210,7 +213,12 @@ impl Runtime {
                 listing.matches(&process).then_some(process)
             }));
             after = page.next;
-            if after.is_none() {
+            let is_needed = |cursor: &Cursor| {
+                last.is_none_or(|(last, _)| {
+                    if listing.query.newest { cursor.key >= last.0.into() } else { cursor.key <= last.0.into() }
+                })
+            };
+            if !after.as_ref().is_some_and(is_needed) {
                 break;
             }
         }
