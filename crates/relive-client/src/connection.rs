@@ -1,6 +1,7 @@
 //! One connection to the daemon. It is kept for the next request.
 
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
 use http_body_util::Full;
@@ -8,6 +9,8 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use tokio::net::UnixStream;
 
 use crate::error::Error;
@@ -17,6 +20,8 @@ use crate::owner::{self, Listener};
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
+    /// Its socket, to see whether the daemon has hung up while nobody looked.
+    socket: OwnedFd,
     pub(crate) listener: Listener,
 }
 
@@ -27,16 +32,20 @@ impl Connection {
         let stream = connect(socket).await?;
         let listener = Listener::of(&stream).map_err(|error| Error::Lost(error.into()))?;
         listener.check(socket)?;
+        let kept = stream.as_fd().try_clone_to_owned().map_err(|error| Error::Lost(error.into()))?;
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| judge(socket, error))?;
         // Ends by itself when the sender and the answer's body are gone.
         tokio::spawn(connection);
-        Ok(Self { sender, listener })
+        Ok(Self { sender, socket: kept, listener })
     }
 
     /// Tells whether it takes another request: the answer to the one before was read, and the daemon did not hang up.
     pub(crate) async fn is_ready(&mut self) -> bool {
-        self.sender.ready().await.is_ok()
+        // Between two calls of a blocking client nothing else notices a daemon that was killed.
+        let has_hung_up =
+            !matches!(recv(&self.socket, &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(Errno::AGAIN));
+        !has_hung_up && self.sender.ready().await.is_ok()
     }
 
     pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {

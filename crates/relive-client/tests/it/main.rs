@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "what a test writes need not survive")]
 
+mod connections;
 mod owner;
 mod start;

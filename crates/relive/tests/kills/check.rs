@@ -67,7 +67,8 @@ pub(crate) fn all(places: &Places, known: &mut Known) -> String {
     // A shim that was killed before it greeted is told of.
     let of_lost_shim = |warning: &String| {
         let mut lost = known.shims_lost.iter().filter_map(|session| session.get(session.len().checked_sub(36)?..));
-        warning.contains("cannot be launched") && lost.any(|uuid| warning.contains(uuid))
+        let is_told = warning.contains("cannot be launched") || warning.contains("its shim was lost");
+        is_told && lost.any(|uuid| warning.contains(uuid))
     };
     for warning in places.warnings().into_iter().filter(|warning| !of_lost_shim(warning)) {
         wrong.push(format!("the daemon warned: {warning}"));
