@@ -45,8 +45,52 @@ fn a_claude_with_another_socket_is_another_process() {
     assert_eq!(last_state(CLAUDE, &[&first, BACKGROUND, RESULT, &second, RESULT]), "idle idle");
     // The same one: a turn that a finished background command starts before the end of the running one.
     assert_eq!(last_state(CLAUDE, &[&first, BACKGROUND, BACKGROUND_ENDS, &first, RESULT]), "working idle");
-    assert_eq!(last_state(CLAUDE, &[&first, TOOL, &first, RESULT]), "working running_tool");
     assert_eq!(last_state(CLAUDE, &[&first, BACKGROUND, RESULT, &first, RESULT]), "working running_tool");
+}
+
+/// In a PID namespace of its own, every claude has the same PID, and so the same socket.
+#[test]
+fn a_claude_that_starts_a_turn_in_an_open_one_is_another_process_despite_its_socket() {
+    let init = init_at("2");
+    let ask = r#"{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_use_id":"t1"}}"#;
+    assert_eq!(last_state(CLAUDE, &[&init, TOOL, &init]), "working idle");
+    assert_eq!(last_state(CLAUDE, &[&init, TOOL, ask, &init, TEXT, RESULT]), "idle idle");
+    assert_eq!(last_state(CLAUDE, &[&init, TOOL, ask, &init]), "working idle");
+}
+
+/// The recorded sockets are replaced by the one of a PID namespace.
+#[test]
+fn a_recorded_claude_that_was_killed_and_resumed_in_a_pid_namespace_is_idle() {
+    let lines: Vec<String> = ["claude_tool_sigkill", "claude_resume_after_sigkill"]
+        .iter()
+        .flat_map(|name| recording(&fixtures().join(format!("streams/{name}.jsonl"))))
+        .map(|recorded| with_socket(&recorded.line, "/tmp/cc-socks/2.sock"))
+        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    assert_eq!(last_state(CLAUDE, &lines), "idle idle");
+}
+
+fn with_socket(line: &str, socket: &str) -> String {
+    let mut value: serde_json::Value = serde_json::from_str(line).unwrap();
+    if let Some(path) = value.get_mut("messaging_socket_path") {
+        *path = socket.into();
+    }
+    value.to_string()
+}
+
+/// The next turn of the same process heals it.
+#[test]
+fn a_recorded_claude_whose_result_was_lost_is_idle_after_the_next_turn() {
+    let recorded = recording(&fixtures().join("streams/claude_stdin_interrupt.jsonl"));
+    let is_result = |line: &str| line.contains(r#""type":"result""#);
+    let results: Vec<usize> = (0..recorded.len()).filter(|at| is_result(&recorded[*at].line)).collect();
+    let (_, lost) = results.split_last().unwrap();
+    assert_eq!(lost.len(), 3, "{lost:?}");
+    for lost in lost {
+        let lines =
+            recorded.iter().enumerate().filter(|(at, _)| at != lost).map(|(_, recorded)| recorded.line.as_str());
+        assert_eq!(last_state(CLAUDE, &lines.collect::<Vec<_>>()), "idle idle", "without line {}", lost + 1);
+    }
 }
 
 #[test]

@@ -71,13 +71,13 @@ impl ClaudeParser {
         self.start_turn(events);
     }
 
-    /// Whether a turn starts in another process than the turn before. Without sockets to compare, a turn that starts in an
-    /// open one tells: within a process only the end of a background command does that, and not while a call runs.
+    /// Whether a turn starts in another process than the turn before. Two processes have the same socket if each was the
+    /// first of a PID namespace, and some name none. Then a turn that starts in an open one tells: within a process only
+    /// the end of a background command does that, and not while a call runs. If instead the end of the open turn was lost,
+    /// that turn is over just as well.
     fn is_other_process(&self, socket: Option<&str>) -> bool {
-        match (self.process.as_deref(), socket) {
-            (Some(known), Some(socket)) => known != socket,
-            (Some(_) | None, _) => self.open_turns > 0 && !(self.has_background_ended && self.calls.is_empty()),
-        }
+        let is_other_socket = self.process.as_deref().zip(socket).is_some_and(|(known, socket)| known != socket);
+        is_other_socket || (self.open_turns > 0 && !(self.has_background_ended && self.calls.is_empty()))
     }
 
     fn read_task_started(&mut self, line: Json<'_>, events: &mut LineEvents) {
