@@ -164,7 +164,7 @@ impl ClaudeParser {
             None => drop(self.calls.insert(&id)),
         }
         events.push(EventKind::ToolStarted { id: id.clone(), name, input: input.map(Json::to_raw) });
-        if is_subagent && self.subagents.start(&id) {
+        if is_subagent && self.subagents.start(&id, events.subagent()) {
             let name = input.and_then(|input| input.text_at(&["subagent_type"]));
             events.push(EventKind::SubagentStarted { id, name });
         }
@@ -176,7 +176,7 @@ impl ClaudeParser {
         events.push(EventKind::ToolEnded { id: id.clone(), failed: is_error.is_some_and(Json::is_true) });
         self.calls.remove(&id);
         self.subagents.end_inner_call(&id);
-        if self.subagents.end_call(&id) {
+        for id in self.subagents.end_call(&id) {
             events.push(EventKind::SubagentEnded { id });
         }
     }
@@ -199,6 +199,9 @@ impl ClaudeParser {
         self.open_turns = self.open_turns.saturating_sub(1);
         self.calls = IdSet::default();
         if self.open_turns == 0 {
+            for id in self.subagents.end_turn(&self.background) {
+                events.push(EventKind::SubagentEnded { id });
+            }
             return events.turn_ended(outcome, message);
         }
         match message {

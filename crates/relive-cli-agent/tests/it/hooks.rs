@@ -262,3 +262,33 @@ fn a_subagent_without_an_id_is_not_named() {
         assert!(matches!(events.last().unwrap().kind, EventKind::Other { .. }), "{events:?}");
     }
 }
+
+/// The user has interrupted the turn, and its subagents with it.
+#[test]
+fn an_approval_of_a_subagent_in_the_foreground_ends_with_its_turn() {
+    let of_subagent = format!(r#"{LS},"agent_id":"ag""#);
+    let asked =
+        [("UserPromptSubmit", ""), ("PreToolUse", r#""tool_name":"Task""#), ("PermissionRequest", &of_subagent)];
+    let (_, state) = read(&asked);
+    assert_eq!(state, "working approval");
+    let (_, state) = read(&[&asked[..], &[("UserPromptSubmit", "")]].concat());
+    assert_eq!(state, "working");
+    let stop = ("Stop", r#""background_tasks":[]"#);
+    let (_, state) = read(&[&asked[..], &[("UserPromptSubmit", ""), stop]].concat());
+    assert_eq!(state, "idle");
+    let (_, state) = read(&[&asked[..], &[stop]].concat());
+    assert_eq!(state, "idle");
+    let listed = ("Stop", r#""background_tasks":[{"id":"ag"}]"#);
+    let (_, state) = read(&[&asked[..], &[listed]].concat());
+    assert_eq!(state, "working approval", "in the background it waits beyond the turn");
+}
+
+#[test]
+fn a_claude_that_starts_again_has_no_background_commands() {
+    let turn = [("UserPromptSubmit", ""), ("Stop", r#""background_tasks":[{"id":"b"}]"#)];
+    for (source, expected) in [("startup", "idle"), ("resume", "idle"), ("compact", "working")] {
+        let start = format!(r#""source":"{source}""#);
+        let (_, state) = read(&[&turn[..], &[("SessionStart", &start)]].concat());
+        assert_eq!(state, expected, "{source}");
+    }
+}

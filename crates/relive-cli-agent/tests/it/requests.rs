@@ -45,8 +45,8 @@ fn a_request_that_claude_withdraws_is_closed() {
     let mut replay = Replay::new(None);
     replay.read(r#"{"type":"system","subtype":"init","session_id":"s"}"#, 0);
     let ask = r#"{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","agent_id":"x"}}"#;
-    assert_eq!(replay.read(ask, 0).events[0].subagent.as_deref(), Some("x"));
     replay.read(RESULT, 0);
+    assert_eq!(replay.read(ask, 0).events[0].subagent.as_deref(), Some("x"));
     assert!(replay.machine().waiting().is_some());
     replay.read(r#"{"type":"control_cancel_request","request_id":"r"}"#, 0);
     assert_eq!(replay.machine().lifecycle(), Lifecycle::Idle);

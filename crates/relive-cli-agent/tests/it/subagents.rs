@@ -63,8 +63,10 @@ fn an_approval_of_a_call_of_a_claude_subagent_is_the_subagents() {
     let own = ask.replace("inner", "own");
     let (_, found) = read(Dialect::Claude, &[CLAUDE_CALL, call, &own]);
     assert_eq!(found, ["+call", "?"]);
-    let (replay, _) = read(Dialect::Claude, &[CLAUDE_CALL, call, ask, CLAUDE_RESULT]);
-    assert_eq!(replay.machine().waiting(), Some(Waiting::Approval), "it may wait beyond the turn");
+    let task =
+        r#"{"type":"system","subtype":"task_started","tool_use_id":"call","task_id":"agent","is_backgrounded":true}"#;
+    let (replay, _) = read(Dialect::Claude, &[CLAUDE_CALL, task, call, ask, CLAUDE_RESULT]);
+    assert_eq!(replay.machine().waiting(), Some(Waiting::Approval), "in the background it waits beyond the turn");
 }
 
 #[test]
@@ -152,4 +154,35 @@ fn closed_codex_threads_make_room_for_others() {
         let events = replay.read(&codex("thread/closed", &id), 0).events;
         assert_eq!(subagents(&events), [format!("-{id}")]);
     }
+}
+
+/// A subagent in the foreground ends with the turn, whatever it waits for.
+#[test]
+fn a_claude_subagent_in_the_foreground_ends_with_the_turn() {
+    let inner = r#"{"type":"assistant","parent_tool_use_id":"call","message":{"content":[{"type":"tool_use","id":"inner","name":"Bash"}]}}"#;
+    let ask =
+        r#"{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_use_id":"inner"}}"#;
+    let result = r#"{"type":"result","subtype":"error_max_turns","is_error":false}"#;
+    let (replay, found) = read(Dialect::Claude, &[CLAUDE_CALL, inner, ask, result]);
+    assert_eq!(found, ["+call", "?call", "-call"]);
+    assert_eq!((replay.machine().lifecycle(), replay.machine().waiting()), (Lifecycle::Idle, None));
+    // Which of the two asks is not known.
+    let second = CLAUDE_CALL.replace("\"call\"", "\"second\"");
+    let (replay, found) = read(Dialect::Claude, &[CLAUDE_CALL, &second, CLAUDE_ASK, result]);
+    assert_eq!(found, ["+call", "+second", "?agent", "-call", "-second", "-agent"]);
+    assert_eq!(replay.machine().lifecycle(), Lifecycle::Idle);
+    // Reading began after the call of the subagent.
+    let (replay, _) = read(Dialect::Claude, &[inner, ask, result]);
+    assert_eq!(replay.machine().lifecycle(), Lifecycle::Idle);
+}
+
+#[test]
+fn a_nested_claude_subagent_ends_with_the_one_that_started_it() {
+    let nested = r#"{"type":"assistant","parent_tool_use_id":"call","message":{"content":[{"type":"tool_use","id":"nested","name":"Task"}]}}"#;
+    let inner = r#"{"type":"assistant","parent_tool_use_id":"nested","message":{"content":[{"type":"tool_use","id":"inner","name":"Bash"}]}}"#;
+    let ask =
+        r#"{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_use_id":"inner"}}"#;
+    let (replay, found) = read(Dialect::Claude, &[CLAUDE_CALL, nested, inner, ask, CLAUDE_CALL_ENDS]);
+    assert_eq!(found, ["+call", "+nested", "?nested", "-call", "-nested"]);
+    assert_eq!((replay.machine().lifecycle(), replay.machine().waiting()), (Lifecycle::Working, None));
 }

@@ -7,7 +7,7 @@ use crate::parser::line_events::LineEvents;
 use crate::parser::questions::joined_questions;
 
 impl ClaudeParser {
-    pub(super) fn read_control_request(&self, line: Json<'_>, events: &mut LineEvents) {
+    pub(super) fn read_control_request(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [id, request] = line.fields(["request_id", "request"]);
         let (Some(id), Some(request)) = (id, request) else { return events.other("control_request") };
         let [agent_id, tool_id] = request.fields(["agent_id", "tool_use_id"]).map(|id| id.and_then(Json::text));
@@ -17,6 +17,9 @@ impl ClaudeParser {
             && !events.is_by_subagent()
         {
             events.set_subagent(subagent);
+        }
+        if let Some(subagent) = events.subagent() {
+            self.subagents.ask(subagent);
         }
         read_request(id.to_raw(), request, events);
     }

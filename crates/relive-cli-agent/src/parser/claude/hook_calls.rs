@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::{digest, shorten};
+use crate::ids::{IdSet, digest, shorten};
 use crate::json::Json;
 
 /// Claude has a handful of calls open; the oldest of more than this is forgotten.
@@ -191,8 +191,22 @@ impl HookCalls {
 
     /// Forgets the calls that wait for an approval, and returns the ids of the approvals.
     pub(super) fn take_approvals(&mut self) -> Vec<String> {
-        let approvals = self.calls.iter().filter_map(|call| call.approval_id.clone()).collect();
-        self.calls.retain(|call| call.approval_id.is_none());
+        self.take_approvals_if(|_| true)
+    }
+
+    /// Forgets the calls of subagents that wait for an approval, except of those in the background, and returns the ids of
+    /// the approvals.
+    pub(super) fn take_foreground_approvals(&mut self, background: &IdSet) -> Vec<String> {
+        self.take_approvals_if(|call| call.key.subagent.as_deref().is_some_and(|id| !background.contains(id)))
+    }
+
+    fn take_approvals_if(&mut self, is_meant: impl Fn(&HookCall) -> bool) -> Vec<String> {
+        let mut approvals = Vec::new();
+        self.calls.retain(|call| {
+            let approval_id = call.approval_id.as_ref().filter(|_| is_meant(call));
+            approvals.extend(approval_id.cloned());
+            approval_id.is_none()
+        });
         approvals
     }
 

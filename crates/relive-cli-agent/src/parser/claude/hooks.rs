@@ -95,10 +95,7 @@ impl ClaudeParser {
                 self.hook_calls.answer_server(&server);
                 events.push(EventKind::Answered { request_id: RawJson::string(&server) });
             }
-            "Stop" => {
-                self.read_background_tasks(body.field("background_tasks"), events);
-                self.end_hook_turn(TurnOutcome::Completed, None, events);
-            }
+            "Stop" => self.read_stop(body, events),
             "StopFailure" => self.read_stop_failure(body, events),
             "SessionEnd" => self.read_session_end(body.text_at(&["reason"]), events),
             "Notification" => self.read_notification(body, events),
@@ -116,13 +113,10 @@ impl ClaudeParser {
         let is_process_start =
             hook == "SessionStart" && source.is_some_and(|source| source.is("startup") || source.is("resume"));
         let has_work = self.hook_turn == Turn::Open || !self.hook_calls.is_empty();
-        if !has_work {
-            return;
-        }
-        if is_process_start {
+        if is_process_start && (has_work || !self.background.is_empty()) {
             self.forget_session();
             events.process_replaced();
-        } else if self.conversation.is_other(session_id) {
+        } else if has_work && self.conversation.is_other(session_id) {
             self.forget_session();
             events.push(EventKind::SessionEnded { reason: Some("another conversation started".into()) });
         }
@@ -134,11 +128,29 @@ impl ClaudeParser {
         if !events.is_by_subagent() {
             if self.hook_calls.has_open() {
                 self.end_hook_turn(TurnOutcome::Interrupted, None, events);
+                self.end_foreground_subagents(events);
             }
             self.hook_turn = Turn::Open;
             self.quota.start_turn();
         }
         events.push(EventKind::TurnStarted { turn_id: None });
+    }
+
+    /// A subagent that is not listed as a task has ended with the turn.
+    fn read_stop(&mut self, body: Json<'_>, events: &mut LineEvents) {
+        let tasks = body.field("background_tasks").filter(|tasks| tasks.is_list());
+        self.read_background_tasks(tasks, events);
+        self.end_hook_turn(TurnOutcome::Completed, None, events);
+        if tasks.is_some() && !events.is_by_subagent() {
+            self.end_foreground_subagents(events);
+        }
+    }
+
+    /// Nobody is asked any more for a subagent that the agent itself waited for.
+    fn end_foreground_subagents(&mut self, events: &mut LineEvents) {
+        for approval_id in self.hook_calls.take_foreground_approvals(&self.background) {
+            events.push(EventKind::Answered { request_id: RawJson::string(&approval_id) });
+        }
     }
 
     /// Claude was closed, or has dropped its conversation.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::shorten;
+use crate::ids::{IdSet, shorten};
 
 /// Claude runs a few subagents at a time. A subagent beyond the limit is reported as started, and never as ended.
 const MAX_SUBAGENTS: usize = 256;
@@ -15,6 +15,8 @@ const MAX_INNER_CALLS: usize = 256;
 pub(super) struct Subagents {
     subagents: Vec<Subagent>,
     inner_calls: VecDeque<InnerCall>,
+    /// Those that have asked for something, also if nothing shows which call started them.
+    asking: IdSet,
 }
 
 /// A call of a subagent. Not every request for its permission names the subagent.
@@ -29,6 +31,8 @@ struct Subagent {
     call_id: String,
     /// `None` until a line has both ids.
     agent_id: Option<String>,
+    /// The subagent whose call started this one.
+    parent: Option<String>,
     stage: Stage,
 }
 
@@ -43,8 +47,9 @@ enum Stage {
 }
 
 impl Subagents {
-    /// Notes that a call starts a subagent. Returns false if the subagent has started already.
-    pub(super) fn start(&mut self, call_id: &str) -> bool {
+    /// Notes that a call, of the agent or of the subagent `parent`, starts a subagent. Returns false if it has started
+    /// already.
+    pub(super) fn start(&mut self, call_id: &str, parent: Option<&str>) -> bool {
         if self.with_call(call_id).is_some() {
             return false;
         }
@@ -55,7 +60,8 @@ impl Subagents {
         }
         if self.subagents.len() < MAX_SUBAGENTS {
             let call_id = shorten(call_id).into_owned();
-            self.subagents.push(Subagent { call_id, agent_id: None, stage: Stage::Foreground });
+            let parent = parent.map(Into::into);
+            self.subagents.push(Subagent { call_id, agent_id: None, parent, stage: Stage::Foreground });
         }
         true
     }
@@ -105,10 +111,42 @@ impl Subagents {
         unlinked.next().filter(|_| unlinked.next().is_none())
     }
 
-    /// Notes that a call has returned. Returns whether this ends a subagent.
-    pub(super) fn end_call(&mut self, call_id: &str) -> bool {
-        let ended = self.with_call(call_id).filter(|subagent| subagent.stage == Stage::Foreground);
-        ended.map(|subagent| subagent.stage = Stage::Ended).is_some()
+    /// Notes that a subagent waits for an answer.
+    pub(super) fn ask(&mut self, id: &str) {
+        self.asking.insert(id);
+    }
+
+    /// Notes that a call has returned. Returns the subagents that end with it: its own, and those that one waited for.
+    pub(super) fn end_call(&mut self, call_id: &str) -> Vec<String> {
+        let call_id = shorten(call_id);
+        let mut ended = self.end_foreground(|subagent| subagent.call_id == call_id);
+        let mut next = 0;
+        while let Some(parent) = ended.get(next).cloned() {
+            ended.extend(self.end_foreground(|subagent| subagent.parent.as_deref() == Some(parent.as_str())));
+            next += 1;
+        }
+        ended
+    }
+
+    /// Notes that no turn is open any more. Returns the subagents that end with it: all that do not run in the background.
+    pub(super) fn end_turn(&mut self, background: &IdSet) -> Vec<String> {
+        let mut ended = self.end_foreground(|_| true);
+        let asking = std::mem::take(&mut self.asking);
+        ended.extend(
+            asking.iter().filter(|id| self.with_call(id).is_none() && !background.contains(id)).map(Into::into),
+        );
+        ended
+    }
+
+    fn end_foreground(&mut self, is_meant: impl Fn(&Subagent) -> bool) -> Vec<String> {
+        let mut ended = Vec::new();
+        for subagent in &mut self.subagents {
+            if subagent.stage == Stage::Foreground && is_meant(subagent) {
+                subagent.stage = Stage::Ended;
+                ended.push(subagent.call_id.clone());
+            }
+        }
+        ended
     }
 
     /// Notes that a task runs in the background: its subagent continues when its call returns. Returns the call if the
