@@ -36,6 +36,8 @@ pub enum EncodeError {
     AskedByHook,
     #[error("no hook asked for this permission: the answer is a line to the CLI")]
     NotAskedByHook,
+    #[error("only a notification told of this permission: the answer has to be typed in the CLI's own screen")]
+    AskedOnScreen,
 }
 
 /// The dialects that can be written.
@@ -124,8 +126,10 @@ impl Encoder {
     /// Encodes the answer to a request for permission that the CLI printed. Claude and ACP agents accept every deny; codex
     /// accepts only the answers that it offers, if it offers any.
     pub fn answer(&self, request: &ApprovalRequest, answer: &Answer) -> Result<String, EncodeError> {
-        if request.channel == ApprovalChannel::Hook {
-            return Err(EncodeError::AskedByHook);
+        match request.channel {
+            ApprovalChannel::Stream => {}
+            ApprovalChannel::Hook => return Err(EncodeError::AskedByHook),
+            ApprovalChannel::Screen => return Err(EncodeError::AskedOnScreen),
         }
         let message = match self.dialect {
             DuplexDialect::Claude => claude::answer(request, answer),
@@ -140,6 +144,7 @@ impl Encoder {
         match request.channel {
             ApprovalChannel::Hook => Ok(claude::hook_answer(request, answer)),
             ApprovalChannel::Stream => Err(EncodeError::NotAskedByHook),
+            ApprovalChannel::Screen => Err(EncodeError::AskedOnScreen),
         }
     }
 

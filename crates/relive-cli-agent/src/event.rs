@@ -214,6 +214,8 @@ pub enum ApprovalChannel {
     Stream,
     /// A hook of claude; the answer is the response to it.
     Hook,
+    /// Only claude's screen, as a notification says: nothing but its keyboard takes the answer.
+    Screen,
 }
 
 impl ApprovalChannel {

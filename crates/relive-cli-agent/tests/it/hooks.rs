@@ -1,6 +1,6 @@
 //! The hooks of claude's full-screen interface: which call an approval is about, and when a turn is over.
 
-use relive_cli_agent::{Event, EventKind};
+use relive_cli_agent::{ApprovalChannel, Event, EventKind};
 
 use crate::support::{Replay, word};
 
@@ -196,7 +196,7 @@ fn a_prompt_that_waits_for_input_ends_the_turn_and_its_calls() {
     let by_message = ("Notification", r#""message":"Claude is waiting for your input""#);
     let permission = ("Notification", r#""notification_type":"permission_prompt""#);
     let call = [("UserPromptSubmit", ""), ("PreToolUse", LS)];
-    assert_eq!(read(&[("UserPromptSubmit", ""), permission]).1, "working");
+    assert_eq!(read(&[("UserPromptSubmit", ""), permission]).1, "working approval");
     for waits in [idle, by_message] {
         assert_eq!(read(&[("UserPromptSubmit", ""), waits]).1, "idle");
         assert_eq!(read(&[&call[..], &[waits]].concat()).1, "idle");
@@ -291,4 +291,35 @@ fn a_claude_that_starts_again_has_no_background_commands() {
         let (_, state) = read(&[&turn[..], &[("SessionStart", &start)]].concat());
         assert_eq!(state, expected, "{source}");
     }
+}
+
+const DIALOG: &str = r#""notification_type":"permission_prompt","message":"Claude needs your permission to use Bash""#;
+
+/// A setup without a hook for permissions.
+#[test]
+fn a_permission_dialog_that_only_a_notification_shows_is_an_approval() {
+    let ls = with_id(LS, "t1");
+    let asked = [("UserPromptSubmit", ""), ("PreToolUse", ls.as_str()), ("Notification", DIALOG)];
+    let (events, state) = read(&asked);
+    assert_eq!((ids(&events), state.as_str()), (vec!["+t1".into(), "?t1".into()], "working approval"));
+    let asked_on = events.iter().find_map(|event| {
+        let EventKind::ApprovalAsked(request) = &event.kind else { return None };
+        Some(request.channel)
+    });
+    assert_eq!(asked_on, Some(ApprovalChannel::Screen));
+    for end in [("PostToolUse", ls.as_str()), ("UserPromptSubmit", "")] {
+        assert_eq!(read(&[&asked[..], &[end]].concat()).1, "working");
+    }
+    // No hook announces calls either.
+    let asked = [("UserPromptSubmit", ""), ("Notification", DIALOG)];
+    assert_eq!(read(&asked).1, "working approval");
+    assert_eq!(read(&[&asked[..], &[("PostToolUse", ls.as_str())]].concat()).1, "working");
+    assert_eq!(read(&[&asked[..], &[("Stop", "")]].concat()).1, "idle");
+}
+
+#[test]
+fn a_notification_about_a_known_approval_adds_none() {
+    let ls = with_id(LS, "t1");
+    let (events, _) = read(&[("PreToolUse", &ls), ("PermissionRequest", LS), ("Notification", DIALOG)]);
+    assert_eq!(ids(&events), ["+t1", "?t1"]);
 }

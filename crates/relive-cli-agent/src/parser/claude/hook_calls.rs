@@ -45,6 +45,12 @@ pub(super) struct AskedCall {
 }
 
 #[derive(Debug)]
+pub(super) struct AskedOnScreen {
+    pub tool: String,
+    pub asked: AskedCall,
+}
+
+#[derive(Debug)]
 pub(super) struct EndedCall {
     pub id: String,
     /// The id of its approval, where that is another one.
@@ -152,6 +158,26 @@ impl HookCalls {
         candidates.next().is_none().then_some(position)
     }
 
+    /// Notes that a dialog is open on claude's screen, and returns its call: the last one of the tool that was not asked
+    /// for, or else one that no hook has announced. Returns nothing if the dialog is that of an approval that is known.
+    pub(super) fn ask_on_screen(&mut self, tool: &str) -> Option<AskedOnScreen> {
+        if self.calls.iter().any(|call| call.approval_id.is_some()) {
+            return None;
+        }
+        let position = self.calls.iter().rposition(|call| tool.is_empty() || call.key.tool == tool);
+        if let Some(call) = position.and_then(|position| self.calls.get_mut(position)) {
+            call.approval_id = Some(call.id.clone());
+            let (tool, asked) =
+                (call.key.tool.clone(), AskedCall { id: call.id.clone(), subagent: call.key.subagent.clone() });
+            return Some(AskedOnScreen { tool, asked });
+        }
+        let id = self.next_id(tool);
+        let key = CallKey { subagent: None, tool: shorten(tool).into_owned(), input: None };
+        let approval_id = Some(id.clone());
+        self.add(HookCall { key, id: id.clone(), is_named: false, is_started: false, approval_id });
+        Some(AskedOnScreen { tool: tool.into(), asked: AskedCall { id, subagent: None } })
+    }
+
     pub(super) fn end(&mut self, body: &HookBody<'_>) -> EndedCall {
         let key = body.key();
         let own_id = body.id.as_deref().map(shorten);
@@ -160,13 +186,21 @@ impl HookCalls {
                 Some(_) => !call.is_started && !call.is_named,
                 None => true,
             };
-            self.calls.iter().position(|call| call.key == key && fits(call))
+            self.calls.iter().position(|call| call.key == key && fits(call)).or_else(|| self.unannounced(&key.tool))
         });
         let call = position.and_then(|position| self.calls.remove(position));
         let known_id = call.as_ref().map(|call| call.id.clone());
         let id = body.id.clone().or(known_id).unwrap_or_else(|| body.tool.clone());
         let (approval_id, subagent) = call.map(|call| (call.approval_id, call.key.subagent)).unwrap_or_default();
         EndedCall { approval_id: approval_id.filter(|approval_id| *approval_id != shorten(&id)), id, subagent }
+    }
+
+    /// Finds the call of a tool that only a dialog on the screen is known of.
+    fn unannounced(&self, tool: &str) -> Option<usize> {
+        let is_tool = |call: &HookCall| call.key.tool.is_empty() || call.key.tool == tool;
+        self.calls
+            .iter()
+            .position(|call| !call.is_named && !call.is_started && call.key.input.is_none() && is_tool(call))
     }
 
     /// Notes that an MCP server asks the user something. Like a call that waits for an approval, it ends with its turn.

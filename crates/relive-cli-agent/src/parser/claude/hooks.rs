@@ -1,7 +1,7 @@
 //! The bodies of claude's hooks, which give the state of its full-screen interface: it prints no events.
 
 use super::control::options_of;
-use super::hook_calls::{AskedCall, EndedCall, HookBody};
+use super::hook_calls::{AskedCall, AskedOnScreen, EndedCall, HookBody};
 use super::{ClaudeParser, QUESTION_TOOL};
 use crate::event::{ApprovalChannel, ApprovalRequest, EventKind, RawJson, TurnOutcome};
 use crate::json::Json;
@@ -165,8 +165,10 @@ impl ClaudeParser {
     /// A turn that the user has interrupted has no `Stop`; a minute later claude says that it waits for input. No dialog is
     /// open then, not even a subagent's.
     fn read_notification(&mut self, body: Json<'_>, events: &mut LineEvents) {
-        if !is_waiting_for_input(body) {
-            return;
+        match NotificationKind::of(body) {
+            NotificationKind::WaitsForInput => {}
+            NotificationKind::AsksPermission => return self.read_permission_dialog(body, events),
+            NotificationKind::Other => return,
         }
         if self.hook_turn == Turn::Open || self.hook_calls.has_open() {
             self.end_hook_turn(TurnOutcome::Interrupted, body.text_at(&["message"]), events);
@@ -174,6 +176,28 @@ impl ClaudeParser {
         for approval_id in self.hook_calls.take_approvals() {
             events.push(EventKind::Answered { request_id: RawJson::string(&approval_id) });
         }
+    }
+
+    /// Claude notifies when a dialog has been open for some seconds. Without a hook for permissions, nothing else tells.
+    fn read_permission_dialog(&mut self, body: Json<'_>, events: &mut LineEvents) {
+        let message = body.text_at(&["message"]);
+        let tool = message.as_deref().map(asking_tool).unwrap_or_default();
+        let Some(AskedOnScreen { tool, asked: AskedCall { id, subagent } }) = self.hook_calls.ask_on_screen(tool)
+        else {
+            return;
+        };
+        if let Some(subagent) = subagent {
+            events.set_subagent(&subagent);
+        }
+        events.push(EventKind::ApprovalAsked(ApprovalRequest {
+            request_id: RawJson::string(&id),
+            tool_id: Some(id),
+            tool,
+            input: None,
+            reason: message,
+            options: Vec::new(),
+            channel: ApprovalChannel::Screen,
+        }));
     }
 
     pub(super) fn end_hook_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut LineEvents) {
@@ -234,13 +258,30 @@ impl ClaudeParser {
     }
 }
 
-/// Versions that do not name the type of a notification have only its message.
-fn is_waiting_for_input(body: Json<'_>) -> bool {
-    let [kind, message] = body.fields(["notification_type", "message"]);
-    match kind {
-        Some(kind) => kind.is("idle_prompt"),
-        None => message.and_then(Json::text).is_some_and(|message| message.contains("waiting for your input")),
+enum NotificationKind {
+    WaitsForInput,
+    AsksPermission,
+    Other,
+}
+
+impl NotificationKind {
+    /// Versions that do not name the type of a notification have only its message.
+    fn of(body: Json<'_>) -> Self {
+        let [kind, message] = body.fields(["notification_type", "message"]).map(|text| text.and_then(Json::text));
+        match (kind.as_deref(), message.as_deref().unwrap_or_default()) {
+            (Some("idle_prompt"), _) => Self::WaitsForInput,
+            (Some("permission_prompt"), _) => Self::AsksPermission,
+            (None, message) if message.contains("waiting for your input") => Self::WaitsForInput,
+            (None, message) if message.contains("needs your permission") => Self::AsksPermission,
+            (Some(_) | None, _) => Self::Other,
+        }
     }
+}
+
+/// Claude says `Claude needs your permission to use Bash`, where it names the tool.
+fn asking_tool(message: &str) -> &str {
+    let (_, tool) = message.split_once("permission to use ").unwrap_or_default();
+    tool.split_whitespace().next().unwrap_or_default().trim_end_matches('.')
 }
 
 fn read_subagent(hook: &str, id: Option<String>, body: Json<'_>, events: &mut LineEvents) {
