@@ -38,6 +38,16 @@ impl<'a> Json<'a> {
         found.map(|value| value.filter(|value| !value.is_null()))
     }
 
+    /// Whether an object has no other fields than these.
+    pub(crate) fn has_only(self, names: &[&str]) -> bool {
+        let mut has_only = self.is_object();
+        if has_only {
+            let _ =
+                Deserializer::from_str(self.0.get()).deserialize_map(OnlyVisitor { names, has_only: &mut has_only });
+        }
+        has_only
+    }
+
     pub(crate) fn field(self, name: &str) -> Option<Json<'a>> {
         let [value] = self.fields([name]);
         value
@@ -154,6 +164,27 @@ impl<'a> Visitor<'a> for FieldsVisitor<'_, '_, 'a> {
     }
 }
 
+struct OnlyVisitor<'n, 'f> {
+    names: &'n [&'n str],
+    has_only: &'f mut bool,
+}
+
+impl<'a> Visitor<'a> for OnlyVisitor<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(index) = map.next_key_seed(NameSeed(self.names))? {
+            *self.has_only &= index.is_some();
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
 /// Finds which of the names a key is, without keeping the key.
 struct NameSeed<'n>(&'n [&'n str]);
 
@@ -239,6 +270,8 @@ mod tests {
         assert_eq!(line.at(&["d", "e"]).map(|e| e.items().len()), Some(2));
         assert_eq!(line.text_at(&["a"]), None);
         assert!(json("[1]").field("a").is_none());
+        assert!(json(r#"{"a":1}"#).has_only(&["a"]) && json("{}").has_only(&[]));
+        assert!(!json(r#"{"a":1,"b":2}"#).has_only(&["a"]) && !json("[]").has_only(&[]));
         assert!(json("3").items().is_empty());
     }
 

@@ -3,6 +3,7 @@
 //! The agent does not announce a turn: a turn is the time between a `session/prompt` and its reply.
 
 mod approvals;
+mod live_sessions;
 mod recognize;
 mod usage;
 
@@ -10,7 +11,8 @@ pub(super) use recognize::{is_message, is_result};
 
 use std::mem;
 
-use self::recognize::{METHODS, is_initialized, is_load_result};
+use self::live_sessions::LiveSessions;
+use self::recognize::{METHODS, is_initialized, may_be_load_result};
 use super::conversation::Conversation;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
@@ -50,6 +52,8 @@ pub(crate) struct AcpParser {
     calls: IdSet,
     /// The calls of the turn before, because an update may also follow the end of its turn.
     calls_before: IdSet,
+    /// Kept only while what is written to the agent is not seen.
+    live_sessions: LiveSessions,
     is_initialized: bool,
     input: Input,
 }
@@ -75,9 +79,9 @@ enum RequestKind {
 enum Replay {
     #[default]
     NotSeen,
-    /// A message of the user came before any turn has ended: live agents do not repeat those.
+    /// A message of the user came outside of a turn: most live agents do not repeat those.
     Possible,
-    /// The replay or a turn has ended, or what is written to the agent is read too.
+    /// The agent repeats them, or what is written to it is read too.
     Excluded,
 }
 
@@ -88,7 +92,10 @@ impl AcpParser {
                 self.read_update(params, events);
             }
             RpcMessage::Notification { method, .. } => read_other_method(&method, events),
-            RpcMessage::Request { id, method, params } => read_request(&method, id, params, events),
+            RpcMessage::Request { id, method, params } => {
+                self.note_request(&method, params);
+                read_request(&method, id, params, events);
+            }
             RpcMessage::Reply { id, result } => {
                 if result.is_some_and(is_initialized) {
                     self.begin_anew_if_initialized(events);
@@ -105,7 +112,7 @@ impl AcpParser {
                     Input::Seen => request == Some(RequestKind::Prompt),
                     Input::NotSeen => !is_refusal(error),
                 };
-                if is_prompt && self.end_prompt() {
+                if is_prompt && self.end_prompt(PromptEnd::Answered) {
                     events.push(EventKind::Error { message });
                 } else {
                     events.warning(message);
@@ -172,6 +179,11 @@ impl AcpParser {
         if name == "user_message_chunk" && self.replay == Replay::NotSeen {
             self.replay = Replay::Possible;
         }
+        if LIVE_UPDATES.contains(&name.as_str())
+            && let Some(session_id) = params.and_then(|params| params.text_at(&["sessionId"]))
+        {
+            self.live_sessions.work(&session_id, update.text_at(&["toolCallId"]).as_deref());
+        }
         let content = update.field("content");
         let text = content.and_then(|content| content.text_at(&["text"])).unwrap_or_default();
         match name.as_str() {
@@ -220,26 +232,53 @@ impl AcpParser {
             usage::read_reply(usage, events);
         }
         if let Some(reason) = stop_reason.and_then(Json::text) {
-            if self.end_prompt() {
+            let end = if reason == "cancelled" { PromptEnd::Cancelled } else { PromptEnd::Answered };
+            if self.end_prompt(end) {
                 end_turn(reason, events);
             }
-        } else if session_id.is_none() && self.replay == Replay::Possible && result.is_some_and(is_load_result) {
-            self.replay = Replay::Excluded;
+        } else if session_id.is_none() && self.replay == Replay::Possible && may_be_load_result(result) {
+            self.replay = Replay::NotSeen;
+            self.forget_turn();
             events.turn_ended(TurnOutcome::Replayed, None);
         }
         events.other_if_empty("reply");
     }
 
     /// Notes that a prompt has ended. Returns whether the turn is over: while another prompt has no reply, it continues.
-    fn end_prompt(&mut self) -> bool {
-        let is_last = !self.pending.contains(RequestKind::Prompt);
+    fn end_prompt(&mut self, end: PromptEnd) -> bool {
+        let is_last = match (self.input, end) {
+            (Input::Seen, _) => !self.pending.contains(RequestKind::Prompt),
+            (Input::NotSeen, PromptEnd::Answered) => self.live_sessions.end_one(),
+            (Input::NotSeen, PromptEnd::Cancelled) => true,
+        };
         if is_last {
-            self.quota.start_turn();
-            self.calls_before = mem::take(&mut self.calls);
-            self.replay = Replay::Excluded;
+            self.forget_turn();
+            if self.replay == Replay::Possible {
+                self.replay = Replay::Excluded;
+            }
         }
         is_last
     }
+
+    fn forget_turn(&mut self) {
+        self.quota.start_turn();
+        self.calls_before = mem::take(&mut self.calls);
+        self.live_sessions.end_all();
+    }
+
+    fn note_request(&mut self, method: &str, params: Option<Json<'_>>) {
+        let Some(params) = params.filter(|_| method == "session/request_permission") else { return };
+        if let Some(session_id) = params.text_at(&["sessionId"]) {
+            self.live_sessions.ask(&session_id, params.text_at(&["toolCall", "toolCallId"]).as_deref());
+        }
+    }
+}
+
+/// How a prompt ended. One that was cancelled may have waited for an approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PromptEnd {
+    Answered,
+    Cancelled,
 }
 
 /// Whether the agent refused a message of the client because of its form. A prompt fails for other reasons, and has the

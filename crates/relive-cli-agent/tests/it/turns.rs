@@ -2,7 +2,7 @@
 
 use relive_cli_agent::{Activity, Dialect, Encoder, Event, EventKind, Line, Parser, TurnOutcome};
 
-use crate::support::{Replay, word};
+use crate::support::{Replay, last_state, word};
 
 const ACP_TEXT: &str = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"hi"}}}}"#;
 const ACP_USER: &str = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"go"}}}}"#;
@@ -65,21 +65,58 @@ fn the_output_of_an_acp_agent_alone_ends_a_turn_only_where_it_says_so() {
     assert_eq!(outcomes(&events), [TurnOutcome::Interrupted]);
 }
 
+/// The protocol lets an agent answer with nothing.
 #[test]
-fn a_loaded_acp_conversation_is_over_once() {
+fn a_loaded_acp_conversation_is_over() {
+    for result in ["null", "{}", r#"{"_meta":{}}"#, r#"{"modes":{}}"#] {
+        let reply = format!(r#"{{"jsonrpc":"2.0","id":2,"result":{result}}}"#);
+        let load = [(ACP_USER, "idle"), (ACP_TEXT, "working"), (&reply, "idle")];
+        let prompt =
+            [(ACP_TEXT, "working"), (r#"{"jsonrpc":"2.0","id":4,"result":{"stopReason":"end_turn"}}"#, "idle")];
+        let events = check(Dialect::Acp, &[&load[..], &load[..]].concat());
+        assert_eq!(outcomes(&events), [TurnOutcome::Replayed; 2], "{result}");
+        let events = check(Dialect::Acp, &[&prompt[..], &load[..]].concat());
+        assert_eq!(outcomes(&events), [TurnOutcome::Completed, TurnOutcome::Replayed], "{result}");
+    }
+    check(Dialect::Acp, &[(ACP_USER, "idle"), (ACP_TEXT, "working"), (ACP_SESSIONS, "working")]);
+}
+
+const ACP_SESSIONS: &str = r#"{"jsonrpc":"2.0","id":3,"result":{"sessions":[]}}"#;
+
+#[test]
+fn an_acp_agent_that_repeats_the_user_in_a_turn_is_not_taken_for_loading() {
     let events = check(
         Dialect::Acp,
         &[
             (ACP_USER, "idle"),
             (ACP_TEXT, "working"),
-            (r#"{"jsonrpc":"2.0","id":2,"result":{"modes":{}}}"#, "idle"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}"#, "idle"),
             (ACP_USER, "idle"),
             (ACP_TEXT, "working"),
             (r#"{"jsonrpc":"2.0","id":3,"result":{"modes":{}}}"#, "working"),
             (r#"{"jsonrpc":"2.0","id":4,"result":{"stopReason":"end_turn"}}"#, "idle"),
         ],
     );
-    assert_eq!(outcomes(&events), [TurnOutcome::Replayed, TurnOutcome::Completed]);
+    assert_eq!(outcomes(&events), [TurnOutcome::Completed; 2]);
+}
+
+/// A reply does not name its session, but one that waits for an approval has not ended.
+#[test]
+fn the_reply_to_an_acp_session_leaves_the_approval_of_another() {
+    let other = ACP_TEXT.replace(r#""sessionId":"s""#, r#""sessionId":"b""#);
+    let ask = r#"{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"t"},"options":[]}}"#;
+    let ended = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed"}}}"#;
+    let reply = r#"{"jsonrpc":"2.0","id":4,"result":{"stopReason":"end_turn"}}"#;
+    let cancelled = r#"{"jsonrpc":"2.0","id":4,"result":{"stopReason":"cancelled"}}"#;
+    let asked = [(ACP_TEXT, "working"), (other.as_str(), "working"), (ask, "working")];
+    let rest = [(reply, "working"), (ended, "working"), (reply, "idle")];
+    assert_eq!(outcomes(&check(Dialect::Acp, &[&asked[..], &rest].concat())).len(), 1);
+    let lines: Vec<&str> = asked.iter().chain(&rest[..1]).map(|(line, _)| *line).collect();
+    assert_eq!(last_state(Some(Dialect::Acp), &lines), "working responding approval");
+    // Whose it is is not known.
+    check(Dialect::Acp, &[&asked[..], &[(cancelled, "idle")]].concat());
+    // There is no other session that it could be of.
+    check(Dialect::Acp, &[(ACP_TEXT, "working"), (ask, "working"), (reply, "idle")]);
 }
 
 #[test]

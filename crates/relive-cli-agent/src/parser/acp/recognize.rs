@@ -31,7 +31,7 @@ pub(in crate::parser) fn is_message(method: &str, line: Json<'_>) -> bool {
 /// `protocolVersion` too, which is a date.
 pub(in crate::parser) fn is_result(result: Json<'_>) -> bool {
     let [session_id, stop_reason] = result.fields(["sessionId", "stopReason"]);
-    let is_session = session_id.and_then(Json::text).is_some() && is_load_result(result);
+    let is_session = session_id.and_then(Json::text).is_some() && names_modes(result);
     let is_end = stop_reason.and_then(Json::text).is_some_and(|reason| STOP_REASONS.contains(&reason.as_str()));
     is_initialized(result) || is_session || is_end
 }
@@ -42,7 +42,12 @@ pub(super) fn is_initialized(result: Json<'_>) -> bool {
     version.and_then(Json::u64).is_some() && rest.iter().any(Option::is_some)
 }
 
-/// Recognizes the reply to a `session/load`.
-pub(super) fn is_load_result(result: Json<'_>) -> bool {
+/// Whether this may be the reply to a `session/load`, which the protocol lets be null or empty.
+pub(super) fn may_be_load_result(result: Option<Json<'_>>) -> bool {
+    result.is_none_or(|result| names_modes(result) || result.has_only(&["_meta"]))
+}
+
+/// Whether a reply says how a session can be configured, like that to the start of one.
+fn names_modes(result: Json<'_>) -> bool {
     result.fields(["modes", "models", "configOptions"]).iter().any(Option::is_some)
 }
