@@ -195,7 +195,14 @@ impl AcpParser {
             "agent_message_chunk" => events.push(EventKind::Text { text, delta: true }),
             "agent_thought_chunk" => events.push(EventKind::Thinking { text, delta: true }),
             "user_message_chunk" => events.push(EventKind::UserText { text }),
-            "tool_call" | "tool_call_update" => self.read_tool_call(update, events),
+            "tool_call" => {
+                // Some agents count their calls anew in each turn.
+                if let Some(id) = update.text_at(&["toolCallId"]) {
+                    self.calls_before.remove(&id);
+                }
+                self.read_tool_call(update, events);
+            }
+            "tool_call_update" => self.read_tool_call(update, events),
             "usage_update" => usage::read_update(update, events),
             name if SILENT_UPDATES.contains(&name) => {}
             name => events.unknown(format!("session/update/{name}")),

@@ -100,6 +100,25 @@ fn an_acp_agent_that_repeats_the_user_in_a_turn_is_not_taken_for_loading() {
     assert_eq!(outcomes(&events), [TurnOutcome::Completed; 2]);
 }
 
+/// Some agents count their calls anew in each turn.
+#[test]
+fn an_acp_call_with_an_id_of_the_turn_before_is_another_call() {
+    let update = |name: &str, status: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"{name}","toolCallId":"t","status":"{status}"}}}}}}"#
+        )
+    };
+    let (start, end, late) = (
+        update("tool_call", "pending"),
+        update("tool_call_update", "completed"),
+        update("tool_call_update", "pending"),
+    );
+    let reply = r#"{"jsonrpc":"2.0","id":4,"result":{"stopReason":"end_turn"}}"#;
+    let turn = [start.as_str(), &end, reply];
+    assert_eq!(last_state(Some(Dialect::Acp), &[&turn[..], &[&start]].concat()), "working running_tool");
+    assert_eq!(last_state(Some(Dialect::Acp), &[&turn[..], &[&late]].concat()), "idle idle");
+}
+
 /// A reply does not name its session, but one that waits for an approval has not ended.
 #[test]
 fn the_reply_to_an_acp_session_leaves_the_approval_of_another() {
