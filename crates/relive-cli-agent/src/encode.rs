@@ -85,7 +85,7 @@ impl Encoder {
             self.session_id = Some(session_id.clone());
         } else if let EventKind::TurnStarted { turn_id: Some(turn_id) } = &event.kind {
             self.turn_id = Some(turn_id.clone());
-        } else if let EventKind::TurnEnded { .. } | EventKind::Error { .. } = &event.kind {
+        } else if let EventKind::TurnEnded { .. } | EventKind::Idle | EventKind::Error { .. } = &event.kind {
             self.turn_id = None;
         } else if let EventKind::SessionEnded { .. } = &event.kind {
             self.session_id = None;

@@ -52,6 +52,8 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
+    /// The CLI has no open turn. How the last one ended follows, was lost, or is nobody's business: it was a subagent's.
+    Idle,
     /// `delta` marks a fragment. Claude and codex app-server send fragments and then the whole text again; gemini and
     /// ACP send fragments only; codex exec and opencode send whole texts only.
     Thinking {

@@ -216,6 +216,7 @@ impl OpenWork {
             | EventKind::ToolStarted { .. }
             | EventKind::TurnStarted { .. }
             | EventKind::TurnEnded { .. }
+            | EventKind::Idle
             | EventKind::SessionEnded { .. }
             | EventKind::Error { .. }
                 if by_subagent => {}
@@ -227,7 +228,7 @@ impl OpenWork {
             }
             EventKind::ToolEnded { id, .. } => self.end_tool(id),
             EventKind::TurnStarted { .. } => self.turn = Turn::Open,
-            EventKind::TurnEnded { .. } | EventKind::Error { .. } => self.close_turn(),
+            EventKind::TurnEnded { .. } | EventKind::Idle | EventKind::Error { .. } => self.close_turn(),
             EventKind::SessionEnded { .. } => *self = Self::default(),
             EventKind::BackgroundStarted { id, .. } => {
                 self.background.insert(id);

@@ -7,11 +7,14 @@ mod approvals;
 mod items;
 mod methods;
 mod open_turns;
+mod open_work;
 mod subagents;
+mod threads;
 
 pub(super) use methods::{is_message, is_result};
 
 use self::open_turns::OpenTurns;
+use self::open_work::OpenWork;
 use self::subagents::Subagents;
 use super::codex::parse_reconnecting;
 use super::conversation::Conversation;
@@ -20,14 +23,18 @@ use super::line_events::LineEvents;
 use super::quota::{FailureCause, QuotaReporter, reset_of_field};
 use super::usage::read_tokens;
 use crate::event::{EventKind, TurnOutcome, UsageScope};
+use crate::ids::IdSet;
 use crate::json::Json;
 
 #[derive(Debug, Default)]
 pub(crate) struct CodexAppServerParser {
     is_initialized: bool,
     conversation: Conversation,
+    /// The threads that lines were about, without those of subagents.
+    threads: IdSet,
     subagents: Subagents,
     open_turns: OpenTurns,
+    open_work: OpenWork,
     quota: QuotaReporter,
     pending: PendingRequests<RequestKind>,
 }
@@ -47,12 +54,16 @@ impl CodexAppServerParser {
                 events.other(format!("late {method}"));
             }
             RpcMessage::Request { id, method, params } => {
-                self.mark_subagent(params, events);
+                let thread_id = params.and_then(thread_of);
+                self.note_thread(thread_id.as_deref(), events);
                 approvals::read(&method, id, params, events);
+                self.open_work.note(thread_id.as_deref(), events.as_slice());
             }
             RpcMessage::Notification { method, params: Some(params) } => {
-                self.mark_subagent(Some(params), events);
+                let thread_id = thread_of(params);
+                self.note_thread(thread_id.as_deref(), events);
                 self.read_notification(&method, params, events);
+                self.open_work.note(thread_id.as_deref(), events.as_slice());
             }
             RpcMessage::Notification { method, params: None } => events.other(method),
             RpcMessage::Reply { id, result } => {
@@ -105,39 +116,17 @@ impl CodexAppServerParser {
             }
             RpcMessage::Reply { id, .. } | RpcMessage::ErrorReply { id, .. } => {
                 events.push(EventKind::Answered { request_id: id.to_raw() });
+                self.open_work.note(None, events.as_slice());
             }
             RpcMessage::Request { method, .. } | RpcMessage::Notification { method, .. } => events.other(method),
             RpcMessage::ErrorWithoutId { .. } | RpcMessage::Invalid => events.other(line.name()),
         }
     }
 
-    fn start_thread(&mut self, thread: Json<'_>, events: &mut LineEvents) {
-        let [id, parent, model, nickname] = thread.fields(["id", "parentThreadId", "model", "agentNickname"]);
-        let Some(id) = id.and_then(Json::text) else { return };
-        if parent.and_then(Json::text).is_some_and(|parent| self.is_known_thread(&parent)) {
-            if self.subagents.start(&id) {
-                events.push(EventKind::SubagentStarted { id, name: nickname.and_then(Json::text) });
-            }
-        } else {
-            self.conversation.enter(Some(id), model.and_then(Json::text), events);
-        }
-    }
-
-    fn is_known_thread(&self, id: &str) -> bool {
-        self.conversation.is(id) || self.subagents.contains(id)
-    }
-
     /// Whether a line is about a turn that is over. The ends of its calls are known by then, too.
     fn is_late(&self, params: Option<Json<'_>>) -> bool {
         let turn_id = params.and_then(|params| params.text_at(&["turnId"]));
         turn_id.is_some_and(|turn_id| self.open_turns.is_completed(&turn_id))
-    }
-
-    fn mark_subagent(&self, params: Option<Json<'_>>, events: &mut LineEvents) {
-        let thread_id = params.and_then(|params| params.text_at(&["threadId"]));
-        if let Some(thread_id) = thread_id.filter(|id| self.subagents.contains(id)) {
-            events.set_subagent(&thread_id);
-        }
     }
 
     /// Reading may have begun within a turn: its items say that it is open.
@@ -163,9 +152,7 @@ impl CodexAppServerParser {
                 }
             }
             ("thread/closed" | "thread/deleted", _) => self.read_thread_closed(method, params, events),
-            ("thread/status/changed", _) if params.at(&["status", "type"]).is_some_and(|kind| kind.is("notLoaded")) => {
-                self.read_thread_closed(method, params, events);
-            }
+            ("thread/status/changed", _) => self.read_thread_status(params, events),
             ("turn/started", _) => self.read_turn_started(params, turn, events),
             ("turn/completed", _) => self.read_turn_completed(params, turn, events),
             ("item/started", Some(item)) => items::read_started(item, events),
@@ -192,27 +179,14 @@ impl CodexAppServerParser {
         events.other_if_empty(method);
     }
 
-    /// The turn of a closed thread has no end.
-    fn read_thread_closed(&mut self, method: &str, params: Json<'_>, events: &mut LineEvents) {
-        let Some(id) = params.text_at(&["threadId"]) else { return };
-        if self.subagents.contains(&id) {
-            if self.subagents.close(&id) {
-                events.push(EventKind::SubagentEnded { id });
-            }
-            return;
-        }
-        let is_known = self.conversation.is(&id) || self.open_turns.contains(&id);
-        if is_known && self.open_turns.end(Some(&id), None) {
-            self.conversation = Conversation::default();
-            self.quota.start_turn();
-            events.push(EventKind::SessionEnded { reason: Some(method.into()) });
-        }
-    }
-
     /// The conversation moves to the thread of a turn, unless a turn is open on another thread.
     fn read_turn_started(&mut self, params: Json<'_>, turn: Option<Json<'_>>, events: &mut LineEvents) {
         let turn_id = turn.and_then(|turn| turn.text_at(&["id"]));
         let thread_id = params.text_at(&["threadId"]).unwrap_or_default();
+        // A thread has one turn at a time: the end of the one before was lost.
+        if !self.open_turns.is_open(&thread_id, turn_id.as_deref().unwrap_or_default()) {
+            self.open_work.end(&thread_id, events);
+        }
         if events.is_by_subagent() {
             if self.subagents.start_turn(&thread_id) {
                 events.push(EventKind::SubagentStarted { id: thread_id, name: None });
@@ -229,6 +203,17 @@ impl CodexAppServerParser {
 
     /// A subagent ends with each of its turns; its thread stays known, because the agent may give it another one.
     fn read_turn_completed(&mut self, params: Json<'_>, turn: Option<Json<'_>>, events: &mut LineEvents) {
+        let [turn_id, status] = turn.map_or([None; 2], |turn| turn.fields(["id", "status"]));
+        let (turn_id, status) = (turn_id.and_then(Json::text), status.and_then(Json::text).unwrap_or_default());
+        let outcome = match status.as_str() {
+            "completed" => TurnOutcome::Completed,
+            "interrupted" => TurnOutcome::Interrupted,
+            _ => TurnOutcome::Failed,
+        };
+        let error = turn.and_then(|turn| turn.field("error")).filter(|_| outcome == TurnOutcome::Failed);
+        let message = error.and_then(|error| error.text_at(&["message"]));
+        let info = error.and_then(|error| error.field("codexErrorInfo"));
+        self.read_failure(message.as_deref().unwrap_or_default(), info, events);
         let thread_id = params.text_at(&["threadId"]);
         if events.is_by_subagent() {
             if let Some(id) = thread_id.filter(|id| self.subagents.end_turn(id)) {
@@ -236,24 +221,17 @@ impl CodexAppServerParser {
             }
             return;
         }
-        let turn_id = turn.and_then(|turn| turn.text_at(&["id"]));
         if let Some(turn_id) = &turn_id {
             self.open_turns.note_completed(turn_id);
         }
-        if !self.open_turns.end(thread_id.as_deref(), turn_id.as_deref()) {
-            return;
+        let is_last = self.open_turns.end(thread_id.as_deref(), turn_id.as_deref());
+        if let Some(thread_id) = thread_id.filter(|id| !self.open_turns.contains(id)) {
+            self.open_work.end(&thread_id, events);
         }
-        let status = turn.and_then(|turn| turn.text_at(&["status"])).unwrap_or_default();
-        match status.as_str() {
-            "completed" => events.turn_ended(TurnOutcome::Completed, None),
-            "interrupted" => events.turn_ended(TurnOutcome::Interrupted, None),
-            _ => {
-                let error = turn.and_then(|turn| turn.field("error"));
-                let message = error.and_then(|error| error.text_at(&["message"]));
-                let info = error.and_then(|error| error.field("codexErrorInfo"));
-                self.read_failure(message.as_deref().unwrap_or_default(), info, events);
-                events.turn_ended(TurnOutcome::Failed, message);
-            }
+        match message {
+            message if is_last => events.turn_ended(outcome, message),
+            Some(message) => events.warning(message),
+            None => {}
         }
     }
 
@@ -296,6 +274,12 @@ impl CodexAppServerParser {
         let resets_at = used_up.filter_map(|window| window.field("resetsAt").and_then(reset_of_field)).max();
         self.quota.read_limit(&reached, resets_at, events);
     }
+}
+
+/// The thread that a line is about. The requests of older versions call it a conversation.
+fn thread_of(params: Json<'_>) -> Option<String> {
+    let [thread_id, conversation_id] = params.fields(["threadId", "conversationId"]);
+    thread_id.or(conversation_id).and_then(Json::text)
 }
 
 /// Whether codex refused something that was asked of it during a turn, which goes on.

@@ -58,6 +58,10 @@ impl LineEvents {
         }
     }
 
+    pub(crate) fn as_slice(&self) -> &[Event] {
+        &self.events
+    }
+
     pub(crate) fn into_vec(self) -> Vec<Event> {
         self.events
     }

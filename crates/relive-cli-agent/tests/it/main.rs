@@ -5,6 +5,7 @@
 mod any_bytes;
 mod background;
 mod cases;
+mod codex_threads;
 mod detection;
 mod encoding;
 mod hooks;

@@ -129,6 +129,7 @@ rows! {
     EventKind::Other { .. } => "other line", EventKind::Other { name: "status".into() };
     EventKind::Error { .. } => "error", error();
     EventKind::TurnEnded { .. } => "turn ended", done();
+    EventKind::Idle => "no turn is open", EventKind::Idle;
 }
 
 #[test]

@@ -69,6 +69,11 @@ impl OpenTurns {
         self.turns.contains_key(shorten(thread_id).as_ref())
     }
 
+    /// Whether this turn is the open one of the thread.
+    pub(super) fn is_open(&self, thread_id: &str, turn_id: &str) -> bool {
+        self.turns.get(shorten(thread_id).as_ref()).is_some_and(|open| *open == shorten(turn_id))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.turns.is_empty() && self.forgotten == 0
     }

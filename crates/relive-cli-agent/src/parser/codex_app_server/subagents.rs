@@ -5,7 +5,9 @@ use crate::ids::IdSet;
 #[derive(Debug, Default)]
 pub(super) struct Subagents {
     threads: IdSet,
-    /// Those of the threads that have no turn. The agent may give them another one.
+    /// Those of the threads whose turn has started and not ended.
+    working: IdSet,
+    /// Those of the threads whose turn has ended. The agent may give them another one.
     ended: IdSet,
 }
 
@@ -21,16 +23,24 @@ impl Subagents {
 
     /// Notes that a turn starts. Returns whether the subagent starts again with it.
     pub(super) fn start_turn(&mut self, id: &str) -> bool {
+        self.working.insert(id);
         self.ended.remove(id)
+    }
+
+    /// Whether its turn is open.
+    pub(super) fn is_working(&self, id: &str) -> bool {
+        self.working.contains(id)
     }
 
     /// Notes that a turn has ended. Returns whether the subagent ends with it: not if it has ended already.
     pub(super) fn end_turn(&mut self, id: &str) -> bool {
+        self.working.remove(id);
         self.threads.contains(id) && self.ended.insert(id)
     }
 
     /// Forgets a thread that was closed. Returns whether a subagent ends with it.
     pub(super) fn close(&mut self, id: &str) -> bool {
+        self.working.remove(id);
         let has_ended = self.ended.remove(id);
         self.threads.remove(id) && !has_ended
     }
