@@ -3,25 +3,26 @@
 use std::iter::Peekable;
 
 use jiff::Timestamp;
-use jiff::civil::Date;
+use jiff::civil::{Date, DateTime, Time};
 
 use crate::event::ResetClock;
 use crate::json::Json;
 
 /// The words before a time until the reset, in lower case.
-const BEFORE_DURATION: [&str; 8] = [
+const BEFORE_DURATION: [&str; 9] = [
     "try again in ",
     "try again after ",
     "reset after ",
     "reset within ",
     "resets in ",
+    "reset in ",
     "retry in ",
     "retry after ",
     "retrydelay",
 ];
 
 /// The words before a moment or a time of day, in lower case. The longer ones first: a match ends the search.
-const BEFORE_TIME: [&str; 13] = [
+const BEFORE_TIME: [&str; 15] = [
     "resets at ",
     "resets on ",
     "resets ",
@@ -35,6 +36,8 @@ const BEFORE_TIME: [&str; 13] = [
     "retry after ",
     "available again at ",
     "available at ",
+    "regain access on ",
+    "regain access at ",
 ];
 
 /// Resets lie between 2001 and 2100. Another number is no time: `|5` is the end of some other message.
@@ -153,19 +156,36 @@ fn duration_part(text: &str) -> Option<(f64, &str)> {
     Some((number * unit_ms, rest))
 }
 
-/// Reads `3pm`, `8:30pm (Asia/Tokyo)`, `Sep 15, 3am`, `Jul 5th, 2026 8:19 PM`, `15:00 UTC`, `Mon 12:00 AM`.
+/// Reads `3pm`, `8:30pm (Asia/Tokyo)`, `Sep 15, 3am`, `Jul 5th, 2026 8:19 PM`, `15:00 UTC`, `Mon 12:00 AM`,
+/// `2026-11-17T15:04:05`. The message may be inside of JSON.
 fn clock(text: &str) -> Option<ResetClock> {
     let text = text.split(['\n', '·', '∙', '|']).next()?;
     let mut words =
-        text.split([' ', ',']).filter(|word| !word.is_empty()).map(|word| word.trim_end_matches('.')).peekable();
-    let date = read_date(&mut words);
-    words.next_if_eq(&"at");
-    let time = read_time(&mut words);
+        text.split([' ', ',']).filter(|word| !word.is_empty()).map(|word| word.trim_end_matches(MARKS)).peekable();
+    let (date, time) = if let Some(moment) = read_date_and_time(&mut words) {
+        (Some(moment.date().to_string()), Some(hour_and_minute(moment.time())))
+    } else {
+        let date = read_date(&mut words);
+        words.next_if_eq(&"at");
+        (date, read_time(&mut words))
+    };
     if date.is_none() && time.is_none() {
         return None;
     }
     let zone = words.next().and_then(zone);
     Some(ResetClock { date, time, zone })
+}
+
+/// The marks behind a word that are not part of it.
+const MARKS: [char; 6] = ['.', '"', '\\', '}', ']', '!'];
+
+/// Reads a date and a time in one word, without a zone.
+fn read_date_and_time<'a, I: Iterator<Item = &'a str>>(words: &mut Peekable<I>) -> Option<DateTime> {
+    words.next_if(|word| word.contains(['T', 't']) && word.parse::<DateTime>().is_ok())?.parse().ok()
+}
+
+fn hour_and_minute(time: Time) -> String {
+    time.strftime("%H:%M").to_string()
 }
 
 fn read_date<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Peekable<I>) -> Option<String> {
@@ -208,8 +228,9 @@ fn read_time<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Peekable<I>) -
         }
         half => half,
     };
-    let (hour, minute) = digits.split_once(':').unwrap_or((digits, "0"));
-    let (hour, minute): (i8, i8) = (hour.parse().ok()?, minute.parse().ok()?);
+    let (hour, rest_of_time) = digits.split_once(':').unwrap_or((digits, "0"));
+    let (minute, second) = rest_of_time.split_once(':').unwrap_or((rest_of_time, "0"));
+    let (hour, minute, second): (i8, i8, i8) = (hour.parse().ok()?, minute.parse().ok()?, second.parse().ok()?);
     let hour = match half.to_ascii_lowercase().as_str() {
         "am" | "pm" if !(1..=12).contains(&hour) => return None,
         "am" => hour % 12,
@@ -218,9 +239,9 @@ fn read_time<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Peekable<I>) -
         _ if digits.contains(':') => hour,
         _ => return None,
     };
-    let time = jiff::civil::Time::new(hour, minute, 0, 0).ok()?;
+    let time = Time::new(hour, minute, second, 0).ok()?;
     *words = rest;
-    Some(time.strftime("%H:%M").to_string())
+    Some(hour_and_minute(time))
 }
 
 /// `(Asia/Tokyo)`, `UTC`, `PST`.
