@@ -118,6 +118,10 @@ fn the_limit_texts_of_the_other_clis_are_quotas() {
         (Dialect::Acp, "You have exceeded your monthly quota"),
         (Dialect::Acp, "You have used all your credits"),
         (Dialect::Acp, "Monthly spending cap reached"),
+        (Dialect::Acp, "You have exceeded your premium request allowance. We recommend changing the model"),
+        (Dialect::Opencode, "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 requests per day"),
+        (Dialect::Acp, "You have no credits left"),
+        (Dialect::Acp, "You have no quota (Request ID: X)"),
     ] {
         assert_eq!(failed(dialect, text).len(), 1, "{text}");
     }
@@ -143,6 +147,11 @@ fn failures_that_only_sound_like_a_limit_are_no_quota() {
         "This request would exceed your account's rate limit. Please try again later.",
         "out of memory: limit 2 GB",
         "disk quota exceeded",
+        "Session token limit exceeded: 5000 tokens > 4000 limit. Please start a new session or increase the limit",
+        "You've reached the session limit of 50 turns",
+        "workspace size limit exceeded",
+        "You haven't hit your usage limit yet",
+        "The plan's weekly limit isn't reached",
     ] {
         assert!(failed(Dialect::CodexExec, text).is_empty(), "{text}");
     }

@@ -6,7 +6,7 @@
 //! remark about its quotas.
 
 /// Messages without such a noun, or with a verb of their own, in lower case.
-const PHRASES: [&str; 14] = [
+const PHRASES: [&str; 18] = [
     "usage_limit_reached",
     "insufficient_quota",
     "quota_exceeded",
@@ -21,6 +21,10 @@ const PHRASES: [&str; 14] = [
     "free tier of the model has been exhausted",
     "billing hard limit",
     "resource has been exhausted (e.g. check quota)",
+    "free-models-per-day",
+    "no credits left",
+    "no quota left",
+    "you have no quota",
 ];
 
 /// Google's status of every 429, and the details that it adds if a quota is the reason.
@@ -41,9 +45,8 @@ const VERBS_OF_TWO: [[&str; 2]; 3] = [["used", "up"], ["used", "all"], ["out", "
 const LINKS: [&str; 7] = ["has", "have", "been", "was", "is", "are", "already"];
 
 /// Words that make a limit one of the account.
-const ACCOUNT_WORDS: [&str; 21] = [
+const ACCOUNT_WORDS: [&str; 20] = [
     "usage",
-    "session",
     "daily",
     "weekly",
     "monthly",
@@ -58,12 +61,15 @@ const ACCOUNT_WORDS: [&str; 21] = [
     "billing",
     "account",
     "subscription",
-    "workspace",
+    "premium",
     "opus",
     "sonnet",
     "haiku",
     "fable",
 ];
+
+/// Words that do the same, unless a doubtful one says that the limit is about the size of such a thing.
+const ACCOUNT_SCOPES: [&str; 2] = ["session", "workspace"];
 
 /// Words that make a limit one of the program or of the machine, whatever else is said.
 const PROGRAM_WORDS: [&str; 17] = [
@@ -91,7 +97,7 @@ const DOUBTFUL_WORDS: [&str; 11] =
     ["rate", "time", "token", "tokens", "size", "length", "depth", "request", "requests", "steps", "connections"];
 
 /// Words before the verb that say that the limit is not reached yet.
-const NOT_YET: [&str; 8] = ["not", "approaching", "nearing", "near", "close", "almost", "before", "until"];
+const NOT_YET: [&str; 9] = ["not", "never", "approaching", "nearing", "near", "close", "almost", "before", "until"];
 
 /// How many words may lie between the noun and its verb.
 const BEFORE_NOUN: usize = 6;
@@ -122,7 +128,13 @@ fn is_quota_sentence(sentence: &str) -> bool {
 fn is_reached_before(words: &[&str], noun: usize) -> bool {
     let start = noun.saturating_sub(BEFORE_NOUN);
     let Some(verb) = (start..noun).rev().find(|index| is_verb(words, *index)) else { return false };
-    !is_not_yet(words, verb) && is_of_account(&words[verb + 1..noun], words[noun])
+    !is_not_yet(words, verb) && !is_of_program(&words[noun + 1..]) && is_of_account(&words[verb + 1..noun], words[noun])
+}
+
+/// `limit of 50 turns`: the words behind a noun.
+fn is_of_program(after: &[&str]) -> bool {
+    let is_program_word = |word: &&str| PROGRAM_WORDS.contains(word) || DOUBTFUL_WORDS.contains(word);
+    after.first() == Some(&"of") && after.iter().take(AFTER_NOUN).any(is_program_word)
 }
 
 /// `weekly limit reached`, `your quota has been exceeded`: the noun, then the verb.
@@ -139,7 +151,7 @@ fn is_verb(words: &[&str], index: usize) -> bool {
 }
 
 fn is_not_yet(words: &[&str], verb: usize) -> bool {
-    words[verb.saturating_sub(NOUN_PHRASE)..verb].iter().any(|word| NOT_YET.contains(word))
+    words[verb.saturating_sub(NOUN_PHRASE)..verb].iter().any(|word| NOT_YET.contains(word) || word.ends_with("n't"))
 }
 
 /// Whether a limit is the account's, by the words between it and its verb, or before it.
@@ -149,5 +161,6 @@ fn is_of_account(phrase: &[&str], noun: &str) -> bool {
         return false;
     }
     let names_account = has(&ACCOUNT_WORDS) || phrase.iter().any(|word| word.ends_with("-hour"));
-    names_account || (!has(&DOUBTFUL_WORDS) && (has(&["your"]) || ACCOUNT_NOUNS.contains(&noun)))
+    let may_be_account = has(&ACCOUNT_SCOPES) || has(&["your"]) || ACCOUNT_NOUNS.contains(&noun);
+    names_account || (!has(&DOUBTFUL_WORDS) && may_be_account)
 }
