@@ -17,9 +17,14 @@ impl Conversation {
     pub(super) fn leave_lost_turn(&mut self, turn: &mut Turn, events: &mut LineEvents) {
         if *turn == Turn::Open {
             *turn = Turn::Closed;
-            *self = Self::default();
-            events.process_replaced();
+            self.leave(events);
         }
+    }
+
+    /// Leaves the conversation of a process that is gone.
+    pub(super) fn leave(&mut self, events: &mut LineEvents) {
+        *self = Self::default();
+        events.process_replaced();
     }
 
     /// Reports the conversation if its id differs from the last one. A line without an id names no conversation.

@@ -64,15 +64,17 @@ fn detect_json_rpc(line: Json<'_>) -> Option<Dialect> {
     let [method, id, version, result] = line.fields(["method", "id", "jsonrpc", "result"]);
     let is_acp = version.is_some();
     if let Some(method) = method.and_then(Json::text) {
-        return match is_acp {
-            true => acp::is_message(&method, line).then_some(Dialect::Acp),
-            false => codex_app_server::is_message(&method, line).then_some(Dialect::CodexAppServer),
+        return if is_acp {
+            acp::is_message(&method, line).then_some(Dialect::Acp)
+        } else {
+            codex_app_server::is_message(&method, line).then_some(Dialect::CodexAppServer)
         };
     }
     let result = result.filter(|_| id.is_some())?;
-    match is_acp {
-        true => acp::is_result(result).then_some(Dialect::Acp),
-        false => codex_app_server::is_result(result).then_some(Dialect::CodexAppServer),
+    if is_acp {
+        acp::is_result(result).then_some(Dialect::Acp)
+    } else {
+        codex_app_server::is_result(result).then_some(Dialect::CodexAppServer)
     }
 }
 

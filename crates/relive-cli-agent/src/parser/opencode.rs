@@ -8,50 +8,55 @@ use super::line_events::LineEvents;
 use super::quota::{FailureCause, QuotaReporter};
 use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
 use crate::json::Json;
-use crate::machine::Turn;
 
 #[derive(Debug, Default)]
 pub(crate) struct OpencodeParser {
     conversation: Conversation,
-    turn: Turn,
-    /// Whether the last turn has ended. While no turn was seen, reading may have begun within one.
-    is_over: bool,
+    turn: TurnStage,
     quota: QuotaReporter,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum TurnStage {
+    /// Reading may have begun within a turn.
+    #[default]
+    NotSeen,
+    Open,
+    Ended,
 }
 
 impl OpencodeParser {
     pub(crate) fn read(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [kind, session_id, part] = line.fields(["type", "sessionID", "part"]);
         let Some(kind) = kind.and_then(Json::text) else { return events.unknown(line.name()) };
-        if self.turn == Turn::Open && self.conversation.is_other(session_id) {
+        if self.turn == TurnStage::Open && self.conversation.is_other(session_id) {
             // Only the start of a step moves the stream to another conversation, and the turn before is lost.
             if kind != "step_start" {
                 return events.other(format!("{kind} of another session"));
             }
-            self.conversation.leave_lost_turn(&mut self.turn, events);
+            self.turn = TurnStage::NotSeen;
+            self.conversation.leave(events);
         }
         self.conversation.enter(session_id.and_then(Json::text), None, events);
         // Reading may have begun within a turn.
-        if matches!(kind.as_str(), "text" | "reasoning") || (kind == "tool_use" && !self.is_over) {
-            self.turn = Turn::Open;
-            self.is_over = false;
+        if matches!(kind.as_str(), "text" | "reasoning") || (kind == "tool_use" && self.turn == TurnStage::NotSeen) {
+            self.turn = TurnStage::Open;
         }
         let text = part.and_then(|part| part.text_at(&["text"])).unwrap_or_default();
         match kind.as_str() {
-            "step_start" if self.turn == Turn::Open => events.other("step_start"),
+            "step_start" if self.turn == TurnStage::Open => events.other("step_start"),
             "step_start" => {
-                self.turn = Turn::Open;
-                self.is_over = false;
+                self.turn = TurnStage::Open;
                 self.quota.start_turn();
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
-            "tool_use" if self.is_over => events.other("late tool_use"),
+            "tool_use" if self.turn == TurnStage::Ended => events.other("late tool_use"),
             "text" => events.push(EventKind::Text { text, delta: false }),
             "reasoning" => events.push(EventKind::Thinking { text, delta: false }),
             "tool_use" => read_tool(part, events),
             "step_finish" => self.read_step_finish(part, events),
             "error" => {
-                self.close_turn();
+                self.turn = TurnStage::Ended;
                 let message = error_message(line);
                 let said = match line.text_at(&["error", "data", "responseBody"]) {
                     Some(body) => format!("{message}\n{body}"),
@@ -77,13 +82,8 @@ impl OpencodeParser {
     }
 
     fn end_turn(&mut self, outcome: TurnOutcome, message: Option<String>, events: &mut LineEvents) {
-        self.close_turn();
+        self.turn = TurnStage::Ended;
         events.turn_ended(outcome, message);
-    }
-
-    fn close_turn(&mut self) {
-        self.turn = Turn::Closed;
-        self.is_over = true;
     }
 }
 
