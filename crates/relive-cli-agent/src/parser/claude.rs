@@ -44,6 +44,8 @@ pub(crate) struct ClaudeParser {
     /// Claude or qwen.
     dialect: Dialect,
     conversation: Conversation,
+    /// The conversation that the last turn started in. A stray line of another one does not keep its result from ending it.
+    turn_session: Option<String>,
     /// The socket that claude listens on, which tells its processes apart. Qwen and older versions do not name it.
     process: Option<String>,
     /// How many turns have started and not ended. The end of a background command may start one while another is open.
@@ -65,6 +67,7 @@ impl ClaudeParser {
         Self {
             dialect,
             conversation: Conversation::default(),
+            turn_session: None,
             process: None,
             open_turns: 0,
             background: IdSet::default(),

@@ -35,3 +35,15 @@ fn a_line_without_a_list_of_background_commands_ends_none() {
         check(&[line], Lifecycle::Working);
     }
 }
+
+#[test]
+fn a_listed_command_that_has_ended_does_not_run() {
+    for (status, lifecycle) in
+        [("running", Lifecycle::Working), ("completed", Lifecycle::Idle), ("cancelled", Lifecycle::Idle)]
+    {
+        let list = format!(
+            r#"{{"type":"system","subtype":"background_tasks_changed","tasks":[{{"task_id":"b","status":"{status}"}}]}}"#
+        );
+        check(&[&list, RESULT], lifecycle);
+    }
+}

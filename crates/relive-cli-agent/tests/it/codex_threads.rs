@@ -129,3 +129,18 @@ fn a_new_turn_drops_the_approval_of_a_lost_one() {
     let subagent = [thread_started("a", ""), thread_started("c", "a"), turn_started("c", "t1"), asks("c", "t1")];
     check(&[&subagent[..], &[turn_started("c", "t2")]].concat(), "idle idle");
 }
+
+/// Older versions have requests of their own, with answers of their own.
+#[test]
+fn a_request_of_an_older_codex_is_an_approval() {
+    for (method, tool) in [("execCommandApproval", "commandExecution"), ("applyPatchApproval", "fileChange")] {
+        let ask = format!(r#"{{"id":7,"method":"{method}","params":{{"conversationId":"a","callId":"call"}}}}"#);
+        let reports = reports(None, &[&ask]);
+        let asked = &events_of(&reports, "approval_asked")[0];
+        assert_eq!((asked["tool"].as_str(), asked["tool_id"].as_str()), (Some(tool), Some("call")));
+        let values: Vec<&str> =
+            asked["options"].as_array().unwrap().iter().map(|option| option["value"].as_str().unwrap()).collect();
+        assert_eq!(values, ["approved", "approved_for_session", "denied", "abort"]);
+        check(&[turn_started("a", "t1"), ask, status("a", "idle")], "idle idle");
+    }
+}

@@ -93,3 +93,13 @@ fn long_ids_with_the_same_start_are_told_apart() {
     replay.push_input(&answer(&first), 0);
     assert!(replay.machine().waiting().is_some());
 }
+
+#[test]
+fn a_dialog_that_claude_asks_its_client_for_is_a_question() {
+    let mut replay = Replay::new(None);
+    let ask = r#"{"type":"control_request","request_id":"r","request":{"subtype":"request_user_dialog","dialog_kind":"x","payload":{}}}"#;
+    replay.read(ask, 0);
+    assert_eq!(replay.machine().waiting(), Some(Waiting::Question));
+    replay.read(r#"{"type":"control_cancel_request","request_id":"r"}"#, 0);
+    assert_eq!(replay.machine().lifecycle(), Lifecycle::Idle);
+}

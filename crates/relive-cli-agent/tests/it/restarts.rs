@@ -110,6 +110,13 @@ fn a_claude_that_starts_a_turn_while_a_call_is_open_is_another_process() {
     assert_eq!(last_state(CLAUDE, &lines), "working responding");
 }
 
+#[test]
+fn a_stray_line_of_another_conversation_does_not_keep_a_turn_open() {
+    let stray = TEXT.replace(r#""session_id":"s""#, r#""session_id":"z""#);
+    assert_eq!(last_state(CLAUDE, &[INIT, &stray, RESULT]), "idle idle");
+    assert_eq!(last_state(CLAUDE, &[INIT, &stray, TEXT, RESULT]), "idle idle");
+}
+
 /// Claude names the conversation in all its lines, so it can also move without an `init`.
 #[test]
 fn a_claude_that_speaks_in_another_conversation_is_in_it() {

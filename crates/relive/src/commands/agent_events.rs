@@ -32,6 +32,9 @@ Prints one JSON object for each line of the input, with or without --json:
   lifecycle  spawning (until the first line that its dialect knows) | working | idle
   waiting    approval | question; left out if nobody has to answer
 
+A stream without a line that only one dialect has stays undecided to its end: dialect is null,
+every line is unknown or malformed, and the lifecycle is spawning. --dialect decides it.
+
 Only what the CLI printed is read: a turn or an answer that was written to it is seen when the CLI reports it.
 
 A line that is not JSON, above 16 MiB, or of an unknown type is an event like any other:

@@ -33,6 +33,11 @@ fn read_request(request_id: RawJson, request: Json<'_>, events: &mut LineEvents)
             let text = request.text_at(&["message"]).unwrap_or_default();
             events.push(EventKind::Question { request_id, tool_id: None, text });
         }
+        "request_user_dialog" => {
+            let [kind, message] = [request.text_at(&["dialog_kind"]), request.text_at(&["payload", "message"])];
+            let text = message.or(kind).unwrap_or_default();
+            events.push(EventKind::Question { request_id, tool_id: None, text });
+        }
         "hook_callback" | "mcp_message" => events.other(format!("control_request/{subtype}")),
         _ => events.unknown(format!("control_request/{subtype}")),
     }

@@ -2,6 +2,7 @@
 
 use super::ClaudeParser;
 use crate::event::{EventKind, TurnOutcome};
+use crate::ids::shorten;
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 use crate::parser::quota::FailureCause;
@@ -19,7 +20,11 @@ impl ClaudeParser {
         let [subtype, is_error, terminal, session_id] =
             line.fields(["subtype", "is_error", "terminal_reason", "session_id"]);
         if self.conversation.is_other(session_id) {
-            return events.other("result of another session");
+            let session_id = session_id.and_then(Json::text).unwrap_or_default();
+            if self.turn_session.as_deref() != Some(shorten(&session_id).as_ref()) {
+                return events.other("result of another session");
+            }
+            self.conversation.enter(Some(session_id), None, events);
         }
         self.report_usage(line, events);
         let error_subtype = subtype.and_then(Json::text).filter(|subtype| subtype.starts_with("error"));

@@ -5,7 +5,8 @@ use super::system::is_known_subtype;
 use crate::json::Json;
 
 /// The requests that claude makes of its client.
-const CONTROL_REQUESTS: [&str; 4] = ["can_use_tool", "elicitation", "hook_callback", "mcp_message"];
+const CONTROL_REQUESTS: [&str; 5] =
+    ["can_use_tool", "elicitation", "request_user_dialog", "hook_callback", "mcp_message"];
 
 /// The events of the provider's stream.
 const STREAM_EVENTS: [&str; 6] = [

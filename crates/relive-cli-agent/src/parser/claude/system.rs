@@ -7,7 +7,7 @@ use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 
 /// The statuses of a background command that has ended.
-const ENDED: [&str; 4] = ["completed", "failed", "killed", "stopped"];
+const ENDED: [&str; 5] = ["completed", "failed", "killed", "stopped", "cancelled"];
 
 /// Subtypes that say nothing about the state.
 const SILENT_SUBTYPES: [&str; 11] = [
@@ -67,7 +67,9 @@ impl ClaudeParser {
             events.process_replaced();
         }
         self.process = socket.or(self.process.take());
-        self.conversation.enter(session_id.and_then(Json::text), model.and_then(Json::text), events);
+        let session_id = session_id.and_then(Json::text);
+        self.turn_session = session_id.as_deref().map(|id| shorten(id).into_owned());
+        self.conversation.enter(session_id, model.and_then(Json::text), events);
         self.start_turn(events);
     }
 
@@ -92,25 +94,25 @@ impl ClaudeParser {
 
     fn read_task_updated(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let Some(patch) = line.field("patch") else { return };
-        let [status, background] = patch.fields(["status", "is_backgrounded"]);
-        if background.is_some_and(Json::is_true) {
+        if patch.field("is_backgrounded").is_some_and(Json::is_true) {
             self.start_background(task_id(line), None, events);
         }
-        if status.and_then(Json::text).is_some_and(|status| ENDED.contains(&status.as_str())) {
+        if has_ended(patch) {
             self.end_background(task_id(line), events);
         }
     }
 
     /// Claude also sends this for slow foreground commands, whose ids were never in the background.
     fn read_task_notification(&mut self, line: Json<'_>, events: &mut LineEvents) {
-        if line.text_at(&["status"]).is_none_or(|status| ENDED.contains(&status.as_str())) {
+        if line.field("status").is_none() || has_ended(line) {
             self.end_background(task_id(line), events);
         }
     }
 
     /// Takes the complete list of what runs in the background. A line without a list says nothing about it.
     pub(super) fn read_background_tasks(&mut self, tasks: Option<Json<'_>>, events: &mut LineEvents) {
-        let Some(tasks) = tasks.filter(|tasks| tasks.is_list()).map(Json::items) else { return };
+        let Some(mut tasks) = tasks.filter(|tasks| tasks.is_list()).map(Json::items) else { return };
+        tasks.retain(|task| !has_ended(*task));
         let mut running = IdSet::default();
         for id in tasks.iter().filter_map(|task| task_id(*task)) {
             running.insert(&id);
@@ -146,6 +148,10 @@ impl ClaudeParser {
             events.push(EventKind::SubagentEnded { id });
         }
     }
+}
+
+fn has_ended(task: Json<'_>) -> bool {
+    task.text_at(&["status"]).is_some_and(|status| ENDED.contains(&status.as_str()))
 }
 
 /// Stream lines say `task_id`, the `Stop` hook says `id`.

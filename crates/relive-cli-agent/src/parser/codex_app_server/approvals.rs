@@ -1,6 +1,6 @@
 //! The requests that codex makes of its user.
 
-use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, OptionKind};
+use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, OptionKind, RawJson};
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 use crate::parser::questions::joined_questions;
@@ -8,6 +8,7 @@ use crate::parser::questions::joined_questions;
 pub(super) fn read(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut LineEvents) {
     match (method, params) {
         (method, Some(params)) if method.ends_with("/requestApproval") => read_approval(method, id, params, events),
+        ("execCommandApproval" | "applyPatchApproval", Some(params)) => read_old_approval(method, id, params, events),
         ("item/tool/requestUserInput", Some(params)) => {
             let (tool_id, text) = (params.text_at(&["itemId"]), joined_questions(params));
             events.push(EventKind::Question { request_id: id.to_raw(), tool_id, text });
@@ -36,6 +37,28 @@ fn read_approval(method: &str, id: Json<'_>, params: Json<'_>, events: &mut Line
             .into_iter()
             .map(|value| ApprovalOption { kind: option_kind(value), value: value.to_raw() })
             .collect(),
+        channel: ApprovalChannel::Stream,
+    }));
+}
+
+/// The answers to a request of an older version, which does not list them.
+const OLD_DECISIONS: [(OptionKind, &str); 4] = [
+    (OptionKind::AllowOnce, "approved"),
+    (OptionKind::AllowAlways, "approved_for_session"),
+    (OptionKind::DenyOnce, "denied"),
+    (OptionKind::Cancel, "abort"),
+];
+
+fn read_old_approval(method: &str, id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
+    let [call_id, command, changes, reason] = params.fields(["callId", "command", "fileChanges", "reason"]);
+    let tool = if method == "execCommandApproval" { "commandExecution" } else { "fileChange" };
+    events.push(EventKind::ApprovalAsked(ApprovalRequest {
+        request_id: id.to_raw(),
+        tool_id: call_id.and_then(Json::text),
+        tool: tool.into(),
+        input: command.or(changes).map(Json::to_raw),
+        reason: reason.and_then(Json::text),
+        options: OLD_DECISIONS.map(|(kind, value)| ApprovalOption { kind, value: RawJson::string(value) }).into(),
         channel: ApprovalChannel::Stream,
     }));
 }

@@ -1,5 +1,6 @@
 //! The methods that codex calls. A name that is not listed belongs to a newer codex, or to somebody else.
 
+use super::thread_of;
 use crate::json::Json;
 
 /// Notifications that say nothing about the state.
@@ -54,11 +55,13 @@ const SILENT: [&str; 47] = [
 ];
 
 /// The other methods, without those that any program could call (`error`, `warning`).
-const HANDLED: [&str; 22] = [
+const HANDLED: [&str; 24] = [
     "account/chatgptAuthTokens/refresh",
     "account/rateLimits/updated",
+    "applyPatchApproval",
     "configWarning",
     "deprecationNotice",
+    "execCommandApproval",
     "guardianWarning",
     "item/agentMessage/delta",
     "item/commandExecution/requestApproval",
@@ -87,8 +90,8 @@ pub(super) fn is_silent(method: &str) -> bool {
 /// of its notifications, and most are about a thread.
 pub(in crate::parser) fn is_message(method: &str, line: Json<'_>) -> bool {
     let [params, emitted_at] = line.fields(["params", "emittedAtMs"]);
-    let [thread_id, thread] = params.map(|params| params.fields(["threadId", "thread"])).unwrap_or([None; 2]);
-    let has_thread = thread_id.and_then(Json::text).is_some() || thread.is_some_and(has_id);
+    let has_thread =
+        params.is_some_and(|params| thread_of(params).is_some() || params.field("thread").is_some_and(has_id));
     (HANDLED.contains(&method) || is_silent(method)) && (has_thread || emitted_at.and_then(Json::u64).is_some())
 }
 
