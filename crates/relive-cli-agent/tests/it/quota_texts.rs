@@ -120,6 +120,7 @@ fn the_limit_texts_of_the_other_clis_are_quotas() {
         (Dialect::Acp, "Monthly spending cap reached"),
         (Dialect::Acp, "You have exceeded your premium request allowance. We recommend changing the model"),
         (Dialect::Opencode, "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 requests per day"),
+        (Dialect::Acp, "You've used up your premium requests for this month"),
         (Dialect::Acp, "You have no credits left"),
         (Dialect::Acp, "You have no quota (Request ID: X)"),
     ] {
@@ -152,6 +153,8 @@ fn failures_that_only_sound_like_a_limit_are_no_quota() {
         "workspace size limit exceeded",
         "You haven't hit your usage limit yet",
         "The plan's weekly limit isn't reached",
+        "account creation limit hit",
+        "Agent stopped: plan mode step limit reached",
     ] {
         assert!(failed(Dialect::CodexExec, text).is_empty(), "{text}");
     }
@@ -185,6 +188,10 @@ fn the_time_of_day_of_a_reset_is_read_as_it_was_said() {
             "resets at 2026-11-17T15:04 (Asia/Tokyo)",
             json!({ "date": "2026-11-17", "time": "15:04", "zone": "Asia/Tokyo" }),
         ),
+        ("reset at 2026-09-11 14:37:39][20260911]", json!({ "date": "2026-09-11", "time": "14:37" })),
+        ("reset at 2026-02-22 15:00:00 +0800 CST.", json!({ "date": "2026-02-22", "time": "15:00", "zone": "+0800" })),
+        ("resets 3pm -05:00", json!({ "time": "15:00", "zone": "-05:00" })),
+        ("resets 3pm +5", json!({ "time": "15:00" })),
         ("resets 15:04:99", Value::Null),
         ("resets 15:04:05:06", Value::Null),
         ("resets 25pm", Value::Null),

@@ -186,3 +186,11 @@ fn a_nested_claude_subagent_ends_with_the_one_that_started_it() {
     assert_eq!(found, ["+call", "+nested", "?nested", "-call", "-nested"]);
     assert_eq!((replay.machine().lifecycle(), replay.machine().waiting()), (Lifecycle::Working, None));
 }
+
+#[test]
+fn a_result_of_a_claude_subagent_ends_nothing_of_the_agents() {
+    let init = r#"{"type":"system","subtype":"init","session_id":"s"}"#;
+    let result = CLAUDE_RESULT.replacen('{', r#"{"parent_tool_use_id":"call","#, 1);
+    let (replay, found) = read(Dialect::Claude, &[init, CLAUDE_CALL, &result]);
+    assert_eq!((replay.machine().lifecycle(), found), (Lifecycle::Working, vec!["+call".into()]));
+}

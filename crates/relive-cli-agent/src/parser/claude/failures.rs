@@ -26,6 +26,9 @@ impl ClaudeParser {
             }
             self.conversation.enter(Some(session_id), None, events);
         }
+        if events.is_by_subagent() {
+            return events.other("result of a subagent");
+        }
         self.report_usage(line, events);
         let error_subtype = subtype.and_then(Json::text).filter(|subtype| subtype.starts_with("error"));
         if !is_error.is_some_and(Json::is_true) && error_subtype.is_none() {

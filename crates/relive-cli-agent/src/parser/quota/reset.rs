@@ -161,7 +161,7 @@ fn duration_part(text: &str) -> Option<(f64, &str)> {
 fn clock(text: &str) -> Option<ResetClock> {
     let text = text.split(['\n', '·', '∙', '|']).next()?;
     let mut words =
-        text.split([' ', ',']).filter(|word| !word.is_empty()).map(|word| word.trim_end_matches(MARKS)).peekable();
+        text.split(SEPARATORS).filter(|word| !word.is_empty()).map(|word| word.trim_end_matches(['.', '!'])).peekable();
     let (date, time) = if let Some(moment) = read_date_and_time(&mut words) {
         (Some(moment.date().to_string()), Some(hour_and_minute(moment.time())))
     } else {
@@ -176,8 +176,8 @@ fn clock(text: &str) -> Option<ResetClock> {
     Some(ResetClock { date, time, zone })
 }
 
-/// The marks behind a word that are not part of it.
-const MARKS: [char; 6] = ['.', '"', '\\', '}', ']', '!'];
+/// The marks between words, also those of JSON and of lists in brackets.
+const SEPARATORS: [char; 7] = [' ', ',', '"', '\\', '}', '[', ']'];
 
 /// Reads a date and a time in one word, without a zone.
 fn read_date_and_time<'a, I: Iterator<Item = &'a str>>(words: &mut Peekable<I>) -> Option<DateTime> {
@@ -244,12 +244,19 @@ fn read_time<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Peekable<I>) -
     Some(hour_and_minute(time))
 }
 
-/// `(Asia/Tokyo)`, `UTC`, `PST`.
+/// `(Asia/Tokyo)`, `UTC`, `PST`, `+0800`.
 fn zone(word: &str) -> Option<String> {
     let is_short_name =
         |word: &&str| (2..=5).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_uppercase());
     let name = word.strip_prefix('(').and_then(|word| word.strip_suffix(')'));
-    let name = name.or_else(|| Some(word).filter(is_short_name))?;
-    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_+-".contains(&byte));
+    let name = name.or_else(|| Some(word).filter(|word| is_short_name(word) || is_offset(word)))?;
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_+-:".contains(&byte));
     (is_name && !name.is_empty()).then(|| name.into())
+}
+
+/// `+0800`, `-05:00`: the difference from UTC.
+fn is_offset(word: &str) -> bool {
+    let Some(digits) = word.strip_prefix(['+', '-']) else { return false };
+    let digits = digits.replacen(':', "", 1);
+    digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -6,7 +6,7 @@
 //! remark about its quotas.
 
 /// Messages without such a noun, or with a verb of their own, in lower case.
-const PHRASES: [&str; 18] = [
+const PHRASES: [&str; 19] = [
     "usage_limit_reached",
     "insufficient_quota",
     "quota_exceeded",
@@ -22,6 +22,7 @@ const PHRASES: [&str; 18] = [
     "billing hard limit",
     "resource has been exhausted (e.g. check quota)",
     "free-models-per-day",
+    "used up your premium requests",
     "no credits left",
     "no quota left",
     "you have no quota",
@@ -72,7 +73,7 @@ const ACCOUNT_WORDS: [&str; 20] = [
 const ACCOUNT_SCOPES: [&str; 2] = ["session", "workspace"];
 
 /// Words that make a limit one of the program or of the machine, whatever else is said.
-const PROGRAM_WORDS: [&str; 17] = [
+const PROGRAM_WORDS: [&str; 19] = [
     "context",
     "memory",
     "output",
@@ -89,6 +90,8 @@ const PROGRAM_WORDS: [&str; 17] = [
     "upload",
     "concurrency",
     "concurrent",
+    "creation",
+    "step",
     "window",
 ];
 
