@@ -52,7 +52,7 @@ pub(crate) struct AcpParser {
     calls: IdSet,
     /// The calls of the turn before, because an update may also follow the end of its turn.
     calls_before: IdSet,
-    /// Kept only while what is written to the agent is not seen.
+    /// Counts only while what is written to the agent is not read.
     live_sessions: LiveSessions,
     is_initialized: bool,
     input: Input,

@@ -164,7 +164,7 @@ fn check_remembered(replay: &Replay, flood: &str) {
 }
 
 /// Each flood: the dialect, a line before it, and its lines, where `<id>` is an id that no other line has.
-const FLOODS: [(&str, &str, &str); 17] = [
+const FLOODS: [(&str, &str, &str); 21] = [
     ("claude", "", r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"<id>","name":"Task"}]}}"#),
     ("claude", "", r#"{"type":"control_request","request_id":"<id>","request":{"subtype":"can_use_tool"}}"#),
     ("claude", "", r#"{"type":"system","subtype":"task_started","task_id":"<id>","is_backgrounded":true}"#),
@@ -213,6 +213,23 @@ const FLOODS: [(&str, &str, &str); 17] = [
     ("gemini", "", r#"{"type":"tool_use","tool_id":"<id>","tool_name":"<id>"}"#),
     ("opencode", "", r#"{"type":"tool_use","sessionID":"s","part":{"callID":"<id>","tool":"<id>","state":{}}}"#),
     ("acp", "", r#"{"method":"session/update","params":{"update":{"sessionUpdate":"tool_call","toolCallId":"<id>"}}}"#),
+    (
+        "acp",
+        "",
+        r#"{"id":1,"method":"session/request_permission","params":{"sessionId":"<id>","toolCall":{"toolCallId":"<id>"}}}"#,
+    ),
+    ("codex-app-server", "", r#"{"method":"thread/name/updated","params":{"threadId":"<id>"}}"#),
+    (
+        "codex-app-server",
+        "",
+        r#"{"method":"item/started","params":{"threadId":"<id>","turnId":"u","item":{"id":"<id>","type":"sleep"}}}"#,
+    ),
+    (
+        "codex-app-server",
+        r#"{"method":"thread/started","params":{"thread":{"id":"p"}}}"#,
+        r#"{"method":"thread/started","params":{"thread":{"id":"<id>","parentThreadId":"p"}}}
+{"method":"turn/started","params":{"threadId":"<id>","turn":{"id":"u"}}}"#,
+    ),
 ];
 
 #[test]
