@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use relive_agent::tool::ChildRequest;
 use relive_api::{Created, Environment, ExecRequest, ExecStarted, RunRequest};
-use relive_core::{Aim, ErrorCode, Limits, Pid, Program, Spec, Uuid};
+use relive_core::{ErrorCode, Limits, Pid, Program, Recovered, Refusal, Spec, Table, Uuid};
 use relive_journal::data::SpawnRequest;
 use relive_journal::policy::Policy;
 use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
@@ -23,8 +23,8 @@ use crate::lookup::Presence;
 use crate::owner::{Lane, Turn};
 use crate::pools::FILE_WITHIN;
 use crate::runtime::{ProcessRef, Runtime};
-use crate::signal::SignalOrder;
 use crate::spec::{self, raised};
+use crate::subtree::{Creation, Inherited};
 use crate::trees::TreePlace;
 
 const NAME_MAX: usize = 64;
@@ -39,6 +39,8 @@ struct Draft {
     /// What it is told first; a program is told nothing.
     first: Option<String>,
     parent: Pid,
+    /// Set for a child: signals to the subtree of its parent reach it from then on.
+    creation: Option<Creation>,
 }
 
 impl Runtime {
@@ -109,6 +111,7 @@ impl Runtime {
             environment: request.env,
             first: Some(request.intent),
             parent: Pid::RUNTIME,
+            creation: None,
         })
         .await
     }
@@ -168,6 +171,7 @@ impl Runtime {
             environment: env,
             first: None,
             parent: Pid::RUNTIME,
+            creation: None,
         };
         let pid = self.create(draft).await?.pid;
         let directory = match self.live_session(uuid).await {
@@ -180,10 +184,16 @@ impl Runtime {
     /// Creates a child of an agent: with what that has, and on its model unless another is named.
     pub(crate) async fn spawn_child(self: &Arc<Self>, parent: ProcessRef, request: ChildRequest) -> Result<()> {
         let runtime = Arc::clone(self);
-        self.to_the_end(async move { runtime.create_child(parent, request).await }).await
+        let creation = self.begin_creation(parent, request.uuid)?;
+        self.to_the_end(async move { runtime.create_child(parent, request, creation).await }).await
     }
 
-    async fn create_child(self: &Arc<Self>, parent: ProcessRef, request: ChildRequest) -> Result<()> {
+    async fn create_child(
+        self: &Arc<Self>,
+        parent: ProcessRef,
+        request: ChildRequest,
+        creation: Creation,
+    ) -> Result<()> {
         check_name(request.name.as_deref())?;
         let directory = self.data.directory(parent.uuid);
         let mut meta = self.pools.journal.run(move || ProcessMeta::read(&directory)).await??;
@@ -218,6 +228,7 @@ impl Runtime {
             environment: self.environment_of(parent.uuid).await?,
             first: Some(request.intent),
             parent: parent.of.pid,
+            creation: Some(creation),
         };
         let created = self.create(draft).await.map(|_| ());
         if self.living(request.uuid).is_none() {
@@ -228,7 +239,7 @@ impl Runtime {
     }
 
     async fn create(self: &Arc<Self>, draft: Draft) -> Result<Created> {
-        let Draft { spawned, meta, environment, first, parent } = draft;
+        let Draft { spawned, meta, environment, first, parent, creation } = draft;
         let uuid = spawned.uuid;
         self.admit_one_more()?;
         // Prepared before the turn: keys may take their time.
@@ -249,6 +260,8 @@ impl Runtime {
         let input = first.map(|text| Input { id: "intent".to_owned(), from: spawned.parent_uuid, text: text.into() });
         let (boot_id, now) = (self.clock.boot_id(), self.moment());
         let environments = Arc::clone(&self.environments);
+        let inherited = creation.as_ref().and_then(Creation::inherited).and_then(|inherited| inherited.record(now.at));
+        let starts = inherited.is_none();
         let created = self
             .on_journal(move |data| {
                 let pid = data.next_pid()?;
@@ -257,7 +270,8 @@ impl Runtime {
                 environments.put(uuid, &environment)?;
                 let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, now, req: None, seen: None };
                 let files = meta.as_ref().map(|meta| meta.instructions.clone()).unwrap_or_default();
-                let spawned = data.spawn(SpawnRequest { opening, spawned, meta, input, records: Vec::new() });
+                let spawned =
+                    data.spawn(SpawnRequest { opening, spawned, meta, input, records: Vec::from_iter(inherited) });
                 let mut writer = spawned.inspect_err(|_| {
                     let _ = environments.remove(uuid);
                 })?;
@@ -271,7 +285,13 @@ impl Runtime {
         let (pid, writer) = created;
         let spec = spec::from_history(writer.history(), pid, parent, model)?;
         turn.state.prepared = prepared;
-        turn.publish_new(spec, writer).await?;
+        if starts {
+            turn.publish_new(spec, writer).await?;
+        } else {
+            turn.publish_stopped(spec, writer).await?;
+        }
+        drop(turn);
+        drop(creation);
         Ok(Created { pid, uuid })
     }
 
@@ -341,31 +361,52 @@ impl Runtime {
 impl Turn {
     /// Publishes a process whose journal is on the disk, and starts its body.
     pub(crate) async fn publish_new(&mut self, spec: Spec, writer: Writer) -> Result<()> {
-        let runtime = Arc::clone(&self.runtime);
         let of = relive_core::Incarnation { pid: spec.pid, generation: spec.generation };
-        let place = writer.history().identity.as_ref().and_then(|identity| TreePlace::of(&identity.spawned));
-        runtime.catalog.tell(writer.history());
-        self.hold(writer);
-        let inherited = {
-            let mut state = runtime.lock();
-            let inherited = state.inherited.get(&spec.parent).copied();
-            let spec = below_living_parent(&state.table, spec);
-            state.table.spawn(spec)?;
-            if let Some(place) = place {
-                state.trees.join(place);
-            }
-            inherited
-        };
+        let inherited = self.list(spec, writer, |table, spec, _| table.spawn(spec))?;
         self.start_body(of);
+        self.deliver_inherited(inherited).await
+    }
+
+    /// Publishes a child whose first write has a signal to the subtree of its parent: as the next daemon would find it.
+    async fn publish_stopped(&mut self, spec: Spec, writer: Writer) -> Result<()> {
+        let (runtime, now) = (Arc::clone(&self.runtime), self.runtime.moment());
+        let process = ProcessRef {
+            of: relive_core::Incarnation { pid: spec.pid, generation: spec.generation },
+            uuid: self.uuid(),
+        };
+        let inherited = self.list(spec, writer, |table, spec, recovered| table.recover(spec, recovered, now))?;
+        if self.machine().is_some_and(|machine| machine.told_to_end().is_some()) {
+            tokio::spawn(async move { runtime.finish_bodiless(process).await });
+        }
+        self.deliver_inherited(inherited).await
+    }
+
+    /// Shows a process in the table, and returns the signal that it is to get.
+    fn list(
+        &mut self,
+        spec: Spec,
+        writer: Writer,
+        list: impl FnOnce(&mut Table, Spec, Recovered) -> Result<(), Refusal>,
+    ) -> Result<Option<Inherited>> {
+        let runtime = Arc::clone(&self.runtime);
+        let history = writer.history();
+        let place = history.identity.as_ref().and_then(|identity| TreePlace::of(&identity.spawned));
+        let recovered = crate::recover::recovered(history);
+        runtime.catalog.tell(history);
+        self.hold(writer);
+        let mut state = runtime.lock();
+        let spec = below_living_parent(&state.table, spec);
+        list(&mut state.table, spec, recovered)?;
+        if let Some(place) = place {
+            state.trees.join(place);
+        }
+        Ok(state.inherited.take(self.uuid()))
+    }
+
+    /// Delivers the signal that the subtree of the parent got while a child was being written.
+    async fn deliver_inherited(&mut self, inherited: Option<Inherited>) -> Result<()> {
         if let Some(inherited) = inherited {
-            // Its parent's subtree was signalled while it was being created.
-            let sent = SignalOrder {
-                cause: inherited.cause,
-                urgency: inherited.urgency,
-                aim: Aim::Subtree,
-                ..SignalOrder::new(inherited.signal, None)
-            };
-            self.deliver(&sent).await?;
+            self.deliver_with_subtree(&inherited.order()).await?;
         }
         Ok(())
     }

@@ -40,6 +40,7 @@ mod settings;
 mod signal;
 mod spec;
 mod stop;
+mod subtree;
 mod trees;
 mod unrecovered;
 mod user_file;

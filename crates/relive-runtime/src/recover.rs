@@ -2,6 +2,8 @@
 
 mod survey;
 
+pub(crate) use survey::recovered;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;

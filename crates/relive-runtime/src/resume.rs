@@ -63,7 +63,7 @@ impl Runtime {
             drop(turn);
             let affected = if request.subtree {
                 let sent = SignalOrder { request: request_id, ..SignalOrder::new(Signal::Resume, None) };
-                self.signal_tree(pid, sent).await?
+                self.signal_tree(uuid, pid, sent).await?
             } else {
                 Affected { affected: 1, pids: vec![pid], ..Affected::default() }
             };
@@ -93,7 +93,7 @@ impl Runtime {
         drop(turn);
         let mut pids = Vec::from_iter(changed.then_some(pid));
         if request.subtree {
-            let below = self.signal_tree(pid, sent.clone()).await?;
+            let below = self.signal_tree(uuid, pid, sent.clone()).await?;
             pids.extend(below.pids.into_iter().filter(|below| *below != pid));
         }
         if resumed {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use relive_api::{Environment, Paths};
-use relive_core::{Incarnation, Moment, Pid, Signal, Timestamp, Urgency, Uuid};
+use relive_core::{Incarnation, Moment, Pid, Timestamp, Uuid};
 use relive_journal::{DataDirectory, OpenFailure, WriteError, Writer};
 use relive_session::sessions::Sessions;
 use relive_session::spec::DaemonStart;
@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::owner::{Owner, Owners};
 use crate::pools::Pools;
 use crate::settings::Settings;
+use crate::subtree::Inheritance;
 use crate::trees::Trees;
 use crate::unrecovered::Unrecovered;
 use crate::warnings::Warnings;
@@ -74,8 +75,8 @@ pub(crate) struct Published {
     /// The owners of processes whose body runs.
     pub(crate) bodies: HashMap<Pid, Arc<Owner>>,
     pub(crate) trees: Trees,
-    /// The signal that each process got with its subtree: a child that is created meanwhile gets it too.
-    pub(crate) inherited: HashMap<Pid, Inherited>,
+    /// The signal that each process got with its subtree, and the children that are being created.
+    pub(crate) inherited: Inheritance,
     /// Rung when a process has ended.
     pub(crate) waiting: HashMap<Pid, Arc<Notify>>,
     pub(crate) alarms: HashMap<Pid, Alarm>,
@@ -84,14 +85,6 @@ pub(crate) struct Published {
     pub(crate) stopping: bool,
     /// Whether a task writes the pulse.
     pub(crate) has_heartbeat: bool,
-}
-
-/// A signal that was sent to a whole subtree.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Inherited {
-    pub(crate) signal: Signal,
-    pub(crate) urgency: Urgency,
-    pub(crate) cause: relive_core::Cause,
 }
 
 /// One incarnation of a process.
@@ -109,7 +102,7 @@ impl Runtime {
             table: relive_core::Table::new(settings.table, data.last_pid()),
             bodies: HashMap::new(),
             trees: Trees::default(),
-            inherited: HashMap::new(),
+            inherited: Inheritance::default(),
             waiting: HashMap::new(),
             alarms: HashMap::new(),
             alarm_set: Arc::default(),

@@ -1,14 +1,11 @@
 //! Signals and pauses: to one process and to a subtree.
 //!
-//! Each process is one turn with its own owner. A subtree is walked parents first, so that nothing new is started above;
-//! a child whose creation is under way gets the signal of its parent when it is published.
+//! Each process is one turn with its own owner; `subtree` walks those of a subtree.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt as _, stream};
-use relive_api::{Affected, Failed, PauseRequest, SignalMaskRequest, SignalRequest, SignalState};
+use relive_api::{Affected, PauseRequest, SignalMaskRequest, SignalRequest, SignalState};
 use relive_core::{Aim, Cause, ErrorCode, Event, Incarnation, Pid, Signal, SignalSet, State, Urgency, Uuid, Why};
 use relive_journal::record::{Body, Input, ResumedBy, SignalMask};
 
@@ -16,10 +13,8 @@ use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
 use crate::owner::{Change, Lane, Turn};
 use crate::records::RecordDetails;
-use crate::runtime::{Inherited, ProcessRef, Runtime};
+use crate::runtime::{ProcessRef, Runtime};
 
-/// How many processes of a subtree are signalled at once.
-const IN_FLIGHT: usize = 64;
 /// How long a KILL waits for its turn before it acts without one.
 const KILL_WITHIN: Duration = Duration::from_secs(1);
 
@@ -49,7 +44,7 @@ impl SignalOrder {
         }
     }
 
-    fn lane(&self) -> Lane {
+    pub(crate) fn lane(&self) -> Lane {
         match self.signal {
             Signal::Kill | Signal::Term | Signal::Int | Signal::Pause => Lane::Urgent,
             Signal::Resume => Lane::Verb,
@@ -66,10 +61,12 @@ impl SignalOrder {
 }
 
 /// What a signal did to one process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
     pub(crate) changed: bool,
     pub(crate) resumed: bool,
+    /// Who is below it, where the signal is for its subtree.
+    pub(crate) below: Vec<Uuid>,
 }
 
 impl Runtime {
@@ -104,20 +101,20 @@ impl Runtime {
         let LookedUp::Living { process, note } = found else {
             let (uuid, note) = self.identity_of(&found)?;
             let mut turn = self.turn(uuid, Lane::Verb).await?;
-            return match turn.was_answered(sent.request.as_deref()).await? {
-                // It was ended by this request.
-                true => Ok(Affected {
-                    affected: 1,
-                    pids: Vec::from_iter(turn.last_pid().await?),
-                    note,
-                    ..Affected::default()
-                }),
-                false => Ok(Affected { note: note.or(ended_already(id).note), ..ended_already(id) }),
+            if !turn.was_answered(sent.request.as_deref()).await? {
+                return Ok(Affected { note: note.or(ended_already(id).note), ..ended_already(id) });
+            }
+            // It was ended by this request. Those below it may not have got the signal.
+            let pid = turn.last_pid().await?;
+            drop(turn);
+            return match pid.filter(|_| subtree) {
+                Some(pid) => Ok(Affected { note, ..self.signal_tree(uuid, pid, sent).await? }),
+                None => Ok(Affected { affected: 1, pids: Vec::from_iter(pid), note, ..Affected::default() }),
             };
         };
         let pid = process.of.pid;
         let mut affected = if subtree {
-            self.signal_tree(pid, sent).await?
+            self.signal_tree(process.uuid, pid, sent).await?
         } else {
             let delivered = self.signal_process(process.uuid, &sent).await?;
             let mut pids = Vec::from_iter(delivered.changed.then_some(pid));
@@ -132,49 +129,6 @@ impl Runtime {
         }
         affected.note = note.or(affected.note);
         Ok(affected)
-    }
-
-    /// Sends a signal to a process and to everything living below it.
-    pub(crate) async fn signal_tree(self: &Arc<Self>, root: Pid, mut sent: SignalOrder) -> Result<Affected> {
-        sent.cause.root = Some(root);
-        let mut pids = Vec::new();
-        let mut done = HashSet::new();
-        let (mut resumed, mut refused, mut failed) = (false, None, Vec::new());
-        loop {
-            // Walked again until nothing new is below: children whose creation was under way are among them.
-            let walk: Vec<Pid> = self.lock().table.subtree(root).into_iter().filter(|pid| done.insert(*pid)).collect();
-            if walk.is_empty() {
-                break;
-            }
-            let jobs = walk.into_iter().map(|pid| {
-                let aim = if pid == root { Aim::Process } else { Aim::Subtree };
-                let (runtime, sent) = (Arc::clone(self), SignalOrder { aim, ..sent.clone() });
-                async move {
-                    let Some(uuid) = runtime.uuid_of(pid) else { return (pid, Ok(None)) };
-                    (pid, runtime.signal_process(uuid, &sent).await.map(Some))
-                }
-            });
-            let mut answers = stream::iter(jobs).buffered(IN_FLIGHT);
-            while let Some((pid, answer)) = answers.next().await {
-                match answer {
-                    Ok(Some(delivered)) => {
-                        resumed |= delivered.resumed;
-                        pids.extend(delivered.changed.then_some(pid));
-                    }
-                    Ok(None) => {}
-                    // A refusal of the root is the answer, once the turns under way are over.
-                    Err(error) if pid == root => refused = Some(error),
-                    Err(error) => failed.push(Failed { pid, message: error.to_string() }),
-                }
-            }
-            if let Some(error) = refused {
-                return Err(error);
-            }
-        }
-        if resumed {
-            pids.extend(self.resume_above(root, &sent).await);
-        }
-        Ok(Affected { affected: pids.len(), pids, failed, note: None })
     }
 
     /// Resumes ancestors that the user paused, nearest first.
@@ -217,7 +171,7 @@ impl Runtime {
                 waiting.await?
             }
         };
-        turn.deliver(sent).await
+        turn.deliver_with_subtree(sent).await
     }
 
     pub(crate) fn arm_grace(self: &Arc<Self>, uuid: Uuid, of: Incarnation, grace: Duration) {
@@ -312,7 +266,7 @@ impl Turn {
     }
 
     pub(crate) async fn deliver(&mut self, sent: &SignalOrder) -> Result<Delivered> {
-        let nothing = Delivered { changed: false, resumed: false };
+        let nothing = Delivered::default();
         let Some(machine) = self.machine() else {
             let answered = sent.request.is_some() && self.was_answered(sent.request.as_deref()).await.unwrap_or(false);
             return Ok(Delivered { changed: answered, ..nothing });
@@ -338,13 +292,9 @@ impl Turn {
             // KILL acts without waiting for its record.
             self.owner.order(|orders| orders.end = Some(Signal::Kill));
         }
-        let (resumed, of) = (change.resumes(), change.draft().incarnation());
+        let resumed = change.resumes();
         self.commit_signal(change).await?;
-        if sent.cause.root.is_some() && sent.signal != Signal::Resume && self.machine().is_some() {
-            let inherited = Inherited { signal: sent.signal, urgency: sent.urgency, cause: sent.cause };
-            runtime.lock().inherited.insert(of.pid, inherited);
-        }
-        Ok(Delivered { changed: true, resumed })
+        Ok(Delivered { changed: true, resumed, ..nothing })
     }
 
     /// Records a change that signals made. A process that is told to end and has no body ends here.

@@ -79,6 +79,11 @@ impl Trees {
         self.roots.insert(child.uuid, child.root);
     }
 
+    /// Returns the living agents of a tree, each with its parent.
+    pub(crate) fn members(&self, root: Uuid) -> impl Iterator<Item = (Uuid, Uuid)> {
+        self.members.get(&root).into_iter().flatten().map(|(uuid, parent)| (*uuid, *parent))
+    }
+
     /// It has ended, or was not begun.
     pub(crate) fn leave(&mut self, uuid: Uuid) {
         let Some(root) = self.roots.remove(&uuid) else { return };

@@ -245,13 +245,12 @@ impl Turn {
     /// Publishes a draft that is recorded, and carries out what follows from it.
     pub(crate) fn publish(&mut self, draft: Machine, effects: Effects) {
         let runtime = Arc::clone(&self.runtime);
-        let is_free = draft.pause().is_none() && draft.ending().is_none();
+        let is_free = draft.end().is_none() && draft.pause().is_none() && draft.ending().is_none();
         let pid = draft.incarnation().pid;
         let of_tree = {
             let mut state = runtime.lock();
             if is_free {
-                // Children that it creates from now on are not concerned by a signal to its subtree any more.
-                state.inherited.remove(&pid);
+                state.inherited.freed(pid);
             }
             match state.table.publish(draft, runtime.moment()) {
                 Ok(effects) => effects,

@@ -155,7 +155,8 @@ fn is_handled(signal: Signal, history: &History) -> bool {
     signal == Signal::Term && history.handlers.contains(signal)
 }
 
-fn recovered(history: &History) -> Recovered {
+/// A process as its journal left it.
+pub(crate) fn recovered(history: &History) -> Recovered {
     let suspension = history.paused.as_ref();
     Recovered {
         suspension: suspension.map(|paused| Suspension { asked_at: paused.asked_at, reason: paused.reason }),

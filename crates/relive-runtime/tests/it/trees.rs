@@ -180,6 +180,104 @@ fn a_child_whose_creation_is_under_way_is_paused_with_its_parents_subtree() {
     daemon.until_records(&world, child, "model_started", 1);
 }
 
+/// Asks for a verb while a child is being written, and kills the daemon right after the answer. The child, if it was
+/// created, has a record of the kind that says so.
+fn check_while_a_child_is_written(kinds: &[&str], verb: impl Fn(&Daemon, Uuid)) {
+    let world = World::new();
+    let daemon = world.start();
+    let child = world.script("turns: [{hang: true}]");
+    let mut request = world.request(&parent_of(&world, &[child]));
+    request.yes = true;
+    let parent = daemon.run(request).uuid;
+    let call = daemon.catch("the call", || world.of_kind(parent, "call_started").pop());
+    let child: Uuid = call["recovery"]["child"].as_str().unwrap().parse().unwrap();
+    let in_data = |name: &str| world.data().join(name).join(child.to_string());
+    let (written, there) = (in_data("tmp"), in_data("steps"));
+    daemon.catch("the child is being written", || (written.exists() || there.exists()).then_some(()));
+    verb(&daemon, parent);
+    drop(daemon);
+    world.let_go();
+    let recorded = world.kinds(child, 0);
+    assert!(!there.exists() || recorded.iter().any(|kind| kinds.contains(&kind.as_str())), "{recorded:?}");
+}
+
+#[test]
+fn a_child_that_is_being_written_is_reached_before_the_answer() {
+    let kill = |daemon: &Daemon, parent| drop(daemon.try_signal(parent, kill_tree(), None).unwrap());
+    let term = |daemon: &Daemon, parent| {
+        drop(daemon.try_signal(parent, SignalRequest { subtree: true, ..signal("TERM") }, None).unwrap());
+    };
+    let pause = |daemon: &Daemon, parent| drop(daemon.pause(parent, PAUSE_TREE, None));
+    for _ in 0..10 {
+        check_while_a_child_is_written(&["signalled", "ended"], kill);
+        check_while_a_child_is_written(&["signalled", "ended"], term);
+        check_while_a_child_is_written(&["paused"], pause);
+    }
+}
+
+/// Leaves the journals of some as a daemon does that died while it signalled their subtree.
+fn interrupted(world: &World, root: Pid, name: &str, signalled: &[Uuid]) {
+    world.let_go();
+    for uuid in signalled {
+        let signal = relive_core::Signal::from_name(name).unwrap();
+        let cause = relive_core::Cause { root: Some(root), ..relive_core::Cause::runtime(Why::User) };
+        let req = Some(format!("{signal}:request-1"));
+        let record = relive_journal::record::Signalled { signal, cause, pending: false, req };
+        let record = relive_journal::record::Body::Signalled(record);
+        world.append(*uuid, relive_journal::record::OpenedBy::Resume, vec![record]);
+    }
+}
+
+#[test]
+fn an_interrupted_signal_to_a_subtree_is_completed_when_it_is_sent_again() {
+    for (name, reached) in [("KILL", 1), ("TERM", 1), ("KILL", 2), ("TERM", 2)] {
+        let world = World::new();
+        let daemon = world.start();
+        let family = three_generations(&world, &daemon);
+        let stranger = daemon.run_hanging(&world).uuid;
+        let root = daemon.pid(family[0]);
+        drop(daemon);
+        interrupted(&world, root, name, &family[..reached]);
+        let daemon = world.start();
+        for uuid in &family[..reached] {
+            daemon.until_display(*uuid, "dead");
+        }
+        daemon.until_display(family[2], "running");
+        let again = |daemon: &Daemon| {
+            let signal = SignalRequest { subtree: true, ..signal(name) };
+            daemon.try_signal(family[0], signal, Some("request-1")).unwrap().affected
+        };
+        assert_eq!(again(&daemon), 3, "{name} after {reached}: what it has done in all");
+        for uuid in family {
+            daemon.until_display(uuid, "dead");
+        }
+        assert_eq!(again(&daemon), 3, "{name} after {reached}: once more");
+        assert_eq!(daemon.display(stranger), "running");
+    }
+}
+
+#[test]
+fn a_kill_of_a_subtree_that_is_sent_again_spares_what_was_created_since() {
+    let world = World::new();
+    let daemon = world.start();
+    let child = world.script("turns: [{hang: true}]");
+    let spawn = format!("{{name: spawn_agent, args: {{intent: help, model: {child}}}}}");
+    let mut request =
+        world.request(&world.script(&format!("turns: [{{text: done}}, {{calls: [{spawn}]}}, {{hang: true}}]")));
+    request.yes = true;
+    let root = daemon.run(request);
+    daemon.wait(root.uuid);
+    drop(daemon);
+    interrupted(&world, root.pid, "KILL", &[root.uuid]);
+    let daemon = world.start();
+    daemon.until_display(root.uuid, "dead");
+    daemon.resume(root.uuid, ResumeRequest { input: Some("go".to_owned()), ..resume() }, None);
+    let child = daemon.until("a child", || children(&daemon, root.uuid).first().copied());
+    daemon.until_display(child, "running");
+    assert_eq!(daemon.try_signal(root.uuid, kill_tree(), Some("request-1")).unwrap().affected, 1);
+    assert_eq!((daemon.display(root.uuid).as_str(), daemon.display(child).as_str()), ("running", "running"));
+}
+
 #[test]
 fn resuming_a_process_resumes_the_ancestors_that_the_user_paused_nearest_first() {
     let world = World::new();

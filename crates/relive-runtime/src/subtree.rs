@@ -1,0 +1,311 @@
+//! Signals to a subtree: whom they reach, also while children are being created, and what a repeat has left to do.
+//!
+//! A subtree is walked parents first, one turn for each process, so that nothing new is started above. Within its turn
+//! each process says who is below it, and that includes children that are being created: their turn is waited for, so
+//! the answer is given when they have the signal in their journals. A child that is not on the disk yet when its parent
+//! is signalled has the signal in its first write.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, stream};
+use relive_api::{Affected, Failed};
+use relive_core::{Aim, Cause, ErrorCode, Pid, Signal, SuspendReason, Timestamp, Urgency, Uuid};
+use relive_journal::ProcInfo;
+use relive_journal::record::{Body, Paused, Signalled};
+
+use crate::error::{Error, Result};
+use crate::owner::{Lane, Turn};
+use crate::runtime::{ProcessRef, Published, Runtime};
+use crate::signal::{Delivered, SignalOrder};
+
+/// How many processes of a subtree are signalled at once.
+const IN_FLIGHT: usize = 64;
+/// How many ancestors of a process are looked for on the disk.
+const ANCESTORS_MAX: usize = 256;
+
+/// A signal that was sent to a whole subtree.
+#[derive(Debug, Clone)]
+pub(crate) struct Inherited {
+    signal: Signal,
+    urgency: Urgency,
+    cause: Cause,
+    request: Option<String>,
+}
+
+impl Inherited {
+    fn of(sent: &SignalOrder) -> Self {
+        Self { signal: sent.signal, urgency: sent.urgency, cause: sent.cause, request: sent.request.clone() }
+    }
+
+    pub(crate) fn order(self) -> SignalOrder {
+        let Self { signal, urgency, cause, request } = self;
+        SignalOrder { cause, urgency, aim: Aim::Subtree, request, ..SignalOrder::new(signal, None) }
+    }
+
+    /// The record by which a process has it from its start. Nothing is blocked or handled then.
+    pub(crate) fn record(self, at: Timestamp) -> Option<Body> {
+        let Self { signal, cause, request: req, .. } = self;
+        match signal {
+            Signal::Kill | Signal::Term | Signal::Int => {
+                Some(Body::Signalled(Signalled { signal, cause, pending: false, req }))
+            }
+            Signal::Pause => {
+                let reason = SuspendReason::User;
+                Some(Body::Paused(Paused { reason, asked_at: at, resume_at: None, req }))
+            }
+            Signal::Resume => None,
+        }
+    }
+}
+
+/// The signals that subtrees got, and the children that are being created.
+#[derive(Debug, Default)]
+pub(crate) struct Inheritance {
+    /// By the process that was signalled: a child that it creates meanwhile gets the signal too.
+    by_parent: HashMap<Pid, Inherited>,
+    /// From before anything of the child is on the disk until it is in the table and has its signal.
+    creations: HashMap<Uuid, CreationUnderWay>,
+}
+
+#[derive(Debug)]
+struct CreationUnderWay {
+    parent: Pid,
+    /// Kept here as well: the parent may be gone before the child is there.
+    inherited: Option<Inherited>,
+}
+
+impl Inheritance {
+    fn signalled(&mut self, parent: Pid, inherited: Inherited) {
+        for creation in self.creations.values_mut().filter(|creation| creation.parent == parent) {
+            creation.inherited = Some(inherited.clone());
+        }
+        self.by_parent.insert(parent, inherited);
+    }
+
+    /// Children that it creates from now on are not concerned by a signal to its subtree any more.
+    pub(crate) fn freed(&mut self, parent: Pid) {
+        self.by_parent.remove(&parent);
+        for creation in self.creations.values_mut().filter(|creation| creation.parent == parent) {
+            creation.inherited = None;
+        }
+    }
+
+    /// It has ended. Children whose creation is under way keep its signal.
+    pub(crate) fn remove(&mut self, parent: &Pid) {
+        self.by_parent.remove(parent);
+    }
+
+    fn created_below(&self, parent: Pid) -> impl Iterator<Item = Uuid> {
+        self.creations.iter().filter(move |(_, creation)| creation.parent == parent).map(|(uuid, _)| *uuid)
+    }
+
+    /// Takes the signal that a child has to get which is being created.
+    pub(crate) fn take(&mut self, child: Uuid) -> Option<Inherited> {
+        self.creations.get_mut(&child)?.inherited.take()
+    }
+}
+
+/// A child that is being created, until this is dropped.
+pub(crate) struct Creation {
+    runtime: Arc<Runtime>,
+    pub(crate) child: Uuid,
+}
+
+impl Creation {
+    /// Takes the signal that has to be in the first write.
+    pub(crate) fn inherited(&self) -> Option<Inherited> {
+        self.runtime.lock().inherited.take(self.child)
+    }
+}
+
+impl Drop for Creation {
+    fn drop(&mut self) {
+        self.runtime.lock().inherited.creations.remove(&self.child);
+    }
+}
+
+impl Published {
+    /// Returns who is below a process in the table, or about to be.
+    fn below(&self, parent: Pid, now: relive_core::Moment) -> Vec<Uuid> {
+        let listed = self.table.children(parent).filter_map(|pid| self.table.view(pid, now).map(|view| view.uuid));
+        listed.chain(self.inherited.created_below(parent)).collect()
+    }
+}
+
+impl Runtime {
+    /// Notes that a child is about to be created, before anything of it is written.
+    pub(crate) fn begin_creation(self: &Arc<Self>, parent: ProcessRef, child: Uuid) -> Result<Creation> {
+        let mut state = self.lock();
+        let pid = parent.of.pid;
+        let lives = state.table.machine(pid).is_some_and(|machine| machine.end().is_none());
+        if !lives {
+            return Err(Error::new(ErrorCode::Conflict, format!("process {pid} has ended: it creates nothing")));
+        }
+        let inherited = state.inherited.by_parent.get(&pid).cloned();
+        state.inherited.creations.insert(child, CreationUnderWay { parent: pid, inherited });
+        Ok(Creation { runtime: Arc::clone(self), child })
+    }
+
+    /// Sends a signal to a process and to everything living below it.
+    pub(crate) async fn signal_tree(
+        self: &Arc<Self>,
+        root: Uuid,
+        root_pid: Pid,
+        mut sent: SignalOrder,
+    ) -> Result<Affected> {
+        sent.cause.root = Some(root_pid);
+        let Some(mut next) = self.tree(root, root_pid, &sent).await? else {
+            return Ok(Affected { affected: 1, pids: vec![root_pid], ..Affected::default() });
+        };
+        let (mut pids, mut done) = (Vec::new(), HashSet::new());
+        let (mut resumed, mut refused, mut failed) = (false, None, Vec::new());
+        loop {
+            // Until nothing new is below: children whose creation was under way are among them.
+            let walk: Vec<Uuid> = next.drain(..).filter(|uuid| done.insert(*uuid)).collect();
+            if walk.is_empty() {
+                break;
+            }
+            let jobs = walk.into_iter().map(|uuid| {
+                let aim = if uuid == root { Aim::Process } else { Aim::Subtree };
+                let (runtime, sent) = (Arc::clone(self), SignalOrder { aim, ..sent.clone() });
+                async move {
+                    let answer = runtime.signal_process(uuid, &sent).await;
+                    let named = answer.as_ref().map_or(true, |delivered| delivered.changed);
+                    (uuid, if named { runtime.last_pid(uuid).await } else { None }, answer)
+                }
+            });
+            let mut answers = stream::iter(jobs).buffered(IN_FLIGHT);
+            while let Some((uuid, pid, answer)) = answers.next().await {
+                match answer {
+                    Ok(Delivered { changed: _, resumed: resumes, below }) => {
+                        resumed |= resumes;
+                        pids.extend(pid);
+                        next.extend(below);
+                    }
+                    // A refusal of the root is the answer, once the turns under way are over.
+                    Err(error) if uuid == root => refused = Some(error),
+                    Err(error) => {
+                        let message = error.to_string();
+                        failed.push(Failed { pid: pid.unwrap_or(Pid::RUNTIME), message });
+                    }
+                }
+            }
+            if let Some(error) = refused {
+                return Err(error);
+            }
+        }
+        if resumed {
+            pids.extend(self.resume_above(root_pid, &sent).await);
+        }
+        Ok(Affected { affected: pids.len(), pids, failed, note: None })
+    }
+
+    /// Returns the processes that a signal to a subtree concerns, as far as they are known when it begins; nothing if it
+    /// is sent again and its root was resumed since.
+    async fn tree(self: &Arc<Self>, root: Uuid, root_pid: Pid, sent: &SignalOrder) -> Result<Option<Vec<Uuid>>> {
+        let mut tree = vec![root];
+        let is_repeated = match &sent.request {
+            Some(request) => self.turn(root, sent.lane()).await?.was_answered(Some(request)).await.unwrap_or(false),
+            None => false,
+        };
+        let is_free = {
+            let state = self.lock();
+            let machine = state.table.current_pid(root).and_then(|pid| state.table.machine(pid));
+            machine.is_some_and(|machine| machine.end().is_none() && machine.ending().is_none())
+        };
+        if is_repeated && is_free && sent.signal == Signal::Kill {
+            // Nothing that is below it now was meant.
+            return Ok(None);
+        }
+        let listed = self.lock().table.subtree(root_pid);
+        tree.extend(listed.into_iter().filter_map(|pid| self.uuid_of(pid)));
+        if is_repeated && !is_free && matches!(sent.signal, Signal::Kill | Signal::Term | Signal::Int) {
+            // Those above may have ended by the first one, and then the table has these below PID 0.
+            tree.extend(self.descendants(root).await?);
+        }
+        Ok(Some(tree))
+    }
+
+    /// Returns the descendants of a process by descent, whoever is their parent in the table, parents first: the living
+    /// ones, and those that the table remembers.
+    async fn descendants(self: &Arc<Self>, root: Uuid) -> Result<Vec<Uuid>> {
+        let mut turn = self.turn(root, Lane::Own).await?;
+        let first = turn.look(|history| history.identity.as_ref().and_then(|identity| identity.spawned.root_uuid));
+        let first = first.await?.unwrap_or(root);
+        drop(turn);
+        let (members, mut parents) = {
+            let state = self.lock();
+            let ended = state.table.ended().filter_map(|view| Some((view.uuid, view.parent_uuid?)));
+            let mut parents: HashMap<Uuid, Option<Uuid>> = ended.map(|(uuid, parent)| (uuid, Some(parent))).collect();
+            parents.extend(state.trees.members(first).map(|(uuid, parent)| (uuid, Some(parent))));
+            (parents.keys().copied().collect::<Vec<Uuid>>(), parents)
+        };
+        let mut found: Vec<(usize, Uuid)> = Vec::new();
+        for member in members {
+            let (mut here, mut above) = (member, Vec::new());
+            while here != root && above.len() < ANCESTORS_MAX {
+                above.push(here);
+                let parent = match parents.get(&here) {
+                    Some(parent) => *parent,
+                    None => {
+                        let parent = self.parent_on_disk(here).await;
+                        parents.insert(here, parent);
+                        parent
+                    }
+                };
+                let Some(parent) = parent else { break };
+                here = parent;
+            }
+            if here == root {
+                let below = above.len();
+                // Each above it as well: it may have ended in an earlier daemon by this signal.
+                found.extend(above.into_iter().enumerate().map(|(steps, uuid)| (below - steps, uuid)));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found.into_iter().map(|(_, uuid)| uuid).collect())
+    }
+
+    /// Returns the parent of a process that is not in the table; nothing if it was collected.
+    async fn parent_on_disk(&self, uuid: Uuid) -> Option<Uuid> {
+        let info = self.on_journal(move |data| data.info(uuid)).await;
+        let info: Option<ProcInfo> = info.ok().and_then(|info| info.ok()).flatten();
+        info?.parent_uuid
+    }
+
+    /// Returns the PID of a process, or the last it had.
+    async fn last_pid(self: &Arc<Self>, uuid: Uuid) -> Option<Pid> {
+        let listed = self.lock().table.current_pid(uuid);
+        match listed {
+            Some(pid) => Some(pid),
+            None => self.turn(uuid, Lane::Own).await.ok()?.last_pid().await.ok()?,
+        }
+    }
+}
+
+impl Turn {
+    /// Delivers a signal. One that is sent to a subtree is kept for children that are created later, and the answer says
+    /// who is below: looked for before, since the signal may end the process, and after, since it may have got another
+    /// child meanwhile.
+    pub(crate) async fn deliver_with_subtree(&mut self, sent: &SignalOrder) -> Result<Delivered> {
+        if sent.cause.root.is_none() {
+            return self.deliver(sent).await;
+        }
+        let runtime = Arc::clone(&self.runtime);
+        let pid = self.machine().map(|machine| machine.incarnation().pid);
+        let mut below = pid.map(|pid| runtime.lock().below(pid, runtime.moment())).unwrap_or_default();
+        let delivered = self.deliver(sent).await?;
+        if let Some(machine) = self.machine() {
+            let pid = machine.incarnation().pid;
+            let holds = delivered.changed || machine.pause().is_some() || machine.ending().is_some();
+            let mut state = runtime.lock();
+            if holds && sent.signal != Signal::Resume {
+                state.inherited.signalled(pid, Inherited::of(sent));
+            }
+            below.extend(state.below(pid, runtime.moment()));
+        }
+        Ok(Delivered { below, ..delivered })
+    }
+}
