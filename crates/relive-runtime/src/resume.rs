@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::owner::{Change, Lane, Turn};
 use crate::records::RecordDetails;
 use crate::runtime::{ProcessRef, Runtime};
-use crate::signal::SignalOrder;
+use crate::signal::{SignalOrder, is_being_ended};
 use crate::spec;
 
 impl Runtime {
@@ -68,6 +68,11 @@ impl Runtime {
                 Affected { affected: 1, pids: vec![pid], ..Affected::default() }
             };
             return Ok(self.resumed(process, None, affected));
+        }
+        if let Some((signal, _)) = machine.told_to_end() {
+            // What it is told now nobody would hear. Its next incarnation can be.
+            let hint = format!("relive wait {pid}; relive resume {pid}");
+            return Err(Error::new(ErrorCode::Conflict, is_being_ended(pid, signal)).with_hint(hint));
         }
         if let Some(choices) = machine.pause().and_then(|(_, reason)| crate::answers::choices(reason)) {
             let message = format!("process {pid} waits for your answer");

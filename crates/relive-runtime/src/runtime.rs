@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use relive_api::{Environment, Paths};
-use relive_core::{Incarnation, Moment, Pid, Timestamp, Uuid};
+use relive_core::{Incarnation, Machine, Moment, Pid, Timestamp, Uuid};
 use relive_journal::{DataDirectory, OpenFailure, WriteError, Writer};
 use relive_session::sessions::Sessions;
 use relive_session::spec::DaemonStart;
@@ -255,10 +255,14 @@ impl Runtime {
 
     /// Returns the living incarnation of a process.
     pub(crate) fn living(&self, uuid: Uuid) -> Option<ProcessRef> {
+        Some(ProcessRef { of: self.machine_of(uuid)?.incarnation(), uuid })
+    }
+
+    /// Returns a process as the table has it, if it has not ended.
+    pub(crate) fn machine_of(&self, uuid: Uuid) -> Option<Machine> {
         let state = self.lock();
         let pid = state.table.current_pid(uuid)?;
-        let machine = state.table.machine(pid).filter(|machine| machine.end().is_none())?;
-        Some(ProcessRef { of: machine.incarnation(), uuid })
+        state.table.machine(pid).filter(|machine| machine.end().is_none()).cloned()
     }
 
     /// Notes an event of another process, if that has a body.

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
 use crate::owner::{Lane, Turn};
 use crate::runtime::Runtime;
+use crate::signal::is_being_ended;
 
 /// The longest id of a message.
 const ID_MAX: usize = 200;
@@ -59,11 +60,13 @@ impl Runtime {
 impl Turn {
     /// Records a message; `false` if it was recorded before, `None` if the process has ended without it.
     async fn hear(&mut self, request: InputRequest, refused: Option<Error>) -> Result<Option<bool>> {
-        let living = self.machine().filter(|machine| machine.told_to_end().is_none());
-        let Some(machine) = living else { return Ok(self.has_heard(request.id).await?.then_some(false)) };
+        let heard = self.has_heard(request.id.clone()).await?;
+        let Some(machine) = self.machine().filter(|_| !heard) else { return Ok(heard.then_some(false)) };
         let of = machine.incarnation();
-        if self.has_heard(request.id.clone()).await? {
-            return Ok(Some(false));
+        if let Some((signal, _)) = machine.told_to_end() {
+            let message = format!("{}, so it hears nothing", is_being_ended(of.pid, signal));
+            let hint = format!("relive wait {0}; relive resume {0} --input TEXT", of.pid);
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
         }
         if let Some(refused) = refused {
             return Err(refused);

@@ -123,9 +123,13 @@ impl Runtime {
             }
             Affected { affected: pids.len(), pids, ..Affected::default() }
         };
-        let ended = self.living(process.uuid).is_none();
-        if affected.pids.is_empty() && ended {
-            affected.note = Some(format!("process {pid} has ended already: nothing to do"));
+        if affected.pids.is_empty() {
+            let told = self.machine_of(process.uuid).map(|machine| machine.told_to_end());
+            affected.note = match told {
+                None => Some(format!("process {pid} has ended already: nothing to do")),
+                Some(Some((signal, _))) => Some(format!("{}: nothing to do", is_being_ended(pid, signal))),
+                Some(None) => None,
+            };
         }
         affected.note = note.or(affected.note);
         Ok(affected)
@@ -384,6 +388,10 @@ fn parse(name: &str) -> Result<Signal> {
 /// A process that has ended blocks nothing, and nothing waits for it.
 fn no_signals(pid: Pid, note: Option<String>) -> SignalState {
     SignalState { pid, blocked: Vec::new(), handled: Vec::new(), pending: Vec::new(), note }
+}
+
+pub(crate) fn is_being_ended(pid: Pid, signal: Signal) -> String {
+    format!("process {pid} is being ended by {signal}")
 }
 
 fn ended_already(id: &str) -> Affected {

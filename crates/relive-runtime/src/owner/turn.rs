@@ -108,9 +108,7 @@ impl Turn {
 
     /// Returns the process as the table has it, if it has not ended.
     pub(crate) fn machine(&self) -> Option<Machine> {
-        let state = self.runtime.lock();
-        let pid = state.table.current_pid(self.uuid())?;
-        state.table.machine(pid).filter(|machine| machine.end().is_none()).cloned()
+        self.runtime.machine_of(self.uuid())
     }
 
     /// Looks at what the journal amounts to, in memory or on the disk.

@@ -20,6 +20,7 @@ mod signals;
 mod stalls;
 mod states;
 mod time;
+mod told_to_end;
 mod trees;
 mod unrecovered;
 mod world;
