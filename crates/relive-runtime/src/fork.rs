@@ -16,9 +16,15 @@ use crate::spec::{self, body_of, model_of, raised};
 
 impl Runtime {
     pub(crate) async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Result<Resumed> {
+        let hash = request_hash(source, &request);
+        let turn = self.turn(uuid, Lane::Verb).await?;
+        if let Some(forked) = self.forked_before(source, uuid, &hash).await? {
+            // Before anything of the source is needed: it may have been collected.
+            return Ok(forked);
+        }
+        drop(turn);
         self.admit_one_more()?;
         crate::create::check_name(request.name.as_deref())?;
-        let hash = request_hash(source, &request);
         let reason = self.living(source).and_then(|process| {
             let state = self.lock();
             state.table.machine(process.of.pid)?.pause().map(|(_, reason)| reason)
@@ -28,13 +34,8 @@ impl Runtime {
         // What its owner has synced is copied; nothing after that.
         let within = self.sync_and_get_end(source).await?;
         let mut turn = self.turn(uuid, Lane::Verb).await?;
-        if let Some(created) = self.created_before(uuid, &hash).await? {
-            let process = self.living(uuid).unwrap_or(ProcessRef {
-                of: relive_core::Incarnation { pid: created.pid, generation: relive_core::Generation(1) },
-                uuid,
-            });
-            let affected = Affected { affected: 1, pids: vec![created.pid], ..Affected::default() };
-            return Ok(self.resumed(process, Some(source), affected));
+        if let Some(forked) = self.forked_before(source, uuid, &hash).await? {
+            return Ok(forked);
         }
         let environment = environment.unwrap_or_default();
         let writer = self.write_fork(source, uuid, within, hash, request, environment).await?;
@@ -46,6 +47,23 @@ impl Runtime {
         turn.publish_new(spec, writer.1).await?;
         drop(turn);
         Ok(self.resumed(process, Some(source), Affected { affected: 1, pids: vec![pid], note, ..Affected::default() }))
+    }
+
+    /// Returns the source of a fork that is there.
+    pub(crate) async fn origin_of(&self, fork: Uuid) -> Option<Uuid> {
+        let (history, _) = self.on_journal(move |data| data.history(fork)).await.ok()?.ok()?;
+        Some(history.identity?.spawned.origin?.uuid)
+    }
+
+    /// Returns the answer of the request that this one repeats.
+    async fn forked_before(&self, source: Uuid, uuid: Uuid, hash: &str) -> Result<Option<Resumed>> {
+        let Some(created) = self.created_before(uuid, hash).await? else { return Ok(None) };
+        let process = self.living(uuid).unwrap_or(ProcessRef {
+            of: relive_core::Incarnation { pid: created.pid, generation: relive_core::Generation(1) },
+            uuid,
+        });
+        let affected = Affected { affected: 1, pids: vec![created.pid], ..Affected::default() };
+        Ok(Some(self.resumed(process, Some(source), affected)))
     }
 
     /// Returns how far the journal of a process that is being written is on the disk.

@@ -35,8 +35,13 @@ impl Runtime {
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
             if let Some(fork) = request.fork {
-                let (uuid, _) = runtime.identity_of(&runtime.look_up(&id).await?)?;
-                return runtime.fork(uuid, fork, request).await;
+                let found = runtime.look_up(&id).await.and_then(|found| runtime.identity_of(&found));
+                let source = match found {
+                    Ok((uuid, _)) => uuid,
+                    // Sent again, and its source was collected since: the fork knows it.
+                    Err(error) => runtime.origin_of(fork).await.ok_or(error)?,
+                };
+                return runtime.fork(source, fork, request).await;
             }
             let (uuid, note) = runtime.identity_of(&runtime.look_up_to_change(&id).await?)?;
             let answered = runtime.resume_process(uuid, request, request_id).await?;

@@ -79,6 +79,29 @@ fn a_fork_that_is_asked_for_again_is_the_same_fork() {
 }
 
 #[test]
+fn a_fork_that_is_asked_for_again_is_there_also_when_its_source_was_collected() {
+    let world = World::with(|config| config.gc.max_entries = 1);
+    let daemon = world.start();
+    let source = daemon.run(world.request(&world.script("turns: [{text: done}, {hang: true}]")));
+    daemon.wait(source.uuid);
+    let (fork, mut asked) = (new_uuid(), resume());
+    (asked.fork, asked.input) = (Some(fork), Some("go".to_owned()));
+    let ask = |daemon: &Daemon, id: &str| daemon.block(daemon.runtime.resume(id, asked.clone(), None));
+    let first = ask(&daemon, &source.uuid.to_string()).unwrap();
+    let later = daemon.run(world.request(&world.script("turns: [{text: done}]")));
+    daemon.wait(later.uuid);
+    let collected = daemon.block(daemon.runtime.gc(relive_api::GcRequest { dry_run: false, at_most: None })).unwrap();
+    assert_eq!(collected.removed.len(), 1, "the source");
+    for id in [source.uuid.to_string(), source.pid.to_string()] {
+        let again = ask(&daemon, &id).unwrap();
+        assert_eq!((again.pid, again.uuid, again.origin_uuid), (first.pid, fork, first.origin_uuid));
+    }
+    asked.fork = Some(new_uuid());
+    let refused = daemon.block(daemon.runtime.resume(&source.uuid.to_string(), asked, None)).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::NotFound, "another fork needs the source");
+}
+
+#[test]
 fn a_resume_that_is_asked_for_again_resumes_once() {
     let world = World::new();
     let daemon = world.start();
