@@ -23,6 +23,7 @@ use crate::lookup::Presence;
 use crate::owner::{Lane, Turn};
 use crate::pools::FILE_WITHIN;
 use crate::runtime::{ProcessRef, Runtime};
+use crate::send::INTENT_ID;
 use crate::spec::{self, raised};
 use crate::subtree::{Creation, Inherited};
 use crate::trees::TreePlace;
@@ -257,7 +258,7 @@ impl Runtime {
             return Ok(created);
         }
         let model = meta.as_ref().map(|meta| meta.model.clone());
-        let input = first.map(|text| Input { id: "intent".to_owned(), from: spawned.parent_uuid, text: text.into() });
+        let input = first.map(|text| Input { id: INTENT_ID.to_owned(), from: spawned.parent_uuid, text: text.into() });
         let (boot_id, now) = (self.clock.boot_id(), self.moment());
         let environments = Arc::clone(&self.environments);
         let inherited = creation.as_ref().and_then(Creation::inherited).and_then(|inherited| inherited.record(now.at));

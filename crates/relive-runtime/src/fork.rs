@@ -12,6 +12,7 @@ use crate::bodies::{Hearing, Verb};
 use crate::error::{Error, Result};
 use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
+use crate::send::FORK_ID;
 use crate::spec::{self, body_of, model_of, raised};
 
 impl Runtime {
@@ -99,7 +100,7 @@ impl Runtime {
             let pid = data.next_pid()?;
             data.note_pid(pid, uuid);
             environments.put(uuid, &environment)?;
-            let say = |text: &str| Input { id: "fork".to_owned(), from: None, text: text.into() };
+            let say = |text: &str| Input { id: FORK_ID.to_owned(), from: None, text: text.into() };
             let input = request.input.as_deref().map(say);
             let told = input.is_some();
             let fork = ForkRequest {

@@ -15,12 +15,28 @@ use crate::signal::is_being_ended;
 
 /// The longest id of a message.
 const ID_MAX: usize = 200;
+/// The ids of the messages by which a process and a fork begin.
+pub(crate) const INTENT_ID: &str = "intent";
+pub(crate) const FORK_ID: &str = "fork";
+
+/// Tells whether the runtime records messages or requests under such an id. A message that had it would pass for heard, or
+/// a verb for answered.
+fn is_reserved(id: &str) -> bool {
+    let verb = id.split_once(':').map(|(verb, _)| verb);
+    matches!(id, INTENT_ID | FORK_ID)
+        || verb.is_some_and(|verb| matches!(verb, "resume" | "resolve" | "signals") || verb.starts_with("SIG"))
+}
 
 impl Runtime {
     /// Hands a message to a process. On return it is on the disk.
     pub async fn send(self: &Arc<Self>, id: &str, request: InputRequest) -> Result<Accepted> {
         if request.id.is_empty() || request.id.len() > ID_MAX {
             return Err(Error::new(ErrorCode::Invalid, format!("a message id has 1 to {ID_MAX} bytes")));
+        }
+        if is_reserved(&request.id) {
+            let message =
+                format!("`{}` cannot be the id of a message: Relive uses it itself", request.id.escape_debug());
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint("choose another id, such as a UUID"));
         }
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {

@@ -157,6 +157,25 @@ fn a_message_that_is_sent_again_is_known() {
 }
 
 #[test]
+fn a_message_cannot_pass_for_another_request() {
+    let world = World::new();
+    let daemon = world.start();
+    let process = daemon.run_suspended(&world);
+    let id = process.uuid.to_string();
+    for reserved in ["intent", "fork", "resume:r", "resolve:r", "signals:r", "SIGKILL:r", "SIGHUP:r"] {
+        let refused = daemon.block(daemon.runtime.send(&id, message(reserved, "hello")));
+        assert_eq!(refused.unwrap_err().code(), ErrorCode::Invalid, "{reserved}");
+    }
+    for free in ["intents", "thread:1", "resume", "fork:1", "r"] {
+        assert!(daemon.send(process.uuid, message(free, "hello")), "{free}");
+    }
+    assert!(daemon.resume(process.uuid, resume(), Some("r")).changed);
+    daemon.until_records(&world, process.uuid, "model_started", 2);
+    daemon.signal(process.uuid, "KILL", Some("r"));
+    daemon.until_display(process.uuid, "dead");
+}
+
+#[test]
 fn a_message_that_is_sent_again_to_a_process_that_has_ended_since_is_known() {
     let world = World::new();
     let daemon = world.start();
