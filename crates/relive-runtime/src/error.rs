@@ -6,6 +6,8 @@ use relive_core::{ErrorCode, Refusal};
 use relive_journal::data::{CollectError, ForkError, LineageError, SpawnError};
 use relive_journal::{JobLost, JournalError, WriteError};
 
+const SPACE_HINT: &str = "free some space; `relive gc` removes old processes";
+
 /// Why a verb was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -68,12 +70,19 @@ impl Error {
     pub(crate) fn is_disk_full(&self) -> bool {
         match self {
             Self::Journal(WriteError::DiskFull { .. }) => true,
-            Self::Io(error) => matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded),
+            Self::Io(error) | Self::Collect(CollectError::Io(error)) => is_full(error),
+            Self::Spawn(error) | Self::Fork(ForkError::Spawn(error)) => is_made_on_full_disk(error),
+            Self::Fork(ForkError::Write(error)) => is_written_to_full_disk(error),
+            Self::Fork(ForkError::Io { source, .. }) => is_full(source),
             Self::Refused(_)
             | Self::Journal(_)
             | Self::Conversation(_)
-            | Self::Spawn(_)
-            | Self::Fork(_)
+            | Self::Fork(
+                ForkError::NoSuchStep { .. }
+                | ForkError::Damaged { .. }
+                | ForkError::ReadOnly { .. }
+                | ForkError::Collected { .. },
+            )
             | Self::Lineage(_)
             | Self::Collect(_)
             | Self::Lost(_)
@@ -84,6 +93,9 @@ impl Error {
     /// The published code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
+        if self.is_disk_full() {
+            return ErrorCode::Exhausted;
+        }
         match self {
             Self::Refused(refusal) => refusal.code(),
             Self::Journal(error) | Self::Spawn(SpawnError::Write(error)) | Self::Fork(ForkError::Write(error)) => {
@@ -108,12 +120,16 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
+            // What was to be resumed is there; what was to be created is not.
+            Self::Spawn(_) | Self::Fork(_) | Self::Io(_) | Self::Collect(_) if self.is_disk_full() => {
+                Some(SPACE_HINT.into())
+            }
             Self::Refused(refusal) => refusal.hint(),
             Self::Journal(error) | Self::Spawn(SpawnError::Write(error)) | Self::Fork(ForkError::Write(error)) => {
                 journal_hint(error).map(Into::into)
             }
             Self::Spawn(SpawnError::NoSpace { .. }) | Self::Fork(ForkError::Spawn(SpawnError::NoSpace { .. })) => {
-                Some("free some space; `relive gc` removes old processes".into())
+                Some(SPACE_HINT.into())
             }
             Self::Fork(ForkError::NoSuchStep { last, .. }) => Some(format!("--from-step takes 0 to {last}")),
             Self::Fork(ForkError::Collected { .. }) => Some("relive ps -a".into()),
@@ -127,6 +143,33 @@ impl Error {
             | Self::Io(_)
             | Self::Lost(_) => None,
         }
+    }
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+fn is_made_on_full_disk(error: &SpawnError) -> bool {
+    match error {
+        SpawnError::Write(error) => is_written_to_full_disk(error),
+        SpawnError::Io { source, .. } => is_full(source),
+        SpawnError::NoSpace { .. } => true,
+        SpawnError::Exists(_) => false,
+    }
+}
+
+fn is_written_to_full_disk(error: &WriteError) -> bool {
+    match error {
+        WriteError::DiskFull { .. } => true,
+        WriteError::Io { source, .. } => is_full(source),
+        WriteError::Busy { .. }
+        | WriteError::Damaged { .. }
+        | WriteError::ReadOnly { .. }
+        | WriteError::Absent { .. }
+        | WriteError::Poisoned { .. }
+        | WriteError::Misplaced { .. }
+        | WriteError::TooLong { .. } => false,
     }
 }
 

@@ -209,3 +209,39 @@ fn an_agent_whose_records_cannot_be_written_is_suspended_and_no_other_is() {
         assert!(met, "a record of the body failed");
     }
 }
+
+/// With no reserve to give back: whatever of it fails first.
+#[test]
+fn a_process_that_cannot_be_created_on_a_full_disk_is_refused_with_a_hint() {
+    let check = |what: &str, refused: relive_runtime::Error| {
+        assert_eq!(refused.code(), relive_core::ErrorCode::Exhausted, "{what}: {refused:?}");
+        let hint = refused.hint().unwrap_or_default();
+        assert!(hint.contains("relive gc"), "{what}: {refused:?}: {hint}");
+    };
+    let world = World::new();
+    let faults = world.faults(Injection::None);
+    let daemon = world.start_on(Disk::with_faults(Arc::clone(&faults))).unwrap();
+    let source = daemon.run_suspended(&world);
+    faults.fill_up(relive_journal::faults::Full::Always);
+    check("run", daemon.block(daemon.runtime.run(world.hanging())).unwrap_err());
+    let mut fork = resume();
+    fork.fork = Some(crate::world::new_uuid());
+    check("fork", daemon.block(daemon.runtime.resume(&source.uuid.to_string(), fork.clone(), None)).unwrap_err());
+    drop(daemon);
+    // And wherever else it may be full.
+    let mut refused = 0;
+    for at in 1.. {
+        let faults = world.faults(Injection::Fail(at, ENOSPC));
+        let Ok(daemon) = world.start_on(Disk::with_faults(Arc::clone(&faults))) else { continue };
+        if faults.injected().is_some() {
+            continue;
+        }
+        let run = daemon.block(daemon.runtime.run(world.hanging()));
+        let Some(change) = faults.injected() else { break };
+        if let Err(error) = run {
+            check(&change, error);
+            refused += 1;
+        }
+    }
+    assert!(refused > 3, "{refused}");
+}
