@@ -169,6 +169,7 @@ async fn next(state: Listening) -> Option<(Deltas, Listening)> {
         Heard::Cut(deltas) => deltas.into_iter().map(Ok).collect(),
         Heard::Failed(error) => vec![Err(failures.tell(&error))],
         Heard::TooLong(what) => vec![Err(Heard::too_long(failures.provider, what))],
+        Heard::Refused(status) => vec![Err(failures.refused(status))],
         Heard::Broken => vec![Err(failures.cut())],
     };
     Some((last, None))

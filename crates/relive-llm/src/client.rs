@@ -1,11 +1,27 @@
 //! The HTTP client, one for the whole process, so that all models share its connections.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::Duration;
+
+use reqwest::StatusCode;
 
 use crate::OpenError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+thread_local! {
+    /// The status of a response that refuses, from the moment its head is read until [`take_refusal`].
+    static REFUSAL: Cell<Option<StatusCode>> = const { Cell::new(None) };
+}
+
+/// Returns the status if a poll on this thread, since the last call, has read the head of a response that refuses.
+///
+/// `genai` collects the whole body of such a response before it says anything of it. Only the client sees its head
+/// earlier, in the function that decides on retries.
+pub(crate) fn take_refusal() -> Option<StatusCode> {
+    REFUSAL.take()
+}
 
 pub(crate) fn client() -> Result<genai::Client, OpenError> {
     static CLIENT: OnceLock<Result<genai::Client, String>> = OnceLock::new();
@@ -23,6 +39,12 @@ fn build() -> Result<genai::Client, Box<dyn std::error::Error>> {
         .redirect(reqwest::redirect::Policy::none())
         // The daemon's environment is not the user's.
         .no_proxy()
+        // A few bytes could become any number of them before anybody counts.
+        .no_gzip()
+        .retry(reqwest::retry::never().classify_fn(|attempt| {
+            REFUSAL.set(attempt.status().filter(|status| !status.is_success()));
+            attempt.success()
+        }))
         .build()?;
     Ok(genai::Client::builder().with_reqwest(http).build()?)
 }

@@ -40,6 +40,11 @@ impl Failures {
         ModelError::Cut(format!("{} broke off in the middle of its answer", self.provider))
     }
 
+    /// Returns the error for a refusal of which only the status is known.
+    pub(crate) fn refused(&self, status: StatusCode) -> ModelError {
+        self.http(status, "its reason is too long to be read", &HeaderMap::new())
+    }
+
     #[expect(clippy::wildcard_enum_match_arm, reason = "genai has many, and these are what a provider does")]
     pub(crate) fn tell(&self, error: &genai::Error) -> ModelError {
         use genai::Error;

@@ -1,8 +1,8 @@
 //! Reads an answer from `genai` within bounds.
 //!
 //! `genai` decodes the wire formats and trusts the server: it collects whatever comes. So every poll goes through
-//! [`Listener`], which counts the bytes of the frames (`Meter`), the time that `genai` works on one unfinished frame, and the
-//! length of every call, and cuts an answer that passes a bound. A panic in `genai` is an answer that broke off.
+//! [`Listener`], which counts the bytes of the frames (`Meter`), the time that `genai` works on one unfinished frame, the
+//! length of every call and the polls for the body of a refusal, and cuts an answer that passes a bound. A panic in `genai` is an answer that broke off.
 //!
 //! **Invariant:** whatever a server sends, an answer ends, and a panic stays here.
 
@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use genai::chat::{ChatFrameSink, ChatStream, ChatStreamEvent, FrameCtx, RawFrameRef, StreamEnd};
+use reqwest::StatusCode;
 use serde_json::Value;
 
+use crate::client::take_refusal;
 use crate::model::{Delta, ModelError, ToolCall};
 
 /// How many bytes a server may send for one answer. A piece of text of a few bytes comes in a frame of hundreds.
@@ -26,6 +28,12 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 const ARGS_MAX: usize = 2 * 1024 * 1024;
 /// How many calls are collected.
 const CALLS_MAX: usize = 1024;
+
+/// How often `genai` is polled for the body of a refusal, which it collects without a bound. A poll reads what has come
+/// since the last one: at most a few hundred KiB.
+const REFUSAL_POLLS_MAX: u32 = 64;
+/// How long the body of a refusal may take.
+const REFUSAL_MAX: Duration = Duration::from_secs(30);
 
 /// Counts the bytes of the frames of one answer.
 #[derive(Debug, Default)]
@@ -46,7 +54,16 @@ pub(crate) enum Heard {
     Cut(Vec<Delta>),
     Failed(genai::Error),
     TooLong(&'static str),
+    /// A refusal whose body is too long to be read.
+    Refused(StatusCode),
     Broken,
+}
+
+/// A refusal while its body is read.
+struct Refusal {
+    status: StatusCode,
+    since: Instant,
+    polls: u32,
 }
 
 /// How `genai` reports the pieces of a call.
@@ -67,11 +84,12 @@ pub(crate) struct Listener {
     calls: Vec<ToolCall>,
     /// How long `genai` has worked since the last frame.
     busy: Duration,
+    refusal: Option<Refusal>,
 }
 
 impl Listener {
     pub(crate) fn new(events: ChatStream, meter: Arc<Meter>, pieces: Pieces) -> Self {
-        Self { events, meter, pieces, calls: Vec::new(), busy: Duration::ZERO }
+        Self { events, meter, pieces, calls: Vec::new(), busy: Duration::ZERO, refusal: None }
     }
 
     pub(crate) async fn next(&mut self) -> Heard {
@@ -96,10 +114,21 @@ impl Listener {
 
     /// Polls `genai`, and judges the poll also if nothing came of it.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<genai::Result<ChatStreamEvent>>, Heard>> {
+        // It may be of another model, whose question was given up on this thread.
+        let _ = take_refusal();
         let (bytes, begun) = (self.meter.0.load(Ordering::Relaxed), Instant::now());
         let Ok(polled) = catch_unwind(AssertUnwindSafe(|| self.events.poll_next_unpin(context))) else {
             return Poll::Ready(Err(Heard::Broken));
         };
+        if let Some(status) = take_refusal() {
+            self.refusal = Some(Refusal { status, since: Instant::now(), polls: 0 });
+        }
+        if let (Some(refusal), Poll::Pending) = (&mut self.refusal, &polled) {
+            refusal.polls += 1;
+            if refusal.polls > REFUSAL_POLLS_MAX || refusal.since.elapsed() > REFUSAL_MAX {
+                return Poll::Ready(Err(Heard::Refused(refusal.status)));
+            }
+        }
         let now = self.meter.0.load(Ordering::Relaxed);
         self.busy = if now == bytes { self.busy + begun.elapsed() } else { Duration::ZERO };
         if now > WIRE_MAX {

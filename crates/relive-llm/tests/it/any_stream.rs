@@ -1,5 +1,7 @@
 //! Any bytes at all as the answer of a provider. The fuzz target `model_stream` does the same with its own bytes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -31,18 +33,28 @@ pub(crate) struct Outcome {
 
 /// Serves the pieces to one question, over and over if `endless`, and returns what came of it.
 pub(crate) async fn serve(name: &str, pieces: Vec<Vec<u8>>, endless: bool) -> Outcome {
+    let limit = if endless { u64::MAX } else { 0 };
+    serve_status(name, "200 OK", pieces, limit).await.0
+}
+
+/// Serves the pieces with this status, over and over until `limit` bytes are sent, and returns what came of it and how
+/// many bytes were.
+pub(crate) async fn serve_status(name: &str, status: &str, pieces: Vec<Vec<u8>>, limit: u64) -> (Outcome, u64) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let sent = Arc::new(AtomicU64::new(0));
+    let (count, status) = (sent.clone(), status.to_owned());
     let server = tokio::spawn(async move {
         let Ok((mut connection, _)) = listener.accept().await else { return };
         request(&mut connection).await;
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        let head = format!("HTTP/1.1 {status}\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n");
         let mut open = connection.write_all(head.as_bytes()).await.is_ok();
         while open {
             for piece in &pieces {
                 open = open && connection.write_all(piece).await.is_ok();
+                count.fetch_add(piece.len() as u64, Ordering::Relaxed);
             }
-            open = open && endless;
+            open = open && count.load(Ordering::Relaxed) < limit;
         }
         let _ = connection.shutdown().await;
     });
@@ -52,7 +64,7 @@ pub(crate) async fn serve(name: &str, pieces: Vec<Vec<u8>>, endless: bool) -> Ou
     let model = relive_llm::open(name, access, &Prices::builtin(), &Windows::builtin()).unwrap();
     let outcome = tokio::time::timeout(Duration::from_secs(120), ask(model.as_ref())).await;
     server.abort();
-    outcome.map_err(|_| format!("{name}: the answer did not end")).unwrap()
+    (outcome.map_err(|_| format!("{name}: the answer did not end")).unwrap(), sent.load(Ordering::Relaxed))
 }
 
 async fn ask(model: &dyn relive_llm::Model) -> Outcome {

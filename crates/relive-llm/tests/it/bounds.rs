@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use relive_llm::ModelError;
 use serde_json::{Value, json};
 
-use crate::any_stream::{NAMES, check, serve};
+use crate::any_stream::{NAMES, check, serve, serve_status};
 
 /// Frames of one wire format: the beginning of a call, one piece of its arguments, and the end.
 struct Wire {
@@ -137,6 +137,16 @@ async fn a_frame_without_end_is_cut() {
     let outcome = serve(NAMES[0], vec![b"data: ".to_vec(), vec![b'x'; 1 << 20]], true).await;
     assert!(matches!(outcome.error, Some(ModelError::TooLong(_))), "{:?}", outcome.error);
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_refusal_without_end_is_cut_and_keeps_its_status() {
+    for name in NAMES {
+        let (outcome, sent) = serve_status(name, "503 No", vec![vec![b'x'; 1 << 20]], 256 << 20).await;
+        let Some(ModelError::Overloaded { text, .. }) = &outcome.error else { panic!("{name}: {:?}", outcome.error) };
+        assert!(text.contains("answered 503"), "{name}: {text}");
+        assert!(sent < 64 << 20, "{name}: {sent} bytes were read");
+    }
 }
 
 #[tokio::test]
