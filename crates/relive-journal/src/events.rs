@@ -2,7 +2,8 @@
 //!
 //! Events are written, those of a moment together, and never synced: the kernel writes them out in its own time. They are
 //! never acknowledged: after a power cut the last ones may be missing, and the new writer's epoch keeps the ids in order
-//! all the same. At [`EVENTS_MAX`] bytes the older part is dropped and a `gap` record stands in its place.
+//! all the same. At [`EVENTS_MAX`] bytes the older part is dropped and a `gap` record stands in its place. What a file
+//! holds beyond twice that is not ours, and is cut off.
 
 use std::fs::File;
 use std::io;
@@ -131,7 +132,7 @@ impl EventLog {
     fn open_file(&mut self) -> io::Result<Open> {
         let file = self.disk.open_or_create(&self.path)?;
         let len = file.file().metadata()?.len();
-        let whole = whole_lines(file.file(), len)?;
+        let whole = whole_lines(file.file(), len, self.max.max(EVENTS_MAX).saturating_mul(2))?;
         if whole < len {
             self.disk.truncate(&file, whole)?;
         }
@@ -169,9 +170,9 @@ fn last_of(file: &File, len: u64, epoch: Generation) -> io::Result<u64> {
     Ok(head.filter(|head| head.epoch == epoch).map_or(0, |head| head.seq))
 }
 
-/// How much of a file is whole lines.
-pub(crate) fn whole_lines(file: &File, len: u64) -> io::Result<u64> {
-    let (mut end, mut part) = (len, Vec::new());
+/// How much of a file is whole lines. No more than its first `max` bytes count: a sparse file can claim any length.
+pub(crate) fn whole_lines(file: &File, len: u64, max: u64) -> io::Result<u64> {
+    let (mut end, mut part) = (len.min(max), Vec::new());
     while end > 0 {
         let from = end.saturating_sub(LINE_MAX as u64);
         part.resize(usize::try_from(end - from).unwrap_or(0), 0);

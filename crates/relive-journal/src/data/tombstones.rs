@@ -138,7 +138,7 @@ impl DataDirectory {
         let is_new = !path.exists();
         let file = disk.open_or_create(&path)?;
         let length = file.file().metadata()?.len();
-        let whole = whole_lines(file.file(), length)?;
+        let whole = whole_lines(file.file(), length, regular::LARGE_MAX)?;
         if whole < length {
             disk.truncate(&file, whole)?;
         }

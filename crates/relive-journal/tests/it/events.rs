@@ -1,17 +1,20 @@
 //! Events: written together, never synced, dropped with a visible gap.
 
+use std::os::unix::fs::FileExt as _;
+
 use relive_core::SuspendReason;
 use relive_journal::Writer;
 use relive_journal::events::Gap;
 use relive_journal::reader::{Cursor, Item, Reader};
-use relive_journal::record::Body;
+use relive_journal::record::{Body, OpenedBy};
 use relive_journal::recovery::Recovery;
 
 use crate::readers::drain;
 use crate::support::{
-    Fixture, append, call_ended, call_started, completed, lines, model_ended, model_started, now, paused, put,
-    put_after, uuid_of,
+    Fixture, append, call_ended, call_started, completed, lines, model_ended, model_started, now, open_journal,
+    opening, paused, put, put_after, uuid_of,
 };
+use crate::unreadable::within_a_minute;
 
 fn event(writer: &mut Writer) -> Cursor {
     writer.events().append(now(), 1, "open", &serde_json::json!({"path": "/some/file"})).unwrap()
@@ -49,6 +52,31 @@ fn events_are_one_write_and_never_cost_a_sync() {
     check(vec![crate::support::partial("x")]);
     check(vec![paused(SuspendReason::User)]);
     check(vec![completed()]);
+}
+
+/// A file that holds two events and then nothing but zeros, in which nobody may look for a newline to the end.
+#[test]
+fn a_file_that_claims_terabytes_is_cut_and_the_next_events_follow() {
+    for end in [&b""[..], &b"\n"[..]] {
+        let fixture = Fixture::new();
+        let mut writer = fixture.spawn();
+        let (uuid, path) = (uuid_of(&writer), writer.directory().events());
+        event(&mut writer);
+        event(&mut writer);
+        drop(writer);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(end, 1 << 40).unwrap();
+        file.set_len((1 << 40) + end.len() as u64).unwrap();
+        let (took, length) = within_a_minute("events that claim terabytes", move || {
+            let opening = opening(fixture.data.next_pid().unwrap(), OpenedBy::Resume);
+            let mut writer = open_journal(&fixture.data, uuid, &opening).unwrap();
+            let begun = std::time::Instant::now();
+            event(&mut writer);
+            (begun.elapsed(), lines(&std::fs::read(path).unwrap()).len())
+        });
+        assert_eq!(length, 3);
+        assert!(took < std::time::Duration::from_secs(10), "{took:?}");
+    }
 }
 
 #[test]

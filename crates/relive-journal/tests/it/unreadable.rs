@@ -34,7 +34,7 @@ type PutInstead = fn(&Path);
 const INSTEAD: [(&str, PutInstead); 3] = [("pipe", fifo), ("directory", directory), ("link", link_to_itself)];
 
 /// Fails where something waits for ever.
-fn within_a_minute<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) fn within_a_minute<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(act()));
     receiver.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what}: it waits for ever"))
