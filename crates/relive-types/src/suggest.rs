@@ -7,14 +7,17 @@ pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     let distance_max = (word.chars().count() / 3).clamp(1, 3);
     candidates
         .into_iter()
-        .map(|candidate| (distance(word, candidate), candidate))
-        .filter(|(distance, _)| *distance <= distance_max)
+        .filter_map(|candidate| Some((distance_within(word, candidate, distance_max)?, candidate)))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// Counts the letters to insert, delete, replace or swap with their neighbour.
-fn distance(left: &str, right: &str) -> usize {
+/// Counts the letters to insert, delete, replace or swap with their neighbour; `None` if there are more than `max`.
+fn distance_within(left: &str, right: &str, max: usize) -> Option<usize> {
+    // A letter takes at most four bytes, and one in another case as many as three letters.
+    if left.len().abs_diff(right.len()) > 12 * (max + 1) {
+        return None;
+    }
     let right: Vec<char> = right.to_lowercase().chars().collect();
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=right.len()).collect();
@@ -29,10 +32,14 @@ fn distance(left: &str, right: &str) -> usize {
             }
             current.push(best);
         }
+        // A swap reaches back by two rows.
+        if current.iter().chain(&last).all(|distance| *distance > max) {
+            return None;
+        }
         previous = Some(letter);
         before_last = std::mem::replace(&mut last, current);
     }
-    last.last().copied().unwrap_or(0)
+    last.last().copied().filter(|distance| *distance <= max)
 }
 
 #[cfg(test)]
@@ -49,8 +56,12 @@ mod tests {
             ("Build", "build", 0),
             ("kitten", "sitting", 3),
         ] {
-            assert_eq!(distance(left, right), expect, "{left} {right}");
-            assert_eq!(distance(right, left), expect, "{right} {left}");
+            for (left, right) in [(left, right), (right, left)] {
+                assert_eq!(distance_within(left, right, 9), Some(expect), "{left} {right}");
+                assert_eq!(distance_within(left, right, expect), Some(expect), "{left} {right}");
+                let less = expect.checked_sub(1).and_then(|max| distance_within(left, right, max));
+                assert_eq!(less, None, "{left} {right}");
+            }
         }
     }
 

@@ -4,6 +4,8 @@
 //! meant; if none lives, the one that came last. Only what the caller may name takes part: not in the answer, not
 //! among the candidates and not in a suggestion is there anything else.
 
+use std::iter::successors;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use relive_types::suggest::closest;
@@ -18,6 +20,12 @@ pub const MIN_UUID_PREFIX: usize = 4;
 
 /// How many candidates an ambiguous name lists.
 const MAX_CANDIDATES: usize = 5;
+
+/// How many names on either side of an unknown one, in their order, are compared with it.
+const NEIGHBOURS_MAX: usize = 32;
+
+/// How many living processes are compared with an unknown name.
+const LIVING_MAX: usize = 256;
 
 impl Table {
     /// The process that is meant.
@@ -72,15 +80,30 @@ impl Table {
 
     fn suggest(&self, caller: Caller, text: &str) -> Option<String> {
         let closest = match caller {
-            Caller::Person => closest(text, self.by_name.iter().map(|(name, _)| &**name)),
+            // Whoever types a name wrong usually has its beginning right, or means one that lives. All names there
+            // are would be too many: those of processes that ended are remembered for a while.
+            Caller::Person => {
+                let newest = self.by_pid.values().rev().take(LIVING_MAX);
+                let living = newest.filter_map(|slot| self.arena[*slot].facts.name.as_deref());
+                closest(text, self.neighbours(text).chain(living))
+            }
             Caller::Process(pid) => {
                 let slot = self.by_pid.get(&pid).filter(|slot| self.arena[**slot].machine.running().is_some())?;
                 let below = self.arena.walk(*slot).into_iter().map(|slot| &self.arena[slot].facts);
                 let held = self.held(caller).filter_map(|target| self.facts(target));
-                closest(text, below.chain(held).filter_map(|facts| facts.name.as_deref()))
+                closest(text, below.chain(held).take(LIVING_MAX).filter_map(|facts| facts.name.as_deref()))
             }
         };
         closest.map(Into::into)
+    }
+
+    /// Returns the names around a place in their order, each once however many have it.
+    fn neighbours(&self, text: &str) -> impl Iterator<Item = &str> {
+        let after = |name: Arc<str>| self.by_name.range((Excluded((name, Pid(u32::MAX))), Unbounded)).next();
+        let before = |name: Arc<str>| self.by_name.range(..(name, Pid(0))).next_back();
+        let following = successors(after(text.into()), move |(name, _)| after(name.clone())).take(NEIGHBOURS_MAX);
+        let preceding = successors(before(text.into()), move |(name, _)| before(name.clone())).take(NEIGHBOURS_MAX);
+        following.chain(preceding).map(|(name, _)| &**name)
     }
 }
 

@@ -64,6 +64,48 @@ fn an_unknown_name_is_answered_with_the_closest_one() {
 }
 
 #[test]
+fn a_suggestion_comes_from_the_living_and_from_names_near_by() {
+    let mut world = World::new();
+    let ended = world.run_named(Pid::RUNTIME, "reviewer");
+    world.finish(ended);
+    world.release(ended);
+    for number in 0..200 {
+        world.run_named(Pid::RUNTIME, &format!("reviewed-{number}"));
+        world.run_named(Pid::RUNTIME, "reviewer");
+    }
+    world.run_named(Pid::RUNTIME, "alpha");
+    let check = |text: &str, expect: &str| {
+        let refusal = world.table.look_up(Caller::Person, text).unwrap_err();
+        assert_eq!(refusal.hint().unwrap(), format!("did you mean `{expect}`?"), "{text}");
+    };
+    check("reviewers", "reviewer");
+    check("xlpha", "alpha");
+}
+
+/// What an unknown name costs must not grow with what has ended.
+#[test]
+fn an_unknown_name_costs_the_same_among_many_that_ended() {
+    let cost = |count: u32| {
+        let mut world = World::new();
+        for number in 0..count {
+            let pid = world.run_named(Pid::RUNTIME, &format!("worker-of-the-build-{number}"));
+            world.finish(pid);
+            world.release(pid);
+        }
+        let one = || {
+            let begun = std::time::Instant::now();
+            for _ in 0..20 {
+                assert!(world.table.look_up(Caller::Person, "worker-of-the-xxxxx-17").is_err());
+            }
+            begun.elapsed()
+        };
+        (0..5).map(|_| one()).min().unwrap()
+    };
+    let (few, many) = (cost(200), cost(20_000));
+    assert!(many < few * 10, "{few:?} among 200, {many:?} among 20,000");
+}
+
+#[test]
 fn a_uuid_is_its_current_incarnation() {
     let mut world = World::new();
     let first = world.run(Pid::RUNTIME);
