@@ -309,3 +309,58 @@ fn unavailable(why: &str) -> Error {
 fn rebuilding() -> Error {
     unavailable("the list of earlier processes is being rebuilt, so it cannot be said yet")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use relive_journal::Io;
+    use relive_journal::data::SpaceRules;
+
+    use super::*;
+
+    fn open(root: &std::path::Path) -> Option<Catalog> {
+        let rules = SpaceRules { reserve_bytes: 0, floor_bytes: 0 };
+        let data = DataDirectory::open(root, Io::default(), rules).ok()?;
+        let catalog = Catalog::new(Arc::new(data), Warnings::default());
+        catalog.recovered();
+        Some(catalog)
+    }
+
+    /// Closes the catalog, and tells it something behind that.
+    async fn close_and_tell(catalog: &Catalog, tell: impl FnOnce()) {
+        let (release, held) = mpsc::channel::<()>();
+        let mut holding = std::pin::pin!(catalog.ask(Lane::LookUp, move |_| {
+            let _ = held.recv();
+            Ok(())
+        }));
+        let mut closing = std::pin::pin!(catalog.close());
+        assert!(futures_util::poll!(&mut holding).is_pending() && futures_util::poll!(&mut closing).is_pending());
+        tell();
+        drop(release);
+        closing.await;
+    }
+
+    /// A process that ends while the daemon stops may be told when the index is about to be closed.
+    #[tokio::test]
+    async fn what_is_told_while_the_index_is_closed_is_known_to_the_next_daemon() {
+        let temp = tempfile::tempdir().unwrap();
+        let (uuid, at) = (Uuid::from_u128(7), Timestamp::UNIX_EPOCH);
+        let catalog = open(temp.path()).unwrap();
+        assert!(catalog.complete_within(Duration::from_secs(60)).await);
+        close_and_tell(&catalog, || catalog.tell_collected(uuid, at)).await;
+        drop(catalog);
+        // The thread of the index lets go of the data directory in its own time.
+        let again = tokio::time::timeout(Duration::from_secs(60), async {
+            loop {
+                match open(temp.path()) {
+                    Some(catalog) => return catalog,
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        });
+        let catalog = again.await.unwrap();
+        assert!(catalog.complete_within(Duration::from_secs(60)).await);
+        assert_eq!(catalog.collected(uuid).await.unwrap(), Some(at));
+    }
+}

@@ -1,5 +1,6 @@
 //! The thread that has the index.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 
@@ -11,6 +12,8 @@ use super::{Change, Question, Queue, Shared, Standing, Task, fill};
 const BATCH: usize = 256;
 /// How often an index is begun anew on the disk. After that it stays in memory: something there is against it.
 const RENEWALS_MAX: u32 = 3;
+/// How often closing begins anew because something was told meanwhile.
+const CLOSINGS_MAX: u32 = 64;
 
 /// Starts the thread. Without it the catalog has no answers, and nothing else is lost.
 pub(super) fn start(shared: &Arc<Shared>) {
@@ -77,10 +80,9 @@ impl Worker {
                 }
             }
             Work::Close(done) => {
-                let complete = *self.shared.standing.borrow() == Standing::Complete;
+                let closed = self.close(index);
                 self.shared.lock().closed = true;
                 self.shared.wake.notify_all();
-                let closed = if complete { index.close(&self.shared.data) } else { Ok(()) };
                 self.shared.index.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let _ = done.send(());
                 closed?;
@@ -88,6 +90,27 @@ impl Worker {
             }
         }
         Ok(true)
+    }
+
+    /// Marks the index as one that knows everything, if it does. What is told while it is closed is written first: a
+    /// process that ends while the daemon stops is not waited for by the stop if it is a program, or has no body.
+    fn close(&self, index: &Index) -> relive_index::Result<()> {
+        for _ in 0..CLOSINGS_MAX {
+            if *self.shared.standing.borrow() != Standing::Complete {
+                return Ok(());
+            }
+            let told = self.shared.lock().take_changes();
+            write(index, told)?;
+            // Whatever is told later changes the list of histories after this has looked at it, and so undoes the mark.
+            index.close(&self.shared.data)?;
+            let mut queue = self.shared.lock();
+            if !queue.has_changes() {
+                queue.closed = true;
+                return Ok(());
+            }
+        }
+        // The next start looks for what was not written.
+        index.mark_incomplete()
     }
 
     /// Puts an empty index in the place of one that failed, and has it filled.
@@ -188,6 +211,23 @@ impl Queue {
             Some(Task::Close(done)) => Some(Work::Close(done)),
             None => self.listings.pop_front().map(|listing| self.asked(listing)),
         }
+    }
+
+    fn has_changes(&self) -> bool {
+        self.tasks.iter().any(|task| matches!(task, Task::Change(_)))
+    }
+
+    /// Takes every change out, also those behind other work.
+    fn take_changes(&mut self) -> Vec<Change> {
+        let (mut changes, mut others) = (Vec::new(), VecDeque::new());
+        for task in self.tasks.drain(..) {
+            match task {
+                Task::Change(change) => changes.push(change),
+                other @ (Task::Ask(_) | Task::Recovered | Task::Close(_)) => others.push_back(other),
+            }
+        }
+        self.tasks = others;
+        changes
     }
 
     fn asked(&mut self, question: Question) -> Work {

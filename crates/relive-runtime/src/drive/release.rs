@@ -45,6 +45,10 @@ impl Turn {
         };
         // Orphans go to PID 0 before anything of their parent does.
         let _ = runtime.lock().table.reap(of.pid, runtime.moment());
+        // Before the body counts as gone: a daemon that stops waits for that, and closes the index then.
+        if let Some(history) = self.state.journal.as_ref().and_then(|journal| journal.history().ok()) {
+            runtime.catalog.tell(history);
+        }
         // Nobody gives the body orders any more. It has returned, so joining it is over at once.
         self.drop_body();
         answer(ReleaseEvent::Cancelled);
@@ -80,9 +84,6 @@ impl Turn {
     async fn retire(&mut self) {
         let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
         let Some(journal) = &mut self.state.journal else { return };
-        if let Ok(history) = journal.history() {
-            runtime.catalog.tell(history);
-        }
         let data = Arc::clone(&runtime.data);
         let retired = journal
             .with(move |writer| {

@@ -104,7 +104,12 @@ fn read_share(data: &DataDirectory, boot_id: &str, catalog: &Catalog, uuids: &[U
                     Err(error) => unreadable.push((*uuid, Failure::damaged(&data.directory(*uuid), &error))),
                 }
             }
-            Ok(None) => {}
+            // It ended as the daemon before did, which may not have told that.
+            Ok(None) => {
+                if let Ok((history, _)) = data.history(*uuid) {
+                    catalog.tell(&history);
+                }
+            }
             Err(error) => unreadable.push((*uuid, Failure::unreadable(&error))),
         }
     }

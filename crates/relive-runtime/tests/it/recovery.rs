@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use relive_api::Resolution;
+use relive_api::{ListQuery, Resolution};
 use relive_config::Recovery;
 use relive_core::{Cause, Pid, ProcessStatus, Signal, SuspendReason, Why};
 use relive_journal::CRASH_LOOP_MAX;
@@ -109,6 +109,26 @@ fn a_stopped_daemon_suspends_its_agents_and_the_next_one_resumes_them() {
     assert_eq!(world.kinds(process.uuid, before), ["opened", "resumed"]);
     assert_eq!(world.of_kind(process.uuid, "resumed")[0]["by"], "daemon_start");
     assert_eq!(daemon.display(paused.uuid), "suspended", "a pause of the user's outlives the daemon");
+}
+
+/// The end of a process is recorded, and the daemon is gone before it tells the index, which it has closed.
+#[test]
+fn a_process_that_ends_as_the_daemon_stops_is_listed_by_the_next_one() {
+    let world = World::new();
+    let daemon = world.start();
+    let process = daemon.run_hanging(&world);
+    daemon.block(daemon.runtime.close());
+    daemon.signal(process.uuid, "KILL", None);
+    daemon.catch("an end", || world.of_kind(process.uuid, "ended").pop());
+    drop(daemon);
+    let daemon = world.start();
+    let list = |failed| {
+        let query = ListQuery { all: true, failed, ..ListQuery::default() };
+        let list = daemon.block(daemon.runtime.page(query)).ok()?;
+        Some(list.processes.into_iter().map(|process| (process.uuid, process.display)).collect::<Vec<_>>())
+    };
+    let dead = vec![(process.uuid, "dead".to_owned())];
+    assert_eq!((list(false), list(true)), (Some(dead.clone()), Some(dead)));
 }
 
 #[test]
