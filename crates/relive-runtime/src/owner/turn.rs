@@ -276,7 +276,9 @@ impl Turn {
             Effect::Stop { urgency, .. } => {
                 let reason = self.machine().and_then(|machine| machine.pause()).map(|(_, reason)| reason);
                 let leave_sessions = reason == Some(relive_core::SuspendReason::DaemonStop);
-                self.owner.order(|orders| (orders.stop, orders.leave_sessions) = (Some(urgency), leave_sessions));
+                self.owner.order(|orders| {
+                    (orders.stop, orders.leave_sessions, orders.deadline) = (Some(urgency), leave_sessions, None);
+                });
             }
             Effect::Resume { of } => {
                 let deadline = self.deadline();

@@ -2,7 +2,7 @@
 
 use relive_core::{Limits, SuspendReason, Uuid, Why};
 
-use crate::world::{Daemon, PAUSE_NOW, World, resume};
+use crate::world::{Daemon, PAUSE, PAUSE_NOW, World, resume};
 
 const HOUR: u64 = 3_600_000;
 
@@ -140,6 +140,23 @@ fn a_pause_does_not_use_up_the_timeout() {
     daemon.until_display(uuid, "suspended");
     daemon.resume(uuid, resume(), None);
     assert_eq!(daemon.wait(uuid).why, Some(Why::Timeout));
+}
+
+/// A pause at the boundary may take long, and the process does not run while it is asked for.
+#[test]
+fn a_process_that_is_about_to_pause_does_not_time_out() {
+    let world = World::new();
+    let daemon = world.start();
+    let uuid = run_with_timeout(&world, &daemon, 1_000);
+    daemon.pause(uuid, PAUSE, None);
+    let paused = elapsed(&daemon, uuid);
+    assert!(paused < 1_000, "this machine is too slow: {paused}");
+    let begun = std::time::Instant::now();
+    daemon.until("the timeout would be over", || (begun.elapsed().as_millis() > 1_500).then_some(()));
+    assert_eq!((daemon.display(uuid).as_str(), elapsed(&daemon, uuid)), ("pausing", paused));
+    daemon.resume(uuid, resume(), None);
+    assert_eq!(daemon.wait(uuid).why, Some(Why::Timeout), "its time continues");
+    assert!(elapsed(&daemon, uuid) >= 1_000);
 }
 
 #[test]
