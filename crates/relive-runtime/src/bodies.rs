@@ -8,10 +8,11 @@ mod exec;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use relive_agent::{Orders, Pulse};
-use relive_core::{Body as Kind, End, Moment, Signal, SuspendReason, Timestamp, Uuid};
+use relive_core::{Body as Kind, End, Moment, Program, Signal, SuspendReason, Timestamp, Uuid};
 use relive_journal::{History, Journal, JournalError, Seen};
 use relive_llm::Model;
 use relive_session::connection::Connection;
@@ -108,12 +109,36 @@ pub(crate) struct Context {
 #[derive(Debug, Clone)]
 pub(crate) struct PreparedModel(pub(crate) Arc<dyn Model>);
 
-/// A session that answers.
+/// A session that its body has found or launched.
 #[derive(Debug, Clone)]
 pub(crate) struct LiveSession {
-    pub(crate) connection: Connection,
+    pub(crate) process: ProcessRef,
+    pub(crate) program: Arc<Program>,
     pub(crate) folder: PathBuf,
-    pub(crate) rungs: Rungs,
+    pub(crate) shim: Shim,
+}
+
+/// The shim of a session that runs.
+#[derive(Debug, Clone)]
+pub(crate) enum Shim {
+    Answers {
+        connection: Connection,
+        rungs: Rungs,
+    },
+    /// It speaks another version of the protocol: nothing can be asked of it.
+    OtherVersion,
+}
+
+/// Why nothing can be asked of a shim of another version.
+pub(crate) const OTHER_VERSION: &str = "its shim is of another version of Relive";
+
+/// How long a verb waits for a session that is being launched or looked for. A client waits longer.
+const SESSION_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until a body has found its session; none if the body exits without one, or takes too long.
+pub(crate) async fn found_session(session: &mut watch::Receiver<Option<LiveSession>>) -> Option<LiveSession> {
+    let found = tokio::time::timeout(SESSION_PATIENCE, session.wait_for(Option::is_some)).await;
+    found.ok()?.ok()?.clone()
 }
 
 /// Why a body has stopped running.

@@ -11,17 +11,26 @@ use relive_session::protocol::{Outcome, Verb};
 use relive_session::stage::{Mode, Snapshot, Stage};
 use relive_session::tree::Rungs;
 
-use crate::bodies::{LiveSession, Verb as BodyVerb, last_session};
+use crate::bodies::{LiveSession, OTHER_VERSION, Shim, Verb as BodyVerb, found_session, last_session};
 use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
-use crate::runtime::Runtime;
+use crate::runtime::{ProcessRef, Runtime};
 
 impl Runtime {
     /// Returns the session of a program as soon as it answers; none for one that has ended.
     pub(crate) async fn live_session(&self, uuid: Uuid) -> Option<LiveSession> {
-        let mut session = self.owners.find(uuid)?.session()?;
-        // The sender goes with the body.
-        session.wait_for(Option::is_some).await.ok()?.clone()
+        found_session(&mut self.owners.find(uuid)?.session()?).await
+    }
+
+    /// Asks the shim of a program for something; `NoProcess` if the program has ended.
+    pub(crate) async fn ask_shim(&self, process: ProcessRef, verb: Verb) -> Result<Outcome> {
+        let pid = process.of.pid;
+        let Some(live) = self.live_session(process.uuid).await else { return Ok(Outcome::NoProcess) };
+        let Shim::Answers { connection, rungs: _ } = live.shim else {
+            return Err(Error::new(ErrorCode::Conflict, format!("process {pid} cannot be reached: {OTHER_VERSION}")));
+        };
+        let asked = self.bodies.exec.sessions.order(&live.folder, &connection, verb).await;
+        Ok(asked.unwrap_or(Outcome::NoProcess))
     }
 
     /// Opens a program's gate.
@@ -50,33 +59,32 @@ impl Runtime {
                 Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {pid}, then proceed"))
             );
         }
-        let live = self.live_session(process.uuid).await.ok_or_else(ended)?;
         let affected = Affected { affected: 1, pids: vec![pid], note, ..Affected::default() };
-        match self.bodies.exec.sessions.order(&live.folder, &live.connection, verb).await {
-            Ok(Outcome::Done) => Ok(affected),
-            Ok(Outcome::Kept) => {
+        match self.ask_shim(process, verb).await? {
+            Outcome::Done => Ok(affected),
+            Outcome::Kept => {
                 let kept = format!("process {pid} is not at its gate yet: this is kept until it is");
                 Ok(Affected { note: Some(kept), ..affected })
             }
-            Ok(Outcome::NoProcess) | Err(_) => Err(ended()),
-            Ok(Outcome::WrongStage { message } | Outcome::Unknown { message }) => {
+            Outcome::NoProcess => Err(ended()),
+            Outcome::WrongStage { message } | Outcome::Unknown { message } => {
                 Err(Error::new(ErrorCode::Conflict, format!("process {pid}: {message}")))
             }
-            Ok(Outcome::Failed { call, errno }) => Err(Error::new(ErrorCode::Internal, format!("{call}: {errno}"))),
-            Ok(Outcome::Stat(_)) => Err(Error::new(ErrorCode::Internal, "an answer to another question")),
+            Outcome::Failed { call, errno } => Err(Error::new(ErrorCode::Internal, format!("{call}: {errno}"))),
+            Outcome::Stat(_) => Err(Error::new(ErrorCode::Internal, "an answer to another question")),
         }
     }
 
     /// Returns the session of a program: as it answers, or as its directory has it.
     pub(crate) async fn session_view(&self, pid: Pid, uuid: Uuid) -> Result<Option<Session>> {
         let session = self.owners.find(uuid).and_then(|owner| owner.session());
-        if let Some(live) = session.and_then(|session| session.borrow().clone()) {
+        let live = session.and_then(|session| session.borrow().clone());
+        if let Some(LiveSession { folder, shim: Shim::Answers { connection, rungs }, .. }) = live {
             let paused = self.lock().table.machine(pid).is_some_and(|machine| machine.is_at_boundary());
-            let snapshot = live.connection.seen().borrow().snapshot.clone();
+            let snapshot = connection.seen().borrow().snapshot.clone();
             let frozen = paused && snapshot.stage == Stage::Running;
-            let folder = live.folder.clone();
+            let session = view(&snapshot, &rungs, &folder, frozen);
             let dropped = self.pools.journal.run(move || Reader::oldest(&folder)).await?.unwrap_or(0);
-            let session = view(&snapshot, &live.rungs, &live.folder, frozen);
             return Ok(Some(Session { output_dropped: dropped, ..session }));
         }
         let Some(path) = self.last_session(uuid).await? else { return Ok(None) };

@@ -49,26 +49,25 @@ impl Runtime {
             let message = format!("process {pid} is not a program and knows no {signal}: it knows {known}");
             return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive kill {pid}")));
         }
-        let Some(live) = self.live_session(process.uuid).await else { return Ok(ended()) };
         let number = i32::from(signal.number());
         let request = request_id.map(|id| format!("{signal}:{id}")).filter(|id| id.len() <= REQUEST_MAX);
         let verb = Verb::Signal { number, request };
         let affected = Affected { affected: 1, pids: vec![pid], note, ..Affected::default() };
-        match self.bodies.exec.sessions.order(&live.folder, &live.connection, verb).await {
-            Ok(Outcome::Done) => Ok(affected),
-            Ok(Outcome::Kept) => {
+        match self.ask_shim(process, verb).await? {
+            Outcome::Done => Ok(affected),
+            Outcome::Kept => {
                 let kept = format!("process {pid} does not run yet: {signal} is kept until it does");
                 Ok(Affected { note: Some(kept), ..affected })
             }
-            Ok(Outcome::NoProcess) | Err(_) => Ok(ended()),
-            Ok(Outcome::WrongStage { message } | Outcome::Unknown { message }) => {
+            Outcome::NoProcess => Ok(ended()),
+            Outcome::WrongStage { message } | Outcome::Unknown { message } => {
                 Err(Error::new(ErrorCode::Conflict, format!("process {pid}: {message}")))
             }
-            Ok(Outcome::Failed { call, errno }) => Err(Error::new(
+            Outcome::Failed { call, errno } => Err(Error::new(
                 ErrorCode::Internal,
                 format!("process {pid} did not get {signal}: {call} failed with {errno}"),
             )),
-            Ok(Outcome::Stat(_)) => Err(Error::new(ErrorCode::Internal, "an answer to another question")),
+            Outcome::Stat(_) => Err(Error::new(ErrorCode::Internal, "an answer to another question")),
         }
     }
 }

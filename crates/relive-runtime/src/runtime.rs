@@ -130,6 +130,7 @@ impl Runtime {
                 pool: pools.journal.clone(),
                 sessions,
                 environments: Arc::clone(&environments),
+                warnings: warnings.clone(),
             },
         };
         let catalog = Catalog::new(Arc::clone(&data), warnings.clone());

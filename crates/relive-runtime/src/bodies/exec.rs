@@ -28,14 +28,15 @@ use rustix::io::Errno;
 
 use attend::{Attended, Left, attend};
 
-use super::{Body, Context, Exit, Hearing, LiveSession, Rest, Verb};
+use super::{Body, Context, Exit, Hearing, LiveSession, OTHER_VERSION, Rest, Shim, Verb};
 use crate::environment::Environments;
 use crate::error::Result;
 use crate::runtime::ProcessRef;
+use crate::warnings::Warnings;
 
-/// How often a program is launched whose shim is lost before it runs,
+/// How often a program is launched if its shim is lost each time before the program runs.
 const LAUNCHES_MAX: u32 = 5;
-/// and how long the second launch waits; each further one waits twice as long.
+/// The delay before the second launch. It doubles with each further one.
 const LAUNCH_AGAIN: Duration = Duration::from_millis(100);
 /// How many processes and threads a program may have if nobody says.
 const PIDS_DEFAULT: u32 = 4096;
@@ -47,6 +48,7 @@ pub(crate) struct ExecBody {
     pub(crate) pool: Pool,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) environments: Arc<Environments>,
+    pub(crate) warnings: Warnings,
 }
 
 /// Why there is no session.
@@ -56,16 +58,31 @@ enum NoSession {
     /// Nobody can tell whether it runs: it is left as it is.
     Unknown(io::Error),
     /// It runs, and nobody here can talk to its shim, which speaks another version of the protocol.
-    Foreign(PathBuf, io::Error),
+    Foreign { folder: PathBuf, program: Arc<Program>, error: io::Error },
     /// Its shim has gone before the program ran.
     ShimLost(LaunchError),
     /// It was to end before it was launched.
     NotNeeded,
 }
 
+/// The launches of a run whose shims were lost before the program ran.
+#[derive(Default)]
+struct Launches {
+    count: u32,
+    /// Why the last one failed, if its shim never answered.
+    lost: Option<LaunchError>,
+}
+
+/// The session of the current run.
+struct RunSession {
+    status: SessionStatus,
+    folder: PathBuf,
+    program: Arc<Program>,
+}
+
 /// What a program was created with.
 struct Facts {
-    program: Program,
+    program: Arc<Program>,
     cwd: String,
     /// Whether somebody is about to read its output as it comes.
     pace: spec::Pace,
@@ -83,11 +100,7 @@ impl Body for ExecBody {
     }
 
     fn hears(&self, uuid: Uuid, when: Hearing) -> BoxFuture<'_, Result<()>> {
-        async move {
-            let program = self.facts(uuid).await?.program;
-            messages::check_input(&self.sessions, uuid, &program, when).await
-        }
-        .boxed()
+        self.check_message(uuid, when).boxed()
     }
 
     fn reads_journal(&self) -> bool {
@@ -137,10 +150,18 @@ impl Body for ExecBody {
 
     /// A program's handlers are its own: it gets the operating system's signal.
     fn pass_on(&self, signal: Signal, session: LiveSession) -> BoxFuture<'static, ()> {
-        let sessions = Arc::clone(&self.sessions);
+        let (sessions, warnings) = (Arc::clone(&self.sessions), self.warnings.clone());
         async move {
-            let LiveSession { connection, folder, rungs: _ } = session;
-            Attended { sessions: &sessions, connection, folder }.pass_on(signal).await;
+            let LiveSession { process, program, folder, shim } = session;
+            let refused = match shim {
+                Shim::Answers { connection, rungs: _ } => {
+                    Attended { sessions: &sessions, connection, folder, program }.pass_on(signal).await
+                }
+                Shim::OtherVersion => Some(OTHER_VERSION.to_owned()),
+            };
+            if let Some(refused) = refused {
+                warnings.warn(format!("process {} did not get {signal}: {refused}", process.of.pid));
+            }
         }
         .boxed()
     }
@@ -148,80 +169,92 @@ impl Body for ExecBody {
 
 impl ExecBody {
     async fn run_to_end(&self, mut cx: Context) -> Exit {
-        let mut launches = 0;
+        let mut launches = Launches::default();
+        // Recorded by an earlier daemon, or carried out by us while we could talk to the shim.
+        let mut paused = cx.orders.borrow().stop;
         loop {
-            let (standing, folder) = match self.session_of(&mut cx, &mut launches).await {
+            // Whoever asks waits until it is found again.
+            cx.session.send_replace(None);
+            let session = match self.session_of(&mut cx, &mut launches).await {
                 Ok(found) => found,
                 Err(NoSession::ShimLost(error)) => {
                     cx.owner.warn(format!("{} did not run, its shim was lost: {error}", cx.process.uuid));
+                    launches.lost = Some(error);
                     continue;
                 }
                 Err(NoSession::Failed(status)) => return Exit::Ended(End::of(status)),
                 Err(NoSession::Unknown(error)) => return Exit::Unknown(error),
-                Err(NoSession::Foreign(path, error)) => {
+                Err(NoSession::Foreign { folder, program, error }) => {
                     cx.owner.warn_once(format!("{} is left running: {error}", cx.process.uuid));
-                    match foreign::stay_with(&mut cx, &self.sessions, &path).await {
+                    let live = LiveSession { process: cx.process, program, folder, shim: Shim::OtherVersion };
+                    match foreign::stay_with(&mut cx, &self.sessions, live, paused).await {
                         Ok(()) => continue,
                         Err(error) => return Exit::Unknown(error),
                     }
                 }
                 Err(NoSession::NotNeeded) => return Exit::Cancelled,
             };
-            let connection = match standing {
+            let RunSession { status, folder, program } = session;
+            let connection = match status {
                 SessionStatus::Alive(connection) => connection,
                 SessionStatus::Ended(record) => return Exit::Ended(attributed(end_of(&record), &record, &cx)),
                 SessionStatus::NeverRan => return Exit::Cancelled,
             };
-            let attended = Attended { sessions: &self.sessions, connection, folder };
+            let attended = Attended { sessions: &self.sessions, connection, folder, program };
             let messages = self.deliver(cx.process.uuid, cx.owner.clone(), Arc::clone(&cx.journal), &attended);
             match attend(&mut cx, &attended, messages).await {
                 Left::Ended(record) => return Exit::Ended(attributed(end_of(&record), &record, &cx)),
                 Left::Gone => {}
             }
+            paused = cx.orders.borrow().stop;
         }
     }
 
     /// Finds the session of the current run, or launches it if it never ran.
-    async fn session_of(&self, cx: &mut Context, launches: &mut u32) -> Result<(SessionStatus, PathBuf), NoSession> {
+    async fn session_of(&self, cx: &mut Context, launches: &mut Launches) -> Result<RunSession, NoSession> {
         let failed = |stage: &str, error: &io::Error| NoSession::Failed(startup_failed(stage, error));
         let uuid = cx.process.uuid;
         let facts = self.facts(uuid).await.map_err(NoSession::Unknown)?;
+        let program = Arc::clone(&facts.program);
         if let Some(path) = &facts.before {
             match self.sessions.find(path).await {
                 Ok(SessionStatus::NeverRan) => {}
-                Ok(standing @ (SessionStatus::Alive(_) | SessionStatus::Ended(_))) => {
-                    return Ok((standing, path.clone()));
+                Ok(status @ (SessionStatus::Alive(_) | SessionStatus::Ended(_))) => {
+                    return Ok(RunSession { status, folder: path.clone(), program });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                    return Err(NoSession::Foreign(path.clone(), error));
+                    return Err(NoSession::Foreign { folder: path.clone(), program, error });
                 }
                 Err(error) => return Err(NoSession::Unknown(error)),
             }
         }
-        if !may_launch(cx, *launches).await {
+        if !may_launch(cx, launches.count).await {
             return Err(NoSession::NotNeeded);
         }
-        if *launches == LAUNCHES_MAX {
-            let (stage, errno) = ("shim".to_owned(), "ESRCH".to_owned());
+        if launches.count == LAUNCHES_MAX {
+            let lost = launches.lost.take();
             return Err(NoSession::Failed(ProcessStatus::StartupFailed {
-                stage,
-                errno,
+                stage: "shim".to_owned(),
+                errno: lost.map_or_else(|| "ESRCH".to_owned(), |error| error.to_string()),
                 code: Errno::SRCH.raw_os_error(),
             }));
         }
-        *launches += 1;
+        launches.count += 1;
         let ladder = self.sessions.ladder().await.map_err(|error| failed("ladder", &error))?;
         let deadline = cx.orders.borrow().deadline;
         let spec = self.spec_of(uuid, &facts, ladder.plan.clone()).await;
         let spec = spec.map(|spec| Spec { timeout_ms: deadline.map(attend::left_ms), ..spec });
         let spec = spec.map_err(|error| failed("environment", &error))?;
         match self.sessions.launch(&facts.next, &spec).await {
-            Ok(connection) => Ok((SessionStatus::Alive(connection), facts.next)),
+            Ok(connection) => {
+                launches.lost = None;
+                Ok(RunSession { status: SessionStatus::Alive(connection), folder: facts.next, program })
+            }
             Err(error) => {
                 cx.owner.warn(format!("{uuid} cannot be launched: {error}"));
                 // The shim may have left a record that says more.
                 match (self.sessions.find(&facts.next).await, &error) {
-                    (Ok(SessionStatus::Ended(record)), _) => Ok((SessionStatus::Ended(record), facts.next)),
+                    (Ok(status @ SessionStatus::Ended(_)), _) => Ok(RunSession { status, folder: facts.next, program }),
                     (Ok(SessionStatus::NeverRan), LaunchError::Answer { .. }) => Err(NoSession::ShimLost(error)),
                     (Ok(_) | Err(_), _) => Err(failed("launch", &io::Error::other(error))),
                 }
@@ -294,7 +327,7 @@ fn facts(data: &DataDirectory, uuid: relive_core::Uuid) -> io::Result<Facts> {
     let sessions = data.directory(uuid).sessions();
     let untold = || io::Error::other("the journal does not say which program it is");
     let spawned = &history.identity.as_ref().ok_or_else(untold)?.spawned;
-    let program = spawned.program.clone().ok_or_else(untold)?;
+    let program = Arc::new(spawned.program.clone().ok_or_else(untold)?);
     // A session of an incarnation that ended is of an earlier run.
     let over = history.incarnations.iter().rev().find(|incarnation| incarnation.ended.is_some());
     let over = over.map_or(0, |incarnation| incarnation.generation.0);

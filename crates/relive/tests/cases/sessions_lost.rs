@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use relive_core::ErrorCode;
 use relive_session::directory::SessionDirectory;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -124,6 +125,67 @@ fn a_program_whose_shim_speaks_another_version_goes_on_and_can_be_killed() {
         fs::write(world.work().join("go"), "").unwrap();
         world.ends(&ends.0, 7);
     }
+}
+
+/// Programs that run while the shim of each speaks another version than the daemon.
+fn foreign<const N: usize>(world: &World, programs: [&Begun; N]) {
+    let sessions = programs.map(|program| world.await_stage(program, "running"));
+    world.kill_daemon();
+    for session in sessions {
+        greets_as(Path::new(session["folder"].as_str().unwrap()), json!({"version": 99, "oldest": 98}));
+    }
+}
+
+#[test]
+fn what_only_a_shim_of_another_version_could_do_is_refused() {
+    let world = World::new();
+    let program = world.exec(&["-i"], &["sleep", "1000"]);
+    foreign(&world, [&program]);
+    world.await_display(&program.uuid, "running");
+    let uuid = program.uuid.as_str();
+    let refused = [
+        vec!["send", uuid, "hello"],
+        vec!["resume", uuid, "--input", "hello"],
+        vec!["kill", "-HUP", uuid],
+        vec!["proceed", uuid],
+        vec!["abort", uuid],
+    ];
+    for args in refused {
+        let code = ErrorCode::Conflict.exit_code();
+        world.relive(&args).fails(code.into(), &["its shim is of another version of Relive"]);
+    }
+    world.relive(&["kill", "-9", uuid]).ok();
+    world.ends(&program, 137);
+}
+
+#[test]
+fn a_shim_of_another_version_neither_ends_a_pause_nor_begins_one() {
+    let world = World::new();
+    let (paused, runs) = (world.exec(&[], &["sleep", "1000"]), world.exec(&[], &["sleep", "1000"]));
+    world.await_stage(&paused, "running");
+    world.relive(&["pause", &paused.uuid]).ok();
+    world.await_display(&paused.uuid, "suspended");
+    foreign(&world, [&paused, &runs]);
+    world.await_display(&runs.uuid, "running");
+    let warned = |text: &str| {
+        let status = world.relive(&["daemon", "status", "--json"]).ok().json();
+        let warnings = status["daemon"]["warnings"].as_array().unwrap().clone();
+        warnings.iter().filter(|warning| warning.as_str().unwrap().contains(text)).count()
+    };
+    wait_until("both were found", || warned("is left running") == 2);
+    for _ in 0..2 {
+        world.relive(&["pause", &runs.uuid]);
+        world.await_display(&runs.uuid, "running");
+    }
+    assert_eq!(warned("cannot be paused"), 1);
+    assert_eq!(world.info(&paused.uuid)["display"], "suspended");
+    assert!(world.records(&paused.uuid, "resumed").is_empty(), "nobody has thawed it");
+    // There is nobody to ask it to end.
+    for program in [&paused, &runs] {
+        world.relive(&["kill", &program.uuid]).ok();
+        world.await_display(&program.uuid, "dead");
+    }
+    assert_eq!(warned("is killed at once"), 2);
 }
 
 #[test]

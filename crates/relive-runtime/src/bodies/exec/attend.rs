@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use relive_agent::Orders;
-use relive_core::{Signal, Why};
+use relive_core::{Program, Signal, Why};
 use relive_session::connection::{Connection, Gone, Seen};
 use relive_session::exit::ExitRecord;
 use relive_session::protocol::{self, Verb as SessionVerb};
@@ -14,13 +15,14 @@ use relive_session::sessions::Sessions;
 use relive_session::tree::Rungs;
 use tokio::time::Instant;
 
-use crate::bodies::{Context, LiveSession};
+use crate::bodies::{Context, LiveSession, Shim};
 
 /// A session that answers.
 pub(super) struct Attended<'a> {
     pub(super) sessions: &'a Sessions,
     pub(super) connection: Connection,
     pub(super) folder: PathBuf,
+    pub(super) program: Arc<Program>,
 }
 
 /// Why a session is attended no more.
@@ -62,9 +64,10 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
     };
     cx.owner.started().await;
     cx.session.send_replace(Some(LiveSession {
-        connection: connection.clone(),
+        process: cx.process,
+        program: Arc::clone(&session.program),
         folder: session.folder.clone(),
-        rungs,
+        shim: Shim::Answers { connection: connection.clone(), rungs },
     }));
     let mut seen = connection.seen();
     let mut messages = pin!(messages.fuse());

@@ -1,33 +1,49 @@
-//! A program whose shim speaks another version of the protocol: it goes on, its end is seen, and it can be killed. To pause it
-//! takes a Relive that can talk to its shim.
+//! A program whose shim speaks another version of the protocol: it keeps running, its end is seen, and it can be killed. To
+//! pause or resume it, or to ask it to end, takes a Relive that can talk to its shim.
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
-use relive_core::Why;
+use relive_core::{Signal, Urgency, Why};
 use relive_session::sessions::Sessions;
 
 use super::attend::at;
-use crate::bodies::Context;
+use crate::bodies::{Context, LiveSession, OTHER_VERSION};
 
 /// How often such a program is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Stays with a program until its session can be looked at in the usual way: when it has ended, as a rule.
-pub(super) async fn stay_with(cx: &mut Context, sessions: &Sessions, path: &Path) -> io::Result<()> {
+/// Stays with a program until its session can be looked at in the usual way: when it has ended, as a rule. A program that
+/// was paused before stays frozen, whatever it is told.
+pub(super) async fn stay_with(
+    cx: &mut Context,
+    sessions: &Sessions,
+    session: LiveSession,
+    paused: Option<Urgency>,
+) -> io::Result<()> {
+    let (uuid, path) = (cx.process.uuid, session.folder.clone());
     cx.owner.started().await;
+    cx.session.send_replace(Some(session));
     let mut timed_out = false;
     loop {
         let orders = *cx.orders.borrow_and_update();
-        if orders.end.is_some() {
-            // It cannot be asked to end.
-            sessions.end_without_shim(path).await?;
-        } else if orders.stop.is_some() && !orders.leave_sessions {
-            cx.owner.warn(format!("{} cannot be paused: its shim is of another version of Relive", cx.process.uuid));
-            cx.owner.resume().await;
+        match (orders.end, orders.stop.filter(|_| !orders.leave_sessions)) {
+            (Some(signal), _) => {
+                if signal != Signal::Kill {
+                    cx.owner.warn_once(format!("{uuid} is killed at once and not asked to end: {OTHER_VERSION}"));
+                }
+                sessions.end_without_shim(&path).await?;
+            }
+            (None, Some(_)) if paused.is_none() => {
+                cx.owner.warn_once(format!("{uuid} cannot be paused: {OTHER_VERSION}"));
+                cx.owner.resume().await;
+            }
+            (None, None) if paused.is_some() => {
+                cx.owner.warn_once(format!("{uuid} cannot be resumed and stays frozen: {OTHER_VERSION}"));
+            }
+            (None, Some(_) | None) => {}
         }
-        match sessions.find(path).await {
+        match sessions.find(&path).await {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
             found => return found.map(|_| ()),
         }

@@ -9,19 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_core::program::Stdio;
-use relive_core::{ErrorCode, Program, Uuid};
+use relive_core::{ErrorCode, Uuid};
 use relive_journal::Journal;
 use relive_journal::payload::Blobs;
 use relive_journal::reader::{Cursor, Item, Reader};
 use relive_journal::record::Input;
 use relive_session::protocol::{InputState, Outcome, Verb};
-use relive_session::sessions::Sessions;
 use relive_session::stage::Stage;
 use serde_json::json;
 
 use super::ExecBody;
 use super::attend::Attended;
-use crate::bodies::Hearing;
+use crate::bodies::{Hearing, OTHER_VERSION, Shim, found_session};
 use crate::drive::BodyOwner;
 use crate::error::{Error, Result};
 
@@ -37,33 +36,42 @@ struct Recorded {
     text: String,
 }
 
-/// Refuses messages that a program cannot read.
-pub(super) async fn check_input(sessions: &Sessions, uuid: Uuid, program: &Program, when: Hearing) -> Result<()> {
-    if program.stdio == Stdio::Null {
-        let message = format!("process {uuid} takes no messages: it was started without an open input");
-        let hint = format!("relive exec -d -i -- {}", program.command_line());
-        return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
-    }
-    let Hearing::Now(session) = when else { return Ok(()) };
-    let refused = |why: &str| Error::new(ErrorCode::Conflict, format!("process {uuid} takes no messages: {why}"));
-    // The sender goes with the body.
-    let live = match session {
-        Some(mut session) => session.wait_for(Option::is_some).await.ok().and_then(|session| session.clone()),
-        None => None,
-    };
-    let Some(live) = live else { return Err(refused("its session cannot be reached")) };
-    match sessions.order(&live.folder, &live.connection, Verb::Stat).await {
-        Ok(Outcome::Stat(stat)) => match stat.input {
-            Some(InputState { open: true, .. }) => Ok(()),
-            Some(InputState { open: false, .. }) => Err(refused("it has closed its input")),
-            // It would not know a message that is sent again.
-            None => Err(refused("an earlier version of Relive started it").with_hint(format!("relive attach {uuid}"))),
-        },
-        Ok(_) | Err(_) => Err(refused("its session does not answer")),
-    }
-}
-
 impl ExecBody {
+    /// Refuses messages that a program cannot read.
+    pub(super) async fn check_message(&self, uuid: Uuid, when: Hearing) -> Result<()> {
+        let (live, is_next_run) = match when {
+            Hearing::Now(Some(mut session)) => (found_session(&mut session).await, false),
+            Hearing::Now(None) => (None, false),
+            Hearing::NextRun => (None, true),
+        };
+        let program = match &live {
+            Some(live) => Arc::clone(&live.program),
+            None => self.facts(uuid).await?.program,
+        };
+        if program.stdio == Stdio::Null {
+            let message = format!("process {uuid} takes no messages: it was started without an open input");
+            let hint = format!("relive exec -d -i -- {}", program.command_line());
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
+        }
+        if is_next_run {
+            return Ok(());
+        }
+        let refused = |why: &str| Error::new(ErrorCode::Conflict, format!("process {uuid} takes no messages: {why}"));
+        let Some(live) = live else { return Err(refused("its session cannot be reached")) };
+        let Shim::Answers { connection, rungs: _ } = live.shim else { return Err(refused(OTHER_VERSION)) };
+        match self.sessions.order(&live.folder, &connection, Verb::Stat).await {
+            Ok(Outcome::Stat(stat)) => match stat.input {
+                Some(InputState { open: true, .. }) => Ok(()),
+                Some(InputState { open: false, .. }) => Err(refused("it has closed its input")),
+                // It would not know a message that is sent again.
+                None => {
+                    Err(refused("an earlier version of Relive started it").with_hint(format!("relive attach {uuid}")))
+                }
+            },
+            Ok(_) | Err(_) => Err(refused("its session does not answer")),
+        }
+    }
+
     /// Writes the messages of a run to its program as they are recorded. Returns when no more can be written.
     pub(super) async fn deliver(
         &self,
@@ -72,12 +80,12 @@ impl ExecBody {
         journal: Arc<dyn Journal>,
         session: &Attended<'_>,
     ) {
-        let mut bell = owner.follow();
-        let connection = &session.connection;
-        if self.facts(uuid).await.is_ok_and(|facts| facts.program.stdio == Stdio::Null) {
+        if session.program.stdio == Stdio::Null {
             // Nobody can send it any.
             return;
         }
+        let mut bell = owner.follow();
+        let connection = &session.connection;
         if connection.wait_for(|seen| seen.snapshot.stage != Stage::Starting).await.is_err() {
             return;
         }
