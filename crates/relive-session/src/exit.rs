@@ -66,7 +66,7 @@ pub enum EndedBy {
     ShimLost,
     /// The machine went down.
     HostLost,
-    /// What answered for its shim was none.
+    /// Another program than a shim answered on its socket.
     Version,
 }
 

@@ -26,7 +26,7 @@ use crate::tree::{Ladder, Tree};
 
 /// Between two looks at a session that is about to begin, or to end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long a shim may neither answer nor go before it is woken,
+/// How long a shim may neither answer nor go before it is continued,
 const SILENT_PATIENCE: Duration = Duration::from_secs(5);
 /// and how long after that before its session is ended without it.
 const ROUSED_PATIENCE: Duration = Duration::from_secs(10);
@@ -105,8 +105,8 @@ impl Sessions {
         self.launcher.launch(&directory, lock, &spec).await
     }
 
-    /// What became of the session in this directory; `NeverRan` where there is none. `Unsupported` where its shim lives and
-    /// speaks no version of the protocol that we do.
+    /// Finds out what became of the session in this directory: `NeverRan` if there is none. Fails with `Unsupported` if its
+    /// shim lives and speaks no version of the protocol that we do.
     pub async fn find(&self, path: &Path) -> io::Result<SessionStatus> {
         let mut silence = Silence::default();
         let status = self.settle(path, &mut silence).await;
@@ -134,7 +134,7 @@ impl Sessions {
                 Found::Starting => self.wait(path, silence).await?,
                 Found::Alive(socket) => match Connection::adopt(socket).await {
                     Ok(connection) => return Ok(SessionStatus::Alive(connection)),
-                    // What it holds goes on: another version of Relive may know how to talk to it.
+                    // Its program is left running: another version of Relive may know how to talk to it.
                     Err(error @ AdoptError::Version { .. }) => {
                         return Err(io::Error::new(io::ErrorKind::Unsupported, error));
                     }
@@ -163,7 +163,7 @@ impl Sessions {
         }
     }
 
-    /// Waits before the next look at a shim that neither answers nor goes. One that does so for too long is woken; at last
+    /// Waits before the next look at a shim that neither answers nor goes. One that does so for too long is continued; at last
     /// its session is ended without it.
     async fn wait(&self, path: &Path, silence: &mut Silence) -> io::Result<()> {
         let lasted = silence.since.elapsed();

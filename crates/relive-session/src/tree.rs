@@ -128,7 +128,7 @@ pub struct Tree {
     /// The v2 leaf, to clone into.
     v2: Option<OwnedFd>,
     whose: Whose,
-    /// Those that were stopped one by one, and have to be woken. Others may have stopped themselves.
+    /// Those that were stopped one by one, and have to be continued. Others may have stopped themselves.
     stopped: Mutex<HashSet<Identity>>,
     /// The limit of processes the first one is to be given for itself and those below it.
     pids_rlimit: Option<u64>,

@@ -2,7 +2,7 @@
 //!
 //! A program can send SIGSTOP to its own parent. So nothing that an owner has to be able to do depends on the shim alone: the
 //! tree can be reached without it. It is held still first, so that the program does not stop its shim again, and the shim is
-//! woken. Where that does not help, tree and shim are killed from here.
+//! continued. Where that does not help, tree and shim are killed from here.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::tree::{self, Tree};
 
 /// How long a shim may take to answer. A freeze takes it two seconds at most.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a tree may take to stand still before its shim is woken all the same.
+/// How long a tree may take to stand still before its shim is continued all the same.
 const HOLD_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a shim whose tree was killed may take to leave its record.
 const RECORD_PATIENCE: Duration = Duration::from_secs(3);
@@ -40,7 +40,7 @@ impl Held {
         self.tree.as_ref().is_some_and(Tree::is_swept)
     }
 
-    /// Lets it go on. A tree that stood still before goes on standing still.
+    /// Thaws it. A tree that stood still before stays as it was.
     pub(super) fn release(self) {
         if let Some(tree) = self.tree {
             // One that has ended meanwhile needs nothing.
@@ -50,7 +50,7 @@ impl Held {
 }
 
 impl Sessions {
-    /// Asks the shim of a session for something, and does not rely on it: one that does not answer is woken, and a session
+    /// Asks the shim of a session for something, and does not rely on it: one that does not answer is continued, and a session
     /// that is to be killed ends even without it.
     pub async fn order(&self, path: &Path, connection: &Connection, verb: Verb) -> Result<Outcome, Gone> {
         let call = verb.name();
@@ -63,7 +63,7 @@ impl Sessions {
         let Ok(held) = self.rouse(path).await else { return Ok(silent(call)) };
         let answer = timeout(ANSWER_PATIENCE, &mut asked).await;
         if freezes && answer.is_ok() && held.is_swept() {
-            // The shim wakes only those that it stopped itself: it has to find them running.
+            // The shim continues only those that it stopped itself: it has to find them running.
             held.release();
             let again = timeout(ANSWER_PATIENCE, connection.request(Verb::Freeze)).await;
             return again.unwrap_or_else(|_| Ok(silent(call)));
@@ -81,7 +81,7 @@ impl Sessions {
         }
     }
 
-    /// Holds the tree of a session still and wakes its shim.
+    /// Holds the tree of a session still and continues its shim.
     pub(super) async fn rouse(&self, path: &Path) -> io::Result<Held> {
         let (tree, path) = (self.tree_of(path).await?, path.to_owned());
         let roused = spawn_blocking(move || {

@@ -59,6 +59,7 @@ fn verbs() -> Vec<Verb> {
         Verb::Attach,
         Verb::Hold { read: 0 },
         Verb::StartDaemon,
+        Verb::Deadline { left_ms: None },
         Verb::Stat,
         Verb::Store { name: name() },
         Verb::Return { name: name() },
@@ -89,10 +90,14 @@ fn every_verb_has_its_answer_in_every_stage() {
         "waaa----", // close_input
         "waaa----", // resize
         "aaaaaaaa", // attach
+        "aaaaaaaa", // hold
+        "aaaaaaaa", // start_daemon
+        "aaaaaaaa", // deadline
         "aaaaaaaa", // stat
         "aaaaaaaa", // store
         "aaaaaaaa", // return
     ];
+    assert_eq!(verbs().len(), table.len(), "each verb has a row");
     for (verb, row) in verbs().iter().zip(table) {
         let got: String = STAGES.iter().map(|stage| letter(&at(*stage).ask(verb))).collect();
         assert_eq!(got, row, "{}", verb.name());

@@ -29,14 +29,16 @@ pub(super) fn stop(
         for member in members()? {
             let now = Stat::of(member.pid).ok().filter(|stat| stat.identity == member && stat.lives());
             let Some(now) = now.filter(|stat| !is_stopped(*stat)) else { continue };
-            // One that somebody woke since is told again.
+            // One that somebody continued since is told again.
             if told.insert(member) || runs(now) {
                 quiet = false;
-                stopped.insert(member);
                 match signal(member, Signal::STOP) {
+                    Ok(()) => {
+                        stopped.insert(member);
+                    }
                     // One that became another user cannot be stopped; the others can.
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-                    sent => sent?,
+                    Err(error) => return Err(error),
                 }
             }
         }

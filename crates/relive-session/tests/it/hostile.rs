@@ -85,7 +85,7 @@ async fn the_next_owner_finds_a_program_whose_shim_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_shim_that_cannot_be_woken_does_not_keep_its_program() {
+async fn a_shim_that_cannot_be_continued_does_not_keep_its_program() {
     let lab = Lab::new();
     let running = lab.launch("hung", &shell("sleep 1000 & sleep 1000")).await;
     let host = running.reaches(Stage::Running).await.host_pid.unwrap();
