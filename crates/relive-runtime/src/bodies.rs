@@ -141,6 +141,11 @@ pub(crate) async fn found_session(session: &mut watch::Receiver<Option<LiveSessi
     found.ok()?.ok()?.clone()
 }
 
+/// Waits until a body looks for the session that it had; `false` if it exits instead, or takes too long.
+pub(crate) async fn is_looked_for(session: &mut watch::Receiver<Option<LiveSession>>) -> bool {
+    matches!(tokio::time::timeout(SESSION_PATIENCE, session.changed()).await, Ok(Ok(())))
+}
+
 /// Why a body has stopped running.
 #[derive(Debug)]
 pub(crate) enum Exit {

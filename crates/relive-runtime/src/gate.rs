@@ -11,10 +11,13 @@ use relive_session::protocol::{Outcome, Verb};
 use relive_session::stage::{Mode, Snapshot, Stage};
 use relive_session::tree::Rungs;
 
-use crate::bodies::{LiveSession, OTHER_VERSION, Shim, Verb as BodyVerb, found_session, last_session};
+use crate::bodies::{LiveSession, OTHER_VERSION, Shim, Verb as BodyVerb, found_session, is_looked_for, last_session};
 use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
 use crate::runtime::{ProcessRef, Runtime};
+
+/// How often a shim is asked that hangs up before it has answered.
+const ASKS_MAX: u32 = 3;
 
 impl Runtime {
     /// Returns the session of a program as soon as it answers; none for one that has ended.
@@ -24,13 +27,30 @@ impl Runtime {
 
     /// Asks the shim of a program for something; `NoProcess` if the program has ended.
     pub(crate) async fn ask_shim(&self, process: ProcessRef, verb: Verb) -> Result<Outcome> {
-        let pid = process.of.pid;
-        let Some(live) = self.live_session(process.uuid).await else { return Ok(Outcome::NoProcess) };
-        let Shim::Answers { connection, rungs: _ } = live.shim else {
-            return Err(Error::new(ErrorCode::Conflict, format!("process {pid} cannot be reached: {OTHER_VERSION}")));
-        };
-        let asked = self.bodies.exec.sessions.order(&live.folder, &connection, verb).await;
-        Ok(asked.unwrap_or(Outcome::NoProcess))
+        let ProcessRef { of, uuid } = process;
+        let mut session = self.owners.find(uuid).and_then(|owner| owner.session());
+        for _ in 0..ASKS_MAX {
+            let Some(session) = &mut session else { break };
+            let Some(live) = found_session(session).await else { break };
+            let Shim::Answers { connection, rungs: _ } = live.shim else {
+                let message = format!("process {} cannot be reached: {OTHER_VERSION}", of.pid);
+                return Err(Error::new(ErrorCode::Conflict, message));
+            };
+            if let Ok(outcome) = self.bodies.exec.sessions.order(&live.folder, &connection, verb.clone()).await {
+                return Ok(outcome);
+            }
+            // The shim has hung up; the body finds out whether its program has ended.
+            if !is_looked_for(session).await {
+                break;
+            }
+        }
+        match self.living(uuid).filter(|living| living.of == of) {
+            Some(_) => {
+                let message = format!("process {}: its session cannot be reached", of.pid);
+                Err(Error::new(ErrorCode::Unavailable, message).with_hint(format!("relive info {uuid}")))
+            }
+            None => Ok(Outcome::NoProcess),
+        }
     }
 
     /// Opens a program's gate.
@@ -88,8 +108,7 @@ impl Runtime {
             return Ok(Some(Session { output_dropped: dropped, ..session }));
         }
         let Some(path) = self.last_session(uuid).await? else { return Ok(None) };
-        let found = self.pools.reads.run(move || of_folder(&path)).await?;
-        Ok(found?)
+        Ok(self.pools.reads.run(move || of_folder(&path)).await?)
     }
 
     pub(crate) async fn last_session(&self, uuid: Uuid) -> Result<Option<PathBuf>> {
@@ -98,10 +117,10 @@ impl Runtime {
     }
 }
 
-/// Reads what the directory of a session says that does not answer.
-fn of_folder(path: &Path) -> std::io::Result<Option<Session>> {
-    let folder = SessionDirectory::open(path)?;
-    // A program can write into its own session's directory: what cannot be read says nothing.
+/// Reads what the directory of a session says that does not answer. A program can write into its own session's directory:
+/// what cannot be read says nothing.
+fn of_folder(path: &Path) -> Option<Session> {
+    let folder = SessionDirectory::open(path).ok()?;
     let (state, exit) = (folder.read_state().unwrap_or_default(), folder.read_exit().unwrap_or_default());
     let rungs = state.as_ref().map(|state| state.rungs.clone()).unwrap_or_default();
     let starting = Snapshot {
@@ -123,7 +142,7 @@ fn of_folder(path: &Path) -> std::io::Result<Option<Session>> {
         snapshot.child_pid = exit.child_pid.or(snapshot.child_pid);
     }
     let output_dropped = Reader::oldest(path).unwrap_or(0);
-    Ok(Some(Session { output_dropped, output_lost, oom_kills, left, ..view(&snapshot, &rungs, path, false) }))
+    Some(Session { output_dropped, output_lost, oom_kills, left, ..view(&snapshot, &rungs, path, false) })
 }
 
 fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Session {

@@ -49,9 +49,10 @@ impl Runtime {
             let message = format!("process {pid} is not a program and knows no {signal}: it knows {known}");
             return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive kill {pid}")));
         }
-        let number = i32::from(signal.number());
-        let request = request_id.map(|id| format!("{signal}:{id}")).filter(|id| id.len() <= REQUEST_MAX);
-        let verb = Verb::Signal { number, request };
+        // With an id of its own at least: a shim that hangs up is asked again, and the program is to get the signal once.
+        let request = request_id.unwrap_or_else(|| self.clock.new_uuid().to_string());
+        let request = named_request(signal, &request)?;
+        let verb = Verb::Signal { number: i32::from(signal.number()), request: Some(request) };
         let affected = Affected { affected: 1, pids: vec![pid], note, ..Affected::default() };
         match self.ask_shim(process, verb).await? {
             Outcome::Done => Ok(affected),
@@ -69,5 +70,30 @@ impl Runtime {
             )),
             Outcome::Stat(_) => Err(Error::new(ErrorCode::Internal, "an answer to another question")),
         }
+    }
+}
+
+/// Returns the id of a request for this signal as a shim keeps it. One that is too long is refused: without it, a request
+/// that comes again would be another one.
+fn named_request(signal: OsSignal, id: &str) -> Result<String> {
+    let request = format!("{signal}:{id}");
+    if request.len() > REQUEST_MAX {
+        let most = REQUEST_MAX + id.len() - request.len();
+        return Err(Error::new(ErrorCode::Invalid, format!("a request id for {signal} has at most {most} bytes")));
+    }
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_id_that_does_not_fit_is_refused_and_not_left_out() {
+        let named = |length: usize| named_request(OsSignal::from_name("HUP").unwrap(), &"x".repeat(length));
+        assert_eq!(named(249).unwrap().len(), REQUEST_MAX);
+        let refused = named(250).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::Invalid);
+        assert_eq!(refused.to_string(), "a request id for SIGHUP has at most 249 bytes");
     }
 }

@@ -1,5 +1,6 @@
 //! Programs take every signal of the operating system; agents take Relive's.
 
+use relive_core::ErrorCode;
 use serde_json::json;
 
 use super::world::World;
@@ -71,6 +72,26 @@ fn a_signal_that_is_asked_for_again_after_a_crash_is_sent_once() {
     world.await_output(&program, "hup");
     assert_eq!(world.relive(&["logs", &program.uuid]).ok().stdout, "up\nusr1\nusr1\nhup\n");
     world.relive(&["kill", "-9", &program.uuid]).ok();
+}
+
+#[test]
+fn a_program_whose_session_cannot_be_reached_is_not_called_ended() {
+    let world = World::new();
+    let program = world.exec(&[], &["sh", "-c", COUNTS]);
+    let session = world.await_stage(&program, "running");
+    let session = std::path::Path::new(session["folder"].as_str().unwrap());
+    let hidden = session.with_extension("hidden");
+    world.kill_daemon();
+    std::fs::rename(session, &hidden).unwrap();
+    std::os::unix::fs::symlink(&hidden, session).unwrap();
+    world.await_display(&program.uuid, "suspended");
+    let code = ErrorCode::Unavailable.exit_code().into();
+    world.relive(&["kill", "-HUP", &program.uuid]).fails(code, &["its session cannot be reached"]);
+    world.kill_daemon();
+    std::fs::remove_file(session).unwrap();
+    std::fs::rename(&hidden, session).unwrap();
+    world.relive(&["kill", "-9", &program.uuid]).ok();
+    world.await_display(&program.uuid, "dead");
 }
 
 #[test]
