@@ -62,6 +62,9 @@ fn parse_signal(text: &str) -> Result<AnySignal, String> {
     };
     // A number is the operating system's; its TERM, KILL and INT are ours as well.
     let numbered = |number: u8| named(&OsSignal::from_number(number)?.name());
+    if let Ok(32..=33) = text.parse::<u8>() {
+        return Err("the C library keeps this one for itself; there are 1 to 31 and 34 to 64".to_owned());
+    }
     let found = match text.parse() {
         Ok(number) => numbered(number).or_else(|| OsSignal::from_number(number).map(AnySignal::Os)),
         Err(_) => named(text),
@@ -77,9 +80,11 @@ fn parse_signal(text: &str) -> Result<AnySignal, String> {
 
 /// Spells out `kill -9` and `kill -HUP` as `kill --signal=9`, which is what clap understands.
 pub(crate) fn spell_out(typed: &[OsString]) -> Vec<OsString> {
-    let verb = typed.iter().skip(1).position(|word| word.to_str().is_some_and(|word| !word.starts_with('-')));
-    let verb = verb.map(|place| place + 1).filter(|place| typed[*place] == "kill");
-    let Some(verb) = verb else { return typed.to_vec() };
+    // The one option before the verb that has a value in a word of its own.
+    let is_value = |place: usize| place > 1 && typed[place - 1] == "--color";
+    let is_option = |place: usize| typed[place].to_str().is_none_or(|word| word.starts_with('-'));
+    let verb = (1..typed.len()).find(|place| !is_option(*place) && !is_value(*place));
+    let Some(verb) = verb.filter(|place| typed[*place] == "kill") else { return typed.to_vec() };
     let is_end = |word: &&OsString| *word == "--";
     let options = typed.iter().skip(verb).take_while(|word| !is_end(word)).count();
     let spelled = |(place, word): (usize, &OsString)| {
@@ -94,8 +99,8 @@ pub(crate) fn spell_out(typed: &[OsString]) -> Vec<OsString> {
 
 /// Whether this is a signal and not a row of options, which are small letters.
 fn is_short(signal: &str) -> bool {
-    let plain = signal.starts_with(|first: char| first.is_ascii_uppercase() || first.is_ascii_digit());
-    plain && parse_signal(signal).is_ok()
+    let is_number = !signal.is_empty() && signal.bytes().all(|byte| byte.is_ascii_digit());
+    is_number || signal.starts_with(|first: char| first.is_ascii_uppercase()) && parse_signal(signal).is_ok()
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
@@ -182,7 +187,9 @@ mod tests {
         check("usr1", "SIGUSR1");
         check("PAUSE", "SIGPAUSE");
         check("34", "SIGRTMIN");
-        check("33", "signal 33");
+        for text in ["32", "33"] {
+            assert!(parse_signal(text).unwrap_err().contains("the C library keeps this one for itself"), "{text}");
+        }
         assert!(parse_signal("TREM").unwrap_err().ends_with("(did you mean `TERM`?)"));
         assert!(parse_signal("HPU").unwrap_err().ends_with("(did you mean `HUP`?)"));
         assert!(parse_signal("0").is_err() && parse_signal("65").is_err());
@@ -198,6 +205,12 @@ mod tests {
         check("relive kill -9 5", "relive kill --signal=9 5");
         check("relive --json kill 5 -SIGUSR1", "relive --json kill 5 --signal=SIGUSR1");
         check("relive kill -HUP 5", "relive kill --signal=HUP 5");
+        check("relive --color always kill -9 5", "relive --color always kill --signal=9 5");
+        check("relive --color=always --json kill -9 5", "relive --color=always --json kill --signal=9 5");
+        check("relive --color kill kill -9 5", "relive --color kill kill --signal=9 5");
+        check("relive --color kill info -9", "relive --color kill info -9");
+        // Not a signal that can be sent: why not is said of the value.
+        check("relive kill -33 5", "relive kill --signal=33 5");
         check("relive kill -s HUP -y 5", "relive kill -s HUP -y 5");
         check("relive kill -- -9", "relive kill -- -9");
         check("relive exec -- kill -9 5", "relive exec -- kill -9 5");
