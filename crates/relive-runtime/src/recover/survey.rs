@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::num::NonZero;
+use std::thread::Builder;
 
 use relive_core::{Pid, Recovered, Signal, Spec, Stopwatch, SuspendReason, Suspension, Timestamp, Uuid};
 use relive_journal::data::Live;
@@ -77,19 +78,35 @@ type Read = (Vec<Found>, Vec<(Uuid, Failure)>);
 fn read_all(data: &DataDirectory, boot_id: &str, catalog: &Catalog, uuids: &[Uuid]) -> io::Result<Read> {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(READERS_MAX);
     let share = uuids.len().div_ceil(threads).max(SHARE_MIN);
-    let read = |uuids: &[Uuid]| read_share(data, boot_id, catalog, uuids);
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+    for read in in_shares(uuids, share, Builder::new, |uuids| read_share(data, boot_id, catalog, uuids))? {
+        found.extend(read.0);
+        unreadable.extend(read.1);
+    }
+    Ok((found, unreadable))
+}
+
+/// Does a job for each share of some items: for the first one here, for the others on a thread each. A share for which
+/// there is no thread is done here as well.
+fn in_shares<T: Sync, R: Send>(
+    items: &[T],
+    share: usize,
+    thread: impl Fn() -> Builder,
+    job: impl Fn(&[T]) -> R + Sync,
+) -> io::Result<Vec<R>> {
+    let job = &job;
     std::thread::scope(|scope| {
-        let mut shares = uuids.chunks(share);
+        let mut shares = items.chunks(share);
         let first = shares.next().unwrap_or_default();
-        let others: Vec<_> = shares.map(|share| scope.spawn(move || read(share))).collect();
-        let (mut found, mut unreadable) = read(first);
-        for other in others {
-            let (more_found, more_unreadable) =
-                other.join().map_err(|_| io::Error::other("a thread that read journals has panicked"))?;
-            found.extend(more_found);
-            unreadable.extend(more_unreadable);
+        let others: Vec<_> = shares.map(|share| (share, thread().spawn_scoped(scope, move || job(share)))).collect();
+        let mut done = vec![job(first)];
+        for (share, other) in others {
+            done.push(match other {
+                Ok(other) => other.join().map_err(|_| io::Error::other("a thread that read journals has panicked"))?,
+                Err(_) => job(share),
+            });
         }
-        Ok((found, unreadable))
+        Ok(done)
     })
 }
 
@@ -206,4 +223,23 @@ pub(super) fn waves(found: Vec<Found>) -> Vec<Vec<Found>> {
     }
     waves.push(wave);
     waves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_for_which_there_is_no_thread_is_read_all_the_same() {
+        let items: Vec<u32> = (0..10).collect();
+        let check = |thread: fn() -> Builder, apart: bool| {
+            let here = std::thread::current().id();
+            let job = |items: &[u32]| (items.to_vec(), std::thread::current().id() != here);
+            let (read, is_apart): (Vec<_>, Vec<_>) = in_shares(&items, 4, thread, job).unwrap().into_iter().unzip();
+            assert_eq!((read.concat(), is_apart), (items.clone(), vec![false, apart, apart]));
+        };
+        check(Builder::new, true);
+        // No machine has room for such a stack.
+        check(|| Builder::new().stack_size(1 << 62), false);
+    }
 }
