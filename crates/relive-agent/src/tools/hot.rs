@@ -2,15 +2,17 @@
 //!
 //! **Invariant:** nothing here waits, whoever is behind the path. Names are resolved from the kernel's cache alone
 //! (`RESOLVE_CACHED`), only a regular file on a file system of a local disk is opened, never one of a network or of a
-//! program, and bytes come from the page cache (`RWF_NOWAIT`). Whatever cannot be had that way, and every error, is left
+//! program, and bytes come from the page cache (`RWF_NOWAIT`). Which devices have such a file system is learnt on a thread
+//! of the pool, and forgotten when anything is mounted or unmounted. Whatever cannot be had that way, and every error, is left
 //! to the pool.
 
 use std::fs::File;
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut, Read as _};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::ReadWriteFlags;
 
@@ -18,6 +20,8 @@ use super::beneath;
 
 /// Larger files are read on a thread, where somebody looks between two chunks whether they are still wanted.
 const SIZE_MAX: usize = 64 * 1024;
+/// A table of mounts that is longer is not used.
+const TABLE_MAX: u64 = 1024 * 1024;
 /// File systems whose files are opened without asking anybody.
 const LOCAL: [&str; 5] = ["ext2", "ext3", "ext4", "f2fs", "xfs"];
 
@@ -51,40 +55,80 @@ fn size_of_local(file: &OwnedFd) -> Option<usize> {
     (is_regular && is_local((stat.stx_dev_major, stat.stx_dev_minor))).then_some(size)
 }
 
-/// Tells whether the files of a device are on a local disk. What is mounted from a device stays as it is while the
-/// daemon lives, so each is looked for once.
+/// The table of mounts, as it was when it was last read.
+static MOUNTS: Mutex<Option<Mounts>> = Mutex::new(None);
+
+/// Tells whether the files of a device are known to be on a local disk. Its file system cannot be asked: `statfs` asks the
+/// server of one that is mounted by FUSE from a device.
 fn is_local(device: (u32, u32)) -> bool {
-    static LOOKED_FOR: Mutex<Vec<((u32, u32), bool)>> = Mutex::new(Vec::new());
-    // The numbers of file systems without a device are given to others later.
-    if device.0 == 0 {
-        return false;
-    }
-    let mut looked_for = LOOKED_FOR.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, local)) = looked_for.iter().find(|(known, _)| *known == device) {
-        return *local;
-    }
-    let local = file_system(device).is_some_and(|kind| LOCAL.contains(&kind.as_str()));
-    looked_for.push((device, local));
-    local
+    // Whoever holds the lock does not wait either, so this is rare.
+    let Ok(mut mounts) = MOUNTS.try_lock() else { return false };
+    // A device may have another file system now.
+    *mounts = mounts.take().filter(|mounts| !mounts.have_changed());
+    mounts.as_ref().is_some_and(|mounts| mounts.local.contains(&device))
 }
 
-fn file_system((major, minor): (u32, u32)) -> Option<String> {
-    let mounts = std::io::read_to_string(File::open("/proc/self/mountinfo").ok()?).ok()?;
-    let device = format!("{major}:{minor}");
-    let mount = mounts.lines().find(|mount| mount.split(' ').nth(2) == Some(&device))?;
-    Some(mount.split_once(" - ")?.1.split(' ').next()?.to_owned())
+/// Reads the table of mounts, unless it was read before and has not changed. For a thread that may wait.
+pub(super) fn learn_mounts() {
+    let lock = || MOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if lock().as_ref().is_some_and(|mounts| !mounts.have_changed()) {
+        return;
+    }
+    // Without the lock: nobody waits for the table.
+    let read = Mounts::read(Path::new("/proc/self/mountinfo"));
+    *lock() = read.ok();
+}
+
+/// A table of mounts that was read.
+#[derive(Debug)]
+struct Mounts {
+    /// Open from before it was read, so that the kernel tells of every change since.
+    table: File,
+    /// The devices with a file system whose files are opened without asking anybody.
+    local: Vec<(u32, u32)>,
+}
+
+impl Mounts {
+    fn read(path: &Path) -> io::Result<Self> {
+        let table = File::open(path)?;
+        let mut text = String::new();
+        (&table).take(TABLE_MAX).read_to_string(&mut text)?;
+        // One that is not read to its end may say of no device what is mounted from it.
+        let is_whole = u64::try_from(text.len()).is_ok_and(|length| length < TABLE_MAX);
+        let local = if is_whole { text.lines().filter_map(local_device).collect() } else { Vec::new() };
+        Ok(Self { table, local })
+    }
+
+    /// Tells whether anything was mounted or unmounted since.
+    fn have_changed(&self) -> bool {
+        let mut polled = [PollFd::new(&self.table, PollFlags::PRI)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut polled, Some(&now)) != Ok(0)
+    }
+}
+
+/// Returns the device of a mount, if it has one and a file system of a local disk.
+fn local_device(mount: &str) -> Option<(u32, u32)> {
+    let (major, minor) = mount.split(' ').nth(2)?.split_once(':')?;
+    let device = (major.parse().ok()?, minor.parse().ok()?);
+    let kind = mount.split_once(" - ")?.1.split(' ').next()?;
+    // The numbers of file systems without a device are given to others later.
+    (device.0 != 0 && LOCAL.contains(&kind)).then_some(device)
 }
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "the files of a test need not last")]
 mod tests {
-    use std::os::unix::fs::{MetadataExt as _, symlink};
+    use std::io::{BufRead as _, Write as _};
+    use std::os::unix::fs::symlink;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
-    fn device(path: &Path) -> (u32, u32) {
-        let device = std::fs::metadata(path).unwrap().dev();
-        (rustix::fs::major(device), rustix::fs::minor(device))
+    /// The name that coreutils have for the file system of a path.
+    fn file_system(path: &Path) -> String {
+        let stat = Command::new("stat").args(["--file-system", "--format=%T"]).arg(path).output().unwrap();
+        String::from_utf8(stat.stdout).unwrap().trim().to_owned()
     }
 
     #[test]
@@ -99,12 +143,14 @@ mod tests {
         symlink("sub/note", cwd.join("in")).unwrap();
         rustix::fs::mkfifoat(CWD, cwd.join("pipe"), Mode::RWXU).unwrap();
         let found = |path: &str| read(&cwd, path).map(|(_, bytes)| bytes);
-        let note = is_local(device(&cwd)).then(|| b"a note".to_vec());
+        let kind = file_system(&cwd);
+        let note = ["ext2/ext3", "xfs", "f2fs"].contains(&kind.as_str()).then(|| b"a note".to_vec());
+        learn_mounts();
         // Looked at before, so that the names are in the kernel's cache.
         for name in ["out", "in", "sub/note", "large"] {
             std::fs::metadata(cwd.join(name)).unwrap();
         }
-        assert_eq!((found("sub/note"), found("in")), (note.clone(), note));
+        assert_eq!((found("sub/note"), found("in")), (note.clone(), note), "on {kind}");
         let absolute = cwd.join("sub/note");
         assert_eq!(read(&cwd, absolute.to_str().unwrap()), read(&cwd, "sub/note"));
         for refused in ["out", "../secret", "/etc/passwd", "pipe", "large", "sub", "nothing", ""] {
@@ -113,11 +159,42 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_without_a_disk_are_left_to_the_pool() {
-        for (path, kind) in [("/proc", "proc"), ("/sys", "sysfs"), ("/dev/shm", "tmpfs")] {
-            let device = device(Path::new(path));
-            assert_eq!(file_system(device).as_deref(), Some(kind));
-            assert!(!is_local(device), "{path}");
+    fn only_devices_of_local_file_systems_are_local() {
+        let check = |mount: &str, expect| assert_eq!(local_device(mount), expect, "{mount}");
+        check("29 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw", Some((8, 1)));
+        check("30 1 259:3 /home /home rw - xfs /dev/nvme0n1p3 rw", Some((259, 3)));
+        check("31 1 8:2 / /mnt rw shared:2 master:3 - fuseblk /dev/sda2 rw", None);
+        check("32 1 0:21 / /proc rw - proc proc rw", None);
+        check("33 1 0:40 / /net rw - nfs4 host:/ext4 rw", None);
+        check("34 1 0:41 / /odd rw - ext4 none rw", None);
+        check("nonsense", None);
+    }
+
+    #[test]
+    fn what_is_mounted_is_forgotten_when_that_changes() {
+        let place = tempfile::tempdir().unwrap();
+        let script = "echo ready; read go; mount -t tmpfs none \"$0\" && echo done; read go";
+        let mut child = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+            .arg(place.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut said = io::BufReader::new(stdout).lines();
+        let mut says = |word: &str| said.next().is_some_and(|line| line.unwrap() == word);
+        if says("ready") {
+            let path = PathBuf::from(format!("/proc/{}/mountinfo", child.id()));
+            let mounts = Mounts::read(&path).unwrap();
+            assert!(!mounts.have_changed());
+            stdin.write_all(b"\n").unwrap();
+            assert!(says("done"));
+            assert!(mounts.have_changed());
+        } else {
+            eprintln!("skipped: this user cannot have a table of mounts of their own");
         }
+        drop(stdin);
+        child.wait().unwrap();
     }
 }

@@ -91,6 +91,8 @@ impl Tool for Read {
 fn read(directory: &Directory, leash: &Leash, wanted: &Wanted) -> Result<String, Refused> {
     let path = directory.relative(&wanted.path)?;
     let (file, _) = directory.file(&path)?;
+    // The next one may be at hand.
+    hot::learn_mounts();
     text_of(leash.reader(file), wanted, &path)
 }
 
