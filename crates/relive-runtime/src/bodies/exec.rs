@@ -232,12 +232,7 @@ impl ExecBody {
             return Err(NoSession::NotNeeded);
         }
         if launches.count == LAUNCHES_MAX {
-            let lost = launches.lost.take();
-            return Err(NoSession::Failed(ProcessStatus::StartupFailed {
-                stage: "shim".to_owned(),
-                errno: lost.map_or_else(|| "ESRCH".to_owned(), |error| error.to_string()),
-                code: Errno::SRCH.raw_os_error(),
-            }));
+            return Err(NoSession::Failed(given_up(launches.lost.take())));
         }
         launches.count += 1;
         let ladder = self.sessions.ladder().await.map_err(|error| failed("ladder", &error))?;
@@ -387,6 +382,13 @@ fn os_killed(number: u8) -> ProcessStatus {
     ProcessStatus::Killed { signal: KillSignal::Os(number) }
 }
 
+/// Returns the status of a program whose last shim was lost before the program ran; with the reason, if the shim never
+/// answered.
+fn given_up(lost: Option<LaunchError>) -> ProcessStatus {
+    let errno = lost.map_or_else(|| "ESRCH".to_owned(), |error| error.to_string());
+    ProcessStatus::StartupFailed { stage: "shim".to_owned(), errno, code: Errno::SRCH.raw_os_error() }
+}
+
 fn startup_failed(stage: &str, error: &io::Error) -> ProcessStatus {
     let code = error.raw_os_error().unwrap_or(0);
     ProcessStatus::StartupFailed { stage: stage.to_owned(), errno: error.to_string(), code }
@@ -396,4 +398,25 @@ fn startup_failed(stage: &str, error: &io::Error) -> ProcessStatus {
 pub(crate) fn last_session(sessions: &Path) -> io::Result<Option<PathBuf>> {
     let last = relive_session::sessions::numbered(sessions)?.into_iter().max();
     Ok(last.map(|number| sessions.join(number.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use relive_session::connection::AdoptError;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_given_up_says_what_became_of_its_last_shim() {
+        let check = |lost, expect: &str| {
+            let status = given_up(lost);
+            assert!(
+                matches!(&status, ProcessStatus::StartupFailed { errno, code: 3, .. } if errno == expect),
+                "{status:?}"
+            );
+        };
+        let silent = LaunchError::Answer { program: "/bin/relive".into(), source: AdoptError::HungUp };
+        check(Some(silent), "the shim /bin/relive does not answer as it should: the shim hung up before it greeted");
+        check(None, "ESRCH");
+    }
 }

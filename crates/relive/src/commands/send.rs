@@ -9,7 +9,8 @@ use crate::error::Outcome;
 /// Send a message to an agent, or a line to a program
 ///
 /// An agent reads it at its next step. A program reads it from its standard input, if that is open: `exec -d -i` keeps it
-/// open, and a program with a terminal has it typed. The message is on the disk when this returns, and read once.
+/// open, and a program with a terminal has it typed. The message is on the disk when this returns. It is not read twice; a
+/// program that ends or closes its input before it has read it never does.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
