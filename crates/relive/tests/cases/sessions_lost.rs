@@ -101,7 +101,7 @@ fn a_shim_of_a_later_version_that_knows_ours_is_adopted() {
 }
 
 #[test]
-fn a_program_whose_shim_speaks_another_version_goes_on_and_can_be_killed() {
+fn a_program_whose_shim_speaks_another_version_keeps_running_and_can_be_killed() {
     for greeting in [json!({"version": 99, "oldest": 98}), json!({"version": 0})] {
         let world = World::new();
         let begin = || {
