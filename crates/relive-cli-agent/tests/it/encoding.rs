@@ -277,3 +277,30 @@ fn the_answer_to_a_hook_is_the_response_to_the_hook() {
     let of_stream = approval(Dialect::Claude, line);
     assert_eq!(Encoder::hook_answer(&of_stream, &Answer::Allow), Err(EncodeError::NotAskedByHook));
 }
+
+#[test]
+fn a_dialog_that_only_a_notification_shows_cannot_be_answered() {
+    let request = approval(
+        Dialect::Claude,
+        r#"{"hook_event_name":"Notification","notification_type":"permission_prompt","message":"Claude needs your permission to use Bash"}"#,
+    );
+    let encoder = Encoder::new(Dialect::Claude).unwrap();
+    assert_eq!(encoder.answer(&request, &Answer::Allow), Err(EncodeError::AskedOnScreen));
+    assert_eq!(Encoder::hook_answer(&request, &Answer::Allow), Err(EncodeError::AskedOnScreen));
+}
+
+#[test]
+fn the_answer_to_an_older_codex_is_one_of_its_words() {
+    let line =
+        r#"{"id":3,"method":"execCommandApproval","params":{"conversationId":"a","callId":"c","command":["ls"]}}"#;
+    let request = approval(Dialect::CodexAppServer, line);
+    let encoder = Encoder::new(Dialect::CodexAppServer).unwrap();
+    for (answer, decision) in [
+        (Answer::Allow, "approved"),
+        (Answer::AllowAlways, "approved_for_session"),
+        (Answer::Deny { reason: None }, "denied"),
+    ] {
+        let line: Value = serde_json::from_str(&encoder.answer(&request, &answer).unwrap()).unwrap();
+        assert_eq!(line, json!({ "id": 3, "result": { "decision": decision } }));
+    }
+}
