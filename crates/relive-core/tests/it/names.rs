@@ -84,6 +84,7 @@ fn a_suggestion_comes_from_the_living_and_from_names_near_by() {
 
 /// What an unknown name costs must not grow with what has ended.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "only the ratio of two times counts")]
 fn an_unknown_name_costs_the_same_among_many_that_ended() {
     let cost = |count: u32| {
         let mut world = World::new();
