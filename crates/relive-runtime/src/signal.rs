@@ -16,7 +16,7 @@ use crate::records::RecordDetails;
 use crate::runtime::{ProcessRef, Runtime};
 
 /// How long a KILL waits for its turn before it acts without one.
-const KILL_WITHIN: Duration = Duration::from_secs(1);
+pub(crate) const KILL_WITHIN: Duration = Duration::from_secs(1);
 
 /// How often something is tried again that could not be recorded.
 pub(crate) const RETRY_EVERY: Duration = Duration::from_secs(5);
@@ -65,6 +65,8 @@ impl SignalOrder {
 pub(crate) struct Delivered {
     pub(crate) changed: bool,
     pub(crate) resumed: bool,
+    /// Whether it had it before.
+    pub(crate) repeated: bool,
     /// Who is below it, where the signal is for its subtree.
     pub(crate) below: Vec<Uuid>,
 }
@@ -273,10 +275,10 @@ impl Turn {
         let nothing = Delivered::default();
         let Some(machine) = self.machine() else {
             let answered = sent.request.is_some() && self.was_answered(sent.request.as_deref()).await.unwrap_or(false);
-            return Ok(Delivered { changed: answered, ..nothing });
+            return Ok(Delivered { changed: answered, repeated: answered, ..nothing });
         };
         if self.was_answered(sent.request.as_deref()).await? {
-            return Ok(Delivered { changed: true, ..nothing });
+            return Ok(Delivered { changed: true, repeated: true, ..nothing });
         }
         let runtime = Arc::clone(&self.runtime);
         let mut change = Change::of(machine, sent.details());

@@ -17,7 +17,7 @@ use relive_journal::record::{Body, Paused, Signalled};
 use crate::error::{Error, Result};
 use crate::owner::{Lane, Turn};
 use crate::runtime::{ProcessRef, Published, Runtime};
-use crate::signal::{Delivered, SignalOrder};
+use crate::signal::{Delivered, KILL_WITHIN, SignalOrder};
 
 /// How many processes of a subtree are signalled at once.
 const IN_FLIGHT: usize = 64;
@@ -109,7 +109,8 @@ impl Inheritance {
 /// A child that is being created, until this is dropped.
 pub(crate) struct Creation {
     runtime: Arc<Runtime>,
-    pub(crate) child: Uuid,
+    parent: Pid,
+    child: Uuid,
 }
 
 impl Creation {
@@ -121,8 +122,26 @@ impl Creation {
 
 impl Drop for Creation {
     fn drop(&mut self) {
-        self.runtime.lock().inherited.creations.remove(&self.child);
+        let creations = &mut self.runtime.lock().inherited.creations;
+        // The next incarnation of its parent may have begun to create it again.
+        if creations.get(&self.child).is_some_and(|creation| creation.parent == self.parent) {
+            creations.remove(&self.child);
+        }
     }
+}
+
+/// A signal on its way through a subtree.
+#[derive(Default)]
+struct Walk {
+    root: Uuid,
+    next: Vec<Uuid>,
+    done: HashSet<Uuid>,
+    /// Of those that it did something to.
+    pids: Vec<Pid>,
+    failed: Vec<Failed>,
+    /// Whether the root had it before.
+    repeated: bool,
+    resumed: bool,
 }
 
 impl Published {
@@ -144,7 +163,7 @@ impl Runtime {
         }
         let inherited = state.inherited.by_parent.get(&pid).cloned();
         state.inherited.creations.insert(child, CreationUnderWay { parent: pid, inherited });
-        Ok(Creation { runtime: Arc::clone(self), child })
+        Ok(Creation { runtime: Arc::clone(self), parent: pid, child })
     }
 
     /// Sends a signal to a process and to everything living below it.
@@ -155,39 +174,61 @@ impl Runtime {
         mut sent: SignalOrder,
     ) -> Result<Affected> {
         sent.cause.root = Some(root_pid);
-        let Some(mut next) = self.tree(root, root_pid, &sent).await? else {
+        if sent.signal == Signal::Kill && self.is_free(root) && self.is_repeated(root, &sent).await {
+            // It was resumed since: what is below it now was not meant.
             return Ok(Affected { affected: 1, pids: vec![root_pid], ..Affected::default() });
-        };
-        let (mut pids, mut done) = (Vec::new(), HashSet::new());
-        let (mut resumed, mut refused, mut failed) = (false, None, Vec::new());
+        }
+        let mut walk = Walk { root, next: vec![root], ..Walk::default() };
+        let listed = self.lock().table.subtree(root_pid);
+        walk.next.extend(listed.into_iter().filter_map(|pid| self.uuid_of(pid)));
+        walk.next.extend(self.unrecovered_below(root).await);
+        self.signal_all(&mut walk, &sent).await?;
+        let ends = matches!(sent.signal, Signal::Kill | Signal::Term | Signal::Int);
+        if walk.repeated && ends && !self.is_free(root) {
+            // Those above may have ended by the first one, and then the table has these below PID 0.
+            walk.next.extend(self.descendants(root).await?);
+            self.signal_all(&mut walk, &sent).await?;
+        }
+        let Walk { mut pids, failed, .. } = walk;
+        if walk.resumed {
+            pids.extend(self.resume_above(root_pid, &sent).await);
+        }
+        Ok(Affected { affected: pids.len(), pids, failed, note: None })
+    }
+
+    /// Signals everybody who is next, until nobody new is below: children whose creation was under way are among them.
+    async fn signal_all(self: &Arc<Self>, walk: &mut Walk, sent: &SignalOrder) -> Result<()> {
+        let root = walk.root;
         loop {
-            // Until nothing new is below: children whose creation was under way are among them.
-            let walk: Vec<Uuid> = next.drain(..).filter(|uuid| done.insert(*uuid)).collect();
-            if walk.is_empty() {
-                break;
+            let mut next = std::mem::take(&mut walk.next);
+            next.retain(|uuid| walk.done.insert(*uuid));
+            if next.is_empty() {
+                return Ok(());
             }
-            let jobs = walk.into_iter().map(|uuid| {
+            let jobs = next.into_iter().map(|uuid| {
                 let aim = if uuid == root { Aim::Process } else { Aim::Subtree };
                 let (runtime, sent) = (Arc::clone(self), SignalOrder { aim, ..sent.clone() });
                 async move {
-                    let answer = runtime.signal_process(uuid, &sent).await;
+                    let answer = runtime.signal_recovered(uuid, &sent).await;
                     let named = answer.as_ref().map_or(true, |delivered| delivered.changed);
                     (uuid, if named { runtime.last_pid(uuid).await } else { None }, answer)
                 }
             });
             let mut answers = stream::iter(jobs).buffered(IN_FLIGHT);
+            let mut refused = None;
             while let Some((uuid, pid, answer)) = answers.next().await {
                 match answer {
-                    Ok(Delivered { changed: _, resumed: resumes, below }) => {
-                        resumed |= resumes;
-                        pids.extend(pid);
-                        next.extend(below);
+                    Ok(Delivered { changed: _, resumed, repeated, below }) => {
+                        walk.resumed |= resumed;
+                        walk.repeated |= repeated && uuid == root;
+                        walk.pids.extend(pid);
+                        walk.next.extend(below);
                     }
                     // A refusal of the root is the answer, once the turns under way are over.
                     Err(error) if uuid == root => refused = Some(error),
                     Err(error) => {
                         let message = error.to_string();
-                        failed.push(Failed { pid: pid.unwrap_or(Pid::RUNTIME), message });
+                        walk.failed.push(Failed { pid: pid.unwrap_or(Pid::RUNTIME), message });
                     }
                 }
             }
@@ -195,36 +236,40 @@ impl Runtime {
                 return Err(error);
             }
         }
-        if resumed {
-            pids.extend(self.resume_above(root_pid, &sent).await);
-        }
-        Ok(Affected { affected: pids.len(), pids, failed, note: None })
     }
 
-    /// Returns the processes that a signal to a subtree concerns, as far as they are known when it begins; nothing if it
-    /// is sent again and its root was resumed since.
-    async fn tree(self: &Arc<Self>, root: Uuid, root_pid: Pid, sent: &SignalOrder) -> Result<Option<Vec<Uuid>>> {
-        let mut tree = vec![root];
-        let is_repeated = match &sent.request {
-            Some(request) => self.turn(root, sent.lane()).await?.was_answered(Some(request)).await.unwrap_or(false),
-            None => false,
-        };
-        let is_free = {
-            let state = self.lock();
-            let machine = state.table.current_pid(root).and_then(|pid| state.table.machine(pid));
-            machine.is_some_and(|machine| machine.end().is_none() && machine.ending().is_none())
-        };
-        if is_repeated && is_free && sent.signal == Signal::Kill {
-            // Nothing that is below it now was meant.
-            return Ok(None);
+    /// Delivers a signal; to a process that could not be recovered, once it is.
+    async fn signal_recovered(self: &Arc<Self>, uuid: Uuid, sent: &SignalOrder) -> Result<Delivered> {
+        if self.unrecovered.contains(uuid) {
+            self.recover_again(uuid).await?;
         }
-        let listed = self.lock().table.subtree(root_pid);
-        tree.extend(listed.into_iter().filter_map(|pid| self.uuid_of(pid)));
-        if is_repeated && !is_free && matches!(sent.signal, Signal::Kill | Signal::Term | Signal::Int) {
-            // Those above may have ended by the first one, and then the table has these below PID 0.
-            tree.extend(self.descendants(root).await?);
+        self.signal_process(uuid, sent).await
+    }
+
+    /// Tells whether a process lives and was not told to end.
+    fn is_free(&self, uuid: Uuid) -> bool {
+        self.machine_of(uuid).is_some_and(|machine| machine.ending().is_none())
+    }
+
+    /// Tells whether a process had this request before. A disk that is stuck does not hold a KILL up.
+    async fn is_repeated(self: &Arc<Self>, uuid: Uuid, sent: &SignalOrder) -> bool {
+        let Some(request) = &sent.request else { return false };
+        let look = async { self.turn(uuid, sent.lane()).await?.was_answered(Some(request)).await };
+        tokio::time::timeout(KILL_WITHIN, look).await.is_ok_and(|known| known.unwrap_or(false))
+    }
+
+    /// Returns the processes below this one that could not be recovered: they are not in the table.
+    async fn unrecovered_below(self: &Arc<Self>, root: Uuid) -> Vec<Uuid> {
+        let mut below = Vec::new();
+        for uuid in self.unrecovered.uuids() {
+            let (mut here, mut steps) = (self.parent_on_disk(uuid).await, 0);
+            while let Some(parent) = here.filter(|parent| *parent != root && steps < ANCESTORS_MAX) {
+                here = self.parent_on_disk(parent).await;
+                steps += 1;
+            }
+            below.extend((here == Some(root)).then_some(uuid));
         }
-        Ok(Some(tree))
+        below
     }
 
     /// Returns the descendants of a process by descent, whoever is their parent in the table, parents first: the living

@@ -257,6 +257,26 @@ fn an_interrupted_signal_to_a_subtree_is_completed_when_it_is_sent_again() {
 }
 
 #[test]
+fn a_signal_to_a_subtree_names_those_that_could_not_be_recovered_and_reaches_them_when_they_are() {
+    let world = World::new();
+    let daemon = world.start();
+    let (root, children) = family(&world, &daemon, 1);
+    drop(daemon);
+    world.let_go();
+    let journal = world.data().join("steps").join(children[0].to_string()).join("steps.jsonl");
+    let busy = std::fs::File::open(journal).unwrap();
+    rustix::fs::flock(&busy, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let daemon = world.start();
+    let kill = || daemon.try_signal(root.uuid, kill_tree(), Some("request-1")).unwrap();
+    let first = kill();
+    assert_eq!((first.affected, first.failed.len()), (1, 1), "{first:?}");
+    drop(busy);
+    let second = kill();
+    assert_eq!((second.affected, second.failed.len()), (2, 0), "{second:?}");
+    daemon.until_display(children[0], "dead");
+}
+
+#[test]
 fn a_kill_of_a_subtree_that_is_sent_again_spares_what_was_created_since() {
     let world = World::new();
     let daemon = world.start();
