@@ -257,6 +257,30 @@ fn an_interrupted_signal_to_a_subtree_is_completed_when_it_is_sent_again() {
 }
 
 #[test]
+fn an_interrupted_pause_of_a_subtree_is_completed_when_it_is_asked_for_again() {
+    let world = World::new();
+    let daemon = world.start();
+    let family = three_generations(&world, &daemon);
+    drop(daemon);
+    world.let_go();
+    let (reason, asked_at) = (SuspendReason::User, relive_core::Timestamp::now());
+    let req = Some("SIGPAUSE:request-1".to_owned());
+    let paused = relive_journal::record::Paused { reason, asked_at, resume_at: None, req };
+    let paused = vec![relive_journal::record::Body::Paused(paused)];
+    world.append(family[0], relive_journal::record::OpenedBy::Resume, paused);
+    let daemon = world.start();
+    assert_eq!(daemon.display(family[0]), "suspended");
+    daemon.until_display(family[2], "running");
+    for _ in 0..2 {
+        assert_eq!(daemon.pause(family[0], PAUSE_TREE, Some("request-1")).affected, 3);
+    }
+    for uuid in family {
+        daemon.until_display(uuid, "suspended");
+    }
+    assert_eq!(world.of_kind(family[0], "paused").len(), 1, "the first is known");
+}
+
+#[test]
 fn a_signal_to_a_subtree_names_those_that_could_not_be_recovered_and_reaches_them_when_they_are() {
     let world = World::new();
     let daemon = world.start();
