@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use relive_core::ErrorCode;
 use relive_session::directory::SessionDirectory;
@@ -53,6 +54,13 @@ fn a_program_whose_shim_is_lost_says_so_also_to_the_next_daemon() {
 
 /// Stands between a shim and its owners from now on, and changes its greeting.
 fn greets_as(session: &Path, greeting: Value) {
+    stand_between(session, greeting, None);
+}
+
+/// Stands between a shim and its owners from now on, and changes its greeting. Hangs up once on an owner that sends this;
+/// the shim gets it all the same.
+fn stand_between(session: &Path, greeting: Value, hang_up_on: Option<&'static str>) {
+    let hangs_up = Arc::new(AtomicBool::new(hang_up_on.is_some()));
     fs::rename(session.join("ctl"), session.join("ctl.real")).unwrap();
     let listener = SessionDirectory::open(session).unwrap().ctl_bind().unwrap();
     let real = rustix::net::SocketAddrUnix::new(session.join("ctl.real")).unwrap();
@@ -74,9 +82,15 @@ fn greets_as(session: &Path, greeting: Value) {
             let _ = rustix::io::write(&owner, hello.to_string().as_bytes());
             let (owner, shim) = (Arc::new(owner), Arc::new(shim));
             for (from, to) in [(owner.clone(), shim.clone()), (shim, owner)] {
+                let hangs_up = Arc::clone(&hangs_up);
                 std::thread::spawn(move || {
                     let mut packet = vec![0; 64 * 1024];
                     while let Ok(length @ 1..) = rustix::io::read(&from, &mut packet) {
+                        let sent = String::from_utf8_lossy(&packet[..length]);
+                        if hang_up_on.is_some_and(|text| sent.contains(text)) && hangs_up.swap(false, Ordering::Relaxed)
+                        {
+                            let _ = rustix::net::shutdown(&from, rustix::net::Shutdown::Both);
+                        }
                         if rustix::io::write(&to, &packet[..length]).is_err() {
                             break;
                         }
@@ -125,6 +139,24 @@ fn a_program_whose_shim_speaks_another_version_keeps_running_and_can_be_killed()
         fs::write(world.work().join("go"), "").unwrap();
         world.ends(&ends.0, 7);
     }
+}
+
+#[test]
+fn a_signal_is_sent_once_by_a_shim_that_hangs_up_before_it_answers() {
+    let world = World::new();
+    let traps = "trap 'echo hup' HUP; trap 'echo usr1' USR1; echo up; while :; do sleep 0.01; done";
+    let program = world.exec(&[], &["sh", "-c", traps]);
+    world.await_output(&program, "up");
+    let session = world.info(&program.uuid)["session"]["folder"].as_str().unwrap().to_owned();
+    world.kill_daemon();
+    stand_between(Path::new(&session), json!({}), Some("SIGHUP:"));
+    let sent = world.relive(&["kill", "-HUP", &program.uuid]).ok().stdout;
+    assert!(sent.contains("got SIGHUP"), "{sent}");
+    world.await_output(&program, "hup");
+    world.relive(&["kill", "-USR1", &program.uuid]).ok();
+    world.await_output(&program, "usr1");
+    assert_eq!(world.relive(&["logs", &program.uuid]).ok().stdout, "up\nhup\nusr1\n");
+    world.relive(&["kill", "-9", &program.uuid]).ok();
 }
 
 /// Programs that run while the shim of each speaks another version than the daemon.
