@@ -41,7 +41,7 @@ pub use pulse::Beat;
 pub use space::{Space, SpaceRules};
 pub use spawn::{SpawnError, SpawnRequest};
 pub use start::holder;
-pub use tombstones::{KEPT_DAYS, KEPT_MAX, Tombstone};
+pub use tombstones::{KEPT_DAYS, KEPT_MAX, SetAside, Tombstone};
 
 use pids::{PidLog, Pids};
 use pulse::PulseFile;

@@ -4,10 +4,14 @@
 //! since the last time, so no start reads it and each tombstone is copied a bounded number of times. A compacted file
 //! begins with a line that says how many are gone, and the highest PID among them: no PID is given out twice, also if
 //! `pids` is lost.
+//!
+//! What cannot be such a file (a pipe, a directory, a loop of links, terabytes) is set aside under another name, and a new
+//! one is begun: what was collected is only said, and nothing waits for it.
 
 use std::collections::HashSet;
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
 
 use relive_core::{End, Origin, Pid, Timestamp, Uuid};
@@ -26,6 +30,8 @@ pub const KEPT_MAX: usize = 100_000;
 pub const KEPT_DAYS: i64 = 365;
 /// A shorter file is never compacted.
 const COMPACT_MIN_BYTES: u64 = 1 << 20;
+/// How many times something is set aside.
+const ASIDE_MAX: u32 = 100;
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// What is known of the file. Held while it is changed.
@@ -37,6 +43,19 @@ pub(super) struct TombstoneLog {
     compacted_bytes: u64,
     /// After a power cut the file may be the one from before it was compacted, so nothing is appended to it.
     unsure: bool,
+    /// What was set aside and is not told yet.
+    set_aside: Option<SetAside>,
+}
+
+/// Something that stood in the place of `tombstones.jsonl` and was set aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    /// The place.
+    pub path: PathBuf,
+    /// Where it is now.
+    pub to: PathBuf,
+    /// What is wrong with it.
+    pub problem: String,
 }
 
 /// The first line of a compacted file.
@@ -112,10 +131,53 @@ impl DataDirectory {
     }
 
     fn read_tombstones(&self) -> io::Result<Vec<u8>> {
+        match self.try_to_read() {
+            // Once more with nobody else who sets it aside.
+            Err(error) if cannot_be_ours(&error) => self.read_locked(&mut self.lock_tombstones()),
+            other => other.map_err(|error| at(&self.tombstones_path(), &error)),
+        }
+    }
+
+    fn read_locked(&self, log: &mut TombstoneLog) -> io::Result<Vec<u8>> {
+        match self.try_to_read() {
+            Err(error) if cannot_be_ours(&error) => self.set_tombstones_aside(log, &error).map(|()| Vec::new()),
+            other => other.map_err(|error| at(&self.tombstones_path(), &error)),
+        }
+    }
+
+    fn try_to_read(&self) -> io::Result<Vec<u8>> {
         match regular::read(&self.tombstones_path(), regular::LARGE_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             other => other,
         }
+    }
+
+    /// Returns what was set aside since the last time, for whoever can say so.
+    pub fn take_set_aside(&self) -> Option<SetAside> {
+        self.lock_tombstones().set_aside.take()
+    }
+
+    fn set_tombstones_aside(&self, log: &mut TombstoneLog, problem: &io::Error) -> io::Result<()> {
+        let (disk, path) = (&self.io.disk, self.tombstones_path());
+        let names = (1..=ASIDE_MAX).map(|number| self.root.join(format!("tombstones.jsonl.aside-{number}")));
+        let to = names.into_iter().find(|to| fs::symlink_metadata(to).is_err());
+        let to = to.ok_or_else(|| {
+            at(&path, &io::Error::other(format!("{problem}; and {ASIDE_MAX} such were set aside before")))
+        })?;
+        self.relieved(|| disk.rename(&path, &to)).map_err(|error| at(&path, &error))?;
+        (log.named, log.unsure) = (false, false);
+        log.set_aside = Some(SetAside { path, to, problem: problem.to_string() });
+        Ok(())
+    }
+
+    /// Sets aside what cannot be the file of tombstones, before something is appended to it.
+    fn check_tombstones(&self, log: &mut TombstoneLog) -> io::Result<()> {
+        let problem = match regular::open(&self.tombstones_path()).and_then(|file| file.metadata()) {
+            Ok(metadata) if metadata.len() > regular::LARGE_MAX => too_long(),
+            Err(error) if cannot_be_ours(&error) => error,
+            Ok(_) | Err(_) => return Ok(()),
+        };
+        self.set_tombstones_aside(log, &problem)
     }
 
     /// Adds tombstones; on return they are on the disk.
@@ -128,15 +190,16 @@ impl DataDirectory {
             push(&mut bytes, tombstone)?;
         }
         if log.unsure {
-            let mut all = self.read_tombstones()?;
+            let mut all = self.read_locked(&mut log)?;
             all.truncate(memchr::memrchr(b'\n', &all).map_or(0, |end| end + 1));
             all.extend_from_slice(&bytes);
             disk.replace(&path, &all)?;
             (log.unsure, log.named) = (false, true);
             return Ok(());
         }
+        self.check_tombstones(&mut log)?;
         let is_new = !path.exists();
-        let file = disk.open_or_create(&path)?;
+        let file = disk.open_or_create(&path).map_err(|error| at(&path, &error))?;
         let length = file.file().metadata()?.len();
         let whole = whole_lines(file.file(), length, regular::LARGE_MAX)?;
         if whole < length {
@@ -159,7 +222,7 @@ impl DataDirectory {
         if length < COMPACT_MIN_BYTES.max(log.compacted_bytes.saturating_mul(2)) {
             return;
         }
-        let compacted = self.read_tombstones().and_then(|bytes| compacted(&bytes, now));
+        let compacted = self.read_locked(&mut log).and_then(|bytes| compacted(&bytes, now));
         log.compacted_bytes = match &compacted {
             Ok(bytes) => bytes.len() as u64,
             Err(_) => length,
@@ -170,6 +233,26 @@ impl DataDirectory {
             (log.named, log.unsure) = (named, !named);
         }
     }
+}
+
+/// Tells whether an error says that something else is in the file's place.
+fn cannot_be_ours(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    // A socket, or a device without a driver.
+    let no_device = [rustix::io::Errno::NXIO, rustix::io::Errno::NODEV].map(rustix::io::Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|number| no_device.contains(&number) || number == rustix::io::Errno::LOOP.raw_os_error())
+        || matches!(error.kind(), ErrorKind::IsADirectory | ErrorKind::InvalidData | ErrorKind::FileTooLarge)
+}
+
+fn too_long() -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {} bytes", regular::LARGE_MAX))
+}
+
+/// An error that names its file.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// What is kept of a file, with the line for what is not.

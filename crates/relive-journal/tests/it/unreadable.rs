@@ -222,12 +222,47 @@ fn a_pipe_in_place_of_any_file_is_waited_for_by_nobody() {
         let opening = opening(Pid(9), OpenedBy::Spawn);
         assert!(data.fork(crate::support::fork_request(uuid(), ended, ForkPoint::End, opening)).is_err());
         data.note_pid(Pid(9), ended);
-        assert!(data.tombstones().is_err(), "nobody knows what was collected");
-        assert!(data.known(uuid()).is_err());
+        assert!(data.tombstones().unwrap().is_empty(), "what was in its place is set aside");
+        assert!(matches!(data.known(uuid()).unwrap(), Known::Never));
         let survey = data.survey(EVERY_ENDED, &clock(0)).unwrap();
         assert_eq!(survey.warnings.len(), 1, "{survey:?}");
     });
     drop(temp);
+}
+
+fn terabytes(path: &Path) {
+    put(path, b"");
+    std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1 << 40).unwrap();
+}
+
+fn link_to_a_device(path: &Path) {
+    std::os::unix::fs::symlink("/dev/zero", path).unwrap();
+}
+
+#[test]
+fn what_stands_in_the_place_of_the_tombstones_is_set_aside_and_collecting_continues() {
+    let others: [(&str, PutInstead); 2] = [("terabytes", terabytes), ("device", link_to_a_device)];
+    for (what, put_instead) in INSTEAD.into_iter().chain(others) {
+        for reads_first in [true, false] {
+            let fixture = Fixture::new();
+            let gone = end(&fixture, fixture.spawn());
+            let path = fixture.temp.path().join("tombstones.jsonl");
+            put_instead(&path);
+            let Fixture { temp, data } = fixture;
+            let (known, set_aside) = within_a_minute(what, move || {
+                if reads_first {
+                    assert!(matches!(data.known(uuid()).unwrap(), Known::Never));
+                }
+                let survey = data.survey(EVERY_ENDED, &clock(0)).unwrap();
+                data.collect(&survey.candidates[0], clock(0).wall).unwrap();
+                (data.known(gone).unwrap(), data.take_set_aside())
+            });
+            assert!(matches!(known, Known::Collected(_)), "{what}");
+            let set_aside = set_aside.unwrap();
+            assert_eq!((&set_aside.path, std::fs::symlink_metadata(&set_aside.to).is_ok()), (&path, true), "{what}");
+            drop(temp);
+        }
+    }
 }
 
 #[test]

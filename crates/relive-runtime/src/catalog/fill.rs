@@ -42,6 +42,7 @@ fn fill(shared: &Arc<Shared>) {
         };
         let filled = compare(shared, &index, is_over);
         drop(index);
+        shared.tell_set_aside();
         let mut queue = shared.lock();
         if queue.closed {
             return;

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 
 use relive_index::{Error, Index, Row};
+use relive_journal::data::SetAside;
 
 use super::{Change, Question, Queue, Shared, Standing, Task, fill};
 
@@ -47,6 +48,7 @@ impl Worker {
             // What was asked while the index was gone has no answer; what was told is found by comparing.
             let done = index.check_place().and_then(|()| self.carry_out(&index, work));
             drop(index);
+            self.shared.tell_set_aside();
             match done {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -144,6 +146,15 @@ fn write(index: &Index, changes: Vec<Change>) -> relive_index::Result<()> {
 impl Shared {
     pub(super) fn set_index(&self, index: Index) {
         *self.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(index));
+    }
+
+    /// Warns of what stood in the place of the tombstones.
+    pub(super) fn tell_set_aside(&self) {
+        if let Some(SetAside { path, to, problem }) = self.data.take_set_aside() {
+            let (path, to) = (path.display(), to.display());
+            let lost = "what was collected before is not known any more";
+            self.warnings.warn(format!("{path} cannot be used ({problem}) and is now {to}: {lost}"));
+        }
     }
 
     /// Notes that something was missed, and has it found.
