@@ -443,6 +443,9 @@ pub struct GcAnswer {
     pub freed_bytes: u64,
     /// What was passed over, and why.
     pub warnings: Vec<String>,
+    /// What could not be removed, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<String>,
     /// How many are left for the next request, where there were more than one takes.
     #[serde(default)]
     pub left: usize,

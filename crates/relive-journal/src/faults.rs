@@ -57,6 +57,8 @@ pub enum Injection {
 pub enum Full {
     /// Until the file `reserve` is removed.
     UntilRelieved,
+    /// Until a file of this name is removed.
+    UntilRemoved(&'static str),
     /// Whatever is removed.
     Always,
 }
@@ -253,8 +255,12 @@ impl Faults {
 
     pub(crate) fn after(&self, op: &Op<'_>) {
         let mut state = self.lock();
-        let relieves = matches!(op, Op::Unlink { path } if path.ends_with("reserve"));
-        if relieves && state.full == Some(Full::UntilRelieved) {
+        let awaited = match state.full {
+            Some(Full::UntilRelieved) => Some("reserve"),
+            Some(Full::UntilRemoved(name)) => Some(name),
+            Some(Full::Always) | None => None,
+        };
+        if awaited.is_some_and(|name| matches!(op, Op::Unlink { path } if path.ends_with(name))) {
             state.full = None;
         }
         let model = &mut state.model;

@@ -31,7 +31,8 @@ impl Runtime {
                     match runtime.gc(GcRequest { dry_run: false, at_most: None }).await {
                         Ok(answer) => {
                             let is_over = answer.left == 0;
-                            answer.warnings.into_iter().for_each(|warning| runtime.warn_once(warning));
+                            let told = answer.warnings.into_iter().chain(answer.failures);
+                            told.for_each(|warning| runtime.warn_once(warning));
                             if is_over {
                                 return;
                             }
@@ -118,6 +119,7 @@ impl Runtime {
             removed: Vec::new(),
             freed_bytes: 0,
             warnings,
+            failures: Vec::new(),
             left: 0,
         };
         if !answer.collected {
@@ -149,7 +151,7 @@ impl Runtime {
                     answer.freed_bytes += bytes;
                 }
                 Ok(Collected::Spared) => {}
-                Err(error) => answer.warnings.push(format!("{uuid}: {error}")),
+                Err(error) => answer.failures.push(format!("{uuid}: {error}")),
             }
         }
         // Room may have come back for the reserve.

@@ -13,6 +13,7 @@ use relive_core::{Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
 
 use super::{DataDirectory, Tombstone};
+use crate::directory::ProcessDirectory;
 use crate::disk::is_full;
 use crate::info::ProcInfo;
 use crate::line;
@@ -152,9 +153,14 @@ impl DataDirectory {
     }
 
     /// Removes a candidate's history, if it is still one. With a full disk the reserve makes room for its tombstone, and
-    /// is taken again afterwards, if there is room for it by then.
+    /// is taken again afterwards, if there is room for it by then; without a reserve, the files of the history that its
+    /// journal does without.
     pub fn collect(&self, candidate: &Candidate, now: Timestamp) -> io::Result<Collected> {
-        self.settle()?;
+        let settled = match self.settle() {
+            // The history itself may make room for that.
+            Err(error) if is_full(&error) => false,
+            other => other.map(|()| true)?,
+        };
         let uuid = candidate.uuid;
         let directory = self.directory(uuid);
         let _lock = match lock(&self.io.disk, &directory.steps()) {
@@ -167,14 +173,17 @@ impl DataDirectory {
         let Some(info) = info.filter(|info| info.dead_at == Some(candidate.dead_at)) else {
             return Ok(Collected::Spared);
         };
+        if !settled {
+            self.relieved_by(&directory, || self.settle())?;
+        }
         if self.marker(uuid).exists() {
             return Ok(Collected::Spared);
         }
         let tombstone = Tombstone::of(info, candidate.dead_at, now);
-        self.relieved(|| self.add_tombstones(std::slice::from_ref(&tombstone)))?;
+        self.relieved_by(&directory, || self.add_tombstones(std::slice::from_ref(&tombstone)))?;
         let aside = self.root.join("tmp").join(uuid.to_string());
         let disk = &self.io.disk;
-        self.relieved(|| {
+        self.relieved_by(&directory, || {
             disk.rename(directory.path(), &aside)?;
             disk.sync_dir(&self.root.join("steps")).inspect_err(|_| {
                 // Nobody knows where it is on the disk, so it stays whole.
@@ -186,6 +195,24 @@ impl DataDirectory {
         self.compact_tombstones(now);
         let _ = self.restore_reserve();
         Ok(Collected::Gone)
+    }
+
+    /// Does something that makes room: if the disk is full also without the reserve, once more without the files that
+    /// are made from the journal, and then without the events.
+    fn relieved_by<T>(&self, history: &ProcessDirectory, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let derived = [history.previous_checkpoint(), history.checkpoint(), history.ctx_profile(), history.proc_info()];
+        let mut done = self.relieved(&mut act);
+        for files in [&derived[..], &[history.events()]] {
+            if !done.as_ref().is_err_and(is_full) {
+                break;
+            }
+            for file in files {
+                // Whatever cannot be removed makes no room.
+                let _ = self.io.disk.unlink(file);
+            }
+            done = act();
+        }
+        done
     }
 
     fn check_clock(&self, now: &ClockReading) -> Result<(), CollectError> {

@@ -10,7 +10,8 @@ use relive_journal::record::OpenedBy;
 use relive_journal::{DataDirectory, Disk, Io, ProcInfo, WriteError};
 
 use crate::support::{
-    EVERY_ENDED, Fixture, append, clock, completed, end, moment, now, open_journal, opening, remove, step, uuid_of,
+    EVERY_ENDED, Fixture, NO_SPACE_RULES, append, clock, completed, end, moment, now, open_journal, opening, remove,
+    step, uuid_of,
 };
 
 const RULES: SpaceRules = SpaceRules { reserve_bytes: 4096, floor_bytes: 0 };
@@ -121,6 +122,24 @@ fn a_full_disk_collects_with_the_reserve_and_takes_it_again() {
         assert!(matches!(data.known(before.ended).unwrap(), Known::Collected(_)), "without {lost}");
         assert!(matches!(data.known(before.marked).unwrap(), Known::Collected(_)), "without {lost}");
         assert_eq!(data.live().unwrap().len(), 1, "without {lost}");
+    }
+}
+
+#[test]
+fn a_full_disk_without_a_reserve_collects_with_the_room_of_the_history_itself() {
+    for removed in ["proc-info.json", "events.jsonl"] {
+        let fixture = Fixture::new();
+        let mut writer = fixture.spawn();
+        step(&mut writer, "one", "1");
+        writer.events().append(now(), 1, "open", &serde_json::json!({})).unwrap();
+        let uuid = end(&fixture, writer);
+        let Fixture { temp, data } = fixture;
+        drop(data);
+        let (_, io) = full(temp.path(), Full::UntilRemoved(removed));
+        let data = DataDirectory::open(temp.path(), io, NO_SPACE_RULES).unwrap();
+        let survey = data.survey(EVERY_ENDED, &clock(0)).unwrap();
+        assert_eq!(data.collect(&survey.candidates[0], now()).unwrap(), Collected::Gone, "{removed}");
+        assert!(matches!(data.known(uuid).unwrap(), Known::Collected(_)), "{removed}");
     }
 }
 

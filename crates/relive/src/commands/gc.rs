@@ -54,6 +54,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             answer.left = part.left;
             answer.removed.extend(part.removed);
             answer.freed_bytes += part.freed_bytes;
+            answer.failures.extend(part.failures);
             answer
                 .warnings
                 .extend(part.warnings.into_iter().filter(|text| !answer.warnings.contains(text)).collect::<Vec<_>>());
@@ -61,6 +62,13 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     }
     for warning in &answer.warnings {
         context.say(&format!("warning: {warning}"));
+    }
+    if let (true, Some(failure)) = (answer.removed.is_empty(), answer.failures.first()) {
+        let message = format!("none of {} histories could be removed: {failure}", answer.failures.len());
+        return Err(CommandError::internal(message));
+    }
+    for failure in &answer.failures {
+        context.say(&format!("warning: not removed: {failure}"));
     }
     tell(context, args, &answer)?;
     Ok(0)
@@ -73,6 +81,7 @@ fn nothing() -> GcAnswer {
         removed: Vec::new(),
         freed_bytes: 0,
         warnings: Vec::new(),
+        failures: Vec::new(),
         left: 0,
     }
 }

@@ -117,3 +117,18 @@ fn case_29_more_than_one_request_takes_are_collected_by_several() {
     assert!(told.stderr.contains("removed 200 of 205 histories"), "{told:?}");
     assert_eq!(histories(&world), 1);
 }
+
+#[test]
+fn what_cannot_be_collected_is_an_error_with_its_reason() {
+    let world = World::with_config("gc: {retention_days: 0, max_entries: 1}");
+    let uuids = dead(&world, 3);
+    let tmp = world.data().join("tmp");
+    fs::remove_dir_all(&tmp).unwrap();
+    fs::write(&tmp, "").unwrap();
+    world.relive(&["gc", "--force"]).fails(1, &["none of 2 histories could be removed", &uuids[0]]);
+    assert_eq!(histories(&world), 3);
+    fs::remove_file(&tmp).unwrap();
+    fs::create_dir(&tmp).unwrap();
+    let removed = world.relive(&["gc", "--force"]).ok().stdout;
+    assert!(removed.contains("removed 2 histories"), "{removed}");
+}
