@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use relive_api::{GcAnswer, GcCandidate, GcRequest};
 use relive_config::StallPolicy;
-use relive_core::{Cause, Effect, Pid, Signal, SuspendReason, Urgency, Uuid, Why};
+use relive_core::{Cause, Effect, Moment, Pid, Signal, SuspendReason, Urgency, Uuid, Why};
 use relive_journal::data::{Collected, GcReason, GcRules};
 
 use crate::error::Result;
@@ -19,7 +19,7 @@ const COLLECTED_MAX: usize = 200;
 impl Runtime {
     /// Starts the periodic work. It ends with the runtime.
     pub fn run_housekeeping(self: &Arc<Self>) {
-        let every = self.settings.stalled_after.div_f32(2.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
+        let every = self.settings.stalled_after.div_f32(4.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
         self.periodically(every, |runtime| async move { runtime.look_for_stalled().await });
         self.periodically(SWEEP_EVERY, |runtime| async move {
             let now = runtime.moment();
@@ -73,8 +73,11 @@ impl Runtime {
             // A model that streams, a tool within its time, a sleep and a wait owe nothing.
             let bodies: Vec<_> = state.bodies.values().filter_map(|owner| owner.owes_since()).collect();
             for (of, since) in bodies {
-                if since.is_none_or(|since| since.elapsed() < self.settings.stalled_after) {
-                    state.table.alive(of, now);
+                let owed = since.map_or(Duration::ZERO, |since| since.elapsed());
+                if owed < self.settings.stalled_after {
+                    // Its last sign of life was when it began to owe, not when it was looked at.
+                    let owed_ms = u64::try_from(owed.as_millis()).unwrap_or(u64::MAX);
+                    state.table.alive(of, Moment { up_ms: now.up_ms.saturating_sub(owed_ms), ..now });
                 }
             }
             let effects = state.table.check_stalled(after_ms, now);

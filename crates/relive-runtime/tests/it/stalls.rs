@@ -46,6 +46,20 @@ fn a_stalled_process_is_paused_for_a_reason_of_its_own_and_its_hint_works() {
 }
 
 #[test]
+fn a_stalled_process_is_found_after_the_time_that_is_configured_and_not_after_twice_that() {
+    let world = World::with(|config| {
+        config.heartbeat.stalled_after_seconds = 4;
+        config.heartbeat.policy = StallPolicy::Warn;
+    });
+    let daemon = start(&world);
+    let uuid = daemon.run_hanging(&world).uuid;
+    let begun = std::time::Instant::now();
+    daemon.until("it has stalled", || daemon.listed(uuid).filter(|process| process.stalled));
+    let took = begun.elapsed().as_millis();
+    assert!((3_500..6_500).contains(&took), "{took} ms");
+}
+
+#[test]
 fn a_stalled_process_is_killed_for_a_reason_of_its_own() {
     let world = world(StallPolicy::Kill);
     let daemon = start(&world);
