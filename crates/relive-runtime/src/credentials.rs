@@ -3,13 +3,16 @@
 //! The order is that of nearness: a variable of the process's environment, then `key_file`, then `key_command`. The
 //! daemon's own environment is never asked. A key is in no message: what is said names where it was looked for.
 
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
 use relive_agent::script::Script;
 use relive_api::Environment;
 use relive_config::{Provider, Providers};
@@ -28,7 +31,7 @@ use crate::warnings::Warnings;
 
 /// How long `key_command` may take.
 const COMMAND_WITHIN: Duration = Duration::from_secs(10);
-/// How many of them run at once.
+/// How many of them run at once for one provider.
 const COMMANDS_MAX: usize = 4;
 /// How much of a key file, or of what a command prints, is looked at.
 const KEY_BYTES_MAX: u64 = 16 << 10;
@@ -103,8 +106,7 @@ pub(crate) struct Credentials {
     providers: Providers,
     prices: Arc<Prices>,
     windows: Arc<Windows>,
-    /// How many commands for keys may run.
-    commands: Semaphore,
+    commands: KeyCommands,
     warnings: Warnings,
 }
 
@@ -116,7 +118,7 @@ impl Credentials {
             providers: settings.providers.clone(),
             prices: Arc::clone(&settings.prices),
             windows: Arc::clone(&settings.windows),
-            commands: Semaphore::new(COMMANDS_MAX),
+            commands: KeyCommands::default(),
             warnings,
         }
     }
@@ -216,10 +218,60 @@ impl Credentials {
         }
         let Some(command) = &configured.key_command else { return Ok(None) };
         let from = format!("providers.{provider}.key_command");
-        let _turn = self.commands.acquire().await;
-        let key =
-            ask_command(command, environment, COMMAND_WITHIN).await.map_err(|problem| format!("{from} {problem}"))?;
+        let asked = self.commands.ask(provider, command, environment).await;
+        let key = asked.map_err(|problem| format!("{from} {problem}"))?;
         Ok(Some((key, from)))
+    }
+}
+
+type Asked = Shared<BoxFuture<'static, Result<String, String>>>;
+
+/// The commands for keys that run. Those of one provider do not wait for those of another, and whoever needs what a
+/// command already looks for waits for that run.
+#[derive(Debug, Default)]
+struct KeyCommands {
+    turns: Mutex<HashMap<String, Arc<Semaphore>>>,
+    runs: Mutex<Vec<Run>>,
+}
+
+#[derive(Debug)]
+struct Run {
+    command: String,
+    environment: Environment,
+    /// Gone with the last who waits for it: a key is not kept.
+    asked: WeakShared<BoxFuture<'static, Result<String, String>>>,
+}
+
+impl KeyCommands {
+    async fn ask(&self, provider: &str, command: &str, environment: &Environment) -> Result<String, String> {
+        self.run_of(provider, command, environment).await
+    }
+
+    fn run_of(&self, provider: &str, command: &str, environment: &Environment) -> Asked {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.retain(|run| run.asked.upgrade().is_some_and(|asked| asked.peek().is_none()));
+        let same = runs.iter().find(|run| run.command == command && run.environment == *environment);
+        if let Some(asked) = same.and_then(|run| run.asked.upgrade()) {
+            return asked;
+        }
+        let turns = self.turns_of(provider);
+        let (command, environment) = (command.to_owned(), environment.clone());
+        let (asks, with) = (command.clone(), environment.clone());
+        let asked = async move {
+            let _turn = turns.acquire().await;
+            ask_command(&asks, &with, COMMAND_WITHIN).await
+        };
+        let asked = asked.boxed().shared();
+        if let Some(weak) = asked.downgrade() {
+            runs.push(Run { command, environment, asked: weak });
+        }
+        asked
+    }
+
+    fn turns_of(&self, provider: &str) -> Arc<Semaphore> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = turns.entry(provider.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(COMMANDS_MAX)));
+        Arc::clone(of)
     }
 }
 
@@ -301,6 +353,31 @@ mod tests {
         assert!(begun.elapsed() < Duration::from_secs(60));
         // More than is looked at: it is told so by its pipe, and does not stand in the way.
         assert!(ask("yes sk-secret", 60_000).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn slow_commands_of_one_provider_hold_up_no_other_and_the_same_one_runs_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let count = temp.path().join("count");
+        let commands = KeyCommands::default();
+        let of = |number: usize| std::iter::once(("N".to_owned(), number.to_string())).collect::<Environment>();
+        let slow = format!("echo $N >> {}; exec /bin/sleep 600", count.display());
+        let runs: Vec<Asked> = (0..64).map(|number| commands.run_of("slow", &slow, &of(number % 8))).collect();
+        let mut waiting = std::pin::pin!(futures_util::future::select_all(runs));
+        let environment = of(0);
+        let asked = commands.ask("quick", "echo sk-1", &environment);
+        let asked = futures_util::future::select(waiting.as_mut(), Box::pin(asked));
+        let futures_util::future::Either::Right((key, _)) = asked.await else { panic!("600 s are not over") };
+        assert_eq!(key.as_deref(), Ok("sk-1"));
+        let begun = || std::fs::read_to_string(&count).unwrap_or_default().lines().count();
+        let all_begin = async {
+            while begun() < COMMANDS_MAX {
+                assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), all_begin).await.unwrap();
+        assert_eq!(begun(), COMMANDS_MAX, "64 wait for 8 runs, of which 4 have begun");
     }
 
     #[test]
