@@ -225,8 +225,11 @@ fn until_the_index_is_complete_an_unknown_name_is_unavailable_and_nothing_else_w
     drop(daemon);
     world.let_go();
     fs::remove_dir_all(index(&world)).unwrap();
-    // Nobody can say what was collected.
+    // Nobody can say what was collected, and nothing more can be set aside.
     fs::create_dir(world.data().join("tombstones.jsonl")).unwrap();
+    for number in 1..=100 {
+        fs::create_dir(world.data().join(format!("tombstones.jsonl.aside-{number}"))).unwrap();
+    }
     let daemon = world.start();
     for id in ["nobody", "worker-1", "4711abcd"] {
         check_refused(&daemon, id, ErrorCode::Unavailable);
@@ -239,6 +242,26 @@ fn until_the_index_is_complete_an_unknown_name_is_unavailable_and_nothing_else_w
     fs::remove_dir(world.data().join("tombstones.jsonl")).unwrap();
     assert_eq!(find(&daemon, "worker-1").uuid, processes[1].uuid);
     check_refused(&daemon, "nobody", ErrorCode::NotFound);
+}
+
+#[test]
+fn what_stands_in_the_place_of_the_tombstones_keeps_nothing_from_being_found_and_is_told() {
+    let world = World::new();
+    let daemon = world.start();
+    let processes = run_ended(&world, &daemon, 2);
+    drop(daemon);
+    world.let_go();
+    fs::remove_dir_all(index(&world)).unwrap();
+    let path = world.data().join("tombstones.jsonl");
+    fs::create_dir(&path).unwrap();
+    let daemon = world.start();
+    until_complete(&daemon);
+    assert_eq!(find(&daemon, "worker-1").uuid, processes[1].uuid);
+    daemon.run_hanging(&world);
+    let aside = world.data().join("tombstones.jsonl.aside-1");
+    let told = format!("{} cannot be used (is a directory) and is now {}", path.display(), aside.display());
+    let warnings = daemon.block(daemon.runtime.status(&about())).unwrap().warnings;
+    assert!(warnings.iter().any(|warning| warning.starts_with(&told)), "{warnings:?}");
 }
 
 #[test]
