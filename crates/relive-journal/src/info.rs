@@ -147,6 +147,12 @@ impl ProcInfo {
         disk.replace(&directory.proc_info(), &line::encode_file(self)?)
     }
 
+    /// Replaces the snapshot, for whoever looks at the files of a process that runs. One that a power cut spoils is
+    /// derived anew.
+    pub fn write_unsynced(&self, disk: &Disk, directory: &ProcessDirectory) -> io::Result<()> {
+        disk.put_unsynced(&directory.proc_info(), &line::encode_file(self)?)
+    }
+
     /// A process at a glance: by its snapshot if that is current, else from its journal. `None` where neither says.
     pub fn read(directory: &ProcessDirectory) -> io::Result<Option<Self>> {
         Self::read_from(&Disk::new(), directory)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use relive_agent::{Orders, Pulse};
 use relive_core::{Cause, End, Event, Incarnation, Outcome, ProcessStatus, Signal, State, SuspendReason, Urgency, Why};
-use relive_journal::{JournalError, Next, WriteError};
+use relive_journal::{JournalError, Next, ProcInfo, WriteError, Writer};
 use tokio::sync::watch;
 
 use crate::bodies::{AgentHost, Context, Exit, LiveSession, PreparedModel, Rest};
@@ -67,6 +67,9 @@ impl BodyOwner {
     pub(crate) async fn started(&self) {
         self.apply(Event::Start, |machine| machine.state() == State::Created).await;
         self.runtime.bodies_changed.notify_waiters();
+        if let Ok(mut turn) = self.runtime.turn_with(Arc::clone(&self.owner), Lane::Own).await {
+            turn.write_info().await;
+        }
     }
 
     /// Reports that the process stands still, while its body stays.
@@ -135,6 +138,16 @@ impl Turn {
         };
         tokio::spawn(driver.drive(self.state.prepared.take()));
         self.runtime.start_heartbeat();
+    }
+
+    /// Writes the snapshot of a process that runs. Nobody waits for it on the disk, or depends on it.
+    async fn write_info(&mut self) {
+        let (disk, directory) = (self.runtime.data.io().disk.clone(), self.runtime.data.directory(self.uuid()));
+        let Some(journal) = &mut self.state.journal else { return };
+        let write = move |writer: &mut Writer| {
+            ProcInfo::of(writer.history()).map(|info| info.write_unsynced(&disk, &directory))
+        };
+        let _ = journal.with(write).await;
     }
 
     /// Puts the body down: nobody gives it orders any more.

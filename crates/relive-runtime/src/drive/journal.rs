@@ -84,11 +84,11 @@ impl Journal for OwnedJournal {
 
     fn checkpoint(&self) -> Pending<'_, ()> {
         Box::pin(async move {
-            if let Ok(mut turn) = self.turn().await
-                && let Some(journal) = &mut turn.state.journal
-            {
+            let Ok(mut turn) = self.turn().await else { return };
+            if let Some(journal) = &mut turn.state.journal {
                 journal.checkpoint_if_due().await;
             }
+            turn.write_info().await;
         })
     }
 }

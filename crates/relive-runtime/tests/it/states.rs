@@ -309,3 +309,14 @@ fn every_verb_says_of_a_collected_process_that_it_was_collected() {
     drop(daemon);
     check(&world.start());
 }
+
+#[test]
+fn a_running_process_that_was_never_paused_has_a_snapshot() {
+    let world = World::new();
+    let daemon = world.start();
+    let process = daemon.run_hanging(&world);
+    let path = world.data().join("steps").join(process.uuid.to_string()).join("proc-info.json");
+    daemon.until("a snapshot", || path.exists().then_some(()));
+    let info = world.info_file(process.uuid);
+    assert_eq!((&info["uuid"], &info["state"]), (&serde_json::json!(process.uuid), &serde_json::json!("running")));
+}
