@@ -298,7 +298,11 @@ impl Runtime {
                 Ok((self.uuid_of(*pid).ok_or_else(gone)?, None))
             }
             LookedUp::OnDisk(found) => Ok((found.info.uuid, found.note.clone())),
-            LookedUp::Unrecovered(uuid) => Ok((*uuid, None)),
+            LookedUp::Unrecovered(uuid) => match self.unrecovered.get(*uuid).filter(|failure| !failure.is_passing()) {
+                // There is nothing to read either.
+                Some(failure) => Err(failure.refusal(*uuid)),
+                None => Ok((*uuid, None)),
+            },
         }
     }
 }

@@ -10,7 +10,7 @@ use relive_journal::Disk;
 use relive_journal::faults::{Faults, Full, Injection};
 use relive_runtime::{Error, Result};
 
-use crate::world::{Daemon, World, answer, mask, message, resume, signal};
+use crate::world::{Daemon, World, answer, mask, message, new_uuid, resume, signal};
 
 /// Starts a daemon on a disk that has no room for anything.
 fn start_full(world: &World) -> (Daemon, Arc<Faults>) {
@@ -110,7 +110,12 @@ fn a_process_whose_journal_cannot_be_read_is_listed_as_damaged_with_its_file_and
     let shown = daemon.listed(process.uuid).unwrap();
     assert_eq!((&*shown.display, shown.suspend_reason), ("damaged", Some(SuspendReason::IoError)));
     assert!(shown.note.as_ref().unwrap().contains(path.to_str().unwrap()), "{shown:?}");
-    for refused in change(&daemon, &process.uuid.to_string()) {
+    let id = process.uuid.to_string();
+    let fork = relive_api::ResumeRequest { fork: Some(new_uuid()), ..resume() };
+    let mut refused = change(&daemon, &id);
+    refused.push(daemon.block(daemon.runtime.resume(&id, fork, None)).map(drop));
+    refused.push(daemon.block(daemon.runtime.lineage(&id)).map(drop));
+    for refused in refused {
         let error = refused.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
         assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");

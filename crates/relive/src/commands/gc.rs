@@ -46,19 +46,24 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         }
         answer = client.gc(&collect).await?;
     }
-    if let Some(client) = &client {
-        let total = answer.candidates.len();
-        while answer.left > 0 {
-            context.say(&format!("removed {} of {total} histories", answer.removed.len()));
-            let part = client.gc(&collect).await?;
-            answer.left = part.left;
-            answer.removed.extend(part.removed);
-            answer.freed_bytes += part.freed_bytes;
-            answer.failures.extend(part.failures);
-            answer
-                .warnings
-                .extend(part.warnings.into_iter().filter(|text| !answer.warnings.contains(text)).collect::<Vec<_>>());
-        }
+    let total = answer.candidates.len();
+    while answer.left > 0 {
+        let so_far = format!("removed {} of {total} histories", answer.removed.len());
+        context.say(&so_far);
+        // A daemon that is stopped meanwhile is not started again.
+        let Some(client) = Client::open(context, Start::Never).await? else {
+            return Err(
+                CommandError::unavailable(format!("{so_far}: the daemon was stopped")).with_hint("relive gc --force")
+            );
+        };
+        let part = client.gc(&collect).await?;
+        answer.left = part.left;
+        answer.removed.extend(part.removed);
+        answer.freed_bytes += part.freed_bytes;
+        answer.failures.extend(part.failures);
+        let known = &answer.warnings;
+        let new: Vec<String> = part.warnings.into_iter().filter(|text| !known.contains(text)).collect();
+        answer.warnings.extend(new);
     }
     for warning in &answer.warnings {
         context.say(&format!("warning: {warning}"));
