@@ -125,7 +125,7 @@ fn what_cannot_be_collected_is_an_error_with_its_reason() {
     let tmp = world.data().join("tmp");
     fs::remove_dir_all(&tmp).unwrap();
     fs::write(&tmp, "").unwrap();
-    world.relive(&["gc", "--force"]).fails(1, &["none of 2 histories could be removed", &uuids[0]]);
+    world.relive(&["gc", "--force"]).fails(125, &["none of 2 histories could be removed", &uuids[0]]);
     assert_eq!(histories(&world), 3);
     fs::remove_file(&tmp).unwrap();
     fs::create_dir(&tmp).unwrap();
