@@ -133,6 +133,14 @@ impl Runtime {
         }
     }
 
+    /// What is said of a process whose journal was there a moment ago.
+    pub(crate) async fn what_is_gone(&self, uuid: Uuid) -> Result<Error> {
+        Ok(match self.presence(uuid).await? {
+            Presence::Collected => collected(uuid),
+            Presence::Here | Presence::Never => Error::new(ErrorCode::NotFound, format!("process {uuid} is gone")),
+        })
+    }
+
     /// Tells whether a process has a history. No other history is read.
     pub(crate) async fn presence(&self, uuid: Uuid) -> Result<Presence> {
         if self.on_journal(move |data| data.is_here(uuid)).await? {

@@ -120,7 +120,12 @@ impl Turn {
             return Ok(look(journal.history()?));
         }
         let uuid = self.uuid();
-        Ok(self.runtime.on_journal(move |data| data.history(uuid).map(|(history, _)| look(&history))).await??)
+        let read = self.runtime.on_journal(move |data| data.history(uuid).map(|(history, _)| look(&history))).await?;
+        match read {
+            // Collected since it was looked up, as a rule: then that is what is said.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(self.runtime.what_is_gone(uuid).await?),
+            read => Ok(read?),
+        }
     }
 
     /// Tells whether the journal has answered this request before.

@@ -310,3 +310,16 @@ fn a_history_that_somebody_removed_or_changed_is_noticed_when_it_is_shown() {
     let daemon = world.start();
     assert_eq!(daemon.info(processes[1].uuid).display, "running", "its journal says that it has not ended");
 }
+
+#[test]
+fn a_verb_on_a_process_whose_files_are_gone_says_so() {
+    let world = World::new();
+    let daemon = world.start();
+    let process = daemon.run_hanging(&world);
+    daemon.signal(process.uuid, "KILL", None);
+    daemon.wait(process.uuid);
+    daemon.until_at_rest(process.uuid);
+    std::fs::remove_dir_all(world.data().join("steps").join(process.uuid.to_string())).unwrap();
+    let refused = daemon.try_signal(process.uuid, crate::world::signal("KILL"), Some("again")).unwrap_err();
+    assert_eq!(refused.code(), relive_core::ErrorCode::NotFound, "{refused}");
+}
