@@ -219,9 +219,9 @@ pub struct PauseRequest {
 /// Who changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Affected {
-    /// How many.
+    /// How many processes changed.
     pub affected: usize,
-    /// Which.
+    /// The PIDs of those that changed.
     pub pids: Vec<Pid>,
     /// Those of a subtree that could not be changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -269,9 +269,9 @@ pub struct ResumeRequest {
 /// `resume --json`, and what a person is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumed {
-    /// The process that continues.
+    /// The PID of the process that continues.
     pub pid: Pid,
-    /// Its history.
+    /// The UUID of that process, which stays the same.
     pub uuid: Uuid,
     /// What it is a fork of.
     pub origin_uuid: Option<Uuid>,
@@ -285,7 +285,7 @@ pub struct Resumed {
     pub changed: bool,
     /// How many changed, ancestors and, with `subtree`, descendants included.
     pub affected: usize,
-    /// Which.
+    /// The PIDs of those that changed.
     pub pids: Vec<Pid>,
     /// What there is to know about a fork beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

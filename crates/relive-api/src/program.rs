@@ -71,11 +71,11 @@ impl fmt::Debug for ExecRequest {
 /// A program that was begun.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecStarted {
-    /// The process.
+    /// The PID of the program's process.
     pub pid: Pid,
-    /// Its history.
+    /// The UUID of that process.
     pub uuid: Uuid,
-    /// The session's folder.
+    /// The directory of its session.
     pub folder: String,
 }
 

@@ -64,20 +64,7 @@ pub enum Error {
 impl Error {
     /// Tells whether a daemon that comes back, or comes up, makes it pass.
     pub fn is_transient(&self) -> bool {
-        match self {
-            Self::NotRunning(_) | Self::Lost(_) => true,
-            Self::Refused(detail) => detail.code == ErrorCode::Unavailable,
-            Self::CannotConnect { .. }
-            | Self::Unsafe(_)
-            | Self::Silent(_)
-            | Self::NotADaemon { .. }
-            | Self::OtherVersion { .. }
-            | Self::TooLarge
-            | Self::Encode(_)
-            | Self::Request(_)
-            | Self::Random(_)
-            | Self::Start(_) => false,
-        }
+        matches!(self, Self::NotRunning(_) | Self::Lost(_)) || self.code() == Some(ErrorCode::Unavailable)
     }
 
     /// Returns the code of a refusal.

@@ -122,7 +122,7 @@ pub enum Refusal {
     ParentNotRunning {
         /// The parent.
         pid: Pid,
-        /// Its state.
+        /// What the parent does instead of running.
         state: State,
     },
     /// It does not run, so it can hold nothing.

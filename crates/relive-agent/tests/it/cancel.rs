@@ -30,9 +30,12 @@ async fn ordered(orders: Orders) -> (Exit, Duration, usize) {
     stage.world.sparse("sparse", 4 << 40);
     let (sender, pool) = (std::sync::Arc::clone(&stage.orders), stage.world.context.slow_pool.clone());
     let running = tokio::spawn(stage.run());
-    while pool.jobs() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let has_begun = async {
+        while pool.jobs() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), has_begun).await.unwrap();
     let begun = Instant::now();
     sender.send_replace(orders);
     let run = running.await.unwrap();

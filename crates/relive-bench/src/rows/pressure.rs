@@ -44,7 +44,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
         let among = kills(&pressed, &victim, || silent(&socket))?;
         let running = pressed.client()?.call(Client::daemon)?.running;
         if running < SEARCHES {
-            return Err(format!("{running} of {SEARCHES} searches went on").into());
+            return Err(format!("{running} of {SEARCHES} searches were still running").into());
         }
         pressed.at_once(8, &searching, |client, uuid| kill(client, &uuid.to_string()))?;
         runs::await_none(&pressed)?;

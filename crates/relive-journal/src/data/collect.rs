@@ -52,7 +52,7 @@ pub enum GcReason {
 /// A history that may go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Candidate {
-    /// Which.
+    /// The process whose history it is.
     pub uuid: Uuid,
     /// When it ended.
     pub dead_at: Timestamp,
