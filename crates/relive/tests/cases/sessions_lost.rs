@@ -144,18 +144,18 @@ fn a_program_whose_shim_speaks_another_version_keeps_running_and_can_be_killed()
 #[test]
 fn a_signal_is_sent_once_by_a_shim_that_hangs_up_before_it_answers() {
     let world = World::new();
-    let traps = "trap 'echo hup' HUP; trap 'echo usr1' USR1; echo up; while :; do sleep 0.01; done";
+    let traps = "trap 'echo usr2' USR2; trap 'echo usr1' USR1; echo up; while :; do sleep 0.01; done";
     let program = world.exec(&[], &["sh", "-c", traps]);
     world.await_output(&program, "up");
     let session = world.info(&program.uuid)["session"]["folder"].as_str().unwrap().to_owned();
     world.kill_daemon();
-    stand_between(Path::new(&session), json!({}), Some("SIGHUP:"));
-    let sent = world.relive(&["kill", "-HUP", &program.uuid]).ok().stdout;
-    assert!(sent.contains("got SIGHUP"), "{sent}");
-    world.await_output(&program, "hup");
+    stand_between(Path::new(&session), json!({}), Some("SIGUSR2:"));
+    let sent = world.relive(&["kill", "-USR2", &program.uuid]).ok().stdout;
+    assert!(sent.contains("got SIGUSR2"), "{sent}");
+    world.await_output(&program, "usr2");
     world.relive(&["kill", "-USR1", &program.uuid]).ok();
     world.await_output(&program, "usr1");
-    assert_eq!(world.relive(&["logs", &program.uuid]).ok().stdout, "up\nhup\nusr1\n");
+    assert_eq!(world.relive(&["logs", &program.uuid]).ok().stdout, "up\nusr2\nusr1\n");
     world.relive(&["kill", "-9", &program.uuid]).ok();
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::world::World;
 
-const COUNTS: &str = "trap 'echo usr1' USR1; trap 'echo hup' HUP; trap 'echo winch' WINCH; echo up; \
+const COUNTS: &str = "trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo winch' WINCH; echo up; \
                       while :; do sleep 0.01; done";
 
 #[test]
@@ -20,9 +20,9 @@ fn a_program_takes_any_signal_by_name_or_number() {
             world.await_output(&program, "up");
             world.relive(&["kill", "-SIGUSR1", &program.uuid]).ok();
             world.await_output(&program, "usr1");
-            let answer = world.relive(&["kill", "-s", "HUP", "--json", &program.uuid]).ok().json();
+            let answer = world.relive(&["kill", "-s", "USR2", "--json", &program.uuid]).ok().json();
             assert_eq!(answer["affected"], 1);
-            world.await_output(&program, "hup");
+            world.await_output(&program, "usr2");
             world.relive(&["kill", "-28", &program.uuid]).ok();
             world.await_output(&program, "winch");
             let sent = world.relive(&["kill", "-s", "QUIT", &program.uuid]).ok();
@@ -68,9 +68,9 @@ fn a_signal_that_is_asked_for_again_after_a_crash_is_sent_once() {
     ask("one");
     ask("two");
     world.await_output(&program, "usr1\nusr1\n");
-    world.relive(&["kill", "-HUP", &program.uuid]).ok();
-    world.await_output(&program, "hup");
-    assert_eq!(world.relive(&["logs", &program.uuid]).ok().stdout, "up\nusr1\nusr1\nhup\n");
+    world.relive(&["kill", "-USR2", &program.uuid]).ok();
+    world.await_output(&program, "usr2");
+    assert_eq!(world.relive(&["logs", &program.uuid]).ok().stdout, "up\nusr1\nusr1\nusr2\n");
     world.relive(&["kill", "-9", &program.uuid]).ok();
 }
 
