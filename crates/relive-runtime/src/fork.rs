@@ -87,7 +87,13 @@ impl Runtime {
         let environments = Arc::clone(&self.environments);
         let (boot_id, now) = (self.clock.boot_id(), self.moment());
         let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
-        let (origin, _) = self.on_journal(move |data| data.history(source)).await??;
+        let (origin, _) = match self.on_journal(move |data| data.history(source)).await? {
+            // Collected since it was looked up.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(self.what_is_gone(source).await?);
+            }
+            read => read?,
+        };
         let kind = origin.identity.as_ref().and_then(|identity| body_of(&identity.spawned.body));
         let body = kind.and_then(|kind| self.bodies.of(kind));
         let body = body.ok_or_else(|| Error::new(ErrorCode::Internal, "what it runs is not known here"))?;

@@ -160,9 +160,10 @@ impl Driver<'_> {
         let id = uuid.to_string();
         match self.ask("a resume", |client| client.resume(&id, request)) {
             Some(Ok(resumed)) => self.oracle.exists(uuid, resumed.pid),
-            // Collected, or in doubt.
+            // Collected, in doubt, or being ended.
             Some(Err(refused)) if refused.code == ErrorCode::NotFound => {}
             Some(Err(refused)) if refused.code == ErrorCode::Conflict && refused.message.contains("your answer") => {}
+            Some(Err(refused)) if is_being_ended(&refused) => {}
             Some(Err(refused)) => self.oracle.violation(format!("a resume of {uuid} was refused: {refused:?}")),
             None => {}
         }
@@ -177,6 +178,7 @@ impl Driver<'_> {
             Some(Ok(_)) => self.oracle.message(uuid, &request.id, true),
             Some(Err(refused)) if matches!(refused.code, ErrorCode::NotFound | ErrorCode::Exhausted) => {}
             Some(Err(refused)) if refused.code == ErrorCode::Conflict && refused.message.contains("has ended") => {}
+            Some(Err(refused)) if is_being_ended(&refused) => {}
             Some(Err(refused)) => self.oracle.violation(format!("a message to {uuid} was refused: {refused:?}")),
             None => {}
         }
@@ -298,4 +300,9 @@ impl From<Error> for Unwatched {
     fn from(_: Error) -> Self {
         Self::Failed
     }
+}
+
+/// Tells whether a process was asked for something between its signal and its end.
+fn is_being_ended(refused: &ErrorDetail) -> bool {
+    refused.code == ErrorCode::Conflict && refused.message.contains("is being ended")
 }
