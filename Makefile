@@ -1,5 +1,5 @@
 # The verbs of this repository. CI calls `check` and `test`, nothing else.
-.PHONY: check test fix bench demo soak
+.PHONY: check test fix bench demo soak install
 
 # Test-only tools and injected faults: the tests need them, and with the same features everything is built once.
 FAULTS = --features relive/faults,relive-journal/faults,relive-workspace/faults
@@ -23,6 +23,7 @@ fix:
 
 bench:
 	scripts/install-restate
+	scripts/install-launchers
 	cargo build --release -p relive
 	cargo bench -p relive-core
 	cargo run --release -p relive-bench
@@ -36,8 +37,18 @@ soak:
 	PROPTEST_CASES=20000 cargo test --release -p relive-cli-agent
 	RELIVE_SWEEP_SEEDS=64 cargo test --release -p relive-journal --features faults sweep
 	RELIVE_RESTORES=6000 RELIVE_RULES=1000 cargo test --release -p relive-workspace --features faults
+	RELIVE_REWINDS=1000 cargo test --release -p relive --features faults --test cases -- random_rewinds
 	RELIVE_KILLS=2000 cargo test --release -p relive --features faults --test kills -- --nocapture --test-threads 1
 	RELIVE_VERBS=20000 cargo test --release -p relive --features faults --test torture -- --nocapture --test-threads 1
+	RELIVE_REQUESTS=300000 cargo test --release -p relive-daemon --test it -- mutations --nocapture
+	RELIVE_LOG_MB=1024 cargo test --release -p relive --features faults --test cases -- logs_that_are_followed
 	RELIVE_LAUNCHES=2000 cargo test --release -p relive-session --test it -- races --nocapture
 	RELIVE_LAUNCHES=10000 cargo test --release -p relive-session --test it -- races --nocapture
 	FUZZ_SECONDS=1800 scripts/fuzz-short
+
+# PREFIX=/usr/local for everybody; the default is this user's own.
+PREFIX ?= $(HOME)/.local
+install:
+	cargo build --profile dist -p relive
+	install -D -m 755 target/dist/relive $(DESTDIR)$(PREFIX)/bin/relive
+	scripts/install-extras target/dist/relive $(DESTDIR)$(PREFIX)/share
