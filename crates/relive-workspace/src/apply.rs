@@ -1,12 +1,13 @@
-//! Carrying out a plan, so that being killed at any point leaves something that can be finished or rolled back.
+//! Carries out a plan so that a kill at any point leaves a state that can be finished or rolled back.
 //!
-//! Every path is compared before it is touched, and what comes out of its place is compared again: whoever changes a file
-//! in the gap keeps the change. Files are never written in place.
+//! Every path is compared before it is changed, and a replaced file is compared again afterwards: a change that another
+//! program makes in between is kept. Files are never written in place.
 
 mod check;
 mod disk_state;
 mod replace;
 mod sweep;
+mod unlock;
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -22,49 +23,45 @@ use crate::path::FilePath;
 use crate::plan::{Plan, PlanKind};
 use crate::stat::{open_beneath, stat_of};
 use crate::workspace::Workspace;
+pub(crate) use check::check_in_the_way;
 use disk_state::DiskState;
 
-/// Files that are written before they are synced together and given their names.
+/// Files that are written before they are synced together and renamed.
 const BATCH: usize = 1_024;
-/// Up to so many files or directories are synced one by one, more all at once with everything else on the file system.
+/// Up to this many files or directories are synced one by one; more of them with one sync of the whole file system.
 const SYNCED_ONE_BY_ONE: usize = 8;
 const TEMPORARY_START: &str = ".relive-";
 const TEMPORARY_END: &str = ".tmp";
 
-/// Whether a name is that of a temporary file of a restore or merge.
+/// Returns whether a name is that of a temporary file of a restore or merge.
 pub(crate) fn is_temporary(name: &[u8]) -> bool {
     name.starts_with(TEMPORARY_START.as_bytes()) && name.ends_with(TEMPORARY_END.as_bytes())
 }
 
-/// Which way an interrupted plan goes.
+/// The direction in which an interrupted plan is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// To its end.
     Finish,
-    /// Back to where it began.
     RollBack,
 }
 
-/// What carrying out a plan came to.
+/// The result of carrying out a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Applied {
-    /// What the plan was for.
     pub kind: PlanKind,
-    /// Whether it went forward or back.
     pub direction: Direction,
     /// Files written, linked, or given other permissions.
     pub written: u64,
-    /// Files removed.
     pub removed: u64,
-    /// Paths that somebody else changed in the meantime. They were left as they are.
+    /// Paths that another program changed in the meantime. They were not touched.
     pub left: Vec<FilePath>,
-    /// Directories that should have gone and still hold files that are in no snapshot.
+    /// Directories that should have been removed and still hold files that are in no snapshot.
     pub kept: Vec<FilePath>,
 }
 
 impl Applied {
-    /// Whether every path of the plan was read again and is as planned.
+    /// Returns whether every path of the plan was read again and is as planned.
     #[must_use]
     pub fn is_verified(&self) -> bool {
         self.left.is_empty()
@@ -72,8 +69,8 @@ impl Applied {
 }
 
 impl Workspace {
-    /// Carries out a plan. After an error, for example of a full disk, what was done is rolled back; where that fails too,
-    /// the plan stays interrupted.
+    /// Carries out a plan. After an error, for example a full disk, the changes are rolled back; if that fails too, the
+    /// plan stays interrupted.
     pub fn apply(&mut self, plan: &Plan, control: &Control) -> Result<Applied> {
         let _lock = self.lock()?;
         self.check_not_interrupted()?;
@@ -92,7 +89,7 @@ impl Workspace {
         applied
     }
 
-    /// Takes up a plan that was interrupted. Paths that somebody else changed since are left alone and reported.
+    /// Settles an interrupted plan. Paths that another program changed since are not touched, and reported.
     pub fn settle_interrupted(&mut self, direction: Direction, control: &Control) -> Result<Applied> {
         let _lock = self.lock()?;
         let _pin = self.store().pin()?;
@@ -109,13 +106,13 @@ struct Applier<'a> {
     workspace: &'a Workspace,
     disk: &'a Disk,
     control: &'a Control,
-    /// In the direction it goes.
+    /// In the direction of the run.
     plan: Plan,
     temporaries: String,
     applied: Applied,
     left: BTreeSet<FilePath>,
     touched: BTreeSet<FilePath>,
-    /// The directory used last: changes come sorted.
+    /// The directory used last: changes are sorted by path.
     open: Option<(FilePath, OwnedFd)>,
 }
 
@@ -143,6 +140,7 @@ impl<'a> Applier<'a> {
 
     fn run(mut self) -> Result<Applied> {
         let changes = std::mem::take(&mut self.plan.changes);
+        self.unlock_directories(&changes)?;
         let goes = |change: &&(usize, &Change)| is_file(change.1.before.as_ref()) && !is_file(change.1.after.as_ref());
         let numbered: Vec<(usize, &Change)> = changes.iter().enumerate().collect();
         for &(at, change) in numbered.iter().filter(goes) {
@@ -179,7 +177,7 @@ impl<'a> Applier<'a> {
         Ok(self.applied)
     }
 
-    /// The directory that holds a path; `None` where there is none, or something else is in its place.
+    /// Returns the directory of a path; `None` if there is none, or if something else is in its place.
     fn parent<'b>(&mut self, path: &'b FilePath) -> Result<Option<(&OwnedFd, &'b [u8])>> {
         let Some((directory, name)) = path.split() else { return Ok(None) };
         if self.open.as_ref().is_none_or(|(open, _)| *open != directory) {
@@ -247,9 +245,8 @@ impl<'a> Applier<'a> {
         let Some(after) = &change.after else { return Ok(()) };
         let path = change.path.as_path();
         let Ok(directory) = open_beneath(self.workspace.root_descriptor(), &change.path) else { return Ok(()) };
-        let mode = stat_of(&directory).context("look at", path)?.key.mode;
-        if mode & 0o777 != after.mode {
-            self.disk.set_mode(&directory, mode & 0o7000 | after.mode).context("set permissions of", path)?;
+        if stat_of(&directory).context("look at", path)?.key.permissions() != after.mode {
+            self.disk.set_mode(&directory, after.mode).context("set permissions of", path)?;
         }
         Ok(())
     }
@@ -281,7 +278,7 @@ impl<'a> Applier<'a> {
         Ok(())
     }
 
-    /// Whether a path is as planned, and is or is not the same file as another one.
+    /// Returns whether a path is as planned, including whether it is the same file as another one.
     fn is_done(&mut self, change: &Change, state: &DiskState) -> Result<bool> {
         if !state.matches(change.after.as_ref()) {
             return Ok(false);

@@ -1,7 +1,7 @@
-//! The stat cache: what every directory held at the last snapshot, so that only changed files are read.
+//! The stat cache: the content of every directory at the last snapshot, so that only changed files are read.
 //!
-//! It is disposable. It is wrong about nothing as long as a file whose bytes change also changes its [`FileKey`]; files
-//! that were changed so recently that this cannot be relied on are not trusted the next time.
+//! It is disposable. It is correct as long as a file whose bytes change also changes its [`FileKey`]; files that were
+//! changed so recently that this is not certain are read again the next time.
 
 use std::collections::HashMap;
 
@@ -12,25 +12,25 @@ use crate::store::Store;
 
 const MAGIC: &[u8; 8] = b"relivec1";
 
-/// What the workspace held.
+/// The content of the workspace.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     /// The store's generation for which every id is known to be in the store.
     pub(crate) generation: u64,
     pub(crate) listings: HashMap<FilePath, Listing>,
-    /// Whether the trees, and all they name, are known to be in the store.
+    /// Whether the trees, and all objects they name, are known to be in the store.
     pub(crate) are_trees_stored: bool,
 }
 
-/// What a directory held.
+/// The content of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listing {
-    /// Which rules decided what is in.
+    /// The fingerprint of the rules that selected the entries.
     pub(crate) rules: u64,
     pub(crate) key: FileKey,
     /// Sorted by name.
     pub(crate) entries: Vec<Entry>,
-    /// `None` where nothing below it is part of the snapshot.
+    /// `None` if nothing below the directory is part of the snapshot.
     pub(crate) tree: Option<ObjectId>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum What {
         trust: Trust,
     },
     Directory,
-    /// Left out by the rules.
+    /// Excluded by the rules.
     Ignored {
         is_directory: bool,
     },
@@ -73,7 +73,7 @@ impl Listing {
 }
 
 impl Cache {
-    /// Forgets directories that name objects which a garbage collection has removed.
+    /// Forgets directories that name objects removed by a garbage collection.
     pub(crate) fn forget_missing(&mut self, store: &Store, generation: u64) {
         if self.generation == generation {
             return;
@@ -83,7 +83,7 @@ impl Cache {
             What::Directory | What::Ignored { .. } => true,
         };
         self.listings.retain(|_, listing| listing.entries.iter().all(has));
-        // A tree may have been kept by chance, without what it names.
+        // A tree may have been kept by chance, without the objects it names.
         self.are_trees_stored = false;
         self.generation = generation;
     }
@@ -109,7 +109,7 @@ impl Cache {
         bytes
     }
 
-    /// Reads what [`Self::encode`] wrote; `None` where it is of another version or damaged.
+    /// Decodes the output of [`Self::encode`]; `None` if it is of another version or damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (body, checksum) = bytes.split_last_chunk::<4>()?;
         if crc32fast::hash(body) != u32::from_le_bytes(*checksum) {
@@ -250,13 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_survives_its_file() {
+    fn a_cache_is_unchanged_after_saving_and_loading() {
         let read = Cache::decode(&sample().encode()).unwrap();
         assert_eq!((read.generation, &read.listings), (3, &sample().listings));
     }
 
     #[test]
-    fn a_damaged_cache_is_none() {
+    fn a_damaged_cache_is_ignored() {
         let bytes = sample().encode();
         for at in 0..bytes.len() {
             let mut broken = bytes.clone();

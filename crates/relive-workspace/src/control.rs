@@ -1,4 +1,4 @@
-//! How a caller watches and stops an operation.
+//! Cancellation, progress and clocks of an operation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::error::{Error, Result};
 
-/// The time, as an argument.
+/// The source of time.
 pub trait Clock: Send + Sync {
-    /// The wall clock, which file systems stamp files with.
+    /// Returns the wall clock time, with which file systems stamp files.
     fn now(&self) -> SystemTime;
-    /// A clock that never jumps, for limits.
+    /// Returns the time of a clock that never jumps, for limits.
     fn monotonic(&self) -> Duration;
 }
 
@@ -35,28 +35,22 @@ impl Clock for SystemClock {
     }
 }
 
-/// How far an operation is.
+/// The progress of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Looked at so many files, and read so many bytes of those that changed.
-    Scanned {
-        /// Files.
-        files: u64,
-        /// Bytes.
-        bytes: u64,
-    },
-    /// Wrote so many of all files.
+    /// Examined this many files, and read this many bytes of the changed ones.
+    Scanned { files: u64, bytes: u64 },
+    /// Wrote this many of all files.
     Written {
-        /// Files written.
         files: u64,
-        /// All of them.
+        /// The number of all files.
         of: u64,
     },
 }
 
 type Report = dyn Fn(Progress) + Send + Sync;
 
-/// A caller's hold on an operation: cancellation, progress and the clock. Clones share the flag.
+/// A caller's control of an operation: cancellation, progress and the clock. Clones share the flag.
 #[derive(Clone)]
 pub struct Control {
     cancel: Arc<AtomicBool>,
@@ -77,14 +71,14 @@ impl fmt::Debug for Control {
 }
 
 impl Control {
-    /// Stops the operation with [`Error::Cancelled`] once the flag is raised. A restore or merge that already writes is
-    /// not stopped: it takes milliseconds, and half of it helps nobody.
+    /// Stops the operation with [`Error::Cancelled`] once the flag is set. A restore or merge that already writes is
+    /// not stopped: it takes milliseconds, and half a restore is useless.
     #[must_use]
     pub fn with_cancel(self, cancel: Arc<AtomicBool>) -> Self {
         Self { cancel, ..self }
     }
 
-    /// Calls `report` now and then, from any thread.
+    /// Calls `report` from time to time, from any thread.
     #[must_use]
     pub fn with_progress(self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         Self { report: Some(Arc::new(report)), ..self }

@@ -1,7 +1,8 @@
-//! A workspace of its own: the files of a snapshot in a new directory.
+//! Copies: the files of a snapshot in a new directory.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -20,26 +21,25 @@ use crate::store::{Store, open_directory};
 
 /// More writers do not help.
 const THREADS: usize = 2;
-/// Files written by one thread before it asks for more.
+/// Files that one thread writes before it asks for more.
 const BATCH: usize = 32;
-/// Progress is reported after so many files.
+/// Progress is reported after this many files.
 const REPORT_EVERY: u64 = 1_024;
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Copied {
     /// Files and links.
     pub files: u64,
-    /// Bytes of the files.
     pub bytes: u64,
 }
 
 impl Store {
-    /// Writes the files of a snapshot to `destination`, which must not exist. It gets its name when everything is
-    /// written and synced: killed before, there is only a directory `.NAME.relive-copy` beside it, which the next copy to
-    /// the same place removes.
+    /// Writes the files of a snapshot to `destination`, which must not exist. The directory gets its name when
+    /// everything is written and synced: after a kill there is only a directory `.NAME.relive-copy` next to it, which
+    /// the next copy to the same place removes.
     ///
-    /// Ignored files are not in the snapshot, so they are not in the copy.
+    /// The snapshot does not contain ignored files, so the copy does not either.
     pub fn copy(&self, snapshot: &Snapshot, destination: &Path, control: &Control) -> Result<Copied> {
         let _pin = self.pin()?;
         let exists = || Error::Io {
@@ -73,6 +73,11 @@ impl Store {
         made
     }
 
+    /// Removes a directory that [`Self::copy`] made, and everything in it. That it is not there is no error.
+    pub fn remove_copy(&self, path: &Path) -> Result<()> {
+        remove_tree(self.disk(), path)
+    }
+
     fn fill(&self, snapshot: &Snapshot, path: &Path, control: &Control) -> Result<Copied> {
         let root = open_child(CWD, path).context("open", path)?;
         let mut view = View::new(self, snapshot)?;
@@ -95,7 +100,7 @@ impl Store {
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         };
-        // Sorted, so what is above comes first.
+        // Sorted, so parents come before their children.
         directories.iter().try_for_each(|(path, _)| copier.create_directory(path))?;
         copier.write_all(&files)?;
         links.iter().try_for_each(|(path, first)| copier.link(path, first))?;
@@ -141,7 +146,7 @@ impl Copier<'_> {
     }
 
     fn work(&self, files: &[(FilePath, FileState)]) -> Result<()> {
-        // Files of one directory come together.
+        // Files of one directory are adjacent.
         let mut open: HashMap<FilePath, OwnedFd> = HashMap::new();
         loop {
             let start = self.next.fetch_add(BATCH, Ordering::Relaxed);
@@ -149,7 +154,7 @@ impl Copier<'_> {
             for (path, state) in rest.iter().take(BATCH) {
                 let written = self.control.check().and_then(|()| self.write(path, state, &mut open));
                 if written.is_err() {
-                    // The other thread has nothing left to do either.
+                    // The other thread has no work left either.
                     self.next.store(files.len(), Ordering::Relaxed);
                     return written;
                 }
@@ -173,7 +178,7 @@ impl Copier<'_> {
         } else {
             let file = self.disk.create(directory, name).context("create", &self.place(path))?;
             self.disk.write(&file, &bytes).context("write", &self.place(path))?;
-            self.disk.set_mode(file.as_fd(), state.mode).context("set permissions of", &self.place(path))?;
+            self.disk.set_mode(file.as_fd(), state.given_mode()).context("set permissions of", &self.place(path))?;
             self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
         let files = self.files.fetch_add(1, Ordering::Relaxed) + 1;
@@ -189,7 +194,7 @@ impl Copier<'_> {
     }
 }
 
-/// Removes a directory of ours and everything below it. That it is not there is no error.
+/// Removes one of Relive's directories and everything below it. A missing directory is not an error.
 pub(crate) fn remove_tree(disk: &Disk, path: &Path) -> Result<()> {
     let metadata = match path.symlink_metadata() {
         Ok(metadata) => metadata,
@@ -199,9 +204,8 @@ pub(crate) fn remove_tree(disk: &Disk, path: &Path) -> Result<()> {
     if !metadata.is_dir() {
         return disk.unlink(CWD, path).context("remove", path);
     }
-    if metadata.permissions().readonly() {
-        let directory = open_child(CWD, path).context("open", path)?;
-        disk.set_mode(&directory, 0o700).context("set permissions of", path)?;
+    if metadata.permissions().mode() & 0o700 != 0o700 {
+        disk.set_directory_mode(CWD, path, 0o700).context("set permissions of", path)?;
     }
     for entry in std::fs::read_dir(path).context("read", path)? {
         remove_tree(disk, &entry.context("read", path)?.path())?;

@@ -1,4 +1,4 @@
-//! What changed between two snapshots.
+//! Differences between two snapshots.
 
 mod text;
 mod trees;
@@ -16,12 +16,12 @@ use crate::store::Store;
 pub use text::{LineCounts, TextDiff, is_binary};
 use trees::Trees;
 
-/// What a path is in a snapshot.
+/// The state of a path in a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileState {
     /// File, executable, link or directory.
     pub kind: EntryKind,
-    /// Permissions, without the set-id and sticky bits.
+    /// Permissions, the sticky bit and the set-id bits, which are shown and never given back to a file.
     pub mode: u32,
     /// The blob; a directory has none.
     pub id: Option<ObjectId>,
@@ -30,26 +30,32 @@ pub struct FileState {
     pub same_as: Option<FilePath>,
 }
 
+impl FileState {
+    /// Returns the permissions that Relive may give: a set-id bit of a file gives rights, so that is up to its owner.
+    pub(crate) fn given_mode(&self) -> u32 {
+        self.mode & if self.kind == EntryKind::Directory { 0o3777 } else { 0o1777 }
+    }
+}
+
 /// A path that differs between two snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// The path.
     pub path: FilePath,
-    /// What it was; `None` where it was not there.
+    /// `None` if it did not exist.
     pub before: Option<FileState>,
-    /// What it is; `None` where it is gone.
+    /// `None` if it no longer exists.
     pub after: Option<FileState>,
 }
 
 impl Change {
-    /// Whether this is about a directory and not about a file.
+    /// Returns whether this is a change of a directory, not of a file.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         let is_directory = |state: &FileState| state.kind == EntryKind::Directory;
         [&self.before, &self.after].into_iter().flatten().all(is_directory)
     }
 
-    /// Whether bytes, or what the file is, changed, and not only its permissions.
+    /// Returns whether the bytes or the kind changed, not only the permissions.
     #[must_use]
     pub fn is_content(&self) -> bool {
         let content = |state: &FileState| (state.kind == EntryKind::Symlink, state.id);
@@ -58,7 +64,7 @@ impl Change {
 }
 
 impl Store {
-    /// Every path that differs, sorted. Directories are listed where they appear, disappear or change permissions.
+    /// Returns every path that differs, sorted. Directories are listed if they appear, disappear or change permissions.
     pub fn diff(&self, before: &Snapshot, after: &Snapshot) -> Result<Vec<Change>> {
         if before.is_same_files(after) {
             return Ok(Vec::new());
@@ -84,7 +90,7 @@ impl Store {
         Ok(changes)
     }
 
-    /// What a path is in a snapshot; `None` where it is not there.
+    /// Returns the state of a path in a snapshot; `None` if it does not exist there.
     pub fn state(&self, snapshot: &Snapshot, path: &FilePath) -> Result<Option<FileState>> {
         View::new(self, snapshot)?.state(path)
     }
@@ -96,9 +102,9 @@ pub(crate) struct View<'a> {
     trees: Trees<'a>,
     root: ObjectId,
     pub(crate) extras: Extras,
-    /// Empty directories and all above them.
+    /// Empty directories and all their parents.
     directories: BTreeSet<FilePath>,
-    /// For each further path of a file with several, the first one.
+    /// For each further path of a file with several paths, the first one.
     same_as: HashMap<FilePath, FilePath>,
 }
 
@@ -126,7 +132,7 @@ impl<'a> View<'a> {
         Ok(Some(FileState { kind, mode, id, same_as }))
     }
 
-    /// Every path of the snapshot, directories included.
+    /// Returns every path of the snapshot, including directories.
     pub(crate) fn paths(&mut self) -> Result<BTreeSet<FilePath>> {
         let mut paths = self.directories.clone();
         self.trees.all(self.root, &mut paths)?;
@@ -135,7 +141,7 @@ impl<'a> View<'a> {
 }
 
 impl Extras {
-    /// Paths that may differ although their tree entries do not.
+    /// Adds paths that may differ although their tree entries do not.
     fn differing(&self, other: &Self, paths: &mut BTreeSet<FilePath>) {
         for (one, two) in [(self, other), (other, self)] {
             paths.extend(

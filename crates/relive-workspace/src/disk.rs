@@ -1,11 +1,11 @@
-//! The seam: every change this crate makes to a file goes through [`Disk`].
+//! The only place where this crate changes files: every change goes through [`Disk`].
 //!
 //! It decides nothing. In a `faults` build a test can stop it at the n-th change, and from then on nothing changes any
-//! more, as if the process had been killed. Reading is not a change and does not pass here.
+//! more, as if the process had been killed. Reading does not go through it.
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 #[cfg(feature = "faults")]
@@ -35,13 +35,13 @@ const PRIVATE_DIRECTORY: u32 = 0o700;
     expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the shape of the faults build")
 )]
 impl Disk {
-    /// The real thing.
+    /// Creates a handle to the real file system.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A disk on which `faults` has a say before each change.
+    /// Creates a disk on which `faults` decides about each change.
     #[cfg(feature = "faults")]
     #[must_use]
     pub fn with_faults(faults: Arc<Faults>) -> Self {
@@ -59,7 +59,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether the stat cache is broken on purpose: it then trusts a file whose size and mtime are as before.
+    /// Returns whether the stat cache is broken on purpose: it then trusts a file with unchanged size and mtime.
     #[cfg(feature = "faults")]
     pub(crate) fn trusts_equal_mtime(&self) -> bool {
         self.faults.as_ref().is_some_and(|faults| faults.trusts_equal_mtime())
@@ -70,7 +70,7 @@ impl Disk {
         false
     }
 
-    /// Whether work is done on one thread, so that the n-th change is the same in every run.
+    /// Returns whether work is done on one thread, so that the n-th change is the same in every run.
     #[cfg(feature = "faults")]
     pub(crate) fn is_counted(&self) -> bool {
         self.faults.is_some()
@@ -88,7 +88,7 @@ impl Disk {
         Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(PRIVATE_FILE))?.into())
     }
 
-    /// Writes all of `bytes` at the file's position. On an error some of them may be there.
+    /// Writes all of `bytes` at the file's position. On an error some of them may have been written.
     pub(crate) fn write(&self, mut file: &File, bytes: &[u8]) -> io::Result<()> {
         if let Err(stopped) = self.step() {
             self.write_part(file, bytes);
@@ -97,7 +97,7 @@ impl Disk {
         file.write_all(bytes)
     }
 
-    /// What a process killed in the middle of a write leaves: the first half.
+    /// Writes the first half, like a process that is killed in the middle of a write.
     #[cfg(feature = "faults")]
     fn write_part(&self, mut file: &File, bytes: &[u8]) {
         if self.faults.as_ref().is_some_and(|faults| faults.just_stopped()) {
@@ -114,7 +114,7 @@ impl Disk {
         file.write_all_at(bytes, offset)
     }
 
-    /// Cuts a file, and moves its position to the new end.
+    /// Truncates a file, and moves its position to the new end.
     pub(crate) fn truncate(&self, mut file: &File, len: u64) -> io::Result<()> {
         self.step()?;
         file.set_len(len)?;
@@ -133,24 +133,25 @@ impl Disk {
         Ok(rustix::fs::fsync(directory)?)
     }
 
-    /// Waits until everything of the file system is on the disk.
+    /// Waits until all data of the file system is on the disk.
     pub(crate) fn sync_file_system(&self, directory: impl AsFd) -> io::Result<()> {
         self.step()?;
         Ok(rustix::fs::syncfs(directory)?)
     }
 
-    /// Renames inside one directory, replacing what has the new name.
+    /// Renames inside one directory, replacing a file with the new name.
     pub(crate) fn rename(&self, directory: impl AsFd, from: impl Arg, to: impl Arg) -> io::Result<()> {
         self.step()?;
         Ok(rustix::fs::renameat(&directory, from, &directory, to)?)
     }
 
-    /// Swaps two names of one directory. `Ok(false)`: this file system cannot.
+    /// Swaps two names of one directory. Returns `Ok(false)` if the file system does not support it.
     pub(crate) fn exchange(&self, directory: impl AsFd, one: impl Arg, other: impl Arg) -> io::Result<bool> {
         self.rename_with(directory, one, other, RenameFlags::EXCHANGE)
     }
 
-    /// Renames inside one directory unless the new name is taken. `Ok(false)`: this file system cannot.
+    /// Renames inside one directory unless the new name exists. Returns `Ok(false)` if the file system does not support
+    /// it.
     pub(crate) fn rename_new(&self, directory: impl AsFd, from: impl Arg, to: impl Arg) -> io::Result<bool> {
         self.rename_with(directory, from, to, RenameFlags::NOREPLACE)
     }
@@ -164,12 +165,12 @@ impl Disk {
         }
     }
 
-    /// Removes a file. That it is not there is no error.
+    /// Removes a file. A missing file is not an error.
     pub(crate) fn unlink(&self, directory: impl AsFd, name: impl Arg) -> io::Result<()> {
         self.remove(directory, name, AtFlags::empty())
     }
 
-    /// Removes an empty directory. That it is not there is no error.
+    /// Removes an empty directory. A missing directory is not an error.
     pub(crate) fn remove_directory(&self, directory: impl AsFd, name: impl Arg) -> io::Result<()> {
         self.remove(directory, name, AtFlags::REMOVEDIR)
     }
@@ -206,15 +207,25 @@ impl Disk {
         Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
     }
 
-    /// Gives an open file another owner.
+    /// Sets the permissions of a directory that cannot be opened. A link is not followed.
+    pub(crate) fn set_directory_mode(&self, directory: impl AsFd, name: impl Arg, mode: u32) -> io::Result<()> {
+        self.step()?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+        // `fchmod` refuses an `O_PATH` descriptor, so the mode is set through `/proc/self/fd`.
+        let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode))?)
+    }
+
+    /// Changes the owner of an open file.
     pub(crate) fn set_owner(&self, file: impl AsFd, uid: u32, gid: u32) -> io::Result<()> {
         self.step()?;
         Ok(rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
     }
 
-    /// Creates a directory and what is missing above it.
+    /// Creates a directory and its missing parents.
     pub(crate) fn create_directories(&self, path: &Path) -> io::Result<()> {
-        // Above a relative path there is an empty one.
+        // The parent of a relative path with one component is empty.
         if path.is_dir() || path.as_os_str().is_empty() {
             return Ok(());
         }
@@ -227,8 +238,8 @@ impl Disk {
         }
     }
 
-    /// Replaces a small file whole. Afterwards it is either as before or as given; with [`Durability::Synced`] also
-    /// after a power cut.
+    /// Replaces a small file as a whole. Afterwards it has either the old or the new content; with
+    /// [`Durability::Synced`] even after a power cut.
     pub(crate) fn replace(
         &self,
         directory: &OwnedFd,
@@ -255,6 +266,6 @@ impl Disk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
     Synced,
-    /// It can be made again.
+    /// It can be recreated.
     Disposable,
 }

@@ -1,17 +1,24 @@
-//! What a Git tree cannot hold: permissions other than 644 and 755, empty directories, hard links.
+//! The parts of a snapshot that a Git tree cannot hold: permissions other than 644 and 755, empty directories, hard
+//! links, the paths that could not be stored, and the patterns that decided what is stored.
 //!
-//! They are kept in a blob beside the tree. It names the permissions that most files have, and the exceptions, so that
-//! a umask of 002 does not make it list every file.
+//! They are kept in a blob next to the tree. It contains the permissions that most files have, and the exceptions, so
+//! that a umask of 002 does not make it list every file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::cache::{Listing, What};
 use crate::object::EntryKind;
 use crate::path::FilePath;
+use crate::settings::Settings;
+use crate::snapshot::Skipped;
 
 const MAGIC: &str = "relive extras 1";
+/// Above this number of paths that could not be stored, any path may be one of them.
+const SKIPPED_MAX: usize = 10_000;
+/// Permissions, the sticky bit and the set-id bits.
+const MODES: usize = 0o10000;
 
-/// The permissions that files of each kind have unless something else is said.
+/// The usual permissions of each kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UsualModes {
     pub(crate) file: u32,
@@ -25,7 +32,7 @@ impl Default for UsualModes {
     }
 }
 
-/// What a snapshot has beside its tree.
+/// The parts of a snapshot that are not in its tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Extras {
     pub(crate) usual: UsualModes,
@@ -33,13 +40,26 @@ pub(crate) struct Extras {
     pub(crate) modes: BTreeMap<FilePath, u32>,
     /// Directories without any file or directory that is part of the snapshot.
     pub(crate) empty: BTreeSet<FilePath>,
-    /// Files that are one file with several names; each group and the groups are sorted.
+    /// Files with several names; each group, and the list of groups, is sorted.
     pub(crate) links: Vec<Vec<FilePath>>,
+    /// Paths that existed and could not be stored. A restore must not remove them.
+    pub(crate) skipped: BTreeSet<FilePath>,
+    /// The configured patterns. A restore applies them too, because the configuration may have changed since.
+    pub(crate) include: Vec<String>,
+    pub(crate) exclude: Vec<String>,
 }
 
 impl Extras {
-    pub(crate) fn of(listings: &HashMap<FilePath, Listing>) -> Self {
-        let mut extras = Self { usual: usual_modes(listings), ..Self::default() };
+    pub(crate) fn of(listings: &HashMap<FilePath, Listing>, skipped: &[Skipped], settings: &Settings) -> Self {
+        // Fields end with a zero byte, and no file name contains one.
+        let patterns = |patterns: &[String]| patterns.iter().filter(|text| !text.contains('\0')).cloned().collect();
+        let mut extras = Self {
+            usual: usual_modes(listings),
+            skipped: skipped_paths(skipped),
+            include: patterns(&settings.include),
+            exclude: patterns(&settings.exclude),
+            ..Self::default()
+        };
         let mut linked: HashMap<u64, Vec<FilePath>> = HashMap::new();
         for (directory, listing) in listings {
             let mut is_empty = true;
@@ -74,7 +94,7 @@ impl Extras {
         extras
     }
 
-    /// The permissions of a path. Links have none.
+    /// Returns the permissions of a path. Links have none.
     pub(crate) fn mode(&self, path: &FilePath, kind: EntryKind) -> u32 {
         match kind {
             EntryKind::Symlink => 0o777,
@@ -84,7 +104,7 @@ impl Extras {
         }
     }
 
-    /// The blob; `None` where the tree says everything.
+    /// Returns the blob; `None` if the tree is enough.
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         if *self == Self::default() {
             return None;
@@ -102,17 +122,33 @@ impl Extras {
             let starts = ["link "].into_iter().chain(std::iter::repeat("also "));
             starts.zip(group).for_each(|(start, path)| line(start, path));
         }
+        self.skipped.iter().for_each(|path| line("skip ", path));
+        for (start, patterns) in [("include ", &self.include), ("exclude ", &self.exclude)] {
+            for pattern in patterns {
+                bytes.extend_from_slice(start.as_bytes());
+                bytes.extend_from_slice(pattern.as_bytes());
+                bytes.push(0);
+            }
+        }
         Some(bytes)
     }
 
-    /// Reads what [`Self::encode`] wrote; `None` where it is something else.
+    /// Returns whether a path existed, or may have existed, without being stored.
+    pub(crate) fn has_skipped(&self, path: &FilePath) -> bool {
+        self.skipped.contains(path)
+            || self.skipped.contains(&FilePath::root())
+            || path.parents().any(|above| self.skipped.contains(&above))
+    }
+
+    /// Decodes the output of [`Self::encode`]; `None` for anything else.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut lines = bytes.strip_suffix(b"\0")?.split(|&byte| byte == 0);
         if lines.next()? != MAGIC.as_bytes() {
             return None;
         }
-        let octal =
-            |text: &[u8]| u32::from_str_radix(std::str::from_utf8(text).ok()?, 8).ok().filter(|mode| *mode <= 0o777);
+        let octal = |text: &[u8]| {
+            u32::from_str_radix(std::str::from_utf8(text).ok()?, 8).ok().filter(|mode| (*mode as usize) < MODES)
+        };
         let usual = lines.next()?.split(|&byte| byte == b' ').map(octal).collect::<Option<Vec<_>>>()?;
         let [file, executable, directory] = usual.try_into().ok()?;
         let mut extras = Self { usual: UsualModes { file, executable, directory }, ..Self::default() };
@@ -127,6 +163,9 @@ impl Extras {
                 }
                 b"empty" => drop(extras.empty.insert(path(rest)?)),
                 b"link" => extras.links.push(vec![path(rest)?]),
+                b"skip" => drop(extras.skipped.insert(path(rest)?)),
+                b"include" => extras.include.push(String::from_utf8(rest.to_vec()).ok()?),
+                b"exclude" => extras.exclude.push(String::from_utf8(rest.to_vec()).ok()?),
                 b"also" => extras.links.last_mut()?.push(path(rest)?),
                 _ => return None,
             }
@@ -146,9 +185,18 @@ impl UsualModes {
     }
 }
 
-/// The most frequent permissions of each kind.
+/// Returns the paths to record: those that lower the grade and are in no tree.
+fn skipped_paths(skipped: &[Skipped]) -> BTreeSet<FilePath> {
+    let absent = || skipped.iter().filter(|skipped| skipped.reason.leaves_out());
+    if absent().count() > SKIPPED_MAX {
+        return BTreeSet::from([FilePath::root()]);
+    }
+    absent().map(|skipped| skipped.path.clone()).collect()
+}
+
+/// Returns the most frequent permissions of each kind.
 fn usual_modes(listings: &HashMap<FilePath, Listing>) -> UsualModes {
-    let mut counts = [[0_u32; 0o1000]; 3];
+    let mut counts = [[0_u32; MODES]; 3];
     for (directory, listing) in listings {
         if !directory.is_root() {
             counts[2][listing.key.permissions() as usize] += 1;
@@ -163,10 +211,10 @@ fn usual_modes(listings: &HashMap<FilePath, Listing>) -> UsualModes {
             }
         }
     }
-    let most = |counts: &[u32; 0o1000], usual: u32| {
-        // Among equals the usual one, else the smallest.
+    let most = |counts: &[u32; MODES], usual: u32| {
+        // Of equally frequent ones the usual one, else the smallest.
         let key = |mode: &u32| (counts[*mode as usize], *mode == usual, std::cmp::Reverse(*mode));
-        (0..0o1000).max_by_key(key).unwrap_or(usual)
+        (0..0o10000).max_by_key(key).unwrap_or(usual)
     };
     UsualModes {
         file: most(&counts[0], 0o644),
@@ -180,13 +228,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extras_survive_their_blob() {
+    fn extras_are_unchanged_after_encoding_and_decoding() {
         let path = |text: &str| text.parse::<FilePath>().unwrap();
         let extras = Extras {
             usual: UsualModes { file: 0o664, executable: 0o775, directory: 0o775 },
             modes: BTreeMap::from([(path("a b\\n"), 0o600)]),
             empty: BTreeSet::from([path("x/y")]),
             links: vec![vec![path("one"), path("two")], vec![path("three"), path("two two")]],
+            skipped: BTreeSet::from([FilePath::root(), path("pipe")]),
+            include: vec!["dist/ x".to_owned()],
+            exclude: vec!["*.iso".to_owned()],
         };
         let bytes = extras.encode().unwrap();
         assert_eq!(Extras::decode(&bytes), Some(extras));

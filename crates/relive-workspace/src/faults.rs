@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a [`crate::Disk`] does wrong.
+/// The faults of a [`crate::Disk`].
 #[derive(Debug)]
 pub struct Faults {
     changes: AtomicU64,
@@ -22,23 +22,23 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Lets `changes` more changes happen; every later one fails, as if the process had been killed.
+    /// Allows `changes` more changes; every later one fails, as if the process had been killed.
     pub fn stop_after(&self, changes: u64) {
         self.changes.store(0, Ordering::SeqCst);
         self.stop_at.store(changes, Ordering::SeqCst);
     }
 
-    /// Lets everything happen again, as a new process would.
-    pub fn lift(&self) {
+    /// Allows all changes again, like a new process.
+    pub fn allow_all(&self) {
         self.stop_after(u64::MAX);
     }
 
-    /// How many changes were asked for since [`Self::stop_after`] or [`Self::lift`].
+    /// Returns how many changes were requested since [`Self::stop_after`] or [`Self::allow_all`].
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Breaks the stat cache: it trusts a file whose size and mtime are as before.
+    /// Breaks the stat cache: it trusts a file with unchanged size and mtime.
     pub fn trust_equal_mtime(&self) {
         self.trust_equal_mtime.store(true, Ordering::SeqCst);
     }
@@ -55,7 +55,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Whether the change just refused was the first one.
+    /// Returns whether the change that was just refused was the first one.
     pub(crate) fn just_stopped(&self) -> bool {
         self.changes() == self.stop_at.load(Ordering::SeqCst) + 1
     }

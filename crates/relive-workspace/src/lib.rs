@@ -1,10 +1,10 @@
 //! The files an agent works on: snapshots, diffs, restores, copies and merges.
 //!
 //! A [`Store`] holds Git objects (SHA-256) in packs. A [`Workspace`] is a directory of which snapshots are taken; a
-//! [`Snapshot`] is what a journal records. This crate knows no processes and has no runtime: its functions block, take a
-//! [`Control`] to watch and stop them, and belong on a thread for blocking work.
+//! journal records a [`Snapshot`]. This crate knows no processes and has no async runtime: its functions block, take a
+//! [`Control`] for progress and cancellation, and belong on a thread for blocking work.
 //!
-//! It runs nothing that it finds in a directory, never opens a file in a way that can block, and never changes the
+//! It executes nothing that it finds in a directory, never opens a file in a way that can block, and never changes the
 //! user's Git repository.
 
 mod apply;
@@ -29,10 +29,11 @@ mod settings;
 mod snapshot;
 mod stat;
 mod store;
+mod usage;
 mod workspace;
 
 pub use apply::{Applied, Direction};
-pub use blame::BlamedLine;
+pub use blame::{BlameVersion, BlamedLine};
 pub use control::{Clock, Control, Progress, SystemClock};
 pub use copy::Copied;
 pub use diff::{Change, FileState, LineCounts, TextDiff, is_binary};
@@ -48,4 +49,5 @@ pub use restore::{Force, Prepared, RestoreRequest, Restored};
 pub use settings::Settings;
 pub use snapshot::{Grade, LISTED_MAX, SkipReason, Skipped, Snapshot, Taken};
 pub use store::{Collected, Pin, Removal, Store};
+pub use usage::disk_usage;
 pub use workspace::Workspace;

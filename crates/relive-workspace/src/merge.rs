@@ -1,10 +1,10 @@
-//! Bringing the changes of one workspace into another: three ways, file by file.
+//! Three-way merges, file by file: brings the changes of one workspace into another.
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::apply::Applied;
+use crate::apply::{Applied, check_in_the_way};
 use crate::control::Control;
 use crate::diff::{Change, FileState, View, is_binary};
 use crate::error::{Error, Result};
@@ -19,79 +19,89 @@ use crate::workspace::Workspace;
 /// Larger texts are not merged line by line.
 const TEXT_MAX: usize = 16 << 20;
 
-/// What to merge.
+/// A merge to carry out.
 #[derive(Debug, Clone)]
 pub struct MergeRequest<'a> {
-    /// Where both sides began.
+    /// The common ancestor.
     pub base: &'a Snapshot,
-    /// The side whose changes are brought in.
+    /// The side whose changes are merged.
     pub theirs: &'a Snapshot,
-    /// Merge in spite of conflicts: lines get conflict markers, everything else stays as it is here. Also merge
-    /// snapshots that are not exact.
+    /// Merges despite conflicts: conflicting lines get conflict markers, and all other conflicting files stay as they
+    /// are. Also merges snapshots that are not exact.
     pub force: Force,
 }
 
 /// A file that both sides changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Conflict {
-    /// The file.
     pub path: FilePath,
-    /// How.
     pub kind: ConflictKind,
 }
 
-/// How both sides changed a file.
+/// The kind of a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConflictKind {
-    /// The same lines.
+    /// Both sides changed the same lines.
     Lines,
-    /// A file that is not text.
+    /// Both sides changed a file that is not text.
     Binary,
-    /// Both created it, differently.
+    /// Both sides created the file, with different content.
     BothAdded,
-    /// One removed it, the other changed it.
+    /// One side removed the file, the other changed it.
     RemovedAndChanged,
-    /// A file here, a directory or link there.
+    /// A file on one side, a directory or link on the other.
     Type,
-    /// Different permissions.
+    /// Both sides changed the permissions differently.
     Mode,
 }
 
-/// A plan of a merge, and the snapshot that was taken before.
+impl ConflictKind {
+    /// Returns whether a forced merge writes both sides, with conflict markers. Otherwise the file stays as it is.
+    #[must_use]
+    pub fn has_markers(self) -> bool {
+        match self {
+            Self::Lines | Self::BothAdded => true,
+            Self::Binary | Self::RemovedAndChanged | Self::Type | Self::Mode => false,
+        }
+    }
+}
+
+/// The plan of a merge, and the snapshot that was taken before it.
 #[derive(Debug)]
 pub struct PreparedMerge {
-    /// The workspace as it is.
+    /// The current state of the workspace.
     pub before: Taken,
-    /// What would be changed.
     pub plan: Plan,
-    /// Conflicts; empty unless the caller insisted.
+    /// Empty unless the merge was forced.
     pub conflicts: Vec<Conflict>,
 }
 
-/// A merge that was carried out.
+/// The result of a merge.
 #[derive(Debug)]
 pub struct Merged {
-    /// The workspace as it was. Restoring it undoes the merge.
+    /// The earlier state of the workspace. Restoring it undoes the merge.
     pub before: Taken,
-    /// What was done.
     pub applied: Applied,
-    /// Conflicts; empty unless the caller insisted.
+    /// Empty unless the merge was forced.
     pub conflicts: Vec<Conflict>,
 }
 
 impl Workspace {
-    /// Takes a snapshot and plans how to bring in what changed from `base` to `theirs`.
+    /// Takes a snapshot and plans the merge of the changes from `base` to `theirs`.
     pub fn plan_merge(&mut self, request: &MergeRequest<'_>, control: &Control) -> Result<PreparedMerge> {
         self.check_not_interrupted()?;
-        // A file that could not be kept would look as if it had been removed.
+        // A file that could not be stored would look as if it had been removed.
         let inexact = [request.base, request.theirs].into_iter().find(|snapshot| snapshot.grade != Grade::Exact);
         if let (Some(inexact), Force::No) = (inexact, request.force) {
             return Err(Error::NotExact { grade: inexact.grade });
         }
         let before = self.snapshot(control)?;
         let store = self.store().clone();
-        let theirs = store.diff(request.base, request.theirs)?;
+        let mut theirs = store.diff(request.base, request.theirs)?;
+        let lacks = store.extras(request.theirs)?;
+        // A file that could not be stored was not removed.
+        theirs.retain(|change| change.after.is_some() || !lacks.has_skipped(&change.path));
         let ours = View::new(&store, &before.snapshot)?;
         let sink = ObjectSink::new(&store);
         let mut merger = Merger { store: &store, ours, sink: &sink, changes: Vec::new(), conflicts: Vec::new() };
@@ -107,15 +117,18 @@ impl Workspace {
             return Err(Error::Conflicts { conflicts });
         }
         sink.finish()?;
-        // What is in the way of a directory is in the way of everything below it.
+        // A conflict with a directory affects everything below it.
         let is_below =
             |path: &FilePath| conflicts.iter().any(|conflict| path.is_within(&conflict.path) && *path != conflict.path);
         changes.retain(|change| !is_below(&change.path));
-        Ok(PreparedMerge { before, plan: Plan { kind: PlanKind::Merge, changes }, conflicts })
+        let mut plan = Plan::new(PlanKind::Merge, changes);
+        plan.add_read_only_directories(&mut View::new(&store, &before.snapshot)?)?;
+        check_in_the_way(self, &plan)?;
+        Ok(PreparedMerge { before, plan, conflicts })
     }
 
-    /// Takes a snapshot, then brings in what changed from `base` to `theirs`. With conflicts nothing is written, unless
-    /// the caller insists.
+    /// Takes a snapshot, then merges the changes from `base` to `theirs`. With conflicts nothing is written, unless the
+    /// merge is forced.
     pub fn merge(&mut self, request: &MergeRequest<'_>, control: &Control) -> Result<Merged> {
         let PreparedMerge { before, plan, conflicts } = self.plan_merge(request, control)?;
         let applied = self.apply(&plan, control)?;
@@ -142,7 +155,7 @@ impl Merger<'_> {
         } else {
             self.merge(&theirs.path, theirs.before.as_ref(), ours.as_ref(), theirs.after.as_ref())?
         };
-        // Another name of the same file there need not be one here.
+        // Two names of one file there may be two files here.
         let after = after.map(|state| FileState { same_as: None, ..state });
         if !is_same(ours.as_ref(), after.as_ref()) {
             self.changes.push(Change { path: theirs.path.clone(), before: ours, after });
@@ -150,7 +163,7 @@ impl Merger<'_> {
         Ok(())
     }
 
-    /// A file that gets other bytes is no longer the same file as its other names. These stay one file.
+    /// Separates a file that gets other bytes from its other names. These stay one file.
     fn separate_links(&mut self) -> Result<()> {
         let changed: BTreeSet<FilePath> = self.changes.iter().map(|change| change.path.clone()).collect();
         for group in self.ours.extras.links.clone() {
@@ -173,7 +186,7 @@ impl Merger<'_> {
         self.conflicts.push(Conflict { path: path.clone(), kind });
     }
 
-    /// Merges a path that both sides changed. In a conflict the answer is what a caller who insists gets.
+    /// Merges a path that both sides changed. In a conflict it returns the result of a forced merge.
     fn merge(
         &mut self,
         path: &FilePath,
@@ -182,7 +195,7 @@ impl Merger<'_> {
         theirs: Option<&FileState>,
     ) -> Result<Option<FileState>> {
         let (Some(ours), Some(theirs)) = (ours, theirs) else {
-            // A directory that is gone here, and empty or gone there, is nothing to ask about.
+            // A directory that is gone here, and empty or gone there, is not a conflict.
             let is_directory = |state: Option<&FileState>| state.is_none_or(|state| state.kind == EntryKind::Directory);
             if !(is_directory(ours) && is_directory(theirs)) {
                 self.conflict(path, ConflictKind::RemovedAndChanged);
@@ -254,7 +267,7 @@ impl Merger<'_> {
     }
 }
 
-/// Whether two states have the same kind, bytes and permissions.
+/// Returns whether two states have the same kind, bytes and permissions.
 fn is_same(one: Option<&FileState>, two: Option<&FileState>) -> bool {
     let key = |state: &FileState| (state.kind, state.id, state.mode);
     one.map(key) == two.map(key)

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::path::is_valid_name;
 
-/// Length of an id.
+/// The length of an id.
 pub(crate) const ID_BYTES: usize = 32;
 
 /// The SHA-256 of a Git object, as 64 hex digits in text.
@@ -17,7 +17,9 @@ pub(crate) const ID_BYTES: usize = 32;
 pub struct ObjectId([u8; ID_BYTES]);
 
 impl ObjectId {
-    pub(crate) const fn from_array(bytes: [u8; ID_BYTES]) -> Self {
+    /// The id that these bytes are.
+    #[must_use]
+    pub const fn from_array(bytes: [u8; ID_BYTES]) -> Self {
         Self(bytes)
     }
 
@@ -25,7 +27,6 @@ impl ObjectId {
         Some(Self(bytes.try_into().ok()?))
     }
 
-    /// The id as bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; ID_BYTES] {
         &self.0
@@ -78,7 +79,7 @@ impl<'de> Deserialize<'de> for ObjectId {
     }
 }
 
-/// What an object is. Relive writes no commits and no tags.
+/// The kind of an object. Relive writes no commits and no tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Blob,
@@ -93,7 +94,7 @@ impl Kind {
         }
     }
 
-    /// Its number in a pack.
+    /// Returns the number of the kind in a pack.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Tree => 2,
@@ -110,7 +111,7 @@ impl Kind {
     }
 }
 
-/// Computes the id of an object that comes in pieces. Its length has to be known first.
+/// Computes the id of an object that arrives in pieces. Its length has to be known first.
 pub(crate) struct Hasher(Sha256);
 
 impl Hasher {
@@ -152,7 +153,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> [u8; ID_BYTES] {
     Sha256::digest(bytes).into()
 }
 
-/// What an entry of a tree is: everything Git knows of a mode.
+/// The kind of a tree entry, as far as Git distinguishes modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
@@ -186,7 +187,6 @@ impl EntryKind {
         }
     }
 
-    /// Whether it is a regular file.
     #[must_use]
     pub fn is_regular(self) -> bool {
         matches!(self, Self::File | Self::Executable)
@@ -201,7 +201,7 @@ pub(crate) struct TreeEntry {
     pub(crate) id: ObjectId,
 }
 
-/// Encodes a tree. The entries may come in any order.
+/// Encodes a tree. The entries may be in any order.
 pub(crate) fn encode_tree(mut entries: Vec<TreeEntry>) -> Vec<u8> {
     entries.sort_by(|a, b| sort_key(a).cmp(sort_key(b)));
     let mut bytes = Vec::with_capacity(entries.iter().map(|entry| entry.name.len() + 40).sum());
@@ -215,13 +215,13 @@ pub(crate) fn encode_tree(mut entries: Vec<TreeEntry>) -> Vec<u8> {
     bytes
 }
 
-/// Git sorts a directory as if its name ended with a slash.
+/// Returns the sort key: Git sorts a directory as if its name ended with a slash.
 fn sort_key(entry: &TreeEntry) -> impl Iterator<Item = u8> + '_ {
     let slash = (entry.kind == EntryKind::Directory).then_some(b'/');
     entry.name.iter().copied().chain(slash)
 }
 
-/// Decodes a tree; `None` where it is damaged, or has a name that must not be written to a disk.
+/// Decodes a tree; `None` if it is damaged or has a name that must not be written to a disk.
 pub(crate) fn decode_tree(mut bytes: &[u8]) -> Option<Vec<TreeEntry>> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_gits() {
+    fn object_ids_match_git() {
         // git hash-object -t blob --stdin and git mktree in a SHA-256 repository.
         let empty_blob = "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813";
         let empty_tree = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_sorted_as_git_sorts_it() {
+    fn a_tree_is_sorted_like_git() {
         let entry = |name: &str, kind| TreeEntry { name: name.as_bytes().into(), kind, id: hash(Kind::Blob, b"") };
         let entries =
             vec![entry("a0", EntryKind::File), entry("a", EntryKind::Directory), entry("a-b", EntryKind::File)];

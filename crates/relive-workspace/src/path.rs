@@ -22,14 +22,14 @@ pub struct FilePath(Vec<u8>);
 pub struct InvalidPath(String);
 
 impl FilePath {
-    /// The root of a workspace.
+    /// Returns the root of a workspace.
     #[must_use]
     pub fn root() -> Self {
         Self::default()
     }
 
-    /// Accepts relative paths of ordinary components; refuses `..`, empty components, NUL, and whatever Git keeps for
-    /// itself (`.git`).
+    /// Accepts relative paths of ordinary components; refuses `..`, empty components, NUL, and names reserved by Git
+    /// (`.git`).
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Self, InvalidPath> {
         let bytes = bytes.into();
         if bytes.is_empty() || bytes.split(|&byte| byte == b'/').all(is_valid_name) {
@@ -38,25 +38,22 @@ impl FilePath {
         Err(InvalidPath(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// The path as bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The path for functions of the standard library.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.0))
     }
 
-    /// Whether this is the root.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The path of an entry of this directory.
+    /// Returns the path of an entry of this directory.
     #[must_use]
     pub(crate) fn join(&self, name: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(self.0.len() + 1 + name.len());
@@ -68,7 +65,7 @@ impl FilePath {
         Self(bytes)
     }
 
-    /// The directory that holds this path, and the name in it; the root has neither.
+    /// Returns the directory of this path and the name in it; the root has neither.
     #[must_use]
     pub(crate) fn split(&self) -> Option<(Self, &[u8])> {
         match self.0.iter().rposition(|&byte| byte == b'/') {
@@ -78,34 +75,50 @@ impl FilePath {
         }
     }
 
-    /// Whether this path is `directory` or below it.
+    /// Returns whether this path is `directory` or below it.
     #[must_use]
     pub fn is_within(&self, directory: &Self) -> bool {
         let (path, above) = (&self.0, &directory.0);
         above.is_empty() || path == above || (path.starts_with(above) && path.get(above.len()) == Some(&b'/'))
     }
 
-    /// Every directory above this path, the nearest first, without the root.
+    /// Returns every directory above this path, nearest first, without the root.
     pub(crate) fn parents(&self) -> impl Iterator<Item = Self> {
         let slashes = self.0.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
         slashes.map(|(at, _)| Self(self.0[..at].to_vec()))
     }
 
-    /// How many components the path has.
+    /// Returns the number of components.
     pub(crate) fn depth(&self) -> usize {
         if self.0.is_empty() { 0 } else { self.0.iter().filter(|&&byte| byte == b'/').count() + 1 }
     }
 
     fn quoted(&self) -> Cow<'_, str> {
-        let plain = |character: char| !character.is_control() && character != '"' && character != '\\';
-        match std::str::from_utf8(&self.0) {
-            Ok(text) if text.chars().all(plain) => Cow::Borrowed(text),
-            _ => Cow::Owned(quote(&self.0)),
-        }
+        quoted(&self.0)
+    }
+
+    /// Returns the bytes of a name in quotes, as paths are shown that are no plain text; `None` if it is no such text.
+    #[must_use]
+    pub fn unquote(text: &str) -> Option<Vec<u8>> {
+        unquote(text)
+    }
+
+    /// Returns the path with this before it, quoted as a whole, as diffs name files.
+    pub(crate) fn below(&self, prefix: &str) -> String {
+        quoted(&[prefix.as_bytes(), &self.0].concat()).into_owned()
     }
 }
 
-/// Whether an entry of a tree may have this name.
+/// Returns a name as text: in quotes where it could not be told from other text.
+fn quoted(bytes: &[u8]) -> Cow<'_, str> {
+    let plain = |character: char| !character.is_control() && character != '"' && character != '\\';
+    match std::str::from_utf8(bytes) {
+        Ok(text) if text.chars().all(plain) => Cow::Borrowed(text),
+        _ => Cow::Owned(quote(bytes)),
+    }
+}
+
+/// Returns whether an entry of a tree may have this name.
 pub(crate) fn is_valid_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b".." | b".git") && !name.contains(&0) && !name.contains(&b'/')
 }
@@ -185,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_survives_its_text() {
+    fn every_path_is_unchanged_after_printing_and_parsing() {
         for bytes in
             [&b"plain/name"[..], b"new\nline", b"caf\xe9", b"\"quoted\"", b"back\\slash", b"\x01\x7f", b"\xc3\xa9"]
         {
@@ -204,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn within_is_by_component() {
+    fn is_within_compares_whole_components() {
         let path = |text: &str| text.parse::<FilePath>().unwrap();
         assert!(path("a/b").is_within(&path("a")) && path("a").is_within(&path("a")) && path("a").is_within(&path("")));
         assert!(!path("ab").is_within(&path("a")));

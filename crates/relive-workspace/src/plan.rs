@@ -1,4 +1,4 @@
-//! A plan of changes to the files of a workspace, written down before the first of them is made.
+//! A plan of changes to the files of a workspace, saved before the first change is made.
 
 use serde::Serialize;
 
@@ -12,22 +12,22 @@ use crate::store::open_directory;
 use crate::workspace::Workspace;
 
 const PLAN: &str = "plan";
-/// A larger file is not a plan.
+/// The largest size of a plan file.
 const PLAN_MAX: u64 = 1 << 30;
 const MAGIC: &str = "relive plan 1";
 
-/// What a plan is for.
+/// The purpose of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanKind {
-    /// Files go back to a snapshot.
+    /// Restores files from a snapshot.
     Restore,
-    /// Another workspace's changes are brought in.
+    /// Merges the changes of another workspace.
     Merge,
 }
 
 impl PlanKind {
-    /// The word that users see.
+    /// Returns the word that users see.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,22 +37,31 @@ impl PlanKind {
     }
 }
 
-/// Changes to be made. Before it is carried out it is only a proposal, for `--dry-run`.
+/// A list of changes. Until it is carried out it is only a proposal, for `--dry-run`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// What it is for.
     pub kind: PlanKind,
-    /// What is changed, sorted by path.
+    /// The changes, sorted by path.
     pub changes: Vec<Change>,
 }
 
 impl Plan {
-    /// Names the temporary files, so that whoever finishes the plan finds them.
+    /// Returns the id in the names of temporary files, by which they are found when the plan is settled.
     pub(crate) fn id(&self) -> ObjectId {
         ObjectId::from_array(object::checksum(&self.encode()))
     }
 
-    /// The same changes the other way round.
+    /// Returns the plan of these changes. A change that would only give a set-id bit back is none.
+    pub(crate) fn new(kind: PlanKind, mut changes: Vec<Change>) -> Self {
+        for change in &mut changes {
+            let Some(after) = &mut change.after else { continue };
+            after.mode = after.given_mode();
+        }
+        changes.retain(|change| change.before != change.after);
+        Self { kind, changes }
+    }
+
+    /// Returns the plan that undoes this one.
     pub(crate) fn reversed(&self) -> Self {
         let reverse = |change: &Change| {
             let Change { path, before, after } = change.clone();
@@ -109,7 +118,7 @@ fn encode_state(bytes: &mut Vec<u8>, state: Option<&FileState>) {
     bytes.push(0);
 }
 
-/// The outer `None`: not a state.
+/// Returns `None` if the fields are not a state.
 #[expect(clippy::option_option, reason = "a file that is not there is a state too")]
 fn decode_state<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Option<Option<FileState>> {
     let field = fields.next()?;
@@ -135,7 +144,7 @@ fn decode_state<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Option<Optio
 }
 
 impl Workspace {
-    /// Writes the plan down, so that it can be finished or rolled back whatever happens.
+    /// Saves the plan, so that it can be finished or rolled back after an interruption.
     pub(crate) fn write_plan(&self, plan: &Plan) -> Result<()> {
         let mut bytes = plan.encode();
         let checksum = object::checksum(&bytes);
@@ -145,7 +154,7 @@ impl Workspace {
         written.context("write", &self.state().join(PLAN))
     }
 
-    /// The plan that was interrupted, if any.
+    /// Returns the interrupted plan, if there is one.
     pub fn interrupted(&self) -> Result<Option<Plan>> {
         let path = self.state().join(PLAN);
         if !path.exists() {
@@ -153,7 +162,7 @@ impl Workspace {
         }
         let bytes = read_small(&path, PLAN_MAX);
         let plan = bytes.and_then(|bytes| Plan::decode(&bytes));
-        plan.map(Some).ok_or(Error::DamagedFile { path, what: "it is not a plan" })
+        plan.map(Some).ok_or(Error::DamagedFile { path, what: "not a plan" })
     }
 
     pub(crate) fn remove_plan(&self) -> Result<()> {
@@ -176,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_survives_its_file() {
+    fn a_plan_is_unchanged_after_saving_and_loading() {
         let state = |kind, same_as: Option<&str>| FileState {
             kind,
             mode: 0o640,

@@ -1,62 +1,65 @@
-//! Going back to a snapshot.
+//! Restores the files of a snapshot.
 
-use crate::apply::Applied;
+use std::collections::BTreeSet;
+
+use crate::apply::{Applied, check_in_the_way};
 use crate::control::Control;
 use crate::diff::{Change, View};
 use crate::error::{Error, Result};
+use crate::object::EntryKind;
 use crate::path::FilePath;
 use crate::plan::{Plan, PlanKind};
 use crate::rules::Rules;
+use crate::settings::Settings;
 use crate::snapshot::{Grade, Snapshot, Taken};
+use crate::store::Store;
 use crate::workspace::Workspace;
 
-/// Whether the caller insists.
+/// Whether the operation is forced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Force {
-    /// Refuse where something may be lost or wrong.
+    /// Refuses if changes may be lost or the result may be wrong.
     #[default]
     No,
-    /// Do it all the same. What no snapshot has is still never overwritten.
+    /// Goes ahead. Files that are in no snapshot are still never overwritten.
     Yes,
 }
 
-/// What to restore.
+/// A restore to carry out.
 #[derive(Debug, Clone)]
 pub struct RestoreRequest<'a> {
-    /// Where to go.
     pub target: &'a Snapshot,
-    /// The state that the caller knows of. Files that changed since belong to somebody else.
+    /// The state that the caller knows. Files that changed since then were changed by somebody else.
     pub expected: Option<&'a Snapshot>,
-    /// Only these paths and what is below them; all of them where there are none.
+    /// Only these paths and everything below them; all paths if empty.
     pub paths: &'a [FilePath],
-    /// Go to a snapshot that is not exact, and over changes since `expected`.
+    /// Allows a target that is not exact, and overwrites changes since `expected`.
     pub force: Force,
 }
 
-/// A plan, and the snapshot that was taken before.
+/// A plan, and the snapshot that was taken before it.
 #[derive(Debug)]
 pub struct Prepared {
-    /// The workspace as it is. Record it: it is the way back.
+    /// The current state of the workspace. Record it, because restoring it undoes the plan.
     pub before: Taken,
-    /// What would be changed. Nothing is, before it is applied.
+    /// The planned changes, not yet made.
     pub plan: Plan,
-    /// Files that the target does not have because its own rules ignore them. They stay.
+    /// Files that the target lacks because they could not be stored then, or its rules ignore them. They are not removed.
     pub spared: Vec<FilePath>,
 }
 
-/// A restore that was carried out.
+/// The result of a restore.
 #[derive(Debug)]
 pub struct Restored {
-    /// The workspace as it was. Restoring it undoes this.
+    /// The earlier state of the workspace. Restoring it undoes this restore.
     pub before: Taken,
-    /// What was done.
     pub applied: Applied,
-    /// Files that the target does not have because its own rules ignore them. They stayed.
+    /// Files that the target lacks because they could not be stored then, or its rules ignore them. They were not removed.
     pub spared: Vec<FilePath>,
 }
 
 impl Workspace {
-    /// Takes a snapshot and plans how to get from it to another one.
+    /// Takes a snapshot and plans the changes from it to another one.
     pub fn plan_restore(&mut self, request: &RestoreRequest<'_>, control: &Control) -> Result<Prepared> {
         self.check_not_interrupted()?;
         if request.target.grade != Grade::Exact && request.force == Force::No {
@@ -83,30 +86,44 @@ impl Workspace {
         }
         let mut changes = store.diff(&before.snapshot, request.target)?;
         changes.retain(is_meant);
-        let spared = self.spare_ignored(&mut changes, request.target)?;
-        Ok(Prepared { before, plan: Plan { kind: PlanKind::Restore, changes }, spared })
+        check_directories(store, &changes, &before.snapshot)?;
+        let spared = self.spare(&mut changes, request.target)?;
+        let mut plan = Plan::new(PlanKind::Restore, changes);
+        plan.add_read_only_directories(&mut View::new(store, &before.snapshot)?)?;
+        check_in_the_way(self, &plan)?;
+        Ok(Prepared { before, plan, spared })
     }
 
-    /// Takes a snapshot, then makes the files what they were in another one.
+    /// Takes a snapshot, then restores the files of another one.
     pub fn restore(&mut self, request: &RestoreRequest<'_>, control: &Control) -> Result<Restored> {
         let Prepared { before, plan, spared } = self.plan_restore(request, control)?;
         let applied = self.apply(&plan, control)?;
         Ok(Restored { before, applied, spared })
     }
 
-    /// Takes out the removal of files that the target's rules ignore: they may have been there, only not in the snapshot.
-    fn spare_ignored(&self, changes: &mut Vec<Change>, target: &Snapshot) -> Result<Vec<FilePath>> {
-        let is_rules = |change: &Change| change.path.split().is_some_and(|(_, name)| name == b".gitignore");
-        if !changes.iter().any(is_rules) {
-            return Ok(Vec::new());
-        }
-        let rules = Rules::load(self.root(), self.settings(), self.tracked.as_ref())?;
+    /// Drops the removal of files that may have existed then, only not in the snapshot: those that could not be stored,
+    /// and those that the rules of that time ignore.
+    fn spare(&self, changes: &mut Vec<Change>, target: &Snapshot) -> Result<Vec<FilePath>> {
         let mut view = View::new(self.store(), target)?;
+        let is_rules = |change: &Change| change.path.split().is_some_and(|(_, name)| name == b".gitignore");
+        let then = Settings {
+            include: view.extras.include.clone(),
+            exclude: view.extras.exclude.clone(),
+            ..self.settings().clone()
+        };
+        let rules = match changes.iter().any(is_rules) || then != *self.settings() {
+            true => Some(Rules::load(self.root(), &then, self.tracked.as_ref())?),
+            false => None,
+        };
         let mut spared = Vec::new();
         for change in changes.iter().filter(|change| change.after.is_none() && !change.is_directory()) {
             let ignore_file =
                 |directory: &FilePath| Ok(view.state(&directory.join(b".gitignore"))?.and_then(|state| state.id));
-            if rules.ignores(&change.path, self.store(), ignore_file)? {
+            let is_ignored = match &rules {
+                Some(rules) => rules.ignores(&change.path, self.store(), ignore_file)?,
+                None => false,
+            };
+            if is_ignored || view.extras.has_skipped(&change.path) {
                 spared.push(change.path.clone());
             }
         }
@@ -116,7 +133,25 @@ impl Workspace {
     }
 }
 
-/// Whether a change is about one of the paths, or creates a directory that one of them needs.
+/// Refuses to create a file in a directory that is a file or a link now, and that nobody asked to replace.
+fn check_directories(store: &Store, changes: &[Change], now: &Snapshot) -> Result<()> {
+    let mut now = View::new(store, now)?;
+    let mut seen = BTreeSet::new();
+    for change in changes.iter().filter(|change| change.after.is_some()) {
+        for above in change.path.parents() {
+            let is_replaced = || changes.binary_search_by(|change| change.path.cmp(&above)).is_ok();
+            if !seen.insert(above.clone()) || is_replaced() {
+                continue;
+            }
+            if now.state(&above)?.is_some_and(|state| state.kind != EntryKind::Directory) {
+                return Err(Error::NotADirectory { path: change.path.clone(), above });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a change is about one of the paths, or creates a directory that one of them needs.
 fn is_meant(change: &Change, paths: &[FilePath]) -> bool {
     let is_needed = |path: &FilePath| path.is_within(&change.path) && change.before.is_none();
     paths.is_empty() || paths.iter().any(|path| change.path.is_within(path) || is_needed(path))

@@ -1,8 +1,9 @@
-//! Which files are part of a workspace.
+//! The rules that select the files of a workspace.
 //!
 //! Git's rules: the `.gitignore` of each directory, then `info/exclude`, then `core.excludesFile`; a file that the
-//! user's Git index tracks is in whatever they say. Above them the workspace's own `exclude` and `include` lists, below
-//! them a list of names that look like secrets. Reading rules runs nothing and follows no `include` of a Git config.
+//! user's Git index tracks is always included. The workspace's own `exclude` and `include` lists take precedence over
+//! them, and a list of names that look like secrets comes last. Reading rules executes nothing and follows no `include`
+//! of a Git config.
 
 mod repository;
 
@@ -24,10 +25,10 @@ use crate::store::Store;
 use repository::Repository;
 pub(crate) use repository::Tracked;
 
-/// Larger files are not rules.
+/// The largest size of a rules file.
 pub(crate) const RULES_MAX: u64 = 1 << 20;
 
-/// Names of files that hold keys and passwords. Anchored nowhere; a tracked file of that name is in all the same.
+/// Names of files that hold keys and passwords, in any directory. A tracked file with such a name is still included.
 const SECRETS: &[&str] = &[
     ".env",
     ".env.*",
@@ -64,23 +65,22 @@ const SECRETS: &[&str] = &[
 
 static SECRET_NAMES: LazyLock<Gitignore> = LazyLock::new(|| compile_file(SECRETS.join("\n").as_bytes()));
 
-/// What is done with an entry of a directory.
+/// The decision about a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     Include(Reach),
     Ignore,
-    /// Left out because its name looks like a secret.
+    /// Excluded because its name looks like a secret.
     Secret,
 }
 
-/// How the entries of a directory are decided on.
+/// How the entries of a directory are selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Reach {
-    /// By the rules.
     Rules,
-    /// The directory is ignored; only what is tracked or included by name is in.
+    /// The directory is ignored; only entries that are tracked or included by name are selected.
     OnlyListed,
-    /// The directory was included by name: everything is in that is not excluded.
+    /// The directory was included by name: everything is selected that is not excluded.
     Everything,
 }
 
@@ -95,15 +95,15 @@ pub(crate) struct Rules {
     outermost: Arc<DirectoryRules>,
 }
 
-/// The rules that hold in a directory: its own, and those of the directories above.
+/// The rules that apply in a directory: its own, and those of its parents.
 #[derive(Debug)]
 pub(crate) struct DirectoryRules {
     above: Option<Arc<DirectoryRules>>,
-    /// Changes when any of the rules do.
+    /// Changes when any of the rules changes.
     fingerprint: u64,
-    /// So many bytes of a path in the workspace are above the directory these rules are in.
+    /// How many bytes to strip from a path in the workspace to get its path relative to these rules.
     strip: usize,
-    /// What a path in the workspace begins with as seen from there, where that is above the workspace.
+    /// The prefix to add to a path in the workspace, if these rules are in a directory above it.
     prefix: Vec<u8>,
     text: Text,
     matcher: OnceLock<Gitignore>,
@@ -112,25 +112,25 @@ pub(crate) struct DirectoryRules {
 #[derive(Debug)]
 enum Text {
     Bytes(Vec<u8>),
-    /// As the last snapshot has it.
+    /// From the last snapshot.
     Stored(Store, ObjectId),
 }
 
-/// A directory's `.gitignore`.
+/// The `.gitignore` of a directory.
 pub(crate) enum IgnoreFile {
     Read(Vec<u8>),
     Unchanged(ObjectId),
 }
 
 impl Rules {
-    /// Reads the rules from outside of the workspace. `known` is what was tracked the last time.
+    /// Reads the rules from outside of the workspace. `known` are the files that were tracked the last time.
     pub(crate) fn load(root: &Path, settings: &Settings, known: Option<&Arc<Tracked>>) -> Result<Self> {
         let repository = Repository::find(root);
         let tracked = repository.as_ref().map(|repository| repository.tracked(known)).unwrap_or_default();
         let mut fingerprint = DefaultHasher::new();
         (&settings.include, &settings.exclude, tracked.fingerprint()).hash(&mut fingerprint);
         let mut chain = Arc::new(DirectoryRules::new(None, fingerprint.finish(), 0, Vec::new(), Vec::new()));
-        // The weakest first.
+        // The weakest rules first.
         let excludes_file = Repository::excludes_file(repository.as_ref(), settings);
         let weakest = excludes_file.and_then(|path| crate::stat::read_small(&path, RULES_MAX));
         let prefix = repository.as_ref().map(|repository| repository.prefix.clone()).unwrap_or_default();
@@ -186,7 +186,8 @@ impl Rules {
 }
 
 impl Rules {
-    /// Whether a file is left out by rules that are not those on the disk: `ignore_file` names each directory's.
+    /// Returns whether rules other than those on the disk exclude a file: `ignore_file` returns the rules of each
+    /// directory.
     pub(crate) fn ignores(
         &self,
         file: &FilePath,
@@ -229,7 +230,7 @@ impl DirectoryRules {
         fingerprint.finish()
     }
 
-    /// The rules of a directory below that has a `.gitignore` of its own.
+    /// Returns the rules of a subdirectory that has a `.gitignore` of its own.
     pub(crate) fn below(self: &Arc<Self>, directory: &FilePath, file: IgnoreFile, store: &Store) -> Arc<Self> {
         let strip = if directory.is_root() { 0 } else { directory.as_bytes().len() + 1 };
         match file {
@@ -242,7 +243,7 @@ impl DirectoryRules {
         }
     }
 
-    /// Changes when the decisions on a directory's entries may change.
+    /// Returns a value that changes when the selection of a directory's entries may change.
     pub(crate) fn fingerprint(&self, reach: Reach) -> u64 {
         let mut fingerprint = DefaultHasher::new();
         (self.fingerprint, reach).hash(&mut fingerprint);
@@ -270,7 +271,7 @@ impl DirectoryRules {
     }
 }
 
-/// Compiles the patterns of a configuration, of which each has to be right.
+/// Compiles the patterns of a configuration, all of which have to be valid.
 fn compile(lines: &[String]) -> Result<Gitignore> {
     let mut builder = GitignoreBuilder::new("");
     for line in lines {
@@ -280,7 +281,7 @@ fn compile(lines: &[String]) -> Result<Gitignore> {
     builder.build().map_err(|_| Error::InvalidPattern { pattern: lines.join(" ") })
 }
 
-/// Compiles a `.gitignore`. Lines that are no pattern, or not text, match nothing.
+/// Compiles a `.gitignore`. Lines that are not a valid pattern or not text match nothing.
 fn compile_file(text: &[u8]) -> Gitignore {
     let mut builder = GitignoreBuilder::new("");
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
@@ -292,10 +293,10 @@ fn compile_file(text: &[u8]) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// Rewrites a pattern where the `ignore` crate and Git differ; `None` where it matches nothing for Git.
+/// Rewrites a pattern where the `ignore` crate and Git differ; `None` if it matches nothing in Git.
 ///
-/// To Git `{` and `}` are ordinary characters, `[!a]` does not match a slash, a pattern that ends with a lone backslash is
-/// none, and no path has an empty component.
+/// In Git, `{` and `}` are ordinary characters, `[!a]` does not match a slash, a pattern that ends with a lone
+/// backslash is invalid, and no path has an empty component.
 fn as_git_reads(line: &str) -> Option<String> {
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.starts_with('#') {
@@ -303,7 +304,7 @@ fn as_git_reads(line: &str) -> Option<String> {
     }
     let mut pattern = line.trim_end_matches(' ');
     if pattern.len() < line.len() && ends_with_lone_backslash(pattern) {
-        // The first of the spaces is escaped, and so part of the pattern.
+        // The first of the spaces is escaped and therefore part of the pattern.
         pattern = &line[..=pattern.len()];
     }
     let (is_negated, pattern) = pattern.strip_prefix('!').map_or((false, pattern), |rest| (true, rest));
@@ -334,7 +335,7 @@ fn rewrite(pattern: &str, text: &mut String) {
                 continue;
             }
             '{' | '}' if !in_class => text.push('\\'),
-            // Three stars are two.
+            // Three stars mean the same as two.
             '*' if !in_class && text.ends_with("**") => continue,
             _ => {}
         }
@@ -345,14 +346,14 @@ fn rewrite(pattern: &str, text: &mut String) {
             in_class = true;
             let is_negated = characters.next_if(|next| matches!(next, '!' | '^')).is_some();
             text.push_str(if is_negated { "!" } else { "" });
-            // A bracket that comes first is a member of the class.
+            // A bracket in first position is a member of the class.
             text.extend(characters.next_if_eq(&']'));
             text.push_str(if is_negated { "/" } else { "" });
         }
     }
 }
 
-/// The directories that a pattern leads through before its first wildcard, for `build/keep.txt` just `build`.
+/// Returns the directories of a pattern before its first wildcard: only `build` for `build/keep.txt`.
 fn literal_directories(pattern: &str) -> Vec<Vec<u8>> {
     let literal = pattern.trim_start_matches('/').split(['*', '?', '[', '\\']).next().unwrap_or_default();
     let slashes = literal.bytes().enumerate().filter(|(_, byte)| *byte == b'/');

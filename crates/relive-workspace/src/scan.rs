@@ -1,4 +1,4 @@
-//! Walking a workspace: every directory is listed, every file looked at, every changed file read.
+//! Walks a workspace: lists every directory, examines every file, and reads every changed file.
 
 mod lister;
 mod queue;
@@ -29,16 +29,16 @@ use queue::Queue;
 pub(crate) use read::TICK;
 use read::{Outcome, Reader, Steadiness};
 
-/// More threads do not help: the kernel's lookups are the limit.
+/// More threads do not help: file lookups in the operating system are the limit.
 const THREADS: usize = 2;
-/// Files read by one thread before another may take over.
+/// Files that one thread reads before another may take over.
 const BATCH: usize = 64;
 /// Directories deeper than this are skipped: each level may need a descriptor.
 const DEPTH_MAX: usize = 200;
-/// Progress is reported after so many files.
+/// Progress is reported after this many files.
 const REPORT_EVERY: u64 = 4_096;
 
-/// What a walk needs.
+/// The inputs of a walk.
 #[derive(Debug)]
 pub(crate) struct Scan<'a> {
     pub(crate) store: &'a Store,
@@ -55,7 +55,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) deadline: Option<Duration>,
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Scanned {
     pub(crate) listings: HashMap<FilePath, Listing>,
@@ -70,19 +70,19 @@ enum Job {
     Files { directory: Arc<OwnedFd>, path: FilePath, names: Vec<(Box<[u8]>, FileType)> },
 }
 
-/// What all threads share.
+/// The state shared by all threads.
 struct Shared<'a> {
     scan: &'a Scan<'a>,
     reader: Reader<'a>,
     device: u64,
-    /// What was changed at this moment or later is read again the next time.
+    /// Files changed at this moment or later are read again the next time.
     recent: Time,
     files: AtomicU64,
     bytes: AtomicU64,
     read_bytes: AtomicU64,
 }
 
-/// What one thread has found.
+/// The findings of one thread.
 #[derive(Default)]
 struct Worker {
     found: Scanned,
@@ -141,7 +141,7 @@ impl Scan<'_> {
 impl Shared<'_> {
     fn work(&self, queue: &Queue<Job>) -> Result<Worker> {
         let mut worker = Worker::default();
-        // Whoever leaves early, for whatever reason, must not let the others wait.
+        // A thread that ends early, for whatever reason, must not leave the others waiting.
         let _closed = queue.close_on_drop();
         while let Some(job) = queue.next() {
             let done = match job {
@@ -237,7 +237,7 @@ impl Shared<'_> {
         lister.run(stat.key, names)
     }
 
-    /// The directory's own `.gitignore`. One that is a link is none, as for Git.
+    /// Returns the directory's own `.gitignore`. A symbolic link does not count, as in Git.
     fn ignore_file(&self, directory: &OwnedFd, names: &[Name], cached: Option<&Listing>) -> Option<IgnoreFile> {
         let name = b".gitignore".as_slice();
         names.binary_search_by(|found| (*found.name).cmp(name)).ok()?;
@@ -291,7 +291,7 @@ impl Shared<'_> {
         Ok(Vec::new())
     }
 
-    /// Whether the bytes that the cache has are still the file's.
+    /// Returns whether the cached bytes still match the file.
     fn is_unchanged(&self, key: &FileKey, trust: Trust, now: &Stat) -> bool {
         if self.scan.store.disk().trusts_equal_mtime() {
             return key.mtime == now.key.mtime && key.size == now.key.size && key.mode == now.key.mode;
@@ -305,7 +305,7 @@ struct Name {
     file_type: FileType,
 }
 
-/// The entries of a directory by name, without `.git`.
+/// Returns the entries of a directory by name, without `.git`.
 fn list(directory: &OwnedFd) -> Result<Vec<Name>, Errno> {
     let mut buffer = [const { MaybeUninit::uninit() }; 32 << 10];
     let mut entries = RawDir::new(directory, &mut buffer);

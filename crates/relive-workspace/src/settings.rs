@@ -1,4 +1,4 @@
-//! What a workspace may hold.
+//! The limits and rules of a workspace.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 /// Limits and rules of a workspace. Nothing is read from the environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// A larger file is skipped.
+    /// Larger files are skipped.
     pub max_file_bytes: u64,
-    /// With more files the directory is refused.
+    /// A directory with more files is refused.
     pub max_files: u64,
-    /// With more bytes in its files the directory is refused.
+    /// A directory with more bytes in its files is refused.
     pub max_total_bytes: u64,
     /// How long a snapshot may take.
     pub time_limit: Option<Duration>,
-    /// Patterns, as in a `.gitignore`, of what is in although it is ignored or looks like a secret.
+    /// Patterns, as in a `.gitignore`, of files that are included although they are ignored or look like a secret.
     pub include: Vec<String>,
-    /// Patterns of what is out whatever else says it is in.
+    /// Patterns of files that are always excluded.
     pub exclude: Vec<String>,
     /// The user's home directory, which is refused as a workspace.
     pub home: Option<PathBuf>,
     /// Directories that are never part of a workspace: Relive's own.
     pub private: Vec<PathBuf>,
-    /// The user's Git configuration files, the strongest last; `core.excludesFile` is looked for there.
+    /// The user's Git configuration files, the strongest last; they may set `core.excludesFile`.
     pub git_configs: Vec<PathBuf>,
-    /// The excludes file where no configuration names one, usually `~/.config/git/ignore`.
+    /// The excludes file if no configuration names one, usually `~/.config/git/ignore`.
     pub excludes_file: Option<PathBuf>,
 }
 

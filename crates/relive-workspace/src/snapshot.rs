@@ -1,4 +1,4 @@
-//! Taking a snapshot: a Git tree of the workspace, and a blob of what a tree cannot hold.
+//! Takes snapshots: a Git tree of the workspace, and a blob with the parts that a tree cannot hold.
 
 use std::collections::HashMap;
 
@@ -6,55 +6,68 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::{Cache, Listing, What};
 use crate::control::Control;
+use crate::diff::View;
 use crate::error::{Error, Result};
 use crate::extras::Extras;
 use crate::object::{EntryKind, Kind, ObjectId, TreeEntry, encode_tree};
 use crate::path::FilePath;
 use crate::rules::Rules;
 use crate::scan::{Scan, Scanned};
+use crate::settings::Settings;
 use crate::stat::stat_at;
 use crate::store::{Deflater, ObjectSink, Pin, Store};
 use crate::workspace::Workspace;
 
-/// So often the walk is repeated where directories change under it.
+/// How often the walk is repeated if directories change during it.
 const WALKS: usize = 3;
-/// At most so many paths are listed; all are counted.
+/// The largest number of listed paths; all are counted.
 pub const LISTED_MAX: usize = 1_000;
 
-/// The state of a workspace: what a journal has to record to find it again.
+/// The state of a workspace: what a journal records in order to find it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Snapshot {
     /// A Git tree, for `git --git-dir=STORE diff A B`.
     pub tree: ObjectId,
-    /// Permissions, empty directories and hard links, where there is something to say.
+    /// Permissions, empty directories and hard links, if there are unusual ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extras: Option<ObjectId>,
-    /// How far it can be relied on.
+    /// How reliable it is.
     pub grade: Grade,
 }
 
 impl Snapshot {
-    /// Whether both hold the same files.
+    /// Returns whether both contain the same files.
     #[must_use]
     pub fn is_same_files(&self, other: &Self) -> bool {
         (self.tree, self.extras) == (other.tree, other.extras)
     }
+
+    /// Returns the snapshot with the worse of its grade and `best`.
+    #[must_use]
+    pub fn at_best(self, best: Grade) -> Self {
+        let grade = match (self.grade, best) {
+            (Grade::Moving, _) | (_, Grade::Moving) => Grade::Moving,
+            (Grade::Partial, _) | (_, Grade::Partial) => Grade::Partial,
+            (Grade::Exact, Grade::Exact) => Grade::Exact,
+        };
+        Self { grade, ..self }
+    }
 }
 
-/// How far a snapshot can be relied on.
+/// The reliability of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
-    /// It has every file that the rules include, byte for byte.
+    /// It contains every file that the rules include, byte for byte.
     Exact,
-    /// Some files could not be kept; the list of skipped ones names them.
+    /// Some files could not be stored; the list of skipped ones names them.
     Partial,
-    /// Something was writing all the time; what was read may never have been there together.
+    /// Files changed all the time; the stored versions may never have existed together.
     Moving,
 }
 
 impl Grade {
-    /// The word that users see.
+    /// Returns the word that users see.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -68,13 +81,11 @@ impl Grade {
 /// A file that is not in a snapshot although the rules do not ignore it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The file.
     pub path: FilePath,
-    /// Why.
     pub reason: SkipReason,
 }
 
-/// Why a file is not in a snapshot.
+/// The reason why a file is not in a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
@@ -82,24 +93,29 @@ pub enum SkipReason {
     TooLarge,
     /// A FIFO, a socket or a device.
     Special,
-    /// Permission denied, or an error while reading.
+    /// Permission denied, or a read error.
     Unreadable,
     /// On another file system than the workspace, or mounted from elsewhere.
     OtherFileSystem,
     /// More than 200 directories deep.
     TooDeep,
-    /// Replaced by something else again and again.
+    /// Replaced repeatedly during the walk.
     Changing,
-    /// Its name looks like that of a file with secrets. Does not lower the grade: like an ignored file it is out by
-    /// rule, and `include` brings it in.
+    /// Its name looks like that of a file with secrets. This does not lower the grade: like an ignored file it is
+    /// excluded by a rule, and `include` brings it in.
     Secret,
-    /// Left behind by an interrupted restore. Does not lower the grade.
+    /// A file left behind by an interrupted restore. This does not lower the grade.
     Temporary,
-    /// The bytes are kept; the set-user-id and set-group-id bits are not, and a restore never sets them.
+    /// The bytes are stored; the set-user-id and set-group-id bits are not, and a restore never sets them.
     SetIdBits,
 }
 
 impl SkipReason {
+    /// Returns whether the file existed, and neither its bytes nor a rule that excludes it is in the snapshot.
+    pub(crate) fn leaves_out(self) -> bool {
+        self.lowers_grade() && self != Self::SetIdBits
+    }
+
     fn lowers_grade(self) -> bool {
         match self {
             Self::Secret | Self::Temporary => false,
@@ -114,24 +130,24 @@ impl SkipReason {
     }
 }
 
-/// A snapshot that was just taken. Everything it names is on the disk.
+/// A snapshot that was just taken. All its objects are on the disk.
 #[derive(Debug)]
 pub struct Taken {
-    /// What to record.
+    /// The snapshot to record.
     pub snapshot: Snapshot,
-    /// Files in it.
+    /// The number of files in it.
     pub files: u64,
-    /// Bytes of these files.
+    /// The bytes of these files.
     pub bytes: u64,
-    /// Bytes that had to be read.
+    /// The bytes that had to be read.
     pub read_bytes: u64,
-    /// What was skipped, at most [`LISTED_MAX`].
+    /// The skipped files, at most [`LISTED_MAX`].
     pub skipped: Vec<Skipped>,
-    /// How many were skipped.
+    /// The number of skipped files.
     pub skipped_count: u64,
     /// Files and directories that changed all the time, at most [`LISTED_MAX`].
     pub moving: Vec<FilePath>,
-    /// Keeps garbage collection away. Drop it once the journal names the snapshot.
+    /// Prevents garbage collection. Drop it once the journal names the snapshot.
     pub pin: Pin,
 }
 
@@ -159,7 +175,7 @@ impl Workspace {
         let built = scan_steadily(self, scan).and_then(|mut scanned| {
             let old = self.cache.are_trees_stored.then_some(&self.cache.listings);
             let trees = TreeBuilder { old, sink: &sink, deflater: Deflater::default() };
-            let ids = trees.build(&mut scanned.listings)?;
+            let ids = trees.build(&mut scanned, self.settings())?;
             Ok((scanned, ids))
         });
         let (scanned, (tree, extras)) = match built {
@@ -182,7 +198,7 @@ impl Workspace {
     }
 }
 
-/// Files and their bytes.
+/// Returns the number of files and their bytes.
 fn totals(listings: &HashMap<FilePath, Listing>) -> (u64, u64) {
     let sizes = listings.values().flat_map(|listing| &listing.entries).filter_map(|entry| match &entry.what {
         What::File { key, .. } => Some(key.size),
@@ -202,8 +218,8 @@ fn grade(scanned: &Scanned) -> Grade {
     }
 }
 
-/// Walks until no directory changed meanwhile: a file that moves from a directory not yet listed to one already listed
-/// would otherwise be in neither.
+/// Repeats the walk until no directory changed during it: a file that moves from a directory not yet listed to one
+/// already listed would otherwise be in neither.
 fn scan_steadily(workspace: &Workspace, scan: impl Fn(&Cache) -> Result<Scanned>) -> Result<Scanned> {
     let mut scanned = scan(&workspace.cache)?;
     for walk in 1.. {
@@ -238,7 +254,7 @@ fn changed_directories(workspace: &Workspace, scanned: &Scanned) -> Vec<FilePath
     })
 }
 
-/// Makes trees of listings.
+/// Builds trees from listings.
 struct TreeBuilder<'a> {
     /// The last snapshot's listings, if their trees are still in the store.
     old: Option<&'a HashMap<FilePath, Listing>>,
@@ -247,10 +263,11 @@ struct TreeBuilder<'a> {
 }
 
 impl TreeBuilder<'_> {
-    /// Adds all trees that are new; answers the root's and the extras'.
-    fn build(mut self, listings: &mut HashMap<FilePath, Listing>) -> Result<(ObjectId, Option<ObjectId>)> {
+    /// Adds all new trees; returns the ids of the root and of the extras.
+    fn build(mut self, scanned: &mut Scanned, settings: &Settings) -> Result<(ObjectId, Option<ObjectId>)> {
+        let Scanned { listings, skipped, .. } = scanned;
         let mut paths: Vec<(usize, FilePath)> = listings.keys().map(|path| (path.depth(), path.clone())).collect();
-        // The deepest first, so that what is in a directory is known before the directory.
+        // Deepest first, so that the content of a directory is known before the directory.
         paths.sort_unstable_by(|a, b| b.cmp(a));
         for (_, path) in &paths {
             let old = self.old.filter(|old| is_same(old, listings, path)).and_then(|old| old.get(path));
@@ -271,13 +288,13 @@ impl TreeBuilder<'_> {
             Some(tree) => tree,
             None => self.sink.add(Kind::Tree, &[], &mut self.deflater)?,
         };
-        let blob = Extras::of(listings).encode();
+        let blob = Extras::of(listings, skipped, settings).encode();
         let extras = blob.map(|blob| self.sink.add(Kind::Blob, &blob, &mut self.deflater)).transpose()?;
         Ok((tree, extras))
     }
 }
 
-/// Whether the directory held exactly the same at the last snapshot.
+/// Returns whether the directory had exactly the same content at the last snapshot.
 fn is_same(old: &HashMap<FilePath, Listing>, new: &HashMap<FilePath, Listing>, path: &FilePath) -> bool {
     let (Some(before), Some(now)) = (old.get(path), new.get(path)) else { return false };
     let mut before = before.entries.iter().filter_map(|entry| tree_entry(old, path, entry));
@@ -291,7 +308,7 @@ fn is_same(old: &HashMap<FilePath, Listing>, new: &HashMap<FilePath, Listing>, p
     }
 }
 
-/// What a tree says of an entry, if anything.
+/// Returns the tree entry of a directory entry, if it has one.
 fn tree_entry<'a>(
     listings: &HashMap<FilePath, Listing>,
     path: &FilePath,
@@ -312,7 +329,39 @@ fn tree_entries(listings: &HashMap<FilePath, Listing>, path: &FilePath) -> Vec<T
 }
 
 impl Store {
-    /// What a snapshot has beside its tree.
+    /// Returns the snapshot of a copy of the files: paths that could not be stored and set-id bits are not in it, and
+    /// the grade stays.
+    pub fn as_copied(&self, snapshot: &Snapshot) -> Result<Snapshot> {
+        let mut extras = self.extras(snapshot)?;
+        let original = extras.clone();
+        extras.skipped.clear();
+        let mut view = View::new(self, snapshot)?;
+        extras.usual.file &= 0o1777;
+        extras.usual.executable &= 0o1777;
+        for (path, mode) in original.modes.iter().filter(|(_, mode)| **mode & 0o6000 != 0) {
+            let Some(state) = view.state(path)? else { continue };
+            let given = state.given_mode();
+            if given == extras.usual.of(state.kind) {
+                extras.modes.remove(path);
+            } else if given != *mode {
+                extras.modes.insert(path.clone(), given);
+            }
+        }
+        if extras == original {
+            return Ok(*snapshot);
+        }
+        let sink = ObjectSink::new(self);
+        let added = extras.encode().map(|blob| sink.add(Kind::Blob, &blob, &mut Deflater::default())).transpose();
+        match added {
+            Ok(extras) => sink.finish().map(|()| Snapshot { extras, ..*snapshot }),
+            Err(error) => {
+                sink.discard();
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the parts of a snapshot that are not in its tree.
     pub(crate) fn extras(&self, snapshot: &Snapshot) -> Result<Extras> {
         let Some(id) = snapshot.extras else { return Ok(Extras::default()) };
         Extras::decode(&self.blob(id)?).ok_or_else(|| Error::DamagedObject { id, path: self.path().to_owned() })

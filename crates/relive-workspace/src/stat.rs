@@ -1,4 +1,4 @@
-//! What the system says of a file, and opening files without blocking or leaving the workspace.
+//! File attributes, and opening files without blocking or leaving the workspace.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,7 +12,7 @@ use rustix::path::Arg;
 
 use crate::path::FilePath;
 
-/// A moment as a file system records it.
+/// A file time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Time {
     pub(crate) seconds: i64,
@@ -20,14 +20,14 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// The moment so long before `now`.
+    /// Returns the moment `by` before `now`.
     pub(crate) fn before(now: SystemTime, by: Duration) -> Self {
         let since = now.checked_sub(by).unwrap_or(UNIX_EPOCH).duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanoseconds: since.subsec_nanos() }
     }
 }
 
-/// Everything that changes when a file's bytes change, as far as stat can tell.
+/// The attributes that change when a file's bytes change, as far as stat can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileKey {
     pub(crate) inode: u64,
@@ -39,17 +39,19 @@ pub(crate) struct FileKey {
 }
 
 impl FileKey {
+    /// Returns the permissions, the sticky bit and the set-id bits. The set-user-id bit of a directory means nothing.
     pub(crate) fn permissions(&self) -> u32 {
-        self.mode & 0o777
+        let is_directory = FileType::from_raw_mode(self.mode) == FileType::Directory;
+        self.mode & if is_directory { 0o3777 } else { 0o7777 }
     }
 
-    /// Whether the file was changed at that moment or later, or may be.
+    /// Returns whether the file was, or may have been, changed at that moment or later.
     pub(crate) fn is_since(&self, moment: Time) -> bool {
         self.mtime >= moment || self.ctime >= moment
     }
 }
 
-/// What the system says of a file.
+/// The attributes of a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stat {
     pub(crate) key: FileKey,
@@ -64,12 +66,12 @@ impl Stat {
         FileType::from_raw_mode(self.key.mode)
     }
 
-    /// Whether it is a regular file that runs with its owner's rights.
+    /// Returns whether it is a regular file with set-id bits.
     pub(crate) fn has_set_id_bits(&self) -> bool {
         self.key.mode & 0o6000 != 0 && self.file_type() == FileType::RegularFile
     }
 
-    /// Which file it is on this machine.
+    /// Returns the identity of the file on this machine.
     pub(crate) fn identity(&self) -> (u64, u64) {
         (self.device, self.key.inode)
     }
@@ -97,7 +99,7 @@ impl From<rustix::fs::Stat> for Stat {
 
 pub(crate) type Answer<T> = Result<T, Errno>;
 
-/// Looks at an entry of a directory, not at what a link leads to.
+/// Returns the attributes of a directory entry, without following a link.
 pub(crate) fn stat_at(directory: impl AsFd, name: impl Arg) -> Answer<Stat> {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(Stat::from)
 }
@@ -106,38 +108,38 @@ pub(crate) fn stat_of(file: impl AsFd) -> Answer<Stat> {
     rustix::fs::fstat(file).map(Stat::from)
 }
 
-/// A FIFO or a device that has taken the file's place must not block us.
+/// A FIFO or a device that has replaced the file must not block Relive.
 const QUIET: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
-/// Opens an entry of a directory for reading; the caller has to look at what it got.
+/// Opens a directory entry for reading; the caller has to check what it got.
 pub(crate) fn open_file(directory: impl AsFd, name: impl Arg) -> Answer<OwnedFd> {
     rustix::fs::openat(directory, name, QUIET, Mode::empty())
 }
 
-/// Opens a directory that is an entry of another one.
+/// Opens a subdirectory.
 pub(crate) fn open_child(directory: impl AsFd, name: impl Arg) -> Answer<OwnedFd> {
     rustix::fs::openat(directory, name, QUIET | OFlags::DIRECTORY, Mode::empty())
 }
 
-/// Opens a directory that is an entry of another one, unless something is mounted on it.
+/// Opens a subdirectory, unless something is mounted on it.
 pub(crate) fn open_child_of_same_mount(directory: impl AsFd, name: &[u8]) -> Answer<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     match rustix::fs::openat2(&directory, name, QUIET | OFlags::DIRECTORY, Mode::empty(), resolve) {
-        // An old kernel, or a filter for system calls that does not know it.
+        // An old kernel, or a system call filter that does not know the call.
         Err(Errno::NOSYS | Errno::PERM) => open_child(directory, name),
         other => other,
     }
 }
 
-/// Opens a directory of the workspace. No component may be a link or a mount: whoever owns the repository must not lead
-/// us elsewhere.
+/// Opens a directory of the workspace. No component may be a link or a mount: the owner of the repository must not
+/// redirect Relive elsewhere.
 pub(crate) fn open_beneath(root: impl AsFd, path: &FilePath) -> Answer<OwnedFd> {
     let name: &[u8] = if path.is_root() { b"." } else { path.as_bytes() };
     let resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     match rustix::fs::openat2(&root, name, QUIET | OFlags::DIRECTORY, Mode::empty(), resolve) {
-        // An old kernel, or a filter for system calls that does not know it.
+        // An old kernel, or a system call filter that does not know the call.
         Err(Errno::NOSYS | Errno::PERM) => open_step_by_step(root, path),
         other => other,
     }
@@ -155,12 +157,12 @@ fn open_step_by_step(root: impl AsFd, path: &FilePath) -> Answer<OwnedFd> {
     Ok(directory)
 }
 
-/// Reads a small regular file of a directory. `None` where there is none, or it is something else, or larger.
+/// Reads a small regular file of a directory; `None` if it is missing, of another kind, or larger.
 pub(crate) fn read_small_at(directory: impl AsFd, name: impl Arg, most: u64) -> Option<Vec<u8>> {
     read_small_file(open_file(directory, name).ok()?, most)
 }
 
-/// The same by a path, which may lead through links: for files that the user names.
+/// Reads a small regular file by its path, which may contain links: for files that the user names.
 pub(crate) fn read_small(path: &Path, most: u64) -> Option<Vec<u8>> {
     let flags = QUIET.difference(OFlags::NOFOLLOW);
     read_small_file(rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?, most)
@@ -182,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_to_open_a_directory_agree() {
+    fn opening_beneath_and_step_by_step_agree() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("a/b")).unwrap();
         std::os::unix::fs::symlink("a", root.path().join("link")).unwrap();

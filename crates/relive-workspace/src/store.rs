@@ -1,7 +1,7 @@
-//! The store: Git objects in packs, in a bare repository of Relive's own.
+//! The store: Git objects in packs, in a bare repository that belongs to Relive.
 //!
-//! Every snapshot that has something new adds one pack: one or two syncs whatever the number of objects, where loose
-//! objects would need one each. People who have Git can look into it (`git --git-dir=STORE diff A B`).
+//! Every snapshot with new objects adds one pack: one or two syncs for any number of objects, where loose objects would
+//! need one each. Users can inspect it with Git (`git --git-dir=STORE diff A B`).
 
 mod collect;
 mod delta;
@@ -31,23 +31,24 @@ pub use collect::{Collected, Removal};
 pub(crate) use delta::read_offset;
 pub(crate) use sink::{Deflater, LargeFile, ObjectSink};
 
-/// Makes the directory a bare repository with SHA-256 objects. Git must never remove anything: it knows of no snapshot.
+/// Makes the directory a bare repository with SHA-256 objects. Git must never remove anything, because it does not know
+/// about snapshots.
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n\
     [extensions]\n\tobjectformat = sha256\n\tpreciousObjects = true\n[gc]\n\tauto = 0\n";
-/// A branch that is never born.
+/// A branch that never exists.
 const HEAD: &str = "ref: refs/heads/none\n";
 const PACKS: &str = "objects/pack";
-/// Grows with each removal of objects, so that stat caches know when the objects they name may be gone.
+/// Increases with each removal of objects, so that stat caches know when the objects they name may be gone.
 const GENERATION: &str = "generation";
-/// How often, and after which time, a pin is tried again.
+/// How often taking a pin is tried.
 const PIN_TRIES: usize = 200;
 const PIN_PAUSE: Duration = Duration::from_millis(5);
-/// A snapshot makes one pack of the small ones when there are more.
+/// With more small packs than this, a snapshot merges them into one.
 const SMALL_PACKS_MAX: usize = 64;
-/// How a file is called while it is written.
+/// The prefix of files that are being written.
 const TEMPORARY: &str = "tmp_";
 
-/// A store of objects, cheap to clone. Clones share what they know of the packs.
+/// A store of objects, cheap to clone. Clones share the list of packs.
 #[derive(Debug, Clone)]
 pub struct Store(Arc<Shared>);
 
@@ -59,20 +60,21 @@ struct Shared {
     packs: RwLock<Vec<Arc<Pack>>>,
 }
 
-/// Keeps the garbage collector away from objects that no journal names yet. Drop it once one does.
+/// Prevents the collection of objects that no journal names yet. Drop it once one does.
 #[derive(Debug)]
 pub struct Pin(File);
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // Closing alone would not do: a child that is being spawned has a copy of every descriptor until it executes.
+        // Closing alone is not enough: a child that is being spawned has a copy of every descriptor until it executes
+        // its program.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl Store {
-    /// Opens the store at `root` and creates it where there is none. Nothing is written while the disk would have less
-    /// than `free_floor_bytes` free.
+    /// Opens the store at `root`, and creates it if it does not exist. Nothing is written if less than
+    /// `free_floor_bytes` of the disk would stay free.
     pub fn open(root: &Path, disk: Disk, free_floor_bytes: u64) -> Result<Self> {
         disk.create_directories(&root.join(PACKS)).context("create", root)?;
         disk.create_directories(&root.join("refs")).context("create", root)?;
@@ -90,7 +92,7 @@ impl Store {
         Ok(store)
     }
 
-    /// The directory of the store, for `git --git-dir`.
+    /// Returns the directory of the store, for `git --git-dir`.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.root
@@ -104,7 +106,7 @@ impl Store {
         self.0.root.join(PACKS)
     }
 
-    /// Keeps the garbage collector away until the pin is dropped. Waits a moment where it is at work, then refuses.
+    /// Prevents garbage collection until the pin is dropped. Waits a moment for a running collection, then refuses.
     pub fn pin(&self) -> Result<Pin> {
         for _ in 1..PIN_TRIES {
             match self.lock(FlockOperation::NonBlockingLockShared) {
@@ -120,7 +122,7 @@ impl Store {
         lock_file(&path, operation)?.map(Pin).ok_or_else(|| Error::Busy { path: self.0.root.clone() })
     }
 
-    /// Removes what writers that were killed left behind, unless somebody is using the store.
+    /// Removes files left behind by killed writers, unless the store is in use.
     fn sweep(&self) -> Result<()> {
         let Ok(_alone) = self.lock(FlockOperation::NonBlockingLockExclusive) else { return Ok(()) };
         let path = self.pack_directory();
@@ -137,7 +139,7 @@ impl Store {
         Ok(())
     }
 
-    /// Learns of packs that were added or removed since.
+    /// Updates the list of packs.
     pub(crate) fn refresh(&self) -> Result<()> {
         let path = self.pack_directory();
         let mut packs = self.0.packs.write().unwrap_or_else(PoisonError::into_inner);
@@ -149,8 +151,8 @@ impl Store {
             let index = path.join(&name);
             match packs.iter().find(|pack| pack.index_path() == index) {
                 Some(known) => found.push(known.clone()),
-                // Whoever collects garbage may remove it in this moment. A damaged one must not keep the others from
-                // being used: what it should hold is then missing.
+                // A garbage collection may remove it at this moment. A damaged pack must not prevent the use of the
+                // others: its objects are then missing.
                 None => match Pack::open(&index) {
                     Err(Error::DamagedFile { .. }) => {}
                     opened => found.extend(opened?.map(Arc::new)),
@@ -184,7 +186,7 @@ impl Store {
                 let damaged = || Error::DamagedObject { id, path: pack.path().to_owned() };
                 let (kind, bytes) = match pack.read(offset) {
                     Ok(read) => read,
-                    // Replaced by a larger pack meanwhile.
+                    // Replaced by a larger pack in the meantime.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                     Err(_) => return Err(damaged()),
                 };
@@ -210,17 +212,19 @@ impl Store {
         }
     }
 
-    /// How often objects were removed.
+    /// Returns how often objects were removed.
     pub(crate) fn generation(&self) -> Result<u64> {
         let path = self.0.root.join(GENERATION);
         match std::fs::read_to_string(&path) {
-            Ok(text) => text.trim().parse().map_err(|_| Error::DamagedFile { path, what: "it does not hold a number" }),
+            Ok(text) => {
+                text.trim().parse().map_err(|_| Error::DamagedFile { path, what: "it does not contain a number" })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
             Err(source) => Err(Error::Io { action: "read", path, source }),
         }
     }
 
-    /// Refuses to write `bytes` more where too little space would be left.
+    /// Refuses to write `bytes` more if too little space would be left.
     pub(crate) fn check_space(&self, bytes: u64) -> Result<()> {
         let found = rustix::fs::statvfs(&self.0.root).context("look at", &self.0.root)?;
         let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
@@ -231,19 +235,18 @@ impl Store {
         Ok(())
     }
 
-    /// Bytes of all packs and their indexes.
+    /// Returns the bytes of all packs and their indexes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.packs().iter().map(|pack| pack.bytes()).sum()
     }
 
-    /// How many packs there are.
     #[must_use]
     pub fn pack_count(&self) -> usize {
         self.packs().len()
     }
 
-    /// Makes one pack of the small ones where there are many, unless somebody is using the store.
+    /// Merges many small packs into one, unless the store is in use.
     pub(crate) fn pack_if_many(&self, control: &Control) -> Result<()> {
         if self.packs().iter().filter(|pack| pack.bytes() < collect::SMALL_PACK).count() <= SMALL_PACKS_MAX {
             return Ok(());
@@ -255,7 +258,7 @@ impl Store {
     }
 }
 
-/// Opens a lock file and takes its lock; `None` where somebody else holds it.
+/// Opens a lock file and takes its lock; `None` if it is locked.
 pub(crate) fn lock_file(path: &Path, operation: FlockOperation) -> Result<Option<File>> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::openat(CWD, path, flags, Mode::from_raw_mode(0o600)).context("open", path)?;
@@ -266,7 +269,7 @@ pub(crate) fn lock_file(path: &Path, operation: FlockOperation) -> Result<Option
     }
 }
 
-/// Opens a directory of our own by its path.
+/// Opens one of Relive's own directories by its path.
 pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, path, flags, Mode::empty()).context("open", path)

@@ -18,23 +18,22 @@ use crate::settings::Settings;
 use crate::stat::{open_child, read_small, stat_at, stat_of};
 use crate::store::{Store, lock_file, open_directory};
 
-/// A larger cache is not read: everything is then hashed once.
+/// The largest cache that is read; without a cache every file is hashed once.
 const CACHE_MAX: u64 = 1 << 30;
 const CACHE: &str = "cache";
-/// Where the state of each workspace is, below the store.
+/// The directory below the store with the state of each workspace.
 const STATES: &str = "workspaces";
 
 /// A directory of which snapshots are taken, with its stat cache in memory.
 ///
-/// It reads the directory and changes it only in a restore or merge. The user's Git repository is looked at and never
-/// changed.
+/// It changes the directory only in a restore or merge. It reads the user's Git repository and never changes it.
 #[derive(Debug)]
 pub struct Workspace {
     store: Store,
     root: PathBuf,
     descriptor: OwnedFd,
     settings: Settings,
-    /// Where the stat cache and an unfinished plan are kept.
+    /// The directory of the stat cache and of an unfinished plan.
     state: PathBuf,
     pub(crate) cache: Cache,
     pub(crate) tracked: Option<Arc<Tracked>>,
@@ -43,7 +42,7 @@ pub struct Workspace {
 impl Workspace {
     /// Opens a directory as a workspace.
     ///
-    /// Refuses `/`, the home directory and what is above it, and the inside of the store.
+    /// Refuses `/`, the home directory and its parents, and directories inside the store.
     pub fn open(store: &Store, root: &Path, settings: Settings) -> Result<Self> {
         let path = root.canonicalize().context("open", root)?;
         let refused = |why| Error::RefusedRoot { path: path.clone(), why };
@@ -72,7 +71,7 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// Writes down which directory the state belongs to, for people who look into the store.
+    /// Saves the path of the workspace next to its state, for people who inspect the store.
     fn note_root(&self) -> Result<()> {
         let name = "root";
         if self.state.join(name).exists() {
@@ -83,13 +82,12 @@ impl Workspace {
         written.context("write", &self.state.join(name))
     }
 
-    /// The directory, canonical.
+    /// Returns the canonical path of the directory.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The store that holds its snapshots.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
@@ -107,7 +105,7 @@ impl Workspace {
         &self.state
     }
 
-    /// Opens the directory again where another one has taken its place.
+    /// Opens the directory again if it was replaced.
     pub(crate) fn reopen_if_replaced(&mut self) -> Result<()> {
         let now = stat_at(CWD, &self.root).context("look at", &self.root)?;
         let opened = stat_of(&self.descriptor).context("look at", &self.root)?;
@@ -118,13 +116,13 @@ impl Workspace {
         Ok(())
     }
 
-    /// Directories that belong to Relive and are never part of a snapshot.
+    /// Returns Relive's own directories, which are never part of a snapshot.
     pub(crate) fn private_directories(&self) -> HashSet<(u64, u64)> {
         let paths = self.settings.private.iter().map(PathBuf::as_path).chain([self.store.path()]);
         paths.filter_map(|path| Some(stat_at(CWD, path).ok()?.identity())).collect()
     }
 
-    /// Keeps the stat cache for the next time the workspace is opened. It is not synced: without it the next snapshot
+    /// Saves the stat cache for the next time the workspace is opened. It is not synced: without it the next snapshot
     /// reads every file once.
     pub fn save_cache(&self) -> Result<()> {
         let directory = open_directory(&self.state)?;
@@ -132,7 +130,7 @@ impl Workspace {
         written.context("write", &self.state.join(CACHE))
     }
 
-    /// Keeps other restores and merges of this directory away.
+    /// Excludes other restores and merges of this directory.
     pub(crate) fn lock(&self) -> Result<StateLock> {
         let file = lock_file(&self.state.join("lock"), FlockOperation::NonBlockingLockExclusive)?;
         file.map(StateLock).ok_or_else(|| Error::Busy { path: self.root.clone() })

@@ -1,10 +1,11 @@
-//! Before a plan is written down: whether it can be carried out.
+//! Checks whether a plan can be carried out, before it is saved.
 
 use std::collections::BTreeSet;
 
-use rustix::fs::{Access, AtFlags, Dir};
+use rustix::fs::Dir;
 
 use super::disk_state::DiskState;
+use super::unlock::check_writable;
 use super::{is_directory, is_file};
 use crate::error::{Context as _, Error, Result};
 use crate::path::FilePath;
@@ -12,46 +13,59 @@ use crate::plan::Plan;
 use crate::stat::open_beneath;
 use crate::workspace::Workspace;
 
-/// Refuses a plan where a path is neither as before nor as planned, where something that no snapshot has is in the way,
-/// or where a directory cannot be written to.
-pub(super) fn check(workspace: &Workspace, plan: &Plan) -> Result<()> {
-    let root = workspace.root_descriptor();
-    let (mut changed, mut in_the_way, mut parents) = (Vec::new(), Vec::new(), BTreeSet::new());
+/// Refuses a plan if a file that is in no snapshot is in the way: also one that is only shown has to be possible.
+pub(crate) fn check_in_the_way(workspace: &Workspace, plan: &Plan) -> Result<()> {
+    let mut in_the_way = Vec::new();
     for change in &plan.changes {
-        // A blob that cannot be read has to be known now, not when half of the plan is done.
-        if let Some(id) = change.after.as_ref().and_then(|state| state.id) {
-            workspace.store().blob(id)?;
-        }
-        let Some((directory, name)) = change.path.split() else { continue };
-        let state = match open_beneath(root, &directory) {
-            Ok(opened) => DiskState::read(&opened, name, &change.path)?,
-            Err(error) if super::disk_state::is_absent(error) => DiskState::Absent,
-            Err(error) => return Err(error).context("open", directory.as_path()),
-        };
-        if !state.matches(change.before.as_ref()) && !state.matches(change.after.as_ref()) {
-            let list = if change.before.is_none() { &mut in_the_way } else { &mut changed };
-            list.push(change.path.clone());
+        if change.before.is_none() {
+            let state = read_state(workspace, &change.path)?;
+            if !state.matches(None) && !state.matches(change.after.as_ref()) {
+                in_the_way.push(change.path.clone());
+            }
         }
         if is_directory(change.before.as_ref()) && is_replaced_by_file(plan, &change.path) {
             in_the_way.extend(unplanned_entries(workspace, plan, &change.path)?);
         }
-        parents.insert(directory);
     }
-    if !in_the_way.is_empty() {
-        return Err(Error::InTheWay { paths: in_the_way });
+    if in_the_way.is_empty() { Ok(()) } else { Err(Error::InTheWay { paths: in_the_way }) }
+}
+
+fn read_state(workspace: &Workspace, path: &FilePath) -> Result<DiskState> {
+    let Some((directory, name)) = path.split() else { return Ok(DiskState::Absent) };
+    match open_beneath(workspace.root_descriptor(), &directory) {
+        Ok(opened) => DiskState::read(&opened, name, path),
+        Err(error) if super::disk_state::is_absent(error) => Ok(DiskState::Absent),
+        Err(error) => Err(error).context("open", &workspace.root().join(directory.as_path())),
+    }
+}
+
+/// Refuses a plan if a path is neither as before nor as planned, if a file that is in no snapshot is in the way, or if
+/// a directory is not writable.
+pub(super) fn check(workspace: &Workspace, plan: &Plan) -> Result<()> {
+    check_in_the_way(workspace, plan)?;
+    let (mut changed, mut parents) = (Vec::new(), BTreeSet::new());
+    for change in &plan.changes {
+        // An unreadable blob has to be found now, not when half of the plan is done.
+        if let Some(id) = change.after.as_ref().and_then(|state| state.id) {
+            workspace.store().blob(id)?;
+        }
+        let Some((directory, _)) = change.path.split() else { continue };
+        parents.insert(directory);
+        if change.before.is_none() {
+            continue;
+        }
+        let state = read_state(workspace, &change.path)?;
+        if !state.matches(change.before.as_ref()) && !state.matches(change.after.as_ref()) {
+            changed.push(change.path.clone());
+        }
     }
     if !changed.is_empty() {
         return Err(Error::ChangedSince { paths: changed });
     }
-    for path in parents {
-        let Ok(directory) = open_beneath(root, &path) else { continue };
-        let access = Access::WRITE_OK | Access::EXEC_OK;
-        rustix::fs::accessat(&directory, ".", access, AtFlags::EACCESS).context("write to", path.as_path())?;
-    }
-    Ok(())
+    parents.iter().try_for_each(|path| check_writable(workspace, plan, path))
 }
 
-/// Whether this directory, or one above it, has to make room for a file.
+/// Returns whether this directory, or one of its parents, is replaced by a file.
 fn is_replaced_by_file(plan: &Plan, directory: &FilePath) -> bool {
     let becomes_file = |path: &FilePath| {
         let found = plan.changes.binary_search_by(|change| change.path.cmp(path));
@@ -60,7 +74,7 @@ fn is_replaced_by_file(plan: &Plan, directory: &FilePath) -> bool {
     becomes_file(directory) || directory.parents().any(|above| becomes_file(&above))
 }
 
-/// Entries of a directory that the plan does not remove, because no snapshot has them.
+/// Returns the entries of a directory that the plan does not remove, because no snapshot contains them.
 fn unplanned_entries(workspace: &Workspace, plan: &Plan, directory: &FilePath) -> Result<Vec<FilePath>> {
     let Ok(opened) = open_beneath(workspace.root_descriptor(), directory) else { return Ok(Vec::new()) };
     let mut entries = Vec::new();

@@ -1,4 +1,4 @@
-//! What a path is on the disk right now.
+//! The current state of a path on the disk.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use crate::path::FilePath;
 use crate::stat::{Stat, open_file, stat_at, stat_of};
 use crate::store::LargeFile;
 
-/// What a path is, its bytes read and hashed.
+/// The state of a path, with its bytes read and hashed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum DiskState {
     Absent,
@@ -23,11 +23,11 @@ pub(super) enum DiskState {
         kind: EntryKind,
         id: ObjectId,
     },
-    /// A FIFO, a device, something unreadable, or a file that is being written to.
+    /// A FIFO, a device, an unreadable file, or a file that is being written.
     Other,
 }
 
-/// Errors that mean that a path does not lead to a file of the workspace.
+/// Returns whether an error means that there is no such file in the workspace.
 pub(super) fn is_absent(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV)
 }
@@ -64,13 +64,16 @@ impl DiskState {
         Ok(large.hash(|| Ok(()))?.map_or(Self::Other, |id| Self::File { stat, kind, id }))
     }
 
-    /// Whether this is what the plan says. The permissions of directories do not count: they are set at the end.
+    /// Returns whether this is the planned state. The permissions of directories do not count, because they are set at
+    /// the end.
     pub(super) fn matches(&self, planned: Option<&FileState>) -> bool {
         match (self, planned) {
             (Self::Absent, None) => true,
             (Self::Directory(_), Some(planned)) => planned.kind == EntryKind::Directory,
             (Self::File { stat, kind, id }, Some(planned)) => {
-                let is_same_mode = *kind == EntryKind::Symlink || stat.key.permissions() == planned.mode;
+                // A set-id bit is taken away, and never given back: without it the file is as planned.
+                let modes = [planned.mode, planned.given_mode()];
+                let is_same_mode = *kind == EntryKind::Symlink || modes.contains(&stat.key.permissions());
                 *kind == planned.kind && Some(*id) == planned.id && is_same_mode
             }
             (Self::Absent | Self::Other, Some(_)) | (Self::Directory(_) | Self::File { .. } | Self::Other, None) => {
@@ -79,7 +82,7 @@ impl DiskState {
         }
     }
 
-    /// Whether this is no directory, or one with the planned permissions.
+    /// Returns whether this is not a directory, or one with the planned permissions.
     pub(super) fn has_directory_mode(&self, planned: Option<&FileState>) -> bool {
         match (self, planned) {
             (Self::Directory(stat), Some(planned)) => stat.key.permissions() == planned.mode,
@@ -91,12 +94,12 @@ impl DiskState {
         matches!(self, Self::Directory(_))
     }
 
-    /// Whether the file has no other name, here or outside of the workspace, that would change with it.
+    /// Returns whether the file has no other name, here or outside of the workspace, that would change with it.
     pub(super) fn has_one_name(&self) -> bool {
         matches!(self, Self::File { stat, .. } if stat.links == 1)
     }
 
-    /// Which file it is, to tell whether two names are one file.
+    /// Returns the inode, to tell whether two names are one file.
     pub(super) fn inode(&self) -> Option<u64> {
         match self {
             Self::File { stat, .. } | Self::Directory(stat) => Some(stat.key.inode),

@@ -1,4 +1,4 @@
-//! Files: removed, written, linked. Each with a temporary name in the same directory.
+//! Removes, writes and links files, each through a temporary name in the same directory.
 
 use std::fs::File;
 use std::io;
@@ -15,12 +15,12 @@ use crate::stat::{open_beneath, open_file, stat_of};
 struct Prepared<'a> {
     at: usize,
     change: &'a Change,
-    /// To be synced by itself.
+    /// Set if the file is synced by itself.
     file: Option<File>,
 }
 
 impl Applier<'_> {
-    /// Takes a file away: first out of its place, then, if it is what was expected, for good.
+    /// Removes a file: first renames it, then deletes it if it is the expected one.
     pub(super) fn remove_file(&mut self, at: usize, change: &Change) -> Result<()> {
         let path = &change.path;
         let state = self.state(path)?;
@@ -49,7 +49,7 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// Writes files under temporary names, syncs all of them, then gives each its name.
+    /// Writes files under temporary names, syncs all of them, then renames each.
     pub(super) fn write_files(&mut self, batch: &[(usize, &Change)]) -> Result<()> {
         let mut prepared = Vec::with_capacity(batch.len());
         for &(at, change) in batch {
@@ -67,7 +67,8 @@ impl Applier<'_> {
                 prepared.push(Prepared { at, change, file });
             }
         }
-        // Named before it is on the disk, a file could be empty after a power cut, and nobody could tell whose it is.
+        // If a file were renamed before it is on the disk, it could be empty after a power cut, and nobody could tell
+        // which version it is.
         if batch.len() > SYNCED_ONE_BY_ONE {
             self.disk.sync_file_system(self.workspace.root_descriptor()).context("sync", self.workspace.root())?;
         } else {
@@ -83,7 +84,7 @@ impl Applier<'_> {
 
     fn prepare(&mut self, at: usize, change: &Change, state: &DiskState) -> Result<Option<File>> {
         let path = change.path.as_path();
-        let Some(FileState { kind, mode, id: Some(id), .. }) = &change.after else { return Ok(None) };
+        let Some(after @ FileState { kind, id: Some(id), .. }) = &change.after else { return Ok(None) };
         let bytes = self.workspace.store().blob(*id)?;
         let (disk, temporary) = (self.disk, self.temporary(at));
         let Some((directory, _)) = self.parent(&change.path)? else { return Ok(None) };
@@ -96,15 +97,15 @@ impl Applier<'_> {
         if let DiskState::File { stat: old, .. } = state {
             let new = stat_of(&file).context("look at", path)?;
             if (old.uid, old.gid) != (new.uid, new.gid) {
-                // Only root can give files away; for others the new version is their own.
+                // Only root can change owners; for other users the new version is their own.
                 let _ = disk.set_owner(file.as_fd(), old.uid, old.gid);
             }
         }
-        disk.set_mode(file.as_fd(), *mode).context("set permissions of", path)?;
+        disk.set_mode(file.as_fd(), after.given_mode()).context("set permissions of", path)?;
         Ok(Some(file))
     }
 
-    /// Gives the temporary file its name, and looks at what had it.
+    /// Renames the temporary file, and checks the file that it replaced.
     fn put_in_place(&mut self, at: usize, change: &Change) -> Result<()> {
         let (disk, temporary, path) = (self.disk, self.temporary(at), &change.path);
         let Some((directory, name)) = self.parent(path)? else {
@@ -128,7 +129,7 @@ impl Applier<'_> {
                     }
                     is_expected
                 }
-                // Removed in the gap.
+                // Removed in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => false,
                 Err(error) => return Err(error).context("replace", path.as_path()),
             }
@@ -142,7 +143,7 @@ impl Applier<'_> {
                     }
                     is_free
                 }
-                // Created in the gap.
+                // Created in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
                 Err(error) => return Err(error).context("create", path.as_path()),
             }
@@ -162,12 +163,12 @@ impl Applier<'_> {
         let disk = self.disk;
         let (Some(after), Some((directory, name))) = (&change.after, self.parent(&change.path)?) else { return Ok(()) };
         let file = open_file(directory, name).context("open", path)?;
-        disk.set_mode(&file, after.mode).context("set permissions of", path)?;
+        disk.set_mode(&file, after.given_mode()).context("set permissions of", path)?;
         self.applied.written += 1;
         Ok(())
     }
 
-    /// Makes a path the same file as another one, which was written before.
+    /// Makes a path another name of a file that was written before.
     pub(super) fn link(&mut self, at: usize, change: &Change) -> Result<()> {
         let Some(first) = change.after.as_ref().and_then(|after| after.same_as.clone()) else { return Ok(()) };
         let state = self.state(&change.path)?;
@@ -186,7 +187,7 @@ impl Applier<'_> {
         let Some((directory, _)) = self.parent(&change.path)? else { return Ok(()) };
         disk.link((&from, first_name), (directory, &*temporary)).context("link", change.path.as_path())?;
         if state.matches(change.after.as_ref()) {
-            // What is replaced is what was planned, but a file of its own.
+            // The replaced file has the planned content, but is a file of its own.
             let change = Change { before: change.after.clone(), ..change.clone() };
             return self.put_in_place(at, &change);
         }
@@ -205,7 +206,8 @@ fn is_mode_only(change: &Change) -> bool {
     }
 }
 
-/// Somebody has created a new file there meanwhile: then theirs stays, and the old one under its temporary name too.
+/// Accepts that another program has created a new file in the meantime: then that one stays, and the old one stays
+/// under its temporary name.
 fn put_back(renamed: io::Result<bool>) -> io::Result<()> {
     match renamed {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

@@ -1,4 +1,4 @@
-//! What an interrupted plan left under temporary names.
+//! Handles the temporary files of an interrupted plan.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,7 +10,7 @@ use crate::error::{Context as _, Result};
 use crate::stat::open_file;
 
 impl Applier<'_> {
-    /// Removes what is ours, and puts back what is not.
+    /// Removes Relive's own temporary files, and puts back files that another program wrote.
     pub(super) fn sweep(&mut self) -> Result<()> {
         let changes = self.plan.changes.clone();
         for (at, change) in changes.iter().enumerate() {
@@ -37,7 +37,7 @@ impl Applier<'_> {
             disk.unlink(directory, &*temporary).context("remove", path.as_path())?;
             return Ok(());
         }
-        // Somebody changed the file in the gap between comparing and renaming: the change is here.
+        // Another program changed the file between the comparison and the rename: this is its version.
         let place = DiskState::read(directory, name, path)?;
         if matches!(place, DiskState::Absent) {
             disk.rename_new(directory, &*temporary, name).context("put back", path.as_path())?;
@@ -51,7 +51,7 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// Whether a temporary file is the beginning of one of the two versions: its writer was killed.
+    /// Returns whether a temporary file is the beginning of one of the two versions, because its writer was killed.
     fn is_part_of(&mut self, change: &Change, temporary: &str) -> Result<bool> {
         let store = self.workspace.store().clone();
         let Some((directory, _)) = self.parent(&change.path)? else { return Ok(false) };

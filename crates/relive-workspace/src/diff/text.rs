@@ -10,36 +10,32 @@ use crate::error::Result;
 use crate::object::EntryKind;
 use crate::store::Store;
 
-/// Like Git, look for NUL in the first bytes.
+/// How many bytes are searched for NUL, as in Git.
 const BINARY_PROBE: usize = 8_000;
 /// Unchanged lines shown around a change.
 const CONTEXT: u32 = 3;
 /// Larger files are shown as if they were binary.
 const TEXT_MAX: usize = 16 << 20;
 
-/// Whether bytes are not text.
+/// Returns whether bytes are not text.
 #[must_use]
 pub fn is_binary(bytes: &[u8]) -> bool {
     bytes[..bytes.len().min(BINARY_PROBE)].contains(&0)
 }
 
-/// Lines added and removed.
+/// Numbers of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct LineCounts {
-    /// Lines that are new.
     pub added: u64,
-    /// Lines that are gone.
     pub removed: u64,
 }
 
-/// How the text of a file changed.
+/// The change of a file's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TextDiff {
     /// Not text, or too large to compare.
     Binary,
-    /// Text.
     Text {
-        /// Lines added and removed.
         lines: LineCounts,
         /// The hunks of a unified diff, without the file names above them. Bytes that are not UTF-8 are replaced.
         unified: String,
@@ -57,42 +53,61 @@ impl Store {
         Ok(compare(&before, &after))
     }
 
-    /// A unified diff of all changes as `git diff` shows it, for people. It cannot always be applied: bytes that are not
-    /// UTF-8 are replaced, and binary files are only named.
+    /// Returns a unified diff of all changes like `git diff`, for people. It cannot always be applied: bytes that are
+    /// not UTF-8 are replaced, and binary files are only named.
     pub fn unified_diff(&self, changes: &[Change]) -> Result<String> {
         let mut text = String::new();
-        for change in changes.iter().filter(|change| !change.is_directory()) {
-            let path = &change.path;
-            let _ = writeln!(text, "diff --git a/{path} b/{path}");
-            match (&change.before, &change.after) {
-                (None, Some(after)) => drop(writeln!(text, "new file mode {}", mode(after))),
-                (Some(before), None) => drop(writeln!(text, "deleted file mode {}", mode(before))),
-                (Some(before), Some(after)) if mode(before) != mode(after) => {
-                    let _ = writeln!(text, "old mode {}\nnew mode {}", mode(before), mode(after));
+        for change in changes {
+            // Directories are in no diff: one that becomes a file is a new file.
+            let file = |state: &Option<FileState>| state.clone().filter(|state| state.kind != EntryKind::Directory);
+            let (before, after) = (file(&change.before), file(&change.after));
+            let side = |before, after| Change { path: change.path.clone(), before, after };
+            match (&before, &after) {
+                (None, None) => {}
+                // A link and a text have no lines in common, even where they are equal.
+                (Some(old), Some(new)) if old.kind.is_regular() != new.kind.is_regular() => {
+                    self.write_unified(&mut text, &side(before, None))?;
+                    self.write_unified(&mut text, &side(None, after))?;
                 }
-                _ => {}
-            }
-            if !change.is_content() {
-                continue;
-            }
-            let name = |state: &Option<FileState>, side: &str| match state {
-                Some(_) => format!("{side}/{path}"),
-                None => "/dev/null".to_owned(),
-            };
-            let (before, after) = (name(&change.before, "a"), name(&change.after, "b"));
-            match self.text_diff(change)? {
-                TextDiff::Binary => drop(writeln!(text, "Binary files {before} and {after} differ")),
-                TextDiff::Text { unified, .. } if unified.is_empty() => {}
-                TextDiff::Text { unified, .. } => drop(write!(text, "--- {before}\n+++ {after}\n{unified}")),
+                _ => self.write_unified(&mut text, &side(before, after))?,
             }
         }
         Ok(text)
+    }
+
+    fn write_unified(&self, text: &mut String, change: &Change) -> Result<()> {
+        let (old_name, new_name) = (change.path.below("a/"), change.path.below("b/"));
+        let _ = writeln!(text, "diff --git {old_name} {new_name}");
+        match (&change.before, &change.after) {
+            (None, Some(after)) => drop(writeln!(text, "new file mode {}", mode(after))),
+            (Some(before), None) => drop(writeln!(text, "deleted file mode {}", mode(before))),
+            (Some(before), Some(after)) if mode(before) != mode(after) => {
+                let _ = writeln!(text, "old mode {}\nnew mode {}", mode(before), mode(after));
+            }
+            _ => {}
+        }
+        if !change.is_content() {
+            return Ok(());
+        }
+        let name = |state: &Option<FileState>, name: String| state.as_ref().map_or("/dev/null".to_owned(), |_| name);
+        let (before, after) = (name(&change.before, old_name), name(&change.after, new_name));
+        match self.text_diff(change)? {
+            TextDiff::Binary => drop(writeln!(text, "Binary files {before} and {after} differ")),
+            TextDiff::Text { unified, .. } if unified.is_empty() => {}
+            TextDiff::Text { unified, .. } => {
+                // As in Git, a tab tells where a name with spaces ends.
+                let end = |name: &str| if name.contains(' ') { "\t" } else { "" };
+                let _ = write!(text, "--- {before}{}\n+++ {after}{}\n{unified}", end(&before), end(&after));
+            }
+        }
+        Ok(())
     }
 }
 
 fn mode(state: &FileState) -> String {
     match state.kind {
         EntryKind::Symlink => "120000".to_owned(),
+        // Never shown: directories are left out.
         EntryKind::Directory => "040000".to_owned(),
         EntryKind::File | EntryKind::Executable => format!("100{:03o}", state.mode),
     }
@@ -109,7 +124,7 @@ fn compare(before: &[u8], after: &[u8]) -> TextDiff {
     TextDiff::Text { lines, unified: unified(&diff, &input) }
 }
 
-/// Groups changes that are near each other into hunks.
+/// Groups changes that are close to each other into hunks.
 fn unified(diff: &Diff, input: &InternedInput<&[u8]>) -> String {
     let mut groups: Vec<Vec<imara_diff::Hunk>> = Vec::new();
     for hunk in diff.hunks() {
@@ -139,7 +154,7 @@ fn unified(diff: &Diff, input: &InternedInput<&[u8]>) -> String {
     text
 }
 
-/// Lines are counted from one; an empty range is named by the line before it.
+/// Formats a range. Lines are counted from one; an empty range is named by the line before it.
 fn range(start: u32, end: u32) -> String {
     match end - start {
         0 => format!("{start},0"),

@@ -1,4 +1,4 @@
-//! Looking through trees of the store.
+//! Reads trees of the store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::object::{EntryKind, ObjectId};
 use crate::path::FilePath;
 use crate::store::Store;
 
-/// Trees that were read once.
+/// A cache of trees.
 #[derive(Debug)]
 pub(super) struct Trees<'a> {
     store: &'a Store,
@@ -32,7 +32,7 @@ impl<'a> Trees<'a> {
         Ok(tree)
     }
 
-    /// What a path is; the root is not an entry of anything.
+    /// Returns the entry of a path; the root is not an entry.
     pub(super) fn find(&mut self, root: ObjectId, path: &FilePath) -> Result<Option<(EntryKind, ObjectId)>> {
         let mut found = (EntryKind::Directory, root);
         for name in path.as_bytes().split(|&byte| byte == b'/') {

@@ -1,4 +1,4 @@
-//! The user's Git repository, looked at and never changed: what it tracks, and its ignore rules.
+//! The user's Git repository, which is never changed: its tracked files and its ignore rules.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -13,9 +13,9 @@ use super::RULES_MAX;
 use crate::settings::Settings;
 use crate::stat::{FileKey, Time, read_small, stat_at};
 
-/// A larger index is not read: what it tracks and ignores is then left out.
+/// A larger index is not read: its tracked files count as untracked.
 const INDEX_MAX: u64 = 512 << 20;
-/// A `.git` file, `commondir` or `HEAD` is a line.
+/// The largest `.git` file, `commondir` or `HEAD`: each is one line.
 const LINE_MAX: u64 = 64 << 10;
 
 /// A Git repository around a workspace.
@@ -24,15 +24,15 @@ pub(super) struct Repository {
     /// The directory that holds `.git`.
     work_tree: PathBuf,
     git_directory: PathBuf,
-    /// Of a linked worktree the main repository's, else the same.
+    /// The main repository's directory for a linked worktree, else the same.
     common_directory: PathBuf,
-    /// The workspace as seen from the work tree: empty, or a path that ends with a slash.
+    /// The path of the workspace relative to the work tree: empty, or ending with a slash.
     pub(super) prefix: Vec<u8>,
 }
 
 impl Repository {
-    /// Finds the repository that `root` is in. One above it counts only if it belongs to the same user: anybody can put a
-    /// `.git` into `/tmp`.
+    /// Finds the repository that contains `root`. A repository in a parent directory counts only if it belongs to the
+    /// same user: anybody can put a `.git` into `/tmp`.
     pub(super) fn find(root: &Path) -> Option<Self> {
         let owner = stat_at(CWD, root).ok()?.uid;
         for work_tree in root.ancestors() {
@@ -55,8 +55,8 @@ impl Repository {
         read_small(&self.common_directory.join("info/exclude"), RULES_MAX)
     }
 
-    /// The `.gitignore` files of directories above the workspace, the outermost first, each with the workspace's path as
-    /// seen from there.
+    /// Returns the `.gitignore` files of directories above the workspace, the outermost first, each with the path of
+    /// the workspace relative to it.
     pub(super) fn ignore_files_above(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut files = Vec::new();
         let mut start = 0;
@@ -69,7 +69,7 @@ impl Repository {
         files
     }
 
-    /// The file that `core.excludesFile` names, or the default.
+    /// Returns the file that `core.excludesFile` names, or the default.
     pub(super) fn excludes_file(repository: Option<&Self>, settings: &Settings) -> Option<PathBuf> {
         let own = repository.map(|repository| repository.common_directory.join("config"));
         let named = own.iter().chain(settings.git_configs.iter().rev()).find_map(|config| {
@@ -83,7 +83,7 @@ impl Repository {
         named.or_else(|| settings.excludes_file.clone())
     }
 
-    /// What the index tracks inside of the workspace; `known` where the index has not changed.
+    /// Returns the tracked files in the workspace; `known` if the index has not changed.
     pub(super) fn tracked(&self, known: Option<&Arc<Tracked>>) -> Arc<Tracked> {
         let path = self.git_directory.join("index");
         let key = stat_at(CWD, &path).ok().map(|stat| stat.key);
@@ -100,14 +100,14 @@ impl Repository {
     }
 }
 
-/// Reads a path from a file of one line; a relative one starts where the file is.
+/// Reads a path from a file with one line; a relative path starts at the file's directory.
 fn follow(file: &Path, before: &str) -> Option<PathBuf> {
     let text = read_small(file, LINE_MAX)?;
     let line = text.strip_prefix(before.as_bytes())?.split(|&byte| byte == b'\n').next()?;
     Some(file.parent()?.join(OsStr::from_bytes(line)))
 }
 
-/// The last value of a key of a Git config. Includes are not followed, sections with a name not looked at.
+/// Returns the last value of a key of a Git config. Includes are not followed, and named sections are ignored.
 fn config_value(text: &str, section: &str, key: &str) -> Option<String> {
     let (mut in_section, mut value) = (false, None);
     for line in text.lines().map(str::trim) {
@@ -122,14 +122,14 @@ fn config_value(text: &str, section: &str, key: &str) -> Option<String> {
     value
 }
 
-/// Paths that the user's Git index tracks, as seen from the workspace.
+/// The paths that the user's Git index tracks, relative to the workspace.
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
     files: HashSet<Box<[u8]>>,
     directories: HashSet<Box<[u8]>>,
     fingerprint: u64,
     key: Option<FileKey>,
-    /// Whether the index is old enough for its [`FileKey`] to be relied on.
+    /// Whether the index is old enough for its [`FileKey`] to be reliable.
     is_settled: bool,
 }
 
@@ -169,7 +169,7 @@ impl Tracked {
     }
 }
 
-/// The paths of a Git index of version 2, 3 or 4; `None` where it is none of these.
+/// Returns the paths of a Git index of version 2, 3 or 4; `None` for any other file.
 fn parse_index(index: &[u8], id_bytes: usize) -> Option<Vec<Vec<u8>>> {
     let number = |at: usize| Some(u32::from_be_bytes(index.get(at..at + 4)?.try_into().ok()?));
     if !index.starts_with(b"DIRC") {
@@ -198,10 +198,10 @@ fn parse_index(index: &[u8], id_bytes: usize) -> Option<Vec<Vec<u8>>> {
         path.extend_from_slice(&index[at..at + len]);
         at += len + 1;
         if version != 4 {
-            // Entries are filled up to a multiple of eight.
+            // Entries are padded to a multiple of eight.
             at = start + (at - start).div_ceil(8) * 8;
         }
-        // Neither a submodule nor a directory of a sparse index is a file.
+        // Submodules and directories of a sparse index are not files.
         if mode & 0o170_000 == 0o100_000 || mode & 0o170_000 == 0o120_000 {
             paths.push(path.clone());
         }

@@ -1,4 +1,4 @@
-//! Deciding on the entries of one directory.
+//! Selects the entries of one directory.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::rules::{Decision, DirectoryRules, Reach};
 use crate::snapshot::{SkipReason, Skipped};
 use crate::stat::{FileKey, stat_at};
 
-/// One directory, and what the cache knows of it.
+/// One directory, and its cached listing.
 pub(super) struct Lister<'a> {
     pub(super) shared: &'a Shared<'a>,
     pub(super) cached: Option<&'a Listing>,
@@ -30,7 +30,7 @@ pub(super) struct Lister<'a> {
 struct Found {
     entries: Vec<Entry>,
     directories: Vec<Job>,
-    /// To be read.
+    /// The files to read.
     changed: Vec<(Box<[u8]>, FileType)>,
     files: u64,
     bytes: u64,
@@ -61,7 +61,7 @@ impl Lister<'_> {
         }
         self.shared.count(found.files, found.bytes)?;
         let mut jobs = found.directories;
-        // Pushed last, these are taken first, and the directory is closed soon.
+        // Pushed last, these are taken first, so that the directory is closed soon.
         let mut changed = found.changed.into_iter();
         loop {
             let names: Vec<_> = changed.by_ref().take(BATCH).collect();

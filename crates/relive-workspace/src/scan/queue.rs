@@ -1,8 +1,8 @@
-//! Jobs for a few threads, the newest first: that keeps few directories open at a time.
+//! A job queue for a few threads, newest first, which keeps few directories open at a time.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Jobs that may add more jobs. It is done when none is left and none is being worked on.
+/// Jobs that may add more jobs. The queue is done when no job is left or in progress.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
@@ -25,7 +25,7 @@ impl<T> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a job, waiting for one if need be; `None` when all are done. Call [`Self::done`] after each.
+    /// Takes a job, waiting if necessary; `None` when all are done. Call [`Self::done`] after each.
     pub(super) fn next(&self) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -43,7 +43,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Ends a job and adds those that came out of it.
+    /// Ends a job and adds the jobs that it produced.
     pub(super) fn done(&self, more: Vec<T>) {
         let mut state = self.lock();
         let is_new = !more.is_empty();
@@ -54,7 +54,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Ends the work of all threads when the answer is dropped. When all jobs are done that makes no difference.
+    /// Ends the work of all threads when the returned guard is dropped. If all jobs are done, this changes nothing.
     pub(super) fn close_on_drop(&self) -> CloseOnDrop<'_, T> {
         CloseOnDrop(self)
     }

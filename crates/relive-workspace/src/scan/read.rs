@@ -1,4 +1,4 @@
-//! Reading a changed file so that what is stored is what the file was at one moment.
+//! Reads a changed file so that the stored bytes are those of one moment.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -16,16 +16,16 @@ use crate::snapshot::SkipReason;
 use crate::stat::{Stat, Time, open_file, stat_at, stat_of};
 use crate::store::{Deflater, LargeFile, ObjectSink};
 
-/// So often a file that changes while it is read is read again.
+/// How often a file that changes during the read is read.
 const TRIES: usize = 3;
-/// Larger files are not held in memory.
+/// Files larger than this are not held in memory.
 const LARGE: u64 = 4 << 20;
-/// A file changed this recently may have pages that were not written out yet: kernels do so after 30 seconds.
+/// A file changed this recently may have pages that are not written out yet: kernels write them after 30 seconds.
 const RECENT: Duration = Duration::from_secs(120);
-/// Clocks of file systems tick at most this slowly.
+/// The coarsest resolution of file times.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
-/// What became of reading a file.
+/// The result of reading a file.
 pub(super) enum Outcome {
     Stored {
         id: ObjectId,
@@ -33,14 +33,14 @@ pub(super) enum Outcome {
         steadiness: Steadiness,
     },
     Skipped(SkipReason),
-    /// It was removed meanwhile.
+    /// It was removed in the meantime.
     Gone,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Steadiness {
     Still,
-    /// It changed during every try; what is stored was read last.
+    /// It changed during every attempt; the version read last is stored.
     Moving,
 }
 
@@ -65,7 +65,7 @@ impl Reader<'_> {
             let file = match open_file(directory, name) {
                 Ok(file) => file,
                 Err(Errno::NOENT) => return Ok(Outcome::Gone),
-                // A link has taken its place.
+                // It was replaced by a link.
                 Err(Errno::LOOP) => return Ok(Outcome::Skipped(SkipReason::Changing)),
                 Err(Errno::ACCESS | Errno::PERM) => return Ok(Outcome::Skipped(SkipReason::Unreadable)),
                 Err(Errno::NXIO | Errno::NODEV) => return Ok(Outcome::Skipped(SkipReason::Special)),
@@ -102,7 +102,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Stores a file's bytes, as many as it had when it was looked at; `None` where it has become shorter.
+    /// Stores the bytes of a file up to its known length; `None` if it has become shorter.
     fn store(&self, file: &File, stat: &Stat, path: &FilePath, deflater: &mut Deflater) -> Result<Option<ObjectId>> {
         let len = stat.key.size;
         if len > LARGE {
@@ -145,22 +145,22 @@ impl Reader<'_> {
         })
     }
 
-    /// Has the file's changed pages written out, without waiting for the disk.
+    /// Writes the file's changed pages out, without waiting for the disk.
     ///
     /// A program that has mapped a file can change a page again without any trace in its times, until the page was
-    /// written out once: only then does the kernel hear of the next change. On tmpfs, which has no disk, it never does.
+    /// written out once: only then does the kernel notice the next change. On tmpfs, which has no disk, it never does.
     fn write_out(&self, file: &OwnedFd, stat: &Stat) {
         if !stat.key.is_since(Time::before(self.control.clock().now(), RECENT)) {
             return;
         }
         let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE;
-        // SAFETY: the descriptor is open, and no memory is passed.
-        // A failure is no reason not to read the file; it will be met again by whoever syncs it.
+        // SAFETY: the descriptor is open, and no memory is passed. A failure does not prevent reading the file; the
+        // next sync of the file reports it again.
         let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) };
     }
 }
 
-/// Errors that are not about one file.
+/// Returns whether an error does not concern this file alone.
 fn is_fatal(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::OutOfMemory)
 }

@@ -1,4 +1,4 @@
-//! Garbage collection, and packing many small packs into one.
+//! Garbage collection, and merging many small packs into one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::error::{Context as _, Error, Result};
 use crate::object::{EntryKind, Kind, ObjectId};
 use crate::snapshot::Snapshot;
 
-/// A pack this large is left alone while most of it is in use: rewriting it would cost more than it gains.
+/// A pack of this size is kept while most of it is in use: rewriting it would cost more than it gains.
 const LARGE_PACK: u64 = 64 << 20;
-/// [`Store::pack`] puts packs smaller than this together.
+/// [`Store::pack`] merges packs smaller than this.
 pub(super) const SMALL_PACK: u64 = 8 << 20;
 /// How much of a large pack may be garbage, as one part in this many.
 const GARBAGE_PART: usize = 5;
-/// A delta of a delta of a delta... is read one by one, so there is an end to it.
+/// The longest chain of deltas, because each of them has to be read.
 const CHAIN_MAX: u32 = 24;
 /// Larger objects are stored whole: a delta needs both versions in memory.
 const DELTA_MAX: usize = 4 << 20;
@@ -37,32 +37,32 @@ pub enum Removal {
     Remove,
 }
 
-/// What a collection found and did.
+/// The result of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Collected {
-    /// Objects that were there.
+    /// Objects before the collection.
     pub objects: u64,
-    /// Those that no snapshot needs.
+    /// Objects that no snapshot needs.
     pub garbage: u64,
-    /// Objects that a snapshot needs and that were not there.
+    /// Objects that a snapshot needs and the store does not have.
     pub missing: u64,
-    /// Bytes of the store before.
+    /// The size of the store before.
     pub bytes_before: u64,
-    /// Bytes of the store afterwards; before a removal an estimate.
+    /// The size of the store afterwards; an estimate in a dry run.
     pub bytes_after: u64,
 }
 
-/// An object to be kept, and the earlier version of the same path it may be a delta of.
+/// An object to keep, and the earlier version of the same path that may be the base of its delta.
 struct Live {
     id: ObjectId,
     base: Option<ObjectId>,
 }
 
 impl Store {
-    /// Removes every object that none of `live` needs. Give the snapshots of one process in their order: each version of
-    /// a file is then stored as its difference from the one before.
+    /// Removes every object that none of `live` needs. Pass the snapshots of one process in order: each version of a
+    /// file is then stored as its difference from the previous one.
     ///
-    /// Refuses with [`Error::Busy`] while anybody holds a [`super::Pin`].
+    /// Refuses with [`Error::Busy`] while there is a [`super::Pin`].
     pub fn collect(&self, live: &[Snapshot], removal: Removal, control: &Control) -> Result<Collected> {
         let _alone = self.lock(FlockOperation::NonBlockingLockExclusive)?;
         self.refresh()?;
@@ -94,7 +94,7 @@ impl Store {
         Ok(collected)
     }
 
-    /// Makes one pack of all small ones. Nothing is removed. Refuses like [`Store::collect`].
+    /// Merges all small packs into one. Nothing is removed. Refuses like [`Store::collect`].
     pub fn pack(&self, control: &Control) -> Result<()> {
         let _alone = self.lock(FlockOperation::NonBlockingLockExclusive)?;
         self.refresh()?;
@@ -106,7 +106,7 @@ impl Store {
         self.replace(&kept, &replaced, objects, control)
     }
 
-    /// Writes `objects`, except those of packs that are kept, to a new pack and removes the replaced packs.
+    /// Writes `objects`, except those in kept packs, to a new pack and removes the replaced packs.
     fn replace(&self, kept: &[Arc<Pack>], replaced: &[Arc<Pack>], objects: Vec<Live>, control: &Control) -> Result<()> {
         if replaced.is_empty() {
             return Ok(());
@@ -147,7 +147,7 @@ impl Store {
 /// Copies objects to a new pack.
 struct Rewrite<'a> {
     store: &'a Store,
-    /// Where each object is in the new pack, and how long its chain of deltas is.
+    /// The offset of each object in the new pack, and the length of its chain of deltas.
     written: HashMap<ObjectId, (u64, u32)>,
     deflater: Deflater,
 }
@@ -173,7 +173,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Adds the object as a delta where that is much shorter; answers the length of its chain.
+    /// Adds the object as a delta if that is much shorter; returns the length of its chain.
     fn add_delta(&mut self, writer: &mut PackWriter, object: &Live) -> Result<Option<u32>> {
         let Some(base) = object.base else { return Ok(None) };
         let Some(&(base_offset, chain)) = self.written.get(&base) else { return Ok(None) };
@@ -195,7 +195,7 @@ impl Rewrite<'_> {
     }
 }
 
-/// Finds every object that snapshots need.
+/// Marks every object that snapshots need.
 #[derive(Default)]
 struct Mark {
     seen: HashSet<ObjectId>,
@@ -232,7 +232,7 @@ impl Mark {
         Ok((self.live, self.missing))
     }
 
-    /// Whether the object is new here, and in the store.
+    /// Returns whether the object was not marked yet and is in the store.
     fn add(&mut self, store: &Store, id: ObjectId, path: Vec<u8>, kind: Kind) -> bool {
         if !self.seen.insert(id) {
             self.latest.insert((path, kind), id);

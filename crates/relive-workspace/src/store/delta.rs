@@ -1,4 +1,4 @@
-//! Deltas: an object as copies from another one and bytes of its own.
+//! Deltas: an object as copies from another one plus bytes of its own.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(super) fn encode(base: &[u8], target: &[u8]) -> Vec<u8> {
     let mut delta = Vec::new();
     write_size(&mut delta, base.len());
     write_size(&mut delta, target.len());
-    // Bytes from `literal` up to `at` are not described yet.
+    // Bytes from `literal` up to `at` are not encoded yet.
     let (mut literal, mut at) = (0, 0);
     while at < target.len() {
         let Some(&from) = block(target, at).and_then(|block| blocks.get(&block)) else {
@@ -65,7 +65,7 @@ fn copy(delta: &mut Vec<u8>, mut from: usize, mut len: usize) {
     }
 }
 
-/// Rebuilds an object; `None` where the delta is damaged.
+/// Rebuilds an object; `None` if the delta is damaged.
 pub(super) fn apply(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let mut rest = delta.iter();
     if read_size(&mut rest)? != base.len() {
@@ -99,7 +99,7 @@ pub(super) fn apply(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     (whole.len() == size).then_some(whole)
 }
 
-/// Writes how far back the base of a delta is.
+/// Writes the distance to the base of a delta.
 pub(super) fn write_offset(bytes: &mut Vec<u8>, mut back: u64) {
     let start = bytes.len();
     bytes.push((back & 0x7f) as u8);
@@ -110,7 +110,7 @@ pub(super) fn write_offset(bytes: &mut Vec<u8>, mut back: u64) {
     bytes[start..].reverse();
 }
 
-/// Reads what [`write_offset`] wrote.
+/// Reads the output of [`write_offset`].
 pub(crate) fn read_offset(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
     let mut byte = bytes.next()?;
     let mut back = u64::from(byte & 0x7f);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_survive() {
+    fn offsets_are_unchanged_after_writing_and_reading() {
         for back in [1, 127, 128, 129, 16_511, 16_512, u64::from(u32::MAX) * 9] {
             let mut bytes = Vec::new();
             write_offset(&mut bytes, back);

@@ -1,4 +1,4 @@
-//! Reading packs: Git's pack format version 2 and index version 2, with SHA-256 ids.
+//! Reads packs: Git's pack format version 2 and index version 2, with SHA-256 ids.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -13,23 +13,23 @@ use super::delta;
 use crate::error::{Context as _, Error, Result};
 use crate::object::{ID_BYTES, Kind, ObjectId};
 
-/// Starts an index.
+/// The first bytes of an index.
 pub(super) const INDEX_MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT: usize = INDEX_MAGIC.len();
 const IDS: usize = FANOUT + 256 * 4;
-/// Marks an offset that stands in the table of large offsets.
+/// Marks an offset that is in the table of large offsets.
 pub(super) const LARGE_OFFSET: u32 = 1 << 31;
 pub(super) const OFFSET_DELTA: u8 = 6;
 const ID_DELTA: u8 = 7;
-/// Deltas of deltas are followed so far. Relive's own chains are shorter, Git's are at most 4,095.
+/// The longest chain of deltas that is followed. Relive's own chains are shorter, Git's have at most 4,095.
 const CHAIN_MAX: usize = 4_096;
-/// An object cannot be larger, so that a damaged length does not exhaust memory.
+/// The largest object, so that a damaged length does not exhaust memory.
 const OBJECT_MAX: u64 = 16 << 30;
 /// How much compressed data is read at once.
 const WINDOW: usize = 64 << 10;
 
 thread_local! {
-    /// Making one costs more than inflating a small object.
+    /// Reused, because creating one costs more than inflating a small object.
     static INFLATER: RefCell<Decompress> = RefCell::new(Decompress::new(true));
 }
 
@@ -38,12 +38,12 @@ thread_local! {
 pub(super) struct Pack {
     path: PathBuf,
     index_path: PathBuf,
-    /// Opened with the first read: most packs are only asked what they have.
+    /// Opened at the first read: most packs are only searched.
     file: OnceLock<File>,
     bytes: u64,
     index: Vec<u8>,
     count: usize,
-    /// The offsets of all objects in order, for whoever needs to know where one ends.
+    /// The offsets of all objects in order, to find where one ends.
     offsets: OnceLock<Vec<u64>>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Pack {
 struct Header {
     code: u8,
     size: u64,
-    /// Where its compressed bytes begin.
+    /// The offset of its compressed bytes.
     body: u64,
     base: Option<Base>,
 }
@@ -62,7 +62,7 @@ enum Base {
 }
 
 impl Pack {
-    /// Opens a pack by its index; `None` where either is gone.
+    /// Opens a pack by its index; `None` if either is gone.
     pub(super) fn open(index_path: &Path) -> Result<Option<Self>> {
         let path = index_path.with_extension("pack");
         let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
@@ -76,12 +76,12 @@ impl Pack {
         };
         let damaged = |what| Error::DamagedFile { path: index_path.to_owned(), what };
         if !index.starts_with(&INDEX_MAGIC) || index.len() < IDS {
-            return Err(damaged("it is not a pack index"));
+            return Err(damaged("not a pack index"));
         }
         let count = read_u32(&index, FANOUT + 255 * 4) as usize;
         let fanout_grows = (1..256).all(|at| fanout(&index, at - 1) <= fanout(&index, at));
         if index.len() < IDS + count * (ID_BYTES + 8) + 2 * ID_BYTES || !fanout_grows {
-            return Err(damaged("it is cut off"));
+            return Err(damaged("truncated"));
         }
         let index_path = index_path.to_owned();
         Ok(Some(Self { path, index_path, file: OnceLock::new(), bytes, index, count, offsets: OnceLock::new() }))
@@ -103,7 +103,7 @@ impl Pack {
         &self.index_path
     }
 
-    /// Bytes of the pack and its index.
+    /// Returns the bytes of the pack and its index.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -112,7 +112,7 @@ impl Pack {
         &self.index[IDS + at * ID_BYTES..][..ID_BYTES]
     }
 
-    /// Every object of the pack.
+    /// Returns every object of the pack.
     pub(super) fn ids(&self) -> impl Iterator<Item = ObjectId> {
         (0..self.count).filter_map(|at| ObjectId::from_slice(self.id(at)))
     }
@@ -144,12 +144,12 @@ impl Pack {
             .map_or(u64::MAX, |bytes| bytes.iter().fold(0, |n, &byte| n << 8 | u64::from(byte)))
     }
 
-    /// Where in the pack the object is.
+    /// Returns the offset of the object.
     pub(super) fn find(&self, id: ObjectId) -> Option<u64> {
         self.position(id).map(|at| self.offset(at))
     }
 
-    /// Reads the object at an offset, whatever deltas it is made of.
+    /// Reads the object at an offset, resolving deltas.
     pub(super) fn read(&self, offset: u64) -> io::Result<(Kind, Vec<u8>)> {
         let (mut at, mut deltas) = (offset, Vec::new());
         loop {
@@ -172,7 +172,7 @@ impl Pack {
         }
     }
 
-    /// The bytes of an object as they stand in the pack, header included; `None` where it is a delta.
+    /// Returns the bytes of an object as they are in the pack, including the header; `None` if it is a delta.
     pub(super) fn raw(&self, id: ObjectId) -> io::Result<Option<Vec<u8>>> {
         let at = self.position(id).ok_or_else(damaged)?;
         let offset = self.offset(at);
@@ -237,7 +237,7 @@ impl Pack {
 
     fn inflate_with(&self, inflater: &mut Decompress, mut offset: u64, size: u64) -> io::Result<Vec<u8>> {
         let size = usize::try_from(size).map_err(|_| damaged())?;
-        // A damaged length shall not allocate what is not there.
+        // A damaged length must not allocate more than there is.
         let mut whole = Vec::with_capacity(size.clamp(64, 1 << 20));
         let mut window = vec![0; (size + size / 256 + 64).min(WINDOW)];
         loop {

@@ -1,4 +1,4 @@
-//! Where a snapshot's new objects go: compressed by any thread, written to one pack.
+//! Collects the new objects of a snapshot: compressed by any thread, written to one pack.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,9 +14,9 @@ use super::writer::{PackWriter, Packed, PackedKind};
 use crate::error::{Context as _, Result};
 use crate::object::{Hasher, Kind, ObjectId, hash};
 
-/// Fast: the model thinks for seconds, but the next tool must not wait.
+/// Fast: the model takes seconds, but the next tool call must not wait.
 const LEVEL: Compression = Compression::new(1);
-/// Read at once from a large file.
+/// How much is read at once from a large file.
 const WINDOW: usize = 256 << 10;
 
 /// Compresses object after object with one set of buffers.
@@ -46,7 +46,7 @@ impl Deflater {
         Ok(&self.output)
     }
 
-    /// Compresses one more piece; what comes out is appended to `output`.
+    /// Compresses another piece; the result is appended to `output`.
     fn push(&mut self, mut bytes: &[u8], flush: FlushCompress) -> std::io::Result<()> {
         loop {
             self.output.reserve(4_096);
@@ -87,7 +87,7 @@ impl State {
         if self.writer.is_none() {
             self.writer = Some(PackWriter::new(store)?);
         }
-        // Just made.
+        // Created above.
         self.writer.as_mut().ok_or_else(|| crate::Error::Busy { path: store.path().to_owned() })
     }
 }
@@ -100,7 +100,7 @@ pub(crate) struct LargeFile<'a> {
 }
 
 impl LargeFile<'_> {
-    /// Hands every piece of the first `len` bytes to `each`; `false` where there are fewer.
+    /// Passes every piece of the first `len` bytes to `each`; returns `false` if there are fewer.
     fn pieces(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
         let (mut window, mut at) = (vec![0; WINDOW], 0);
         while at < self.len {
@@ -116,7 +116,7 @@ impl LargeFile<'_> {
         Ok(true)
     }
 
-    /// Computes the id of the first `len` bytes; `None` where there are fewer.
+    /// Computes the id of the first `len` bytes; `None` if there are fewer.
     pub(crate) fn hash(&self, mut check: impl FnMut() -> Result<()>) -> Result<Option<ObjectId>> {
         let mut hasher = Hasher::new(Kind::Blob, self.len);
         let is_whole = self.pieces(|bytes| {
@@ -155,8 +155,8 @@ impl ObjectSink {
         Ok(id)
     }
 
-    /// Adds a file without holding it in memory; `None` where it becomes shorter meanwhile. Whether it changes otherwise
-    /// is for the caller to find out.
+    /// Adds a file without holding it in memory; `None` if it becomes shorter in the meantime. The caller has to find
+    /// out whether it changes otherwise.
     pub(crate) fn add_large(
         &self,
         large: &LargeFile<'_>,
@@ -183,7 +183,7 @@ impl ObjectSink {
         };
         let read = large.pieces(|bytes| step(bytes, FlushCompress::None));
         let is_whole = read.and_then(|is_whole| step(&[], FlushCompress::Finish).map(|()| is_whole));
-        // It may have changed since it was hashed first.
+        // It may have changed since it was first hashed.
         let id = hasher.finish();
         match is_whole {
             Ok(true) if !state.added.contains(&id) && !self.store.contains(id) => {
@@ -198,13 +198,13 @@ impl ObjectSink {
         }
     }
 
-    /// Makes everything that was added part of the store, synced.
+    /// Adds everything to the store and syncs it.
     pub(crate) fn finish(self) -> Result<()> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         state.writer.map_or(Ok(()), |writer| writer.finish().map(drop))
     }
 
-    /// Forgets what was added.
+    /// Drops everything that was added.
     pub(crate) fn discard(self) {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = state.writer {

@@ -1,4 +1,4 @@
-//! Writing a pack and its index.
+//! Writes a pack and its index.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,12 +15,12 @@ use super::{Store, TEMPORARY, delta, open_directory};
 use crate::error::{Context as _, Error, Result};
 use crate::object::{self, Kind, ObjectId};
 
-/// `PACK`, version 2, and room for the number of objects.
+/// `PACK`, version 2, and space for the number of objects.
 const HEADER: [u8; 12] = *b"PACK\0\0\0\x02\0\0\0\0";
 const COUNT_AT: u64 = 8;
-/// Written at once.
+/// How much is written at once.
 const BUFFER: usize = 1 << 20;
-/// After so many bytes the free space is looked at again.
+/// The free space is checked again after this many bytes.
 const SPACE_EVERY: u64 = 64 << 20;
 
 /// A pack that is being written. It becomes part of the store with [`PackWriter::finish`].
@@ -32,7 +32,7 @@ pub(super) struct PackWriter {
     temporary: String,
     file: File,
     buffer: Vec<u8>,
-    /// Length of the pack so far, the buffer included.
+    /// The length of the pack so far, including the buffer.
     len: u64,
     space_checked_at: u64,
     entries: Vec<Entry>,
@@ -45,7 +45,7 @@ struct Entry {
     crc: u32,
 }
 
-/// An object as it is written: what it is, its length, and its compressed bytes.
+/// An object to write: its kind, its length, and its compressed bytes.
 pub(super) struct Packed<'a> {
     pub(super) id: ObjectId,
     pub(super) kind: PackedKind,
@@ -82,7 +82,7 @@ impl PackWriter {
         })
     }
 
-    /// Where the next object will be.
+    /// Returns the offset of the next object.
     pub(super) fn offset(&self) -> u64 {
         self.len
     }
@@ -106,7 +106,7 @@ impl PackWriter {
         Ok(())
     }
 
-    /// Adds an object as it stands in another pack, its header included.
+    /// Adds an object as it is in another pack, including its header.
     pub(super) fn add_raw(&mut self, id: ObjectId, bytes: &[u8]) -> Result<()> {
         let offset = self.len;
         self.append(bytes)?;
@@ -114,7 +114,7 @@ impl PackWriter {
         Ok(())
     }
 
-    /// Starts an object whose compressed bytes come in pieces.
+    /// Starts an object whose compressed bytes arrive in pieces.
     pub(super) fn begin(&mut self, size: u64) -> Result<Pieces> {
         let mut header = Vec::new();
         write_header(&mut header, Kind::Blob.code(), size);
@@ -132,7 +132,7 @@ impl PackWriter {
         self.entries.push(Entry { id, offset: pieces.offset, crc: pieces.crc.finalize() });
     }
 
-    /// Takes back an object whose pieces turned out to be of no use.
+    /// Removes an object whose pieces turned out to be useless.
     pub(super) fn take_back(&mut self, pieces: &Pieces) -> Result<()> {
         self.flush()?;
         self.store.disk().truncate(&self.file, pieces.offset).context("cut", &self.path)?;
@@ -163,15 +163,15 @@ impl PackWriter {
         format!("{}.idx", self.temporary)
     }
 
-    /// Gives up on the pack.
+    /// Abandons the pack.
     pub(super) fn discard(self) {
-        // What cannot be removed now is removed by the next one who opens the store.
+        // A file that cannot be removed now is removed when the store is opened the next time.
         let _ = self.store.disk().unlink(&self.directory, &*self.temporary);
         let _ = self.store.disk().unlink(&self.directory, self.temporary_index());
     }
 
-    /// Writes the rest and the index, waits for the disk, and gives both their names. Returns the pack's name without
-    /// its extension, or `None` where there was nothing to write.
+    /// Writes the rest and the index, syncs, and renames both. Returns the pack's name without its extension, or `None`
+    /// if there was nothing to write.
     pub(super) fn finish(mut self) -> Result<Option<OsString>> {
         if self.entries.is_empty() {
             self.discard();
@@ -216,7 +216,7 @@ impl PackWriter {
         Ok(name)
     }
 
-    /// The header is written last, so the checksum of the whole is only known afterwards.
+    /// Computes the checksum at the end, because the header is written last.
     fn checksum(&self) -> io::Result<[u8; 32]> {
         let (mut hash, mut at, mut window) = (Sha256::new(), 0, vec![0; BUFFER]);
         while at < self.len {

@@ -1,4 +1,4 @@
-//! Workspaces of their own.
+//! Copies of snapshots in directories of their own.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn a_copy_is_byte_equal_and_independent() {
 }
 
 #[test]
-fn a_copy_never_overwrites_and_cleans_up_after_a_killed_one() {
+fn a_copy_never_overwrites_and_removes_the_remains_of_a_killed_copy() {
     let mut bed = bed();
     bed.write("a", "1");
     let snapshot = bed.snapshot();

@@ -1,10 +1,12 @@
-//! What Git makes of the store.
+//! The store, as Git reads it.
 
 use std::fs;
 
-use crate::support::{bed, git, look, path, run, shell};
+use relive_workspace::{BlameVersion, Snapshot};
 
-/// Git's own snapshot of the same directory, in a repository with the same kind of ids.
+use crate::support::{Bed, bed, git, look, path, run, shell};
+
+/// Returns Git's own snapshot of the same directory, in a repository with the same kind of ids.
 fn git_tree(root: &std::path::Path, at: &std::path::Path) -> String {
     run(git().args(["init", "-q", "--bare", "--object-format=sha256"]).arg(at));
     run(git()
@@ -17,7 +19,7 @@ fn git_tree(root: &std::path::Path, at: &std::path::Path) -> String {
 }
 
 #[test]
-fn trees_are_the_same_as_gits() {
+fn trees_match_git() {
     let mut bed = bed();
     shell(
         &bed.root,
@@ -51,7 +53,7 @@ fn git_reads_the_store() {
     {
         bed.git(&["verify-pack", pack.to_str().unwrap()]);
     }
-    // Our own diff says the same.
+    // Relive's own diff agrees.
     let changes = bed.store.diff(&first, &second).unwrap();
     let ours = bed.store.unified_diff(&changes).unwrap();
     let essence =
@@ -60,7 +62,24 @@ fn git_reads_the_store() {
 }
 
 #[test]
-fn unified_diffs_are_gits() {
+fn unified_diffs_name_odd_files_and_other_kinds_as_git_does() {
+    let mut bed = bed();
+    shell(
+        &bed.root,
+        "echo 1 > 'a b'; echo 1 > 'q\"t'; mkdir d e; echo 1 > d/x; echo 1 > e/y; echo one > f; ln -s one l",
+    );
+    let first = bed.snapshot();
+    shell(
+        &bed.root,
+        r#"echo 2 > 'a b'; echo 2 > 'q"t'; rm -r d e f l; echo 2 > d; ln -s one f; echo one > l; echo 2 > "$(printf 'n\nl\377')"
+           mkdir "$(printf 's\tt')"; echo 2 > "$(printf 's\tt/b s')"; ln -s d e"#,
+    );
+    let second = bed.snapshot();
+    check_diff(&bed, &first, &second);
+}
+
+#[test]
+fn unified_diffs_match_git() {
     let mut bed = bed();
     shell(&bed.root, "seq 1 60 > a; seq 1 5 > b; printf 'no end' > c; printf 'x\\000y' > d; echo e > e; ln -s one l");
     let first = bed.snapshot();
@@ -70,18 +89,24 @@ fn unified_diffs_are_gits() {
          chmod 755 b; ln -sf two l",
     );
     let second = bed.snapshot();
+    check_diff(&bed, &first, &second);
+}
+
+#[track_caller]
+fn check_diff(bed: &Bed, first: &Snapshot, second: &Snapshot) {
     let theirs = bed.git(&[
         "-c",
         "diff.noprefix=false",
         "diff",
+        "--no-renames",
         "--diff-algorithm=histogram",
         &first.tree.to_string(),
         &second.tree.to_string(),
     ]);
-    let changes = bed.store.diff(&first, &second).unwrap();
+    let changes = bed.store.diff(first, second).unwrap();
     let ours = bed.store.unified_diff(&changes).unwrap();
     let essence = |text: &str| {
-        // Git repeats a line of the text behind the second `@@`.
+        // Git repeats a line of the text after the second `@@`.
         let line = |line: &str| match line.strip_prefix("@@") {
             Some(rest) => format!("@@{}@@", rest.split("@@").next().unwrap()),
             None => line.to_owned(),
@@ -102,7 +127,7 @@ fn the_store_is_private() {
             match seen {
                 crate::support::Seen::Directory { mode } => mode == 0o700,
                 crate::support::Seen::File { mode, .. } => mode == 0o600,
-                crate::support::Seen::Link(_) => false,
+                crate::support::Seen::Link(_) | crate::support::Seen::Special => false,
             },
             String::from_utf8_lossy(&name).into_owned(),
         );
@@ -110,21 +135,49 @@ fn the_store_is_private() {
     }
 }
 
+fn blamed(bed: &Bed, versions: &[BlameVersion]) -> Vec<(String, usize)> {
+    let lines = bed.store.blame(versions, &path("f")).unwrap();
+    lines.into_iter().map(|line| (line.text, line.version)).collect()
+}
+
+fn expected(lines: &[(&str, usize)]) -> Vec<(String, usize)> {
+    lines.iter().map(|(text, version)| ((*text).to_owned(), *version)).collect()
+}
+
 #[test]
-fn blame_names_the_snapshot_that_wrote_a_line() {
+fn blame_names_the_version_that_wrote_a_line() {
     let mut bed = bed();
-    let mut snapshots = Vec::new();
+    let mut versions: Vec<BlameVersion> = Vec::new();
     for text in ["a\nb\n", "a\nb\n", "a\nx\nb\n", "a\nx\nb\nc\n", "a\nx\nc\n"] {
         bed.write("f", text);
-        snapshots.push(bed.snapshot());
+        versions.push(bed.snapshot().into());
     }
-    let blamed = bed.store.blame(&snapshots, &path("f")).unwrap();
-    let found: Vec<_> = blamed.iter().map(|line| (line.text.as_str(), line.snapshot)).collect();
-    assert_eq!(found, [("a", 0), ("x", 2), ("c", 3)]);
+    assert_eq!(blamed(&bed, &versions), expected(&[("a", 0), ("x", 2), ("c", 3)]));
+    bed.write("f", "a\nx\nb\n");
+    versions.push(bed.snapshot().into());
+    assert_eq!(blamed(&bed, &versions), expected(&[("a", 0), ("x", 2), ("b", 0)]), "lines that come back");
     bed.remove("f");
-    snapshots.push(bed.snapshot());
-    assert!(bed.store.blame(&snapshots, &path("f")).is_err());
-    bed.write("f", "a\n");
-    snapshots.push(bed.snapshot());
-    assert_eq!(bed.store.blame(&snapshots, &path("f")).unwrap()[0].snapshot, 6);
+    versions.push(bed.snapshot().into());
+    assert!(bed.store.blame(&versions, &path("f")).is_err());
+    bed.write("f", "new\n");
+    versions.push(bed.snapshot().into());
+    assert_eq!(blamed(&bed, &versions), expected(&[("new", 7)]));
+}
+
+#[test]
+fn blame_finds_merged_lines_in_the_copy_they_come_from() {
+    let mut bed = bed();
+    let mut version = |text: &str, copy, merges| {
+        bed.write("f", text);
+        BlameVersion { snapshot: bed.snapshot(), copy, merges }
+    };
+    let versions = [
+        version("a\nb\nc\n", None, None),
+        version("a\nb\nc\n", Some(5), None),
+        version("here\na\nb\nc\n", None, None),
+        version("a\nb\nc\nthere\n", Some(5), None),
+        version("here\na\nb\nc\nthere\nnobody's\n", None, Some(5)),
+    ];
+    let found = expected(&[("here", 2), ("a", 0), ("b", 0), ("c", 0), ("there", 3), ("nobody's", 4)]);
+    assert_eq!(blamed(&bed, &versions), found);
 }

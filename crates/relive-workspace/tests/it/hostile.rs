@@ -1,4 +1,4 @@
-//! A repository that wants to harm whoever looks at it.
+//! A repository that tries to harm its reader.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use relive_workspace::{Grade, SkipReason};
 
 use crate::support::{bed, git, run, shell};
 
-/// Inode, times and bytes of everything in the repository's own directory.
+/// Returns the inode, times and bytes of everything in the repository's own directory.
 fn fingerprint(root: &Path) -> BTreeMap<std::path::PathBuf, (u64, i64, i64, Vec<u8>)> {
     let (mut found, mut open) = (BTreeMap::new(), vec![root.to_owned()]);
     while let Some(path) = open.pop() {
@@ -25,7 +25,7 @@ fn fingerprint(root: &Path) -> BTreeMap<std::path::PathBuf, (u64, i64, i64, Vec<
 }
 
 #[test]
-fn case_74_a_hostile_repository_costs_no_execution_no_hang_and_no_snapshot() {
+fn case_74_a_hostile_repository_causes_no_execution_no_hang_and_no_lost_snapshot() {
     let mut bed = bed();
     run(git().current_dir(&bed.root).args(["init", "-q"]));
     let bait = bed.directory.path().join("executed");
@@ -71,7 +71,7 @@ fn case_74_a_hostile_repository_costs_no_execution_no_hang_and_no_snapshot() {
         assert!(listed.iter().any(|listed| listed == path), "{path}");
     }
 
-    // Restores and merges touch it as little.
+    // Restores and merges do not touch it either.
     let request = relive_workspace::RestoreRequest {
         target: &again,
         expected: None,

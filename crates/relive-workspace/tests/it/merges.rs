@@ -1,10 +1,10 @@
-//! Bringing changes back.
+//! Merges.
 
 use relive_workspace::{Conflict, ConflictKind, Control, Error, Force, MergeRequest, Snapshot};
 
 use crate::support::{Bed, bed, look, shell};
 
-/// Makes a base, changes it in two ways, and merges the second into the first.
+/// Creates a base, changes it in two ways, and merges the second into the first.
 fn merge(base: &str, ours: &str, theirs: &str, force: Force) -> (Bed, Result<Vec<Conflict>, Error>, Snapshot) {
     let mut bed = bed();
     shell(&bed.root, base);
@@ -49,7 +49,7 @@ fn different_lines_of_one_file_merge() {
 }
 
 #[test]
-fn everything_else_that_both_sides_changed_conflicts() {
+fn other_changes_on_both_sides_conflict() {
     let base = "printf 'a\\000b' > binary; echo 1 > a; echo 1 > b; mkdir d; echo 1 > d/f; ln -s one link";
     check_conflict(base, "printf 'x\\000' > binary", "printf 'y\\000' > binary", &[("binary", ConflictKind::Binary)]);
     check_conflict(base, "rm a", "echo 2 > a", &[("a", ConflictKind::RemovedAndChanged)]);
@@ -62,7 +62,7 @@ fn everything_else_that_both_sides_changed_conflicts() {
 }
 
 #[test]
-fn the_same_change_on_both_sides_is_no_conflict() {
+fn the_same_change_on_both_sides_is_not_a_conflict() {
     let (_, merged, _) = merge("echo 1 > a; echo 1 > b", "echo 2 > a; rm b", "echo 2 > a; rm b", Force::No);
     assert_eq!(merged.unwrap(), []);
 }
@@ -82,7 +82,7 @@ fn force_writes_markers_and_keeps_the_rest_and_can_be_undone() {
 }
 
 #[test]
-fn directories_come_and_go_with_a_merge() {
+fn a_merge_creates_and_removes_directories() {
     let base = "mkdir -p old/deep; echo 1 > old/deep/f; mkdir empty";
     let (bed, merged, _) = merge(base, "true", "rm -r old; rmdir empty; mkdir -p new/e; chmod 700 new", Force::No);
     assert_eq!(merged.unwrap(), []);
@@ -90,7 +90,7 @@ fn directories_come_and_go_with_a_merge() {
 }
 
 #[test]
-fn two_agents_bring_their_changes_to_one_directory() {
+fn two_agents_merge_their_changes_into_one_directory() {
     let mut bed = bed();
     shell(&bed.root, "seq 1 30 > shared; echo x > one; echo x > two");
     let base = bed.snapshot();

@@ -1,4 +1,4 @@
-//! Going back, and what is refused.
+//! Restores and their refusals.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -33,7 +33,7 @@ fn case_71_and_72_a_restore_brings_every_byte_back_and_can_be_undone() {
 }
 
 #[test]
-fn changes_of_somebody_else_are_refused_and_nothing_is_written() {
+fn a_restore_over_foreign_changes_is_refused_and_writes_nothing() {
     let mut bed = bed();
     bed.write("a", "1");
     let first = bed.snapshot();
@@ -93,7 +93,7 @@ fn ignored_files_are_never_overwritten_or_removed() {
     assert!(matches!(&error, Error::InTheWay { paths } if *paths == [path("build")]), "{error}");
     assert_eq!(bed.read("build"), "precious\n");
 
-    // A directory that should go and still holds an ignored file stays.
+    // A directory that should be removed and still holds an ignored file stays.
     let second = bed.snapshot();
     shell(&bed.root, "mkdir -p fresh; echo 1 > fresh/file; echo o > fresh/y.o");
     bed.snapshot();
@@ -103,7 +103,7 @@ fn ignored_files_are_never_overwritten_or_removed() {
 }
 
 #[test]
-fn an_ignored_file_in_a_directory_that_becomes_a_file_is_in_the_way() {
+fn an_ignored_file_in_a_directory_that_becomes_a_file_blocks_the_restore() {
     let mut bed = bed();
     bed.write("thing", "file");
     bed.write(".gitignore", "*.o\n");
@@ -116,7 +116,7 @@ fn an_ignored_file_in_a_directory_that_becomes_a_file_is_in_the_way() {
 }
 
 #[test]
-fn a_link_that_takes_a_directory_s_place_leads_nowhere() {
+fn a_link_in_place_of_a_directory_is_not_followed() {
     let mut bed = bed();
     let outside = bed.directory.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -150,7 +150,7 @@ fn a_change_after_planning_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn hard_links_are_made_and_unmade() {
+fn hard_links_are_created_and_separated() {
     let mut bed = bed();
     shell(&bed.root, "echo 1 > a; ln a b; ln a c; echo 2 > x; echo 2 > y");
     let first = bed.snapshot();
@@ -177,7 +177,7 @@ fn permissions_of_one_name_do_not_change_another() {
 }
 
 #[test]
-fn permissions_of_empty_directories_come_back() {
+fn permissions_of_empty_directories_are_restored() {
     let mut bed = bed();
     shell(&bed.root, "mkdir empty; chmod 700 empty; echo x > f; chmod 600 f");
     let (first, seen) = (bed.snapshot(), look(&bed.root));
@@ -187,7 +187,7 @@ fn permissions_of_empty_directories_come_back() {
 }
 
 #[test]
-fn a_restore_to_the_present_changes_nothing() {
+fn a_restore_of_the_current_state_changes_nothing() {
     let mut bed = bed();
     bed.write("a", "1");
     let first = bed.snapshot();
@@ -213,7 +213,7 @@ fn only_one_restore_at_a_time() {
 }
 
 #[test]
-fn files_that_the_target_s_own_rules_ignore_are_not_removed() {
+fn files_ignored_by_the_rules_of_the_target_are_not_removed() {
     let mut bed = bed();
     shell(
         &bed.root,
@@ -259,4 +259,37 @@ fn a_restore_that_runs_out_of_space_is_rolled_back() {
     assert!(workspace.restore(&request, &Control::default()).unwrap().applied.is_verified());
     drop(workspace);
     std::process::Command::new("umount").arg(directory.path()).status().unwrap();
+}
+
+#[test]
+fn a_set_id_bit_is_a_change_and_a_restore_takes_it_away() {
+    let mut bed = bed();
+    bed.write("tool", "x");
+    bed.chmod("tool", 0o755);
+    let first = bed.snapshot();
+    bed.chmod("tool", 0o4755);
+    let second = bed.snapshot();
+    let changes = bed.workspace.store().diff(&first, &second).unwrap();
+    assert_eq!(changes.iter().map(|change| change.path.clone()).collect::<Vec<_>>(), [path("tool")]);
+    let restored = bed.restore(&first);
+    assert!(restored.applied.is_verified() && restored.applied.written == 1, "{:?}", restored.applied);
+    assert_eq!(fs::metadata(bed.path("tool")).unwrap().mode() & 0o7777, 0o755);
+    // It is never given back.
+    let undone = bed.force_restore(&second).unwrap();
+    assert!(undone.applied.is_verified(), "{:?}", undone.applied);
+    assert_eq!(fs::metadata(bed.path("tool")).unwrap().mode() & 0o7777, 0o755);
+}
+
+#[test]
+fn a_plan_is_refused_for_an_ignored_file_in_the_way_before_it_is_carried_out() {
+    let mut bed = bed();
+    bed.write("out", "1");
+    let first = bed.snapshot();
+    bed.remove("out");
+    bed.write(".gitignore", "out\n");
+    bed.write("out", "ignored");
+    let request = RestoreRequest { target: &first, expected: None, paths: &[], force: Force::Yes };
+    let error = bed.workspace.plan_restore(&request, &Control::default()).unwrap_err();
+    assert!(matches!(&error, Error::InTheWay { paths } if *paths == [path("out")]), "{error}");
+    assert_eq!(bed.read("out"), "ignored");
 }

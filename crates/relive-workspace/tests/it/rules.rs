@@ -1,4 +1,4 @@
-//! Which files are in: the same as for Git, and what Git does not know.
+//! Selected files: the same as in Git, plus Relive's own rules.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use relive_workspace::{Control, Disk, Error, Grade, Settings, SkipReason, Worksp
 
 use crate::support::{Bed, Random, bed, git, run, shell};
 
-/// What `git ls-files` counts as part of the repository.
+/// Returns the files that `git ls-files` counts as part of the repository.
 fn git_files(bed: &Bed) -> Vec<String> {
     let listed =
         run(git().current_dir(&bed.root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]));
@@ -29,7 +29,7 @@ fn init(bed: &Bed) {
 }
 
 #[test]
-fn nested_negated_anchored_and_starred_rules() {
+fn nested_negated_anchored_and_starred_rules_match_git() {
     let mut bed = bed();
     init(&bed);
     for path in [
@@ -59,7 +59,7 @@ fn nested_negated_anchored_and_starred_rules() {
 }
 
 #[test]
-fn excludes_outside_of_the_tree() {
+fn exclude_files_outside_of_the_tree_apply() {
     let bed = bed();
     init(&bed);
     bed.write("local", "x");
@@ -77,7 +77,7 @@ fn excludes_outside_of_the_tree() {
 }
 
 #[test]
-fn tracked_files_are_in_although_they_are_ignored_or_look_secret() {
+fn tracked_files_are_included_even_if_ignored_or_secret() {
     for version in ["2", "3", "4"] {
         let mut bed = bed();
         init(&bed);
@@ -99,7 +99,7 @@ fn tracked_files_are_in_although_they_are_ignored_or_look_secret() {
 }
 
 #[test]
-fn a_workspace_below_the_repository_s_root_keeps_to_its_rules() {
+fn a_workspace_below_the_root_of_a_repository_follows_its_rules() {
     let bed = bed();
     init(&bed);
     for path in ["sub/a.o", "sub/deep/b.o", "sub/deep/c", "sub/anchored", "sub/tracked.o"] {
@@ -113,7 +113,7 @@ fn a_workspace_below_the_repository_s_root_keeps_to_its_rules() {
 }
 
 #[test]
-fn a_linked_worktree_has_its_own_index() {
+fn a_linked_worktree_uses_its_own_index() {
     let bed = bed();
     init(&bed);
     bed.write("file", "x");
@@ -142,7 +142,7 @@ fn nested_repositories_are_entered() {
 }
 
 #[test]
-fn include_and_exclude_have_the_last_word() {
+fn include_and_exclude_override_all_other_rules() {
     let settings = Settings {
         include: vec![".env".to_owned(), "dist/keep/".to_owned(), "/cache/one.o".to_owned()],
         exclude: vec!["*.log".to_owned(), "/docs".to_owned()],
@@ -172,7 +172,7 @@ fn include_and_exclude_have_the_last_word() {
 }
 
 #[test]
-fn a_rules_file_that_is_a_link_or_not_a_file_is_none() {
+fn a_rules_file_that_is_a_link_or_not_regular_is_ignored() {
     let mut bed = bed();
     init(&bed);
     bed.write("rules", "*.o\n");
@@ -186,7 +186,7 @@ fn a_rules_file_that_is_a_link_or_not_a_file_is_none() {
 
 /// Random rules on a fixed tree, compared with `git ls-files`.
 #[test]
-fn random_rules_are_read_as_git_reads_them() {
+fn random_rules_match_git() {
     let rounds = std::env::var("RELIVE_RULES").map_or(40, |rounds| rounds.parse().unwrap());
     let names = ["a", "b", "a.o", "ab", "dir", "x y", "b.txt", ".hidden", "a{b}", "[c]"];
     let pieces = [
@@ -216,7 +216,7 @@ fn random_rules_are_read_as_git_reads_them() {
     }
 }
 
-/// Whether every `**` is a whole component.
+/// Returns whether every `**` is a whole component.
 fn stars_stand_alone(line: &str) -> bool {
     line.trim().trim_start_matches('!').split('/').all(|part| !part.contains("**") || part == "**")
 }

@@ -19,7 +19,7 @@ fn steps(bed: &mut Bed, count: usize) -> Vec<Snapshot> {
 }
 
 #[test]
-fn collection_keeps_what_is_live_and_nothing_else() {
+fn a_collection_keeps_only_live_objects() {
     let mut bed = bed();
     let snapshots = steps(&mut bed, 40);
     let states: Vec<_> =
@@ -43,7 +43,7 @@ fn collection_keeps_what_is_live_and_nothing_else() {
 }
 
 #[test]
-fn a_cache_does_not_name_what_was_collected() {
+fn a_cache_forgets_collected_objects() {
     let mut bed = bed();
     bed.write("a/b", "one");
     bed.write("c/d", "two");
@@ -62,7 +62,7 @@ fn a_cache_does_not_name_what_was_collected() {
 }
 
 #[test]
-fn nothing_is_collected_while_a_snapshot_is_open() {
+fn nothing_is_collected_while_a_snapshot_is_pinned() {
     let mut bed = bed();
     bed.write("a", "one");
     let taken = bed.take();
@@ -87,7 +87,7 @@ fn packing_makes_one_pack_and_loses_nothing() {
 }
 
 #[test]
-fn small_packs_do_not_pile_up() {
+fn many_small_packs_are_merged() {
     let mut bed = bed();
     let snapshots = steps(&mut bed, 140);
     assert!(bed.store.pack_count() <= 66, "{}", bed.store.pack_count());
@@ -95,7 +95,7 @@ fn small_packs_do_not_pile_up() {
 }
 
 #[test]
-fn another_process_finds_what_was_packed_meanwhile() {
+fn another_process_finds_objects_packed_in_the_meantime() {
     let mut bed = bed();
     let snapshots = steps(&mut bed, 5);
     let other = Store::open(bed.store.path(), Disk::new(), 0).unwrap();
@@ -107,7 +107,7 @@ fn another_process_finds_what_was_packed_meanwhile() {
 }
 
 #[test]
-fn what_killed_writers_left_is_swept() {
+fn files_left_behind_by_killed_writers_are_removed() {
     let mut bed = bed();
     bed.write("a", "one");
     let snapshot = bed.snapshot();
@@ -121,7 +121,7 @@ fn what_killed_writers_left_is_swept() {
 }
 
 #[test]
-fn damage_is_named_and_not_passed_on() {
+fn a_damaged_object_is_an_error_and_never_returned() {
     let mut bed = bed();
     bed.write("a", "some text that is long enough to be damaged somewhere in the middle of it\n".repeat(20));
     let snapshot = bed.snapshot();
@@ -145,7 +145,7 @@ fn damage_is_named_and_not_passed_on() {
 }
 
 #[test]
-fn a_disk_without_room_is_refused_before_anything_is_written() {
+fn a_disk_without_free_space_is_refused_before_writing() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), Disk::new(), u64::MAX / 2).unwrap();
     let root = tempfile::tempdir().unwrap();
@@ -156,7 +156,7 @@ fn a_disk_without_room_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn a_full_disk_leaves_the_store_as_it_was() {
+fn a_full_disk_leaves_the_store_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let mount = std::process::Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=1m", "none"])

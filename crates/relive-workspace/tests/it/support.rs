@@ -23,6 +23,29 @@ pub(crate) fn bed() -> Bed {
     Bed::new(Disk::new(), Settings::default())
 }
 
+/// Lets its files be removed by whoever owns them.
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _ = Command::new("chmod").args(["-R", "u+rwX"]).arg(self.directory.path()).output();
+    }
+}
+
+/// Does something as a user for whom permissions hold, also if the tests are run by root.
+pub(crate) fn unprivileged<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            if rustix::process::geteuid().is_root() {
+                let (nobody, nogroup) =
+                    (rustix::process::Uid::from_raw(65_534), rustix::process::Gid::from_raw(65_534));
+                rustix::thread::set_thread_res_gid(nogroup, nogroup, nogroup).unwrap();
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            act()
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 impl Bed {
     pub(crate) fn new(disk: Disk, settings: Settings) -> Self {
         Self::at(tempfile::tempdir().unwrap(), disk, settings)
@@ -75,20 +98,25 @@ impl Bed {
         self.workspace.restore(&request, &Control::default())
     }
 
-    /// Restores and insists on a verified answer.
+    pub(crate) fn force_restore(&mut self, target: &Snapshot) -> Result<Restored> {
+        let request = RestoreRequest { target, expected: None, paths: &[], force: Force::Yes };
+        self.workspace.restore(&request, &Control::default())
+    }
+
+    /// Restores, and requires a verified result.
     pub(crate) fn restore(&mut self, target: &Snapshot) -> Restored {
         let restored = self.try_restore(target).unwrap();
         assert!(restored.applied.is_verified(), "left: {:?}", restored.applied.left);
         restored
     }
 
-    /// The paths of a snapshot's tree, as Git lists them.
+    /// Returns the paths of a snapshot's tree, as Git lists them.
     pub(crate) fn ls_tree(&self, snapshot: &Snapshot) -> Vec<String> {
         let listed = self.git(&["ls-tree", "-r", "--name-only", "-z", &snapshot.tree.to_string()]);
         listed.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect()
     }
 
-    /// What Git says about the store.
+    /// Runs Git on the store.
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let mut git = git();
         git.arg("--git-dir").arg(self.store.path()).args(arguments);
@@ -96,7 +124,7 @@ impl Bed {
     }
 }
 
-/// Git without anything of this machine's configuration.
+/// Returns Git without the configuration of this machine.
 pub(crate) fn git() -> Command {
     let mut git = Command::new("git");
     git.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("GIT_CONFIG_NOSYSTEM", "1");
@@ -118,18 +146,27 @@ pub(crate) fn path(text: &str) -> FilePath {
     text.parse().unwrap()
 }
 
-/// Everything a snapshot keeps of a file.
+/// Everything that a snapshot stores of a file.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Seen {
-    Directory { mode: u32 },
-    File { mode: u32, bytes: Vec<u8>, first: Vec<u8> },
+    Directory {
+        mode: u32,
+    },
+    File {
+        mode: u32,
+        bytes: Vec<u8>,
+        first: Vec<u8>,
+    },
     Link(Vec<u8>),
+    /// A pipe, which no snapshot has.
+    Special,
 }
 
 impl fmt::Debug for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory { mode } => write!(f, "directory {mode:o}"),
+            Self::Special => write!(f, "special"),
             Self::Link(target) => write!(f, "link to {}", String::from_utf8_lossy(target)),
             Self::File { mode, bytes, first } => {
                 let start = &bytes[..bytes.len().min(8)];
@@ -148,10 +185,12 @@ pub(crate) fn look(root: &Path) -> BTreeMap<Vec<u8>, Seen> {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
             let metadata = path.symlink_metadata().unwrap();
-            let mode = metadata.mode() & 0o777;
+            let mode = metadata.mode() & if metadata.is_dir() { 0o3777 } else { 0o1777 };
             let found = if metadata.is_dir() {
                 open.push(path);
                 Seen::Directory { mode }
+            } else if !metadata.is_symlink() && !metadata.is_file() {
+                Seen::Special
             } else if metadata.is_symlink() {
                 Seen::Link(fs::read_link(path).unwrap().as_os_str().as_bytes().to_vec())
             } else {
@@ -170,7 +209,7 @@ pub(crate) fn look(root: &Path) -> BTreeMap<Vec<u8>, Seen> {
     seen
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 

@@ -1,4 +1,4 @@
-//! Killed at every single change of a restore and of a merge.
+//! Kills at every single change of a restore and of a merge.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use relive_workspace::{
     Control, Direction, Disk, Error, Faults, Force, MergeRequest, RestoreRequest, Settings, Snapshot, Workspace,
 };
 
-use crate::support::{Bed, Seen, look, shell};
+use crate::support::{Bed, Seen, look, shell, unprivileged};
 
 type Files = BTreeMap<Vec<u8>, Seen>;
 
@@ -24,24 +24,35 @@ struct World {
     new: (Snapshot, Files),
 }
 
-/// A workspace in its new state, with both states known.
+/// Directories that only their owner may change, and only after changing their permissions.
+const OLD_READ_ONLY: &str =
+    "mkdir -p kept/deep gone; echo 1 > kept/a; echo 1 > kept/deep/b; echo 1 > gone/x; chmod 555 gone";
+const NEW_READ_ONLY: &str =
+    "echo 2 > kept/a; echo 2 > kept/new; chmod 444 kept/a; echo 2 > kept/deep/b; chmod 555 kept kept/deep
+     chmod 755 gone; rm -r gone; mkdir -p born/in; echo 1 > born/x; echo 1 > born/in/y; chmod 555 born born/in";
+
+/// Returns a workspace in its new state, with both states known.
 fn world() -> World {
+    world_of(OLD, NEW)
+}
+
+fn world_of(old: &str, new: &str) -> World {
     let faults = Arc::new(Faults::default());
     let mut bed = Bed::new(Disk::with_faults(faults.clone()), Settings::default());
-    shell(&bed.root, OLD);
+    shell(&bed.root, old);
     let old = (bed.snapshot(), look(&bed.root));
-    shell(&bed.root, NEW);
+    shell(&bed.root, new);
     let new = (bed.snapshot(), look(&bed.root));
     World { bed, faults, old, new }
 }
 
-/// The next process after a kill.
+/// Opens the workspace like the next process after a kill.
 fn reopen(world: &World) -> Workspace {
-    world.faults.lift();
+    world.faults.allow_all();
     Workspace::open(&world.bed.store, &world.bed.root, Settings::default()).unwrap()
 }
 
-/// Settles what was interrupted and checks that the files are wholly old or wholly new, and that it was said which.
+/// Settles the interrupted plan and checks that the files are entirely old or entirely new, as reported.
 fn check_settled(world: &World, direction: Direction, start: &Files, end: &Files, at: u64) {
     let mut workspace = reopen(world);
     let control = Control::default();
@@ -63,7 +74,7 @@ fn check_settled(world: &World, direction: Direction, start: &Files, end: &Files
     assert!(workspace.interrupted().unwrap().is_none());
 }
 
-/// Stops `act` after every number of changes; `act` says whether it was done.
+/// Stops `act` after every number of changes; `act` returns whether it was done.
 fn sweep(
     direction: Direction,
     prepare: impl Fn() -> (World, Files, Files),
@@ -103,7 +114,19 @@ fn case_73_a_restore_killed_at_any_point_can_be_rolled_back() {
     sweep(Direction::RollBack, restore_world, restore);
 }
 
-/// The old state is the base, the new one is theirs, and ours has a change of its own.
+#[test]
+fn case_73_a_restore_of_read_only_directories_killed_at_any_point_can_be_settled() {
+    let prepare = || {
+        let world = world_of(OLD_READ_ONLY, NEW_READ_ONLY);
+        let (start, end) = (world.new.1.clone(), world.old.1.clone());
+        (world, start, end)
+    };
+    for direction in [Direction::Finish, Direction::RollBack] {
+        unprivileged(|| sweep(direction, prepare, restore));
+    }
+}
+
+/// Returns a world in which the old state is the base, the new one is theirs, and ours has a change of its own.
 fn merge_world() -> (World, Files, Files) {
     let mut world = world();
     world.bed.restore(&world.old.0.clone());
@@ -135,22 +158,23 @@ fn case_73_a_merge_killed_at_any_point_can_be_rolled_back() {
     sweep(Direction::RollBack, merge_world, merge);
 }
 
-/// Killed, taken up, killed again, and so on.
+/// Killed, settled, killed again, and so on.
 #[test]
-fn a_restore_killed_again_and_again_is_finished_in_the_end() {
-    let (world, _, end) = restore_world();
-    let mut world = world;
-    world.faults.stop_after(40);
-    assert!(restore(&mut world).is_err());
-    for allowed in 1.. {
-        let mut workspace = reopen(&world);
-        world.faults.stop_after(allowed);
-        if workspace.settle_interrupted(Direction::Finish, &Control::default()).is_ok() {
-            break;
+fn a_restore_that_is_killed_repeatedly_can_be_settled_and_leaves_no_temporary_file() {
+    for direction in [Direction::Finish, Direction::RollBack] {
+        let (mut world, start, end) = restore_world();
+        world.faults.stop_after(40);
+        assert!(restore(&mut world).is_err());
+        for allowed in 1.. {
+            let mut workspace = reopen(&world);
+            world.faults.stop_after(allowed);
+            if workspace.settle_interrupted(direction, &Control::default()).is_ok() {
+                break;
+            }
+            assert!(allowed < 200);
         }
-        assert!(allowed < 200);
+        assert_eq!(look(&world.bed.root), if direction == Direction::Finish { end } else { start });
     }
-    assert_eq!(look(&world.bed.root), end);
 }
 
 #[test]
@@ -160,7 +184,7 @@ fn a_snapshot_killed_at_any_point_leaves_a_store_that_works() {
         shell(&bed.root, "echo more > more");
         faults.stop_after(at);
         let is_done = bed.workspace.snapshot(&Control::default()).is_ok();
-        faults.lift();
+        faults.allow_all();
         let store = relive_workspace::Store::open(bed.store.path(), Disk::new(), 0).unwrap();
         let mut workspace = Workspace::open(&store, &bed.root, Settings::default()).unwrap();
         let taken = workspace.snapshot(&Control::default()).unwrap();
@@ -181,7 +205,7 @@ fn a_collection_killed_at_any_point_loses_nothing_that_is_live() {
         faults.stop_after(at);
         let is_done =
             bed.store.collect(&[old.0, new.0], relive_workspace::Removal::Remove, &Control::default()).is_ok();
-        faults.lift();
+        faults.allow_all();
         let store = relive_workspace::Store::open(bed.store.path(), Disk::new(), 0).unwrap();
         let own = bed.directory.path().join("own");
         for (snapshot, files) in [&old, &new] {
@@ -196,13 +220,13 @@ fn a_collection_killed_at_any_point_loses_nothing_that_is_live() {
 }
 
 #[test]
-fn a_copy_killed_at_any_point_is_whole_or_not_there() {
+fn a_copy_killed_at_any_point_is_complete_or_absent() {
     for at in 0.. {
         let World { bed, faults, old, .. } = world();
         let own = bed.directory.path().join("own");
         faults.stop_after(at);
         let is_done = bed.store.copy(&old.0, &own, &Control::default()).is_ok();
-        faults.lift();
+        faults.allow_all();
         if own.exists() {
             assert_eq!(look(&own), old.1, "stopped after {at}");
         } else {
