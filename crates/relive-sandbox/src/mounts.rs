@@ -1,0 +1,331 @@
+//! The mounts of a plan as single operations, prepared so that none of them allocates.
+//!
+//! One file system in memory has all empty directories and files of a program. It is mounted on [`STAGE`] first and filled
+//! there; copies of its parts are then mounted where they belong. What is mounted on [`STAGE`] in the end covers it.
+
+use std::ffi::{CStr, CString, NulError};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::{Errno, Result};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags};
+
+use crate::plan::{Mount, Plan, RootMount, nearest};
+use crate::policy::Kind;
+use crate::surroundings::Shape;
+use crate::system;
+
+const STAGE: &str = "/tmp";
+const DIRECTORY: u32 = 0o755;
+const TEMPORARY: u32 = 0o1777;
+const UNREADABLE: u32 = 0;
+/// What programs expect in `/dev` besides devices.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+/// One operation of a child.
+#[derive(Debug)]
+pub(crate) enum Operation {
+    /// Keeps the mounts of this namespace from reaching the host.
+    Detach,
+    /// Copies the mounts at a path, and below it, into a slot.
+    Copy {
+        path: CString,
+        slot: usize,
+    },
+    MakeReadOnly {
+        slot: usize,
+    },
+    MakeRootReadOnly,
+    MakeFileSystem {
+        kind: FileSystem,
+        slot: usize,
+    },
+    Attach {
+        slot: usize,
+        at: CString,
+    },
+    MakeDirectory {
+        at: CString,
+        mode: u32,
+    },
+    MakeFile {
+        at: CString,
+        mode: u32,
+    },
+    MakeLink {
+        at: CString,
+        to: CString,
+    },
+    BringLoopbackUp,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FileSystem {
+    Memory,
+    Proc,
+    Terminals,
+}
+
+/// The operations of a plan, each with its name for errors.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    pub(crate) list: Vec<(Operation, String)>,
+    pub(crate) slots: usize,
+}
+
+impl Operations {
+    pub(crate) fn new(plan: &Plan) -> std::result::Result<Self, NulError> {
+        let mut operations = Self::default();
+        if plan.namespaces.has(Kind::Mount) {
+            operations.push(Operation::Detach, "mount");
+        }
+        if plan.root == RootMount::ReadOnly {
+            operations.isolate(&plan.mounts)?;
+        } else {
+            for mount in &plan.mounts {
+                operations.mount_new(mount)?;
+            }
+        }
+        if plan.namespaces.has(Kind::Net) {
+            operations.push(Operation::BringLoopbackUp, "loopback");
+        }
+        Ok(operations)
+    }
+
+    fn push(&mut self, operation: Operation, name: impl Into<String>) {
+        self.list.push((operation, name.into()));
+    }
+
+    fn slot(&mut self) -> usize {
+        self.slots += 1;
+        self.slots - 1
+    }
+
+    fn copy(&mut self, path: &Path) -> std::result::Result<usize, NulError> {
+        let slot = self.slot();
+        self.push(Operation::Copy { path: c_path(path)?, slot }, format!("mount {}", path.display()));
+        Ok(slot)
+    }
+
+    fn attach(&mut self, slot: usize, at: &Path) -> std::result::Result<(), NulError> {
+        self.push(Operation::Attach { slot, at: c_path(at)? }, format!("mount {}", at.display()));
+        Ok(())
+    }
+
+    fn isolate(&mut self, mounts: &[Mount]) -> std::result::Result<(), NulError> {
+        let mut slots: Vec<Option<usize>> = Vec::with_capacity(mounts.len());
+        // The host's, before anything covers it.
+        for mount in mounts {
+            slots.push(match mount {
+                Mount::Writable { at, .. } => Some(self.copy(at)?),
+                Mount::ReadOnly { at, .. } => {
+                    let slot = self.copy(at)?;
+                    self.push(Operation::MakeReadOnly { slot }, format!("mount {}", at.display()));
+                    Some(slot)
+                }
+                Mount::Temporary { .. }
+                | Mount::Hidden { .. }
+                | Mount::HiddenFile { .. }
+                | Mount::Devices { .. }
+                | Mount::Terminals { .. }
+                | Mount::Proc { .. }
+                | Mount::ProcReadOnly { .. } => None,
+            });
+        }
+        let stage = self.slot();
+        self.push(Operation::MakeFileSystem { kind: FileSystem::Memory, slot: stage }, "tmpfs");
+        self.attach(stage, Path::new(STAGE))?;
+        self.fill_stage(mounts)?;
+        for (number, mount) in mounts.iter().enumerate() {
+            if let Some(is_read_only) = staged(mount) {
+                let slot = self.copy(&staged_path(number))?;
+                if is_read_only {
+                    self.push(Operation::MakeReadOnly { slot }, format!("mount {}", mount.at().display()));
+                }
+                slots[number] = Some(slot);
+            }
+        }
+        self.push(Operation::MakeRootReadOnly, "mount /");
+        for (mount, slot) in mounts.iter().zip(slots) {
+            match slot {
+                Some(slot) => self.attach(slot, mount.at())?,
+                None => self.mount_new(mount)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the empty directories and files, and in them the places for what is mounted there later.
+    fn fill_stage(&mut self, mounts: &[Mount]) -> std::result::Result<(), NulError> {
+        for (number, mount) in mounts.iter().enumerate() {
+            let path = staged_path(number);
+            match mount {
+                Mount::Temporary { .. } => self.make_directory(&path, TEMPORARY)?,
+                Mount::Hidden { .. } => self.make_directory(&path, DIRECTORY)?,
+                Mount::HiddenFile { .. } => self.make_file(&path)?,
+                Mount::Devices { .. } => {
+                    self.make_directory(&path, DIRECTORY)?;
+                    for (name, to) in DEVICE_LINKS {
+                        let (at, to) = (c_path(&path.join(name))?, CString::new(to)?);
+                        self.push(Operation::MakeLink { at, to }, format!("symlink {name}"));
+                    }
+                }
+                Mount::Writable { .. }
+                | Mount::ReadOnly { .. }
+                | Mount::Terminals { .. }
+                | Mount::Proc { .. }
+                | Mount::ProcReadOnly { .. } => {}
+            }
+        }
+        for mount in mounts {
+            let Some(above) = nearest(mounts, mount.at()).filter(|above| above.begins_empty()) else { continue };
+            let number = mounts.iter().position(|other| std::ptr::eq(other, above)).unwrap_or_default();
+            let Ok(below) = mount.at().strip_prefix(above.at()) else { continue };
+            let mut path = staged_path(number);
+            for part in below.parent().into_iter().flat_map(Path::components) {
+                path.push(part);
+                self.make_directory(&path, DIRECTORY)?;
+            }
+            path.extend(below.file_name());
+            match mount {
+                Mount::Writable { shape: Shape::Other, .. }
+                | Mount::ReadOnly { shape: Shape::Other, .. }
+                | Mount::HiddenFile { .. } => self.make_file(&path)?,
+                Mount::Writable { shape: Shape::Directory, .. }
+                | Mount::ReadOnly { shape: Shape::Directory, .. }
+                | Mount::Temporary { .. }
+                | Mount::Hidden { .. }
+                | Mount::Devices { .. }
+                | Mount::Terminals { .. }
+                | Mount::Proc { .. }
+                | Mount::ProcReadOnly { .. } => self.make_directory(&path, DIRECTORY)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn make_directory(&mut self, path: &Path, mode: u32) -> std::result::Result<(), NulError> {
+        self.push(Operation::MakeDirectory { at: c_path(path)?, mode }, format!("mkdir {}", path.display()));
+        Ok(())
+    }
+
+    fn make_file(&mut self, path: &Path) -> std::result::Result<(), NulError> {
+        self.push(Operation::MakeFile { at: c_path(path)?, mode: UNREADABLE }, format!("open {}", path.display()));
+        Ok(())
+    }
+
+    /// Mounts what has no counterpart on the host.
+    fn mount_new(&mut self, mount: &Mount) -> std::result::Result<(), NulError> {
+        let at = mount.at();
+        let slot = match mount {
+            Mount::Proc { .. } => self.make_file_system(FileSystem::Proc, "mount-proc"),
+            Mount::Terminals { .. } => self.make_file_system(FileSystem::Terminals, "mount-devpts"),
+            Mount::ProcReadOnly { at } => {
+                let slot = self.copy(at)?;
+                self.push(Operation::MakeReadOnly { slot }, format!("mount {}", at.display()));
+                slot
+            }
+            Mount::Writable { .. }
+            | Mount::ReadOnly { .. }
+            | Mount::Temporary { .. }
+            | Mount::Hidden { .. }
+            | Mount::HiddenFile { .. }
+            | Mount::Devices { .. } => return Ok(()),
+        };
+        self.attach(slot, at)
+    }
+
+    fn make_file_system(&mut self, kind: FileSystem, name: &str) -> usize {
+        let slot = self.slot();
+        self.push(Operation::MakeFileSystem { kind, slot }, name);
+        slot
+    }
+}
+
+/// Returns whether a part of the stage is mounted here, and whether it is read-only.
+fn staged(mount: &Mount) -> Option<bool> {
+    match mount {
+        Mount::Temporary { .. } => Some(false),
+        Mount::Hidden { .. } | Mount::HiddenFile { .. } | Mount::Devices { .. } => Some(true),
+        Mount::Writable { .. }
+        | Mount::ReadOnly { .. }
+        | Mount::Terminals { .. }
+        | Mount::Proc { .. }
+        | Mount::ProcReadOnly { .. } => None,
+    }
+}
+
+fn staged_path(number: usize) -> PathBuf {
+    Path::new(STAGE).join(number.to_string())
+}
+
+pub(crate) fn c_path(path: &Path) -> std::result::Result<CString, NulError> {
+    CString::new(path.as_os_str().as_bytes())
+}
+
+impl Operation {
+    /// Carries it out. Only system calls: nothing is allocated.
+    pub(crate) fn run(&self, slots: &mut [Option<OwnedFd>]) -> Result<()> {
+        match self {
+            Self::Detach => {
+                let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+                rustix::mount::mount_change(c"/", flags)
+            }
+            Self::Copy { path, slot } => fill(slots, *slot, system::copy_mounts(path)?),
+            Self::MakeReadOnly { slot } => {
+                let mount = slots.get(*slot).and_then(Option::as_ref).ok_or(Errno::BADF)?;
+                system::make_read_only(mount.as_fd(), c"")
+            }
+            Self::MakeRootReadOnly => system::make_read_only(CWD, c"/"),
+            Self::MakeFileSystem { kind, slot } => fill(slots, *slot, kind.make()?),
+            Self::Attach { slot, at } => {
+                let mount = slots.get_mut(*slot).and_then(Option::take).ok_or(Errno::BADF)?;
+                system::attach(&mount, at)
+            }
+            Self::MakeDirectory { at, mode } => match rustix::fs::mkdir(at.as_c_str(), Mode::from_raw_mode(*mode)) {
+                Err(Errno::EXIST) => Ok(()),
+                made => made,
+            },
+            Self::MakeFile { at, mode } => {
+                let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                rustix::fs::open(at.as_c_str(), flags, Mode::from_raw_mode(*mode)).map(drop)
+            }
+            Self::MakeLink { at, to } => rustix::fs::symlink(to.as_c_str(), at.as_c_str()),
+            Self::BringLoopbackUp => system::bring_loopback_up(),
+        }
+    }
+}
+
+fn fill(slots: &mut [Option<OwnedFd>], slot: usize, mount: OwnedFd) -> Result<()> {
+    *slots.get_mut(slot).ok_or(Errno::BADF)? = Some(mount);
+    Ok(())
+}
+
+impl FileSystem {
+    fn make(self) -> Result<OwnedFd> {
+        let careful = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let (name, options, attributes): (&CStr, &[(&CStr, &CStr)], _) = match self {
+            Self::Memory => (c"tmpfs", &[(c"mode", c"0755")], careful),
+            Self::Proc => (c"proc", &[], careful | MountAttrFlags::MOUNT_ATTR_NOEXEC),
+            Self::Terminals => (
+                c"devpts",
+                &[(c"ptmxmode", c"0666"), (c"mode", c"0620")],
+                MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+            ),
+        };
+        let context = rustix::mount::fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        for (key, value) in options {
+            rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?;
+        }
+        rustix::mount::fsconfig_create(context.as_fd())?;
+        rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    }
+}

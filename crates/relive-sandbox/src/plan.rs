@@ -1,0 +1,343 @@
+//! The plan: every decision about a program's isolation, as a value. Pure.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{GitConfig, Isolation, Kind, Namespaces, Network, Policy, Unheld};
+use crate::probe::Machine;
+use crate::surroundings::{Shape, Surroundings};
+
+/// The first version of Landlock that keeps signals and abstract sockets inside.
+pub(crate) const SCOPE_ABI: u32 = 6;
+/// What the rung without namespaces leaves open.
+const LANDLOCK_ONLY: &str = "isolation: Landlock and seccomp only: secrets are readable, git hooks are writable, \
+                             the temporary directory is shared, sockets and UDP are not held";
+const ABSTRACT_SOCKETS: &str = "isolation: abstract sockets of other programs are reachable, Linux 6.12 is needed";
+
+/// Every decision about the isolation of one program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    pub isolation: Isolation,
+    pub namespaces: Namespaces,
+    pub root: RootMount,
+    /// In the order in which they are made: each after those that contain it.
+    pub mounts: Vec<Mount>,
+    pub landlock: Landlock,
+    pub filter: Filter,
+    pub capabilities: Capabilities,
+    /// What this machine cannot hold.
+    pub degraded: Vec<String>,
+}
+
+/// How the program sees the file system where nothing else is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RootMount {
+    Unchanged,
+    ReadOnly,
+}
+
+/// One mount. Paths are canonical.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mount {
+    /// The host's, mounted on itself: writable in a read-only root, or visible in a hidden directory.
+    Writable { at: PathBuf, shape: Shape },
+    /// The host's, mounted on itself and read-only. Sockets can be connected to.
+    ReadOnly { at: PathBuf, shape: Shape },
+    /// An empty directory for temporary files.
+    Temporary { at: PathBuf },
+    /// An empty directory that stays empty, except for what is mounted below it.
+    Hidden { at: PathBuf },
+    /// An empty file that cannot be opened, in place of a file or socket.
+    HiddenFile { at: PathBuf },
+    /// A directory for the devices that are mounted below it.
+    Devices { at: PathBuf },
+    /// Terminals of its own.
+    Terminals { at: PathBuf },
+    /// The processes of its PID namespace.
+    Proc { at: PathBuf },
+    /// A part of that, read-only.
+    ProcReadOnly { at: PathBuf },
+}
+
+/// The use of Landlock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Landlock {
+    Unused,
+    /// Signals and abstract sockets stay inside; other processes cannot be traced.
+    Scope,
+    /// As far as this version knows them, and files change only below these paths.
+    Files {
+        version: u32,
+        writable: Vec<PathBuf>,
+    },
+}
+
+/// The filter of system calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Filter {
+    Unused,
+    /// Other processes are out of reach by other means, so a debugger may trace its own children.
+    WithTracing,
+    /// Nothing else keeps other processes out of reach.
+    WithoutTracing,
+}
+
+/// The capabilities of a program, which matter if it is root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Capabilities {
+    Unchanged,
+    /// Those that package managers and build tools need.
+    Reduced,
+}
+
+/// The reason why there is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    #[error("the working directory {} is hidden at isolation {isolation}", cwd.display())]
+    HiddenDirectory { cwd: PathBuf, isolation: Isolation },
+    #[error("the working directory {} is outside of {}, the directory of the process that started it", cwd.display(), within.display())]
+    OutsideDirectory { cwd: PathBuf, within: PathBuf },
+    #[error("this machine cannot give isolation {isolation}: {missing}")]
+    Unheld { isolation: Isolation, missing: String },
+}
+
+impl Plan {
+    /// Decides how to isolate a program.
+    pub fn new(policy: &Policy, found: &Surroundings, machine: &Machine) -> Result<Self, PlanError> {
+        match policy.isolation {
+            Isolation::None => Ok(Self::of_namespaces(policy, found)),
+            Isolation::Confined | Isolation::Sealed if machine.namespaces_work() => {
+                Self::mounted(policy, found, machine)
+            }
+            Isolation::Confined | Isolation::Sealed => Self::landlocked(policy, found, machine),
+        }
+    }
+
+    /// Namespaces one by one, which hide nothing by themselves.
+    fn of_namespaces(policy: &Policy, found: &Surroundings) -> Self {
+        let net = (policy.network == Network::None).then_some(Kind::Net);
+        let mut namespaces = policy.namespaces.and(net);
+        if namespaces.has(Kind::Pid) {
+            // Its own /proc needs a mount point.
+            namespaces = namespaces.and([Kind::Mount]);
+        }
+        if !found.is_root && !namespaces.is_empty() {
+            namespaces = namespaces.and([Kind::User]);
+        }
+        let proc = namespaces.has(Kind::Pid).then(|| Mount::Proc { at: "/proc".into() });
+        Self {
+            isolation: Isolation::None,
+            namespaces,
+            root: RootMount::Unchanged,
+            mounts: proc.into_iter().collect(),
+            landlock: Landlock::Unused,
+            filter: Filter::Unused,
+            capabilities: Capabilities::Unchanged,
+            degraded: Vec::new(),
+        }
+    }
+
+    fn mounted(policy: &Policy, found: &Surroundings, machine: &Machine) -> Result<Self, PlanError> {
+        let isolation = policy.isolation;
+        check_directory(isolation, found)?;
+        let mut namespaces = policy.namespaces.and([Kind::Pid, Kind::Mount, Kind::Ipc]);
+        if isolation == Isolation::Sealed {
+            namespaces = namespaces.and([Kind::User, Kind::Uts, Kind::Cgroup]);
+        }
+        if !found.is_root {
+            namespaces = namespaces.and([Kind::User]);
+        }
+        let offline = match policy.network {
+            Network::None => true,
+            Network::Full => false,
+            Network::ByIsolation => isolation == Isolation::Sealed,
+        };
+        if offline {
+            namespaces = namespaces.and([Kind::Net]);
+        }
+        let mut degraded: Vec<String> = Vec::new();
+        let scoped = machine.landlock_abi >= SCOPE_ABI;
+        if !scoped && !namespaces.has(Kind::Net) {
+            degraded.push(ABSTRACT_SOCKETS.into());
+        }
+        let links = found.git.iter().flat_map(|git| &git.links);
+        degraded.extend(links.map(|link| format!("isolation: {} is a link, and not protected", link.display())));
+        accept(isolation, policy.unheld, &degraded)?;
+        Ok(Self {
+            isolation,
+            namespaces,
+            root: RootMount::ReadOnly,
+            mounts: mounts(policy, found),
+            landlock: if scoped { Landlock::Scope } else { Landlock::Unused },
+            filter: Filter::WithTracing,
+            capabilities: Capabilities::Reduced,
+            degraded,
+        })
+    }
+
+    /// The lower rung, without namespaces.
+    fn landlocked(policy: &Policy, found: &Surroundings, machine: &Machine) -> Result<Self, PlanError> {
+        let isolation = policy.isolation;
+        check_directory(isolation, found)?;
+        let missing = match machine.landlock_abi {
+            0 => format!("{} (and there is no Landlock)", machine.refusal()),
+            _ => LANDLOCK_ONLY.to_owned(),
+        };
+        let degraded = vec![missing.clone()];
+        accept(isolation, policy.unheld, &degraded)?;
+        let rules = [&found.temporary, &found.caches, &found.writable].into_iter().flatten();
+        let git = found.git.iter().map(|git| &git.path);
+        let own = (found.cwd.parent().is_some()).then_some(&found.cwd);
+        let writable = rules.chain(git).chain(own).cloned().chain(["/dev".into()]).collect();
+        Ok(Self {
+            isolation,
+            namespaces: Namespaces::default(),
+            root: RootMount::Unchanged,
+            mounts: Vec::new(),
+            landlock: match machine.landlock_abi {
+                0 => Landlock::Unused,
+                version => Landlock::Files { version, writable },
+            },
+            filter: if machine.landlock_abi == 0 { Filter::WithoutTracing } else { Filter::WithTracing },
+            capabilities: Capabilities::Reduced,
+            degraded,
+        })
+    }
+}
+
+fn accept(isolation: Isolation, unheld: Unheld, degraded: &[String]) -> Result<(), PlanError> {
+    match unheld {
+        Unheld::Fail if !degraded.is_empty() => Err(PlanError::Unheld {
+            isolation,
+            missing: degraded.iter().map(|line| line.trim_start_matches("isolation: ")).collect::<Vec<_>>().join("; "),
+        }),
+        Unheld::Fail | Unheld::Say => Ok(()),
+    }
+}
+
+fn check_directory(isolation: Isolation, found: &Surroundings) -> Result<(), PlanError> {
+    if let Some(within) = found.within.as_ref().filter(|within| !found.cwd.starts_with(within)) {
+        return Err(PlanError::OutsideDirectory { cwd: found.cwd.clone(), within: within.clone() });
+    }
+    let hidden = found.hidden.iter().any(|(path, _)| found.cwd.starts_with(path));
+    if hidden || found.private.contains(&found.cwd) {
+        return Err(PlanError::HiddenDirectory { cwd: found.cwd.clone(), isolation });
+    }
+    Ok(())
+}
+
+/// Returns the mounts, one for each path: of two for the same path the later one here counts.
+fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
+    let mut chosen: BTreeMap<(usize, PathBuf), Mount> = BTreeMap::new();
+    let mut choose = |mount: Mount| {
+        let at = mount.at().to_owned();
+        chosen.insert((at.components().count(), at), mount);
+    };
+    // Directories and files are mounted on themselves, so the shape matters only in empty directories.
+    let read_only = |at: &PathBuf| Mount::ReadOnly { at: at.clone(), shape: Shape::Directory };
+    let writable = |at: &PathBuf| Mount::Writable { at: at.clone(), shape: Shape::Directory };
+    let is_hidden = |path: &Path| found.hidden.iter().any(|(hidden, _)| path.starts_with(hidden));
+    for at in &found.temporary {
+        choose(Mount::Temporary { at: at.clone() });
+    }
+    found.caches.iter().filter(|path| !is_hidden(path)).map(writable).for_each(&mut choose);
+    found.writable.iter().map(writable).for_each(&mut choose);
+    for git in &found.git {
+        choose(writable(&git.path));
+        git.pinned.iter().map(writable).for_each(&mut choose);
+        git.protected.iter().for_each(|at| choose(read_only(at)));
+        match policy.git_config {
+            GitConfig::ReadOnly => git.configs.iter().for_each(|at| choose(read_only(at))),
+            GitConfig::Writable => {}
+        }
+    }
+    if found.cwd.parent().is_some() {
+        choose(writable(&found.cwd));
+    }
+    found.protected.iter().for_each(|at| choose(read_only(at)));
+    found.private.iter().for_each(|at| choose(Mount::Hidden { at: at.clone() }));
+    for (at, shape) in &found.hidden {
+        choose(match shape {
+            Shape::Directory => Mount::Hidden { at: at.clone() },
+            Shape::Other => Mount::HiddenFile { at: at.clone() },
+        });
+    }
+    for (at, shape) in &found.shown {
+        choose(Mount::ReadOnly { at: at.clone(), shape: *shape });
+    }
+    choose(Mount::Devices { at: "/dev".into() });
+    for at in &found.devices {
+        choose(Mount::Writable { at: at.clone(), shape: Shape::Other });
+    }
+    choose(Mount::Terminals { at: "/dev/pts".into() });
+    choose(Mount::Temporary { at: "/dev/shm".into() });
+    choose(Mount::Proc { at: "/proc".into() });
+    if found.is_root {
+        found.proc_controls.iter().for_each(|at| choose(Mount::ProcReadOnly { at: at.clone() }));
+    }
+    // A program that is visible anyway needs no mount: its directory decides whether it is writable.
+    let covered: Vec<Mount> = chosen.values().cloned().collect();
+    let programs = found.programs.iter().filter(|path| !is_hidden(path));
+    for at in programs.filter(|path| nearest(&covered, path).is_some_and(Mount::begins_empty)) {
+        let mount = Mount::ReadOnly { at: at.clone(), shape: Shape::Other };
+        chosen.insert((at.components().count(), at.clone()), mount);
+    }
+    let mounts: Vec<Mount> = chosen.into_values().collect();
+    // In an empty directory there is nothing to hide.
+    let matters = |mount: &&Mount| match mount {
+        Mount::Hidden { at } | Mount::HiddenFile { at } => !nearest(&mounts, at).is_some_and(Mount::begins_empty),
+        Mount::Writable { .. }
+        | Mount::ReadOnly { .. }
+        | Mount::Temporary { .. }
+        | Mount::Devices { .. }
+        | Mount::Terminals { .. }
+        | Mount::Proc { .. }
+        | Mount::ProcReadOnly { .. } => true,
+    };
+    mounts.iter().filter(matters).cloned().collect()
+}
+
+/// Returns the mount that a path is on, apart from its own.
+pub(crate) fn nearest<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts.iter().rev().find(|mount| mount.at() != path && path.starts_with(mount.at()))
+}
+
+impl Mount {
+    #[must_use]
+    pub fn at(&self) -> &Path {
+        match self {
+            Self::Writable { at, .. }
+            | Self::ReadOnly { at, .. }
+            | Self::Temporary { at }
+            | Self::Hidden { at }
+            | Self::HiddenFile { at }
+            | Self::Devices { at }
+            | Self::Terminals { at }
+            | Self::Proc { at }
+            | Self::ProcReadOnly { at } => at,
+        }
+    }
+
+    /// Returns whether nothing of the host is below it.
+    pub(crate) fn begins_empty(&self) -> bool {
+        match self {
+            Self::Temporary { .. } | Self::Hidden { .. } | Self::Devices { .. } => true,
+            Self::Writable { .. }
+            | Self::ReadOnly { .. }
+            | Self::HiddenFile { .. }
+            | Self::Terminals { .. }
+            | Self::Proc { .. }
+            | Self::ProcReadOnly { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

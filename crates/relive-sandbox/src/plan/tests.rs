@@ -1,0 +1,176 @@
+use super::*;
+
+fn surroundings() -> Surroundings {
+    let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+    Surroundings {
+        cwd: "/home/a/work".into(),
+        temporary: paths(&["/tmp", "/var/tmp"]),
+        caches: paths(&["/home/a/.cache"]),
+        hidden: vec![("/home/a/.ssh".into(), Shape::Directory), ("/run/docker.sock".into(), Shape::Other)],
+        devices: paths(&["/dev/null"]),
+        proc_controls: paths(&["/proc/sys"]),
+        ..Surroundings::default()
+    }
+}
+
+fn machine() -> Machine {
+    Machine { no_namespaces: None, landlock_abi: SCOPE_ABI }
+}
+
+fn confined() -> Policy {
+    Policy { isolation: Isolation::Confined, ..Policy::default() }
+}
+
+/// Returns the mounts as `KIND PATH`, in their order.
+fn drawn(found: &Surroundings, policy: &Policy) -> Vec<String> {
+    let plan = Plan::new(policy, found, &machine()).unwrap();
+    let word = |mount: &Mount| match mount {
+        Mount::Writable { .. } => "writable",
+        Mount::ReadOnly { .. } => "read-only",
+        Mount::Temporary { .. } => "temporary",
+        Mount::Hidden { .. } => "hidden",
+        Mount::HiddenFile { .. } => "hidden-file",
+        Mount::Devices { .. } => "devices",
+        Mount::Terminals { .. } => "terminals",
+        Mount::Proc { .. } => "proc",
+        Mount::ProcReadOnly { .. } => "proc-read-only",
+    };
+    plan.mounts.iter().map(|mount| format!("{} {}", word(mount), mount.at().display())).collect()
+}
+
+fn position(drawn: &[String], line: &str) -> usize {
+    drawn.iter().position(|other| other == line).unwrap_or_else(|| panic!("{line} is not in {drawn:#?}"))
+}
+
+#[test]
+fn secrets_inside_of_the_working_directory_are_hidden_after_it() {
+    let drawn = drawn(&Surroundings { cwd: "/home/a".into(), ..surroundings() }, &confined());
+    assert!(position(&drawn, "writable /home/a") < position(&drawn, "hidden /home/a/.ssh"));
+}
+
+#[test]
+fn a_working_directory_below_the_temporary_one_is_mounted_in_the_private_one() {
+    let found = Surroundings { cwd: "/tmp/x/work".into(), ..surroundings() };
+    let drawn = drawn(&found, &confined());
+    assert!(position(&drawn, "temporary /tmp") < position(&drawn, "writable /tmp/x/work"));
+    let here = drawn_of_temporary_itself();
+    assert!(!here.contains(&"temporary /tmp".to_owned()), "the working directory itself is not covered");
+    position(&here, "writable /tmp");
+}
+
+fn drawn_of_temporary_itself() -> Vec<String> {
+    drawn(&Surroundings { cwd: "/tmp".into(), ..surroundings() }, &confined())
+}
+
+#[test]
+fn a_program_is_shown_where_an_empty_directory_would_cover_it_and_left_alone_elsewhere() {
+    let programs = ["/tmp/bin/relive", "/home/a/work/relive", "/home/a/.ssh/relive", "/usr/bin/relive"];
+    let found = Surroundings { programs: programs.iter().map(PathBuf::from).collect(), ..surroundings() };
+    let drawn = drawn(&found, &confined());
+    assert!(position(&drawn, "temporary /tmp") < position(&drawn, "read-only /tmp/bin/relive"));
+    let mounted: Vec<&String> = drawn.iter().filter(|line| line.ends_with("relive")).collect();
+    assert_eq!(mounted, ["read-only /tmp/bin/relive"]);
+}
+
+#[test]
+fn a_private_directory_may_contain_the_working_directory_and_a_hidden_one_may_not() {
+    let inside = Surroundings {
+        cwd: "/data/work/7".into(),
+        private: vec!["/data".into(), "/run/relive".into()],
+        shown: vec![("/run/relive/self".into(), Shape::Directory)],
+        ..surroundings()
+    };
+    let drawn = drawn(&inside, &confined());
+    assert!(position(&drawn, "hidden /data") < position(&drawn, "writable /data/work/7"));
+    assert!(position(&drawn, "hidden /run/relive") < position(&drawn, "read-only /run/relive/self"));
+    for cwd in ["/home/a/.ssh", "/home/a/.ssh/keys"] {
+        let found = Surroundings { cwd: cwd.into(), ..surroundings() };
+        let refused = Plan::new(&confined(), &found, &machine()).unwrap_err();
+        assert_eq!(refused.to_string(), format!("the working directory {cwd} is hidden at isolation confined"));
+    }
+}
+
+#[test]
+fn what_is_hidden_already_is_not_mounted_again() {
+    let found = Surroundings {
+        hidden: vec![("/home/a".into(), Shape::Directory), ("/home/a/.ssh".into(), Shape::Directory)],
+        cwd: "/srv".into(),
+        ..surroundings()
+    };
+    let drawn = drawn(&found, &confined());
+    position(&drawn, "hidden /home/a");
+    assert!(!drawn.iter().any(|line| line.contains("/home/a/")), "neither secrets nor caches: {drawn:#?}");
+}
+
+#[test]
+fn the_configuration_of_a_repository_is_protected_unless_the_policy_says_otherwise() {
+    let git = crate::GitDirectory {
+        path: "/home/a/work/.git".into(),
+        pinned: Vec::new(),
+        protected: vec!["/home/a/work/.git/hooks".into()],
+        configs: vec!["/home/a/work/.git/config".into()],
+        links: Vec::new(),
+    };
+    let found = Surroundings { git: vec![git], ..surroundings() };
+    let careful = drawn(&found, &confined());
+    // Mounted on itself, so that it cannot be renamed.
+    assert!(position(&careful, "writable /home/a/work") < position(&careful, "writable /home/a/work/.git"));
+    position(&careful, "read-only /home/a/work/.git/config");
+    let free = drawn(&found, &Policy { git_config: GitConfig::Writable, ..confined() });
+    position(&free, "read-only /home/a/work/.git/hooks");
+    assert!(!free.iter().any(|line| line.ends_with("/config")));
+}
+
+#[test]
+fn the_namespaces_follow_from_the_word_and_the_user() {
+    let check = |policy: Policy, is_root: bool, expect: &str| {
+        let found = Surroundings { is_root, ..surroundings() };
+        let plan = Plan::new(&policy, &found, &machine()).unwrap();
+        assert_eq!(plan.namespaces.iter().map(Kind::name).collect::<Vec<_>>().join(" "), expect);
+    };
+    let sealed = Policy { isolation: Isolation::Sealed, ..Policy::default() };
+    check(confined(), true, "pid mount ipc");
+    check(confined(), false, "user pid mount ipc");
+    check(Policy { network: Network::None, ..confined() }, true, "pid mount net ipc");
+    check(sealed.clone(), true, "user pid mount net ipc uts cgroup");
+    check(Policy { network: Network::Full, ..sealed }, true, "user pid mount ipc uts cgroup");
+    check(Policy { namespaces: Namespaces::of([Kind::Pid]), ..Policy::default() }, true, "pid mount");
+    check(Policy { namespaces: Namespaces::of([Kind::Uts]), ..Policy::default() }, false, "user uts");
+    check(Policy::default(), false, "");
+}
+
+#[test]
+fn a_guarantee_that_cannot_be_given_is_refused_or_said() {
+    let weak = Machine { no_namespaces: Some("EPERM".into()), landlock_abi: 3 };
+    let refused = Plan::new(&confined(), &surroundings(), &weak).unwrap_err();
+    assert!(refused.to_string().starts_with("this machine cannot give isolation confined: Landlock and seccomp only"));
+    let plan = Plan::new(&Policy { unheld: Unheld::Say, ..confined() }, &surroundings(), &weak).unwrap();
+    assert_eq!(plan.degraded, [LANDLOCK_ONLY]);
+    assert!(
+        matches!(&plan.landlock, Landlock::Files { version: 3, writable } if writable.contains(&"/home/a/work".into()))
+    );
+
+    let old = Machine { no_namespaces: None, landlock_abi: 4 };
+    assert!(Plan::new(&confined(), &surroundings(), &old).is_err());
+    let offline = Policy { network: Network::None, ..confined() };
+    assert_eq!(Plan::new(&offline, &surroundings(), &old).unwrap().degraded, [""; 0], "no sockets but its own");
+}
+
+#[test]
+fn a_plan_is_the_same_after_it_was_written_down() {
+    let plan = Plan::new(&confined(), &surroundings(), &machine()).unwrap();
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+}
+
+#[test]
+fn a_program_below_an_isolated_one_works_in_its_directory_only() {
+    let check = |cwd: &str, allowed: bool| {
+        let found = Surroundings { cwd: cwd.into(), within: Some("/home/a/work".into()), ..surroundings() };
+        assert_eq!(Plan::new(&confined(), &found, &machine()).is_ok(), allowed, "{cwd}");
+    };
+    check("/home/a/work", true);
+    check("/home/a/work/below", true);
+    check("/home/a/workshop", false);
+    check("/home/a", false);
+}

@@ -1,0 +1,205 @@
+//! What a policy meets on this machine: read once, right before the launch.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::git;
+use crate::policy::{Isolation, Policy};
+
+/// Caches that build tools cannot do without, below the home directory. Each is made if the directory before it exists,
+/// as the tool would. Not all of `.cargo`: its `bin` is in the user's `PATH`.
+const CACHES: [(&str, &str); 4] = [("", ".cache"), (".cargo", "registry"), (".cargo", "git"), (".npm", "_cacache")];
+
+/// Secrets below the home directory.
+const SECRETS: [&str; 12] = [
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".config/gcloud",
+    ".config/gh",
+    ".netrc",
+    ".git-credentials",
+    ".password-store",
+    ".local/share/keyrings",
+];
+
+/// Sockets and directories of sockets through which the machine or the user's other programs can be controlled.
+const SOCKETS: [&str; 15] = [
+    "/run/user",
+    "/run/dbus",
+    "/run/docker.sock",
+    "/run/docker",
+    "/run/containerd",
+    "/run/podman",
+    "/run/crio",
+    "/run/libvirt",
+    "/run/lxd",
+    "/run/incus",
+    "/run/snapd.socket",
+    "/run/systemd/private",
+    "/run/systemd/machine",
+    "/run/screen",
+    "/run/tmux",
+];
+
+/// Files of a working directory that make other agents execute commands.
+const AGENT_FILES: [&str; 5] =
+    [".claude/settings.json", ".claude/settings.local.json", ".codex/config.toml", ".cursor/mcp.json", ".mcp.json"];
+
+/// Variables that name sockets of the user.
+const SOCKET_VARIABLES: [&str; 1] = ["SSH_AUTH_SOCK"];
+
+/// What a policy meets here. All paths are canonical and exist.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Surroundings {
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// The directory that it must be in.
+    pub within: Option<PathBuf>,
+    /// Directories for temporary files.
+    pub temporary: Vec<PathBuf>,
+    pub caches: Vec<PathBuf>,
+    /// Further writable directories of the policy.
+    pub writable: Vec<PathBuf>,
+    /// Directories and other files that are hidden.
+    pub hidden: Vec<(PathBuf, Shape)>,
+    /// Hidden directories that may contain the working directory.
+    pub private: Vec<PathBuf>,
+    /// Parts of hidden directories that are visible.
+    pub shown: Vec<(PathBuf, Shape)>,
+    /// Files that are visible also in empty directories.
+    pub programs: Vec<PathBuf>,
+    /// Files of the working directory that stay as they are.
+    pub protected: Vec<PathBuf>,
+    /// The repositories that the working directory needs.
+    pub git: Vec<GitDirectory>,
+    /// The files of `/proc` through which root controls the machine.
+    pub proc_controls: Vec<PathBuf>,
+    /// The device files that a program gets.
+    pub devices: Vec<PathBuf>,
+    /// Whether the user is root here.
+    pub is_root: bool,
+}
+
+/// Whether a path is a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shape {
+    Directory,
+    Other,
+}
+
+/// The directory of a Git repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitDirectory {
+    pub path: PathBuf,
+    /// Directories that cannot be renamed, but are writable.
+    pub pinned: Vec<PathBuf>,
+    /// The parts through which commands are executed, without the configuration.
+    pub protected: Vec<PathBuf>,
+    pub configs: Vec<PathBuf>,
+    /// Parts that are symbolic links, on which nothing can be mounted.
+    pub links: Vec<PathBuf>,
+}
+
+impl Surroundings {
+    /// Looks at the machine for a program with this working directory and environment. Blocks on the file system. Makes
+    /// caches that are missing, and the parts of a repository whose absence could not be protected.
+    pub fn look(policy: &Policy, cwd: &Path, env: &[(String, String)]) -> io::Result<Self> {
+        if policy.isolation == Isolation::None {
+            return Ok(Self { cwd: cwd.to_owned(), is_root: is_root(), ..Self::default() });
+        }
+        let cwd = cwd.canonicalize()?;
+        let variable = |name: &str| env.iter().find(|(other, _)| other == name).map(|(_, value)| PathBuf::from(value));
+        let home = variable("HOME").and_then(|home| directory(&home)).filter(|home| home.parent().is_some());
+        let homes = [home.clone(), policy.home.as_deref().and_then(directory)];
+        let below = |names: &[&str]| -> Vec<PathBuf> {
+            homes.iter().flatten().flat_map(|home| names.iter().map(move |name| home.join(name))).collect()
+        };
+        let sockets =
+            SOCKETS.iter().map(PathBuf::from).chain(SOCKET_VARIABLES.iter().filter_map(|name| variable(name)));
+        let hidden = below(&SECRETS).into_iter().chain(sockets).chain(policy.hidden.iter().cloned());
+        let temporary = [Some("/tmp".into()), Some("/var/tmp".into()), variable("TMPDIR")].into_iter().flatten();
+        let proc_controls = ["bus", "fs", "irq", "sys", "sysrq-trigger"].map(|name| Path::new("/proc").join(name));
+        let devices = ["null", "zero", "full", "random", "urandom", "tty"].map(|name| Path::new("/dev").join(name));
+        Ok(Self {
+            temporary: distinct(temporary.filter_map(|path: PathBuf| directory(&path))),
+            caches: match (&home, policy.isolation) {
+                (Some(home), Isolation::Confined) => caches(home),
+                (Some(_), Isolation::None | Isolation::Sealed) | (None, _) => Vec::new(),
+            },
+            writable: distinct(policy.writable.iter().filter_map(|path| directory(path))),
+            hidden: shaped(hidden),
+            private: distinct(policy.private.iter().filter_map(|path| directory(path))),
+            shown: shaped(policy.shown.iter().cloned()),
+            programs: distinct(policy.programs.iter().filter_map(|path| file(path))),
+            protected: protected(&cwd),
+            git: git::look(&cwd),
+            proc_controls: proc_controls.into_iter().filter(|path| path.exists()).collect(),
+            devices: devices.into_iter().filter(|path| path.exists()).collect(),
+            is_root: is_root(),
+            within: policy.within.as_deref().map(Path::canonicalize).transpose()?,
+            cwd,
+        })
+    }
+}
+
+/// Returns the files of a working directory, apart from those of its repository, that isolated programs cannot change: what
+/// else works there for the same agent must not change them either.
+#[must_use]
+pub fn protected(cwd: &Path) -> Vec<PathBuf> {
+    distinct(AGENT_FILES.iter().filter_map(|name| own_file(cwd, name)))
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn directory(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().filter(|path| path.is_dir() && path.parent().is_some())
+}
+
+fn file(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().filter(|path| path.is_file())
+}
+
+/// Returns a file of the working directory, not one that a link leads to.
+fn own_file(cwd: &Path, name: &str) -> Option<PathBuf> {
+    let path = cwd.join(name);
+    path.canonicalize().ok().filter(|found| *found == path)
+}
+
+fn distinct(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = paths.collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Returns the parts that exist, by their real names. One that is missing, or that the user cannot find, is left out.
+fn shaped(paths: impl Iterator<Item = PathBuf>) -> Vec<(PathBuf, Shape)> {
+    let paths = distinct(paths.filter_map(|path| path.canonicalize().ok()).filter(|path| path.parent().is_some()));
+    let shape = |path: &PathBuf| if path.is_dir() { Shape::Directory } else { Shape::Other };
+    paths.into_iter().map(|path| (path.clone(), shape(&path))).collect()
+}
+
+/// Returns the caches below a home directory that belongs to the user.
+fn caches(home: &Path) -> Vec<PathBuf> {
+    if !home.metadata().is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw()) {
+        return Vec::new();
+    }
+    let cache = |(parent, name): (&str, &str)| {
+        let parent = directory(&home.join(parent))?;
+        let path = parent.join(name);
+        // Present already, or it cannot be made: then the tool says so.
+        let _ = std::fs::DirBuilder::new().mode(0o755).create(&path);
+        directory(&path)
+    };
+    distinct(CACHES.into_iter().filter_map(cache))
+}
