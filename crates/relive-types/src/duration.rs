@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-/// What [`parse`] expects, for its callers' messages.
+/// The syntax that [`parse`] expects, for error messages.
 pub const EXPECTED: &str = "a duration like \"50ms\", \"10s\", \"1m30s\" or \"2h\"";
 
 const EXAMPLES: &str = "write it like 150ms, 10s, 5m or 1h30m";
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused_with_its_reason() {
+    fn bad_durations_are_refused_with_the_reason() {
         for text in ["5", "10", "1.5", " 7 "] {
             check(text, Err(ParseError::NoUnit));
         }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_refused_where_the_text_would_be() {
+    fn from_seconds_refuses_what_parse_refuses() {
         assert_eq!(from_seconds(0.25), Some(Duration::from_millis(250)));
         for bad in [-1.0, f64::NAN, f64::INFINITY, 1e12] {
             assert_eq!(from_seconds(bad), None, "{bad}");

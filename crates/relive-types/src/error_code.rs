@@ -1,4 +1,4 @@
-//! The codes of errors that clients and scripts may rely on.
+//! Error codes that clients and scripts may rely on.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum ErrorCode {
     /// A bad argument, or an ambiguous name.
     Invalid,
-    /// The process is in the wrong state for it.
+    /// The process is in a state that does not allow the operation.
     Conflict,
     /// No such process, or one the caller may not see.
     NotFound,
@@ -27,7 +27,6 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// Every code.
     pub const ALL: [Self; 8] = [
         Self::Invalid,
         Self::Conflict,

@@ -5,25 +5,31 @@
 //! here, no clock and no randomness.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 pub mod duration;
 mod error_code;
 pub mod ids;
+pub mod isolation;
 pub mod limits;
 mod os_signal;
 pub mod program;
+pub mod rule;
+pub mod short_id;
 pub mod signal;
 pub mod status;
 pub mod suggest;
 mod usage;
+mod workspace;
 
 pub use error_code::ErrorCode;
 pub use ids::{Generation, Incarnation, Pid, Uuid, uuid_v7};
+pub use isolation::{Isolated, Isolation};
 pub use jiff::Timestamp;
 pub use limits::{Limits, Usd};
 pub use os_signal::OsSignal;
 pub use program::Program;
+pub use rule::CommandRule;
 pub use signal::{KillSignal, Signal, SignalSet};
 pub use status::{Cause, End, Exit, ProcessStatus, SuspendReason, Why};
 pub use usage::Usage;
+pub use workspace::WorkspaceKind;

@@ -1,4 +1,4 @@
-//! What a process may spend, and how money is counted.
+//! The limits of a process, and amounts of money.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl Usd {
         (dollars >= 0.0 && dollars.is_finite()).then(|| Self { nanos: (dollars * 1e9).round() as u64 })
     }
 
-    /// Adds, and stops at the largest amount.
+    /// Adds, saturating at the largest amount.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
         Self { nanos: self.nanos.saturating_add(other.nanos) }
@@ -57,19 +57,18 @@ impl<'de> Deserialize<'de> for Usd {
     }
 }
 
-/// What a process may spend. An absent field means no limit.
+/// The limits of a process. An absent field means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {
-    /// Counted from the beginning of the journal, over all incarnations.
+    /// Steps, counted from the beginning of the journal over all incarnations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u32>,
-    /// Read and written together.
+    /// Input and output tokens together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// In dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<Usd>,
-    /// Elapsed time without pauses.
+    /// Execution time, without pauses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
@@ -79,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dollars_come_back_from_json_to_the_last_digit() {
+    fn dollars_survive_json_to_the_last_digit() {
         for nanos in [0, 1, 999_999_999, 1_000_000_001, 123_456_789_012] {
             let text = serde_json::to_string(&Usd::from_nanos(nanos)).unwrap();
             assert_eq!(serde_json::from_str::<Usd>(&text).unwrap().nanos(), nanos, "{text}");

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// The first signal for programs' own use, as the C library counts them.
+/// The first realtime signal, as the C library counts them.
 const REALTIME_FIRST: u8 = 34;
 const REALTIME_LAST: u8 = 64;
 
-/// The names, in the order of the numbers, from 1.
+/// The names in numeric order, from 1.
 const NAMES: [&str; 31] = [
     "SIGHUP",
     "SIGINT",
@@ -45,7 +45,6 @@ const NAMES: [&str; 31] = [
 /// Other names that shells accept.
 const ALIASES: [(&str, u8); 4] = [("IOT", 6), ("CLD", 17), ("POLL", 29), ("UNUSED", 31)];
 
-/// One signal of the operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OsSignal(u8);
 
@@ -81,7 +80,6 @@ impl OsSignal {
         (REALTIME_FIRST..=REALTIME_LAST).contains(&found).then_some(Self(found))
     }
 
-    /// Returns the number.
     #[must_use]
     pub fn number(self) -> u8 {
         self.0
@@ -95,18 +93,18 @@ impl OsSignal {
             (None, REALTIME_FIRST) => Cow::Borrowed("SIGRTMIN"),
             (None, REALTIME_LAST) => Cow::Borrowed("SIGRTMAX"),
             (None, number @ REALTIME_FIRST..) => Cow::Owned(format!("SIGRTMIN+{}", number - REALTIME_FIRST)),
-            // The C library keeps these for itself.
+            // The C library reserves these numbers.
             (None, number) => Cow::Owned(format!("signal {number}")),
         }
     }
 
-    /// Returns whether it is one of those for programs' own use.
+    /// Returns whether it is a realtime signal.
     #[must_use]
     pub fn is_realtime(self) -> bool {
         self.0 > 31
     }
 
-    /// Every name with its prefix, in the order of the numbers, those for programs' own use apart.
+    /// Returns every name with its prefix in numeric order, without the realtime signals.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.into_iter()
     }
@@ -134,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_the_numbers_that_linux_gives_them() {
+    fn names_map_to_the_numbers_of_linux() {
         let check = |name: &str, number| assert_eq!(OsSignal::from_name(name).map(OsSignal::number), number, "{name}");
         check("HUP", Some(1));
         check("SIGKILL", Some(9));

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Uuid;
+use crate::isolation::NamespaceKind;
+
 /// A program and how to start it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
@@ -22,24 +25,39 @@ pub struct Program {
     /// The most processes and threads its process tree may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
-    /// The most processor time its process tree may use, in thousandths of a processor.
+    /// The most CPU time its process tree may use, in thousandths of a core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
-    /// Whether it runs without a limit that this machine cannot hold; otherwise it does not run.
+    /// Whether the program may run without a limit that this machine cannot enforce; otherwise the start fails.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_degraded: bool,
-    /// Whether its first run was started in the foreground, where its output waits for its reader.
+    /// Whether the first run was started in the foreground, where output is not dropped but waits for its reader.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreground: bool,
-    /// Whether both outputs go through one pipe, which keeps their order.
+    /// Whether both outputs share one pipe, which keeps their order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_output: bool,
-    /// What it inherits from the shell in which its command was typed.
+    /// The settings of the shell in which the command was typed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<Inherited>,
+    /// The session that it runs in, next to the program of that; absent for one with a session of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enter: Option<Entered>,
 }
 
-/// What a program inherits from the shell that starts it, beside its environment and its directory.
+/// The session that a program enters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entered {
+    /// The process of the session.
+    pub uuid: Uuid,
+    /// The program of the session, by its OS pid and the time of its start in clock ticks since the boot.
+    pub host_pid: i32,
+    pub start_time: u64,
+    /// The namespaces that are joined.
+    pub namespaces: Vec<NamespaceKind>,
+}
+
+/// The settings that a program inherits from a shell, apart from its environment and directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inherited {
     /// The file mode bits that new files do not get.
@@ -55,18 +73,17 @@ pub struct Inherited {
 /// One limit of the operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimit {
-    /// The number that Linux has for it.
+    /// The number of the limit on Linux.
     pub resource: u32,
-    /// The limit in force; none where there is none.
+    /// The limit in force; absent if unlimited.
     pub soft: Option<u64>,
-    /// The highest limit that the program may set; none where there is none.
+    /// The highest limit that the program may set; absent if unlimited.
     pub hard: Option<u64>,
 }
 
-/// Where descriptors 0, 1 and 2 of a program lead.
+/// The targets of descriptors 0, 1 and 2 of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "rows and columns need none")]
 pub enum Stdio {
     /// Input is empty; output goes through pipes.
     #[default]
@@ -81,12 +98,12 @@ pub enum Stdio {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Namespace {
-    /// It does, unless this machine needs a PID namespace to keep the process tree together.
+    /// Yes, unless this machine needs a PID namespace to keep the process tree together.
     #[default]
     Host,
-    /// It has a PID namespace with a stub init.
+    /// No: it has a PID namespace with a stub init.
     Pid,
-    /// It has a PID namespace in which it is PID 1 itself.
+    /// No: it has a PID namespace in which it is PID 1 itself.
     PidWithoutInit,
 }
 
@@ -99,7 +116,9 @@ impl Program {
     }
 }
 
-fn quote(word: &str) -> String {
+/// Returns a word as a person would type it in a shell.
+#[must_use]
+pub fn quote(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "%+,-./:=@_".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -113,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_can_be_typed_again() {
+    fn a_command_line_is_quoted_so_that_it_can_be_typed_again() {
         let argv = ["sh", "-c", "echo 'a b'", ""].map(str::to_owned).to_vec();
         let program: Program = serde_json::from_value(serde_json::json!({ "argv": argv })).unwrap();
         assert_eq!(program.command_line(), r"sh -c 'echo '\''a b'\''' ''");

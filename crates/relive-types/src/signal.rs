@@ -20,7 +20,7 @@ pub enum Signal {
     /// Sent by Ctrl-C.
     #[serde(rename = "SIGINT")]
     Int = 3,
-    /// Suspends the process at its next boundary.
+    /// Pauses the process at its next boundary.
     #[serde(rename = "SIGPAUSE")]
     Pause = 4,
     /// Resumes the process.
@@ -32,7 +32,7 @@ impl Signal {
     /// Every signal, in the order of their numbers.
     pub const ALL: [Self; 5] = [Self::Term, Self::Kill, Self::Int, Self::Pause, Self::Resume];
 
-    /// Every signal that can be pending, in the order in which pending ones are delivered.
+    /// Every signal that can be pending, in order of delivery.
     pub const LANDING_ORDER: [Self; 4] = [Self::Term, Self::Int, Self::Pause, Self::Resume];
 
     /// Returns the name with its prefix: `SIGTERM`.
@@ -180,7 +180,7 @@ impl TryFrom<KillSignalJson> for KillSignal {
     }
 }
 
-/// Returns the name that a status has, in which those for programs' own use have always been numbers.
+/// Returns the name for a status, in which realtime signals have always been numbers.
 fn os_signal_name(number: u8) -> Cow<'static, str> {
     let named = OsSignal::from_number(number).filter(|signal| !signal.is_realtime());
     named.map_or_else(|| Cow::Owned(format!("signal {number}")), OsSignal::name)
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_a_name_in_any_spelling_and_a_number_is_none() {
+    fn signal_names_are_parsed_in_any_case_and_numbers_are_not_names() {
         for signal in Signal::ALL {
             let bare = signal.name().trim_start_matches("SIG");
             for spelling in [signal.name(), bare, &bare.to_lowercase(), &signal.name().to_lowercase()] {

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Pid;
-use crate::signal::KillSignal;
+use crate::signal::{KillSignal, Signal};
 
-/// The fault of a process that used up its steps.
+/// The fault of a process that reached its limit of steps.
 pub const MAX_STEPS_EXCEEDED: &str = "max steps exceeded";
 
 const FAILED: u8 = 1;
@@ -38,7 +38,7 @@ pub enum ProcessStatus {
         #[serde(flatten)]
         signal: KillSignal,
     },
-    /// The model, the loop or a panic made it fail.
+    /// The model, the agent loop or a panic made it fail.
     Faulted {
         /// Empty after an unexpected exit.
         fault: String,
@@ -57,7 +57,6 @@ pub enum ProcessStatus {
 /// Why a process was ended. Absent from an end that nobody caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says it")]
 pub enum Why {
     User,
     Parent,
@@ -77,7 +76,6 @@ pub enum Why {
 /// Why a process is suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says it")]
 pub enum SuspendReason {
     User,
     BudgetExceeded,
@@ -95,7 +93,6 @@ pub enum SuspendReason {
 /// Who ended a process and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
-    #[expect(missing_docs, reason = "the type says it")]
     pub why: Why,
     /// The process that asked; [`Pid::RUNTIME`] if it was a person or the runtime itself.
     pub by: Pid,
@@ -132,6 +129,12 @@ pub struct End {
     /// Names the limit in words, if `why` is [`Why::Limit`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Box<str>>,
+    /// Why, in the words of the process itself, if it said so when it ended itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Box<str>>,
+    /// The signal that asked it to end, if it then ended in another way than by that signal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_signal: Option<Signal>,
 }
 
 /// The plain view of an end.
@@ -149,7 +152,7 @@ impl End {
     /// Creates an end that nobody caused.
     #[must_use]
     pub fn of(status: ProcessStatus) -> Self {
-        Self { status, cause: None, while_paused: false, limit: None }
+        Self { status, cause: None, while_paused: false, limit: None, reason: None, sent_signal: None }
     }
 
     /// Returns why it was ended, if somebody ended it.
@@ -163,8 +166,10 @@ impl End {
     pub fn exit(&self) -> Exit<'_> {
         let failed = |reason: Cow<'static, str>| Exit { code: 1, reason, err: None };
         match &self.status {
-            ProcessStatus::Exited { code: 0 } => Exit { code: 0, reason: "completed".into(), err: None },
-            ProcessStatus::Exited { code } => Exit { code: *code, reason: "exited".into(), err: None },
+            ProcessStatus::Exited { code } => {
+                let usual = if *code == 0 { "completed" } else { "exited" };
+                Exit { code: *code, reason: self.reason.as_deref().unwrap_or(usual).into(), err: None }
+            }
             ProcessStatus::Abandoned => failed("abandoned".into()),
             ProcessStatus::Killed { signal } => self.exit_of_killed(*signal),
             ProcessStatus::Faulted { fault } if fault.is_empty() => failed("unexpected exit".into()),

@@ -1,9 +1,13 @@
 //! "Did you mean ...?": the known name that is closest to what was typed.
 
-/// Returns the candidate closest to `word`, if one is close enough to have been meant: a letter may be wrong, or one
-/// in three of a longer word, but never more than three. Case does not count. Of equals the first wins.
+/// Returns the candidate closest to `word`, if it is close enough: one letter may be wrong, or one in three of a longer
+/// word, but never more than three. Case is ignored. Of equally close ones the first wins.
 #[must_use]
 pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Every other letter is as close to a single one.
+    if word.chars().count() < 2 {
+        return None;
+    }
     let distance_max = (word.chars().count() / 3).clamp(1, 3);
     candidates
         .into_iter()
@@ -14,7 +18,7 @@ pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 /// Counts the letters to insert, delete, replace or swap with their neighbour; `None` if there are more than `max`.
 fn distance_within(left: &str, right: &str, max: usize) -> Option<usize> {
-    // A letter takes at most four bytes, and one in another case as many as three letters.
+    // A letter takes at most four bytes, and its other case may be as long as three letters.
     if left.len().abs_diff(right.len()) > 12 * (max + 1) {
         return None;
     }
@@ -47,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances() {
+    fn distance_counts_inserts_deletes_replacements_and_swaps() {
         for (left, right, expect) in [
             ("", "", 0),
             ("", "abc", 3),
@@ -81,6 +85,7 @@ mod tests {
         check(&keys, "recvoery", Some("recovery"));
         check(&keys, "chekpoints", Some("checkpoint"));
         check(&keys, "gx", Some("gc"));
+        check(&["h"], "f", None);
         check(&keys, "limits", None);
         check(&["beta", "bets"], "betx", Some("beta"));
         check(&["bets", "beta"], "betx", Some("bets"));

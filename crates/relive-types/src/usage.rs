@@ -1,10 +1,10 @@
-//! What a model call used.
+//! The usage of one model call.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Usd;
 
-/// What a model call used.
+/// The tokens and cost of one model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens the model read, cached ones included.

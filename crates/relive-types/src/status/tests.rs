@@ -101,7 +101,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn the_table_of_causes() {
+fn each_cause_of_an_end_has_its_code_reason_and_exit_code() {
     for Row { cause, end, code, reason, err, exit_code } in rows() {
         let exit = end.exit();
         assert_eq!((exit.code, &*exit.reason, exit.err.as_deref()), (code, reason, err), "{cause}");
@@ -111,7 +111,7 @@ fn the_table_of_causes() {
 }
 
 #[test]
-fn every_end_comes_back_from_json() {
+fn every_end_survives_json() {
     for Row { cause, end, .. } in rows() {
         let text = serde_json::to_string(&end).unwrap();
         assert_eq!(serde_json::from_str::<End>(&text).unwrap(), end, "{cause}: {text}");

@@ -1,0 +1,211 @@
+//! Decisions about a compose file: what starts when, what is tried again, and what is skipped.
+
+use crate::event::{Decision, Origin, Outcome, Start, Verdict};
+use crate::file::{ComposeFile, Condition};
+use crate::flow::{Definition, Flow, Rejected, SlotState};
+use crate::restart::Policy;
+
+/// A condition of a dependency, against the state of the node it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Met {
+    Yes,
+    NotYet,
+    Never,
+}
+
+fn met(condition: Condition, state: &SlotState, starts: u32) -> Met {
+    let ended = |holds: bool| if holds { Met::Yes } else { Met::Never };
+    match state {
+        SlotState::Waiting | SlotState::Due { .. } | SlotState::Running { .. } | SlotState::ToStop { .. } => {
+            if condition == Condition::Started && starts > 0 {
+                Met::Yes
+            } else {
+                Met::NotYet
+            }
+        }
+        SlotState::Succeeded => Met::Yes,
+        SlotState::Failed { .. } | SlotState::Stopped | SlotState::Halted => ended(condition != Condition::Succeeded),
+        SlotState::Skipped => Met::Never,
+    }
+}
+
+/// Tells whether a node is kept running for the others: it has no end of its own.
+fn is_service(file: &ComposeFile, place: usize) -> bool {
+    file.nodes[place].restart.is_some_and(|restart| restart.policy == Policy::Permanent)
+}
+
+/// Tells whether only services are left, which end with the last of the other nodes.
+fn is_winding_down(flow: &Flow, file: &ComposeFile) -> bool {
+    let mut others = (0..flow.slots.len()).filter(|place| !is_service(file, *place)).peekable();
+    others.peek().is_some() && others.all(|place| flow.slots[place].state.is_over())
+}
+
+pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64) {
+    let Definition::Compose(file) = &flow.blueprint.definition else { return };
+    let (retries, restart) = (file.nodes[place].retries, file.nodes[place].restart);
+    let winding_down = is_winding_down(flow, file) && is_service(file, place);
+    let slot = &mut flow.slots[place];
+    let succeeded = match outcome {
+        Outcome::NeverRan => return flow.never_ran(place, at_ms),
+        // A service that is ended with the run has done its work.
+        Outcome::Succeeded | Outcome::Failed { .. } | Outcome::Halted if winding_down => {
+            slot.state = SlotState::Succeeded;
+            return;
+        }
+        Outcome::Stopped | Outcome::Halted => {
+            slot.state = Flow::over(outcome);
+            return;
+        }
+        Outcome::Succeeded => true,
+        Outcome::Failed { .. } => false,
+    };
+    slot.state = match restart {
+        Some(restart) if restart.policy.restarts(succeeded) => {
+            match restart.intensity.admit(&slot.restarts, at_ms) {
+                Some(window) => {
+                    let times = u32::try_from(window.len()).unwrap_or(u32::MAX);
+                    slot.restarts = window;
+                    let at_ms = at_ms.saturating_add(restart.backoff.delay_ms(times));
+                    SlotState::Due { start: Flow::again(restart.fresh), at_ms }
+                }
+                // Not even one that keeps exiting with 0 did what it is for.
+                None => SlotState::Failed { code: failure(outcome) },
+            }
+        }
+        None if !succeeded && slot.starts <= retries.max => {
+            let at_ms = at_ms.saturating_add(retries.backoff.delay_ms(slot.starts));
+            SlotState::Due { start: Start::New, at_ms }
+        }
+        Some(_) | None => Flow::over(outcome),
+    };
+}
+
+fn failure(outcome: Outcome) -> i32 {
+    match outcome {
+        Outcome::Failed { code } => code,
+        Outcome::Succeeded | Outcome::Stopped | Outcome::Halted | Outcome::NeverRan => 1,
+    }
+}
+
+/// Has a node continue. What depends on it begins anew, and nothing else changes.
+pub(crate) fn redo(flow: &mut Flow, name: &str, origin: &Origin) -> Result<(), Rejected> {
+    let Definition::Compose(file) = &flow.blueprint.definition else { return Err(Rejected::NotComposed) };
+    let place = flow.place(name)?;
+    let dependents = file.dependents(place);
+    let slot = &flow.slots[place];
+    if slot.state.living().is_some() {
+        return Err(Rejected::Runs(name.to_owned()));
+    }
+    let last = slot.last.ok_or_else(|| Rejected::NeverRan(name.to_owned()))?;
+    if let Some(running) = dependents.iter().find(|other| flow.slots[**other].state.living().is_some()) {
+        let dependent = flow.slots[*running].name.to_string();
+        return Err(Rejected::DependentRuns { slot: name.to_owned(), dependent });
+    }
+    let start = match origin {
+        Origin::End { input } => Start::Resume { input: input.clone() },
+        Origin::Fork { from_step, input } => Start::Fork { from: last, from_step: *from_step, input: input.clone() },
+    };
+    let slot = &mut flow.slots[place];
+    (slot.state, slot.starts, slot.result) = (SlotState::Due { start, at_ms: 0 }, 0, None);
+    slot.restarts.clear();
+    for other in dependents {
+        let slot = &mut flow.slots[other];
+        (slot.state, slot.starts, slot.result) = (SlotState::Waiting, 0, None);
+        slot.restarts.clear();
+    }
+    Ok(())
+}
+
+/// Has a run continue that had ended: what did not succeed continues, and what was skipped waits again.
+pub(crate) fn reopened(flow: &mut Flow) {
+    for slot in &mut flow.slots {
+        match slot.state {
+            SlotState::Failed { .. } | SlotState::Stopped | SlotState::Halted => {
+                slot.state = SlotState::Due { start: Start::Resume { input: None }, at_ms: 0 };
+                slot.starts = 0;
+                slot.restarts.clear();
+            }
+            SlotState::Skipped => slot.state = SlotState::Waiting,
+            SlotState::Waiting
+            | SlotState::Due { .. }
+            | SlotState::Running { .. }
+            | SlotState::ToStop { .. }
+            | SlotState::Succeeded => {}
+        }
+    }
+}
+
+/// Skips the nodes whose dependencies can never be met any more, and those that depend on them.
+pub(crate) fn skip_unreachable(flow: &mut Flow) {
+    let Definition::Compose(file) = &flow.blueprint.definition else { return };
+    for &place in &flow.blueprint.order {
+        if flow.slots[place].state != SlotState::Waiting {
+            continue;
+        }
+        let never = |dependency: &crate::file::Dependency| {
+            let on = &flow.slots[dependency.node];
+            met(dependency.condition, &on.state, on.starts) == Met::Never
+        };
+        if file.nodes[place].depends_on.iter().any(never) {
+            flow.slots[place].state = SlotState::Skipped;
+        }
+    }
+}
+
+pub(crate) fn decide(flow: &Flow, file: &ComposeFile, now_ms: u64, room: usize) -> Vec<Decision> {
+    let winding_down = is_winding_down(flow, file);
+    let (mut decisions, mut next, mut room) = (Vec::new(), None, room);
+    for place in 0..flow.slots.len() {
+        let slot = &flow.slots[place];
+        if winding_down && is_service(file, place) {
+            if let Some(uuid) = slot.state.living() {
+                decisions.push(Decision::Stop { slot: slot.name.to_string(), uuid });
+            }
+            continue;
+        }
+        let start = match flow.due(place, now_ms) {
+            Some(Ok(start)) => Some(start),
+            Some(Err(at_ms)) => {
+                next = Some(next.map_or(at_ms, |next: u64| next.min(at_ms)));
+                None
+            }
+            None => is_ready(flow, file, place).then_some(Start::New),
+        };
+        if let Some(start) = start.filter(|_| room > 0) {
+            room -= 1;
+            decisions.push(Decision::Start { slot: slot.name.to_string(), start });
+        }
+    }
+    let over = |place: usize| {
+        let state = &flow.slots[place].state;
+        state.is_over() || (winding_down && is_service(file, place) && state.living().is_none())
+    };
+    if (0..flow.slots.len()).all(over) {
+        return vec![Decision::Finish(verdict(flow))];
+    }
+    decisions.extend(next.map(|until_ms| Decision::Wait { until_ms }));
+    decisions
+}
+
+fn is_ready(flow: &Flow, file: &ComposeFile, place: usize) -> bool {
+    let is_met = |dependency: &crate::file::Dependency| {
+        let on = &flow.slots[dependency.node];
+        met(dependency.condition, &on.state, on.starts) == Met::Yes
+    };
+    flow.slots[place].state == SlotState::Waiting && file.nodes[place].depends_on.iter().all(is_met)
+}
+
+fn verdict(flow: &Flow) -> Verdict {
+    let failed = |state: &SlotState| match state {
+        SlotState::Failed { .. } | SlotState::Stopped | SlotState::Halted => true,
+        SlotState::Succeeded
+        | SlotState::Skipped
+        | SlotState::Waiting
+        | SlotState::Due { .. }
+        | SlotState::Running { .. }
+        | SlotState::ToStop { .. } => false,
+    };
+    let slots: Vec<String> =
+        flow.slots.iter().filter(|slot| failed(&slot.state)).map(|slot| slot.name.to_string()).collect();
+    if slots.is_empty() { Verdict::Succeeded } else { Verdict::Failed { slots } }
+}

@@ -1,0 +1,141 @@
+//! What happens to a tree, and what is decided about it.
+
+use relive_types::Uuid;
+use serde::{Deserialize, Serialize};
+
+/// Something that happened. The journal of a tree has them in their order, and nothing else decides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A process is about to be started. Recorded before it is, so that it is started once.
+    Starting { slot: String, uuid: Uuid, start: Start },
+    /// The process of a slot has ended.
+    Ended {
+        slot: String,
+        uuid: Uuid,
+        outcome: Outcome,
+        at_ms: u64,
+        /// What it said last, where another node asks for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<String>,
+        /// Why it could not be started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
+    /// A person has a node continue, or start again from an earlier step.
+    Redo { slot: String, origin: Origin, run: u32 },
+    /// A person, or the supervisor above, has a tree continue that had ended.
+    Reopened {
+        /// The last generation that ended before.
+        run: u32,
+    },
+}
+
+/// How a process is started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum Start {
+    /// As a new process.
+    New,
+    /// From its journal.
+    Resume {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<String>,
+    },
+    /// As a fork of the process that ran before.
+    Fork {
+        from: Uuid,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from_step: Option<u32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<String>,
+    },
+}
+
+/// Where a node that is done again begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "origin", rename_all = "snake_case")]
+pub enum Origin {
+    /// At the end of its journal.
+    End {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<String>,
+    },
+    /// In a fork of it.
+    Fork {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from_step: Option<u32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<String>,
+    },
+}
+
+/// How a process ended, as far as that decides anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    Succeeded,
+    Failed {
+        code: i32,
+    },
+    /// A person ended it.
+    Stopped,
+    /// It was ended together with the tree, or by the tree itself.
+    Halted,
+    /// It was never created.
+    NeverRan,
+}
+
+/// Something to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Record [`Event::Starting`], then start it.
+    Start { slot: String, start: Start },
+    /// End this process. It stays to be decided until it has ended.
+    Stop { slot: String, uuid: Uuid },
+    /// Decide again at this time.
+    Wait { until_ms: u64 },
+    /// The tree has ended like this.
+    Finish(Verdict),
+}
+
+/// How a tree ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Succeeded,
+    /// These nodes failed, or were stopped.
+    Failed {
+        slots: Vec<String>,
+    },
+    /// This child was to be restarted once too often.
+    Escalated {
+        slot: String,
+    },
+}
+
+impl Verdict {
+    /// Returns the exit code of the tree.
+    #[must_use]
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Succeeded => 0,
+            Self::Failed { .. } | Self::Escalated { .. } => 1,
+        }
+    }
+
+    /// Says why, for people.
+    #[must_use]
+    pub fn reason(&self) -> Option<String> {
+        /// How many names are listed.
+        const LISTED: usize = 5;
+        match self {
+            Self::Succeeded => None,
+            Self::Failed { slots } => {
+                let more = slots.len().saturating_sub(LISTED);
+                let names = slots.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+                Some(if more == 0 { format!("failed: {names}") } else { format!("failed: {names} and {more} more") })
+            }
+            Self::Escalated { slot } => Some(format!("{slot} was restarted too often")),
+        }
+    }
+}

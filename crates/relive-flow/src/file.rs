@@ -1,0 +1,327 @@
+//! Compose and supervisor files.
+
+mod parse;
+mod script;
+mod supervisor;
+mod task;
+
+use relive_types::{Isolation, Limits, WorkspaceKind};
+use serde::{Deserialize, Serialize};
+
+use crate::graph::Graph;
+use crate::restart::{Backoff, Intensity, Policy, Restart, Strategy};
+use crate::template;
+use crate::yaml::{Mistakes, Problem};
+
+/// The longest result that a node hands on, in bytes. A program cannot be given a longer argument than 128 KiB.
+pub const RESULT_MAX: usize = 32 * 1024;
+/// The most results in the texts of one node.
+pub const RESULTS_MAX: usize = 256;
+/// The most nodes of a file.
+pub const NODES_MAX: usize = 4096;
+/// The longest file, in bytes.
+pub const FILE_MAX: usize = 1 << 20;
+
+/// All mistakes of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileError {
+    /// The name of the file, as it was given.
+    pub name: String,
+    /// In the order of their places.
+    pub problems: Vec<Problem>,
+    /// How many more there are.
+    pub unlisted: usize,
+}
+
+impl FileError {
+    fn new(name: &str, mistakes: Mistakes) -> Self {
+        let Mistakes { problems, unlisted } = mistakes;
+        Self { name: name.to_owned(), problems, unlisted }
+    }
+}
+
+impl std::fmt::Display for FileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&relive_yaml::report(&self.name, &self.problems))?;
+        match self.unlisted {
+            0 => Ok(()),
+            1 => f.write_str("\nand 1 more mistake"),
+            more => write!(f, "\nand {more} more mistakes"),
+        }
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// A graph of processes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ComposeFile {
+    pub nodes: Vec<Node>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    pub name: String,
+    #[serde(flatten)]
+    pub task: Task,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<Dependency>,
+    #[serde(default)]
+    pub retries: Retries,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
+}
+
+/// A node that another one waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependency {
+    /// Its place in the file.
+    pub node: usize,
+    pub condition: Condition,
+}
+
+/// What a node waits for in another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    #[default]
+    Succeeded,
+    /// It has ended, in whatever way.
+    Completed,
+    /// It was started.
+    Started,
+}
+
+impl Condition {
+    pub(crate) const WORDS: [(&'static str, Self); 3] =
+        [("succeeded", Self::Succeeded), ("completed", Self::Completed), ("started", Self::Started)];
+
+    /// The word in the file.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Completed => "completed",
+            Self::Started => "started",
+        }
+    }
+}
+
+/// How often a node that fails is started again, as a new process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retries {
+    pub max: u32,
+    pub backoff: Backoff,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { max: 0, backoff: Backoff::from_first(1000) }
+    }
+}
+
+/// What a slot runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "runs", rename_all = "snake_case")]
+pub enum Run {
+    Task(Task),
+    Supervisor(SupervisorFile),
+}
+
+/// An agent or a program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    pub work: Work,
+    /// The directory it works in, below that of the file unless it is absolute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    #[serde(default)]
+    pub limits: Limits,
+    /// Whether it works on a copy of its directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceKind>,
+    /// What its programs may reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
+    /// Variables that a shell script reads results from; never in a file.
+    #[serde(skip)]
+    pub variables: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    Agent {
+        intent: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// The name of a file in `agents/`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
+        /// What it may do without asking.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        allow: Vec<String>,
+    },
+    Exec {
+        command: Vec<String>,
+    },
+}
+
+/// The children of a supervisor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SupervisorFile {
+    pub strategy: Strategy,
+    #[serde(default)]
+    pub intensity: Intensity,
+    #[serde(default)]
+    pub backoff: Backoff,
+    pub children: Vec<SupervisedChild>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SupervisedChild {
+    pub name: String,
+    #[serde(flatten)]
+    pub run: Run,
+    pub restart: Policy,
+    /// Starts a new process each time, instead of resuming the one that ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fresh: bool,
+}
+
+impl ComposeFile {
+    /// Parses the text of a file, or returns all its mistakes. `name` is for messages.
+    pub fn parse(name: &str, text: &str) -> Result<Self, FileError> {
+        parse::compose(text).map_err(|mistakes| FileError::new(name, mistakes))
+    }
+
+    /// Returns the places of the nodes, each after those it depends on, otherwise in the order of the file.
+    #[must_use]
+    pub fn order(&self) -> Vec<usize> {
+        self.graph().order()
+    }
+
+    /// Returns the nodes that depend on a node, directly or not, in the order of the file.
+    #[must_use]
+    pub fn dependents(&self, place: usize) -> Vec<usize> {
+        self.graph().dependents(place)
+    }
+
+    pub(crate) fn graph(&self) -> Graph {
+        let on = |node: &Node| node.depends_on.iter().map(|dependency| dependency.node).collect();
+        Graph::new(self.nodes.iter().map(on).collect())
+    }
+}
+
+impl SupervisorFile {
+    /// Parses the text of a file, or returns all its mistakes. `name` is for messages.
+    pub fn parse(name: &str, text: &str) -> Result<Self, FileError> {
+        supervisor::supervisor(text).map_err(|mistakes| FileError::new(name, mistakes))
+    }
+}
+
+impl Task {
+    /// Returns a task that has nothing but its work.
+    #[must_use]
+    pub fn new(work: Work) -> Self {
+        let (cwd, workspace, isolation) = (None, None, None);
+        Self { work, cwd, limits: Limits::default(), workspace, isolation, variables: Vec::new() }
+    }
+
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        let (intent, command) = match &self.work {
+            Work::Agent { intent, .. } => (Some(intent.as_str()), [].as_slice()),
+            Work::Exec { command } => (None, command.as_slice()),
+        };
+        intent.into_iter().chain(command.iter().map(String::as_str))
+    }
+
+    /// Returns the task with results in place of their names. The script of a shell gets them in variables: in the
+    /// script itself they would be run.
+    #[must_use]
+    pub fn filled(&self, result: impl Fn(&str) -> String) -> Self {
+        let mut filled = self.clone();
+        match &mut filled.work {
+            Work::Agent { intent, .. } => *intent = template::fill(intent, result),
+            Work::Exec { command } => {
+                let scripts: Vec<bool> = (0..command.len()).map(|place| script::is_script(command, place)).collect();
+                let mut variables = Vec::new();
+                for (argument, is_script) in command.iter_mut().zip(scripts) {
+                    let names = if is_script { template::nodes(argument) } else { Vec::new() };
+                    for name in names {
+                        variables.push((variable(&name), result(&name)));
+                    }
+                    *argument = template::fill(argument, |name| {
+                        if is_script { format!("${{{}}}", variable(name)) } else { result(name) }
+                    });
+                }
+                filled.variables = variables;
+            }
+        }
+        filled
+    }
+}
+
+/// Names the variable with the result of a node. A hyphen cannot stand in it, so that `_` is written differently too, to
+/// keep names apart.
+fn variable(node: &str) -> String {
+    format!("RELIVE_RESULT_{}", node.replace('_', "__").replace('-', "_1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exec(command: &[&str]) -> Task {
+        let command = command.iter().map(|argument| (*argument).to_owned()).collect();
+        Task::new(Work::Exec { command })
+    }
+
+    #[test]
+    fn a_result_is_never_part_of_a_shell_script() {
+        let hostile = |_: &str| "$(touch /tmp/x)".to_owned();
+        let filled = exec(&["/bin/sh", "-ec", "echo {{ nodes.a-b.result }}", "{{ nodes.a-b.result }}"]).filled(hostile);
+        let expect = exec(&["/bin/sh", "-ec", "echo ${RELIVE_RESULT_a_1b}", "$(touch /tmp/x)"]);
+        assert_eq!(filled.work, expect.work);
+        assert_eq!(filled.variables, [("RELIVE_RESULT_a_1b".to_owned(), "$(touch /tmp/x)".to_owned())]);
+
+        for before in [
+            "sh -ce",
+            "bash -c -e",
+            "bash -c --",
+            "bash -e -c",
+            "bash -co pipefail",
+            "bash -o pipefail -c",
+            "bash -O extglob +x -c",
+            "bash --rcfile file --posix -c",
+            "env bash -c",
+            "env A=b nice -n 5 /usr/bin/sh -c",
+            "busybox ash -c",
+            "sh -c exec$@ sh bash -c",
+            "zsh -fc",
+        ] {
+            let before: Vec<&str> = before.split(' ').collect();
+            let with = |words: [&'static str; 2]| exec(&[before.clone(), words.to_vec()].concat());
+            let filled = with(["{{ nodes.a.result }}", "{{ nodes.a.result }}"]).filled(hostile);
+            assert_eq!(filled.work, with(["${RELIVE_RESULT_a}", "$(touch /tmp/x)"]).work, "{before:?}");
+        }
+    }
+
+    #[test]
+    fn a_result_is_an_argument_where_there_is_no_shell_script() {
+        for command in ["sh file -c", "echo -c", "python3 -c", "sh -e", "sh -- -c", "grep -c -e"] {
+            let before: Vec<&str> = command.split(' ').collect();
+            let with = |word: &'static str| exec(&[before.clone(), vec![word]].concat());
+            let filled = with("{{ nodes.a.result }}").filled(|_| "x".to_owned());
+            assert_eq!(filled.work, with("x").work, "{command}");
+            assert_eq!(filled.variables, [], "{command}");
+        }
+    }
+
+    #[test]
+    fn two_nodes_never_share_a_variable() {
+        for (left, right) in [("a_b", "a-b"), ("a__b", "a_b"), ("a--b", "a_b"), ("a-_b", "a_-b"), ("a_1", "a-")] {
+            assert_ne!(variable(left), variable(right), "{left} {right}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What a node or a child runs.
+
+use relive_types::{CommandRule, Isolation, Limits, Usd, WorkspaceKind};
+use serde_saphyr::Spanned;
+
+use super::{Task, Work, script};
+use crate::template;
+use crate::yaml::{Checker, Entry, Value};
+
+pub(super) const TASK_KEYS: [&str; 12] = [
+    "intent",
+    "command",
+    "model",
+    "agent",
+    "allow",
+    "cwd",
+    "workspace",
+    "isolation",
+    "timeout",
+    "max_steps",
+    "max_tokens",
+    "max_cost_usd",
+];
+
+/// Reads the keys of a task. The caller reports other keys.
+pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &[Entry]) -> Option<Task> {
+    let (mut intent, mut command, mut model, mut agent, mut cwd) = (None, None, None, None, None);
+    let (mut allow, mut limits, mut agents_only) = (Vec::new(), Limits::default(), None);
+    let (mut workspace, mut isolation) = (None, None);
+    for (key, value) in entries {
+        match key.value.as_str() {
+            "intent" => intent = Some(filled_text(checker, "intent", value)?),
+            "command" => command = Some(arguments(checker, value)?),
+            "model" => model = checker.text_of("model", value),
+            "agent" => agent = checker.text_of("agent", value),
+            "allow" => allow = rules(checker, value),
+            "cwd" => cwd = checker.text_of("cwd", value),
+            "workspace" => {
+                workspace = checker.word("workspace", value, &WorkspaceKind::ALL.map(|kind| (kind.word(), kind)))
+            }
+            "isolation" => {
+                isolation = checker.word("isolation", value, &Isolation::ALL.map(|word| (word.name(), word)))
+            }
+            "timeout" => limits.timeout_ms = checker.duration_ms("timeout", value),
+            "max_steps" => {
+                let steps = checker.number("max_steps", value, 1, u32::MAX.into());
+                limits.max_steps = steps.and_then(|steps| u32::try_from(steps).ok());
+            }
+            "max_tokens" => limits.max_tokens = checker.number("max_tokens", value, 1, u64::MAX),
+            "max_cost_usd" => limits.max_cost_usd = dollars(checker, value),
+            _ => {}
+        }
+        if ["model", "agent", "allow", "max_steps", "max_tokens", "max_cost_usd"].contains(&key.value.as_str()) {
+            agents_only = agents_only.or(Some(key));
+        }
+    }
+    let work = match (intent, command) {
+        (Some(intent), None) => Work::Agent { intent, model, agent, allow },
+        (None, Some(command)) => {
+            if let Some(key) = agents_only {
+                checker.wrong(
+                    &key.referenced,
+                    format!("`{}` is for an agent, and `{}` runs a command", key.value, name.value),
+                );
+            }
+            Work::Exec { command }
+        }
+        (Some(_), Some(_)) => {
+            checker.wrong(&name.referenced, format!("`{}` has an intent and a command: one of them", name.value));
+            return None;
+        }
+        (None, None) => {
+            let message = format!("`{}` needs an `intent` for an agent, or a `command` for a program", name.value);
+            checker.wrong(&name.referenced, message);
+            return None;
+        }
+    };
+    Some(Task { work, cwd, limits, workspace, isolation, variables: Vec::new() })
+}
+
+fn filled_text(checker: &mut Checker<'_>, key: &str, found: &Spanned<Value>) -> Option<String> {
+    let text = checker.text_of(key, found)?;
+    if text.trim().is_empty() {
+        checker.wrong(&found.referenced, format!("`{key}` is empty"));
+    }
+    Some(text)
+}
+
+fn arguments(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Option<Vec<String>> {
+    let Value::List(list) = &found.value else {
+        let message = format!("`command` must be a list like [make, test], not {}", found.value.name());
+        checker.wrong(&found.referenced, message);
+        return None;
+    };
+    if list.is_empty() {
+        checker.wrong(&found.referenced, "`command` is empty");
+    }
+    let mut command = Vec::new();
+    for argument in list {
+        command.push(match &argument.value {
+            // A program is given texts.
+            Value::Number(_) | Value::Truth(_) | Value::Fraction(_) => {
+                checker.written(argument).unwrap_or_default().to_owned()
+            }
+            Value::Text(text) if text.contains('\0') => {
+                checker.wrong(&argument.referenced, "an argument cannot contain a NUL byte");
+                continue;
+            }
+            Value::Text(text) => text.clone(),
+            other @ (Value::Nothing | Value::List(_) | Value::Map(_)) => {
+                let message =
+                    format!("an argument of `command` must be a text, not {}: put it in quotes", other.name());
+                checker.wrong(&argument.referenced, message);
+                continue;
+            }
+        });
+        let (words, place) = (command.as_slice(), command.len() - 1);
+        if !template::nodes(&words[place]).is_empty() && script::is_fish_script(words, place) {
+            let message = "`fish` cannot be given results in a script: use sh -c";
+            checker.wrong(&argument.referenced, message);
+        }
+    }
+    Some(command)
+}
+
+fn rules(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Vec<String> {
+    let Value::List(list) = &found.value else {
+        checker.wrong(&found.referenced, format!("`allow` must be a list of rules, not {}", found.value.name()));
+        return Vec::new();
+    };
+    let mut rules = Vec::new();
+    for rule in list {
+        let Some(text) = checker.text_of("allow", rule) else { continue };
+        if CommandRule::is_meant(&text)
+            && let Err(error) = text.parse::<CommandRule>()
+        {
+            checker.wrong(&rule.referenced, format!("`allow`: {error}"));
+        }
+        rules.push(text);
+    }
+    rules
+}
+
+fn dollars(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Option<Usd> {
+    let amount = match &found.value {
+        #[expect(clippy::cast_precision_loss, reason = "an amount that is too large for a float is refused by `Usd`")]
+        Value::Number(number) => Usd::from_dollars(*number as f64),
+        Value::Fraction(amount) => Usd::from_dollars(*amount),
+        Value::Nothing | Value::Truth(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => None,
+    };
+    if amount.is_none() {
+        checker.wrong(&found.referenced, "`max_cost_usd` must be an amount of dollars, zero or more");
+    }
+    amount
+}

@@ -1,0 +1,400 @@
+//! The state of a tree: the fold of its events.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use relive_types::{Uuid, WorkspaceKind};
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Decision, Event, Outcome, Start};
+use crate::file::{ComposeFile, Condition, Run, SupervisorFile};
+use crate::{compose, supervise, template};
+
+/// What a tree consists of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Definition {
+    Compose(ComposeFile),
+    Supervisor(SupervisorFile),
+}
+
+impl Definition {
+    /// Returns the names of the slots, in the order of the file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let (nodes, children) = match self {
+            Self::Compose(file) => (file.nodes.as_slice(), [].as_slice()),
+            Self::Supervisor(file) => ([].as_slice(), file.children.as_slice()),
+        };
+        nodes.iter().map(|node| node.name.as_str()).chain(children.iter().map(|child| child.name.as_str()))
+    }
+}
+
+/// The state of one slot: a node of a compose file, or the child of a supervisor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SlotState {
+    /// Not started yet.
+    Waiting,
+    /// Is to be started at this time.
+    Due {
+        start: Start,
+        at_ms: u64,
+    },
+    Running {
+        uuid: Uuid,
+        start: Start,
+        /// Counts the starts of the tree. A start that is carried out again after a crash has the same number.
+        number: u64,
+    },
+    /// Runs, and is to be ended.
+    ToStop {
+        uuid: Uuid,
+        then: Then,
+    },
+    Succeeded,
+    Failed {
+        code: i32,
+    },
+    /// A person ended it.
+    Stopped,
+    /// It ended with the tree.
+    Halted,
+    /// It can never start: a node that it depends on did not do what it waits for.
+    Skipped,
+}
+
+/// What follows when a slot that is to be ended has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    Restart,
+    Nothing,
+}
+
+impl SlotState {
+    /// Tells whether nothing more happens to it by itself.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        match self {
+            Self::Waiting | Self::Due { .. } | Self::Running { .. } | Self::ToStop { .. } => false,
+            Self::Succeeded | Self::Failed { .. } | Self::Stopped | Self::Halted | Self::Skipped => true,
+        }
+    }
+
+    /// Returns the process that runs.
+    #[must_use]
+    pub fn living(&self) -> Option<Uuid> {
+        match self {
+            Self::Running { uuid, .. } | Self::ToStop { uuid, .. } => Some(*uuid),
+            Self::Waiting
+            | Self::Due { .. }
+            | Self::Succeeded
+            | Self::Failed { .. }
+            | Self::Stopped
+            | Self::Halted
+            | Self::Skipped => None,
+        }
+    }
+
+    /// The word for it, in tables and JSON.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Due { .. } => "due",
+            Self::Running { .. } => "running",
+            Self::ToStop { .. } => "stopping",
+            Self::Succeeded => "succeeded",
+            Self::Failed { .. } => "failed",
+            Self::Stopped => "stopped",
+            Self::Halted => "halted",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) name: Arc<str>,
+    pub(crate) state: SlotState,
+    /// How often it was started since it last began anew.
+    pub(crate) starts: u32,
+    /// The process that it ran last.
+    pub(crate) last: Option<Uuid>,
+    pub(crate) result: Option<Arc<str>>,
+    /// Why it could not be started.
+    pub(crate) note: Option<Arc<str>>,
+    /// When it was restarted, within the window.
+    pub(crate) restarts: Vec<u64>,
+}
+
+/// A slot as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotStatus<'a> {
+    pub name: &'a str,
+    pub state: &'a SlotState,
+    pub uuid: Option<Uuid>,
+    pub starts: u32,
+    /// Why it could not be started.
+    pub note: Option<&'a str>,
+}
+
+/// A node that worked on a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnNode {
+    pub slot: String,
+    pub uuid: Uuid,
+    /// The directory that it is a copy of, as [`crate::Task::cwd`].
+    pub cwd: Option<String>,
+}
+
+/// Why an event cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    #[error("there is no node `{0}`")]
+    NoSuchSlot(String),
+    #[error("{slot} is {state}, not running as {uuid}")]
+    NotRunning { slot: String, state: &'static str, uuid: Uuid },
+    #[error("{slot} cannot be started: it is {state}")]
+    NotStartable { slot: String, state: &'static str },
+    #[error("{0} has not run yet")]
+    NeverRan(String),
+    #[error("{0} runs")]
+    Runs(String),
+    #[error("{dependent}, which depends on {slot}, runs")]
+    DependentRuns { slot: String, dependent: String },
+    #[error("the children of a supervisor are resumed one by one")]
+    NotComposed,
+}
+
+/// What never changes about a tree. It is shared, because a tree is copied before each of its events.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Blueprint {
+    pub(crate) definition: Definition,
+    /// The nodes of a compose file, each after those that it depends on.
+    pub(crate) order: Vec<usize>,
+    places: HashMap<Arc<str>, usize>,
+    /// The nodes whose results others ask for.
+    asked_for: HashSet<String>,
+}
+
+impl Blueprint {
+    fn new(definition: Definition) -> Self {
+        let (order, asked_for) = match &definition {
+            Definition::Compose(file) => {
+                let texts = file.nodes.iter().flat_map(|node| node.task.texts());
+                (file.order(), texts.flat_map(template::nodes).collect())
+            }
+            Definition::Supervisor(_) => (Vec::new(), HashSet::new()),
+        };
+        let places = definition.names().map(Arc::from).enumerate().map(|(place, name)| (name, place)).collect();
+        Self { definition, order, places, asked_for }
+    }
+}
+
+/// A tree of processes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    pub(crate) blueprint: Arc<Blueprint>,
+    pub(crate) slots: Vec<Slot>,
+    started: u64,
+    run: u32,
+    /// When a supervisor restarted a child, within the window.
+    pub(crate) restarts: Vec<u64>,
+    /// The child that was to be restarted once too often.
+    pub(crate) escalated: Option<String>,
+}
+
+impl Flow {
+    #[must_use]
+    pub fn new(definition: Definition) -> Self {
+        let slot = |name: &str| Slot {
+            name: name.into(),
+            state: SlotState::Waiting,
+            starts: 0,
+            last: None,
+            result: None,
+            note: None,
+            restarts: Vec::new(),
+        };
+        let slots = definition.names().map(slot).collect();
+        let blueprint = Arc::new(Blueprint::new(definition));
+        Self { blueprint, slots, started: 0, run: 0, restarts: Vec::new(), escalated: None }
+    }
+
+    #[must_use]
+    pub fn definition(&self) -> &Definition {
+        &self.blueprint.definition
+    }
+
+    /// Returns the last generation of the tree that had ended when the tree was continued; 0 in its first run.
+    #[must_use]
+    pub fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// Returns the slot with this name.
+    #[must_use]
+    pub fn slot(&self, name: &str) -> Option<SlotStatus<'_>> {
+        self.place(name).ok().map(|place| self.status(place))
+    }
+
+    fn status(&self, place: usize) -> SlotStatus<'_> {
+        let slot = &self.slots[place];
+        SlotStatus {
+            name: &slot.name,
+            state: &slot.state,
+            uuid: slot.last,
+            starts: slot.starts,
+            note: slot.note.as_deref(),
+        }
+    }
+
+    /// Returns all slots, in the order of the file.
+    pub fn slots(&self) -> impl Iterator<Item = SlotStatus<'_>> {
+        (0..self.slots.len()).map(|place| self.status(place))
+    }
+
+    /// Returns what a slot runs, with the results of other nodes put in by [`Flow::result`].
+    #[must_use]
+    pub fn runs(&self, slot: &str) -> Option<Run> {
+        match &self.blueprint.definition {
+            Definition::Compose(file) => {
+                let node = file.nodes.get(self.place(slot).ok()?)?;
+                Some(Run::Task(node.task.filled(|name| self.result(name))))
+            }
+            Definition::Supervisor(file) => file.children.get(self.place(slot).ok()?).map(|child| child.run.clone()),
+        }
+    }
+
+    /// Returns what a node said last.
+    #[must_use]
+    pub fn result(&self, slot: &str) -> String {
+        let slot = self.place(slot).ok().map(|place| &self.slots[place]);
+        slot.and_then(|slot| slot.result.as_deref()).unwrap_or_default().to_owned()
+    }
+
+    /// Returns the nodes whose changes are merged before a slot starts: those that it waits for, that worked on a copy, and
+    /// that succeeded. What one that failed did stays in its copy.
+    #[must_use]
+    pub fn merged_before(&self, slot: &str) -> Vec<OwnNode> {
+        let Definition::Compose(file) = &self.blueprint.definition else { return Vec::new() };
+        let Some(node) = self.place(slot).ok().and_then(|place| file.nodes.get(place)) else { return Vec::new() };
+        let on = node.depends_on.iter().filter(|on| on.condition != Condition::Started);
+        let own = on.filter_map(|on| {
+            let (node, slot) = (&file.nodes[on.node], &self.slots[on.node]);
+            let is_meant = node.task.workspace == Some(WorkspaceKind::Own) && slot.state == SlotState::Succeeded;
+            slot.last.filter(|_| is_meant).map(|uuid| OwnNode {
+                slot: slot.name.to_string(),
+                uuid,
+                cwd: node.task.cwd.clone(),
+            })
+        });
+        own.collect()
+    }
+
+    /// Tells whether another node asks for the result of this one.
+    #[must_use]
+    pub fn wants_result(&self, slot: &str) -> bool {
+        self.blueprint.asked_for.contains(slot)
+    }
+
+    /// Applies an event. One that is rejected has changed nothing.
+    pub fn apply(&mut self, event: &Event) -> Result<(), Rejected> {
+        match event {
+            Event::Starting { slot, uuid, start } => self.starting(slot, *uuid, start)?,
+            Event::Ended { slot, uuid, outcome, at_ms, result, note } => {
+                let place = self.place(slot)?;
+                let state = &self.slots[place].state;
+                if state.living() != Some(*uuid) {
+                    return Err(Rejected::NotRunning { slot: slot.clone(), state: state.word(), uuid: *uuid });
+                }
+                self.slots[place].result = result.as_deref().map(Arc::from);
+                self.slots[place].note = note.as_deref().map(Arc::from);
+                match &self.blueprint.definition {
+                    Definition::Compose(_) => compose::ended(self, place, *outcome, *at_ms),
+                    Definition::Supervisor(_) => supervise::ended(self, place, *outcome, *at_ms),
+                }
+            }
+            Event::Redo { slot, origin, run } => {
+                compose::redo(self, slot, origin)?;
+                self.run = self.run.max(*run);
+            }
+            Event::Reopened { run } => {
+                self.run = self.run.max(*run);
+                match &self.blueprint.definition {
+                    Definition::Compose(_) => compose::reopened(self),
+                    Definition::Supervisor(_) => supervise::reopened(self),
+                }
+            }
+        }
+        if matches!(self.blueprint.definition, Definition::Compose(_)) {
+            compose::skip_unreachable(self);
+        }
+        Ok(())
+    }
+
+    /// Decides what is to be done now, with room for so many more processes at once.
+    #[must_use]
+    pub fn decide(&self, now_ms: u64, room: usize) -> Vec<Decision> {
+        match &self.blueprint.definition {
+            Definition::Compose(file) => compose::decide(self, file, now_ms, room),
+            Definition::Supervisor(_) => supervise::decide(self, now_ms, room),
+        }
+    }
+
+    pub(crate) fn place(&self, slot: &str) -> Result<usize, Rejected> {
+        self.blueprint.places.get(slot).copied().ok_or_else(|| Rejected::NoSuchSlot(slot.to_owned()))
+    }
+
+    fn starting(&mut self, slot: &str, uuid: Uuid, start: &Start) -> Result<(), Rejected> {
+        let place = self.place(slot)?;
+        let number = self.started + 1;
+        let found = &mut self.slots[place];
+        if !matches!(found.state, SlotState::Waiting | SlotState::Due { .. }) {
+            return Err(Rejected::NotStartable { slot: slot.to_owned(), state: found.state.word() });
+        }
+        found.state = SlotState::Running { uuid, start: start.clone(), number };
+        found.starts += 1;
+        found.last = Some(uuid);
+        self.started = number;
+        Ok(())
+    }
+
+    /// Returns how a slot that waits for its time starts if that has come, or else the time; nothing for other slots.
+    pub(crate) fn due(&self, place: usize, now_ms: u64) -> Option<Result<Start, u64>> {
+        match &self.slots[place].state {
+            SlotState::Due { start, at_ms } if *at_ms <= now_ms => Some(Ok(start.clone())),
+            SlotState::Due { at_ms, .. } => Some(Err(*at_ms)),
+            SlotState::Waiting
+            | SlotState::Running { .. }
+            | SlotState::ToStop { .. }
+            | SlotState::Succeeded
+            | SlotState::Failed { .. }
+            | SlotState::Stopped
+            | SlotState::Halted
+            | SlotState::Skipped => None,
+        }
+    }
+
+    /// Marks a process that was never created as one that is still to be started.
+    pub(crate) fn never_ran(&mut self, place: usize, at_ms: u64) {
+        let slot = &mut self.slots[place];
+        slot.starts = slot.starts.saturating_sub(1);
+        slot.last = None;
+        slot.state = SlotState::Due { start: Start::New, at_ms };
+    }
+
+    /// The state of a slot that ended and is not started again.
+    pub(crate) fn over(outcome: Outcome) -> SlotState {
+        match outcome {
+            Outcome::Succeeded => SlotState::Succeeded,
+            Outcome::Failed { code } => SlotState::Failed { code },
+            Outcome::Stopped => SlotState::Stopped,
+            Outcome::Halted | Outcome::NeverRan => SlotState::Halted,
+        }
+    }
+
+    /// How a slot that ended is started again.
+    pub(crate) fn again(fresh: bool) -> Start {
+        if fresh { Start::New } else { Start::Resume { input: None } }
+    }
+}

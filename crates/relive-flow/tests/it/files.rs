@@ -1,0 +1,156 @@
+//! The mistakes of files, each with its place.
+
+use relive_flow::{ComposeFile, SupervisorFile};
+
+fn mistakes(text: &str) -> String {
+    match ComposeFile::parse("build.yaml", text) {
+        Ok(file) => format!("no mistake: {file:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn check(text: &str, expect: &str) {
+    assert_eq!(mistakes(text), expect, "{text}");
+}
+
+#[test]
+fn a_cycle_is_named_and_has_a_caret() {
+    check(
+        "nodes:\n  a: {command: [a], depends_on: [c]}\n  b: {command: [b], depends_on: [a]}\n  c: {command: [c], depends_on: [b]}\n",
+        "build.yaml:2:34: the nodes depend on each other in a cycle: a -> c -> b -> a\n  |\n2 |   a: {command: [a], depends_on: [c]}\n  |                                  ^",
+    );
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_their_order() {
+    insta::assert_snapshot!(mistakes(
+        "nodes:\n  a: {comand: [a]}\n  b: {command: make, depends_on: [aa, c]}\n  c: {intent: 5, timeout: 10}\n  1st: {command: [x], retries: -1}\n  \
+         d: {command: [x], model: m, restart: always}\n  e: {command: [x], intent: y}\n  f: {command: [x], depends_on: {a: done}}\nnode: 5\n"
+    ));
+}
+
+#[test]
+fn results_are_only_of_nodes_that_have_ended_by_then() {
+    let text = |on: &str| format!("nodes:\n  a: {{command: [a]}}\n  b: {{intent: 'x {{{{ nodes.a.result }}}}'{on}}}\n");
+    assert!(ComposeFile::parse("f", &text(", depends_on: [a]")).is_ok());
+    assert!(ComposeFile::parse("f", &text(", depends_on: {a: completed}")).is_ok());
+    for on in ["", ", depends_on: {a: started}"] {
+        assert!(
+            mistakes(&text(on)).contains("3:15: `a` may not have ended by then: add it to `depends_on` of `b`"),
+            "{}",
+            mistakes(&text(on))
+        );
+    }
+    assert!(
+        mistakes("nodes: {a: {intent: '{{ nodes.ab.result }}'}}").contains("there is no node `ab` (did you mean `a`?)")
+    );
+    assert!(mistakes("nodes: {a: {intent: '{{ nodes.a }}'}}").contains("write `{{ nodes.NAME.result }}`"));
+}
+
+#[test]
+fn what_is_no_compose_file_is_refused() {
+    for (text, expect) in [
+        ("", "the file must be a list of `key: value`, not nothing"),
+        ("5", "the file must be a list of `key: value`, not a number"),
+        ("{}", "the file has no `nodes`"),
+        ("nodes: {}", "`nodes` is empty"),
+        ("nodes: [a]", "`nodes` must be a list of `key: value`, not a list"),
+        ("nodes: {a: }", "`a` must be a list of `key: value`, not nothing"),
+        ("nodes: {a: {command: []}}", "`command` is empty"),
+        ("nodes: {a: {command: [x]}, a: {command: [y]}}", "a"),
+        ("nodes: {a: {command: [x]", "1:"),
+    ] {
+        assert!(mistakes(text).contains(expect), "{text}: {}", mistakes(text));
+    }
+}
+
+#[test]
+fn a_result_in_a_script_of_fish_is_refused() {
+    let text = |command: &str| format!("nodes: {{a: {{command: [x]}}, b: {{command: [{command}], depends_on: [a]}}}}");
+    for command in [
+        "fish, -c, 'echo {{ nodes.a.result }}'",
+        "env, /usr/bin/fish, -ic, 'echo {{ nodes.a.result }}'",
+        "fish, '-cecho {{ nodes.a.result }}'",
+        "fish, '--command=echo {{ nodes.a.result }}'",
+    ] {
+        let expect = "`fish` cannot be given results in a script: use sh -c";
+        assert!(mistakes(&text(command)).contains(expect), "{command}: {}", mistakes(&text(command)));
+    }
+    let argument = "fish, -c, 'echo $argv', '{{ nodes.a.result }}'";
+    ComposeFile::parse("f", &text(argument)).unwrap();
+}
+
+#[test]
+fn a_cli_agent_is_refused_with_what_to_write_instead() {
+    let said = mistakes("nodes: {a: {cli: claude, intent: x}}");
+    assert!(said.contains("a CLI agent cannot be a node of its own kind yet: start it with `command`"), "{said}");
+}
+
+#[test]
+fn a_workspace_and_an_isolation_are_words() {
+    let text = "nodes:\n  a: {intent: x, workspace: onw}\n  b: {command: [x], isolation: jailed}\n";
+    let said = mistakes(text);
+    assert!(said.contains("2:29: `workspace` must be one of here, own, not `onw` (did you mean `own`?)"), "{said}");
+    assert!(said.contains("3:32: `isolation` must be one of none, confined, sealed, not `jailed`"), "{said}");
+}
+
+#[test]
+fn a_node_has_a_limited_number_of_results_in_its_texts() {
+    let file = |count: usize| {
+        let results = "{{ nodes.a.result }}".repeat(count);
+        ComposeFile::parse("f", &format!("nodes: {{a: {{command: [x]}}, b: {{intent: '{results}', depends_on: [a]}}}}"))
+    };
+    file(256).unwrap();
+    let said = file(257).unwrap_err().to_string();
+    assert!(said.contains("`b` has 257 results in its texts, and 256 are the most"), "{said}");
+}
+
+#[test]
+fn of_many_mistakes_the_first_are_listed_and_the_others_counted() {
+    let keys: String = (0..150).map(|key| format!("  n{key}: {{command: [x], zzz: 1}}\n")).collect();
+    let said = mistakes(&format!("nodes:\n{keys}"));
+    assert_eq!(said.matches("no such key").count(), 100);
+    assert!(said.ends_with("\nand 50 more mistakes"), "{said}");
+}
+
+/// Each of these takes minutes if places are searched from the beginning of the file, or names one by one.
+#[test]
+fn a_file_of_the_largest_size_is_read() {
+    let numbers = format!("nodes: {{a: {{command: [x{}]}}}}", ", 010".repeat(150_000));
+    let missing = (0..4000).map(|node| {
+        let on: Vec<String> = (0..20).map(|other| format!("m{}", node + other)).collect();
+        format!("  n{node}: {{command: [x], depends_on: [{}]}}\n", on.join(", "))
+    });
+    let missing = format!("nodes:\n{}", missing.collect::<String>());
+    let numbers = serde_json::to_value(ComposeFile::parse("f", &numbers).unwrap()).unwrap();
+    assert_eq!(numbers["nodes"][0]["work"]["exec"]["command"][150_000], "010");
+    assert!(mistakes(&missing).ends_with("\nand 79900 more mistakes"));
+}
+
+#[test]
+fn the_plan_lists_the_nodes_by_the_order_of_their_starts() {
+    let text = "nodes:\n  test: {command: [make, test], depends_on: {build: succeeded, db: started}, retries: 2}\n  build: {command: [make]}\n  \
+                db: {command: [db], restart: permanent}\n  say: {intent: \"write\\nit down\", depends_on: {test: completed}, workspace: own, isolation: sealed}\n";
+    insta::assert_snapshot!(ComposeFile::parse("f", text).unwrap().plan());
+}
+
+#[test]
+fn the_mistakes_of_a_supervisor_file_have_their_places() {
+    let text = "strategy: one_for_al\nmax_restart: 5\nchildren:\n  a: {command: [a], restart: sometimes}\n  b: {supervisor: {children: {c: {}}}}\n  \
+                d: {command: [x], supervisor: {children: {e: {command: [e]}}}}\n  f: {command: ['{{ nodes.a.result }}']}\n";
+    insta::assert_snapshot!(SupervisorFile::parse("keep.yaml", text).unwrap_err().to_string());
+}
+
+#[test]
+fn arguments_are_given_as_they_are_written() {
+    let file = ComposeFile::parse(
+        "f",
+        "nodes:\n  a:\n    command: [x, 010, y, 1.50, true,1e3, no]\n  b:\n    command:\n      - x\n      - 007\n",
+    );
+    let nodes = serde_json::to_value(file.unwrap()).unwrap();
+    assert_eq!(
+        nodes["nodes"][0]["work"]["exec"]["command"],
+        serde_json::json!(["x", "010", "y", "1.50", "true", "1e3", "no"])
+    );
+    assert_eq!(nodes["nodes"][1]["work"]["exec"]["command"], serde_json::json!(["x", "007"]));
+}

@@ -1,0 +1,142 @@
+//! Decisions of supervisors.
+
+use relive_flow::{Decision, Event, Outcome, Start, Verdict};
+
+use crate::support::{Driven, FAILED, supervisor};
+
+fn three(strategy: &str) -> Driven {
+    let mut tree = Driven::new(supervisor(&format!(
+        "strategy: {strategy}\nbackoff: 0s\nmax_restarts: 3\nchildren:\n  a: {{command: [a]}}\n  b: {{command: [b]}}\n  \
+         c: {{command: [c]}}\n"
+    )));
+    assert_eq!(tree.start(), ["a", "b", "c"]);
+    tree
+}
+
+fn stops(tree: &Driven) -> Vec<String> {
+    let stop = |decision| match decision {
+        Decision::Stop { slot, .. } => Some(slot),
+        Decision::Start { .. } | Decision::Wait { .. } | Decision::Finish(_) => None,
+    };
+    tree.decide().into_iter().filter_map(stop).collect()
+}
+
+#[test]
+fn each_strategy_restarts_its_own() {
+    let check = |strategy: &str, stopped: &[&str], restarted: &[&str]| {
+        let mut tree = three(strategy);
+        let before: Vec<_> = ["a", "b", "c"].map(|slot| tree.uuid(slot)).into();
+        tree.end("b", FAILED);
+        assert_eq!(stops(&tree), stopped, "{strategy}");
+        for slot in stopped {
+            assert!(tree.start().is_empty(), "{strategy}: nothing starts before all have ended");
+            tree.end(slot, Outcome::Halted);
+        }
+        assert_eq!(tree.start(), restarted, "{strategy}");
+        let after: Vec<_> = ["a", "b", "c"].map(|slot| tree.uuid(slot)).into();
+        assert_eq!(before, after, "{strategy}: a restart resumes");
+    };
+    check("one_for_one", &[], &["b"]);
+    check("one_for_all", &["a", "c"], &["a", "b", "c"]);
+    check("rest_for_one", &["c"], &["b", "c"]);
+}
+
+#[test]
+fn every_end_of_a_child_under_every_policy() {
+    let mut table = String::new();
+    for policy in ["permanent", "transient", "temporary"] {
+        for outcome in [Outcome::Succeeded, FAILED, Outcome::Stopped, Outcome::Halted, Outcome::NeverRan] {
+            let text = format!("backoff: 0s\nchildren: {{a: {{command: [a], restart: {policy}}}}}");
+            let mut tree = Driven::new(supervisor(&text));
+            tree.start();
+            tree.end("a", outcome);
+            let after = tree.state("a").word();
+            tree.apply(Event::Reopened { run: 1 });
+            table.push_str(&format!("{policy:10} {outcome:?}: {after}, reopened {}\n", tree.state("a").word()));
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_child_that_ends_too_often_ends_the_supervisor_and_its_children() {
+    let mut tree = three("one_for_one");
+    for _ in 0..3 {
+        tree.end("a", FAILED);
+        assert_eq!(tree.start(), ["a"]);
+    }
+    tree.end("a", FAILED);
+    assert_eq!(stops(&tree), ["b", "c"]);
+    tree.end("b", Outcome::Halted);
+    tree.end("c", Outcome::Halted);
+    assert_eq!(tree.decide(), [Decision::Finish(Verdict::Escalated { slot: "a".to_owned() })]);
+    tree.apply(Event::Reopened { run: 1 });
+    assert_eq!(tree.start(), ["a", "b", "c"]);
+}
+
+#[test]
+fn restarts_that_left_the_window_do_not_count() {
+    let mut tree = three("one_for_one");
+    for _ in 0..20 {
+        tree.end("a", FAILED);
+        assert_eq!(tree.start(), ["a"]);
+        tree.now_ms += 25_000;
+    }
+}
+
+#[test]
+fn what_finished_stays_finished_when_others_are_restarted() {
+    let mut tree = Driven::new(supervisor(
+        "strategy: one_for_all\nbackoff: 0s\nchildren:\n  done: {command: [d], restart: transient}\n  work: {command: [w]}\n  \
+         late: {command: [l], restart: transient}\n",
+    ));
+    tree.start();
+    tree.end("done", Outcome::Succeeded);
+    tree.end("work", FAILED);
+    // It finished while it was about to be ended.
+    tree.end("late", Outcome::Succeeded);
+    assert_eq!(tree.start(), ["work"]);
+    assert_eq!(tree.words(), "done=succeeded work=running late=succeeded");
+}
+
+#[test]
+fn a_child_that_a_person_stopped_stays_stopped_even_when_the_supervisor_is_resumed() {
+    let mut tree = three("one_for_all");
+    tree.end("a", Outcome::Stopped);
+    assert!(tree.decide().is_empty());
+    tree.end("b", FAILED);
+    tree.end("c", Outcome::Halted);
+    assert_eq!(tree.start(), ["b", "c"]);
+    tree.apply(Event::Reopened { run: 1 });
+    assert_eq!(tree.state("a").word(), "stopped");
+}
+
+#[test]
+fn a_child_that_is_fresh_starts_as_a_new_process() {
+    let mut tree = Driven::new(supervisor("backoff: 0s\nchildren: {a: {command: [a], fresh: true}}"));
+    tree.start();
+    let first = tree.uuid("a");
+    tree.end("a", FAILED);
+    assert_eq!(tree.decide(), [Decision::Start { slot: "a".to_owned(), start: Start::New }]);
+    tree.start();
+    assert_ne!(tree.uuid("a"), first);
+}
+
+#[test]
+fn a_restart_waits_longer_each_time() {
+    let mut tree = Driven::new(supervisor("backoff: 1s\nchildren: {a: {command: [a]}}"));
+    for wait in [1000, 2000, 4000] {
+        tree.start();
+        tree.end("a", FAILED);
+        assert_eq!(tree.decide(), [Decision::Wait { until_ms: tree.now_ms + wait }]);
+        tree.now_ms += wait;
+    }
+}
+
+#[test]
+fn a_supervisor_ends_when_its_children_have() {
+    let mut tree = Driven::new(supervisor("children: {a: {command: [a], restart: transient}}"));
+    tree.start();
+    tree.end("a", Outcome::Succeeded);
+    assert_eq!(tree.decide(), [Decision::Finish(Verdict::Succeeded)]);
+}
