@@ -1,4 +1,4 @@
-//! Writes to a CLI: a user turn, an interrupt, the answer to an approval.
+//! Encodes messages to a CLI: a user turn, an interrupt, the answer to an approval.
 //!
 //! JSON that the CLI wrote itself (an input, an id) goes back byte for byte: parsing it could fail.
 
@@ -15,13 +15,13 @@ pub enum Answer {
     Allow,
     /// Allow, and do not ask again for the like. A CLI that cannot remember takes it as a plain allow.
     AllowAlways,
-    /// Claude hands the reason to the model; the other dialects have no place for it.
+    /// Deny. Claude tells the model the reason; the other dialects have no field for it.
     Deny {
         reason: Option<String>,
     },
 }
 
-/// Why a message cannot be written.
+/// The reason why a message cannot be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     #[error("{0} reads no messages while it runs")]
@@ -61,8 +61,8 @@ impl TryFrom<Dialect> for DuplexDialect {
     }
 }
 
-/// Encodes messages for one CLI process. It has to be shown the events of that process, because codex and ACP want the
-/// ids that the CLI chose.
+/// Encodes messages for one CLI process. It has to observe the events of that process, because codex and ACP need ids
+/// that the CLI chose.
 #[derive(Debug)]
 pub struct Encoder {
     dialect: DuplexDialect,
@@ -93,7 +93,7 @@ impl Encoder {
         }
     }
 
-    /// Encodes a message of the user, which starts a turn. Like every message it is one line, with its line ending.
+    /// Encodes a message of the user, which starts a turn. Every message is one line, including its line ending.
     pub fn user_turn(&mut self, text: &str) -> Result<String, EncodeError> {
         let message = match self.dialect {
             DuplexDialect::Claude => claude::user_turn(text),
@@ -158,7 +158,7 @@ impl Encoder {
     }
 }
 
-/// The option that comes closest to an answer.
+/// Returns the option that comes closest to an answer.
 fn choose<'a>(request: &'a ApprovalRequest, answer: &Answer) -> Option<&'a ApprovalOption> {
     let wanted: &[OptionKind] = match answer {
         Answer::Allow => &[OptionKind::AllowOnce],

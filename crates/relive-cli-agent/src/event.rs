@@ -52,7 +52,7 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// The CLI has no open turn. How the last one ended follows, was lost, or is nobody's business: it was a subagent's.
+    /// The CLI has no open turn. The outcome of the last turn follows, was lost, or was that of a subagent.
     Idle,
     /// `delta` marks a fragment. Claude and codex app-server send fragments and then the whole text again; gemini and
     /// ACP send fragments only; codex exec and opencode send whole texts only.
@@ -65,7 +65,7 @@ pub enum EventKind {
         text: String,
         delta: bool,
     },
-    /// The CLI repeated what the user said.
+    /// The CLI repeated a message of the user.
     UserText {
         text: String,
     },
@@ -79,7 +79,7 @@ pub enum EventKind {
         id: String,
         failed: bool,
     },
-    /// A command runs in the background. When it ends, claude starts a turn that nobody asked for.
+    /// A command runs in the background. When it ends, claude starts a turn on its own.
     BackgroundStarted {
         id: String,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,8 +108,8 @@ pub enum EventKind {
     Answered {
         request_id: RawJson,
     },
-    Usage(Usage),
-    /// The CLI asks its provider again by itself; the turn continues.
+    Usage(ReportedUsage),
+    /// The CLI asks its provider again on its own; the turn continues.
     Retry {
         #[serde(skip_serializing_if = "Option::is_none")]
         attempt: Option<u64>,
@@ -121,7 +121,7 @@ pub enum EventKind {
         status: Option<u64>,
         message: String,
     },
-    /// The account has used up what it may use. Some CLIs name the moment of the reset, some the time until then, some a
+    /// The account has used up its quota. Some CLIs report the moment of the reset, some the time until then, some a
     /// time of day.
     Quota {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,8 +162,8 @@ impl EventKind {
     }
 }
 
-/// A date and a time of day as a CLI says them. The moment that they mean depends on the time zone of the CLI, where it names
-/// none, and on the day on which it said so, where it names no date.
+/// A date and a time of day as a CLI reports them. Their meaning depends on the time zone of the CLI if it names no
+/// zone, and on the day of the report if it names no date.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ResetClock {
     /// `2026-07-05`, `07-05` without a year, a day of the week (`monday`), `today` or `tomorrow`.
@@ -188,7 +188,7 @@ pub enum TurnOutcome {
     Replayed,
 }
 
-/// A request for permission, with all that an answer has to repeat.
+/// A request for permission, with everything that an answer has to repeat.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ApprovalRequest {
     pub request_id: RawJson,
@@ -208,7 +208,7 @@ pub struct ApprovalRequest {
     pub channel: ApprovalChannel,
 }
 
-/// Where a request for permission came from, and its answer has to go.
+/// The origin of a request for permission, which is also the destination of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalChannel {
@@ -216,7 +216,7 @@ pub enum ApprovalChannel {
     Stream,
     /// A hook of claude; the answer is the response to it.
     Hook,
-    /// Only claude's screen, as a notification says: nothing but its keyboard takes the answer.
+    /// Only claude's screen, according to a notification: the answer has to be typed there.
     Screen,
 }
 
@@ -248,9 +248,9 @@ pub enum OptionKind {
     Other,
 }
 
-/// Tokens and cost, as the CLI claims them.
+/// The tokens and cost that the CLI reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Usage {
+pub struct ReportedUsage {
     /// What the tokens are counted over. Figures of different scopes must not be added up.
     pub scope: UsageScope,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -266,7 +266,7 @@ pub struct Usage {
     pub cost_usd: Option<f64>,
 }
 
-impl Usage {
+impl ReportedUsage {
     pub(crate) fn of(scope: UsageScope) -> Self {
         Self {
             scope,

@@ -10,8 +10,8 @@ const MAX_ID_BYTES: usize = 256;
 /// `#` and a digest of the whole id.
 const DIGEST_BYTES: usize = 17;
 
-/// A set of ids. Ids beyond the limit are only counted, and stay in the count until the set is dropped: when an id is
-/// removed that is not in the set, nothing tells whether it was one of those that were only counted.
+/// A set of ids. Ids beyond the limit are only counted, and stay counted until the set is dropped: when an id is
+/// removed that is not in the set, it may or may not be one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IdSet {
     ids: BTreeSet<String>,

@@ -1,8 +1,8 @@
 //! Reads single fields of a JSON line without building a tree of it.
 //!
-//! A line may be megabytes of input that nobody trusts. A `serde_json::Value` of it costs up to a hundred times its
-//! size, and one field of an unexpected type makes a derived `Deserialize` refuse the whole line. [`Json`] is a view of
-//! the line's own bytes: every field is optional, and a field of another type than expected counts as absent.
+//! A line may be megabytes of untrusted input. A `serde_json::Value` of it takes up to a hundred times its size, and
+//! one field of an unexpected type makes a derived `Deserialize` refuse the whole line. [`Json`] is a view of the
+//! line's own bytes: every field is optional, and a field of an unexpected type counts as absent.
 
 use std::fmt;
 
@@ -74,7 +74,7 @@ impl<'a> Json<'a> {
         (items, has_more)
     }
 
-    /// The text of a string. Halves of surrogate pairs, which JavaScript writes for cut emoji, become U+FFFD.
+    /// Returns the text of a string. Halves of surrogate pairs, which JavaScript writes for cut emoji, become U+FFFD.
     pub(crate) fn text(self) -> Option<String> {
         if !self.0.get().starts_with('"') {
             return None;
@@ -118,7 +118,7 @@ impl<'a> Json<'a> {
         serde_json::from_str(self.0.get()).ok()
     }
 
-    /// The value as it was written.
+    /// Returns the value as it was written.
     pub(crate) fn as_str(self) -> &'a str {
         self.0.get()
     }
@@ -127,7 +127,7 @@ impl<'a> Json<'a> {
         RawJson::new(self.0)
     }
 
-    /// The `type` of a part of a line.
+    /// Returns the `type` of a part of a line.
     pub(crate) fn kind(self) -> String {
         self.text_at(&["type"]).unwrap_or_else(|| NO_TYPE.into())
     }
@@ -185,7 +185,7 @@ impl<'a> Visitor<'a> for OnlyVisitor<'_, '_> {
     }
 }
 
-/// Finds which of the names a key is, without keeping the key.
+/// Finds the index of a key among the names, without keeping the key.
 struct NameSeed<'n>(&'n [&'n str]);
 
 impl<'de> DeserializeSeed<'de> for NameSeed<'_> {

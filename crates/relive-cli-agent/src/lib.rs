@@ -1,5 +1,5 @@
-//! Reads what CLI agents (claude, codex, gemini, opencode, qwen and every agent that speaks ACP) print, and derives
-//! what they are doing.
+//! Reads the output of CLI agents (claude, codex, gemini, opencode, qwen and every agent that speaks ACP) and derives
+//! their state.
 //!
 //! Bytes become lines ([`LineSplitter`]), lines become neutral events ([`Parser`]), and events drive one state machine
 //! ([`Machine`]). [`AgentStream`] joins the three. [`Encoder`] writes the other direction: a user turn, an interrupt, the
@@ -45,8 +45,8 @@ mod stream;
 pub use dialect::{Dialect, UnknownDialect};
 pub use encode::{Answer, EncodeError, Encoder};
 pub use event::{
-    ApprovalChannel, ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson, ResetClock, TurnOutcome,
-    Usage, UsageScope,
+    ApprovalChannel, ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson, ReportedUsage, ResetClock,
+    TurnOutcome, UsageScope,
 };
 pub use lines::{Line, LineSplitter, MAX_LINE_BYTES};
 pub use machine::{Activity, Lifecycle, Machine, Waiting};

@@ -23,7 +23,7 @@ pub enum Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// The bytes of the line that are left.
+    /// Returns the kept bytes of the line.
     pub fn bytes(self) -> &'a [u8] {
         match self {
             Self::Whole(bytes) | Self::TooLong { head: bytes, .. } => bytes,

@@ -85,8 +85,8 @@ impl Machine {
         Self { state: State::Spawning(Turn::Closed), last_active: now, idle_timeout }
     }
 
-    /// Moves the machine by one event. Every event of a living process moves `last_active`; after `mark_killed` nothing
-    /// changes until `mark_spawning`.
+    /// Applies one event. Every event of a living process updates `last_active`; after `mark_killed` nothing changes
+    /// until `mark_spawning`.
     pub fn apply(&mut self, event: &Event, now: Timestamp) {
         if self.state == State::Killed {
             return;
@@ -95,8 +95,8 @@ impl Machine {
         self.state = mem::replace(&mut self.state, State::Idle).after(event);
     }
 
-    /// Moves the machine by one event of a line that was written to the CLI. Only the CLI itself ends `spawning`; a turn
-    /// that was written before is open as soon as the CLI is ready.
+    /// Applies an event of a line that was written to the CLI. Only the CLI itself ends `spawning`; a turn that was
+    /// written earlier is open as soon as the CLI is ready.
     pub fn apply_input(&mut self, event: &Event, now: Timestamp) {
         let State::Spawning(turn) = &mut self.state else { return self.apply(event, now) };
         self.last_active = now;
@@ -112,7 +112,7 @@ impl Machine {
         }
     }
 
-    /// The same, also while it is spawning.
+    /// Resets the machine for a new subprocess, even while it is spawning.
     pub(crate) fn respawn(&mut self, now: Timestamp) {
         *self = Self::new(self.idle_timeout, now);
     }
@@ -142,22 +142,22 @@ impl Machine {
         self.work().map_or(Activity::Idle, |work| work.activity)
     }
 
-    /// The kind of the oldest request without an answer.
+    /// Returns the kind of the oldest request without an answer.
     pub fn waiting(&self) -> Option<Waiting> {
         self.work()?.requests.waiting()
     }
 
-    /// The number of open tool calls, without background commands.
+    /// Returns the number of open tool calls, without background commands.
     pub fn open_tools(&self) -> usize {
         self.work().map_or(0, |work| work.tools.len())
     }
 
-    /// The number of running background commands.
+    /// Returns the number of running background commands.
     pub fn background_commands(&self) -> usize {
         self.work().map_or(0, |work| work.background.len())
     }
 
-    /// Whether a turn is open; while the CLI is spawning, whether one was written to it.
+    /// Returns whether a turn is open; while the CLI is spawning, whether one was written to it.
     pub fn is_turn_open(&self) -> bool {
         match &self.state {
             State::Spawning(turn) => *turn == Turn::Open,
@@ -170,7 +170,7 @@ impl Machine {
         self.last_active
     }
 
-    /// The time when the idle countdown reaches zero; `None` while it does not run.
+    /// Returns when the idle countdown reaches zero; `None` while it does not run.
     pub fn idle_kill_at(&self) -> Option<Timestamp> {
         if self.state != State::Idle || self.idle_timeout.is_zero() {
             return None;
@@ -191,7 +191,7 @@ impl State {
     fn after(self, event: &Event) -> Self {
         let mut work = match self {
             Self::Killed => return Self::Killed,
-            // A warning of a wrapper script, say: no sign that the CLI itself is ready.
+            // Probably a warning of a wrapper script: the CLI itself may not be ready.
             Self::Spawning(turn) if !event.kind.is_recognized() => return Self::Spawning(turn),
             // Reading began within a turn.
             Self::Spawning(_) if event.is_own_tool_end() => OpenWork { turn: Turn::Open, ..OpenWork::default() },
@@ -260,13 +260,13 @@ impl OpenWork {
         }
     }
 
-    /// Notes what the agent itself does. It is in a turn, even if the start of the turn was not seen.
+    /// Sets the agent's own activity. It is in a turn, even if the start of the turn was not seen.
     fn enter_turn(&mut self, activity: Activity) {
         self.turn = Turn::Open;
         self.activity = activity;
     }
 
-    /// The end of a call of a turn that is over is late, and opens no turn: nothing would end it.
+    /// Ends a call. The late end of a call of an earlier turn opens no turn, because nothing would end that turn.
     fn end_tool(&mut self, id: &str) {
         self.tools.remove(id);
         self.requests.close_for_tool(id);
@@ -275,7 +275,7 @@ impl OpenWork {
         }
     }
 
-    /// Calls and requests end with their turn, because a CLI that gave up on a call never reports its end.
+    /// Closes the turn with its calls and requests, because a CLI that gave up on a call never reports its end.
     fn close_turn(&mut self) {
         self.requests.end_turn();
         self.tools = IdSet::default();

@@ -1,4 +1,4 @@
-//! The approvals and questions that nobody has answered yet, in bounded memory.
+//! The approvals and questions that are still open, in bounded memory.
 
 use std::borrow::Cow;
 
@@ -53,7 +53,7 @@ impl OpenRequests {
         self.requests.retain(|request| request.id != id);
     }
 
-    /// A call that has a result needs no approval any more, wherever the answer came from.
+    /// Closes the approval of a call that has a result, wherever the answer came from.
     pub(crate) fn close_for_tool(&mut self, tool_id: &str) {
         let tool_id = Some(shorten(tool_id));
         self.requests.retain(|request| request.tool_id.as_deref().map(Cow::Borrowed) != tool_id);
@@ -64,13 +64,13 @@ impl OpenRequests {
         self.requests.retain(|request| request.subagent.as_deref().map(Cow::Borrowed) != subagent);
     }
 
-    /// A subagent may work, and wait, beyond the turn that started it.
+    /// Closes the agent's own requests. A subagent may work, and wait, beyond the turn that started it.
     pub(crate) fn end_turn(&mut self) {
         self.requests.retain(|request| request.subagent.is_some());
         self.forgotten = None;
     }
 
-    /// The kind of the oldest open request.
+    /// Returns the kind of the oldest open request.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
         let first = self.requests.first().map(|request| request.waiting);
         first.or(self.forgotten).or(self.forgotten_of_subagents)

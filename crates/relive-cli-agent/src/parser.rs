@@ -61,7 +61,8 @@ enum Direction {
 }
 
 impl Parser {
-    /// Without a dialect, the first line that can belong to only one decides, for the rest of the stream.
+    /// Creates a parser. Without a dialect, the first line that fits only one dialect decides for the rest of the
+    /// stream.
     pub fn new(dialect: Option<Dialect>) -> Self {
         Self { named: dialect, dialect_parser: dialect.map(DialectParser::new) }
     }
@@ -71,7 +72,7 @@ impl Parser {
         *self = Self::new(self.named);
     }
 
-    /// The dialect in use; `None` until it is detected.
+    /// Returns the dialect in use; `None` until it is detected.
     pub fn dialect(&self) -> Option<Dialect> {
         self.dialect_parser.as_ref().map(DialectParser::dialect)
     }

@@ -36,7 +36,7 @@ pub struct AgentStream {
 }
 
 impl AgentStream {
-    /// Without a dialect, it is detected.
+    /// Creates a stream. Without a dialect, the dialect is detected.
     pub fn new(dialect: Option<Dialect>, idle_timeout: Duration, now: Timestamp) -> Self {
         Self {
             splitter: LineSplitter::default(),
@@ -46,7 +46,7 @@ impl AgentStream {
         }
     }
 
-    /// The same with another limit for lines than [`MAX_LINE_BYTES`](crate::MAX_LINE_BYTES).
+    /// Sets another limit for lines than [`MAX_LINE_BYTES`](crate::MAX_LINE_BYTES).
     #[must_use]
     pub fn with_max_line_bytes(mut self, max_bytes: usize) -> Self {
         self.splitter = LineSplitter::new(max_bytes);
@@ -57,13 +57,14 @@ impl AgentStream {
         &self.machine
     }
 
-    /// For facts that no line states: the process has ended, or is idle. A new process needs [`respawn`](Self::respawn).
+    /// Gives access to the machine, for facts that no line states: the process has ended, or is idle. A new process
+    /// needs [`respawn`](Self::respawn).
     pub fn machine_mut(&mut self) -> &mut Machine {
         &mut self.machine
     }
 
-    /// Starts over for a new process of the same CLI: the state, half a line, a detected dialect, and everything that was
-    /// remembered of the process before are dropped, and lines are counted from 1 again.
+    /// Starts over for a new process of the same CLI: drops the state, the incomplete line, a detected dialect and
+    /// everything remembered of the previous process, and counts lines from 1 again.
     pub fn respawn(&mut self, now: Timestamp) {
         self.splitter.reset();
         self.parser.reset();
@@ -71,7 +72,7 @@ impl AgentStream {
         self.lines = 0;
     }
 
-    /// Takes bytes that the CLI printed. `on_line` gets the line as it was, for whoever keeps it, and its report.
+    /// Reads bytes that the CLI printed. `on_line` gets each unmodified line and its report.
     pub fn push(&mut self, chunk: &[u8], now: Timestamp, mut on_line: impl FnMut(Line<'_>, LineReport)) {
         let Self { splitter, parser, machine, lines } = self;
         splitter.push(chunk, |line| on_line(line, report(line, parser, machine, lines, now)));
@@ -83,8 +84,8 @@ impl AgentStream {
         splitter.finish(|line| on_line(line, report(line, parser, machine, lines, now)));
     }
 
-    /// Takes a whole line that was written to the CLI. A turn counts as open before the CLI says so, but only the CLI
-    /// itself ends `spawning`.
+    /// Reads a whole line that was written to the CLI. A turn counts as open before the CLI confirms it, but only the
+    /// CLI itself ends `spawning`.
     pub fn push_input(&mut self, line: &[u8], now: Timestamp) -> Vec<Event> {
         let events = self.parser.read_input(Line::Whole(line));
         events.iter().for_each(|event| self.machine.apply_input(event, now));

@@ -1,17 +1,17 @@
-//! A conversation as every provider has it, and what is wrong with one.
+//! A conversation in a form common to all providers, and the checks that a provider would make.
 
 use crate::script::{Turn, signature};
 
-/// One side's part.
+/// One entry of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     User,
     Answer(Answer),
-    /// The calls that have a result, by id or, where there is none, by name.
+    /// The calls that have a result, by id or, without ids, by name.
     Results(Vec<String>),
 }
 
-/// What the model said.
+/// An answer of the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// By id, or by name.
@@ -21,17 +21,17 @@ pub(crate) struct Answer {
     pub(crate) signature: Option<String>,
 }
 
-/// What of its thinking a provider wants back.
+/// Which of its thinking a provider wants back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Returned {
     Nothing,
     Signature,
     SignedThinking,
-    /// In a turn that calls tools.
+    /// The thinking of turns that call tools.
     Thinking,
 }
 
-/// A conversation, and the rules of who keeps it.
+/// A conversation, and the rules of its provider.
 #[derive(Debug)]
 pub(crate) struct History {
     pub(crate) entries: Vec<Entry>,
@@ -39,12 +39,13 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Which turn is asked for.
+    /// Returns the number of the requested turn.
     pub(crate) fn turn(&self) -> usize {
         self.entries.iter().filter(|entry| matches!(entry, Entry::Answer(_))).count()
     }
 
-    /// Says why a provider would refuse it. `turns` are those of its answers, and `before` those that came earlier.
+    /// Returns why a provider would refuse the conversation. `turns` are those of its answers, and `before` counts the
+    /// earlier ones.
     pub(crate) fn check(&self, turns: &[Turn], before: usize) -> Result<(), String> {
         match self.entries.first() {
             Some(Entry::User) => {}
@@ -73,7 +74,7 @@ impl History {
         Ok(())
     }
 
-    /// Whether an answer comes back as it was given.
+    /// Checks that an answer comes back as it was given.
     fn as_said(&self, number: usize, answer: &Answer, turn: Option<&Turn>) -> Result<(), String> {
         let Some(turn) = turn else { return Ok(()) };
         let said: Vec<&str> = turn.calls.iter().map(|(name, _)| name.as_str()).collect();
@@ -93,7 +94,7 @@ impl History {
     }
 }
 
-/// Each call has exactly one result.
+/// Checks that each call has exactly one result.
 fn pair(calls: &[String], results: &[String]) -> Result<(), String> {
     let (mut calls, mut results) = (calls.to_vec(), results.to_vec());
     calls.sort();
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_provider_refuses_is_refused() {
+    fn conversations_that_a_provider_refuses_are_refused() {
         let check = |entries: &[Entry], wrong: Option<&str>| {
             let history = History { entries: entries.to_vec(), returned: Returned::Nothing };
             let said = history.check(&[], 0).err();

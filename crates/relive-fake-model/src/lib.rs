@@ -1,12 +1,11 @@
 //! A local server that speaks the wire formats of model providers, for tests.
 //!
-//! It plays a script: which turn a request gets is the number of answers in its conversation, so a conversation that is
-//! resumed goes on where it is, and a question that is repeated gets the same answer. It refuses, with 400 and a reason,
-//! what the real ones refuse: a call without its one result, roles out of order, thinking that comes back changed, a
-//! missing key. A question for a summary is answered with one. Every request is kept.
+//! It plays a script. The number of answers in a conversation selects the turn, so a resumed conversation continues at
+//! its place and a repeated question gets the same answer. It refuses, with 400 and a reason, everything that the real
+//! providers refuse: a call without exactly one result, roles out of order, changed thinking, a missing key. It answers
+//! a request for a summary with one, and keeps every request.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 #![expect(clippy::expect_used, reason = "a test's server that cannot start has failed the test")]
 
 mod history;
@@ -36,7 +35,7 @@ pub struct FakeModel {
 }
 
 impl FakeModel {
-    /// Starts it, on a port of its own.
+    /// Starts the server on a port of its own.
     #[must_use]
     pub fn start(turns: impl IntoIterator<Item = Turn>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -52,25 +51,25 @@ impl FakeModel {
         Self { address, shared, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// What `ANTHROPIC_BASE_URL`, `GOOGLE_GEMINI_BASE_URL`, `OLLAMA_HOST` and `DEEPSEEK_BASE_URL` take.
+    /// Returns the address for `ANTHROPIC_BASE_URL`, `GOOGLE_GEMINI_BASE_URL`, `OLLAMA_HOST` and `DEEPSEEK_BASE_URL`.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What `OPENAI_BASE_URL` takes.
+    /// Returns the address for `OPENAI_BASE_URL`.
     #[must_use]
     pub fn openai_base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// How many answers are being given: those nobody listens to any more are not.
+    /// Returns how many answers are being sent. An answer whose client has gone does not count.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.shared.under_way()
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.shared.requests()
@@ -79,7 +78,7 @@ impl FakeModel {
 
 impl Drop for FakeModel {
     fn drop(&mut self) {
-        // It may have ended by itself, with a panic that the test has seen.
+        // The server may have ended with a panic, which the test has seen.
         let _ = self.stop.take().map(|stop| stop.send(()));
         let _ = self.thread.take().map(JoinHandle::join);
     }

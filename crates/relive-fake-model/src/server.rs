@@ -1,4 +1,4 @@
-//! Requests in, answers out.
+//! Reads requests and sends answers.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -19,40 +19,37 @@ use crate::script::{Failure, Turn};
 use crate::summary;
 use crate::wire::Wire;
 
-/// A request that came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Where it went.
     pub path: String,
-    /// The key it came with.
     pub key: Option<String>,
-    /// What it said.
     pub body: Value,
-    /// What it was answered with; 0 for one that was never answered.
+    /// The status of the answer; 0 if it was never answered.
     pub status: u16,
-    /// Why it was refused, if it was.
+    /// The reason for a refusal.
     pub refused: Option<String>,
 }
 
 type Body = BoxBody<Bytes, io::Error>;
 
-/// What the server knows.
+/// The state of the server.
 #[derive(Debug)]
 pub(crate) struct Shared {
     turns: Vec<Turn>,
     state: Mutex<State>,
-    /// Held by every answer that is being given.
+    /// Held by every answer that is being sent.
     speaking: Arc<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     requests: Vec<Request>,
-    /// How often each turn was asked for.
+    /// How often each turn was requested.
     attempts: HashMap<usize, usize>,
 }
 
-/// What a request gets.
+/// The reply to a request.
 enum Reply {
     Refused(u16, String),
     Fails(Failure, Vec<String>),
@@ -82,7 +79,7 @@ impl Shared {
         }
         let said = body.to_string();
         let before = summary::answers_before(&said);
-        // Those that were summed up are not there to be checked.
+        // Summarized turns are no longer in the conversation and cannot be checked.
         let known = self.turns.get(before..).unwrap_or_default();
         let history = wire.read(headers, body).and_then(|history| history.check(known, before).map(|()| history));
         let number = match history {
@@ -114,14 +111,14 @@ impl Shared {
         pieces: impl stream::Stream<Item = io::Result<String>> + Send + Sync + 'static,
     ) -> Response<Body> {
         let speaking = Arc::clone(&self.speaking);
-        let frames = pieces.then(move |piece| {
-            let speaking = Arc::clone(&speaking);
-            async move {
-                // Each piece goes out by itself: what came before a cut has arrived.
-                tokio::task::yield_now().await;
-                drop(speaking);
-                piece.map(|piece| Frame::data(Bytes::from(piece)))
-            }
+        let frames = pieces.then(|piece| async move {
+            // Each piece is sent on its own: the pieces before a cut have arrived.
+            tokio::task::yield_now().await;
+            piece.map(|piece| Frame::data(Bytes::from(piece)))
+        });
+        // Held once by each answer, so that an answer counts once, also while a piece of it is on its way.
+        let frames = frames.inspect(move |_| {
+            let _held = &speaking;
         });
         response(200, wire.content_type(), BodyExt::boxed(StreamBody::new(frames)))
     }
@@ -131,7 +128,7 @@ impl Shared {
     }
 }
 
-/// Serves until it is told to stop.
+/// Serves until `stopped`.
 pub(crate) async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, stopped: oneshot::Receiver<()>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let accept = async {
@@ -140,7 +137,7 @@ pub(crate) async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, 
             let service = service_fn(move |request| answer(Arc::clone(&shared), request));
             let serving =
                 hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(connection), service);
-            // A connection that breaks is what some turns are about.
+            // Some turns break the connection on purpose.
             tokio::spawn(async move { drop(serving.await) });
         }
     };

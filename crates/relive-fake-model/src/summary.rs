@@ -1,25 +1,24 @@
-//! Conversations that were summed up: the summary says how many answers it stands for, so that which turn is asked for
-//! stays a matter of the conversation alone.
+//! Summarized conversations. A summary says how many answers it replaces, so that the conversation alone still
+//! determines the requested turn.
 
-/// How a question for a summary is known, as the server's clients ask it.
+/// The beginning of a request for a summary, as the server's clients write it.
 const ASKED_FOR: &str = "You keep the memory of an agent";
-/// How an answer begins in what is to be summed up.
+/// The beginning of an answer in the text to summarize.
 const ANSWER: &str = "[agent]";
 const STANDS_FOR: &str = " answers are summed up here.";
 
-/// Whether a request asks for a summary.
 pub(crate) fn is_asked_for(request: &str) -> bool {
     request.contains(ASKED_FOR)
 }
 
-/// How many answers the summary in a request stands for.
+/// Returns how many answers the summary in a request replaces.
 pub(crate) fn answers_before(request: &str) -> usize {
     let before = request.split_once(STANDS_FOR).map_or("", |(before, _)| before);
     let number = before.rsplit(|letter: char| !letter.is_ascii_digit()).next().unwrap_or_default();
     number.parse().unwrap_or(0)
 }
 
-/// The number of all answers that a request wants summed up, and the summary.
+/// Returns the number of answers that a request wants summarized, and the summary.
 pub(crate) fn sum_up(request: &str) -> (usize, String) {
     let answers = answers_before(request) + request.matches(ANSWER).count();
     (answers, format!("{answers}{STANDS_FOR}"))

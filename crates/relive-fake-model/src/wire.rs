@@ -1,4 +1,4 @@
-//! The wire formats, one file each: how a request is read, and how an answer is written.
+//! The wire formats, one file each: reading a request and writing an answer.
 
 mod anthropic;
 mod chat;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::history::History;
 use crate::script::Turn;
 
-/// Which one.
+/// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wire {
     Anthropic,
@@ -41,7 +41,7 @@ impl Wire {
         }
     }
 
-    /// The key it came with; an empty one is none.
+    /// Returns the key of a request; an empty one counts as absent.
     pub(crate) fn key(self, headers: &HeaderMap) -> Option<String> {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let key = match self {
@@ -53,7 +53,7 @@ impl Wire {
         key.filter(|key| !key.is_empty()).map(str::to_owned)
     }
 
-    /// Whether nobody is answered without one.
+    /// Returns whether requests without a key are refused.
     pub(crate) fn wants_key(self) -> bool {
         match self {
             Self::Anthropic | Self::Chat | Self::Responses | Self::Gemini => true,
@@ -61,7 +61,7 @@ impl Wire {
         }
     }
 
-    /// The conversation of a request; why it is none otherwise.
+    /// Returns the conversation of a request, or why it is malformed.
     pub(crate) fn read(self, headers: &HeaderMap, body: &Value) -> Result<History, String> {
         match self {
             Self::Anthropic => anthropic::read(headers, body),
@@ -72,7 +72,7 @@ impl Wire {
         }
     }
 
-    /// The pieces of an answer.
+    /// Returns the pieces of an answer.
     pub(crate) fn write(self, number: usize, turn: &Turn) -> Vec<String> {
         match self {
             Self::Anthropic => anthropic::write(number, turn),
@@ -83,7 +83,7 @@ impl Wire {
         }
     }
 
-    /// The body of a failure.
+    /// Returns the body of a failure.
     pub(crate) fn error(self, status: u16, message: &str) -> Value {
         let kind = match status {
             400 => "invalid_request_error",
@@ -102,18 +102,18 @@ impl Wire {
     }
 }
 
-/// A server-sent event.
+/// Formats a server-sent event.
 fn event(name: Option<&str>, data: &Value) -> String {
     name.map_or_else(|| format!("data: {data}\n\n"), |name| format!("event: {name}\ndata: {data}\n\n"))
 }
 
-/// A text in two halves, as a stream may cut it.
+/// Splits a text in two halves, as a stream may cut it.
 fn halves(text: &str) -> [&str; 2] {
     let (first, second) = text.split_at(text.floor_char_boundary(text.len() / 2));
     [first, second]
 }
 
-/// A list that has to be there.
+/// Returns a required list.
 fn list<'a>(body: &'a Value, name: &str) -> Result<&'a [Value], String> {
     body[name].as_array().map(Vec::as_slice).ok_or_else(|| format!("`{name}` is missing"))
 }

@@ -38,8 +38,8 @@ const SILENT_UPDATES: [&str; 13] = [
     "session_message_chunk",
 ];
 
-/// Updates that only an agent at work sends. One that arrives after the reply to the last prompt belongs to a turn that is
-/// over.
+/// Updates that only a working agent sends. One that arrives after the reply to the last prompt belongs to a turn that
+/// is over.
 const LIVE_UPDATES: [&str; 4] = ["agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update"];
 
 #[derive(Debug, Default)]
@@ -48,11 +48,11 @@ pub(crate) struct AcpParser {
     pending: PendingRequests<RequestKind>,
     replay: Replay,
     quota: QuotaReporter,
-    /// The calls of this turn, also those that have ended: an update may follow the end, and starts nothing.
+    /// The calls of this turn, including ended ones: an update may follow the end and must not start the call again.
     calls: IdSet,
     /// The calls of the turn before, because an update may also follow the end of its turn.
     calls_before: IdSet,
-    /// Counts only while what is written to the agent is not read.
+    /// Used only while the lines written to the agent are not read.
     live_sessions: LiveSessions,
     is_initialized: bool,
     input: Input,
@@ -79,9 +79,9 @@ enum RequestKind {
 enum Replay {
     #[default]
     NotSeen,
-    /// A message of the user came outside of a turn: most live agents do not repeat those.
+    /// A message of the user arrived outside of a turn: most live agents do not repeat those.
     Possible,
-    /// The agent repeats them, or what is written to it is read too.
+    /// The agent repeats user messages, or the lines written to it are read too.
     Excluded,
 }
 
@@ -123,7 +123,7 @@ impl AcpParser {
         }
     }
 
-    /// An agent is initialized once: if it is done again, another process has started.
+    /// Starts over when the agent is initialized a second time: another process has started.
     fn begin_anew_if_initialized(&mut self, events: &mut LineEvents) {
         if self.is_initialized {
             *self = Self { input: self.input, ..Self::default() };
@@ -210,7 +210,8 @@ impl AcpParser {
         events.other_if_empty(name);
     }
 
-    /// A call may be announced when it is already over, and some agents announce it with its first update.
+    /// Reads a tool call. It may be announced when it is already over, and some agents announce it with its first
+    /// update.
     fn read_tool_call(&mut self, update: Json<'_>, events: &mut LineEvents) {
         let [id, title, input, status] = update.fields(["toolCallId", "title", "rawInput", "status"]);
         let id = id.and_then(Json::text).unwrap_or_default();
@@ -281,20 +282,21 @@ impl AcpParser {
     }
 }
 
-/// How a prompt ended. One that was cancelled may have waited for an approval.
+/// The end of a prompt. A cancelled one may have waited for an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PromptEnd {
     Answered,
     Cancelled,
 }
 
-/// Whether the agent refused a message of the client because of its form. A prompt fails for other reasons, and has the
-/// reply that matters: so if what is written to the agent is not read, any other error is taken for a prompt's.
+/// Returns whether the agent refused a message of the client because of its form. A prompt fails for other reasons, and
+/// its reply is the one that matters: so if the lines written to the agent are not read, any other error counts as the
+/// reply to a prompt.
 fn is_refusal(error: Json<'_>) -> bool {
     error.field("code").and_then(Json::i64).is_some_and(|code| [-32700, -32600, -32601, -32602].contains(&code))
 }
 
-/// The message of an error is often only `Internal error`; its data, a text or an object, says more.
+/// Returns the message of an error. It is often only `Internal error`; the data, a text or an object, says more.
 fn error_message(error: Json<'_>) -> String {
     let [message, data] = error.fields(["message", "data"]);
     let message = message.and_then(Json::text).unwrap_or_default();
@@ -327,7 +329,8 @@ fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &m
     }
 }
 
-/// Files and terminals of the client, and extensions: by the protocol their names begin with an underscore, qwen's do not.
+/// Reads requests for files and terminals of the client, and extensions: by the protocol their names begin with an
+/// underscore, but qwen's do not.
 fn read_other_method(method: &str, events: &mut LineEvents) {
     let is_extension = ["_", "qwen/", "craft/"].iter().any(|prefix| method.starts_with(prefix));
     if METHODS.contains(&method) || is_extension { events.other(method) } else { events.unknown(method) }
@@ -337,7 +340,7 @@ fn is_text(content: Option<Json<'_>>) -> bool {
     content.is_none_or(|content| content.kind() == "text")
 }
 
-/// Content that is not text is only named.
+/// Reports content that is not text by its name only.
 fn read_other_content(chunk: &str, content: Option<Json<'_>>, events: &mut LineEvents) {
     const KNOWN: [&str; 4] = ["image", "audio", "resource", "resource_link"];
     let kind = content.map(Json::kind).unwrap_or_default();

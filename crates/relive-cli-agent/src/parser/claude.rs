@@ -23,7 +23,7 @@ use super::line_events::LineEvents;
 use super::quota::{QuotaReporter, reset_of_field};
 use super::usage::read_tokens;
 use crate::dialect::Dialect;
-use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
+use crate::event::{EventKind, ReportedUsage, TurnOutcome, UsageScope};
 use crate::ids::IdSet;
 use crate::json::{Json, MAX_ITEMS};
 use crate::machine::Turn;
@@ -44,9 +44,10 @@ pub(crate) struct ClaudeParser {
     /// Claude or qwen.
     dialect: Dialect,
     conversation: Conversation,
-    /// The conversation that the last turn started in. A stray line of another one does not keep its result from ending it.
+    /// The conversation in which the last turn started. A stray line of another conversation does not prevent its
+    /// result from ending it.
     turn_session: Option<String>,
-    /// The socket that claude listens on, which tells its processes apart. Qwen and older versions do not name it.
+    /// The socket that claude listens on, which distinguishes its processes. Qwen and older versions do not name it.
     process: Option<String>,
     /// How many turns have started and not ended. The end of a background command may start one while another is open.
     open_turns: u32,
@@ -58,7 +59,7 @@ pub(crate) struct ClaudeParser {
     subagents: Subagents,
     quota: QuotaReporter,
     hook_calls: HookCalls,
-    /// The turn as far as hooks tell.
+    /// The turn as reported by hooks.
     hook_turn: Turn,
 }
 
@@ -219,7 +220,7 @@ impl ClaudeParser {
         let scope = if self.dialect == Dialect::Qwen { UsageScope::Session } else { UsageScope::Turn };
         let names = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
         let cost_usd = cost.and_then(Json::f64);
-        events.push(EventKind::Usage(Usage { cost_usd, ..read_tokens(usage, scope, names) }));
+        events.push(EventKind::Usage(ReportedUsage { cost_usd, ..read_tokens(usage, scope, names) }));
     }
 
     fn read_rate_limit(&mut self, line: Json<'_>, events: &mut LineEvents) {

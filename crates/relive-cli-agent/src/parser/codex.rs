@@ -1,9 +1,9 @@
-//! What the two dialects of codex share.
+//! The common parts of the two codex dialects.
 
 use crate::event::RawJson;
 use crate::json::Json;
 
-/// Returns the field of an item that says what its call does.
+/// Returns the field of an item that describes its call.
 pub(super) fn input_of(item: Json<'_>) -> Option<RawJson> {
     let fields = item.fields(["command", "arguments", "changes", "query", "prompt"]);
     fields.into_iter().flatten().next().map(Json::to_raw)

@@ -92,7 +92,7 @@ impl CodexAppServerParser {
         }
     }
 
-    /// A server is initialized once: if it is done again, another process has started.
+    /// Starts over when the server is initialized a second time: another process has started.
     fn begin_anew_if_initialized(&mut self, events: &mut LineEvents) {
         if self.is_initialized {
             *self = Self::default();
@@ -123,13 +123,13 @@ impl CodexAppServerParser {
         }
     }
 
-    /// Whether a line is about a turn that is over. The ends of its calls are known by then, too.
+    /// Returns whether a line is about a turn that is over. The ends of its calls are known by then, too.
     fn is_late(&self, params: Option<Json<'_>>) -> bool {
         let turn_id = params.and_then(|params| params.text_at(&["turnId"]));
         turn_id.is_some_and(|turn_id| self.open_turns.is_completed(&turn_id))
     }
 
-    /// Reading may have begun within a turn: its items say that it is open.
+    /// Opens the turn of an item, because reading may have begun within that turn.
     fn join_turn_of_item(&mut self, params: Json<'_>, events: &LineEvents) {
         let ids = params.fields(["threadId", "turnId"]).map(|id| id.and_then(Json::text));
         if let [Some(thread_id), Some(turn_id)] = ids
@@ -179,7 +179,7 @@ impl CodexAppServerParser {
         events.other_if_empty(method);
     }
 
-    /// The conversation moves to the thread of a turn, unless a turn is open on another thread.
+    /// Reads the start of a turn. The conversation moves to its thread, unless a turn is open on another thread.
     fn read_turn_started(&mut self, params: Json<'_>, turn: Option<Json<'_>>, events: &mut LineEvents) {
         let turn_id = turn.and_then(|turn| turn.text_at(&["id"]));
         let thread_id = params.text_at(&["threadId"]).unwrap_or_default();
@@ -201,7 +201,8 @@ impl CodexAppServerParser {
         events.push(EventKind::TurnStarted { turn_id });
     }
 
-    /// A subagent ends with each of its turns; its thread stays known, because the agent may give it another one.
+    /// Reads the end of a turn. A subagent ends with each of its turns; its thread stays known, because the agent may
+    /// give it another one.
     fn read_turn_completed(&mut self, params: Json<'_>, turn: Option<Json<'_>>, events: &mut LineEvents) {
         let [turn_id, status] = turn.map_or([None; 2], |turn| turn.fields(["id", "status"]));
         let (turn_id, status) = (turn_id.and_then(Json::text), status.and_then(Json::text).unwrap_or_default());
@@ -241,8 +242,8 @@ impl CodexAppServerParser {
         self.quota.read_failure(cause, message, events);
     }
 
-    /// The turn continues if codex says that it will ask again, and if the error is about a request of the client. A
-    /// subagent's error is not the agent's.
+    /// Reads an error. The turn continues if codex says that it will retry, or if the error is about a request of the
+    /// client. A subagent's error is not the agent's.
     fn read_error(&mut self, params: Json<'_>, events: &mut LineEvents) {
         let [error, will_retry, thread_id, turn_id] = params.fields(["error", "willRetry", "threadId", "turnId"]);
         let message = error.and_then(|error| error.text_at(&["message"])).unwrap_or_default();
@@ -263,7 +264,8 @@ impl CodexAppServerParser {
         }
     }
 
-    /// Sent after every model call; it is about a used-up quota only if it names the limit that was reached.
+    /// Reads the rate limits, which are sent after every model call. Only a line that names the limit that was reached
+    /// is about a used-up quota.
     fn read_rate_limits(&mut self, params: Json<'_>, events: &mut LineEvents) {
         let Some(limits) = params.field("rateLimits") else { return };
         let [reached, primary, secondary] = limits.fields(["rateLimitReachedType", "primary", "secondary"]);
@@ -276,13 +278,13 @@ impl CodexAppServerParser {
     }
 }
 
-/// The thread that a line is about. The requests of older versions call it a conversation.
+/// Returns the thread that a line is about. The requests of older versions call it a conversation.
 fn thread_of(params: Json<'_>) -> Option<String> {
     let [thread_id, conversation_id] = params.fields(["threadId", "conversationId"]);
     thread_id.or(conversation_id).and_then(Json::text)
 }
 
-/// Whether codex refused something that was asked of it during a turn, which goes on.
+/// Returns whether codex refused a request made during a turn; the turn itself continues.
 fn is_about_a_request(info: Json<'_>) -> bool {
     const NAMES: [&str; 2] = ["activeTurnNotSteerable", "threadRollbackFailed"];
     NAMES.iter().any(|name| info.is(name) || info.field(name).is_some())

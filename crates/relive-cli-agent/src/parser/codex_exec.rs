@@ -72,7 +72,7 @@ impl CodexExecParser {
         }
     }
 
-    /// Codex also reports its own retries as errors; every other error ends the turn.
+    /// Reads an error. Codex also reports its own retries as errors; every other error ends the turn.
     fn read_error(&mut self, message: String, events: &mut LineEvents) {
         match parse_reconnecting(&message) {
             Some((attempt, max_attempts)) => events.push(EventKind::Retry {
@@ -115,7 +115,7 @@ fn read_item(stage: &str, item: Json<'_>, events: &mut LineEvents) {
     }
 }
 
-/// The figures are those of the whole conversation, over all its resumes.
+/// Reports the usage, which codex counts over the whole conversation and all its resumes.
 fn report_usage(line: Json<'_>, events: &mut LineEvents) {
     let Some(usage) = line.field("usage") else { return };
     let names = ["input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens"];

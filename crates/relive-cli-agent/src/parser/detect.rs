@@ -1,9 +1,9 @@
 //! Recognizes a dialect by one line.
 //!
-//! A dialect is kept for the rest of its stream, so a line that somebody else could have printed decides nothing. The name
-//! of a type or a method counts only together with the fields that the dialect always has there, as recorded, and that a
-//! log, a chat or another protocol has not. Types without such fields, like gemini's `error` and `message` or codex's
-//! `turn.failed`, decide nothing: in each stream a line that decides comes before them.
+//! A dialect is kept for the rest of its stream, so a line that another program could have printed decides nothing. The
+//! name of a type or a method counts only together with the fields that the dialect always has there, as recorded, and
+//! that a log, a chat or another protocol does not have. Types without such fields, like gemini's `error` and `message`
+//! or codex's `turn.failed`, decide nothing: in each stream a line that decides comes before them.
 
 use super::{acp, claude, codex_app_server, codex_exec};
 use crate::dialect::Dialect;
@@ -12,7 +12,7 @@ use crate::json::Json;
 /// Opencode's own ids of conversations.
 const OPENCODE_SESSION: &str = "ses_";
 
-/// Returns the dialect of a line, or nothing if it could be of several or of none.
+/// Returns the dialect of a line, or `None` if several dialects or none fit.
 pub(super) fn detect(line: Json<'_>) -> Option<Dialect> {
     let [kind, hook] = line.fields(["type", "hook_event_name"]);
     if let Some(hook) = hook.and_then(Json::text) {
@@ -59,7 +59,7 @@ fn is_gemini(kind: &str, line: Json<'_>) -> bool {
     }
 }
 
-/// Codex leaves out the `jsonrpc` field that ACP, like everybody else, sends.
+/// Tells ACP from codex, which leaves out the `jsonrpc` field.
 fn detect_json_rpc(line: Json<'_>) -> Option<Dialect> {
     let [method, id, version, result] = line.fields(["method", "id", "jsonrpc", "result"]);
     let is_acp = version.is_some();
@@ -78,7 +78,8 @@ fn detect_json_rpc(line: Json<'_>) -> Option<Dialect> {
     }
 }
 
-/// Qwen copies claude's dialect and names its own version in the first line of a turn.
+/// Returns whether the line is qwen's: it copies claude's dialect and names its own version in the first line of a
+/// turn.
 pub(super) fn is_qwen(line: Json<'_>) -> bool {
     line.field("qwen_code_version").is_some()
 }

@@ -3,7 +3,7 @@
 use super::conversation::Conversation;
 use super::line_events::LineEvents;
 use super::quota::{FailureCause, QuotaReporter};
-use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
+use crate::event::{EventKind, ReportedUsage, TurnOutcome, UsageScope};
 use crate::json::Json;
 use crate::machine::Turn;
 
@@ -62,11 +62,11 @@ impl GeminiParser {
         let [status, stats] = line.fields(["status", "stats"]);
         if let Some(stats) = stats {
             let [input, output, cached] = stats.fields(["input_tokens", "output_tokens", "cached"]);
-            events.push(EventKind::Usage(Usage {
+            events.push(EventKind::Usage(ReportedUsage {
                 input_tokens: input.and_then(Json::u64),
                 output_tokens: output.and_then(Json::u64),
                 cache_read_tokens: cached.and_then(Json::u64),
-                ..Usage::of(UsageScope::Process)
+                ..ReportedUsage::of(UsageScope::Process)
             }));
         }
         if status.is_some_and(|status| status.is("success")) {

@@ -49,8 +49,8 @@ impl<'a> RpcMessage<'a> {
     }
 }
 
-/// Requests that were written to the CLI and have no reply yet. `T` is the kind of a request: a reply does not say what it
-/// is a reply to.
+/// Requests that were written to the CLI and have no reply yet. `T` is the kind of a request: the reply itself does not
+/// say what it answers.
 #[derive(Debug)]
 pub(super) struct PendingRequests<T> {
     requests: VecDeque<(String, T)>,

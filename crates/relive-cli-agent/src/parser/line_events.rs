@@ -15,8 +15,8 @@ impl LineEvents {
         self.events.push(Event { kind, subagent: self.subagent.clone() });
     }
 
-    /// Marks the events of this line as a subagent's. Each of them repeats the id, so a long one is cut. An empty id is
-    /// nobody's: the line is the agent's own.
+    /// Marks the events of this line as a subagent's. Each of them repeats the id, so a long one is cut. An empty id
+    /// means that the line is the agent's own.
     pub(crate) fn set_subagent(&mut self, id: &str) {
         self.subagent = Some(shorten(id).into_owned()).filter(|id| !id.is_empty());
     }
@@ -51,7 +51,7 @@ impl LineEvents {
         self.push(EventKind::SessionEnded { reason: Some("another process started".into()) });
     }
 
-    /// For a known line that turned out to say nothing: every line has at least one event.
+    /// Reports a known line without any content as `other`: every line has at least one event.
     pub(crate) fn other_if_empty(&mut self, name: impl Into<String>) {
         if self.events.is_empty() {
             self.other(name);

@@ -6,7 +6,7 @@
 use super::conversation::Conversation;
 use super::line_events::LineEvents;
 use super::quota::{FailureCause, QuotaReporter};
-use crate::event::{EventKind, TurnOutcome, Usage, UsageScope};
+use crate::event::{EventKind, ReportedUsage, TurnOutcome, UsageScope};
 use crate::json::Json;
 
 #[derive(Debug, Default)]
@@ -104,9 +104,9 @@ fn read_tool(part: Option<Json<'_>>, events: &mut LineEvents) {
     }
 }
 
-fn usage_of(tokens: Option<Json<'_>>, cost_usd: Option<f64>) -> Usage {
+fn usage_of(tokens: Option<Json<'_>>, cost_usd: Option<f64>) -> ReportedUsage {
     let number = |path: &[&str]| tokens.and_then(|tokens| tokens.at(path)).and_then(Json::u64);
-    Usage {
+    ReportedUsage {
         scope: UsageScope::Step,
         input_tokens: number(&["input"]),
         output_tokens: number(&["output"]),

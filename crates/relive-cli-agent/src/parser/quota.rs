@@ -75,7 +75,7 @@ impl QuotaReporter {
     }
 }
 
-/// What the CLI itself says about the cause of a failure.
+/// The cause of a failure, as far as the CLI reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailureCause {
     Quota,

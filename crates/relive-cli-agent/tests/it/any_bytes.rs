@@ -26,7 +26,8 @@ pub(crate) fn read(dialect: Option<Dialect>, chunks: &[&[u8]]) -> Vec<LineReport
     reports
 }
 
-/// Every line has one report, the report is JSON on one line, and events are bounded by the line they came from.
+/// Checks that every line has one report, that the report is JSON on one line, and that events are no larger than their
+/// line allows.
 pub(crate) fn check(dialect: Option<Dialect>, bytes: &[u8]) {
     let reports = read(dialect, &[bytes]);
     let lines = bytes.split(|byte| *byte == b'\n').count() - usize::from(bytes.is_empty() || bytes.ends_with(b"\n"));
@@ -36,7 +37,7 @@ pub(crate) fn check(dialect: Option<Dialect>, bytes: &[u8]) {
         assert!(report.events.len() <= line.len() + 1);
         let json = serde_json::to_string(report).unwrap();
         assert!(!json.contains('\n'));
-        // Invalid bytes grow threefold, control characters sixfold, and every event has names around its text.
+        // Invalid bytes grow threefold, control characters sixfold, and every event has field names around its text.
         assert!(json.len() < 1000 + line.len() * 60, "{} bytes from {}", json.len(), line.len());
     }
 }
@@ -55,7 +56,7 @@ pub(crate) fn check_duplex(dialect: Option<Dialect>, bytes: &[u8]) {
     }
 }
 
-/// Open work keeps an agent from being idle, and only an idle agent has a countdown.
+/// Checks that open work keeps an agent from being idle, and that only an idle agent has a countdown.
 fn check_state(machine: &Machine) {
     let is_idle = machine.lifecycle() == Lifecycle::Idle;
     assert_eq!(machine.idle_kill_at().is_some(), is_idle);

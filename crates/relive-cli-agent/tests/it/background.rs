@@ -17,14 +17,14 @@ fn check(lines: &[&str], lifecycle: Lifecycle) {
 }
 
 #[test]
-fn a_list_of_background_commands_without_an_entry_ends_it() {
+fn a_background_command_missing_from_the_list_has_ended() {
     check(&[], Lifecycle::Working);
     check(&[r#"{"type":"system","subtype":"background_tasks_changed","tasks":[]}"#], Lifecycle::Idle);
     check(&[r#"{"hook_event_name":"Stop","background_tasks":[]}"#], Lifecycle::Idle);
 }
 
 #[test]
-fn a_line_without_a_list_of_background_commands_ends_none() {
+fn a_line_without_a_list_ends_no_background_command() {
     for line in [
         r#"{"type":"system","subtype":"background_tasks_changed"}"#,
         r#"{"type":"system","subtype":"background_tasks_changed","tasks":null}"#,

@@ -40,7 +40,7 @@ fn case_41_thinking_tool_text_and_done_walk_the_four_activities() {
 }
 
 #[test]
-fn case_41_an_error_returns_to_idle_from_everywhere() {
+fn case_41_an_error_returns_to_idle_from_every_activity() {
     for before in [thinking(), tool_started("a"), text(), approval_asked()] {
         let states = walk(&mut machine(), vec![before, error()]);
         assert_eq!(states[1], (Activity::Idle, Lifecycle::Idle));
@@ -132,7 +132,7 @@ fn case_43_a_housekeeping_line_after_done_does_not_bring_working_back() {
 }
 
 #[test]
-fn marking_idle_is_no_sign_of_life() {
+fn marking_idle_does_not_update_last_active() {
     let mut machine = machine();
     walk(&mut machine, vec![tool_started("a")]);
     machine.mark_idle();

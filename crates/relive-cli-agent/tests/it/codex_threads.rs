@@ -56,7 +56,7 @@ fn a_thread_with_a_known_parent_is_a_subagent_whatever_thread_is_open() {
 }
 
 #[test]
-fn a_subagent_whose_turn_starts_before_its_thread_leaves_no_turn() {
+fn a_subagent_turn_that_starts_before_its_thread_is_not_left_open() {
     let parent = [thread_started("a", ""), turn_started("a", "t1")];
     let subagent = [turn_started("c", "t2"), thread_started("c", "a")];
     let end = [turn_completed("a", "t1", r#""completed""#)];
@@ -80,7 +80,7 @@ fn a_thread_that_is_idle_has_no_turn() {
 }
 
 #[test]
-fn a_recorded_codex_whose_end_of_a_turn_was_lost_is_idle() {
+fn codex_is_idle_after_a_lost_end_of_turn_in_a_recording() {
     let recorded = recording(&fixtures().join("streams/codex_appserver.jsonl"));
     let is_end = |line: &str| line.contains(r#""method":"turn/completed""#);
     let ends: Vec<usize> = (0..recorded.len()).filter(|at| is_end(&recorded[*at].line)).collect();
@@ -95,7 +95,7 @@ fn a_recorded_codex_whose_end_of_a_turn_was_lost_is_idle() {
 const USED_UP: &str = r#""failed","error":{"message":"no","codexErrorInfo":"usageLimitExceeded"}"#;
 
 #[test]
-fn the_quota_of_a_turn_beside_another_is_reported() {
+fn a_quota_is_reported_while_another_turn_is_open() {
     let own = [turn_started("a", "t1"), turn_started("b", "t2"), turn_completed("a", "t1", USED_UP)];
     let subagent = [
         turn_started("a", "t1"),
@@ -111,7 +111,7 @@ fn the_quota_of_a_turn_beside_another_is_reported() {
 }
 
 #[test]
-fn a_turn_that_ends_beside_another_leaves_nothing_open() {
+fn a_turn_that_ends_while_another_is_open_closes_its_calls() {
     let asked = [turn_started("a", "t1"), turn_started("b", "t2"), call_started("a", "t1"), asks("a", "t1")];
     check(&asked, "working running_tool approval");
     let closed = r#"{"method":"thread/closed","params":{"threadId":"a"}}"#.to_owned();

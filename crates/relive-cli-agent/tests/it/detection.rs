@@ -1,4 +1,4 @@
-//! Which line decides the dialect of a stream.
+//! Detection of the dialect of a stream.
 
 use relive_cli_agent::{Dialect, Line, Parser};
 use serde_json::Value;
@@ -13,9 +13,9 @@ fn check(line: &str, expected: Option<Dialect>) {
 }
 
 #[test]
-fn a_line_that_only_looks_like_a_dialect_decides_nothing() {
+fn a_line_that_only_resembles_a_dialect_is_not_detected() {
     for line in [
-        // JSON-RPC of somebody else: a language server, an MCP server, a reply that could be anybody's.
+        // JSON-RPC of other programs: a language server, an MCP server, a reply that fits any program.
         r#"{"method":"ping"}"#,
         r#"{"method":"error","params":{"message":"no"}}"#,
         r#"{"method":"warning","params":{"message":"no"}}"#,
@@ -28,7 +28,7 @@ fn a_line_that_only_looks_like_a_dialect_decides_nothing() {
         r#"{"jsonrpc":"2.0","id":1,"error":{"message":"no"}}"#,
         r#"{"id":1,"result":{}}"#,
         r#"{"id":1,"error":{"message":"no"}}"#,
-        // Names that other CLIs use too, without what makes them a dialect's own.
+        // Names that other CLIs use too, without the fields that identify a dialect.
         r#"{"type":"system","text":"hello"}"#,
         r#"{"type":"assistant","text":"hello"}"#,
         r#"{"type":"user","text":"hello"}"#,
@@ -116,7 +116,7 @@ const LOGS: [&str; 57] = [
 ];
 
 #[test]
-fn a_line_that_a_log_could_have_decides_nothing() {
+fn a_line_that_could_be_a_log_is_not_detected() {
     for line in LOGS {
         check(line, None);
     }
@@ -138,7 +138,7 @@ fn logs_before_a_recording_change_nothing() {
 }
 
 #[test]
-fn a_line_that_only_one_dialect_has_decides() {
+fn a_line_that_only_one_dialect_prints_is_detected() {
     for (line, dialect) in [
         (r#"{"type":"system","subtype":"init","session_id":"s"}"#, Dialect::Claude),
         (r#"{"type":"system","subtype":"new_subtype","session_id":"s","uuid":"u"}"#, Dialect::Claude),
@@ -192,7 +192,7 @@ fn a_foreign_line_before_the_first_known_one_does_not_lock_the_stream() {
     assert_eq!((report.dialect, word(report.lifecycle)), (Some(Dialect::Claude), "working".into()));
 }
 
-/// Every recorded line alone is of its own dialect, or undecided.
+/// Every recorded line alone is detected as its own dialect or not at all.
 #[test]
 fn no_recorded_line_is_taken_for_another_dialect() {
     for directory in ["streams", "streams/timed"] {

@@ -30,7 +30,7 @@ fn approval(dialect: Dialect, line: &str) -> ApprovalRequest {
     request
 }
 
-/// The same message as a recorded one, but for the id that the sender chooses.
+/// Compares a message with a recorded one, except for the id that the sender chooses.
 #[track_caller]
 fn assert_same(mut ours: Value, mut recorded: Value) {
     for id in ["id", "request_id"] {
@@ -44,7 +44,7 @@ fn assert_same(mut ours: Value, mut recorded: Value) {
 }
 
 #[test]
-fn turns_and_interrupts_of_claude_are_those_of_the_recordings() {
+fn turns_and_interrupts_of_claude_match_the_recordings() {
     let mut compared = 0;
     for path in files(&fixtures().join("streams"), "jsonl") {
         if !(name(&path).starts_with("claude") && name(&path).ends_with(".stdin")) {
@@ -91,7 +91,7 @@ fn encode_again(
 }
 
 #[test]
-fn messages_to_every_duplex_cli_are_those_of_the_recordings() {
+fn messages_to_every_duplex_cli_match_the_recordings() {
     for (name, dialect, expected) in [
         ("codex_app_server_duplex", Dialect::CodexAppServer, "turn allow turn interrupt turn"),
         ("claude_permission_stdio", Dialect::Claude, "turn allow turn deny turn interrupt"),
@@ -131,7 +131,7 @@ fn answers_of_claude_repeat_the_input_and_the_suggestions() {
     let request = approval(Dialect::Claude, &line);
     let encoder = Encoder::new(Dialect::Claude).unwrap();
     let allow = encoder.answer(&request, &Answer::Allow).unwrap();
-    // Half a surrogate pair is no valid string to serde, and still goes back as it came.
+    // Half a surrogate pair is not a valid string to serde, and still goes back unchanged.
     let expected = r#"{"type":"control_response","response":{"subtype":"success","request_id":"p1","response":{"behavior":"allow","updatedInput":{"command":"\ud83d"}}}}"#;
     assert_eq!(allow.trim_end(), expected);
     let always = encoder.answer(&request, &Answer::AllowAlways).unwrap();
@@ -240,7 +240,7 @@ fn codex_gets_back_the_permissions_that_it_asked_for() {
     }
 }
 
-/// To cancel is close to denying, but nothing is close to allowing.
+/// Cancelling is close to denying, but nothing is close to allowing.
 #[test]
 fn an_allow_that_an_acp_agent_does_not_offer_is_refused() {
     let encoder = Encoder::new(Dialect::Acp).unwrap();

@@ -66,7 +66,7 @@ fn parallel_calls_with_the_same_input_have_an_approval_each() {
 
 /// An approval is asked right after its call is announced, and the call before may need none.
 #[test]
-fn an_approval_is_that_of_the_last_of_two_equal_calls() {
+fn an_approval_belongs_to_the_last_of_two_equal_calls() {
     let (first, second) = (with_id(LS, "t1"), with_id(LS, "t2"));
     let asked = [("PreToolUse", first.as_str()), ("PreToolUse", &second), ("PermissionRequest", LS)];
     let (events, state) = read(&[&asked[..], &[("PostToolUse", &first)]].concat());
@@ -76,7 +76,7 @@ fn an_approval_is_that_of_the_last_of_two_equal_calls() {
 }
 
 #[test]
-fn an_approval_with_an_id_is_that_of_the_call_with_this_id() {
+fn an_approval_with_an_id_belongs_to_the_call_with_this_id() {
     let (first, second) = (with_id(LS, "t1"), with_id(LS, "t2"));
     let (events, _) = read(&[("PreToolUse", &first), ("PreToolUse", &second), ("PermissionRequest", &first)]);
     assert_eq!(ids(&events), ["+t1", "+t2", "?t1"]);
@@ -96,7 +96,7 @@ fn an_approval_with_an_id_is_that_of_the_call_with_this_id() {
 
 /// Claude asks again if nobody has answered.
 #[test]
-fn an_approval_that_is_asked_twice_is_one() {
+fn an_approval_that_is_asked_twice_counts_once() {
     let call = with_id(LS, "t1");
     let asked = [("PreToolUse", call.as_str()), ("PermissionRequest", LS), ("PermissionRequest", LS)];
     let (events, _) = read(&asked);
@@ -148,7 +148,7 @@ fn a_prompt_in_a_turn_without_an_open_call_continues_it() {
 
 /// A hook may have changed the input of a call before its approval is asked.
 #[test]
-fn an_approval_with_a_changed_input_is_that_of_the_only_call() {
+fn an_approval_with_a_changed_input_belongs_to_the_only_call() {
     let (events, state) = read(&[("PreToolUse", &with_id(LS, "t1")), ("PermissionRequest", PWD)]);
     assert_eq!((ids(&events), state.as_str()), (vec!["+t1".into(), "?t1".into()], "working approval"));
 }
@@ -172,7 +172,7 @@ fn an_approval_before_its_call_ends_with_the_call() {
 }
 
 #[test]
-fn a_denied_call_is_over() {
+fn a_denied_call_ends() {
     let call = with_id(LS, "t1");
     let (events, state) = read(&[("PreToolUse", &call), ("PermissionRequest", LS), ("PermissionDenied", &call)]);
     assert_eq!((ids(&events), state.as_str()), (vec!["+t1".into(), "?t1".into(), "-t1".into()], "working"));
@@ -244,7 +244,7 @@ fn a_question_of_an_mcp_server_ends_with_its_turn() {
 }
 
 #[test]
-fn a_turn_of_a_subagent_is_not_the_agents() {
+fn a_turn_of_a_subagent_does_not_open_a_turn_of_the_agent() {
     let of_subagent = r#""agent_id":"x""#;
     for hook in ["Stop", "StopFailure"] {
         let idle = ("Notification", r#""notification_type":"idle_prompt""#);

@@ -16,7 +16,7 @@ fn a_message_with_too_many_blocks_says_that_it_was_cut() {
 }
 
 #[test]
-fn a_fault_names_its_column_and_not_a_line() {
+fn a_json_fault_names_its_column_only() {
     let report = Replay::new(None).read("{\"half", 0);
     let reason = "EOF while parsing a string at column 6".into();
     assert_eq!(report.events[0].kind, EventKind::Malformed { reason, excerpt: "{\"half".into() });

@@ -1,4 +1,4 @@
-//! Any bytes, in any pieces.
+//! Properties of any bytes, in any pieces.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -155,8 +155,8 @@ proptest! {
     }
 }
 
-/// Everything that a stream remembers is in its `Debug` output, so its length stands for the memory. It also has to grow:
-/// a flood that is not remembered at all would test nothing.
+/// Checks the memory of a stream by the length of its `Debug` output, which contains everything it remembers. It also
+/// has to grow: a flood that is not remembered at all would test nothing.
 #[track_caller]
 fn check_remembered(replay: &Replay, flood: &str) {
     let remembered = format!("{:?}", replay.stream).len();

@@ -1,4 +1,4 @@
-//! The words that a CLI says that a quota is used up with, and the time of the reset in them.
+//! The wordings of a used-up quota, and the time of the reset in them.
 
 use relive_cli_agent::Dialect;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ const CLAUDE_TEXTS: [&str; 15] = [
 ];
 
 #[test]
-fn every_limit_text_of_claude_is_a_quota_where_claude_itself_says_it() {
+fn every_limit_text_from_claude_itself_is_a_quota() {
     for text in CLAUDE_TEXTS {
         assert_eq!(quotas(Dialect::Claude, &[&result(text, true)]).len(), 1, "{text}");
         assert_eq!(quotas(Dialect::Claude, &[&assistant(text, "<synthetic>")]).len(), 1, "{text}");
@@ -50,7 +50,7 @@ fn every_limit_text_of_claude_is_a_quota_where_claude_itself_says_it() {
 }
 
 #[test]
-fn the_agents_own_words_about_a_limit_are_no_quota() {
+fn text_of_the_agent_about_a_limit_is_not_a_quota() {
     for text in CLAUDE_TEXTS {
         let user = assistant(text, "m").replace("assistant", "user");
         for line in [assistant(text, "claude-opus-5-5"), result(text, false), user] {
@@ -73,14 +73,14 @@ fn claude_names_the_cause_of_a_failure_in_a_field_too() {
     let synthetic = |fields: &str| assistant("no", "<synthetic>").replacen('{', &format!("{{{fields},"), 1);
     assert_eq!(quotas(Dialect::Claude, &[&synthetic(r#""error":"billing_error""#)]).len(), 1);
     assert_eq!(quotas(Dialect::Claude, &[&synthetic(r#""error":"rate_limit""#)]).len(), 1);
-    // The provider answered 429: it was asked too fast, as far as anybody knows.
+    // The provider answered 429, probably because requests came too fast.
     assert_eq!(quotas(Dialect::Claude, &[&synthetic(r#""error":"rate_limit","api_error_status":429"#)]).len(), 0);
     assert_eq!(quotas(Dialect::Claude, &[&synthetic(r#""error":"server_error""#)]).len(), 0);
     // Older versions say so only in the text.
     let refused = assistant("API Error: Request rejected (429)", "<synthetic>");
     let refused = refused.replacen('{', r#"{"error":"rate_limit","#, 1);
     assert_eq!(quotas(Dialect::Claude, &[&refused]).len(), 0);
-    // The field alone says that the message is not the agent's, and so does the flag of a transcript.
+    // The field alone shows that the message is not the agent's, and so does the flag of a transcript.
     let limit = assistant("You've hit your session limit", "claude-opus-5-5");
     for field in [r#"{"error":"unknown","#, r#"{"isApiErrorMessage":true,"#] {
         assert_eq!(quotas(Dialect::Claude, &[&limit.replacen('{', field, 1)]).len(), 1, "{field}");
@@ -129,7 +129,7 @@ fn the_limit_texts_of_the_other_clis_are_quotas() {
 }
 
 #[test]
-fn failures_that_only_sound_like_a_limit_are_no_quota() {
+fn failures_that_only_resemble_a_limit_are_not_a_quota() {
     for text in [
         "You are approaching your usage limit",
         "You've hit your rate limit: 50 requests per minute",
@@ -161,7 +161,7 @@ fn failures_that_only_sound_like_a_limit_are_no_quota() {
 }
 
 #[test]
-fn the_time_of_day_of_a_reset_is_read_as_it_was_said() {
+fn the_time_of_day_of_a_reset_is_reported_as_written() {
     for (text, clock) in [
         ("resets 3pm", json!({ "time": "15:00" })),
         ("resets 12am", json!({ "time": "00:00" })),
@@ -263,7 +263,7 @@ fn a_turn_that_codex_refuses_because_of_the_quota_says_so() {
     assert_eq!(quotas(Dialect::CodexAppServer, &[refused]).len(), 1);
 }
 
-/// Codex reports that a limit is reached before it says until when.
+/// Codex reports that a limit is reached before it reports the time of the reset.
 #[test]
 fn a_later_line_may_add_the_time_of_the_reset() {
     let limit = r#"{"method":"account/rateLimits/updated","params":{"rateLimits":{"rateLimitReachedType":"x"}}}"#;
@@ -276,7 +276,7 @@ fn a_later_line_may_add_the_time_of_the_reset() {
 
 /// Claude continues, and the account pays for it.
 #[test]
-fn a_limit_beyond_which_claude_may_go_is_no_quota() {
+fn a_limit_that_claude_may_exceed_is_not_a_quota() {
     let line = |overage: bool| {
         let info = json!({ "status": "rejected", "isUsingOverage": overage });
         json!({ "type": "rate_limit_event", "rate_limit_info": info }).to_string()

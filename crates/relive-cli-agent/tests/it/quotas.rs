@@ -1,4 +1,4 @@
-//! A used-up quota is reported once by every dialect, with the time of its reset where the CLI says so.
+//! Every dialect reports a used-up quota once, with the time of its reset if the CLI gives one.
 
 use relive_cli_agent::{Dialect, EventKind};
 
@@ -114,13 +114,13 @@ fn the_time_of_the_reset_is_read_from_the_message() {
 }
 
 #[test]
-fn a_limit_without_a_name_is_still_a_sentence() {
+fn a_limit_without_a_name_has_a_readable_message() {
     let line = r#"{"type":"rate_limit_event","rate_limit_info":{"status":"rejected"}}"#;
     assert_eq!(quotas(Dialect::Claude, &[line])[0]["message"], "limit reached");
 }
 
 #[test]
-fn other_failures_are_no_quota() {
+fn other_failures_are_not_a_quota() {
     for message in [
         "context length exceeded",
         "max turns reached",

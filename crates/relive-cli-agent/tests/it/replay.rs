@@ -129,7 +129,7 @@ fn kinds_of_input(name: &str) -> &'static str {
 }
 
 #[test]
-fn every_recorded_input_gives_the_events_that_it_means() {
+fn every_recorded_input_gives_its_expected_events() {
     for path in files(&fixtures().join("streams"), "jsonl") {
         if !name(&path).ends_with(".stdin") {
             continue;
@@ -145,7 +145,7 @@ fn every_recorded_input_gives_the_events_that_it_means() {
     }
 }
 
-/// The standard error of a CLI says nothing about its state, even if somebody joins it with the output.
+/// The standard error of a CLI does not affect its state, even if it is mixed with the output.
 #[test]
 fn standard_error_changes_no_state() {
     for path in files(&fixtures().join("streams"), "stderr") {

@@ -1,4 +1,4 @@
-//! When an agent waits for an answer, and what ends the wait.
+//! Requests of an agent, and how the wait for their answers ends.
 
 use relive_cli_agent::{Activity, Event, EventKind, Lifecycle, Waiting};
 
@@ -74,8 +74,8 @@ fn more_requests_than_are_remembered_still_wait() {
             replay.push_input(&answer(&number.to_string()), 0);
             replay.push_input(&answer(&number.to_string()), 0);
         }
-        // Nobody knows whether the forgotten ones were answered, so only the end of the turn ends the wait, and a
-        // subagent's is not ended by that either.
+        // The forgotten requests may or may not have been answered, so only the end of the turn ends the wait, and that
+        // of a subagent not even then.
         assert_eq!((replay.machine().lifecycle(), replay.machine().idle_kill_at()), (Lifecycle::Working, None));
         replay.read(RESULT, 0);
         assert_eq!(replay.machine().lifecycle(), after_turn, "{rest}");

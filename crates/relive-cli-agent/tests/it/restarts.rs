@@ -1,4 +1,4 @@
-//! What a process leaves open when it is killed or closed, and ends that belong to somebody else.
+//! Work that a process leaves open when it is killed or closed, and ends that belong to another process or session.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn init_at(socket: &str) -> String {
 }
 
 #[test]
-fn a_claude_that_was_killed_and_resumed_in_one_stream_begins_anew() {
+fn a_claude_killed_and_resumed_in_one_stream_has_no_open_work() {
     assert_eq!(last_state(CLAUDE, &[INIT, TOOL, INIT]), "working idle", "the call of the killed process is gone");
     assert_eq!(last_state(CLAUDE, &[INIT, TOOL, INIT, TEXT, RESULT]), "idle idle");
     assert_eq!(last_state(CLAUDE, &[INIT, BACKGROUND, TOOL, INIT, TEXT, RESULT]), "idle idle");
@@ -78,7 +78,7 @@ fn with_socket(line: &str, socket: &str) -> String {
     value.to_string()
 }
 
-/// The next turn of the same process heals it.
+/// The next turn of the same process corrects the state.
 #[test]
 fn a_recorded_claude_whose_result_was_lost_is_idle_after_the_next_turn() {
     let recorded = recording(&fixtures().join("streams/claude_stdin_interrupt.jsonl"));
@@ -119,7 +119,7 @@ fn a_stray_line_of_another_conversation_does_not_keep_a_turn_open() {
 
 /// Claude names the conversation in all its lines, so it can also move without an `init`.
 #[test]
-fn a_claude_that_speaks_in_another_conversation_is_in_it() {
+fn a_line_of_another_conversation_moves_claude_to_it() {
     let other = |line: &str| line.replace(r#""session_id":"s""#, r#""session_id":"z""#);
     let (text, result) = (other(TEXT), other(RESULT));
     assert_eq!(last_state(CLAUDE, &[INIT, &text, &result]), "idle idle");
@@ -128,7 +128,7 @@ fn a_claude_that_speaks_in_another_conversation_is_in_it() {
 }
 
 #[test]
-fn the_other_clis_begin_anew_with_another_process() {
+fn a_new_process_of_any_other_cli_has_no_open_work() {
     let codex = [
         r#"{"type":"thread.started","thread_id":"t"}"#,
         r#"{"type":"turn.started"}"#,
@@ -156,7 +156,7 @@ fn the_other_clis_begin_anew_with_another_process() {
 
 /// Only a new process answers `initialize`.
 #[test]
-fn a_server_that_is_initialized_again_begins_anew() {
+fn a_server_that_is_initialized_again_has_no_open_work() {
     let initialized = r#"{"id":1,"result":{"userAgent":"x","codexHome":"/h"}}"#;
     let item = r#"{"method":"item/started","params":{"threadId":"a","item":{"id":"i","type":"commandExecution"}}}"#;
     let lines = [initialized, &codex("turn/started", "a"), item, initialized];
@@ -177,7 +177,7 @@ fn a_server_that_is_initialized_again_begins_anew() {
     assert_eq!(last_state(CODEX, &[lines[0], start, lines[1], lines[2], again, start, lines[0]]), "working idle");
 }
 
-/// An interrupt is faster than the lines that are on their way.
+/// An interrupt overtakes the lines that are still in the pipe.
 #[test]
 fn a_line_of_a_codex_turn_that_is_over_opens_no_turn() {
     let ids = r#""threadId":"a","turnId":"u""#;

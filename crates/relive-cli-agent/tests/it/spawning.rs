@@ -1,4 +1,4 @@
-//! The time before a CLI is ready, and a new process after the one before.
+//! The time before a CLI is ready, and a new process after an earlier one.
 
 use relive_cli_agent::{AgentStream, Dialect, Lifecycle};
 
@@ -9,7 +9,7 @@ const STATUS: &str = r#"{"type":"system","subtype":"status","session_id":"s"}"#;
 const USER: &str = r#"{"type":"user","message":{"content":"go"}}"#;
 
 #[test]
-fn junk_before_the_first_known_line_is_no_sign_that_the_cli_is_ready() {
+fn junk_before_the_first_known_line_leaves_the_cli_spawning() {
     let mut replay = Replay::new(None);
     for (line, ms) in [("npm warn deprecated", 100), (r#"{"level":"info"}"#, 200), ("{\"type\":\"sys", 300)] {
         assert_eq!(replay.read(line, ms).lifecycle, Lifecycle::Spawning, "{line}");
@@ -41,7 +41,7 @@ fn a_turn_that_was_written_before_the_cli_was_ready_is_open_when_it_is() {
 }
 
 #[test]
-fn a_new_process_knows_nothing_of_the_one_before() {
+fn a_new_process_starts_without_state_of_the_previous_one() {
     let mut stream = AgentStream::new(None, IDLE_TIMEOUT, at(0));
     let background = r#"{"type":"system","subtype":"task_started","task_id":"b","is_backgrounded":true}"#;
     stream.push(format!("{INIT}\n{background}\n{{\"half").as_bytes(), at(0), |_, _| {});
@@ -66,7 +66,7 @@ fn a_new_process_knows_nothing_of_the_one_before() {
 
 /// The turn was written to a process that is gone.
 #[test]
-fn a_new_process_has_no_turn_although_the_one_before_was_never_ready() {
+fn a_turn_written_to_a_process_that_was_never_ready_is_dropped() {
     let mut replay = Replay::new(Some(Dialect::Claude));
     replay.push_input(USER, 0);
     replay.stream.respawn(at(0));

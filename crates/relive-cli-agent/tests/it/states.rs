@@ -1,8 +1,10 @@
-//! Every state and every event: the table in `docs/cli-agents.md`.
+//! Every state and every event, written as the table in `docs/cli-agents.md`.
 
 use std::fmt::Write as _;
 
-use relive_cli_agent::{Activity, Event, EventKind, Lifecycle, Line, Machine, Parser, TurnOutcome, Usage, UsageScope};
+use relive_cli_agent::{
+    Activity, Event, EventKind, Lifecycle, Line, Machine, Parser, ReportedUsage, TurnOutcome, UsageScope,
+};
 
 use crate::support::{IDLE_TIMEOUT, at, word};
 
@@ -71,7 +73,7 @@ fn question_answered() -> EventKind {
 }
 
 fn usage() -> EventKind {
-    EventKind::Usage(Usage {
+    EventKind::Usage(ReportedUsage {
         scope: UsageScope::Turn,
         input_tokens: None,
         output_tokens: None,
@@ -133,7 +135,7 @@ rows! {
 }
 
 #[test]
-fn every_sample_is_of_the_kind_that_its_row_says() {
+fn every_sample_has_the_kind_of_its_row() {
     for (row, kind) in kinds() {
         assert_eq!(label(&kind), row);
     }
@@ -146,7 +148,7 @@ fn samples() -> Vec<(&'static str, EventKind)> {
     samples
 }
 
-/// The states that differ in what an event makes of them, each with the events that lead to it.
+/// The states that react differently to some event, each with the events that lead to it.
 fn situations() -> Vec<(&'static str, Machine)> {
     let of_subagent = Event { kind: approval_without_tool(), subagent: Some("x".into()) };
     let paths: [(&str, Vec<Event>); 14] = [
@@ -188,7 +190,7 @@ const MARKS: [Mark; 3] = [
     ("`mark_spawning`", |machine| machine.mark_spawning(at(9))),
 ];
 
-/// Lifecycle and activity, and what keeps the agent from being idle.
+/// Describes lifecycle and activity, and the open work.
 fn describe(machine: &Machine) -> String {
     let mut text = format!("{} {}", word(machine.lifecycle()), word(machine.activity()));
     let mut open = Vec::new();
@@ -243,7 +245,7 @@ fn table() -> String {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test reads the page, and writes it when it is told to")]
-fn the_table_of_states_is_what_the_machine_does() {
+fn the_documented_table_of_states_matches_the_machine() {
     let page = String::from_utf8(std::fs::read(PATH).unwrap()).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, behind) = rest.split_once(END).unwrap();
@@ -258,7 +260,7 @@ fn the_table_of_states_is_what_the_machine_does() {
 /// The table of events in the same page has a row for every kind, and no other.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test reads the page")]
-fn the_table_of_events_has_every_kind() {
+fn the_documented_table_of_events_lists_every_kind() {
     let page = String::from_utf8(std::fs::read(PATH).unwrap()).unwrap();
     let (_, section) = page.split_once("\n## Events\n").unwrap();
     let (table, _) = section.split_once("\nA field without a value").unwrap();

@@ -1,4 +1,4 @@
-//! Subagents: one id each, a start for every end, and what they leave behind when they end.
+//! Subagents: one id each, a start for every end, and the work they leave open when they end.
 
 use relive_cli_agent::{Dialect, Event, EventKind, Lifecycle, Waiting};
 
@@ -43,7 +43,7 @@ fn an_approval_of_a_claude_subagent_names_the_subagent_that_started() {
 
 /// Claude may ask before it has printed a line with both ids.
 #[test]
-fn an_approval_of_the_only_claude_subagent_is_its_own() {
+fn an_approval_without_both_ids_belongs_to_the_only_claude_subagent() {
     let (_, found) = read(Dialect::Claude, &[CLAUDE_CALL, CLAUDE_ASK]);
     assert_eq!(found, ["+call", "?call"]);
     let second = CLAUDE_CALL.replace("\"call\"", "\"second\"");
@@ -53,7 +53,7 @@ fn an_approval_of_the_only_claude_subagent_is_its_own() {
 
 /// Not every version of claude names the subagent in its request, but the call was shown as the subagent's.
 #[test]
-fn an_approval_of_a_call_of_a_claude_subagent_is_the_subagents() {
+fn an_approval_of_a_claude_subagents_call_names_the_subagent() {
     let call = r#"{"type":"assistant","parent_tool_use_id":"call","message":{"content":[{"type":"tool_use","id":"inner","name":"Bash"}]}}"#;
     let ask =
         r#"{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_use_id":"inner"}}"#;
@@ -70,7 +70,7 @@ fn an_approval_of_a_call_of_a_claude_subagent_is_the_subagents() {
 }
 
 #[test]
-fn an_approval_hook_of_a_call_of_a_claude_subagent_is_the_subagents() {
+fn an_approval_hook_of_a_claude_subagents_call_names_the_subagent() {
     let hook = |name: &str, rest: &str| {
         let call = r#""tool_name":"Bash","tool_input":{"command":"ls"}"#;
         format!(r#"{{"hook_event_name":"{name}","session_id":"s",{call}{rest}}}"#)
@@ -131,7 +131,7 @@ fn a_codex_subagent_starts_as_often_as_it_ends() {
 }
 
 #[test]
-fn a_closed_codex_thread_is_no_subagent_any_more() {
+fn a_closed_codex_thread_is_no_longer_a_subagent() {
     let (agent, child) = (codex_thread("a", ""), codex_thread("c", "a"));
     let (closes, starts) = (codex("thread/closed", "c"), codex("turn/started", "c"));
     let (replay, found) = read(Dialect::CodexAppServer, &[&agent, &child, &closes]);
@@ -188,7 +188,7 @@ fn a_nested_claude_subagent_ends_with_the_one_that_started_it() {
 }
 
 #[test]
-fn a_result_of_a_claude_subagent_ends_nothing_of_the_agents() {
+fn a_result_of_a_claude_subagent_does_not_end_the_agents_turn() {
     let init = r#"{"type":"system","subtype":"init","session_id":"s"}"#;
     let result = CLAUDE_RESULT.replacen('{', r#"{"parent_tool_use_id":"call","#, 1);
     let (replay, found) = read(Dialect::Claude, &[init, CLAUDE_CALL, &result]);

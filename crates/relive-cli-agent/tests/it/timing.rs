@@ -1,4 +1,4 @@
-//! The clock: `last_active` and the countdown, along the recordings that have times.
+//! `last_active` and the countdown, along the recordings that have times.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn last_active_is_the_time_of_the_last_line_and_the_countdown_runs_only_when_idl
 
 /// The tool of the timed recordings sleeps three times for half a second.
 #[test]
-fn the_time_in_a_tool_is_the_time_that_the_tool_took() {
+fn the_time_in_running_tool_matches_the_duration_of_the_tool() {
     for path in files(&fixtures().join("streams/timed"), "jsonl") {
         let mut replay = Replay::new(None);
         let (mut in_tool_ms, mut last_ms) = (0, 0);

@@ -1,4 +1,4 @@
-//! When a turn is over, and when it is not.
+//! The end of a turn.
 
 use relive_cli_agent::{Activity, Dialect, Encoder, Event, EventKind, Line, Parser, TurnOutcome};
 
@@ -51,7 +51,7 @@ fn an_acp_reply_to_another_request_ends_no_turn() {
 }
 
 #[test]
-fn the_output_of_an_acp_agent_alone_ends_a_turn_only_where_it_says_so() {
+fn without_input_lines_an_acp_turn_ends_only_when_the_agent_says_so() {
     let events = check(
         Dialect::Acp,
         &[
@@ -119,7 +119,7 @@ fn an_acp_call_with_an_id_of_the_turn_before_is_another_call() {
     assert_eq!(last_state(Some(Dialect::Acp), &[&turn[..], &[&late]].concat()), "idle idle");
 }
 
-/// A reply does not name its session, but one that waits for an approval has not ended.
+/// A reply does not name its session, but a session that waits for an approval has not ended.
 #[test]
 fn the_reply_to_an_acp_session_leaves_the_approval_of_another() {
     let other = ACP_TEXT.replace(r#""sessionId":"s""#, r#""sessionId":"b""#);
@@ -132,9 +132,9 @@ fn the_reply_to_an_acp_session_leaves_the_approval_of_another() {
     assert_eq!(outcomes(&check(Dialect::Acp, &[&asked[..], &rest].concat())).len(), 1);
     let lines: Vec<&str> = asked.iter().chain(&rest[..1]).map(|(line, _)| *line).collect();
     assert_eq!(last_state(Some(Dialect::Acp), &lines), "working responding approval");
-    // Whose it is is not known.
+    // The session of the reply is not known.
     check(Dialect::Acp, &[&asked[..], &[(cancelled, "idle")]].concat());
-    // There is no other session that it could be of.
+    // No other session can be meant.
     check(Dialect::Acp, &[(ACP_TEXT, "working"), (ask, "working"), (reply, "idle")]);
 }
 

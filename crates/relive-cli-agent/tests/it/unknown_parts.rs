@@ -1,4 +1,4 @@
-//! Parts of known lines that only a newer CLI has are named, and not passed over in silence.
+//! Parts of known lines that only a newer CLI has are reported by name, not ignored.
 
 use relive_cli_agent::Dialect;
 

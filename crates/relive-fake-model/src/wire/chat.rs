@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, as OpenAI, its many followers and DeepSeek speak them.
+//! OpenAI's chat completions, as used by OpenAI, DeepSeek and many other servers.
 
 use serde_json::{Value, json};
 

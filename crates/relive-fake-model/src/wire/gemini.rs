@@ -1,4 +1,4 @@
-//! Gemini's `streamGenerateContent`. Its calls have no ids: results are told by name and order.
+//! Gemini's `streamGenerateContent`. Its calls have no ids: results are matched by name and order.
 
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use super::{list, must_stream, text};
 use crate::history::{Answer, Entry, History, Returned};
 use crate::script::Turn;
 
-/// What stands for a call's id: all results look alike.
+/// Stands for the id of every call: all results look alike.
 const ANY: &str = "call";
 
 pub(super) fn read(body: &Value) -> Result<History, String> {

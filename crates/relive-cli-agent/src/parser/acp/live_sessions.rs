@@ -1,4 +1,4 @@
-//! The sessions that have work, as far as the output of an agent tells.
+//! The sessions that have work, as far as the output of an agent shows.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::ids::shorten;
 /// An agent works on a few sessions at a time; more are not told apart.
 const MAX_SESSIONS: usize = 64;
 
-/// Needed because the reply to a prompt does not name its session. One that waits for an approval has not ended.
+/// Needed because the reply to a prompt does not name its session. A session that waits for an approval has not ended.
 #[derive(Debug, Default)]
 pub(super) struct LiveSessions {
     sessions: BTreeMap<String, Asking>,
@@ -26,8 +26,8 @@ impl LiveSessions {
         self.set(session_id, Asking::For(tool_id.map(|id| shorten(id).into_owned())));
     }
 
-    /// Notes that the agent works on a session, on this call if it is about one. A call beside the one that was asked for
-    /// says nothing about the answer.
+    /// Notes that the agent works on a session, and on which call if there is one. Work on another call than the one
+    /// that needs the permission does not imply an answer.
     pub(super) fn work(&mut self, session_id: &str, tool_id: Option<&str>) {
         let asked = self.sessions.get(shorten(session_id).as_ref());
         let is_other_call = match (asked, tool_id) {
@@ -46,8 +46,8 @@ impl LiveSessions {
         }
     }
 
-    /// Notes that a prompt has ended that was not cancelled. Returns whether no session has work any more: one that asks
-    /// still has, if there is another one that the end can belong to.
+    /// Notes that a prompt ended without being cancelled. Returns whether no session has work any more. A session that
+    /// waits for a permission keeps its work if the end can belong to another session.
     pub(super) fn end_one(&mut self) -> bool {
         let had_other = self.sessions.values().any(|asking| *asking == Asking::Nothing);
         self.sessions.retain(|_, asking| had_other && *asking != Asking::Nothing);

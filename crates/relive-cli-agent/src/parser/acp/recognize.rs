@@ -18,17 +18,17 @@ pub(super) const METHODS: [&str; 12] = [
     "terminal/release",
 ];
 
-/// Why an agent says that a turn has ended.
+/// The reasons for the end of a turn.
 const STOP_REASONS: [&str; 5] = ["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"];
 
-/// Whether only an ACP agent sends this message. Its methods have names that other protocols use too, and are all about a
-/// session.
+/// Returns whether only an ACP agent sends this message. Other protocols use the same method names, but only ACP's are
+/// all about a session.
 pub(in crate::parser) fn is_message(method: &str, line: Json<'_>) -> bool {
     METHODS.contains(&method) && line.at(&["params", "sessionId"]).and_then(Json::text).is_some()
 }
 
-/// Whether only an ACP agent replies like this: to `initialize`, to the start of a session, to a prompt. MCP has a
-/// `protocolVersion` too, which is a date.
+/// Returns whether only an ACP agent sends this reply: to `initialize`, to the start of a session or to a prompt. MCP
+/// has a `protocolVersion` too, but it is a date.
 pub(in crate::parser) fn is_result(result: Json<'_>) -> bool {
     let [session_id, stop_reason] = result.fields(["sessionId", "stopReason"]);
     let is_session = session_id.and_then(Json::text).is_some() && names_modes(result);
@@ -42,12 +42,12 @@ pub(super) fn is_initialized(result: Json<'_>) -> bool {
     version.and_then(Json::u64).is_some() && rest.iter().any(Option::is_some)
 }
 
-/// Whether this may be the reply to a `session/load`, which the protocol lets be null or empty.
+/// Returns whether this may be the reply to a `session/load`, which may be null or empty by the protocol.
 pub(super) fn may_be_load_result(result: Option<Json<'_>>) -> bool {
     result.is_none_or(|result| names_modes(result) || result.has_only(&["_meta"]))
 }
 
-/// Whether a reply says how a session can be configured, like that to the start of one.
+/// Returns whether a reply lists the modes of a session, like the reply to its start.
 fn names_modes(result: Json<'_>) -> bool {
     result.fields(["modes", "models", "configOptions"]).iter().any(Option::is_some)
 }

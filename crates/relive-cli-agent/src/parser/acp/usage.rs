@@ -1,6 +1,6 @@
-//! The figures of an ACP agent about tokens and cost.
+//! The token and cost figures of an ACP agent.
 
-use crate::event::{EventKind, Usage, UsageScope};
+use crate::event::{EventKind, ReportedUsage, UsageScope};
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 use crate::parser::usage::read_tokens;
@@ -25,6 +25,9 @@ pub(super) fn read_update(update: Json<'_>, events: &mut LineEvents) {
     let Some(cost) = update.field("cost") else { return };
     let [amount, currency] = cost.fields(["amount", "currency"]);
     if currency.is_some_and(|currency| currency.is("USD")) {
-        events.push(EventKind::Usage(Usage { cost_usd: amount.and_then(Json::f64), ..Usage::of(UsageScope::Session) }));
+        events.push(EventKind::Usage(ReportedUsage {
+            cost_usd: amount.and_then(Json::f64),
+            ..ReportedUsage::of(UsageScope::Session)
+        }));
     }
 }

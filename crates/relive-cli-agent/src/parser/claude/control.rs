@@ -63,14 +63,14 @@ fn read_permission(request_id: RawJson, request: Json<'_>, events: &mut LineEven
     }));
 }
 
-/// Claude suggests the rules that it would add if the user allowed the like from now on.
+/// Returns the rules that claude suggests to add if the user allows all similar calls.
 pub(super) fn options_of(suggestions: Option<Json<'_>>) -> Vec<ApprovalOption> {
     let always = suggestions.filter(|suggestions| !suggestions.items().is_empty());
     let option = always.map(|value| ApprovalOption { kind: OptionKind::AllowAlways, value: value.to_raw() });
     option.into_iter().collect()
 }
 
-/// Claude withdrew a request, because the turn was interrupted or a hook has answered.
+/// Reads the withdrawal of a request: the turn was interrupted, or a hook has answered.
 pub(super) fn read_cancel(line: Json<'_>, events: &mut LineEvents) {
     match line.field("request_id") {
         Some(id) => events.push(EventKind::Answered { request_id: id.to_raw() }),

@@ -14,8 +14,8 @@ const QWEN_CANCELLED: &str = "Operation cancelled.";
 const SYNTHETIC_MODEL: &str = "<synthetic>";
 
 impl ClaudeParser {
-    /// `subtype` says `success` also when the provider refused, and `is_error` says false also when a limit of claude's own
-    /// was reached: either is enough for a failure.
+    /// Reads the result of a turn. `subtype` is `success` even if the provider refused, and `is_error` is false even if
+    /// a limit of claude's own was reached: either is enough for a failure.
     pub(super) fn read_result(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [subtype, is_error, terminal, session_id] =
             line.fields(["subtype", "is_error", "terminal_reason", "session_id"]);
@@ -42,7 +42,7 @@ impl ClaudeParser {
         self.end_turn(outcome, message, events);
     }
 
-    /// Reports the quota if claude itself wrote the message. What the agent says about limits is nobody's quota.
+    /// Reports the quota if claude itself wrote the message. The agent's own text about limits is not a report.
     pub(super) fn read_synthetic_message(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [error, status] = line.fields(["error", "api_error_status"]);
         let cause_word = error.and_then(Json::text);
@@ -62,8 +62,8 @@ impl ClaudeParser {
         self.quota.read_failure(cause, &message, events);
     }
 
-    /// `error` is one of a few words, `error_details` and `last_assistant_message` are texts. Claude stops a turn with
-    /// `rate_limit` when it does not ask again by itself.
+    /// Reads a `StopFailure` hook. `error` is one of a few words, `error_details` and `last_assistant_message` are
+    /// texts. Claude stops a turn with `rate_limit` when it will not retry on its own.
     pub(super) fn read_stop_failure(&mut self, body: Json<'_>, events: &mut LineEvents) {
         let [error, details, last_message] = body.fields(["error", "error_details", "last_assistant_message"]);
         let message = details.or(error).and_then(Json::text);
@@ -100,13 +100,14 @@ impl Speaker {
     }
 }
 
-/// Claude writes the flag in its transcripts in another way than in its stream.
+/// Returns whether a message is an error of the provider. Claude's transcripts spell the flag differently from its
+/// stream.
 fn is_api_error(line: Json<'_>) -> bool {
     let flags = line.fields(["is_api_error_message", "isApiErrorMessage"]);
     flags.into_iter().flatten().any(Json::is_true)
 }
 
-/// The content of a message is a list of blocks, or one string.
+/// Returns the text of a message, whose content is a list of blocks or one string.
 fn message_text(content: Json<'_>) -> String {
     content.text().unwrap_or_else(|| {
         let texts: Vec<String> = content.items().iter().filter_map(|block| block.text_at(&["text"])).collect();
@@ -114,7 +115,7 @@ fn message_text(content: Json<'_>) -> String {
     })
 }
 
-/// Claude says why in `result` or in `errors`, qwen in `error`.
+/// Returns the cause of a failure: claude puts it in `result` or `errors`, qwen in `error`.
 fn error_message(line: Json<'_>) -> Option<String> {
     let [result, errors, error] = line.fields(["result", "errors", "error"]);
     let first_error = errors.and_then(|errors| errors.items().first().copied());

@@ -22,7 +22,7 @@ pub(super) struct HookCalls {
 struct HookCall {
     key: CallKey,
     id: String,
-    /// False while the id is one that was made up here.
+    /// False while the id is an invented one.
     is_named: bool,
     /// False while only its approval was seen.
     is_started: bool,
@@ -53,7 +53,7 @@ pub(super) struct AskedOnScreen {
 #[derive(Debug)]
 pub(super) struct EndedCall {
     pub id: String,
-    /// The id of its approval, where that is another one.
+    /// The id of its approval, if it differs.
     pub approval_id: Option<String>,
     pub subagent: Option<String>,
 }
@@ -116,7 +116,7 @@ impl HookCalls {
         let key = body.key();
         if let Some(call) = self.asking_call(body, &key).and_then(|position| self.calls.get_mut(position)) {
             let id = call.approval_id.get_or_insert_with(|| call.id.clone()).clone();
-            // The hook before may have left out whose call it is.
+            // The hook before may not have named the subagent.
             call.key.subagent = call.key.subagent.take().or(key.subagent);
             return AskedCall { id, subagent: call.key.subagent.clone() };
         }
@@ -128,8 +128,8 @@ impl HookCalls {
         AskedCall { id, subagent }
     }
 
-    /// Finds the call that an approval is about. The approval follows its call at once, so of several equal calls it is the
-    /// last one that was not asked for: a call before it may need no approval.
+    /// Finds the call that an approval is about. The approval follows its call at once, so among equal calls it belongs
+    /// to the last one without an approval: an earlier one may need none.
     fn asking_call(&self, body: &HookBody<'_>, key: &CallKey) -> Option<usize> {
         let last = |fits: &dyn Fn(&HookCall) -> bool| self.calls.iter().rposition(fits);
         let is_unasked = |call: &HookCall| call.approval_id.is_none();
@@ -144,11 +144,12 @@ impl HookCalls {
         last(&|call| is_unasked(call) && call.key == *key)
             .or_else(|| last(&is_of_subagent))
             .or_else(|| self.only_unasked_of_tool(key))
-            // Asked again: nobody has answered.
+            // The same approval once more: it has not been answered.
             .or_else(|| last(&|call| call.key == *key))
     }
 
-    /// Another hook may have changed the input of a call, which leaves no doubt if the tool has only one call.
+    /// Finds the only call of the tool without an approval. Another hook may have changed the input, but a single call
+    /// leaves no doubt.
     fn only_unasked_of_tool(&self, key: &CallKey) -> Option<usize> {
         let is_candidate = |call: &HookCall| {
             call.approval_id.is_none() && call.key.tool == key.tool && call.key.subagent == key.subagent
@@ -158,8 +159,8 @@ impl HookCalls {
         candidates.next().is_none().then_some(position)
     }
 
-    /// Notes that a dialog is open on claude's screen, and returns its call: the last one of the tool that was not asked
-    /// for, or else one that no hook has announced. Returns nothing if the dialog is that of an approval that is known.
+    /// Notes that a dialog is open on claude's screen, and returns its call: the last one of the tool without an
+    /// approval, or else one that no hook has announced. Returns `None` if the dialog belongs to a known approval.
     pub(super) fn ask_on_screen(&mut self, tool: &str) -> Option<AskedOnScreen> {
         if self.calls.iter().any(|call| call.approval_id.is_some()) {
             return None;
@@ -195,7 +196,7 @@ impl HookCalls {
         EndedCall { approval_id: approval_id.filter(|approval_id| *approval_id != shorten(&id)), id, subagent }
     }
 
-    /// Finds the call of a tool that only a dialog on the screen is known of.
+    /// Finds the call of a tool that is known only from a dialog on the screen.
     fn unannounced(&self, tool: &str) -> Option<usize> {
         let is_tool = |call: &HookCall| call.key.tool.is_empty() || call.key.tool == tool;
         self.calls
@@ -218,7 +219,7 @@ impl HookCalls {
         self.calls.retain(|call| call.id != id);
     }
 
-    /// Forgets the agent's own calls: what was interrupted has no end.
+    /// Forgets the agent's own calls: an interrupted call never ends.
     pub(super) fn end_turn(&mut self) {
         self.calls.retain(|call| call.key.subagent.is_some());
     }
@@ -244,12 +245,12 @@ impl HookCalls {
         approvals
     }
 
-    /// Whether the agent itself has a call open.
+    /// Returns whether the agent itself has an open call.
     pub(super) fn has_open(&self) -> bool {
         self.calls.iter().any(|call| call.key.subagent.is_none())
     }
 
-    /// Whether nobody has a call open.
+    /// Returns whether there is no open call at all.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }

@@ -1,4 +1,5 @@
-//! The bodies of claude's hooks, which give the state of its full-screen interface: it prints no events.
+//! The bodies of claude's hooks. They are the only source for the state of its full-screen interface, which prints no
+//! events.
 
 use super::control::options_of;
 use super::hook_calls::{AskedCall, AskedOnScreen, EndedCall, HookBody};
@@ -46,7 +47,7 @@ pub(super) const HANDLED: [&str; 15] = [
     "ElicitationResult",
 ];
 
-/// The hooks that are about the whole session, whoever they are called for; and those that name the subagent themselves.
+/// The hooks that concern the whole session regardless of their caller, and those that name the subagent themselves.
 const OF_SESSION: [&str; 5] = ["SessionStart", "SessionEnd", "Notification", "SubagentStart", "SubagentStop"];
 
 /// The hooks that end something, of the session that they name.
@@ -122,8 +123,8 @@ impl ClaudeParser {
         }
     }
 
-    /// Nobody reports the end of a call that the user has refused or interrupted. A prompt is typed when nothing is asked
-    /// any more; one that was typed during the turn reaches the agent between two calls.
+    /// Reads a prompt of the user. No hook reports the end of a call that the user has refused or interrupted. A prompt
+    /// can only be typed when no dialog is open; a prompt typed during the turn reaches the agent between two calls.
     fn read_prompt(&mut self, events: &mut LineEvents) {
         if !events.is_by_subagent() {
             if self.hook_calls.has_open() {
@@ -136,7 +137,7 @@ impl ClaudeParser {
         events.push(EventKind::TurnStarted { turn_id: None });
     }
 
-    /// A subagent that is not listed as a task has ended with the turn.
+    /// Reads the end of a turn. A subagent that is not listed as a task has ended with it.
     fn read_stop(&mut self, body: Json<'_>, events: &mut LineEvents) {
         let tasks = body.field("background_tasks").filter(|tasks| tasks.is_list());
         self.read_background_tasks(tasks, events);
@@ -146,14 +147,14 @@ impl ClaudeParser {
         }
     }
 
-    /// Nobody is asked any more for a subagent that the agent itself waited for.
+    /// Closes the approvals of subagents that the agent itself waited for.
     fn end_foreground_subagents(&mut self, events: &mut LineEvents) {
         for approval_id in self.hook_calls.take_foreground_approvals(&self.background) {
             events.push(EventKind::Answered { request_id: RawJson::string(&approval_id) });
         }
     }
 
-    /// Claude was closed, or has dropped its conversation.
+    /// Reads the end of a session: claude was closed, or has dropped its conversation.
     fn read_session_end(&mut self, reason: Option<String>, events: &mut LineEvents) {
         if self.hook_turn == Turn::Open {
             self.end_hook_turn(TurnOutcome::Interrupted, reason.clone(), events);
@@ -162,8 +163,8 @@ impl ClaudeParser {
         events.push(EventKind::SessionEnded { reason });
     }
 
-    /// A turn that the user has interrupted has no `Stop`; a minute later claude says that it waits for input. No dialog is
-    /// open then, not even a subagent's.
+    /// Reads a notification. An interrupted turn has no `Stop`; a minute later claude notifies that it waits for input.
+    /// No dialog is open then, not even a subagent's.
     fn read_notification(&mut self, body: Json<'_>, events: &mut LineEvents) {
         match NotificationKind::of(body) {
             NotificationKind::WaitsForInput => {}
@@ -178,7 +179,8 @@ impl ClaudeParser {
         }
     }
 
-    /// Claude notifies when a dialog has been open for some seconds. Without a hook for permissions, nothing else tells.
+    /// Reads the notification about a dialog that has been open for some seconds. Without a hook for permissions it is
+    /// the only sign.
     fn read_permission_dialog(&mut self, body: Json<'_>, events: &mut LineEvents) {
         let message = body.text_at(&["message"]);
         let tool = message.as_deref().map(asking_tool).unwrap_or_default();
@@ -208,7 +210,7 @@ impl ClaudeParser {
         events.turn_ended(outcome, message);
     }
 
-    /// A call is a sign of an open turn, for this parser as for the machine.
+    /// Reads the start of a call, which implies an open turn, for this parser as for the machine.
     fn read_call_started(&mut self, body: &HookBody<'_>, events: &mut LineEvents) {
         if !events.is_by_subagent() {
             self.hook_turn = Turn::Open;
@@ -217,7 +219,7 @@ impl ClaudeParser {
         events.push(EventKind::ToolStarted { id, name: body.tool.clone(), input: body.input.map(Json::to_raw) });
     }
 
-    /// A user who presses escape interrupts the turn with its call, and no `Stop` follows.
+    /// Reads an interrupt: pressing escape interrupts the turn with its call, and no `Stop` follows.
     fn read_interrupt(&mut self, body: Json<'_>, events: &mut LineEvents) {
         let is_interrupt = body.field("is_interrupt").is_some_and(Json::is_true);
         if is_interrupt && self.hook_turn == Turn::Open {
@@ -265,7 +267,7 @@ enum NotificationKind {
 }
 
 impl NotificationKind {
-    /// Versions that do not name the type of a notification have only its message.
+    /// Returns the kind of a notification. Versions that do not name its type have only the message.
     fn of(body: Json<'_>) -> Self {
         let [kind, message] = body.fields(["notification_type", "message"]).map(|text| text.and_then(Json::text));
         match (kind.as_deref(), message.as_deref().unwrap_or_default()) {
@@ -278,7 +280,7 @@ impl NotificationKind {
     }
 }
 
-/// Claude says `Claude needs your permission to use Bash`, where it names the tool.
+/// Returns the tool in `Claude needs your permission to use Bash`.
 fn asking_tool(message: &str) -> &str {
     let (_, tool) = message.split_once("permission to use ").unwrap_or_default();
     tool.split_whitespace().next().unwrap_or_default().trim_end_matches('.')
@@ -294,8 +296,8 @@ fn read_subagent(hook: &str, id: Option<String>, body: Json<'_>, events: &mut Li
     }
 }
 
-/// Only the result of an elicitation always has an `elicitation_id`, so it is known by its server, which asks one thing at
-/// a time.
+/// Returns the MCP server of an elicitation. Only the result always has an `elicitation_id`, so the server identifies
+/// the question: it asks one at a time.
 fn asking_server(body: Json<'_>) -> String {
     body.text_at(&["mcp_server_name"]).unwrap_or_default()
 }
@@ -308,7 +310,7 @@ mod tests {
     use crate::parser::Parser;
 
     #[test]
-    fn no_listed_hook_is_unknown() {
+    fn every_listed_hook_is_recognized() {
         for hook in SILENT_HOOKS.iter().chain(&HANDLED) {
             let line = format!(r#"{{"hook_event_name":"{hook}","session_id":"s"}}"#);
             let events = Parser::new(Some(Dialect::Claude)).read(Line::Whole(line.as_bytes()));

@@ -1,4 +1,4 @@
-//! Tells claude's lines and hooks from lines of other programs with the same names.
+//! Distinguishes claude's lines and hooks from lines of other programs with the same names.
 
 use super::hooks::{HANDLED, SILENT_HOOKS};
 use super::system::is_known_subtype;
@@ -18,7 +18,7 @@ const STREAM_EVENTS: [&str; 6] = [
     "message_stop",
 ];
 
-/// Whether only claude, or qwen, prints this line. Except for control messages, all its lines name the conversation.
+/// Returns whether only claude, or qwen, prints this line. All its lines except control messages name the conversation.
 pub(in crate::parser) fn is_line(kind: &str, line: Json<'_>) -> bool {
     let [session_id, subtype, uuid, message, is_error] =
         line.fields(["session_id", "subtype", "uuid", "message", "is_error"]);
@@ -58,7 +58,7 @@ pub(in crate::parser) fn is_line(kind: &str, line: Json<'_>) -> bool {
     }
 }
 
-/// Whether only claude calls this hook. Gemini's hooks have some of the same names, and a `timestamp`.
+/// Returns whether only claude calls this hook. Gemini's hooks have some of the same names, but also a `timestamp`.
 pub(in crate::parser) fn is_hook(name: &str, body: Json<'_>) -> bool {
     let [session_id, timestamp] = body.fields(["session_id", "timestamp"]);
     let is_known = HANDLED.contains(&name) || SILENT_HOOKS.contains(&name);

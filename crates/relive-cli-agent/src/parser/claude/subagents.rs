@@ -15,11 +15,11 @@ const MAX_INNER_CALLS: usize = 256;
 pub(super) struct Subagents {
     subagents: Vec<Subagent>,
     inner_calls: VecDeque<InnerCall>,
-    /// Those that have asked for something, also if nothing shows which call started them.
+    /// The subagents that have asked for something, including those whose starting call is not known.
     asking: IdSet,
 }
 
-/// A call of a subagent. Not every request for its permission names the subagent.
+/// A call of a subagent, because not every request for permission names the subagent.
 #[derive(Debug)]
 struct InnerCall {
     tool_id: String,
@@ -97,7 +97,7 @@ impl Subagents {
         self.inner_calls.iter().find(|call| call.tool_id == tool_id).map(|call| call.subagent.as_str())
     }
 
-    /// Returns the call of the subagent with this agent id. An unknown agent id is that of the only subagent that runs and
+    /// Returns the call of the subagent with this agent id. An unknown agent id belongs to the only running subagent
     /// whose agent id is not known yet.
     pub(super) fn call_of(&self, agent_id: &str) -> Option<&str> {
         let agent_id = shorten(agent_id);
@@ -116,7 +116,7 @@ impl Subagents {
         self.asking.insert(id);
     }
 
-    /// Notes that a call has returned. Returns the subagents that end with it: its own, and those that one waited for.
+    /// Notes that a call has returned. Returns the subagents that end with it: its own, and those its own waited for.
     pub(super) fn end_call(&mut self, call_id: &str) -> Vec<String> {
         let call_id = shorten(call_id);
         let mut ended = self.end_foreground(|subagent| subagent.call_id == call_id);
@@ -128,7 +128,7 @@ impl Subagents {
         ended
     }
 
-    /// Notes that no turn is open any more. Returns the subagents that end with it: all that do not run in the background.
+    /// Notes that no turn is open any more. Returns the subagents that end with it: all except those in the background.
     pub(super) fn end_turn(&mut self, background: &IdSet) -> Vec<String> {
         let mut ended = self.end_foreground(|_| true);
         let asking = std::mem::take(&mut self.asking);
@@ -150,7 +150,7 @@ impl Subagents {
     }
 
     /// Notes that a task runs in the background: its subagent continues when its call returns. Returns the call if the
-    /// subagent had ended, and starts again.
+    /// subagent had ended and starts again.
     pub(super) fn start_task(&mut self, task_id: &str) -> Option<String> {
         self.move_stage(task_id, Stage::Foreground, Stage::Background);
         self.move_stage(task_id, Stage::Ended, Stage::Background)

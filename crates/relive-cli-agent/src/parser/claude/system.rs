@@ -58,7 +58,8 @@ impl ClaudeParser {
         events.other_if_empty(format!("system/{subtype}"));
     }
 
-    /// Claude prints `init` at the start of every turn, also of a turn that a finished background command starts.
+    /// Reads `init`, which claude prints at the start of every turn, even of a turn that a finished background command
+    /// starts.
     fn read_init(&mut self, line: Json<'_>, events: &mut LineEvents) {
         let [session_id, model, socket] = line.fields(["session_id", "model", "messaging_socket_path"]);
         let socket = socket.and_then(Json::text).map(|socket| shorten(&socket).into_owned());
@@ -73,10 +74,10 @@ impl ClaudeParser {
         self.start_turn(events);
     }
 
-    /// Whether a turn starts in another process than the turn before. Two processes have the same socket if each was the
-    /// first of a PID namespace, and some name none. Then a turn that starts in an open one tells: within a process only
-    /// the end of a background command does that, and not while a call runs. If instead the end of the open turn was lost,
-    /// that turn is over just as well.
+    /// Returns whether a turn starts in another process than the turn before. Two processes have the same socket if
+    /// each was the first of a PID namespace, and some name none. In that case a turn that starts within an open one is
+    /// the sign: within a process only the end of a background command starts one, and not while a call runs. If
+    /// instead the end of the open turn was lost, that turn is over as well.
     fn is_other_process(&self, socket: Option<&str>) -> bool {
         let is_other_socket = self.process.as_deref().zip(socket).is_some_and(|(known, socket)| known != socket);
         is_other_socket || (self.open_turns > 0 && !(self.has_background_ended && self.calls.is_empty()))
@@ -102,14 +103,15 @@ impl ClaudeParser {
         }
     }
 
-    /// Claude also sends this for slow foreground commands, whose ids were never in the background.
+    /// Reads the end of a background task. Claude also reports slow foreground commands this way, whose ids were never
+    /// in the background.
     fn read_task_notification(&mut self, line: Json<'_>, events: &mut LineEvents) {
         if line.field("status").is_none() || has_ended(line) {
             self.end_background(task_id(line), events);
         }
     }
 
-    /// Takes the complete list of what runs in the background. A line without a list says nothing about it.
+    /// Replaces the list of running background tasks. A line without a list changes nothing.
     pub(super) fn read_background_tasks(&mut self, tasks: Option<Json<'_>>, events: &mut LineEvents) {
         let Some(mut tasks) = tasks.filter(|tasks| tasks.is_list()).map(Json::items) else { return };
         tasks.retain(|task| !has_ended(*task));
@@ -154,7 +156,7 @@ fn has_ended(task: Json<'_>) -> bool {
     task.text_at(&["status"]).is_some_and(|status| ENDED.contains(&status.as_str()))
 }
 
-/// Stream lines say `task_id`, the `Stop` hook says `id`.
+/// Returns the id of a task: `task_id` in stream lines, `id` in the `Stop` hook.
 fn task_id(task: Json<'_>) -> Option<String> {
     let [task_id, id] = task.fields(["task_id", "id"]);
     task_id.or(id).and_then(Json::text)
@@ -180,7 +182,7 @@ mod tests {
     use crate::parser::Parser;
 
     #[test]
-    fn no_listed_subtype_is_unknown() {
+    fn every_listed_subtype_is_recognized() {
         for subtype in SILENT_SUBTYPES.iter().chain(&HANDLED_SUBTYPES) {
             let line = format!(r#"{{"type":"system","subtype":"{subtype}"}}"#);
             let events = Parser::new(Some(Dialect::Claude)).read(Line::Whole(line.as_bytes()));

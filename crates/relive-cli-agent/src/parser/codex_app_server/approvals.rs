@@ -22,7 +22,7 @@ pub(super) fn read(method: &str, id: Json<'_>, params: Option<Json<'_>>, events:
     }
 }
 
-/// The second part of the method is the tool: `item/commandExecution/requestApproval`.
+/// Reads a request for approval. The second part of the method is the tool: `item/commandExecution/requestApproval`.
 fn read_approval(method: &str, id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
     let [item_id, command, permissions, reason, decisions] =
         params.fields(["itemId", "command", "permissions", "reason", "availableDecisions"]);

@@ -1,4 +1,4 @@
-//! The methods that codex calls. A name that is not listed belongs to a newer codex, or to somebody else.
+//! The methods that codex calls. An unlisted name belongs to a newer codex or to another program.
 
 use super::thread_of;
 use crate::json::Json;
@@ -86,8 +86,8 @@ pub(super) fn is_silent(method: &str) -> bool {
     SILENT.contains(&method)
 }
 
-/// Whether only codex sends this message. Some of its methods have names that other programs use too; codex notes the time
-/// of its notifications, and most are about a thread.
+/// Returns whether only codex sends this message. Some of its method names are used by other programs too; codex adds
+/// the time to its notifications, and most are about a thread.
 pub(in crate::parser) fn is_message(method: &str, line: Json<'_>) -> bool {
     let [params, emitted_at] = line.fields(["params", "emittedAtMs"]);
     let has_thread =
@@ -95,7 +95,7 @@ pub(in crate::parser) fn is_message(method: &str, line: Json<'_>) -> bool {
     (HANDLED.contains(&method) || is_silent(method)) && (has_thread || emitted_at.and_then(Json::u64).is_some())
 }
 
-/// Whether only codex replies like this: to `initialize`, or to the start of a thread.
+/// Returns whether only codex sends this reply: to `initialize`, or to the start of a thread.
 pub(in crate::parser) fn is_result(result: Json<'_>) -> bool {
     let [thread, provider] = result.fields(["thread", "modelProvider"]);
     is_initialized(result) || (thread.is_some_and(has_id) && provider.is_some())
@@ -119,9 +119,9 @@ mod tests {
     use crate::lines::Line;
     use crate::parser::Parser;
 
-    /// As a notification or as a request: the list does not say which.
+    /// Each method may be a notification or a request: the list does not distinguish them.
     #[test]
-    fn no_listed_method_is_unknown() {
+    fn every_listed_method_is_recognized() {
         for method in SILENT.iter().chain(&HANDLED) {
             let params = r#"{"item":{"type":"plan"},"turn":{"id":"u"}}"#;
             let is_known = ["", r#""id":1,"#].iter().any(|id| {

@@ -12,10 +12,10 @@ const MAX_TURNS: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct OpenTurns {
     turns: BTreeMap<String, String>,
-    /// How many turns started beyond the limit. They count as open until the process ends: their ends cannot be told from
+    /// How many turns started beyond the limit. They count as open until the process ends: their ends look the same as
     /// those of turns whose start was not seen.
     forgotten: usize,
-    /// The turns that were completed last. Lines of them may still be on their way.
+    /// The turns that were completed last. Some of their lines may still arrive.
     completed: VecDeque<String>,
 }
 
@@ -39,9 +39,9 @@ impl OpenTurns {
         }
     }
 
-    /// Removes a turn that has ended. Without a thread id the turn may be on any thread; without a turn id it may be any
-    /// turn of the thread. Returns whether no turn is open afterwards, also if there was none to remove: then the start of
-    /// the turn was not seen.
+    /// Removes a turn that has ended. Without a thread id it may be on any thread; without a turn id it may be any turn
+    /// of the thread. Returns whether no turn is open afterwards, even if there was none to remove, because the start
+    /// of a turn may not have been seen.
     pub(super) fn end(&mut self, thread_id: Option<&str>, turn_id: Option<&str>) -> bool {
         let (thread_id, turn_id) = (thread_id.map(shorten), turn_id.map(shorten));
         let is_other = |id: &Option<Cow<'_, str>>, open: &str| id.as_deref().is_some_and(|id| id != open);
@@ -49,7 +49,7 @@ impl OpenTurns {
         self.is_empty()
     }
 
-    /// Notes that a turn is over for good: an error may end one that continues.
+    /// Notes that a turn is over for good. An error may end a turn that then continues.
     pub(super) fn note_completed(&mut self, turn_id: &str) {
         if self.completed.len() == MAX_TURNS {
             self.completed.pop_front();
@@ -57,19 +57,19 @@ impl OpenTurns {
         self.completed.push_back(shorten(turn_id).into_owned());
     }
 
-    /// Whether a turn is over for good.
+    /// Returns whether a turn is over for good.
     pub(super) fn is_completed(&self, turn_id: &str) -> bool {
         let turn_id = shorten(turn_id);
         let is_open = self.turns.values().any(|open| *open == turn_id);
         !is_open && self.completed.iter().any(|completed| *completed == turn_id)
     }
 
-    /// Whether a turn is open on this thread.
+    /// Returns whether a turn is open on this thread.
     pub(super) fn contains(&self, thread_id: &str) -> bool {
         self.turns.contains_key(shorten(thread_id).as_ref())
     }
 
-    /// Whether this turn is the open one of the thread.
+    /// Returns whether this turn is the open one of the thread.
     pub(super) fn is_open(&self, thread_id: &str, turn_id: &str) -> bool {
         self.turns.get(shorten(thread_id).as_ref()).is_some_and(|open| *open == shorten(turn_id))
     }

@@ -1,7 +1,7 @@
 //! The calls and requests that are open on each thread of one server.
 //!
-//! They end with the turn of their thread. If a turn is open on another thread, the agent's own goes on and nothing else
-//! would end them.
+//! They end with the turn of their thread. If a turn is open on another thread, the agent's own turn continues and
+//! nothing else would end them.
 
 use std::collections::VecDeque;
 
@@ -28,14 +28,14 @@ impl Open {
         Self::Call(shorten(id).into_owned())
     }
 
-    /// An id that is too long to be remembered could not be repeated.
+    /// Returns the key of a request. An id that is too long to be remembered could not be repeated.
     fn request(id: &RawJson) -> Option<Self> {
         (shorten(id.as_str()) == id.as_str()).then(|| Self::Request(id.clone()))
     }
 }
 
 impl OpenWork {
-    /// Notes what the events of a line have started and ended on a thread.
+    /// Notes the starts and ends that the events of a line report on a thread.
     pub(super) fn note(&mut self, thread_id: Option<&str>, events: &[Event]) {
         for Event { kind, .. } in events {
             if let EventKind::ToolStarted { id, .. } = kind {

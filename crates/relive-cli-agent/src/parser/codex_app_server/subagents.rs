@@ -5,9 +5,9 @@ use crate::ids::IdSet;
 #[derive(Debug, Default)]
 pub(super) struct Subagents {
     threads: IdSet,
-    /// Those of the threads whose turn has started and not ended.
+    /// The threads whose turn has started and not ended.
     working: IdSet,
-    /// Those of the threads whose turn has ended. The agent may give them another one.
+    /// The threads whose turn has ended. The agent may give them another one.
     ended: IdSet,
 }
 
@@ -27,12 +27,12 @@ impl Subagents {
         self.ended.remove(id)
     }
 
-    /// Whether its turn is open.
+    /// Returns whether its turn is open.
     pub(super) fn is_working(&self, id: &str) -> bool {
         self.working.contains(id)
     }
 
-    /// Notes that a turn has ended. Returns whether the subagent ends with it: not if it has ended already.
+    /// Notes that a turn has ended. Returns whether the subagent ends with it, which is false if it had ended already.
     pub(super) fn end_turn(&mut self, id: &str) -> bool {
         self.working.remove(id);
         self.threads.contains(id) && self.ended.insert(id)

@@ -1,4 +1,4 @@
-//! The threads of one server: whose they are, and whether they have work.
+//! The threads of one server: the agent's or a subagent's, with or without work.
 
 use super::CodexAppServerParser;
 use crate::event::EventKind;
@@ -28,7 +28,8 @@ impl CodexAppServerParser {
         self.threads.contains(id) || self.subagents.contains(id)
     }
 
-    /// A subagent's turn may start before its thread is announced, and was taken for the agent's.
+    /// Moves a turn to a subagent. Its turn may start before its thread is announced, and was then taken for the
+    /// agent's.
     fn give_to_subagent(&mut self, id: &str, parent: String, events: &mut LineEvents) {
         self.threads.remove(id);
         if self.conversation.is(id) {
@@ -52,7 +53,7 @@ impl CodexAppServerParser {
         }
     }
 
-    /// The turn of a closed thread has no end.
+    /// Reads the end of a thread. The turn of a closed thread has no end of its own.
     pub(super) fn read_thread_closed(&mut self, method: &str, params: Json<'_>, events: &mut LineEvents) {
         let Some(id) = params.text_at(&["threadId"]) else { return };
         self.threads.remove(&id);
@@ -71,7 +72,8 @@ impl CodexAppServerParser {
         }
     }
 
-    /// Codex says that a thread is idle just before it says how its turn ended. If that line is lost, this one has to do.
+    /// Reads the status of a thread. Codex reports that a thread is idle just before the outcome of its turn. If that
+    /// line is lost, this one has to do.
     pub(super) fn read_thread_status(&mut self, params: Json<'_>, events: &mut LineEvents) {
         let status = params.text_at(&["status", "type"]).unwrap_or_default();
         match status.as_str() {

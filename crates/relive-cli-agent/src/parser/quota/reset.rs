@@ -1,4 +1,4 @@
-//! The time at which a quota is available again, as CLIs write it.
+//! The time at which a quota is available again, in the formats of the CLIs.
 
 use std::iter::Peekable;
 
@@ -43,7 +43,7 @@ const BEFORE_TIME: [&str; 15] = [
 /// Resets lie between 2001 and 2100. Another number is no time: `|5` is the end of some other message.
 const RESET_SECONDS: std::ops::Range<i64> = 1_000_000_000..4_102_444_800;
 
-/// Nobody waits for ten years: a longer time is a fault of the message.
+/// A reset more than ten years away is an error in the message.
 const MAX_RESET_MS: f64 = 10.0 * 366.0 * 86_400e3;
 
 const MONTHS: [&str; 12] = [
@@ -63,7 +63,7 @@ const MONTHS: [&str; 12] = [
 const DAYS: [&str; 9] =
     ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "today", "tomorrow"];
 
-/// What a message says about the reset. At most one of the three is known.
+/// The reset according to a message. At most one of the three fields is set.
 #[derive(Debug, Default)]
 pub(super) struct ResetTime {
     pub at: Option<Timestamp>,
@@ -115,7 +115,7 @@ fn moment(text: &str) -> Option<Timestamp> {
     })
 }
 
-/// The places behind each of the words.
+/// Returns the positions after each of the words.
 fn after_any<'a>(text: &'a str, words: &'a [&'static str]) -> impl Iterator<Item = usize> + 'a {
     words.iter().filter_map(|word| text.find(word).map(|place| place + word.len()))
 }
@@ -136,7 +136,7 @@ fn duration_ms(text: &str) -> Option<u64> {
     })
 }
 
-/// Reads a number and its unit, and returns what is left.
+/// Reads a number and its unit, and returns the rest.
 fn duration_part(text: &str) -> Option<(f64, &str)> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(digits);
@@ -210,7 +210,7 @@ fn read_date<'a, I: Iterator<Item = &'a str> + Clone>(words: &mut Peekable<I>) -
     Some(date)
 }
 
-/// Names are cut to at least three letters.
+/// Returns whether a word is a name cut to three letters or more.
 fn is_short_for(word: &str, name: &str) -> bool {
     word.len() >= 3 && name.starts_with(word)
 }

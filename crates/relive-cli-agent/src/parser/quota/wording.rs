@@ -1,8 +1,8 @@
 //! Recognizes the message of a used-up quota.
 //!
-//! The CLIs change their words often, so a message is searched for the parts that all of them have: a noun (`limit`,
-//! `quota`), a verb that says that it is reached, and a word that tells a quota of the account from a limit of the program.
-//! An HTTP status of 429 is not enough: providers also answer with it when they are asked too fast, and gemini then adds a
+//! The CLIs change their wording often, so a message is searched for the parts that all of them have: a noun (`limit`,
+//! `quota`), a verb for reaching it, and a word that distinguishes a quota of the account from a limit of the program.
+//! The HTTP status 429 is not enough: providers also answer with it when requests come too fast, and gemini then adds a
 //! remark about its quotas.
 
 /// Messages without such a noun, or with a verb of their own, in lower case.
@@ -34,7 +34,7 @@ const GOOGLE_DETAILS: [&str; 5] = ["quotafailure", "quotametric", "quota_metric"
 
 const NOUNS: [&str; 7] = ["limit", "limits", "cap", "quota", "quotas", "credits", "allowance"];
 
-/// The nouns of these that nobody uses for anything but an account.
+/// The nouns that are used only for accounts.
 const ACCOUNT_NOUNS: [&str; 4] = ["quota", "quotas", "credits", "allowance"];
 
 const VERBS: [&str; 6] = ["hit", "reached", "exceeded", "exhausted", "depleted", "spent"];
@@ -45,7 +45,7 @@ const VERBS_OF_TWO: [[&str; 2]; 3] = [["used", "up"], ["used", "all"], ["out", "
 /// The words between a noun and the verb behind it.
 const LINKS: [&str; 7] = ["has", "have", "been", "was", "is", "are", "already"];
 
-/// Words that make a limit one of the account.
+/// Words that mark a limit as one of the account.
 const ACCOUNT_WORDS: [&str; 20] = [
     "usage",
     "daily",
@@ -69,10 +69,11 @@ const ACCOUNT_WORDS: [&str; 20] = [
     "fable",
 ];
 
-/// Words that do the same, unless a doubtful one says that the limit is about the size of such a thing.
+/// Words that mark a limit as one of the account, unless a doubtful word says that the limit is about the size of such
+/// a thing.
 const ACCOUNT_SCOPES: [&str; 2] = ["session", "workspace"];
 
-/// Words that make a limit one of the program or of the machine, whatever else is said.
+/// Words that always mark a limit as one of the program or of the machine.
 const PROGRAM_WORDS: [&str; 19] = [
     "context",
     "memory",
@@ -95,11 +96,11 @@ const PROGRAM_WORDS: [&str; 19] = [
     "window",
 ];
 
-/// Words that make a limit one of the program unless a word says that it is the account's.
+/// Words that mark a limit as one of the program unless an account word is present.
 const DOUBTFUL_WORDS: [&str; 11] =
     ["rate", "time", "token", "tokens", "size", "length", "depth", "request", "requests", "steps", "connections"];
 
-/// Words before the verb that say that the limit is not reached yet.
+/// Words before the verb that mean that the limit is not reached yet.
 const NOT_YET: [&str; 9] = ["not", "never", "approaching", "nearing", "near", "close", "almost", "before", "until"];
 
 /// How many words may lie between the noun and its verb.
@@ -108,14 +109,14 @@ const AFTER_NOUN: usize = 4;
 /// How many words before the noun are about it, if the verb follows.
 const NOUN_PHRASE: usize = 4;
 
-/// Whether a message of the CLI, not of the agent, says that a quota is used up.
+/// Returns whether a message of the CLI, not of the agent, reports a used-up quota.
 pub(super) fn is_about_quota(message: &str) -> bool {
     let text = message.to_ascii_lowercase().replace('\u{2019}', "'");
     let by_google = text.contains(GOOGLE_STATUS) && GOOGLE_DETAILS.iter().any(|detail| text.contains(detail));
     by_google || PHRASES.iter().any(|phrase| text.contains(phrase)) || sentences(&text).any(is_quota_sentence)
 }
 
-/// A full stop inside a number or a name ends no sentence.
+/// Splits a text into sentences. A full stop inside a number or a name does not end one.
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
     text.split(['\n', '·', '∙', '•', '|', '!', ';']).flat_map(|part| part.split(". "))
 }
@@ -157,7 +158,7 @@ fn is_not_yet(words: &[&str], verb: usize) -> bool {
     words[verb.saturating_sub(NOUN_PHRASE)..verb].iter().any(|word| NOT_YET.contains(word) || word.ends_with("n't"))
 }
 
-/// Whether a limit is the account's, by the words between it and its verb, or before it.
+/// Returns whether a limit is the account's, by the words between it and its verb, or before it.
 fn is_of_account(phrase: &[&str], noun: &str) -> bool {
     let has = |list: &[&str]| phrase.iter().any(|word| list.contains(word));
     if has(&PROGRAM_WORDS) {
