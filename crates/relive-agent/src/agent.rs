@@ -8,6 +8,7 @@ mod ask;
 mod calls;
 mod compact;
 mod dialogue;
+mod files;
 mod heard;
 mod reads;
 mod retry;
@@ -26,6 +27,7 @@ use relive_journal::{Durability, Journal, JournalError, Next, ProcessMeta, Progr
 use tokio::sync::watch;
 
 use crate::pulse::Pulse;
+use crate::snapshots::Snapshots;
 use crate::tool::{Context, Patience, Tool};
 use ask::SeenCommit;
 use dialogue::Dialogue;
@@ -87,6 +89,8 @@ pub struct Agent {
     pub suspend_on_budget: bool,
     /// Whether it notes the commit of the Git repository in its working directory.
     pub git_notes: bool,
+    /// Takes snapshots of the files; absent where none are wanted.
+    pub snapshots: Option<Arc<dyn Snapshots>>,
     /// Where it tells since when it owes progress.
     pub pulse: Pulse,
 }
@@ -126,7 +130,7 @@ pub enum Exit {
         resume_at: Timestamp,
     },
     /// The provider does not accept the key.
-    NeedsCredentials,
+    NeedsCredentials(String),
     /// It cannot record what it does, so it does nothing.
     Unrecorded(JournalError),
 }
@@ -175,6 +179,7 @@ struct Loop {
     tool_definitions: Arc<str>,
     /// The commit that was seen last, while nothing has happened that could have changed it.
     seen_commit: Option<SeenCommit>,
+    files: files::FileWatch,
     /// Whether a result was written that is not synced yet.
     unsynced: bool,
     /// How many tokens the model can read and write in one call, as far as is known.
@@ -191,6 +196,7 @@ impl Agent {
         let exit = match Loop::begin(self).await {
             Ok(mut running) => {
                 let Err(exit) = running.go().await;
+                running.last_look(&exit).await;
                 exit
             }
             Err(error) => error.into(),
@@ -212,6 +218,7 @@ impl Loop {
             standing: Progress { said: Vec::new(), ..standing.clone() },
             dialogue,
             seen_commit: None,
+            files: files::FileWatch::default(),
             unsynced: false,
             measured: None,
             steps_since_checkpoint: 0,

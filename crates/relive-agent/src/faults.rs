@@ -1,6 +1,6 @@
 //! Switches that break the protocol on purpose, for the tests that have to notice.
 
-/// Tells whether a switch is on.
+/// Returns whether a switch is on.
 #[must_use]
 pub fn is_on(name: &str) -> bool {
     std::env::var("RELIVE_FAULTS").is_ok_and(|switches| switches.split(',').any(|switch| switch == name))

@@ -1,8 +1,8 @@
 //! Reads the commit that a repository has checked out.
 //!
-//! **Invariant:** Git is never run, and nothing that a repository names is run: an agent that may only write files could
-//! otherwise start a program by writing `.git/config`. The configuration is not even read. Whether files differ from the
-//! commit stays unknown; [`Git::dirty`] is only found in older journals.
+//! **Invariant:** Git is never run, and nothing that a repository names is run: an agent that may only write files
+//! could otherwise start a program by writing `.git/config`. The configuration is not even read. Whether files differ
+//! from the commit stays unknown; [`Git::dirty`] is only set in older journals.
 //!
 //! **Invariant:** every file is opened without blocking, must be a regular file and is read up to a limit.
 
@@ -44,9 +44,9 @@ fn commit(directory: &Path) -> Option<String> {
 
 /// The two directories of a repository. They differ in a linked work tree.
 struct Repository {
-    /// Has `HEAD`.
+    /// Contains `HEAD`.
     own: OwnedFd,
-    /// Has the references.
+    /// Contains the references.
     common: OwnedFd,
 }
 
@@ -54,7 +54,7 @@ impl Repository {
     /// Opens the repository whose work tree is `top`.
     fn at(top: &Path) -> Option<Self> {
         let dot_git = top.join(".git");
-        // O_PATH opens nothing but the name, so a pipe or a device is not touched.
+        // O_PATH opens only the name, so a pipe or a device is not touched.
         let found = rustix::fs::open(&dot_git, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&found).ok()?.st_mode);
         let own = if kind == FileType::Directory {
@@ -71,7 +71,7 @@ impl Repository {
         Some(Self { own, common })
     }
 
-    /// Returns what a reference contains.
+    /// Returns the content of a reference.
     fn reference(&self, name: &str) -> Option<String> {
         let path = Path::new(name);
         let is_inside = path.components().all(|component| matches!(component, Component::Normal(_)));

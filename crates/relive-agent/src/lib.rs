@@ -4,7 +4,6 @@
 //! soon as there is one. It decides nothing about processes; for that it asks its [`tool::Host`].
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 mod agent;
 #[cfg(feature = "faults")]
@@ -13,6 +12,7 @@ pub mod git;
 mod plain_file;
 mod pulse;
 pub mod script;
+pub mod snapshots;
 pub mod tool;
 pub mod tools;
 

@@ -17,7 +17,7 @@ pub(crate) enum Links {
     Refuse,
 }
 
-/// The most room that is made for a file before it is read.
+/// The largest buffer that is allocated before a file is read.
 pub(crate) const ROOM_MAX: u64 = 1 << 20;
 
 /// Opens a regular file for reading.
@@ -32,12 +32,13 @@ pub(crate) fn open(directory: impl AsFd, path: &Path, links: Links) -> io::Resul
 /// Reads a whole file as text; a file of more than `bytes_max` bytes is an error.
 pub(crate) fn read(directory: impl AsFd, path: &Path, links: Links, bytes_max: u64) -> io::Result<String> {
     let file = open(directory, path, links)?;
-    // Otherwise it would be read in pieces that begin with a few bytes. What a sparse file claims is not believed.
+    // Otherwise it would be read in pieces that begin with a few bytes. The length that a sparse file claims is
+    // limited.
     let room = file.metadata()?.len().min(bytes_max).min(ROOM_MAX);
     let mut text = String::with_capacity(usize::try_from(room).unwrap_or(0) + 1);
     file.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
     if text.len() as u64 > bytes_max {
-        return Err(io::Error::other(format!("it is larger than {bytes_max} bytes")));
+        return Err(io::Error::other(format!("larger than {bytes_max} bytes")));
     }
     Ok(text)
 }
@@ -50,7 +51,7 @@ fn regular(fd: OwnedFd) -> io::Result<File> {
     }
 }
 
-/// Names everything that is not a regular file.
+/// Returns a name for everything that is not a regular file.
 pub(crate) fn name_of(kind: FileType) -> Option<&'static str> {
     match kind {
         FileType::RegularFile => None,

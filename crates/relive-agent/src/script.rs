@@ -1,8 +1,8 @@
-//! The scripted model: plays the answers that a file lists. It needs no key and no network, and the demo and the tests
-//! run on it. `docs/scripts.md` describes the file.
+//! The scripted model: plays the answers in a file. It needs no key and no network, and the demo and the tests use it.
+//! `docs/scripts.md` describes the file.
 //!
-//! **Invariant:** the same question has the same answer. The number of answers in the journal, compacted or not, is all
-//! that picks the turn, so a resumed or forked process continues exactly where its journal ends. A script keeps no state.
+//! **Invariant:** the same question has the same answer. Only the number of answers in the journal, compacted or not,
+//! selects the turn, so a resumed or forked process continues exactly where its journal ends. A script keeps no state.
 
 mod format;
 mod placeholder;
@@ -42,7 +42,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Reads a script from a file. This blocks.
+    /// Reads a script from a file. Blocks.
     pub fn load(path: &Path) -> Result<Self, ModelError> {
         let name = path.display().to_string();
         let text = plain_file::read(CWD, path, Links::Follow, FILE_MAX)
@@ -50,7 +50,7 @@ impl Script {
         Self::parse(&text, &name)
     }
 
-    /// Reads a script from text. Errors call it `name`.
+    /// Parses a script. Errors call it `name`.
     pub fn parse(text: &str, name: &str) -> Result<Self, ModelError> {
         let mut end = 0_u64;
         let Parsed { turns, context, summary } = format::parse(text, name)?;
@@ -66,7 +66,7 @@ impl Script {
         })
     }
 
-    /// Opens `script/NAME` for a process in the directory `cwd`: a built-in script, or else a file. This blocks.
+    /// Opens `script/NAME` for a process in the directory `cwd`: a built-in script, or else a file. Blocks.
     pub fn open(name: &str, cwd: &Path) -> Result<Self, ModelError> {
         match Self::builtin(name) {
             Some(text) => Self::parse(text, name),

@@ -1,10 +1,10 @@
-//! What the loop expects of a tool, and what a tool may ask of the runtime.
+//! The interface of a tool to the loop, and of the runtime to a tool.
 //!
-//! A call has two halves. [`Tool::prepare`] looks at the world, changes nothing, and says how the call could be settled
-//! after a crash; the journal records that. Then [`Tool::run`] acts. After a crash `run` does not trust what `prepare` saw:
-//! it looks again.
+//! A call has two parts. [`Tool::prepare`] looks but changes nothing, and returns how the call could be settled after a
+//! crash; the journal records that. Then [`Tool::run`] acts. After a crash `run` does not trust the result of
+//! `prepare`: it looks again.
 //!
-//! Dropping the future of a tool cancels it. That is how the loop leaves a tool that only reads or waits.
+//! Dropping the future of a tool cancels it, which is how the loop abandons a tool that only reads or waits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,89 +14,90 @@ use futures_util::future::BoxFuture;
 use relive_journal::Pool;
 use relive_journal::recovery::{Finding, Recovery};
 use relive_session::sessions::Sessions;
+use relive_session::spec::Policy;
 use relive_types::{Signal, Timestamp, Uuid};
 
-/// What a call may use.
+/// The resources of a call.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// The process that makes the call.
     pub uuid: Uuid,
     /// The directory the agent works in; file tools do not leave it.
     pub cwd: PathBuf,
-    /// Directories of Relive's own that are below the working directory, or above it, without symbolic links: file tools
-    /// do not touch them.
+    /// Relive's own directories below or above the working directory, without symbolic links: file tools do not touch
+    /// them.
     pub private: Arc<[PathBuf]>,
-    /// The runtime, as this process sees it.
+    /// The runtime, with the view of this process.
     pub host: Arc<dyn Host>,
     /// Threads for blocking I/O.
     pub pool: Pool,
     /// Threads for reads and searches that take long.
     pub slow_pool: Pool,
-    /// Where programs run.
     pub sessions: Arc<Sessions>,
-    /// Where the sessions of this process have their directories.
+    /// What its programs may reach.
+    pub isolation: Policy,
+    /// The directory with the sessions of this process.
     pub folder: PathBuf,
 }
 
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
-    /// Whether it worked.
     pub ok: bool,
-    /// The text for the model.
     pub text: String,
-    /// Whether the agent has said that it is done.
+    /// Whether the agent declared its work done.
     pub done: bool,
     /// Whether the outcome cannot be known: the call is in doubt, whatever the text says.
     pub lost: bool,
 }
 
 impl ToolResult {
-    /// Makes the result of a call that worked.
+    /// Creates the result of a successful call.
     #[must_use]
     pub fn ok(text: impl Into<String>) -> Self {
         Self { ok: true, text: text.into(), done: false, lost: false }
     }
 
-    /// Makes the result of a call that failed, with the reason for the model.
+    /// Creates the result of a failed call, with the reason for the model.
     #[must_use]
     pub fn failed(text: impl Into<String>) -> Self {
         Self { ok: false, text: text.into(), done: false, lost: false }
     }
 
-    /// Makes the result of a call whose outcome cannot be known.
+    /// Creates the result of a call whose outcome cannot be known.
     #[must_use]
     pub fn lost(why: impl Into<String>) -> Self {
         Self { lost: true, ..Self::failed(why) }
     }
 }
 
-/// Whether a call can be left in the middle and continued later.
+/// Whether a call can be interrupted and continued later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// It changes something: every order waits for it.
+    /// It has an effect: every order waits for it.
     Finish,
-    /// It only reads: a pause gives it a second to finish and then leaves it, any other order leaves it at once. It is
+    /// It only reads: a pause waits a second for it and then abandons it, any other order abandons it at once. It is
     /// made again after a resume.
     Read,
-    /// It only waits: every order leaves it, and a resume continues the wait.
+    /// It only waits: every order interrupts it, and a resume continues the wait.
     Leave,
-    /// It runs in a session: a pause freezes the session and leaves the call open, and a resume joins it again.
+    /// It runs in a session: a pause freezes the session and leaves the call open, and a resume joins the session
+    /// again.
     Session,
 }
 
 /// An order to a tool that runs in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Freeze.
+    /// Freeze the session.
     StandStill,
-    /// End; with KILL, at once and with all its processes.
+    /// Continue: an order to stand still may have been carried out in part.
+    Continue,
+    /// End it; with KILL, at once and with its whole process tree.
     End(Signal),
 }
 
-/// A tool.
 pub trait Tool: Send + Sync + std::fmt::Debug {
-    /// Returns its name.
     fn name(&self) -> &'static str;
 
     /// Returns its definition for models: a JSON object with `name`, `description` and `input_schema`.
@@ -107,18 +108,23 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         Patience::Finish
     }
 
-    /// Looks, changes nothing, and says how the call could be settled after a crash. An error is the call's result.
+    /// Returns the command that a call with these arguments would run, exactly: rules by command are held against it.
+    fn command(&self, _args: &str) -> Option<String> {
+        None
+    }
+
+    /// Looks, changes nothing, and returns how the call could be settled after a crash. An error is the call's result.
     fn prepare(&self, context: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>>;
 
-    /// Acts. `recovery` is what `prepare` returned, now or before a crash; `key` names this call and no other.
+    /// Acts. `recovery` is the result of `prepare`, now or before a crash; `key` is unique to this call.
     fn run(&self, context: Context, args: String, recovery: Recovery, key: String) -> BoxFuture<'static, ToolResult>;
 
-    /// Looks what became of a call after a crash. Only called for tools that `check`, `lookup` or `join` settles.
+    /// Finds out what happened to a call after a crash. Only called for tools that `check`, `lookup` or `join` settles.
     fn look(&self, _context: Context, _recovery: Recovery, _key: String) -> BoxFuture<'static, Finding> {
         std::future::ready(Finding::Lost).boxed()
     }
 
-    /// Passes an order on to its session while it runs. Returns whether there is a session; if not, nothing of the call
+    /// Passes an order to its session while it runs. Returns whether there is a session; if not, nothing of the call
     /// has run yet.
     fn order(&self, _context: Context, _key: String, _order: Order) -> BoxFuture<'static, bool> {
         std::future::ready(true).boxed()
@@ -132,13 +138,12 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
 
 /// A request for a child agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct ChildRequest {
     pub uuid: Uuid,
     pub parent: Uuid,
     pub name: Option<String>,
     pub intent: String,
-    /// As its parent's if absent.
+    /// The model of its parent if absent.
     pub model: Option<String>,
 }
 
@@ -147,21 +152,37 @@ pub struct ChildRequest {
 pub struct ChildEnd {
     /// The exit code of `wait`.
     pub code: u8,
-    /// The reason in plain words.
     pub reason: String,
     /// The last text of its model.
     pub last_text: Option<String>,
 }
 
-/// The runtime as tools see it. A process may name itself, what is below it, and what it was handed.
+/// How an agent ends itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnEnd {
+    /// With an exit code.
+    Exit {
+        /// 0 is success.
+        code: u8,
+        /// Why, for people.
+        reason: Option<String>,
+    },
+    /// With what keeps it from doing its work.
+    Fault {
+        /// What went wrong.
+        fault: String,
+    },
+    /// It gives itself up.
+    Abandon,
+}
+
+/// The runtime for tools. A process may name itself, its descendants, and the targets of its handles.
 pub trait Host: Send + Sync + std::fmt::Debug {
-    /// Returns the time.
     fn now(&self) -> Timestamp;
 
-    /// Returns a new UUID.
     fn new_uuid(&self) -> Uuid;
 
-    /// Returns the environment of the programs that tools run: the harmless part of the process's own.
+    /// Returns the environment for the programs that tools run: the harmless part of the process's own.
     fn environment(&self) -> BoxFuture<'static, Result<Vec<(String, String)>, String>>;
 
     /// Starts a child, unless one with this UUID exists already.
@@ -169,6 +190,9 @@ pub trait Host: Send + Sync + std::fmt::Debug {
 
     /// Returns whether the process exists.
     fn exists(&self, uuid: Uuid) -> BoxFuture<'static, bool>;
+
+    /// Ends the process that asks. On return that is on the disk, and an order to end is on its way.
+    fn end_self(&self, how: OwnEnd) -> BoxFuture<'static, Result<(), String>>;
 
     /// Waits until a process ends.
     fn wait_agent(&self, caller: Uuid, uuid: Uuid) -> BoxFuture<'static, Result<ChildEnd, String>>;

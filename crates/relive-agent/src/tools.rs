@@ -1,9 +1,9 @@
 //! The tools of the native agent.
 //!
-//! File tools do not leave the working directory: `beneath` is the only way to a file, and the kernel itself resolves each
-//! path below the directory. Small files that are in memory are read at once (`hot`); other blocking work runs on the pool's
-//! threads and can be cancelled (`cancel`). Arguments that a tool does not know, or that are of the wrong type, are refused by
-//! name before anything is done.
+//! File tools do not leave the working directory: `beneath` is the only way to a file, and the kernel itself resolves
+//! each path below the directory. Small files that are in memory are read at once (`hot`); other blocking work runs on
+//! the pool's threads and can be cancelled (`cancel`). Unknown arguments, and arguments of the wrong type, are refused
+//! by name before anything is done.
 
 mod agents;
 #[cfg(feature = "faults")]
@@ -13,6 +13,7 @@ mod beneath;
 mod cancel;
 mod done;
 mod edit;
+mod end;
 mod hot;
 mod list;
 #[cfg(feature = "faults")]
@@ -35,7 +36,7 @@ use self::beneath::{Directory, Refused};
 use self::cancel::{Leash, QUICK_WITHIN, READ_WITHIN};
 use crate::tool::{Context, Tool, ToolResult};
 
-/// Returns every tool, in the order in which models are told of them.
+/// Returns every tool, in the order in which models see them.
 #[must_use]
 pub fn all() -> Vec<Arc<dyn Tool>> {
     vec![
@@ -49,6 +50,8 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(agents::SpawnAgent),
         Arc::new(agents::WaitAgent),
         Arc::new(done::Done),
+        Arc::new(end::Terminate),
+        Arc::new(end::Abandon),
         #[cfg(feature = "faults")]
         Arc::new(append_outside::AppendOutside),
         #[cfg(feature = "faults")]
@@ -62,11 +65,11 @@ pub fn find(name: &str) -> Option<Arc<dyn Tool>> {
     all().into_iter().find(|tool| tool.name() == name)
 }
 
-/// Reads in the working directory, on the pools' threads. Dropping the future ends the work; so does [`READ_WITHIN`], which
-/// begins when a thread has it.
+/// Reads in the working directory, on the pools' threads. Dropping the future ends the work; so does [`READ_WITHIN`],
+/// which begins when the work gets a thread.
 ///
-/// However many agents search at once, a short read waits for none of them: what is not over soon begins again among
-/// the slow ones.
+/// However many agents search at once, a short read waits for none of them: work that does not finish soon starts again
+/// among the slow jobs.
 async fn reading<T: Send + 'static>(
     context: &Context,
     work: impl Fn(&Directory, &Leash) -> Result<T, Refused> + Clone + Send + 'static,
@@ -75,7 +78,7 @@ async fn reading<T: Send + 'static>(
     let job = |within| {
         let (work, leash) = (work.clone(), leash.clone());
         move |directory: &Directory| {
-            // It may have waited for a thread until nobody wanted it any more.
+            // It may have waited for a thread until it was no longer needed.
             leash.check()?;
             let leash = leash.within(within);
             let done = work(directory, &leash);
@@ -90,7 +93,7 @@ async fn reading<T: Send + 'static>(
     done.map_err(|refused| ToolResult::failed(refused.to_string()))
 }
 
-/// Writes in the working directory, on the pool's threads. Once begun, the work is finished whatever happens.
+/// Writes in the working directory, on the pool's threads. Once started, the work is finished whatever happens.
 async fn writing<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce(&Directory, &Leash) -> Result<T, Refused> + Send + 'static,
@@ -126,7 +129,7 @@ fn rerun<T>(args: Result<T, ToolResult>) -> BoxFuture<'static, Result<Recovery, 
     ready(args.map(|_| Recovery::Rerun))
 }
 
-/// The result of a call whose record belongs to another tool.
+/// Returns the result of a call whose record belongs to another tool.
 fn foreign_recovery(name: &str) -> ToolResult {
     ToolResult::failed(format!("{name}: the journal's record of this call belongs to another tool"))
 }

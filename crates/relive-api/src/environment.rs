@@ -1,6 +1,6 @@
-//! The environment of a process: that of the one who typed its command.
+//! The environment of a process: that of the person who typed its command.
 //!
-//! It may hold keys. So it is shown by its names alone, and who wants a value has to ask for it by name.
+//! It may contain keys. So only its names are shown, and a value has to be requested by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,34 +13,32 @@ use serde::{Deserialize, Serialize};
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// The value of a variable; one that is empty counts as absent, as it does for most programs that want a key.
+    /// Returns the value of a variable; an empty one counts as absent, as for most programs that need a key.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Sets a variable, replacing what was there.
     pub fn set(&mut self, name: String, value: String) {
         self.0.insert(name, value);
     }
 
-    /// Whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The names, in their order.
+    /// Returns the names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// All of it, for a program that is started with it.
+    /// Returns all variables, to start a program with them.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The first name that no program can be given, or whose value none can.
+    /// Returns the first name that no program can be given, or whose value no program can be given.
     #[must_use]
     pub fn impossible(&self) -> Option<&str> {
         let bad =
@@ -70,13 +68,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_shown_by_its_names_alone() {
+    fn debug_output_shows_only_names() {
         let shown = format!("{:?}", environment(&[("KEY", "sk-secret"), ("A", "b")]));
         assert_eq!(shown, r#"{"A", "KEY"}"#);
     }
 
     #[test]
-    fn what_no_program_can_be_given_is_named() {
+    fn a_variable_that_no_program_can_be_given_is_reported() {
         let check = |name: &str, value: &str, impossible: bool| {
             assert_eq!(environment(&[("OK", "x"), (name, value)]).impossible().is_some(), impossible, "{name:?}");
         };

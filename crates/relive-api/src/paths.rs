@@ -1,7 +1,8 @@
-//! Where the data, the configuration and the socket are.
+//! The paths of the data, the configuration and the socket.
 //!
-//! One daemon serves one data folder, so the socket's name is made from the folder's: two data folders never meet. A
-//! unix socket's path has to be short, so it is in the runtime folder, not among the data.
+//! One daemon serves one data directory, so the name of the socket is derived from the directory: two data directories
+//! never share a socket. The path of a unix socket has to be short, so it is in the runtime directory, not among the
+//! data.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -10,40 +11,39 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-/// The longest path a unix socket may have.
+/// The longest path of a unix socket.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// The places of one user and one data folder.
+/// The paths of one user and one data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
-    /// The data folder.
     pub data: PathBuf,
-    /// `config.yaml`.
     pub config: PathBuf,
-    /// The daemon's socket; its folder is the user's alone.
+    /// The daemon's socket; its directory is accessible only to the user.
     pub socket: PathBuf,
-    /// What the daemon has to say when nobody is listening.
     pub log: PathBuf,
 }
 
-/// Why there is no telling where things are.
+/// The reason why the paths cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathsError {
-    /// Neither the variable nor a home folder is set.
+    /// Neither the variable nor a home directory is set.
     NoHome {
-        /// What would settle it.
+        /// The variable to set.
         variable: &'static str,
     },
-    /// The path of the socket would be too long.
+    /// The path of the socket is too long.
     SocketTooLong(PathBuf),
 }
 
 impl std::fmt::Display for PathsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NoHome { variable } => write!(f, "neither {variable} nor HOME is set"),
+            Self::NoHome { variable } => {
+                write!(f, "neither {variable} nor HOME is set, so there is no directory for {}", contents_of(variable))
+            }
             Self::SocketTooLong(path) => {
-                write!(f, "{}: longer than the {SOCKET_PATH_MAX} bytes a socket's path may have", path.display())
+                write!(f, "{}: the path of a socket has at most {SOCKET_PATH_MAX} bytes", path.display())
             }
         }
     }
@@ -51,14 +51,23 @@ impl std::fmt::Display for PathsError {
 
 impl std::error::Error for PathsError {}
 
+/// Returns what is kept in the directory that a variable names.
+fn contents_of(variable: &str) -> &'static str {
+    if variable == "XDG_CONFIG_HOME" { "config.yaml" } else { "the data" }
+}
+
 impl Paths {
-    /// From the environment.
+    /// Determines the paths from the environment.
     pub fn from_env() -> Result<Self, PathsError> {
         let uid = rustix::process::getuid().as_raw();
-        Self::resolve(|name| std::env::var_os(name).filter(|value| !value.is_empty()), uid)
+        Self::resolve(|name| std::env::var_os(name).filter(|value| !value.is_empty()), uid, |path| Found::at(path, uid))
     }
 
-    fn resolve(var: impl Fn(&str) -> Option<OsString>, uid: u32) -> Result<Self, PathsError> {
+    fn resolve(
+        var: impl Fn(&str) -> Option<OsString>,
+        uid: u32,
+        look: impl Fn(&Path) -> Found,
+    ) -> Result<Self, PathsError> {
         let path = |name: &str| var(name).map(PathBuf::from);
         let below_home =
             |rest: &str, variable| path("HOME").map(|home| home.join(rest)).ok_or(PathsError::NoHome { variable });
@@ -72,8 +81,10 @@ impl Paths {
             Some(base) => base.join("relive/config.yaml"),
             None => below_home(".config/relive/config.yaml", "XDG_CONFIG_HOME")?,
         };
-        let runtime = path("XDG_RUNTIME_DIR").unwrap_or_else(|| format!("/tmp/relive-{uid}").into()).join("relive");
-        let socket = path("RELIVE_SOCKET").map_or_else(|| runtime.join(short_name(&data)).join("socket"), absolute);
+        let socket = match path("RELIVE_SOCKET") {
+            Some(socket) => absolute(socket),
+            None => default_socket(path("XDG_RUNTIME_DIR"), uid, &data, look),
+        };
         if socket.as_os_str().len() > SOCKET_PATH_MAX {
             return Err(PathsError::SocketTooLong(socket));
         }
@@ -83,14 +94,61 @@ impl Paths {
 }
 
 impl Paths {
-    /// A short name that no other data folder has.
+    /// Returns a short name that is unique to this data directory.
     #[must_use]
     pub fn short_name(&self) -> String {
         short_name(&self.data)
     }
 }
 
-/// A short name that no other data folder has.
+/// The state of a possible runtime directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// A directory that belongs to the user alone.
+    Private,
+    /// Something else that belongs to the user or to root.
+    Own,
+    /// Something that belongs to another user.
+    Other,
+}
+
+impl Found {
+    fn at(path: &Path, uid: u32) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::Nothing,
+            Ok(found) if found.uid() == uid && found.is_dir() && found.mode() & 0o077 == 0 => Self::Private,
+            Ok(found) if found.uid() == uid || found.uid() == 0 => Self::Own,
+            Ok(_) | Err(_) => Self::Other,
+        }
+    }
+}
+
+/// Returns the default path of the socket: in the first runtime directory that belongs to the user, or can be created,
+/// and whose path is short enough.
+fn default_socket(xdg: Option<PathBuf>, uid: u32, data: &Path, look: impl Fn(&Path) -> Found) -> PathBuf {
+    let below = |base: &Path| base.join("relive").join(short_name(data)).join("socket");
+    let fits = |socket: &PathBuf| socket.as_os_str().len() <= SOCKET_PATH_MAX;
+    let (user, shared) = (PathBuf::from(format!("/run/user/{uid}")), PathBuf::from(format!("/tmp/relive-{uid}")));
+    // `su` and `sudo -E` leave a variable with the directory of another user.
+    // A relative path is to be ignored: it would be another one in each directory.
+    let xdg = xdg.filter(|xdg| xdg.is_absolute() && look(xdg) != Found::Other);
+    if let Some(socket) = xdg.map(|xdg| below(&xdg)).filter(fits) {
+        return socket;
+    }
+    let (in_user, in_shared) = (below(&user), below(&shared));
+    // A daemon of an earlier version is still running.
+    let is_old = look(&shared) == Found::Private && look(&in_shared) != Found::Nothing;
+    if look(&user) == Found::Private && (!is_old || look(&in_user) != Found::Nothing) {
+        return in_user;
+    }
+    // Another user may have created it, to block or to impersonate the daemon: then the socket is in the data
+    // directory, which belongs to the user.
+    if matches!(look(&shared), Found::Nothing | Found::Private) { in_shared } else { data.join("run").join("socket") }
+}
+
+/// Returns a short name that is unique to this data directory.
 fn short_name(data: &Path) -> String {
     let hash = Sha256::digest(data.as_os_str().as_bytes());
     hash.iter().take(8).fold(String::new(), |mut name, byte| {
@@ -103,15 +161,22 @@ fn short_name(data: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn check(vars: &[(&str, &str)], data: &str, config: &str) -> PathBuf {
+    fn resolve(vars: &[(&str, &str)], there: &[(&str, Found)]) -> Result<Paths, PathsError> {
         let var = |name: &str| vars.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
-        let paths = Paths::resolve(var, 7).unwrap();
+        let look = |path: &Path| {
+            there.iter().find(|(place, _)| Path::new(place) == path).map_or(Found::Nothing, |(_, found)| *found)
+        };
+        Paths::resolve(var, 7, look)
+    }
+
+    fn check(vars: &[(&str, &str)], data: &str, config: &str) -> PathBuf {
+        let paths = resolve(vars, &[]).unwrap();
         assert_eq!((paths.data.to_str(), paths.config.to_str()), (Some(data), Some(config)));
         paths.socket
     }
 
     #[test]
-    fn places_follow_the_environment_and_two_data_folders_never_meet() {
+    fn paths_follow_the_environment_and_data_directories_never_share_a_socket() {
         let home = check(&[("HOME", "/h")], "/h/.local/share/relive", "/h/.config/relive/config.yaml");
         assert!(home.starts_with("/tmp/relive-7/relive/"));
         let own = check(&[("HOME", "/h"), ("RELIVE_DATA_DIR", "/d")], "/d", "/h/.config/relive/config.yaml");
@@ -123,8 +188,48 @@ mod tests {
     }
 
     #[test]
-    fn without_a_home_it_says_what_to_set() {
-        let error = Paths::resolve(|_| None, 7).unwrap_err();
+    fn the_runtime_directory_belongs_to_the_user_with_and_without_a_variable() {
+        use Found::{Other, Own, Private};
+        const USER: &str = "/run/user/7";
+        const SHARED: &str = "/tmp/relive-7";
+        let check = |xdg: Option<&str>, there: &[(&str, Found)], expected: &str| {
+            let mut vars = vec![("HOME", "/h"), ("RELIVE_DATA_DIR", "/d")];
+            vars.extend(xdg.map(|xdg| ("XDG_RUNTIME_DIR", xdg)));
+            let socket = resolve(&vars, there).unwrap().socket;
+            assert!(socket.starts_with(expected), "{xdg:?} {there:?}: {}", socket.display());
+        };
+        check(Some("/r"), &[("/r", Private), (USER, Private)], "/r/relive");
+        check(Some("/r"), &[("/r", Own)], "/r/relive");
+        check(Some("/r"), &[("/r", Other), (USER, Private)], USER);
+        check(Some("/r"), &[("/r", Other)], SHARED);
+        check(Some("r"), &[("r", Private), (USER, Private)], USER);
+        check(Some(""), &[], SHARED);
+        check(None, &[(USER, Private), (SHARED, Private)], USER);
+        check(None, &[(USER, Own)], SHARED);
+        check(None, &[(USER, Other), (SHARED, Private)], SHARED);
+        check(None, &[(SHARED, Other)], "/d/run/socket");
+        check(None, &[(SHARED, Own)], "/d/run/socket");
+        let old = format!("{SHARED}/relive/{}/socket", short_name(Path::new("/d")));
+        check(None, &[(USER, Private), (SHARED, Private), (&old, Own)], SHARED);
+        let new = format!("{USER}/relive/{}/socket", short_name(Path::new("/d")));
+        check(None, &[(USER, Private), (SHARED, Private), (&old, Own), (&new, Own)], USER);
+        check(None, &[(USER, Private), (SHARED, Other), (&old, Other)], USER);
+    }
+
+    #[test]
+    fn a_socket_path_that_is_too_long_is_moved_or_refused() {
+        let long = format!("/{}", "r".repeat(100));
+        let vars = [("HOME", "/h"), ("RELIVE_DATA_DIR", &long), ("XDG_RUNTIME_DIR", &long)];
+        assert!(resolve(&vars, &[]).unwrap().socket.starts_with("/tmp/relive-7"));
+        let error = resolve(&vars, &[("/tmp/relive-7", Found::Other)]).unwrap_err();
+        assert_eq!(error, PathsError::SocketTooLong(Path::new(&long).join("run/socket")));
+        let named = [("HOME", "/h"), ("RELIVE_SOCKET", &format!("{long}/socket"))];
+        assert!(matches!(resolve(&named, &[]), Err(PathsError::SocketTooLong(_))));
+    }
+
+    #[test]
+    fn without_a_home_the_error_names_the_variable_to_set() {
+        let error = resolve(&[], &[]).unwrap_err();
         assert_eq!(error, PathsError::NoHome { variable: "RELIVE_DATA_DIR" });
     }
 }

@@ -1,4 +1,4 @@
-//! Percent-encoding, for paths in headers: any bytes, as plain letters.
+//! Percent-encoding of paths in headers: any bytes, as plain characters.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ pub fn encode(bytes: &[u8]) -> String {
     })
 }
 
-/// Decodes what [`encode`] wrote; `None` for a `%` without two digits.
+/// Decodes the output of [`encode`]; `None` for a `%` without two digits.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_bytes_come_back() {
+    fn any_bytes_survive_encoding_and_decoding() {
         let check = |bytes: &[u8], text: &str| {
             assert_eq!(encode(bytes), text);
             assert_eq!(decode(text).as_deref(), Some(bytes));
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_byte_is_none() {
+    fn an_incomplete_escape_is_refused() {
         for text in ["%", "%4", "a%zz", "%+1"] {
             assert_eq!(decode(text), None, "{text}");
         }

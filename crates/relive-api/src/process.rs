@@ -1,18 +1,20 @@
 //! A process as every client sees it.
 
 use relive_core::{Body, State};
-use relive_types::{Generation, Pid, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
+use relive_types::{Generation, Isolation, Pid, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
 use serde::{Deserialize, Serialize};
 
 use crate::program::Session;
 
 /// The fields other programs may rely on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the published names, described in docs/interface.md")]
 pub struct Process {
     pub pid: Pid,
     pub ppid: Pid,
     pub uuid: Uuid,
+    /// The last digits of the UUID, as people read and type them.
+    #[serde(default)]
+    pub short: String,
     pub parent_uuid: Option<Uuid>,
     pub origin_uuid: Option<Uuid>,
     pub origin_step: Option<u32>,
@@ -26,6 +28,9 @@ pub struct Process {
     pub paused: bool,
     pub paused_at: Option<Timestamp>,
     pub display: String,
+    /// What it does now, in a line for a person; only while it lives.
+    #[serde(default)]
+    pub doing: Option<String>,
     pub suspend_reason: Option<SuspendReason>,
     /// When it continues by itself, if it does.
     pub resume_at: Option<Timestamp>,
@@ -35,6 +40,9 @@ pub struct Process {
     pub killed_by: Option<Pid>,
     pub killed_from: Option<Pid>,
     pub exit: Option<Exit>,
+    /// The exit code that `wait` gives, once it ended: 128+n for a program that signal n ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
     pub step: u32,
     pub max_steps: Option<u32>,
     pub tokens_in: u64,
@@ -49,8 +57,13 @@ pub struct Process {
     pub started_at: Option<Timestamp>,
     pub dead_at: Option<Timestamp>,
     pub elapsed_ms: u64,
-    /// The session of a program.
     pub session: Option<Session>,
+    /// What the commands of an agent may reach; only `info` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
+    /// The files it works on, where they are known; only `info` says.
+    #[serde(default)]
+    pub workspace: Option<crate::Workspace>,
     /// The activity of a command line agent; none yet.
     pub agent: Option<serde_json::Value>,
     /// What it waits for, and the way out, where a person has to do something.
@@ -68,14 +81,41 @@ pub struct Process {
     /// What it and all below it have used, where there is something below it; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeUsage>,
+    /// Who ended it or is ending it, in words: `you (SIGINT)`, `PID 4 (lead)`; `info` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<String>,
+    /// Who paused it, in words; `info` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_by: Option<String>,
+    /// The suspended processes below it; `info` only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspended: Vec<SuspendedBelow>,
+    /// The signals that wait until it unblocks them, in their order of delivery; `info` only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_signals: Vec<String>,
+    /// The signals it blocks; `info` only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocked_signals: Vec<String>,
+    /// The signals it handles itself; `info` only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handled_signals: Vec<String>,
     /// That the PID which was asked for continues as another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
+/// A suspended process below another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspendedBelow {
+    pub pid: Pid,
+    /// Its name, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub reason: SuspendReason,
+}
+
 /// A file that was read into the instructions of an agent at its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct Instructions {
     pub path: String,
     pub bytes: u64,
@@ -90,11 +130,10 @@ pub struct PendingCall {
     /// Names the question, for the answer to it.
     #[serde(default)]
     pub id: u64,
-    /// Which of the step's calls.
+    /// The index of the call in its step.
     pub call: u32,
-    /// The tool.
     pub tool: String,
-    /// What for, whole.
+    /// The complete arguments.
     pub args: serde_json::Value,
     /// When it was begun, or when the question was asked.
     pub at: Timestamp,
@@ -105,7 +144,6 @@ pub struct PendingCall {
 
 /// What a process and all below it have used, the ended too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct TreeUsage {
     pub processes: usize,
     pub tokens_in: u64,
@@ -115,9 +153,26 @@ pub struct TreeUsage {
 
 /// The plain view of an end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct Exit {
     pub code: i32,
     pub reason: String,
     pub err: Option<String>,
+}
+
+/// The plain word for why something is suspended, as JSON has it.
+#[must_use]
+pub fn reason_word(reason: SuspendReason) -> &'static str {
+    match reason {
+        SuspendReason::User => "user",
+        SuspendReason::BudgetExceeded => "budget_exceeded",
+        SuspendReason::DiskFull => "disk_full",
+        SuspendReason::IoError => "io_error",
+        SuspendReason::CrashLoop => "crash_loop",
+        SuspendReason::InDoubt => "in_doubt",
+        SuspendReason::Approval => "approval",
+        SuspendReason::Quota => "quota",
+        SuspendReason::NeedsCredentials => "needs_credentials",
+        SuspendReason::DaemonStop => "daemon_stop",
+        SuspendReason::Stalled => "stalled",
+    }
 }

@@ -1,130 +1,166 @@
-//! Programs: any command as a process, and the session it runs in.
+//! Programs: any command as a process, and its session.
 //!
-//! Output does not pass through the daemon: whoever wants it reads the session's log in `folder` and hears of its growth
-//! from the session's own socket there.
+//! Output does not go through the daemon: clients read the session's log in `folder`, and the session's own socket
+//! there reports its growth.
 
 use std::fmt;
 
+pub use relive_types::isolation::{Isolated, Isolation, NamespaceKind, Network};
 pub use relive_types::program::{Inherited, Namespace, ResourceLimit, Stdio};
 use relive_types::{Limits, Pid, Uuid};
 use serde::{Deserialize, Serialize};
 
 use crate::Environment;
 
-/// A program to be run.
+/// A request to run a program.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExecRequest {
-    /// Chosen by the client, so that asking again starts nothing twice.
+    /// Chosen by the client, so that a repeated request starts nothing twice.
     pub uuid: Uuid,
-    /// A name of the user's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The program and its arguments; never empty.
     pub argv: Vec<String>,
-    /// Its whole environment: that of the one who asks, and what was added to it.
+    /// Its whole environment: that of the caller, with additions.
     #[serde(default)]
     pub env: Environment,
-    /// The folder it begins in.
     pub cwd: String,
-    /// What its descriptors 0, 1 and 2 are.
+    /// The targets of descriptors 0, 1 and 2.
     pub stdio: Stdio,
     /// Whether it waits for `proceed` before it runs.
     #[serde(default)]
     pub gate: bool,
-    /// Which processes it sees.
+    /// Whether it sees the host's processes.
     #[serde(default)]
     pub namespace: Namespace,
-    /// How long it may take; the other limits do not count for a program.
+    /// What it may reach.
+    #[serde(default, skip_serializing_if = "Isolation::is_none")]
+    pub isolation: Isolation,
+    /// Namespaces of its own, besides that of `namespace` and those of the isolation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<NamespaceKind>,
+    /// As the isolation says if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// The time limit; the other limits do not apply to a program.
     #[serde(default)]
     pub limits: Limits,
-    /// Bytes of memory its tree may use.
+    /// The most memory its process tree may use, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
-    /// Processes and threads its tree may have.
+    /// The most processes and threads its process tree may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
-    /// Thousandths of a processor its tree may use.
+    /// The most CPU time its process tree may use, in thousandths of a core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
-    /// Whether it runs without a limit that this machine cannot hold, and is said to be degraded; otherwise it does not run.
+    /// Whether it may run without a limit that this machine cannot enforce, and is reported as degraded; otherwise the
+    /// start fails.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_degraded: bool,
-    /// Whether the one who asks reads its output as it comes: the program then waits for them, as for a pipe's reader.
+    /// Whether the caller reads its output as it arrives: the program then waits for the reader, as for that of a pipe.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreground: bool,
-    /// Whether standard output and standard error lead to the same place, so that their order counts and they need not be
-    /// told apart.
+    /// Whether standard output and standard error go to the same place, so that their order matters and they need not
+    /// be distinguished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_output: bool,
-    /// What it inherits from the shell in which its command was typed.
+    /// The settings of the shell in which its command was typed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<Inherited>,
+    /// The session that it is to run in; `cwd` may then be empty, for the directory of that. It has no limits and no
+    /// isolation besides those of that session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enter: Option<EnterRequest>,
+}
+
+/// The session that a program is to enter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnterRequest {
+    /// The process of the session: its PID, its name or a part of its UUID.
+    pub id: String,
+    /// The namespaces to join; all that the session has of its own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Vec<NamespaceKind>>,
 }
 
 impl fmt::Debug for ExecRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The environment may hold secrets.
+        // The environment may contain secrets.
         f.debug_struct("ExecRequest").field("uuid", &self.uuid).field("argv", &self.argv).finish_non_exhaustive()
     }
 }
 
-/// A program that was begun.
+/// A program that was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecStarted {
-    /// The PID of the program's process.
     pub pid: Pid,
-    /// The UUID of that process.
     pub uuid: Uuid,
     /// The directory of its session.
     pub folder: String,
 }
 
-/// A program's session at one glance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Session {
-    /// How it was made: `spawn`.
+    /// How it was created: `spawn`, or `enter` in the session of another process.
     pub mode: String,
     /// `starting spawned ready running exited signaled aborted errored`.
     pub stage: String,
-    /// Its pid on the host; null before it was spawned, kept after the end.
+    /// The OS pid; null before it was spawned, kept after the end.
     pub host_pid: Option<i32>,
-    /// The pid that it sees of itself; null before it was ready.
+    /// The pid that the program sees as its own; null before it was ready.
     pub child_pid: Option<i32>,
-    /// The pid on the host of the small init above it, where it has one.
+    /// The OS pid of its small init, if it has one.
     #[serde(default)]
     pub init_pid: Option<i32>,
-    /// Whether it has a terminal.
     pub pty: bool,
     /// Null, `{"exited":0}`, `{"signaled":9}`, `"aborted"` or `{"error":{"stage","errno","code"}}`.
     pub result: Option<serde_json::Value>,
-    /// What keeps it from the rest of the machine: `none`.
+    /// The isolation from the rest of the machine: `none`, `confined` or `sealed`.
     pub isolation: String,
-    /// What was wanted and cannot be held, or holds only weakly.
+    /// The namespaces of its own: `user pid mount net ipc uts cgroup time`.
+    #[serde(default)]
+    pub namespaces: Vec<String>,
+    /// Limits that cannot be enforced, or only weakly.
     pub degraded: Vec<String>,
-    /// What holds its tree together.
+    /// The mechanism that keeps its process tree together.
     pub tree: String,
-    /// What stops its tree.
+    /// The mechanism that pauses its process tree.
     pub pause: String,
-    /// What ends its tree.
+    /// The mechanism that kills its process tree.
     pub kill: String,
-    /// The session's folder.
+    /// The directory of the session.
     pub folder: String,
-    /// Whether its tree stands still.
+    /// Whether its process tree is frozen.
     pub frozen: bool,
-    /// About how many bytes of its output were dropped because there was too much of it.
+    /// About how many bytes of its output were dropped because there were too many.
     #[serde(default)]
     pub output_dropped: u64,
-    /// Whether output is missing because the disk did not take it; known at the end.
+    /// Whether output is missing because it could not be written to the disk; known at the end.
     #[serde(default)]
     pub output_lost: bool,
-    /// How many of its processes the kernel killed for memory; known at the end.
+    /// How many of its processes the kernel killed for lack of memory; known at the end.
     #[serde(default)]
     pub oom_kills: u64,
-    /// The OS pids of processes that no kill could end.
+    /// The OS pids of processes that could not be killed.
     #[serde(default)]
     pub left: Vec<i32>,
-    /// On one line: `<spawn running host=12345 pty>`.
+    /// The last signal that somebody had sent to it, if it exited by itself; known at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_signal: Option<LastSignal>,
+    /// The session on one line: `<spawn running host=12345 pty>`.
     pub compact: String,
+}
+
+/// A signal of the operating system that was sent to a program before it exited by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastSignal {
+    pub signal: String,
+    /// The process that sent it, or 0 for a person; null if the one who asks may not see that process.
+    pub by: Option<Pid>,
+    /// The sender in words: `you`, `PID 4 (lead)`.
+    pub from: String,
+    pub before_end_ms: u64,
 }
 
 #[cfg(test)]
@@ -132,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wire_has_the_published_words() {
+    fn the_json_has_the_published_names() {
         let check = |stdio: Stdio, text: &str| {
             assert_eq!(serde_json::to_string(&stdio).unwrap(), text);
             assert_eq!(serde_json::from_str::<Stdio>(text).unwrap(), stdio);
@@ -144,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_in_a_log_does_not_tell_the_environment() {
+    fn debug_output_of_a_request_hides_the_environment() {
         let request: ExecRequest = serde_json::from_str(
             r#"{"uuid":"0198f3c1-0000-7000-8000-000000000000","argv":["true"],"env":{"KEY":"sesame"},"cwd":"/","stdio":"null"}"#,
         )

@@ -1,7 +1,7 @@
-//! A daemon of the benchmark's own: on a directory of its own, found by nobody else, gone with the value that stands for it.
+//! A daemon for the benchmark, with its own directory; dropping its value kills it.
 //!
-//! Every daemon and every command is started under one lock, and the one who cleans up after Ctrl-C keeps it: so nothing
-//! is started that nobody would end.
+//! Every daemon and every command is started under one lock, and the cleanup after Ctrl-C keeps that lock: so nothing
+//! is started that would not be ended.
 
 mod usage;
 
@@ -24,7 +24,7 @@ use crate::{Error, Result};
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
-/// Nothing is collected behind the benchmark's back.
+/// Turns garbage collection off during the benchmark.
 const CONFIG: &str = "gc:\n  retention_days: 0\n  max_entries: 0\n";
 
 static RUNNING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
@@ -33,7 +33,7 @@ fn running() -> MutexGuard<'static, Vec<Child>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills every daemon. As long as the answer is kept none is started, and no command either.
+/// Kills every daemon. While the returned guard is held, no daemon and no command is started.
 pub(crate) fn kill_all() -> impl Drop {
     let mut running = running();
     for child in running.iter_mut() {
@@ -44,9 +44,17 @@ pub(crate) fn kill_all() -> impl Drop {
 }
 
 fn end(child: &mut Child) {
-    // One that is gone already is what is wanted.
+    // A process that has already ended is fine.
     let _ = child.kill();
     let _ = child.wait();
+}
+
+/// Whether a daemon takes snapshots of files. A scripted model answers at once, so they would be on the path of each step
+/// that writes; a row of their own measures them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Snapshots {
+    Taken,
+    Off,
 }
 
 /// The directories of a daemon.
@@ -57,19 +65,28 @@ pub(crate) struct Home {
 
 impl Home {
     pub(crate) fn new(root: PathBuf) -> Result<Self> {
+        Self::with(root, Snapshots::Off)
+    }
+
+    pub(crate) fn with(root: PathBuf, snapshots: Snapshots) -> Result<Self> {
         fs::create_dir_all(root.join("config/relive"))?;
-        // The client uses no socket in a directory that others can write to, whatever the umask is.
+        // The client refuses a socket in a directory that others can write to, whatever the umask is.
         fs::set_permissions(&root, Permissions::from_mode(0o700))?;
-        fs::write(root.join("config/relive/config.yaml"), CONFIG)?;
+        let snapshots = match snapshots {
+            Snapshots::Taken => "auto",
+            Snapshots::Off => "off",
+        };
+        let config = format!("{CONFIG}workspace:\n  snapshots: {snapshots}\n");
+        fs::write(root.join("config/relive/config.yaml"), config)?;
         Ok(Self { root })
     }
 
-    /// The data directory. It need not exist.
+    /// Returns the data directory, which need not exist.
     pub(crate) fn data(&self) -> PathBuf {
         self.root.join("data")
     }
 
-    /// Where a process keeps its files.
+    /// Returns the directory of a process.
     pub(crate) fn process(&self, uuid: Uuid) -> ProcessDirectory {
         ProcessDirectory::new(self.data().join("steps").join(uuid.to_string()))
     }
@@ -86,12 +103,14 @@ impl Home {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
         command.env("RELIVE_DATA_DIR", self.data()).env("RELIVE_SOCKET", self.socket());
+        // Its memory and descriptors are counted from outside.
+        command.env("RELIVE_DUMPABLE", "1");
         command.env("XDG_CONFIG_HOME", self.root.join("config"));
         command
     }
 }
 
-/// A program that runs. Dropping it kills it.
+/// A running program. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Running {
     os_pid: u32,
@@ -121,7 +140,7 @@ impl Drop for Running {
     }
 }
 
-/// A daemon that runs. Dropping it kills it.
+/// A running daemon. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     home: Home,
@@ -130,7 +149,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one, and says how many seconds it took to its first answer.
+    /// Starts a daemon, and returns the seconds until its first answer.
     pub(crate) fn start(home: &Home) -> Result<(f64, Self)> {
         let program = program()?;
         let log = File::options().append(true).create(true).open(home.log())?;
@@ -157,12 +176,12 @@ impl Daemon {
         }
     }
 
-    /// A client of its own connection. A daemon that does not answer is no result, so it asks once.
+    /// Returns a client with its own connection. It asks once: a daemon that does not answer is an error.
     pub(crate) fn client(&self) -> Result<BlockingClient> {
         Ok(BlockingClient::new(Client::new(self.home.socket()).with_retry(Retry::NEVER))?)
     }
 
-    /// Has `work` done for each item, shared among connections that are at it at once. The answers are in no order.
+    /// Runs `work` for each item on several concurrent connections. The results are in no particular order.
     pub(crate) fn at_once<I: Sync, T: Send>(
         &self,
         connections: usize,
@@ -200,7 +219,7 @@ impl Daemon {
     }
 }
 
-/// The program that is measured: beside this one, or where `RELIVE_BIN` says.
+/// Returns the measured program: next to this one, or the path in `RELIVE_BIN`.
 pub(crate) fn program() -> Result<PathBuf> {
     let program = match std::env::var_os("RELIVE_BIN") {
         Some(program) => PathBuf::from(program),

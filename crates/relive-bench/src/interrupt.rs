@@ -1,4 +1,4 @@
-//! Ctrl-C: what runs is killed and what was made is removed, then the program ends.
+//! Ctrl-C: kills the running programs, removes the files, and ends the program.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{Result, daemon, lab, place};
 
 const TRIES: usize = 5;
-/// 128 and the number of SIGINT.
+/// 128 plus the number of SIGINT.
 const INTERRUPTED: i32 = 130;
 
 /// Cleans up after SIGINT, SIGTERM and SIGHUP from now on.
@@ -29,7 +29,7 @@ pub(crate) fn clean_up_on_signals(root: PathBuf) -> Result<()> {
         eprintln!("interrupted: removing {}", root.display());
         let _nothing_starts = daemon::kill_all();
         lab::end_interrupted(&runtime, &root);
-        // The main thread may still be making files.
+        // The main thread may still be creating files.
         for _ in 0..TRIES {
             if place::remove(&root).is_ok() {
                 break;

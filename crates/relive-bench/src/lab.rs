@@ -1,20 +1,20 @@
-//! Sessions of the benchmark's own, with the program that is measured as their shim.
+//! Sessions of the benchmark, with the measured program as their shim.
 //!
-//! All of them are below one directory of the run's, each in a directory as the daemon would give it, so whoever cleans up
-//! finds those that go on.
+//! All of them are below one directory of the run, in the layout of the daemon, so the cleanup finds those that are
+//! still running.
 
 use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use relive_session::Connection;
 use relive_session::directory::boot_id;
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::sessions::Sessions;
-use relive_session::spec::{Namespace, Spec};
+use relive_session::spec::{Names, Namespace, Spec};
 use relive_session::stage::{SessionResult, Stage};
 use relive_session::tree::Plan;
-use relive_session::{Connection, Launcher, SessionDirectory};
 use tokio::runtime::Runtime;
 
 use crate::place::Place;
@@ -23,13 +23,12 @@ use crate::{Result, daemon};
 const NAME: &str = "sessions";
 const LOG_MAX_BYTES: u64 = 1 << 20;
 
-/// Where sessions are launched.
+/// Launches sessions.
 #[derive(Debug)]
 pub(crate) struct Lab {
     runtime: Runtime,
     root: PathBuf,
     sessions: Arc<Sessions>,
-    launcher: Launcher,
     plan: Plan,
     launched: Cell<usize>,
 }
@@ -39,22 +38,23 @@ impl Lab {
         let root = place.directory(NAME)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let program = daemon::program()?;
-        let sessions = Sessions::new(program.clone(), boot_id()?, format!("relive-bench-{}", std::process::id()));
+        let sessions = Sessions::new(program, boot_id()?, format!("relive-bench-{}", std::process::id()));
         let ladder = runtime.block_on(sessions.ladder())?;
         eprintln!("sessions: {} {} {}", ladder.rungs.tree, ladder.rungs.pause, ladder.rungs.kill);
         let plan = ladder.plan.clone();
-        let (sessions, launcher, launched) = (Arc::new(sessions), Launcher::new(program), Cell::new(0));
-        Ok(Self { runtime, root, sessions, launcher, plan, launched })
+        let (sessions, launched) = (Arc::new(sessions), Cell::new(0));
+        Ok(Self { runtime, root, sessions, plan, launched })
     }
 
     pub(crate) fn spec(&self, argv: &[&str], namespace: Namespace) -> Spec {
         let argv = argv.iter().map(|&word| word.to_owned()).collect();
         let env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
         let plain = Spec::new(argv, env, "/".to_owned(), self.plan.clone());
-        Spec { namespace, log_max_bytes: LOG_MAX_BYTES, ..plain }
+        // As the daemon launches them on the usual file systems.
+        Spec { namespace, log_max_bytes: LOG_MAX_BYTES, names: Names::InOrder, ..plain }
     }
 
-    /// Where the next session is to be: its owner's directory is there, the rest is made by the launch.
+    /// Returns the directory of the next session: the directory of its owner exists, the launch creates the rest.
     pub(crate) fn next(&self) -> Result<PathBuf> {
         let number = self.launched.replace(self.launched.get() + 1);
         let owner = self.root.join(number.to_string());
@@ -66,16 +66,9 @@ impl Lab {
         self.runtime.block_on(future)
     }
 
-    /// Launches one as the daemon does, and waits until its program runs or has ended.
+    /// Launches a session like the daemon, and waits until its program runs or has ended.
     pub(crate) fn launch(&self, path: &Path, spec: &Spec) -> Result<Connection> {
         self.block_on(runs(self.sessions.launch(path, spec)))
-    }
-
-    /// The same without the syncs of the directory's name.
-    pub(crate) fn launch_unsynced(&self, path: &Path, spec: &Spec) -> Result<Connection> {
-        fs::create_dir(path.parent().ok_or("a session has no directory above it")?)?;
-        let (directory, lock) = SessionDirectory::create(path)?;
-        self.block_on(runs(self.launcher.launch(&directory, lock, spec)))
     }
 
     /// Launches one in each directory, all at once.
@@ -94,21 +87,21 @@ impl Lab {
         })
     }
 
-    /// Asks for something that has to be done.
+    /// Sends a request that must succeed.
     pub(crate) fn done(&self, connection: &Connection, verb: Verb) -> Result<()> {
         let name = verb.name();
         let outcome = self.block_on(connection.request(verb))?;
         if outcome == Outcome::Done { Ok(()) } else { Err(format!("{name}: {outcome:?}").into()) }
     }
 
-    /// The OS pids of its tree.
+    /// Returns the OS pids of its process tree.
     pub(crate) fn members(&self, connection: &Connection) -> Result<Vec<i32>> {
         let outcome = self.block_on(connection.request(Verb::Stat))?;
         let Outcome::Stat(stat) = outcome else { return Err(format!("stat: {outcome:?}").into()) };
         Ok(stat.members)
     }
 
-    /// Waits for the end, which has to be this one.
+    /// Waits for the end, which must be this one.
     pub(crate) fn ended(&self, connection: &Connection, wanted: &SessionResult) -> Result<()> {
         match self.block_on(connection.ended())?.result {
             result if result == *wanted => Ok(()),
@@ -119,7 +112,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // Of a row that failed nothing goes on either.
+        // Sessions of a failed row must not keep running either.
         end_all(&self.runtime, &self.root);
     }
 }
@@ -134,7 +127,7 @@ where
     Ok(connection)
 }
 
-/// Ends every session of a run that is interrupted. None can begin afterwards: the directory they begin in has gone.
+/// Ends every session of an interrupted run. No new one can start afterwards: their directory is gone.
 pub(crate) fn end_interrupted(runtime: &Runtime, root: &Path) {
     let ending = root.join("ending");
     if fs::rename(root.join(NAME), &ending).is_ok() {

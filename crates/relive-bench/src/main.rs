@@ -1,8 +1,9 @@
-//! What Relive costs, the journal alone and the whole path, beside the raw limit of the same disk in the same run.
+//! Measures the cost of Relive, of the journal alone and of the whole path, next to the raw limit of the same disk in
+//! the same run.
 //!
-//! Times on a shared machine mean little; ratios taken side by side mean more. So every row interleaves ours and the
-//! raw limit round by round, and says the median of the rounds. Counts are exact. Nothing is judged here: a missed mark
-//! is printed as missed and the program still ends well.
+//! Times on a shared machine mean little; ratios measured side by side mean more. So every row alternates between
+//! Relive and the raw limit round by round, and reports the median of the rounds. Counts are exact. Nothing is judged
+//! here: a missed goal is printed as missed, and the exit code is still 0.
 
 mod daemon;
 mod interrupt;
@@ -74,7 +75,7 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// How many threads wanted to run, on average of the last 1, 5 and 15 minutes.
+/// Returns the load averages of the last 1, 5 and 15 minutes.
 fn load() -> Result<String> {
     let averages = std::fs::read_to_string("/proc/loadavg")?;
     Ok(averages.split(' ').take(3).collect::<Vec<_>>().join(" "))

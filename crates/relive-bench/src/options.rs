@@ -10,7 +10,7 @@ usage: relive-bench [--quick] [--only NAME] [--histories N]
   --quick         small sizes, for a smoke run
   --only NAME     one of these; huge-workspace is measured only if it is asked for:
                   step writers path length conversation recover pressure resume fork start lookup histories disk
-                  agents crowd call sessions workspaces huge-workspace counts
+                  agents crowd call sessions launchers adopt snapshots workspaces huge-workspace counts
   --histories N   how many histories a start or a look-up has to pass over (100000)
 
 The program that is measured is `relive` beside this one, or $RELIVE_BIN.
@@ -26,15 +26,15 @@ pub(crate) struct Options {
     pub(crate) steps: usize,
     /// How long 64 writers write in each round.
     pub(crate) writers_ms: u64,
-    /// How long a long history is.
+    /// The length of a long journal.
     pub(crate) history_bytes: u64,
-    /// How many histories a start has to pass over.
+    /// How many ended processes a start has to skip.
     pub(crate) histories: usize,
-    /// How many agents run at once. Rounds are odd in number: of an even one the middle is not in the middle.
+    /// How many agents run concurrently. The number of rounds is odd, so that the median is a measured value.
     pub(crate) agents: usize,
     pub(crate) agent_rounds: usize,
-    /// Steps of an agent that runs alone, how many run at once otherwise, and the steps of each of those.
-    /// Many more than begin and end cost, which are in the time.
+    /// Steps of an agent that runs alone, the number of concurrent agents otherwise, and the steps of each of those.
+    /// There are many more than the start and end cost, which are included in the time.
     pub(crate) path_steps: usize,
     pub(crate) path_agents: usize,
     pub(crate) path_steps_each: usize,
@@ -58,9 +58,9 @@ pub(crate) struct Options {
     pub(crate) workspace_files: Vec<usize>,
     /// Files of one that takes minutes.
     pub(crate) huge_workspace_files: Option<usize>,
-    /// How long a daemon is watched doing nothing.
+    /// How long an idle daemon is observed.
     pub(crate) idle: Duration,
-    /// How long after its last work it counts as doing nothing.
+    /// How long after its last work a daemon counts as idle.
     pub(crate) settle: Duration,
 }
 
@@ -91,7 +91,7 @@ impl Options {
             workspace_files: vec![1_000, 30_000],
             huge_workspace_files: Some(200_000),
             idle: Duration::from_secs(5),
-            // The threads for the disk end after ten seconds without work.
+            // The disk threads end after ten seconds without work.
             settle: Duration::from_secs(12),
         }
     }
@@ -126,12 +126,12 @@ impl Options {
         }
     }
 
-    /// Whether rows of this name are measured: those asked for, or all that do not take minutes of their own.
+    /// Returns whether rows of this name are measured: the selected ones, or all that do not take minutes.
     pub(crate) fn measures(&self, name: &str) -> bool {
         self.only.as_deref().map_or(name != rows::HUGE, |only| only == name)
     }
 
-    /// Reads the command line; `None` where only the usage is asked for.
+    /// Parses the command line; `None` if only the usage is requested.
     pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Self>> {
         let arguments: Vec<String> = arguments.collect();
         let quick = arguments.iter().any(|argument| argument == "--quick");

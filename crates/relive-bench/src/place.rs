@@ -1,4 +1,4 @@
-//! Where the files are made: a directory of this run's own, on a real disk, gone at the end.
+//! The directory of a run, on a real disk, removed at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::Result;
 
 const PREFIX: &str = "relive-bench-";
 const REMOVERS: usize = 32;
-/// A directory with more entries than this is emptied by many at once.
+/// A directory with more entries than this is emptied by several threads.
 const MANY: usize = 64;
 
 /// The run's directory. Dropping it removes it.
@@ -41,19 +41,19 @@ impl Place {
         &self.root
     }
 
-    /// A new directory for one row.
+    /// Creates a new directory for one row.
     pub(crate) fn directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.root.join(name);
         fs::create_dir(&path)?;
         Ok(path)
     }
 
-    /// Where one row leaves histories that have ended for another, because making them takes long.
+    /// Returns where one row leaves ended processes for another, because creating them takes long.
     pub(crate) fn histories(&self) -> PathBuf {
         self.root.join("histories")
     }
 
-    /// What the directory is on, for people.
+    /// Describes the file system of the directory, for people.
     pub(crate) fn file_system(&self) -> Result<String> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let mount = mounts.lines().filter_map(parse_mount).filter(|(point, ..)| self.root.starts_with(point));
@@ -68,14 +68,14 @@ impl Place {
     }
 }
 
-/// Mount point, file system and device of a line of `mountinfo`.
+/// Parses the mount point, file system and device of a line of `mountinfo`.
 fn parse_mount(line: &str) -> Option<(&str, &str, &str)> {
     let (before, after) = line.split_once(" - ")?;
     let mut after = after.split(' ');
     Some((before.split(' ').nth(4)?, after.next()?, after.next()?))
 }
 
-/// Removes the directories of runs that were interrupted.
+/// Removes the directories of interrupted runs.
 fn remove_leftovers(above: &Path) -> Result<()> {
     let Ok(entries) = fs::read_dir(above) else { return Ok(()) };
     for entry in entries {
@@ -90,7 +90,8 @@ fn remove_leftovers(above: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a directory, large ones by many at once: a file system that discards what is freed keeps a single thread waiting.
+/// Removes a directory, a large one with several threads: on a file system that discards freed blocks a single thread
+/// waits.
 pub(crate) fn remove(directory: &Path) -> Result<()> {
     let paths: Vec<PathBuf> = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     let remove_all = |paths: &[PathBuf]| paths.iter().try_for_each(|path| remove_one(path));

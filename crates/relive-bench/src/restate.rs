@@ -1,4 +1,5 @@
-//! Restate, another engine for durable steps, on the same disk in the same run: where `scripts/install-restate` put it.
+//! Restate, another engine for durable steps, on the same disk in the same run, as installed by
+//! `scripts/install-restate`.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -25,7 +26,7 @@ pub(crate) struct Restate {
 }
 
 impl Restate {
-    /// Starts one on a directory of its own, or says why there is none to measure.
+    /// Starts a server on a directory of its own, or returns why it cannot be measured.
     pub(crate) fn start(root: &Path) -> Result<Self> {
         let installed = installed()?;
         fs::create_dir(root)?;
@@ -67,7 +68,7 @@ fn spawn(mut command: Command, root: &Path, log: &str) -> Result<Running> {
     Running::spawn(&mut command)
 }
 
-/// Where it is installed: `target/restate`, or where `RELIVE_RESTATE_DIR` says.
+/// Returns where it is installed: `target/restate`, or the path in `RELIVE_RESTATE_DIR`.
 fn installed() -> Result<PathBuf> {
     let directory = match std::env::var_os("RELIVE_RESTATE_DIR") {
         Some(directory) => PathBuf::from(directory),
@@ -79,7 +80,7 @@ fn installed() -> Result<PathBuf> {
     Err("it is not installed (scripts/install-restate)".into())
 }
 
-/// The program itself; the package of this platform has it.
+/// Returns the server program in the package for this platform.
 fn server(installed: &Path) -> Result<PathBuf> {
     let packages = fs::read_dir(installed.join("node_modules/@restatedev"))?;
     let programs = packages.flatten().map(|package| package.path().join("bin/restate-server"));
@@ -89,7 +90,7 @@ fn server(installed: &Path) -> Result<PathBuf> {
         .ok_or_else(|| Error::from("it has no server for this platform"))
 }
 
-/// Ports that nobody listened on just now.
+/// Returns unused ports.
 fn free_ports() -> Result<[u16; 4]> {
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     // All at once, so that they differ.
@@ -101,7 +102,7 @@ fn free_ports() -> Result<[u16; 4]> {
     Ok(ports)
 }
 
-/// One request on a connection of its own, which has to be answered with a 2xx.
+/// Sends one request on its own connection, which must be answered with a 2xx.
 fn post(port: u16, path: &str, body: &str) -> Result<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_WITHIN)?;

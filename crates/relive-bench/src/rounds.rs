@@ -1,10 +1,10 @@
-//! Taking the time of two things in turn.
+//! Measures the time of two things in turn.
 
 use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// What ours and its peer came to, round by round.
+/// The measurements of Relive and its peer, round by round.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     ours: Vec<f64>,
@@ -25,7 +25,7 @@ impl Rounds {
         median(self.peer.clone())
     }
 
-    /// The rounds' own ratios: what slowed a whole round down is not in them.
+    /// Returns the ratios of the rounds, which are not affected by a slowdown of a whole round.
     pub(crate) fn ratio(&self) -> Ratio {
         let ratios: Vec<f64> = self.ours.iter().zip(&self.peer).map(|(ours, peer)| ours / peer).collect();
         let (low, high) =
@@ -34,12 +34,12 @@ impl Rounds {
     }
 }
 
-/// How ours compares with its peer.
+/// The ratio of Relive to its peer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ratio {
-    /// Not a number where one of the two was not measured.
+    /// NaN if one of the two was not measured.
     pub(crate) median: f64,
-    /// The lowest and the highest of the rounds, where there was more than one.
+    /// The lowest and the highest round, if there was more than one.
     pub(crate) spread: Option<(f64, f64)>,
 }
 
@@ -55,20 +55,20 @@ impl From<f64> for Ratio {
     }
 }
 
-/// The middle one; not a number where there is none.
+/// Returns the median; NaN for an empty list.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// How many seconds it takes.
+/// Returns how many seconds an action takes.
 pub(crate) fn seconds<T>(act: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     let start = Instant::now();
     let answer = act()?;
     Ok((start.elapsed().as_secs_f64(), answer))
 }
 
-/// The median of `times` goes at it, in seconds.
+/// Returns the median of `times` runs, in seconds.
 pub(crate) fn median_seconds(times: usize, mut act: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut each = Vec::with_capacity(times);
     for _ in 0..times {
@@ -77,7 +77,7 @@ pub(crate) fn median_seconds(times: usize, mut act: impl FnMut() -> Result<()>) 
     Ok(median(each))
 }
 
-/// Waits until `value` stays as it is, so that work in the background of one round is not in the next.
+/// Waits until `value` stops changing, so that background work of one round does not affect the next.
 pub(crate) fn wait_until_still<T: PartialEq>(mut value: impl FnMut() -> T) {
     let mut last = value();
     loop {

@@ -1,13 +1,16 @@
-//! What is measured, one file for each group of rows.
+//! The measurements, one file for each group of rows.
 
+mod adopt;
 mod agents;
 mod call;
+mod compose;
 mod conversation;
 mod counts;
 mod crowd;
 mod disk;
 mod fork;
 mod histories;
+mod launchers;
 mod length;
 mod lookup;
 mod path;
@@ -15,6 +18,7 @@ mod pressure;
 mod recover;
 mod resume;
 mod sessions;
+mod snapshots;
 mod start;
 mod step;
 mod workspaces;
@@ -30,7 +34,7 @@ use crate::table::Row;
 type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
-pub(crate) const ALL: [(&str, Measure); 19] = [
+pub(crate) const ALL: [(&str, Measure); 23] = [
     ("step", step::measure),
     ("writers", writers::measure),
     ("path", path::measure),
@@ -48,6 +52,10 @@ pub(crate) const ALL: [(&str, Measure); 19] = [
     ("crowd", crowd::measure),
     ("call", call::measure),
     ("sessions", sessions::measure),
+    ("launchers", launchers::measure),
+    ("adopt", adopt::measure),
+    ("compose", compose::measure),
+    ("snapshots", snapshots::measure),
     ("workspaces", workspaces::measure),
     (HUGE, workspaces::measure_huge),
 ];

@@ -1,4 +1,4 @@
-//! Agents that follow a script, through a daemon.
+//! Scripted agents in a daemon.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ const WAIT: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const SCRIPT: &str = "script.yaml";
 
-/// A directory that agents work in, with the script they follow.
+/// A working directory of agents, with their script.
 #[derive(Debug, Clone)]
 pub(crate) struct Work(PathBuf);
 
 impl Work {
-    /// A new directory, with a script of these turns.
+    /// Creates a directory with a script of these turns.
     pub(crate) fn new(path: PathBuf, turns: &str) -> Result<Self> {
         fs::create_dir(&path)?;
         fs::write(path.join(SCRIPT), format!("turns:\n{turns}"))?;
@@ -36,9 +36,14 @@ impl Work {
 
 pub(crate) fn begin(client: &BlockingClient, work: &Work) -> Result<Created> {
     let request = RunRequest {
+        workspace: None,
+        isolation: None,
+        network: None,
+        allow_degraded: false,
         uuid: uuid(),
         name: None,
         intent: "follow the script".to_owned(),
+        context: None,
         model: Some(format!("script/{SCRIPT}")),
         agent: None,
         system_prompt: None,
@@ -53,7 +58,7 @@ pub(crate) fn begin(client: &BlockingClient, work: &Work) -> Result<Created> {
     Ok(client.call(|client| client.run(&request))?)
 }
 
-/// Waits for the end, which has to be a good one.
+/// Waits for the end, which must be a success.
 pub(crate) fn wait_for(client: &BlockingClient, uuid: Uuid) -> Result<()> {
     let id = uuid.to_string();
     let Waited::Answer(answer) = client.call(|client| client.wait(&id, &id, Some(WAIT)))? else {
@@ -65,13 +70,13 @@ pub(crate) fn wait_for(client: &BlockingClient, uuid: Uuid) -> Result<()> {
     }
 }
 
-/// Runs one to its end.
+/// Runs an agent to its end.
 pub(crate) fn run(client: &BlockingClient, work: &Work) -> Result<Uuid> {
     let uuid = begin(client, work)?.uuid;
     wait_for(client, uuid).map(|()| uuid)
 }
 
-/// Begins so many at once. Returns them in no order.
+/// Starts this many agents concurrently. Returns them in no particular order.
 pub(crate) fn begin_all(daemon: &Daemon, work: &Work, count: usize) -> Result<Vec<Uuid>> {
     daemon.at_once(CONNECTIONS, &vec![(); count], |client, ()| Ok(begin(client, work)?.uuid))
 }

@@ -15,12 +15,13 @@ use relive_journal::{DataDirectory, Disk, Durability, Io, Opening, ProcessMeta, 
 
 use crate::Result;
 
-/// What a step of an agent that works on files looks like: short lines, with quotes here and there.
+/// The text of a typical step of an agent that works on files: short lines, with some quotes.
 const TEXT: &str = "pub fn load(path: &Path) -> io::Result<Config> {\n    let text = fs::read_to_string(path)?;\n    \
     // The file may come from an older version: missing fields take their defaults.\n    \
     serde_yaml::from_str(&text).map_err(|error| invalid(\"config\", error))\n}\n";
 
-/// A moment, a millisecond after the one before: of one length in every record, so that bytes can be counted.
+/// Returns a moment a millisecond after the previous one: of the same length in every record, so that bytes can be
+/// counted.
 pub(crate) fn now() -> Timestamp {
     static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_001);
     let mut tick = TICKS.fetch_add(1, Ordering::Relaxed);
@@ -30,7 +31,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_millisecond(tick).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// The same, by both clocks: on a machine that was started two weeks before.
+/// Returns the same moment on both clocks, on a machine that was started two weeks before.
 pub(crate) fn moment() -> Moment {
     let at = now();
     Moment { at, up_ms: u64::try_from(at.as_millisecond() - 1_698_700_000_000).unwrap_or(0) }
@@ -43,8 +44,8 @@ pub(crate) fn uuid() -> Uuid {
     uuid_v7(at, random)
 }
 
-/// A data directory as a daemon opens it, with threads of its own.
-pub(crate) fn data_folder(root: &Path) -> Result<DataDirectory> {
+/// Opens a data directory like a daemon, with its own threads.
+pub(crate) fn data_directory(root: &Path) -> Result<DataDirectory> {
     let io = Io::new(Disk::new());
     Ok(DataDirectory::open(root, io, SpaceRules::default())?)
 }
@@ -60,14 +61,14 @@ pub(crate) fn opening(data: &DataDirectory, by: OpenedBy) -> Result<Opening> {
     })
 }
 
-/// Opens a journal for a new incarnation, as a resume does.
+/// Opens a journal for a new incarnation, like a resume.
 pub(crate) fn reopen(data: &DataDirectory, uuid: Uuid) -> Result<Writer> {
     let opening = opening(data, OpenedBy::Resume)?;
     let opened = data.open_journal(uuid, &opening, None, |_| Ok::<_, std::convert::Infallible>(Vec::new()));
     Ok(opened.map_err(relive_journal::WriteError::from)?)
 }
 
-/// What a step holds, apart from what Relive says about it.
+/// The payload of a step.
 #[derive(Debug, Clone)]
 pub(crate) struct StepData {
     text: String,
@@ -76,31 +77,31 @@ pub(crate) struct StepData {
 }
 
 impl StepData {
-    /// About so many: a quarter the model's text, a quarter the call's arguments (as JSON, a little more), half its
-    /// result.
+    /// Creates a payload of about this many bytes: a quarter the model's text, a quarter the arguments of the call (as
+    /// JSON, a little more), half its result.
     pub(crate) fn of_bytes(bytes: usize) -> Result<Self> {
         let text = |bytes: usize| TEXT.chars().cycle().take(bytes).collect::<String>();
         let args = serde_json::to_string(&serde_json::json!({ "command": text(bytes / 4) }))?;
         Ok(Self { text: text(bytes / 4), args, result: text(bytes / 2) })
     }
 
-    /// How many exactly.
+    /// Returns the exact number of bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.text.len() + self.args.len() + self.result.len()
     }
 }
 
-/// A process, and the one that writes its journal.
+/// A process, and the writer of its journal.
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) writer: Writer,
     data: StepData,
-    /// Which of a step's two batches is next.
+    /// Whether the second of a step's two batches is next.
     second: bool,
 }
 
 impl Agent {
-    /// A new process, whose first model call is under way.
+    /// Creates a process whose first model call is in progress.
     pub(crate) fn spawn(directory: &DataDirectory, data: &StepData) -> Result<Self> {
         let tools = serde_json::value::to_raw_value(&serde_json::json!([{ "name": "shell" }]))?;
         let request = SpawnRequest {
@@ -115,6 +116,7 @@ impl Agent {
                 program: None,
                 intent: "do the work".into(),
                 cwd: "/home/user/project".to_owned(),
+                isolated: None,
                 limits: Limits::default(),
                 on_in_doubt: OnInDoubt::TellModel,
                 on_budget: OnBudget::End,
@@ -122,6 +124,7 @@ impl Agent {
                 policy: Policy::default(),
                 root_uuid: None,
                 depth: 0,
+                workspace: None,
                 request: None,
             },
             meta: Some(ProcessMeta::new("anthropic/claude-opus-4".to_owned(), "You are a test.".to_owned(), tools)),
@@ -137,7 +140,7 @@ impl Agent {
         Ok(self.writer.directory().uuid().ok_or("a directory without a UUID")?)
     }
 
-    /// The next of a step's two batches: the answer and the intent, or the result and the next model call.
+    /// Returns the next of a step's two batches: the answer and the intent, or the result and the next model call.
     fn batch(&mut self) -> Vec<Body> {
         self.second = !self.second;
         if self.second {
@@ -152,17 +155,17 @@ impl Agent {
         Ok(self.writer.append(moment(), batch, durability)?)
     }
 
-    /// One step with one call.
+    /// Writes one step with one call.
     pub(crate) fn step(&mut self, durability: Durability) -> Result<()> {
         self.append(durability)?;
         self.append(durability)
     }
 
-    /// One event, as a tool call leaves it.
+    /// Writes one event, like that of a tool call.
     pub(crate) fn event(&mut self) -> Result<()> {
         let step = self.writer.history().step;
         let body = serde_json::json!({ "call": 0, "name": "shell", "state": "started" });
-        self.writer.events().append(now(), step, "syscall", &body)?;
+        self.writer.append_event(now(), step, "syscall", &body)?;
         Ok(())
     }
 
@@ -171,7 +174,7 @@ impl Agent {
         Ok(self.writer.append(moment(), vec![Body::Ended(end.into())], Durability::Synced)?)
     }
 
-    /// The bytes of a step's two batches, as they are in the file.
+    /// Returns the bytes of a step's two batches, as they are in the file.
     pub(crate) fn batches_on_disk(directory: &DataDirectory, data: &StepData) -> Result<[Vec<u8>; 2]> {
         let mut agent = Self::spawn(directory, data)?;
         let path = agent.writer.directory().steps();
@@ -184,7 +187,7 @@ impl Agent {
         Ok([bytes[before..between].to_vec(), bytes[between..].to_vec()])
     }
 
-    /// A history of about so many bytes, made without syncs.
+    /// Creates a journal of about this many bytes, without syncs.
     pub(crate) fn with_history(directory: &DataDirectory, bytes: u64, checkpoint: Checkpoint) -> Result<Self> {
         let mut agent = Self::spawn(directory, &StepData::of_bytes(4096)?)?;
         let steps = agent.writer.directory().steps();
@@ -206,7 +209,7 @@ impl Agent {
     }
 }
 
-/// Whether a long history has a checkpoint.
+/// Whether a long journal has a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checkpoint {
     None,
@@ -219,6 +222,7 @@ pub(crate) fn model_started() -> Body {
         model: "anthropic/claude-opus-4".to_owned(),
         reserved_tokens: 8192,
         reserved_cost_usd: None,
+        purpose: None,
     })
 }
 
@@ -238,7 +242,7 @@ pub(crate) fn model_ended(calls: u32, data: &StepData) -> Body {
 }
 
 pub(crate) fn call_started(call: u32) -> Body {
-    Body::CallStarted(CallStarted { call, name: "shell".to_owned(), recovery: Recovery::Join })
+    Body::CallStarted(CallStarted { call, name: "shell".to_owned(), recovery: Recovery::Join, rule: None })
 }
 
 pub(crate) fn call_ended(call: u32, data: &StepData) -> Body {

@@ -1,4 +1,4 @@
-//! The rows as they are printed: plain text, at most 120 columns.
+//! The printed rows: plain text, at most 120 columns.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ pub(crate) const HEADER: &str = "\
 name                                | ours       | raw limit or peer      |  ratio | lowest-highest | to reach
 ------------------------------------+------------+------------------------+--------+----------------+---------------";
 
-/// One figure beside another.
+/// One figure next to another.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -18,17 +18,17 @@ pub(crate) struct Row {
     pub(crate) mark: Mark,
 }
 
-/// What a ratio should come to.
+/// The goal of a ratio.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mark {
     AtMost(f64),
     AtLeast(f64),
-    /// What counts is the time, not the ratio.
+    /// The time counts, not the ratio.
     Within {
         ms: f64,
         limit_ms: f64,
     },
-    /// Shown for comparison.
+    /// No goal, only for comparison.
     None,
 }
 

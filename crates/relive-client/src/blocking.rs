@@ -1,4 +1,4 @@
-//! The client for threads that block.
+//! A client for blocking threads.
 
 use std::future::Future;
 use std::io;
@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 
 use super::client::Client;
 
-/// A client and the runtime that its requests are made on.
+/// A client and the runtime for its requests.
 #[derive(Debug)]
 pub struct BlockingClient {
     executor: Runtime,
@@ -15,13 +15,13 @@ pub struct BlockingClient {
 }
 
 impl BlockingClient {
-    /// Gives a client a runtime of its own, on the thread that calls.
+    /// Creates a client with a runtime of its own, on the calling thread.
     pub fn new(client: Client) -> io::Result<Self> {
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { executor, client })
     }
 
-    /// Has something asked, and waits for the answer.
+    /// Runs a request, and waits for the answer.
     pub fn call<'a, F: Future>(&'a self, ask: impl FnOnce(&'a Client) -> F) -> F::Output {
         self.executor.block_on(ask(&self.client))
     }

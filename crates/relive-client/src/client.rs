@@ -1,6 +1,6 @@
-//! Requests until there is an answer.
+//! Sends requests until there is an answer.
 //!
-//! A request that breaks off is sent again, to the next daemon if need be: ids chosen here make that safe.
+//! A request that breaks off is sent again, if necessary to the next daemon: ids chosen by the client make that safe.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -20,22 +20,20 @@ use super::http::{self, Ask, Wire};
 use super::ids::new_uuid;
 use super::start::{self, Launcher};
 
-/// A daemon that held a connection this long was well.
+/// A daemon that held a connection this long was healthy.
 const WELL_AFTER: Duration = Duration::from_millis(250);
 /// How long a plain request may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
-/// How a daemon that went away is looked for.
+/// How a daemon that went away is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// How long it is looked for.
     pub within: Duration,
-    /// How often.
     pub every: Duration,
 }
 
 impl Retry {
-    /// It is not looked for: a request is sent once.
+    /// No retries: a request is sent once.
     pub const NEVER: Self = Self { within: Duration::ZERO, every: Duration::ZERO };
 }
 
@@ -47,70 +45,70 @@ impl Default for Retry {
 
 /// A client of the daemon on one socket.
 ///
-/// Requests that follow one another share a connection; those that are under way at the same time have one each.
+/// Consecutive requests share a connection; concurrent ones have one each.
 #[derive(Debug)]
 pub struct Client {
     pub(super) socket: PathBuf,
-    /// The value of the header that names the data directory.
+    /// The value of the header with the data directory.
     data: Option<String>,
-    /// Starts a daemon where there is none. Without it a daemon is only waited for.
+    /// Starts a daemon if there is none. Without it the client only waits for one.
     launcher: Option<Box<dyn Launcher>>,
     pub(super) retry: Retry,
-    /// The connection that no request uses.
+    /// A connection that is not in use.
     idle: Mutex<Option<Connection>>,
-    /// Somebody stopped the daemon: it is waited for, not started.
+    /// Set after somebody stopped the daemon: the client waits for it and does not start it.
     pub(super) stopped: AtomicBool,
 }
 
-/// An answer that has begun.
+/// An answer whose body is not read yet.
 pub(super) struct Answer {
     pub(super) connection: Connection,
     pub(super) body: Incoming,
 }
 
 impl Client {
-    /// A client that waits for a daemon that is not there, and starts none.
+    /// Creates a client that waits for a missing daemon and does not start one.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         let (socket, retry, stopped) = (socket.into(), Retry::default(), AtomicBool::new(false));
         Self { socket, data: None, launcher: None, retry, idle: Mutex::default(), stopped }
     }
 
-    /// Changes how a daemon that went away is looked for.
+    /// Sets how a daemon that went away is retried.
     #[must_use]
     pub fn with_retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Has a daemon started where there is none.
+    /// Sets how a missing daemon is started.
     #[must_use]
     pub fn with_launcher(mut self, launcher: impl Launcher + 'static) -> Self {
         self.launcher = Some(Box::new(launcher));
         self
     }
 
-    /// Names the data directory that is meant: the daemon of another one refuses every request.
+    /// Sets the expected data directory: the daemon of another one refuses every request.
     #[must_use]
     pub fn with_data(mut self, data: &Path) -> Self {
-        // Where it does not exist yet, it will be made by this name.
+        // If it does not exist yet, it will be created with this name.
         let data = data.canonicalize().unwrap_or_else(|_| data.to_owned());
         self.data = Some(percent::encode(data.as_os_str().as_bytes()));
         self
     }
 
-    /// Connects, so that the next request has a connection.
+    /// Connects in advance, so that the next request has a connection.
     pub async fn connect(&self) -> Result<(), Error> {
         let connection = self.connection().await?;
         self.keep(connection);
         Ok(())
     }
 
-    /// Closes the connection that no request uses.
+    /// Closes the unused connection.
     pub fn disconnect(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Starts the daemon and returns when it can be asked.
+    /// Starts the daemon and returns when it accepts requests.
     pub async fn start(&self) -> Result<(), Error> {
         match &self.launcher {
             Some(launcher) => self.keep(start::start(&self.socket, launcher.as_ref()).await?),
@@ -119,12 +117,12 @@ impl Client {
         Ok(())
     }
 
-    /// Says that somebody stopped the daemon on purpose, or that it is back.
+    /// Sets whether somebody stopped the daemon on purpose.
     pub fn set_stopped(&self, stopped: bool) {
         self.stopped.store(stopped, Ordering::Relaxed);
     }
 
-    /// Returns the idle connection if it can be used, else a new one.
+    /// Returns the unused connection if it is usable, else a new one.
     pub(super) async fn connection(&self) -> Result<Connection, Error> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut connection) = idle
@@ -135,7 +133,7 @@ impl Client {
         Connection::open(&self.socket).await
     }
 
-    /// Keeps a connection whose last answer was read to its end.
+    /// Keeps a connection whose last answer was read completely.
     pub(super) fn keep(&self, connection: Connection) {
         *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
     }
@@ -148,7 +146,7 @@ impl Client {
         self.ask(&post(path, body)?).await
     }
 
-    /// Asks until there is an answer, or no hope of one.
+    /// Sends a request until there is an answer, or no hope of one.
     pub(super) async fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, Error> {
         let mut patience = Patience::new(self.retry);
         loop {
@@ -175,13 +173,13 @@ impl Client {
         Ok(bytes)
     }
 
-    /// Asks once, and hands out the answer as it comes: for whoever measures the daemon and not the parser.
+    /// Sends a request once, and returns the raw answer: for measuring the daemon without the parser.
     pub async fn fetch(&self, path: &str) -> Result<Bytes, Error> {
         let answer = self.exchange(&get(path.to_owned())).await?;
         self.read_bytes(answer).await
     }
 
-    /// Asks once. A refusal has been read to its end; an answer has only begun.
+    /// Sends a request once. A refusal is read completely; of an answer only the head.
     pub(super) async fn exchange(&self, ask: &Ask) -> Result<Answer, Error> {
         in_time(ask, async { self.exchange_on(self.connection().await?, ask).await }).await
     }
@@ -200,7 +198,7 @@ impl Client {
         Err(error)
     }
 
-    /// Makes it worth asking again, or says why it is not.
+    /// Recovers so that another attempt is worthwhile, or returns the error.
     pub(super) async fn recover(&self, error: Error, begun: Instant, patience: &mut Patience) -> Result<(), Error> {
         match error {
             Error::NotRunning(_) if self.launcher.is_some() && !self.stopped.load(Ordering::Relaxed) => {
@@ -227,7 +225,7 @@ impl Client {
     }
 }
 
-/// Gives a request the time that it may take.
+/// Limits the time of a request.
 pub(super) async fn in_time<T>(ask: &Ask, exchange: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     match ask.within {
         Some(within) => tokio::time::timeout(within, exchange).await.unwrap_or(Err(Error::Silent(within))),
@@ -250,7 +248,7 @@ pub(super) fn post(path: String, body: &impl Serialize) -> Result<Ask, Error> {
     Ok(Ask { method: Method::POST, path, body, request_id, wire: Wire::Ours, within })
 }
 
-/// How long it has been failing. An exchange that lasted begins the count anew.
+/// How long requests have been failing. An exchange that lasted long enough restarts the count.
 #[derive(Debug)]
 pub(super) struct Patience {
     within: Duration,

@@ -1,4 +1,4 @@
-//! One connection to the daemon. It is kept for the next request.
+//! One connection to the daemon, kept for the next request.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -20,13 +20,13 @@ use crate::owner::{self, Listener};
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    /// Its socket, to see whether the daemon has hung up while nobody looked.
+    /// The socket, to detect that the daemon has hung up in the meantime.
     socket: OwnedFd,
     pub(crate) listener: Listener,
 }
 
 impl Connection {
-    /// Connects to the daemon, and makes sure that it is nobody else.
+    /// Connects to the daemon, and verifies its owner.
     pub(crate) async fn open(socket: &Path) -> Result<Self, Error> {
         owner::check_path(socket)?;
         let stream = connect(socket).await?;
@@ -35,14 +35,14 @@ impl Connection {
         let kept = stream.as_fd().try_clone_to_owned().map_err(|error| Error::Lost(error.into()))?;
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| judge(socket, error))?;
-        // Ends by itself when the sender and the answer's body are gone.
+        // Ends on its own when the sender and the answer's body are gone.
         tokio::spawn(connection);
         Ok(Self { sender, socket: kept, listener })
     }
 
-    /// Tells whether it takes another request: the answer to the one before was read, and the daemon did not hang up.
+    /// Returns whether it accepts another request: the previous answer was read, and the daemon did not hang up.
     pub(crate) async fn is_ready(&mut self) -> bool {
-        // Between two calls of a blocking client nothing else notices a daemon that was killed.
+        // Between two calls of a blocking client nothing else notices that a daemon was killed.
         let has_hung_up =
             !matches!(recv(&self.socket, &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(Errno::AGAIN));
         !has_hung_up && self.sender.ready().await.is_ok()
@@ -59,7 +59,7 @@ async fn connect(socket: &Path) -> Result<UnixStream, Error> {
         if matches!(error.kind(), NotFound | ConnectionRefused) {
             Error::NotRunning(error)
         } else if matches!(error.kind(), WouldBlock | ConnectionReset) {
-            // A daemon that has more callers than it has taken yet.
+            // The daemon has a full backlog of connections.
             Error::Lost(error.into())
         } else {
             Error::CannotConnect { socket: socket.to_owned(), source: error }

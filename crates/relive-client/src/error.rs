@@ -1,4 +1,4 @@
-//! Why there is no answer from the daemon, told apart by what can be done about it.
+//! Errors of the client, distinguished by what can be done about them.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,9 +13,8 @@ use super::start::StartError;
 /// The cause of an error.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why the daemon did not answer, or what it refused.
+/// The reason why the daemon did not answer, or its refusal.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the names of the fields say it")]
 pub enum Error {
     /// There is no socket, or nothing listens on it.
     #[error("no daemon is running")]
@@ -23,7 +22,7 @@ pub enum Error {
     /// The socket cannot be connected to.
     #[error("{}: cannot connect to the daemon's socket", socket.display())]
     CannotConnect { socket: PathBuf, source: io::Error },
-    /// Somebody else listens on the socket, or could. Nothing was sent.
+    /// Another user listens on the socket, or could. Nothing was sent.
     #[error(transparent)]
     Unsafe(#[from] UnsafeSocket),
     /// The connection broke before the answer was complete.
@@ -32,29 +31,29 @@ pub enum Error {
     /// The answer did not begin in time.
     #[error("the daemon did not answer within {} s", .0.as_secs())]
     Silent(Duration),
-    /// The answer is not one of a Relive daemon.
+    /// The answer is not that of a Relive daemon.
     #[error("{}: the program that answers is not a Relive daemon", socket.display())]
     NotADaemon { socket: PathBuf, source: Cause },
-    /// The daemon speaks another version of the wire.
+    /// The daemon has another version of the protocol.
     #[error(
-        "the daemon is version {version} (wire {api}), this command is version {ours} (wire {API_VERSION})",
+        "the daemon is version {version} (protocol {api}), this command is version {ours} (protocol {API_VERSION})",
         ours = env!("CARGO_PKG_VERSION")
     )]
     OtherVersion { version: String, api: u32 },
     /// The daemon refused the request.
     #[error("{}", .0.message)]
     Refused(ErrorDetail),
-    /// The request is larger than a daemon reads.
+    /// The request is larger than the daemon accepts.
     #[error("the request is larger than {} MiB", BODY_MAX >> 20)]
     TooLarge,
-    /// The request has no JSON form.
-    #[error("the request cannot be written as JSON")]
+    /// The request cannot be encoded as JSON.
+    #[error("the request cannot be encoded as JSON")]
     Encode(#[source] serde_json::Error),
-    /// The request cannot be put into HTTP.
+    /// The request cannot be encoded as HTTP.
     #[error("the request cannot be sent")]
     Request(#[source] hyper::http::Error),
-    /// The system gives no random numbers.
-    #[error("the system gives no random numbers")]
+    /// The system provides no random numbers.
+    #[error("the system provides no random numbers")]
     Random(#[source] io::Error),
     /// No daemon is running, and none could be started.
     #[error(transparent)]
@@ -62,7 +61,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Tells whether a daemon that comes back, or comes up, makes it pass.
+    /// Returns whether another attempt with a restarted daemon may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::NotRunning(_) | Self::Lost(_)) || self.code() == Some(ErrorCode::Unavailable)
     }

@@ -1,7 +1,7 @@
 //! The streams of a process: its journal and its events, read once or followed to its end.
 //!
-//! A stream that breaks off is joined again after the last id, so nothing is missed and nothing comes twice, also
-//! across daemons. The end of a process is learned by a wait, not from the stream.
+//! A stream that breaks off is continued after the last id, so nothing is missed or repeated, even across daemons. The
+//! end of a process is found by a wait, not from the stream.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -15,29 +15,47 @@ use super::error::Error;
 use super::http;
 use super::sse::{EVENT_MAX, Event, Parser};
 
-/// Which of the streams of a process.
+/// A stream of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each name says it")]
 pub enum Source {
     Journal,
     Events,
 }
 
-/// How long a stream that ended before its process is left alone.
+/// How long to wait before continuing a stream that ended before its process.
 const REJOIN_AFTER: Duration = Duration::from_millis(100);
 /// How long a stream may take to end after its last event.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
 struct Stream<'a> {
     client: &'a Client,
-    /// Absent when it has ended.
+    /// Absent once it has ended.
     answer: Option<Answer>,
     parser: Parser,
     ready: VecDeque<Event>,
 }
 
+/// Why the events of a stream are no longer passed on.
+enum Stopped<E> {
+    Stream(Error),
+    Sink(E),
+}
+
 impl Stream<'_> {
-    /// The next event; `None` at the stream's end.
+    /// Calls back for every event up to the end of the stream, and updates `last`.
+    async fn pass_on<E>(
+        &mut self,
+        last: &mut Option<String>,
+        sink: &mut impl AsyncFnMut(Event) -> Result<(), E>,
+    ) -> Result<(), Stopped<E>> {
+        while let Some(event) = self.next().await.map_err(Stopped::Stream)? {
+            *last = Some(event.id.clone());
+            sink(event).await.map_err(Stopped::Sink)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the next event; `None` at the end of the stream.
     async fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -67,7 +85,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Keeps the connection for the next request, if the answer is at its end.
+    /// Keeps the connection for the next request, if the answer is complete.
     async fn end(&mut self) {
         let Some(mut answer) = self.answer.take() else { return };
         if let Ok(None) = tokio::time::timeout(END_WITHIN, answer.body.frame()).await {
@@ -90,7 +108,7 @@ impl Client {
         Ok(Stream { client: self, answer, parser: Parser::default(), ready: VecDeque::new() })
     }
 
-    /// Hands out what there is after `last`, which moves along.
+    /// Calls back for every event after `last`, and updates `last`.
     pub async fn read<E: From<Error>>(
         &self,
         uuid: &str,
@@ -102,15 +120,10 @@ impl Client {
         loop {
             let begun = Instant::now();
             let error = match self.stream(uuid, source, last.as_deref(), false).await {
-                Ok(mut stream) => loop {
-                    match stream.next().await {
-                        Ok(Some(event)) => {
-                            *last = Some(event.id.clone());
-                            sink(event).await?;
-                        }
-                        Ok(None) => return Ok(()),
-                        Err(error) => break error,
-                    }
+                Ok(mut stream) => match stream.pass_on(last, &mut sink).await {
+                    Ok(()) => return Ok(()),
+                    Err(Stopped::Sink(error)) => return Err(error),
+                    Err(Stopped::Stream(error)) => error,
                 },
                 Err(error) => error,
             };
@@ -118,7 +131,23 @@ impl Client {
         }
     }
 
-    /// Hands out what comes after `last` until the process has ended, and how it ended.
+    /// Calls back for every event after `last` as it is written, and updates `last`. Returns when the stream ends, with the
+    /// process or with the daemon; whoever wants to know which asks. It holds one connection, unlike [`Self::follow`].
+    pub async fn follow_while_it_lasts<E: From<Error>>(
+        &self,
+        uuid: &str,
+        source: Source,
+        last: &mut Option<String>,
+        mut sink: impl AsyncFnMut(Event) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut stream = self.stream(uuid, source, last.as_deref(), true).await?;
+        stream.pass_on(last, &mut sink).await.map_err(|stopped| match stopped {
+            Stopped::Stream(error) => error.into(),
+            Stopped::Sink(error) => error,
+        })
+    }
+
+    /// Calls back for every event after `last` until the process has ended, and returns how it ended.
     pub async fn follow<E: From<Error>>(
         &self,
         uuid: &str,
@@ -149,7 +178,7 @@ impl Client {
                         Err(error) => return Err(error.into()),
                     }
                 },
-                // The wait looks for the daemon, and starts it if it has to.
+                // The wait finds the daemon, and starts it if necessary.
                 Err(error) if error.is_transient() => None,
                 Err(error) => return Err(error.into()),
             };

@@ -1,4 +1,4 @@
-//! The form of requests and answers.
+//! The encoding of requests and answers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,28 +14,28 @@ use super::error::{Cause, Error};
 
 /// The largest answer that is read as a whole.
 const ANSWER_MAX: usize = 256 << 20;
-/// The version of the wire of a daemon that does not name it.
+/// The protocol version of a daemon that does not report it.
 const API_UNNAMED: u32 = 1;
 
 /// Which daemons a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wire {
-    /// Those that speak our version of the wire.
+    /// Daemons with the client's protocol version.
     Ours,
-    /// All of them: the request is the same in every version.
+    /// All daemons: the request is the same in every version.
     Any,
 }
 
-/// Something to ask the daemon.
+/// A request.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub method: Method,
     pub path: String,
     pub body: Option<Bytes>,
-    /// So that asking again changes nothing twice.
+    /// Makes a repeated request harmless.
     pub request_id: Option<String>,
     pub wire: Wire,
-    /// How long the beginning of the answer may take; for ever if absent.
+    /// How long the head of the answer may take; for ever if absent.
     pub within: Option<Duration>,
 }
 
@@ -54,7 +54,7 @@ impl Ask {
         request.body(Full::new(self.body.clone().unwrap_or_default()))
     }
 
-    /// Checks that the answer is from a daemon, and from one that the request is for.
+    /// Checks that the answer is from a daemon that the request is for.
     pub(crate) fn check(&self, socket: &Path, response: &Response<Incoming>) -> Result<(), Error> {
         let Some(version) = text(response.headers(), VERSION_HEADER) else {
             return Err(not_a_daemon(
@@ -75,7 +75,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Reads a refusal to its end.
+/// Reads a refusal completely.
 pub(crate) async fn refusal(socket: &Path, response: Response<Incoming>) -> Error {
     let status = response.status();
     match read_json::<ErrorBody>(socket, response.into_body()).await {
@@ -90,7 +90,7 @@ pub(crate) async fn refusal(socket: &Path, response: Response<Incoming>) -> Erro
     }
 }
 
-/// Reads an answer to its end.
+/// Reads an answer completely.
 pub(crate) async fn read(body: Incoming) -> Result<Bytes, Error> {
     Ok(Limited::new(body, ANSWER_MAX).collect().await.map_err(Error::Lost)?.to_bytes())
 }
@@ -103,7 +103,7 @@ pub(crate) fn parse<T: DeserializeOwned>(socket: &Path, bytes: &[u8]) -> Result<
     serde_json::from_slice(bytes).map_err(|error| not_a_daemon(socket, format!("its answer cannot be read: {error}")))
 }
 
-/// Tells a peer that does not speak HTTP from a connection that broke.
+/// Distinguishes a peer that does not speak HTTP from a broken connection.
 pub(crate) fn judge(socket: &Path, error: hyper::Error) -> Error {
     if error.is_parse() || error.is_parse_status() { not_a_daemon(socket, error) } else { Error::Lost(error.into()) }
 }
@@ -112,7 +112,7 @@ pub(crate) fn not_a_daemon(socket: &Path, source: impl Into<Cause>) -> Error {
     Error::NotADaemon { socket: socket.to_owned(), source: source.into() }
 }
 
-/// A path segment, percent-encoded: whatever a person typed stays one segment.
+/// Percent-encodes a path segment: whatever a person typed stays one segment.
 pub(crate) fn segment(text: &str) -> String {
     use std::fmt::Write as _;
     text.bytes().fold(String::new(), |mut out, byte| {

@@ -1,4 +1,4 @@
-//! Names that a client chooses, so that asking again does nothing twice.
+//! Ids that the client chooses, so that a repeated request does nothing twice.
 
 use std::io;
 

@@ -3,12 +3,13 @@
 //! Its errors are typed and it prints nothing: what people are told is up to whoever uses it.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 mod blocking;
 mod client;
 mod connection;
 mod error;
+mod files;
+mod flows;
 mod follow;
 mod http;
 mod ids;

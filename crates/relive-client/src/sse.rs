@@ -1,30 +1,30 @@
-//! Server-sent events, from chunks of bytes that may end anywhere.
+//! Parses server-sent events from chunks of bytes that may end anywhere.
 //!
 //! Lines end at CR, LF or both and nowhere else: U+2028 is data.
 
 /// An event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What it is: `record`, or `end` when there will be no more.
+    /// The kind: `record`, or `end` when there will be no more.
     pub name: String,
     /// `epoch.seq`.
     pub id: String,
-    /// A line of the journal or of the events, as JSON.
+    /// A record of the journal or of the events, as JSON.
     pub data: String,
 }
 
-/// The longest event that is put together; a journal's line is at most 1 MiB.
+/// The longest event; a record has at most 1 MiB.
 pub(crate) const EVENT_MAX: usize = 4 << 20;
 
-/// An event is longer than any of ours.
+/// An event is longer than any that the daemon sends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// What has arrived of the events so far.
+/// The received part of the events.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
     line: Vec<u8>,
-    /// The last byte was a CR: an LF after it is part of the same end of line.
+    /// Whether the last byte was a CR: an LF after it belongs to the same end of line.
     after_cr: bool,
     name: String,
     id: String,
@@ -32,7 +32,7 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    /// Takes a chunk and hands out the events it completes.
+    /// Parses a chunk and returns the events it completes.
     pub(crate) fn push(&mut self, chunk: &[u8], out: &mut Vec<Event>) -> Result<(), TooLong> {
         for &byte in chunk {
             let after_cr = std::mem::take(&mut self.after_cr);
@@ -69,7 +69,7 @@ impl Parser {
             },
             "id" => value.clone_into(&mut self.id),
             "event" => value.clone_into(&mut self.name),
-            // Comments keep the connection alive; other fields are not ours.
+            // Comments keep the connection alive; other fields are ignored.
             _ => {}
         }
     }
@@ -91,7 +91,7 @@ mod tests {
         "id: 1.1\ndata: {\"a\":\"\u{2028}é\"}\n\n: still here\n\nid: 1.2\r\ndata:two\r\ndata: lines\r\n\r\nid: 1.3\rdata: x\r\rdata: open".as_bytes();
 
     #[test]
-    fn the_same_events_wherever_the_chunks_end() {
+    fn the_events_do_not_depend_on_the_chunks() {
         let whole = parse(&[STREAM]);
         let expected =
             [("1.1", "{\"a\":\"\u{2028}é\"}"), ("1.2", "two\nlines"), ("1.3", "x")].map(|(a, b)| (a.into(), b.into()));

@@ -1,7 +1,7 @@
-//! Starting the daemon, and finding out why it did not start.
+//! Starts the daemon, and finds out why it did not start.
 //!
-//! Any number of clients may try at the same moment. They take turns, so that there is never a second daemon that waits
-//! to take over from the first: it would come to life when the first is stopped, long after the command that started it.
+//! Several clients may try at the same moment. They take turns, so that there is never a second daemon that waits for
+//! the first to end: it would start running when the first is stopped, long after the command that started it.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -18,51 +18,54 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use super::connection::Connection;
 use super::error::{Cause, Error};
 
-/// How long a daemon may take until it can be connected to.
+/// How long a daemon may take until it accepts connections.
 const START_WITHIN: Duration = Duration::from_secs(10);
-/// How long a start may take in all, with the time that a daemon before it takes to stop.
+/// How long a start may take in total, including the time that an earlier daemon takes to stop.
 const IN_ALL_WITHIN: Duration = Duration::from_secs(60);
-/// How long a daemon that somebody else starts may take to bind its socket; one that was kept out has left by then.
+/// How long a delegated daemon may take to bind its socket; one that was refused has ended by then.
 const DELEGATE_AGAIN_AFTER: Duration = Duration::from_secs(2);
 const SAY_SO_AFTER: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How much of the log is looked at for the reason, and how much of that is shown.
+/// How much of the log is searched for the reason, and how much of that is shown.
 const TAIL_BYTES: u64 = 16 << 10;
 const TAIL_LINES: usize = 8;
 
 /// How the daemon of one data directory is started.
 pub trait Launcher: fmt::Debug + Send + Sync {
-    /// The data directory.
     fn data(&self) -> &Path;
 
-    /// The file in which the daemon says why it cannot start.
+    /// Returns the file in which the daemon writes why it cannot start.
     fn log(&self) -> &Path;
 
     /// Returns the command that becomes the daemon; its stderr is the log.
     ///
-    /// It exits with the code of [`ErrorCode::Conflict`] if another daemon has the data directory.
+    /// It exits with the code of [`ErrorCode::Conflict`] if another daemon uses the data directory.
     fn command(&self) -> Result<Command, Cause>;
 
-    /// Has another process start the daemon, where a child of this one would end too early. Tells whether it does.
+    /// Lets another process start the daemon, if a child of this one would end too early. Returns whether it does.
     fn delegate(&self) -> Delegated<'_> {
         Box::pin(std::future::ready(false))
     }
 
-    /// Called once where a start takes so long that somebody may wonder.
+    /// Returns whether only others can start the daemon, because this program does not see its files.
+    fn cannot_start(&self) -> bool {
+        false
+    }
+
+    /// Called once if a start takes so long that the user may wonder.
     fn is_slow(&self) {}
 }
 
-/// Whether somebody else starts the daemon.
+/// Whether another process starts the daemon.
 pub type Delegated<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
-/// Why the daemon could not be started.
+/// The reason why the daemon could not be started.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "`said` is the end of the log; the other names say it")]
 pub enum StartError {
     /// The launcher refused.
     #[error("the daemon cannot be started")]
     Refused(#[source] Cause),
-    /// The data directory, or the log in it, cannot be made.
+    /// The data directory, or the log in it, cannot be created.
     #[error("the daemon cannot be started")]
     Unwritable(#[source] Unwritable),
     /// The command cannot be run.
@@ -74,15 +77,18 @@ pub enum StartError {
     /// The daemon runs and does not answer.
     #[error("the daemon does not answer after {} s", START_WITHIN.as_secs())]
     Silent { log: PathBuf, said: String },
-    /// Another daemon has the data directory, and does not listen on this socket.
-    #[error("{}: another daemon has this data directory, and does not answer on {}", data.display(), socket.display())]
+    /// Another daemon uses the data directory, and does not listen on this socket.
+    #[error("{}: another daemon uses this data directory, but does not answer on {}", data.display(), socket.display())]
     Held { data: PathBuf, socket: PathBuf, log: PathBuf, said: String },
+    /// Nobody has started it for an isolated program.
+    #[error("no daemon has been running for {} s, and an isolated program cannot start one", .0.as_secs())]
+    Hidden(Duration),
     /// Another client has been starting the daemon all the time.
     #[error("another command has been starting the daemon for {} s", .0.as_secs())]
     Busy(Duration),
 }
 
-/// A data directory that cannot be written to.
+/// A data directory that is not writable.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: cannot be written to", data.display())]
 pub struct Unwritable {
@@ -90,14 +96,17 @@ pub struct Unwritable {
     source: io::Error,
 }
 
-/// Starts the daemon and returns when it can be connected to.
+/// Starts the daemon and returns when it accepts connections.
 pub(super) async fn start(socket: &Path, launcher: &dyn Launcher) -> Result<Connection, Error> {
+    if launcher.cannot_start() {
+        return wait(socket, launcher).await;
+    }
     let mut start = Start::new(socket, launcher)?;
     loop {
         match Connection::open(socket).await {
             Ok(connection) => return Ok(connection),
             Err(error @ (Error::CannotConnect { .. } | Error::Unsafe(_))) => return Err(error),
-            // Something listens, and has more callers than it has taken yet.
+            // A daemon listens, and has a full backlog of connections.
             Err(Error::Lost(_)) => {}
             Err(_) => start.look().await?,
         }
@@ -106,7 +115,26 @@ pub(super) async fn start(socket: &Path, launcher: &dyn Launcher) -> Result<Conn
     }
 }
 
-/// One client's way to a daemon.
+/// Waits for a daemon that somebody else starts.
+async fn wait(socket: &Path, launcher: &dyn Launcher) -> Result<Connection, Error> {
+    let begun = Instant::now();
+    let mut has_told = false;
+    loop {
+        match Connection::open(socket).await {
+            Ok(connection) => return Ok(connection),
+            Err(error @ (Error::CannotConnect { .. } | Error::Unsafe(_))) => return Err(error),
+            Err(_) if begun.elapsed() > IN_ALL_WITHIN => return Err(StartError::Hidden(IN_ALL_WITHIN).into()),
+            Err(_) => {}
+        }
+        if !has_told && begun.elapsed() > SAY_SO_AFTER {
+            has_told = true;
+            launcher.is_slow();
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// One client's attempt to start a daemon.
 struct Start<'a> {
     socket: &'a Path,
     launcher: &'a dyn Launcher,
@@ -115,10 +143,10 @@ struct Start<'a> {
     directory: File,
     log_start: u64,
     begun: Instant,
-    /// When something last changed.
+    /// When the stage last changed.
     since: Instant,
     stage: Stage,
-    /// The daemon that was started last has left, because another one has the data directory.
+    /// Whether the last started daemon ended because another one uses the data directory.
     is_held: bool,
     has_told: bool,
 }
@@ -126,11 +154,11 @@ struct Start<'a> {
 enum Stage {
     /// Another client is starting the daemon.
     Waiting,
-    /// It is for us to start it.
+    /// This client has to start it.
     Turn,
-    /// It was started, and is coming up.
+    /// It was started, and does not listen yet.
     Started(Child),
-    /// Somebody else was told to start it, at this moment.
+    /// Another process was told to start it, at this moment.
     Delegated(Instant),
 }
 
@@ -156,7 +184,7 @@ impl<'a> Start<'a> {
         Ok(Self { socket, launcher, command, directory, log_start, begun, since, stage, is_held, has_told })
     }
 
-    /// Takes the next step, where nothing listens.
+    /// Takes the next step, while nothing listens.
     async fn look(&mut self) -> Result<(), StartError> {
         match &mut self.stage {
             Stage::Waiting => {
@@ -174,7 +202,7 @@ impl<'a> Start<'a> {
                 if self.is_held {
                     self.turn_again();
                 } else if status.success() {
-                    // Somebody stopped it.
+                    // It was stopped.
                     self.enter(Stage::Turn);
                 } else {
                     return Err(StartError::Ended { log: self.launcher.log().to_owned(), said: self.said() });
@@ -184,8 +212,8 @@ impl<'a> Start<'a> {
         Ok(())
     }
 
-    /// Starts it again after it was kept out by another daemon. One that is stopping gives up its socket's name last, and is
-    /// waited for; one whose socket has no name listens elsewhere, or not yet.
+    /// Starts it again after another daemon used the data directory. A stopping daemon removes its socket last, and the
+    /// client waits for that; one without a socket listens elsewhere, or not yet.
     fn turn_again(&mut self) {
         if self.socket.exists() {
             self.enter(Stage::Turn);
@@ -198,16 +226,16 @@ impl<'a> Start<'a> {
         (self.stage, self.since) = (stage, Instant::now());
     }
 
-    /// Whether no other client starts the daemon until we are done.
+    /// Returns whether this client has the lock for starting the daemon.
     fn is_our_turn(&self) -> bool {
         match flock(&self.directory, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => false,
-            // Where a directory cannot be locked, several may start it: one gets the data directory.
+            // If a directory cannot be locked, several clients may start it: one daemon gets the data directory.
             Ok(()) | Err(_) => true,
         }
     }
 
-    /// Gives up what takes too long, and says what takes long.
+    /// Fails if the start takes too long, and reports one that takes long.
     fn be_patient(&mut self) -> Result<(), StartError> {
         let in_all = self.begun.elapsed();
         if !self.has_told && in_all > SAY_SO_AFTER {
@@ -234,16 +262,16 @@ impl<'a> Start<'a> {
         })
     }
 
-    /// The last lines of the log since we began.
+    /// Returns the last lines of the log since the start.
     fn said(&self) -> String {
         tail(self.launcher.log(), self.log_start).unwrap_or_default()
     }
 }
 
-/// Opens the log; nothing where something that is no file has its name. The daemon runs without one then, and says so.
+/// Opens the log; `None` if something else than a file has its name. The daemon then runs without one, and reports it.
 fn open_log(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
-    // A pipe in its place is not waited for.
+    // Does not block on a pipe in its place.
     options.append(true).create(true).mode(0o600).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     match options.open(path) {
         Ok(file) if file.metadata()?.is_file() => Ok(Some(file)),
@@ -253,7 +281,7 @@ fn open_log(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// The last lines written to the log since `from`.
+/// Returns the last lines written to the log since `from`.
 fn tail(log: &Path, from: u64) -> io::Result<String> {
     let mut file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(log)?;
     let len = file.metadata()?.len();

@@ -1,4 +1,4 @@
-//! Stopping the daemon: the one that is there now, and not the one that somebody else starts in the next moment.
+//! Stops the running daemon, and not one that another client starts in the next moment.
 
 use std::time::Instant;
 
@@ -10,10 +10,10 @@ use super::error::Error;
 use super::http::{Ask, Wire};
 
 impl Client {
-    /// Tells the daemon to stop, whatever its version; only the one with this OS pid, if there is one named. Returns
-    /// `None` if nothing listens.
+    /// Stops the daemon, whatever its version; only the one with this OS pid, if there is one. Returns `None` if
+    /// nothing listens.
     ///
-    /// A daemon that stops closes its socket, then stops its processes, then exits.
+    /// A stopping daemon closes its socket, then stops its processes, then exits.
     pub async fn stop_daemon(&self, only: Option<u32>) -> Result<Option<Stopping>, Error> {
         let ask = Ask { wire: Wire::Any, ..post("/v1/daemon/stop".into(), &json!({}))? };
         let (mut patience, mut asked) = (Patience::new(self.retry), only);
@@ -29,7 +29,7 @@ impl Client {
         }
     }
 
-    /// Tells whoever listens, unless a daemon was `asked` before and this is another one.
+    /// Stops the listening daemon, unless another one was already `asked`.
     async fn stop_listener(&self, ask: &Ask, asked: &mut Option<u32>) -> Result<Option<Stopping>, Error> {
         let connection = self.connection().await?;
         let os_pid = connection.listener.os_pid;
@@ -42,7 +42,7 @@ impl Client {
     }
 }
 
-/// A daemon that gave no answer, and listens no more.
+/// Returns the answer for a daemon that ended without one.
 fn unanswered(os_pid: u32) -> Stopping {
     Stopping { os_pid, pausing: 0 }
 }

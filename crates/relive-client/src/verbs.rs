@@ -1,12 +1,14 @@
 //! The requests, one method each.
 
+use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use relive_api::{
-    Accepted, Affected, Created, DaemonStatus, ExecRequest, ExecStarted, GcAnswer, GcRequest, InputRequest, Lineage,
-    ListQuery, PauseRequest, Process, ProcessList, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest,
-    SignalMaskRequest, SignalRequest, SignalState, WaitAnswer, WaitRequest,
+    Accepted, Affected, Created, DaemonStatus, EndSelfRequest, ExecRequest, ExecStarted, GateRequest, GcAnswer,
+    GcRequest, GrantRequest, Handle, HandleList, InputRequest, Lineage, ListQuery, PauseRequest, Process, ProcessList,
+    ReleaseRequest, Removed, RenameRequest, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest,
+    SelfInfo, SignalMaskRequest, SignalRequest, SignalState, UsageQuery, UsageReport, WaitAnswer, WaitRequest,
 };
 use relive_types::ErrorCode;
 use serde::Serialize;
@@ -33,7 +35,6 @@ pub enum Waited {
 }
 
 /// One method for each request of [`relive_api`].
-#[expect(missing_docs, reason = "the requests are described there")]
 impl Client {
     /// Describes the daemon, whatever its version.
     pub async fn daemon(&self) -> Result<DaemonStatus, Error> {
@@ -58,11 +59,11 @@ impl Client {
     }
 
     pub async fn proceed(&self, id: &str) -> Result<Affected, Error> {
-        self.tell(id, "proceed", &json!({})).await
+        self.at_gate(id, "proceed").await
     }
 
     pub async fn abort(&self, id: &str) -> Result<Affected, Error> {
-        self.tell(id, "abort", &json!({})).await
+        self.at_gate(id, "abort").await
     }
 
     pub async fn signals(&self, id: &str) -> Result<SignalState, Error> {
@@ -100,6 +101,61 @@ impl Client {
     /// Reads one page of what can be resumed.
     pub async fn resumable(&self, query: &ListQuery) -> Result<ResumableList, Error> {
         self.get(format!("/v1/resumable?{}", query_of(query))).await
+    }
+
+    pub async fn rename(&self, id: &str, request: &RenameRequest) -> Result<Affected, Error> {
+        self.tell(id, "rename", request).await
+    }
+
+    pub async fn remove(&self, id: &str) -> Result<Removed, Error> {
+        self.tell(id, "remove", &json!({})).await
+    }
+
+    pub async fn usage(&self, query: &UsageQuery) -> Result<UsageReport, Error> {
+        let by = query.by.as_deref().map(|by| format!("by={}", segment(by)));
+        let since = query.since.as_deref().map(|since| format!("since={}", segment(since)));
+        let query: Vec<String> = by.into_iter().chain(since).collect();
+        self.get(format!("/v1/usage?{}", query.join("&"))).await
+    }
+
+    pub async fn handles(&self) -> Result<HandleList, Error> {
+        self.get("/v1/handles".into()).await
+    }
+
+    pub async fn grant(&self, request: &GrantRequest) -> Result<Handle, Error> {
+        self.post("/v1/handles".into(), request).await
+    }
+
+    pub async fn release(&self, request: &ReleaseRequest) -> Result<HandleList, Error> {
+        self.post("/v1/handles/release".into(), request).await
+    }
+
+    /// Says who the process is that this runs inside of.
+    pub async fn self_info(&self) -> Result<SelfInfo, Error> {
+        self.get("/v1/self".into()).await
+    }
+
+    /// Ends the process that this runs inside of, and with it the caller. Returns only if that is refused.
+    pub async fn end_self(&self, request: &EndSelfRequest) -> Result<Infallible, Error> {
+        let ask = Ask { within: None, ..post("/v1/self/end".into(), request)? };
+        let mut is_sent = false;
+        loop {
+            match self.try_ask::<serde_json::Value>(&ask).await {
+                // The process has ended, and we are about to.
+                Err(Error::Refused(refused)) if is_sent && refused.code == ErrorCode::Permission => {}
+                Err(Error::Refused(refused)) if refused.code != ErrorCode::Unavailable => {
+                    return Err(Error::Refused(refused));
+                }
+                // The daemon went before the process did: the next one completes it, and somebody has to start it.
+                Err(error @ Error::NotRunning(_)) => {
+                    let mut patience = Patience::new(self.retry);
+                    self.recover(error, Instant::now(), &mut patience).await?;
+                }
+                Err(Error::Refused(_) | Error::Lost(_)) | Ok(_) => is_sent = true,
+                Err(error) => return Err(error),
+            }
+            tokio::time::sleep(self.retry.every).await;
+        }
     }
 
     pub async fn gc(&self, request: &GcRequest) -> Result<GcAnswer, Error> {
@@ -149,7 +205,29 @@ impl Client {
         }
     }
 
-    async fn tell<T: DeserializeOwned>(&self, id: &str, verb: &str, request: &impl Serialize) -> Result<T, Error> {
+    /// Repeats a request about a gate until there is an answer. The gate has no memory of requests: a daemon that died may have
+    /// carried it out, so the next one is told.
+    async fn at_gate(&self, id: &str, verb: &str) -> Result<Affected, Error> {
+        let path = format!("/v1/processes/{}/{verb}", segment(id));
+        let (mut request, mut patience) = (GateRequest::default(), Patience::new(self.retry));
+        loop {
+            let begun = Instant::now();
+            match self.try_ask(&post(path.clone(), &request)?).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => {
+                    request.repeated |= matches!(error, Error::Lost(_));
+                    self.recover(error, begun, &mut patience).await?;
+                }
+            }
+        }
+    }
+
+    pub(super) async fn tell<T: DeserializeOwned>(
+        &self,
+        id: &str,
+        verb: &str,
+        request: &impl Serialize,
+    ) -> Result<T, Error> {
         self.post(format!("/v1/processes/{}/{verb}", segment(id)), request).await
     }
 }

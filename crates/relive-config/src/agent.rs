@@ -1,55 +1,58 @@
 //! `agents/NAME.yaml`: an agent that can be run by its name.
 //!
-//! Everything in it may be absent, and what is said when it is run comes before it. It is read once, when a process is
-//! begun; a later edit changes nothing about that process.
+//! Every key is optional, and options of the command that runs the agent take precedence. The file is read once, when a
+//! process is created; a later edit does not affect that process.
 
 use std::path::{Path, PathBuf};
 
+use relive_types::Isolation;
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
 use crate::check::{self, Expected, Key};
 
 const KEYS: &[Key] = &[
-    ("", "model", Expected::Text),
+    ("", "model", Expected::Model),
     ("", "system_prompt", Expected::Text),
     ("", "tools", Expected::Names),
+    ("", "allow", Expected::Rules),
+    ("", "isolation", check::ISOLATION),
     ("limits", "max_steps", Expected::Number(1, u32::MAX as u64)),
     ("limits", "max_tokens", Expected::Number(1, i64::MAX as u64)),
     ("limits", "max_cost_usd", Expected::Amount),
     ("limits", "timeout", Expected::Duration),
 ];
 
-/// What the file of an agent says.
+/// The content of an agent file.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentFile {
-    /// Provider and model.
+    /// `provider/model`.
     pub model: Option<String>,
-    /// The system prompt.
     pub system_prompt: Option<String>,
-    /// The names of the tools it gets; all of them if absent.
+    /// The names of its tools; all tools if absent.
     pub tools: Option<Vec<String>>,
-    /// What it may spend.
+    /// Rules such as `shell:git status*`: commands that it may run without asking.
+    pub allow: Vec<String>,
+    /// What its commands may reach.
+    pub isolation: Option<Isolation>,
     pub limits: AgentLimits,
 }
 
-/// What an agent may spend.
+/// The limits of an agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentLimits {
-    /// Steps.
     pub max_steps: Option<u32>,
-    /// Tokens, in and out together.
+    /// Input and output tokens together.
     pub max_tokens: Option<u64>,
-    /// Dollars.
     pub max_cost_usd: Option<f64>,
-    /// Elapsed time, as [`relive_types::duration::parse`] reads it.
+    /// Execution time, as [`relive_types::duration::parse`] reads it.
     pub timeout: Option<String>,
 }
 
 impl AgentFile {
-    /// From the text of the file at `path`. `tools` are the names there are.
+    /// Parses the text of the file at `path`. `tools` are the names of all tools.
     pub fn parse(path: &Path, text: &str, tools: &[&str]) -> Result<Self, ConfigError> {
         let wrong = |problems| ConfigError::Wrong { path: PathBuf::from(path), problems };
         let problems = check::check(text, KEYS, tools);
@@ -71,15 +74,17 @@ mod tests {
     }
 
     #[test]
-    fn everything_may_be_said_and_nothing_has_to_be() {
+    fn every_key_is_read_and_every_key_is_optional() {
         for text in ["", "# nothing\n", "limits:\n", "model:\n"] {
             assert_eq!(parse(text).unwrap(), AgentFile::default(), "{text:?}");
         }
-        let text = "model: anthropic/claude\nsystem_prompt: |\n  Be brief.\ntools: [read, search]\n\
+        let text = "model: anthropic/claude\nsystem_prompt: |\n  Be brief.\ntools: [read, search]\nallow: ['shell:git status*']\nisolation: sealed\n\
                     limits: {max_steps: 5, max_tokens: 1000, max_cost_usd: 0.5, timeout: 10m}\n";
         let file = parse(text).unwrap();
         assert_eq!(file.system_prompt.as_deref(), Some("Be brief.\n"));
         assert_eq!(file.tools.as_deref(), Some(&["read".to_owned(), "search".to_owned()][..]));
+        assert_eq!(file.allow, ["shell:git status*"]);
+        assert_eq!(file.isolation, Some(Isolation::Sealed));
         let limits = AgentLimits {
             max_steps: Some(5),
             max_tokens: Some(1000),
@@ -91,10 +96,10 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_named_at_its_place() {
+    fn every_mistake_is_reported_with_its_place() {
         let text = "modle: x\ntools: [raed, shell, 7]\nlimits:\n  max_steps: 0\n  timeout: 10\n  max_cost_usd: -1\n\
-                    max_tokens: 5\n";
-        let Err(ConfigError::Wrong { problems, .. }) = parse(text) else { panic!("it was taken") };
+                    max_tokens: 5\nallow: [ls, 'shell:a*;b']\n";
+        let Err(ConfigError::Wrong { problems, .. }) = parse(text) else { panic!("it was accepted") };
         let said: Vec<String> =
             problems.iter().map(|problem| format!("{}:{} {}", problem.line, problem.column, problem.message)).collect();
         assert_eq!(
@@ -102,15 +107,21 @@ mod tests {
             [
                 "1:1 no such key: `modle` (did you mean `model`?)",
                 "2:9 no such name under `tools`: `raed` (did you mean `read`?)",
-                "2:15 no such name under `tools`: `shell` (there are read, write, search)",
-                "2:22 `tools` lists names, not a number",
-                "4:14 `max_steps` is at least 1, not 0",
-                "5:12 `timeout` is a duration like 30s or 10m, not a number",
-                "6:17 `max_cost_usd` is zero or more",
+                "2:15 no such name under `tools`: `shell` (expected one of read, write, search)",
+                "2:22 `tools` must list names, not a number",
+                "4:14 `max_steps` must be at least 1, not 0",
+                "5:12 `timeout` must be a duration like 30s or 10m, not a number",
+                "6:17 `max_cost_usd` must be zero or more",
                 "7:1 no such key: `max_tokens` (`max_tokens` belongs under `limits`)",
+                "8:9 `allow`: `ls` is not a rule: write it like `shell:git status*`",
+                "8:13 `allow`: `shell:a*;b` would never match: a command with `;` matches only a rule that spells it \
+                 out, without a `*`",
             ]
         );
-        let Err(error) = parse("tools: read") else { panic!("it was taken") };
-        assert!(error.to_string().starts_with("agents/a.yaml:1:8: `tools` is a list of names, not a text"), "{error}");
+        let Err(error) = parse("tools: read") else { panic!("it was accepted") };
+        assert!(
+            error.to_string().starts_with("agents/a.yaml:1:8: `tools` must be a list of names, not a text"),
+            "{error}"
+        );
     }
 }

@@ -1,67 +1,66 @@
-//! All the mistakes of a file at once, each with its place.
+//! Finds all mistakes of a file at once, each with its place.
 //!
-//! A file is read without types, with the place of every key and value, and held against the list of keys. What has
-//! no mistake by this list is then read by the types, so the two have to agree; a test sees to that.
+//! A file is first read without types, with the place of every key and value, and checked against the list of keys. If
+//! that finds no mistake, the file is read into the types. A test checks that the list and the types agree.
 
-use std::fmt;
-use std::path::Path;
-
-use relive_types::duration;
 use relive_types::suggest::closest;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use relive_types::{CommandRule, duration};
+use relive_yaml::{Entry, Source};
 use serde_saphyr::{Location, Spanned};
 
-use crate::GC_INTERVAL_MIN_SECONDS;
-use crate::tools::PERMISSION;
+pub use relive_yaml::Problem;
+pub(crate) use relive_yaml::Value as Node;
 
-/// One mistake.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// From 1.
-    pub line: usize,
-    /// From 1.
-    pub column: usize,
-    /// What is wrong.
-    pub message: String,
-    /// The line itself.
-    pub text: String,
-}
+use crate::GC_INTERVAL_MIN_SECONDS;
+use crate::providers;
+use crate::tools::PERMISSION;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Expected {
-    /// A whole number, at least and at most.
+    /// A whole number, with its minimum and maximum.
     Number(u64, u64),
-    /// One of these.
+    /// One of these words.
     Word(&'static [&'static str]),
+    /// One of these words, or nothing.
+    WordOrNothing(&'static [&'static str]),
     /// Any text, or nothing.
     Text,
-    /// How long, with its unit.
+    /// The name of a model: PROVIDER/MODEL, or nothing.
+    Model,
+    /// A duration with its unit.
     Duration,
-    /// Dollars: a number, zero or more.
+    /// An amount of dollars: a number, zero or more.
     Amount,
-    /// A list of the names that whoever checks knows.
+    /// A list of names that the caller knows.
     Names,
+    /// A list of rules that allow commands.
+    Rules,
     /// A list of names of environment variables.
     Variables,
+    /// A list of patterns, as in a `.gitignore`.
+    Patterns,
+    /// A list of paths that are absolute, or begin with `~/`.
+    Paths,
     /// A section for each provider.
     Providers,
     /// A price for each model.
     Prices,
     /// A number of tokens for each model.
     Windows,
-    /// Yes or no.
+    /// True or false.
     Truth,
 }
 
-/// A key with its section, and what is expected of its value.
+/// A section, a key in it, and the expected value.
 pub(crate) type Key = (&'static str, &'static str, Expected);
 
+pub(crate) const ISOLATION: Expected = Expected::WordOrNothing(&["none", "confined", "sealed"]);
 const U32: u64 = u32::MAX as u64;
+const MB_MAX: u64 = 1 << 30;
 const SECONDS_MAX: u64 = 100 * 365 * 86_400;
 
-/// Every key of `config.yaml`.
 pub(crate) const KEYS: &[Key] = &[
-    ("", "default_model", Expected::Text),
+    ("", "default_model", Expected::Model),
     ("", "on_in_doubt", Expected::Word(&["tell_model", "park", "retry"])),
     ("", "recovery", Expected::Word(&["auto", "manual"])),
     ("gc", "retention_days", Expected::Number(0, U32)),
@@ -79,6 +78,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("", "providers", Expected::Providers),
     ("", "tool_env", Expected::Variables),
     ("tools", "*", PERMISSION),
+    ("tools", "abandon", PERMISSION),
     ("tools", "done", PERMISSION),
     ("tools", "edit", PERMISSION),
     ("tools", "list", PERMISSION),
@@ -87,31 +87,43 @@ pub(crate) const KEYS: &[Key] = &[
     ("tools", "shell", PERMISSION),
     ("tools", "sleep", PERMISSION),
     ("tools", "spawn_agent", PERMISSION),
+    ("tools", "terminate", PERMISSION),
     ("tools", "wait_agent", PERMISSION),
     ("tools", "write", PERMISSION),
     ("", "prices", Expected::Prices),
     ("", "context_window", Expected::Windows),
     ("", "git_notes", Expected::Truth),
+    ("workspace", "snapshots", Expected::Word(&["auto", "off"])),
+    ("workspace", "max_file_mb", Expected::Number(1, MB_MAX)),
+    ("workspace", "max_files", Expected::Number(1, U32)),
+    ("workspace", "max_total_mb", Expected::Number(1, MB_MAX)),
+    ("workspace", "include", Expected::Patterns),
+    ("workspace", "exclude", Expected::Patterns),
+    ("isolation", "agents", ISOLATION),
+    ("isolation", "writable", Expected::Paths),
+    ("isolation", "hidden", Expected::Paths),
+    ("isolation", "git_config", Expected::Word(&["read_only", "writable"])),
 ];
 
-/// All that is wrong with the text of a file that may have these keys, and these names where it lists some.
+/// Returns all mistakes in the text of a file with these keys. `names` are the allowed names in lists of names.
 pub(crate) fn check(text: &str, keys: &[Key], names: &[&str]) -> Vec<Problem> {
-    let root: Spanned<Node> = match serde_saphyr::from_str(text) {
+    let source = Source::new(text);
+    let root = match relive_yaml::read(&source) {
         Ok(root) => root,
-        // Nothing but comments is a file that says nothing.
+        // A file with only comments is empty.
         Err(_) if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) => {
             return Vec::new();
         }
-        Err(error) => return vec![problem_of(&error, text)],
+        Err(problem) => return vec![problem],
     };
-    let mut checker = Checker { text, keys, names, problems: Vec::new() };
+    let mut checker = Checker { source, keys, names, problems: Vec::new() };
     checker.section("", &root);
     checker.problems.sort_by_key(|problem| (problem.line, problem.column));
     checker.problems
 }
 
 pub(crate) struct Checker<'a> {
-    text: &'a str,
+    source: Source<'a>,
     keys: &'a [Key],
     names: &'a [&'a str],
     pub(crate) problems: Vec<Problem>,
@@ -119,7 +131,7 @@ pub(crate) struct Checker<'a> {
 
 impl Checker<'_> {
     pub(crate) fn wrong(&mut self, at: &Location, message: String) {
-        self.problems.push(place(at, self.text, message));
+        self.problems.push(self.source.problem(at, message));
     }
 
     fn section(&mut self, section: &str, found: &Spanned<Node>) {
@@ -128,6 +140,13 @@ impl Checker<'_> {
             let known = keys.iter().find(|(of, name, _)| *of == section && *name == key.value);
             match known {
                 Some((_, _, expected)) => self.value(*expected, &key.value, value),
+                None if section == "tools" && CommandRule::is_meant(&key.value) => {
+                    match key.value.parse::<CommandRule>() {
+                        // A command can be written in many ways, so a pattern that forbids one would promise too much.
+                        Ok(_) => self.value(Expected::Word(&["allow"]), &key.value, value),
+                        Err(error) => self.wrong(&key.referenced, error.to_string()),
+                    }
+                }
                 None if section.is_empty() && keys.iter().any(|(of, ..)| *of == key.value) => {
                     self.section(&key.value, value);
                 }
@@ -136,20 +155,20 @@ impl Checker<'_> {
         }
     }
 
-    /// The entries of a section that may be left empty; none, and a complaint, where it is something else.
+    /// Returns the entries of a section, which may be empty. Reports anything else as a mistake and returns no entries.
     pub(crate) fn entries<'b>(&mut self, section: &str, found: &'b Spanned<Node>) -> &'b [Entry] {
         let entries = match &found.value {
             Node::Map(entries) => entries,
             Node::Nothing => return &[],
-            other @ (Node::Truth | Node::Number(_) | Node::Fraction(_) | Node::Text(_) | Node::List(_)) => {
-                let message = format!("{section} is a list of `key: value`, not {}", other.name());
+            other @ (Node::Truth(_) | Node::Number(_) | Node::Fraction(_) | Node::Text(_) | Node::List(_)) => {
+                let message = format!("{section} must be a list of `key: value`, not {}", other.name());
                 self.wrong(&found.referenced, message);
                 return &[];
             }
         };
         for (place, (key, _)) in entries.iter().enumerate() {
             if entries[..place].iter().any(|(earlier, _)| earlier.value == key.value) {
-                self.wrong(&key.referenced, format!("`{}` is said twice", key.value));
+                self.wrong(&key.referenced, format!("`{}` is given twice", key.value));
             }
         }
         entries
@@ -166,7 +185,7 @@ impl Checker<'_> {
         let advice = match (closest(&key.value, names.iter().copied()), elsewhere) {
             (Some(meant), _) => format!("did you mean `{meant}`?"),
             (None, Some((of, name, _))) => format!("`{name}` belongs under `{of}`"),
-            (None, None) => format!("there are {}", names.join(", ")),
+            (None, None) => format!("expected one of {}", names.join(", ")),
         };
         let within = if section.is_empty() { String::new() } else { format!(" under `{section}`") };
         self.wrong(&key.referenced, format!("no such key{within}: `{}` ({advice})", key.value));
@@ -180,58 +199,107 @@ impl Checker<'_> {
                 return;
             }
             (Expected::Number(least, _), Node::Number(number)) if *number < i128::from(least) => {
-                format!("`{key}` is at least {least}, not {number}")
+                format!("`{key}` must be at least {least}, not {number}")
             }
-            (Expected::Number(_, most), Node::Number(number)) => format!("`{key}` is at most {most}, not {number}"),
-            (Expected::Number(..), other) => format!("`{key}` is a whole number, not {}", other.name()),
+            (Expected::Number(_, most), Node::Number(number)) => {
+                format!("`{key}` must be at most {most}, not {number}")
+            }
+            (Expected::Number(..), other) => format!("`{key}` must be a whole number, not {}", other.name()),
             (Expected::Word(words), Node::Text(word)) if words.contains(&word.as_str()) => return,
             (Expected::Word(words), Node::Text(word)) => {
                 let meant = closest(word, words.iter().copied());
                 let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
-                format!("`{key}` is one of {}, not `{word}`{meant}", words.join(", "))
+                format!("`{key}` must be one of {}, not `{word}`{meant}", words.join(", "))
             }
-            (Expected::Word(words), other) => format!("`{key}` is one of {}, not {}", words.join(", "), other.name()),
+            // YAML reads a bare `off` as false.
+            (Expected::Word(words), Node::Truth(false)) if words.contains(&"off") => return,
+            (Expected::Word(words), other) => {
+                format!("`{key}` must be one of {}, not {}", words.join(", "), other.name())
+            }
+            (Expected::WordOrNothing(_), Node::Nothing) => return,
+            (Expected::WordOrNothing(words), _) => return self.value(Expected::Word(words), key, found),
             (Expected::Text, Node::Text(_) | Node::Nothing) => return,
-            (Expected::Text, other) => format!("`{key}` is a text, not {}", other.name()),
+            (Expected::Text, other) => format!("`{key}` must be a text, not {}", other.name()),
+            (Expected::Model, Node::Nothing) => return,
+            (Expected::Model, Node::Text(model)) => match providers::wrong_model(model) {
+                Some(advice) => format!("`{key}`: `{model}` is not a model ({advice})"),
+                None => return,
+            },
+            (Expected::Model, other) => format!("`{key}` must be PROVIDER/MODEL, not {}", other.name()),
             (Expected::Duration, Node::Text(text)) => match duration::parse(text) {
                 Ok(_) => return,
                 Err(problem) => format!("`{key}`: {problem}"),
             },
-            (Expected::Duration, other) => format!("`{key}` is a duration like 30s or 10m, not {}", other.name()),
+            (Expected::Duration, other) => format!("`{key}` must be a duration like 30s or 10m, not {}", other.name()),
             (Expected::Amount, Node::Number(0..)) => return,
             (Expected::Amount, Node::Fraction(amount)) if *amount >= 0.0 && amount.is_finite() => return,
-            (Expected::Amount, Node::Number(_) | Node::Fraction(_)) => format!("`{key}` is zero or more"),
-            (Expected::Amount, other) => format!("`{key}` is a number of dollars, not {}", other.name()),
+            (Expected::Amount, Node::Number(_) | Node::Fraction(_)) => format!("`{key}` must be zero or more"),
+            (Expected::Amount, other) => format!("`{key}` must be a number of dollars, not {}", other.name()),
             (Expected::Names, Node::List(names)) => return names.iter().for_each(|name| self.name(key, name)),
-            (Expected::Names, other) => format!("`{key}` is a list of names, not {}", other.name()),
+            (Expected::Names, other) => format!("`{key}` must be a list of names, not {}", other.name()),
+            (Expected::Rules, Node::List(rules)) => return rules.iter().for_each(|rule| self.rule(key, rule)),
+            (Expected::Rules, other) => format!("`{key}` must be a list of rules, not {}", other.name()),
             (Expected::Variables, Node::List(names)) => return names.iter().for_each(|name| self.variable(key, name)),
-            (Expected::Variables, other) => format!("`{key}` is a list of names, not {}", other.name()),
+            (Expected::Variables, other) => format!("`{key}` must be a list of names, not {}", other.name()),
+            (Expected::Patterns, Node::List(patterns)) => {
+                return patterns.iter().for_each(|pattern| self.pattern(key, pattern));
+            }
+            (Expected::Patterns, other) => format!("`{key}` must be a list of patterns, not {}", other.name()),
+            (Expected::Paths, Node::List(paths)) => return paths.iter().for_each(|path| self.path(key, path)),
+            (Expected::Paths, other) => format!("`{key}` must be a list of paths, not {}", other.name()),
             (Expected::Providers, _) => return self.providers(found),
             (Expected::Prices, _) => return self.prices(found),
             (Expected::Windows, _) => return self.windows(found),
-            (Expected::Truth, Node::Truth) => return,
-            (Expected::Truth, other) => format!("`{key}` is true or false, not {}", other.name()),
+            (Expected::Truth, Node::Truth(_)) => return,
+            (Expected::Truth, other) => format!("`{key}` must be true or false, not {}", other.name()),
         };
         self.wrong(&found.referenced, message);
+    }
+
+    /// One of a list of rules.
+    fn rule(&mut self, key: &str, found: &Spanned<Node>) {
+        let Node::Text(rule) = &found.value else {
+            let message = format!("`{key}` must list rules, not {}", found.value.name());
+            return self.wrong(&found.referenced, message);
+        };
+        if let Err(error) = rule.parse::<CommandRule>() {
+            self.wrong(&found.referenced, format!("`{key}`: {error}"));
+        }
+    }
+
+    fn pattern(&mut self, key: &str, found: &Spanned<Node>) {
+        let is_pattern = |text: &str| !text.trim().is_empty() && !text.contains(['\n', '\0']);
+        if !matches!(&found.value, Node::Text(text) if is_pattern(text)) {
+            self.wrong(&found.referenced, format!("`{key}` lists patterns, not {}", found.value.name()));
+        }
+    }
+
+    fn path(&mut self, key: &str, found: &Spanned<Node>) {
+        let Node::Text(path) = &found.value else {
+            return self.wrong(&found.referenced, format!("`{key}` lists paths, not {}", found.value.name()));
+        };
+        if !path.starts_with('/') && !path.starts_with("~/") || path.contains('\0') {
+            self.wrong(&found.referenced, format!("`{key}`: `{path}` must begin with / or ~/"));
+        }
     }
 
     fn variable(&mut self, key: &str, found: &Spanned<Node>) {
         let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
         if !matches!(&found.value, Node::Text(name) if is_name(name)) {
-            self.wrong(&found.referenced, format!("`{key}` lists names of variables, not {}", found.value.name()));
+            self.wrong(&found.referenced, format!("`{key}` must list names of variables, not {}", found.value.name()));
         }
     }
 
-    /// One of a list of names.
+    /// Checks one entry of a list of names.
     fn name(&mut self, key: &str, found: &Spanned<Node>) {
         let Node::Text(name) = &found.value else {
-            let message = format!("`{key}` lists names, not {}", found.value.name());
+            let message = format!("`{key}` must list names, not {}", found.value.name());
             return self.wrong(&found.referenced, message);
         };
         if !self.names.contains(&name.as_str()) {
             let advice = match closest(name, self.names.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("there are {}", self.names.join(", ")),
+                None => format!("expected one of {}", self.names.join(", ")),
             };
             self.wrong(&found.referenced, format!("no such name under `{key}`: `{name}` ({advice})"));
         }
@@ -239,124 +307,5 @@ impl Checker<'_> {
 }
 
 pub(crate) fn problem_of(error: &serde_saphyr::Error, text: &str) -> Problem {
-    let bare = error.without_snippet().to_string();
-    // The place is shown by us, in one way for all.
-    let message = bare.split(" at line ").next().unwrap_or(&bare).to_owned();
-    place(&error.location().unwrap_or(Location::UNKNOWN), text, message)
-}
-
-fn place(at: &Location, text: &str, message: String) -> Problem {
-    let line = usize::try_from(at.line()).unwrap_or(0).max(1);
-    let column = usize::try_from(at.column()).unwrap_or(0).max(1);
-    Problem { line, column, message, text: text.lines().nth(line - 1).unwrap_or_default().to_owned() }
-}
-
-/// Every mistake with its line and a caret below it.
-pub(crate) fn report(path: &Path, problems: &[Problem]) -> String {
-    let one = |problem: &Problem| {
-        let Problem { line, column, message, text } = problem;
-        let margin = " ".repeat(line.to_string().len());
-        // Tabs stay tabs, so that the caret stands where it should.
-        let before: String = text.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        let path = path.display();
-        format!("{path}:{line}:{column}: {message}\n{margin} |\n{line} | {text}\n{margin} | {before}^")
-    };
-    problems.iter().map(one).collect::<Vec<_>>().join("\n")
-}
-
-/// A key and its value.
-pub(crate) type Entry = (Spanned<String>, Spanned<Node>);
-
-/// YAML without types.
-#[derive(Debug)]
-pub(crate) enum Node {
-    Nothing,
-    Truth,
-    Number(i128),
-    Fraction(f64),
-    Text(String),
-    List(Vec<Spanned<Node>>),
-    Map(Vec<Entry>),
-}
-
-impl Node {
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing",
-            Self::Truth => "true or false",
-            Self::Number(_) => "a number",
-            Self::Fraction(_) => "a fraction",
-            Self::Text(_) => "a text",
-            Self::List(_) => "a list",
-            Self::Map(_) => "a section",
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NodeVisitor)
-    }
-}
-
-struct NodeVisitor;
-
-impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("YAML")
-    }
-
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Nothing)
-    }
-
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Nothing)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
-        Ok(Node::Truth)
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Node, E> {
-        Ok(Node::Number(number.into()))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Node, E> {
-        Ok(Node::Number(number.into()))
-    }
-
-    fn visit_i128<E>(self, number: i128) -> Result<Node, E> {
-        Ok(Node::Number(number))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Node, E> {
-        Ok(Node::Fraction(number))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
-        Ok(Node::Text(text.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = list.next_element()? {
-            items.push(item);
-        }
-        Ok(Node::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
-        }
-        Ok(Node::Map(entries))
-    }
+    Source::new(text).mistake(error)
 }

@@ -1,16 +1,17 @@
-//! `config.yaml` and the files of `agents/`: what they may say, and what is wrong with them.
+//! `config.yaml` and the files of `agents/`: their keys, defaults and mistakes.
 //!
-//! Every key has a default and a missing file is all defaults. A file with a mistake is refused as a whole, with all
-//! of its mistakes at once, each with its line: half a configuration is nobody's intention.
+//! Every key has a default, and a missing file means all defaults. A file with a mistake is refused as a whole, and all
+//! its mistakes are reported at once, each with its line: nobody wants half a configuration.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 mod agent;
 mod check;
+mod isolation;
 mod price;
 mod providers;
 mod tools;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -20,47 +21,51 @@ use serde::{Deserialize, Serialize};
 
 pub use agent::{AgentFile, AgentLimits};
 pub use check::Problem;
+pub use isolation::{GitConfig, IsolationSettings};
 pub use price::Price;
 pub use providers::{PROVIDERS, Provider, Providers};
 pub use tools::{EVERY_TOOL, Permission, TOOLS, Tools};
+pub use workspace::{Snapshots, Workspace};
 
-/// The shortest time between two collections.
+/// The shortest time between two garbage collections.
 pub const GC_INTERVAL_MIN_SECONDS: u64 = 60;
 
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Provider and model of an agent that names none.
+    /// `provider/model` of agents that name no model.
     pub default_model: Option<String>,
-    /// What becomes of a call whose outcome nobody can know.
+    /// What happens to a call whose outcome cannot be known.
     pub on_in_doubt: OnInDoubt,
-    /// What becomes of a process that ran when the daemon died.
+    /// What happens to a process that was running when the daemon died.
     pub recovery: Recovery,
-    /// When histories go.
+    /// When the journals of ended processes are deleted.
     pub gc: Gc,
     /// How often a checkpoint is written.
     pub checkpoint: Checkpoint,
     /// When a process counts as stalled.
     pub heartbeat: Heartbeat,
-    /// What the daemon takes on.
     pub limits: Limits,
-    /// Where the keys of model providers are, and their servers.
+    /// The keys and servers of model providers.
     pub providers: Providers,
-    /// Which variables the programs of an agent's tools get, beside those every program needs.
+    /// Additional environment variables for the programs that an agent's tools start.
     pub tool_env: Vec<String>,
     /// Which tools an agent may use without asking.
     pub tools: Tools,
-    /// What models cost, by `provider/model`: beside and instead of what is built in.
+    /// Prices by `provider/model`, which add to the built-in ones and replace them.
     pub prices: BTreeMap<String, Price>,
-    /// How many tokens models can read and write in one call, by `provider/model`: beside and instead of what is built
-    /// in.
+    /// Context windows in tokens by `provider/model`, which add to the built-in ones and replace them.
     pub context_window: BTreeMap<String, u64>,
-    /// Whether agents note how the repository of their folder stands.
+    /// Whether agents record the state of the git repository in their directory.
     pub git_notes: GitNotes,
+    /// What is kept of the files that agents work on.
+    pub workspace: Workspace,
+    /// What the programs of agents may reach.
+    pub isolation: IsolationSettings,
 }
 
-/// Whether agents note how the repository of their folder stands.
+/// Whether agents record the state of the git repository in their directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GitNotes(pub bool);
@@ -71,31 +76,31 @@ impl Default for GitNotes {
     }
 }
 
-/// What becomes of a call whose outcome nobody can know.
+/// What happens to a call whose outcome cannot be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnInDoubt {
-    /// The model is told, and asked to look.
+    /// The model is told, and asked to check.
     #[default]
     TellModel,
     /// The process waits for `relive resolve`.
     Park,
-    /// It is run again.
+    /// The call is run again.
     Retry,
 }
 
-/// What becomes of a process that ran when the daemon died.
+/// What happens to a process that was running when the daemon died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recovery {
-    /// It continues at the next start.
+    /// It is resumed at the next start.
     #[default]
     Auto,
-    /// It is dead until `relive resume`.
+    /// It stays dead until `relive resume`.
     Manual,
 }
 
-/// When histories go. Either rule collects; 0 turns a rule off.
+/// When the journals of ended processes are deleted. Either rule is enough; 0 turns a rule off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gc {
@@ -103,7 +108,7 @@ pub struct Gc {
     pub retention_days: u32,
     /// The number of ended processes that are kept.
     pub max_entries: u32,
-    /// Between two collections, at least [`GC_INTERVAL_MIN_SECONDS`].
+    /// Seconds between two collections, at least [`GC_INTERVAL_MIN_SECONDS`].
     pub interval_seconds: u64,
 }
 
@@ -117,9 +122,7 @@ impl Default for Gc {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Checkpoint {
-    /// After so many steps.
     pub every_steps: u32,
-    /// After so many seconds.
     pub every_seconds: u64,
 }
 
@@ -129,13 +132,12 @@ impl Default for Checkpoint {
     }
 }
 
-/// When a process counts as stalled, and what is done then.
+/// When a process counts as stalled, and what happens then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Heartbeat {
     /// Seconds without progress.
     pub stalled_after_seconds: u64,
-    /// What is done.
     pub policy: StallPolicy,
 }
 
@@ -145,11 +147,11 @@ impl Default for Heartbeat {
     }
 }
 
-/// What is done about a stalled process.
+/// What happens to a stalled process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StallPolicy {
-    /// It is shown.
+    /// It is shown as stalled.
     #[default]
     Warn,
     /// It is paused.
@@ -158,19 +160,19 @@ pub enum StallPolicy {
     Kill,
 }
 
-/// What the daemon takes on.
+/// The limits of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Processes that have not ended, suspended ones too.
+    /// Processes that have not ended, including suspended ones.
     pub max_processes: u32,
-    /// Megabytes that must be free on the disk for a process to be started.
+    /// Megabytes of free disk space that the start of a process requires.
     pub floor_mb: u64,
-    /// How many ancestors an agent that another one spawned may have.
+    /// How many ancestors a spawned agent may have.
     pub max_depth: u32,
     /// Living agents that one agent may have spawned.
     pub max_children: u32,
-    /// Living agents below one that a person began, whoever of them spawned them.
+    /// Living descendants, at any depth, of an agent that a person started.
     pub max_tree: u32,
 }
 
@@ -180,29 +182,23 @@ impl Default for Limits {
     }
 }
 
-/// Why there is no configuration.
+/// The reason why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file is there and cannot be read.
+    /// The file exists and cannot be read.
     #[error("{}: cannot be read", path.display())]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// The file has mistakes.
-    #[error("{}", check::report(path, problems))]
+    #[error("{}", relive_yaml::report(&path.display().to_string(), problems))]
     Wrong {
-        /// Which file.
         path: PathBuf,
-        /// All of them, in the order of their lines.
+        /// All mistakes, ordered by line.
         problems: Vec<Problem>,
     },
 }
 
 impl Config {
-    /// From this file; all defaults where there is none.
+    /// Reads a file; a missing one gives all defaults.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         match read(path) {
             Ok(text) => Self::parse(&text).map_err(|problems| ConfigError::Wrong { path: path.to_owned(), problems }),
@@ -211,7 +207,7 @@ impl Config {
         }
     }
 
-    /// From the text of a file; all that is wrong with it otherwise.
+    /// Parses the text of a file, or returns all its mistakes.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let problems = check::check(text, check::KEYS, &[]);
         if !problems.is_empty() {
@@ -222,21 +218,21 @@ impl Config {
         Ok(config.unwrap_or_default())
     }
 
-    /// As a file that says all of it.
+    /// Returns a file that contains every key.
     pub fn to_yaml(&self) -> Result<String, String> {
         serde_saphyr::to_string(self).map_err(|error| error.to_string())
     }
 }
 
-/// Reads a configuration. A pipe would be waited for, and a file of any length would fill the memory.
+/// Reads a configuration. Refuses pipes, which would block, and files of unbounded size.
 fn read(path: &Path) -> io::Result<String> {
     const MAX: u64 = 1 << 20;
     let metadata = std::fs::metadata(path)?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     if metadata.len() > MAX {
-        return Err(io::Error::other("it has more than 1 MiB"));
+        return Err(io::Error::other("larger than 1 MiB"));
     }
     let mut text = String::new();
     std::fs::File::open(path)?.take(MAX).read_to_string(&mut text)?;

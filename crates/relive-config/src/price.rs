@@ -1,4 +1,4 @@
-//! What a model costs, and how much it can read.
+//! The price of a model, and its context window.
 
 use relive_types::Usd;
 use relive_types::suggest::closest;
@@ -7,29 +7,27 @@ use serde_saphyr::Spanned;
 
 use crate::check::{Checker, Expected, Node};
 
-/// What a million tokens of a model cost.
+/// The price of a million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Tokens the model reads.
     pub input: Usd,
-    /// Tokens the model writes.
     pub output: Usd,
-    /// Tokens read from the provider's cache; as `input` if absent.
+    /// Tokens read from the provider's cache; the price of `input` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<Usd>,
-    /// Tokens put into the provider's cache; as `input` if absent.
+    /// Tokens written to the provider's cache; the price of `input` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Usd>,
 }
 
-/// The keys of a price, and whether each must be there.
+/// The keys of a price, and whether each is required.
 const KEYS: [(&str, bool); 4] = [("input", true), ("output", true), ("cache_read", false), ("cache_write", false)];
 
-/// The most that a million tokens cost: a price above it is a price of something else.
+/// The highest price of a million tokens: a higher one is a mistake.
 const MAX: f64 = 10_000.0;
 
-/// The fewest tokens a model can be said to read: with fewer, an agent's own instructions do not fit.
+/// The smallest context window: the agent's own instructions do not fit into less.
 const WINDOW_MIN: u64 = 4096;
 const WINDOW_MAX: u64 = 1 << 40;
 
@@ -50,14 +48,15 @@ impl Checker<'_> {
 
     fn model(&mut self, model: &Spanned<String>) {
         if !model.value.contains('/') {
-            let message = format!("`{0}` is no model: write it as PROVIDER/{0}", model.value);
+            let message = format!("`{0}` is not a model: write it as PROVIDER/{0}", model.value);
             self.wrong(&model.referenced, message);
         }
     }
 
     fn price(&mut self, model: &str, found: &Spanned<Node>) {
         let Node::Map(fields) = &found.value else {
-            let message = format!("the price of `{model}` is `{{input: 3, output: 15}}`, not {}", found.value.name());
+            let message =
+                format!("the price of `{model}` must look like `{{input: 3, output: 15}}`, not {}", found.value.name());
             return self.wrong(&found.referenced, message);
         };
         let names = KEYS.map(|(name, _)| name);
@@ -65,7 +64,7 @@ impl Checker<'_> {
             if !names.contains(&key.value.as_str()) {
                 let meant = closest(&key.value, names);
                 let meant = meant.map_or_else(
-                    || format!("there are {}", names.join(", ")),
+                    || format!("expected one of {}", names.join(", ")),
                     |meant| format!("did you mean `{meant}`?"),
                 );
                 self.wrong(&key.referenced, format!("no such key in a price: `{}` ({meant})", key.value));
@@ -75,10 +74,10 @@ impl Checker<'_> {
             let amount = match &value.value {
                 Node::Number(number) => Some(*number as f64),
                 Node::Fraction(number) => Some(*number),
-                Node::Nothing | Node::Truth | Node::Text(_) | Node::List(_) | Node::Map(_) => None,
+                Node::Nothing | Node::Truth(_) | Node::Text(_) | Node::List(_) | Node::Map(_) => None,
             };
             if !amount.is_some_and(|amount| (0.0..=MAX).contains(&amount)) {
-                let message = format!("`{}` is dollars for a million tokens, from 0 to {MAX}", key.value);
+                let message = format!("`{}` must be dollars for a million tokens, from 0 to {MAX}", key.value);
                 self.wrong(&value.referenced, message);
             }
         }

@@ -1,4 +1,4 @@
-//! `providers:` in `config.yaml`: where a key is, never the key itself.
+//! `providers:` in `config.yaml`: where to find a key, never the key itself.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,31 @@ use serde_saphyr::Spanned;
 
 use crate::check::{Checker, Expected, Node};
 
-/// The providers there are.
+/// The names of all providers.
 pub const PROVIDERS: &[&str] = &["anthropic", "openai", "gemini", "ollama", "deepseek"];
+
+/// What the name of a model can begin with besides a provider.
+const OTHERS: &[&str] = &["openai-chat", "openai-responses", "script"];
 
 const KEYS: &[&str] = &["base_url", "key_file", "key_command"];
 
-/// What is said of each provider, by its name.
+/// The settings of each provider, by name.
 pub type Providers = BTreeMap<String, Provider>;
 
-/// One provider. What a process has in its own environment comes before all of this.
+/// The settings of one provider. The environment of a process takes precedence over all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Provider {
-    /// Its server, where that is not the usual one.
+    /// The address of the server, if it is not the usual one.
     pub base_url: Option<String>,
     /// The file whose first line is the key: an absolute path, or one that begins with `~/`.
     pub key_file: Option<String>,
-    /// The command that prints the key, for `sh -c`. Asked where there is no `key_file`.
+    /// The command that prints the key, for `sh -c`. Used if there is no `key_file`.
     pub key_command: Option<String>,
 }
 
 impl Provider {
-    /// The path of its key file, given the home folder of whoever runs us.
+    /// Returns the path of the key file. `home` is the home directory of the user.
     #[must_use]
     pub fn key_path(&self, home: Option<&Path>) -> Option<PathBuf> {
         let written = self.key_file.as_deref()?;
@@ -38,6 +41,24 @@ impl Provider {
             (Some(rest), Some(home)) => Some(home.join(rest)),
             (Some(_) | None, _) => Some(PathBuf::from(written)),
         }
+    }
+}
+
+/// Returns what to write instead of a text that is not the name of a model. Whether the provider has the model only the
+/// provider knows.
+pub(crate) fn wrong_model(text: &str) -> Option<String> {
+    let names = || PROVIDERS.iter().chain(OTHERS).copied();
+    match text.split_once('/') {
+        Some((provider, model)) if !model.trim().is_empty() => {
+            if names().any(|name| name == provider) {
+                return None;
+            }
+            Some(match closest(provider, names()) {
+                Some(meant) => format!("did you mean `{meant}/{model}`?"),
+                None => format!("the providers are {}", names().collect::<Vec<_>>().join(", ")),
+            })
+        }
+        Some(_) | None => Some("write it as PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5".to_owned()),
     }
 }
 
@@ -57,7 +78,7 @@ impl Checker<'_> {
         for (key, value) in self.entries(&within, section) {
             if !KEYS.contains(&key.value.as_str()) {
                 self.unknown_here(&within, key, KEYS);
-                // What stands there may be a key, and a complaint is copied to logs.
+                // The value may be a key, and error messages end up in logs.
                 if let Some(problem) = self.problems.last_mut() {
                     let shown = problem.column - 1 + key.value.chars().count();
                     problem.text = format!("{}: ...", problem.text.chars().take(shown).collect::<String>());
@@ -68,11 +89,11 @@ impl Checker<'_> {
             let Node::Text(text) = &value.value else { continue };
             match key.value.as_str() {
                 "key_file" if !(text.starts_with('/') || text.starts_with("~/")) => {
-                    let message = "`key_file` is an absolute path, or one that begins with `~/`".to_owned();
+                    let message = "`key_file` must be an absolute path, or one that begins with `~/`".to_owned();
                     self.wrong(&value.referenced, message);
                 }
                 "base_url" if !(text.starts_with("http://") || text.starts_with("https://")) => {
-                    self.wrong(&value.referenced, "`base_url` begins with http:// or https://".to_owned());
+                    self.wrong(&value.referenced, "`base_url` must begin with http:// or https://".to_owned());
                 }
                 _ => {}
             }
@@ -82,7 +103,7 @@ impl Checker<'_> {
     fn unknown_here(&mut self, within: &str, key: &Spanned<String>, names: &[&str]) {
         let advice = match closest(&key.value, names.iter().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("there are {}", names.join(", ")),
+            None => format!("expected one of {}", names.join(", ")),
         };
         self.wrong(&key.referenced, format!("no such key under `{within}`: `{}` ({advice})", key.value));
     }
@@ -94,7 +115,7 @@ mod tests {
     use crate::{Config, ConfigError};
 
     #[test]
-    fn what_is_said_of_a_provider_counts() {
+    fn provider_settings_are_read() {
         let text = "providers:\n  anthropic: {key_file: ~/.keys/a, base_url: 'http://127.0.0.1:9'}\n  ollama:\n";
         let config = Config::parse(text).unwrap();
         let anthropic = &config.providers["anthropic"];
@@ -106,7 +127,26 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_named_at_its_place_and_no_key_is_shown() {
+    fn a_default_model_has_a_provider_and_a_name() {
+        let check = |text: &str, expect: &[&str]| {
+            let problems = Config::parse(text).err().unwrap_or_default();
+            assert_eq!(problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>(), expect, "{text}");
+        };
+        for model in ["anthropic/claude-x", "openai-chat/local", "ollama/org/model", "script/a b.yaml", ""] {
+            check(&format!("default_model: {model}\n"), &[]);
+        }
+        check(
+            "default_model: antropic/claude\n",
+            &["`default_model`: `antropic/claude` is not a model (did you mean `anthropic/claude`?)"],
+        );
+        let form = "write it as PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5";
+        check("default_model: gpt-5\n", &[&format!("`default_model`: `gpt-5` is not a model ({form})")]);
+        check("default_model: openai/\n", &[&format!("`default_model`: `openai/` is not a model ({form})")]);
+        check("default_model: 5\n", &["`default_model` must be PROVIDER/MODEL, not a number"]);
+    }
+
+    #[test]
+    fn every_mistake_is_reported_with_its_place_and_without_a_key() {
         let text = "providers:\n  antropic: {}\n  openai:\n    key_file: keys/openai\n    key: sk-secret\n    \
                     base_url: localhost\n  gemini: {key_comand: x, api_key: sk-secret}\n  ollama: 7\n";
         let problems = Config::parse(text).unwrap_err();
@@ -116,12 +156,12 @@ mod tests {
             said,
             [
                 "2:3 no such key under `providers`: `antropic` (did you mean `anthropic`?)",
-                "4:15 `key_file` is an absolute path, or one that begins with `~/`",
-                "5:5 no such key under `providers.openai`: `key` (there are base_url, key_file, key_command)",
-                "6:15 `base_url` begins with http:// or https://",
+                "4:15 `key_file` must be an absolute path, or one that begins with `~/`",
+                "5:5 no such key under `providers.openai`: `key` (expected one of base_url, key_file, key_command)",
+                "6:15 `base_url` must begin with http:// or https://",
                 "7:12 no such key under `providers.gemini`: `key_comand` (did you mean `key_command`?)",
-                "7:27 no such key under `providers.gemini`: `api_key` (there are base_url, key_file, key_command)",
-                "8:11 providers.ollama is a list of `key: value`, not a number",
+                "7:27 no such key under `providers.gemini`: `api_key` (expected one of base_url, key_file, key_command)",
+                "8:11 providers.ollama must be a list of `key: value`, not a number",
             ]
         );
         let shown = ConfigError::Wrong { path: "/c".into(), problems }.to_string();

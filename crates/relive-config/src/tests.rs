@@ -1,4 +1,4 @@
-//! Good files, bad files, and that the list of keys is the list of fields.
+//! Good files, bad files, and the agreement of the list of keys with the fields.
 
 use relive_types::Usd;
 
@@ -10,7 +10,7 @@ fn problems(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn nothing_said_is_all_defaults() {
+fn an_empty_file_means_all_defaults() {
     for text in ["", "\n", "# only a remark\n", "---\n", "gc:\n", "gc: {}\n", "default_model:\n"] {
         assert_eq!(Config::parse(text).unwrap(), Config::default(), "{text:?}");
     }
@@ -18,7 +18,7 @@ fn nothing_said_is_all_defaults() {
 }
 
 #[test]
-fn what_is_said_counts_and_the_rest_is_default() {
+fn given_keys_are_read_and_the_others_have_defaults() {
     let text = "gc:\n  retention_days: 7\nrecovery: manual\ndefault_model: script/demo.yaml\n\
                 heartbeat: {policy: kill}\non_in_doubt: park\ntool_env: [CI, CARGO_HOME]\n";
     let config = Config::parse(text).unwrap();
@@ -32,18 +32,18 @@ fn what_is_said_counts_and_the_rest_is_default() {
 }
 
 #[test]
-fn every_mistake_is_named_at_its_place() {
+fn every_mistake_is_reported_with_its_place() {
     let text = "recvoery: auto\ngc:\n  retention_days: soon\n  interval_seconds: 59\n  policy: warn\n\
                 heartbeat:\n  policy: wrn\nlimits: 7\nretention_days: 3\n";
     assert_eq!(
         problems(text),
         [
             "1:1 no such key: `recvoery` (did you mean `recovery`?)",
-            "3:19 `retention_days` is a whole number, not a text",
-            "4:21 `interval_seconds` is at least 60, not 59",
+            "3:19 `retention_days` must be a whole number, not a text",
+            "4:21 `interval_seconds` must be at least 60, not 59",
             "5:3 no such key under `gc`: `policy` (`policy` belongs under `heartbeat`)",
-            "7:11 `policy` is one of warn, pause, kill, not `wrn` (did you mean `warn`?)",
-            "8:9 limits is a list of `key: value`, not a number",
+            "7:11 `policy` must be one of warn, pause, kill, not `wrn` (did you mean `warn`?)",
+            "8:9 limits must be a list of `key: value`, not a number",
             "9:1 no such key: `retention_days` (`retention_days` belongs under `gc`)",
         ]
     );
@@ -67,13 +67,13 @@ fn a_mistake_is_shown_with_its_line_and_a_caret() {
     let error = ConfigError::Wrong { path: "/c/config.yaml".into(), problems };
     assert_eq!(
         error.to_string(),
-        "/c/config.yaml:2:21: `interval_seconds` is at least 60, not 5\n  \
+        "/c/config.yaml:2:21: `interval_seconds` must be at least 60, not 5\n  \
            |\n2 |   interval_seconds: 5\n  |                     ^"
     );
 }
 
 #[test]
-fn prices_are_by_model_and_their_mistakes_are_named() {
+fn prices_are_read_by_model_and_their_mistakes_are_reported() {
     let text = "prices:\n  openai/gpt-9: {input: 1.25, output: 10, cache_read: 0.125}\n";
     let config = Config::parse(text).unwrap();
     let price = config.prices["openai/gpt-9"];
@@ -84,19 +84,19 @@ fn prices_are_by_model_and_their_mistakes_are_named() {
     assert_eq!(
         problems(text),
         [
-            "2:3 `gpt-9` is no model: write it as PROVIDER/gpt-9",
+            "2:3 `gpt-9` is not a model: write it as PROVIDER/gpt-9",
             "3:8 the price of `a/b` has no `input`",
             "3:9 no such key in a price: `inptu` (did you mean `input`?)",
-            "3:27 `output` is dollars for a million tokens, from 0 to 10000",
-            "4:8 the price of `c/d` is `{input: 3, output: 15}`, not a number",
+            "3:27 `output` must be dollars for a million tokens, from 0 to 10000",
+            "4:8 the price of `c/d` must look like `{input: 3, output: 15}`, not a number",
         ]
     );
-    assert_eq!(problems("prices: 7\n"), ["1:9 prices is a list of `key: value`, not a number"]);
+    assert_eq!(problems("prices: 7\n"), ["1:9 prices must be a list of `key: value`, not a number"]);
     assert_eq!(Config::parse("prices:\n").unwrap(), Config::default());
 }
 
 #[test]
-fn windows_are_by_model_and_git_notes_are_taken_unless_the_file_says_no() {
+fn context_windows_are_read_by_model_and_git_notes_are_on_by_default() {
     let config = Config::parse("context_window: {ollama/qwen3: 8192}\ngit_notes: false\n").unwrap();
     assert_eq!((config.context_window["ollama/qwen3"], config.git_notes), (8192, GitNotes(false)));
     assert_eq!(Config::parse(&config.to_yaml().unwrap()).unwrap(), config);
@@ -104,17 +104,17 @@ fn windows_are_by_model_and_git_notes_are_taken_unless_the_file_says_no() {
     assert_eq!(
         problems("context_window:\n  qwen3: 8192\n  a/b: 100\n  c/d: much\ngit_notes: 1\n"),
         [
-            "2:3 `qwen3` is no model: write it as PROVIDER/qwen3",
-            "3:8 `a/b` is at least 4096, not 100",
-            "4:8 `c/d` is a whole number, not a text",
-            "5:12 `git_notes` is true or false, not a number",
+            "2:3 `qwen3` is not a model: write it as PROVIDER/qwen3",
+            "3:8 `a/b` must be at least 4096, not 100",
+            "4:8 `c/d` must be a whole number, not a text",
+            "5:12 `git_notes` must be true or false, not a number",
         ]
     );
 }
 
-/// The keys of the types and the keys that are checked are the same.
+/// Checks that the fields of the types and the checked keys are the same.
 #[test]
-fn the_list_of_keys_is_the_list_of_fields() {
+fn the_list_of_keys_matches_the_fields() {
     let yaml = Config::default().to_yaml().unwrap();
     let mut section = "";
     let mut fields = Vec::new();
@@ -133,7 +133,7 @@ fn the_list_of_keys_is_the_list_of_fields() {
 }
 
 #[test]
-fn tools_ask_as_the_file_says_and_a_star_is_all_it_does_not_name() {
+fn a_star_sets_the_permission_of_all_unnamed_tools() {
     let check = |text: &str, expect: &str| {
         let config = Config::parse(text).unwrap();
         let of = |tool: &str| format!("{:?}", config.tools.permissions()[tool]);
@@ -148,15 +148,53 @@ fn tools_ask_as_the_file_says_and_a_star_is_all_it_does_not_name() {
         problems("tools:\n  shel: ask\n  write: maybe\n  read: 1\n"),
         [
             "2:3 no such key under `tools`: `shel` (did you mean `shell`?)",
-            "3:10 `write` is one of allow, ask, deny, not `maybe`",
-            "4:9 `read` is one of allow, ask, deny, not a number",
+            "3:10 `write` must be one of allow, ask, deny, not `maybe`",
+            "4:9 `read` must be one of allow, ask, deny, not a number",
         ]
     );
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_at_once() {
+fn a_file_that_is_not_regular_is_refused_without_blocking() {
     let error = Config::load(std::path::Path::new("/dev/zero")).unwrap_err();
     let super::ConfigError::Unreadable { source, .. } = &error else { panic!("{error}") };
     assert!(error.to_string().contains("/dev/zero") && source.to_string().contains("not a regular file"), "{source}");
+}
+
+#[test]
+fn snapshots_are_taken_within_limits_unless_the_file_says_no() {
+    let text = "workspace: {snapshots: off, max_files: 10, include: [.env], exclude: ['*.iso', 'data/']}\n";
+    let workspace = Config::parse(text).unwrap().workspace;
+    assert_eq!((workspace.snapshots, workspace.max_files, workspace.max_file_mb), (Snapshots::Off, 10, 100));
+    assert_eq!((workspace.include.len(), workspace.exclude.len()), (1, 2));
+    assert_eq!(Config::default().workspace.snapshots, Snapshots::Auto);
+    let config = Config { workspace, ..Config::default() };
+    assert_eq!(Config::parse(&config.to_yaml().unwrap()).unwrap(), config);
+    assert_eq!(
+        problems("workspace:\n  snapshots: on\n  max_file_mb: 0\n  include: x\n  exclude: [1, '']\n"),
+        [
+            "2:14 `snapshots` must be one of auto, off, not true or false",
+            "3:16 `max_file_mb` must be at least 1, not 0",
+            "4:12 `include` must be a list of patterns, not a text",
+            "5:13 `exclude` lists patterns, not a number",
+            "5:16 `exclude` lists patterns, not a text",
+        ]
+    );
+}
+
+#[test]
+fn isolation_is_a_word_and_lists_of_paths() {
+    let text = "isolation: {agents: sealed, writable: [~/go], hidden: [/srv/keys], git_config: writable}\n";
+    let config = Config::parse(text).unwrap();
+    assert_eq!(config.isolation.agents, Some(relive_types::Isolation::Sealed));
+    assert_eq!((config.isolation.writable.len(), config.isolation.git_config), (1, GitConfig::Writable));
+    assert_eq!(Config::default().isolation.agents, None);
+    assert_eq!(
+        problems("isolation:\n  agents: confind\n  writable: [keys]\n  hidden: x\n"),
+        [
+            "2:11 `agents` must be one of none, confined, sealed, not `confind` (did you mean `confined`?)",
+            "3:14 `writable`: `keys` must begin with / or ~/",
+            "4:11 `hidden` must be a list of paths, not a text",
+        ]
+    );
 }

@@ -1,17 +1,30 @@
-//! Which tools an agent may use without asking.
+//! Permissions of tools.
 
 use std::collections::BTreeMap;
 
+use relive_types::CommandRule;
 use serde::{Deserialize, Serialize};
 
 use crate::check::Expected;
 
-/// The name that stands for every tool that is not named.
+/// The name that stands for every unnamed tool.
 pub const EVERY_TOOL: &str = "*";
 
-/// Every tool there is, in the order of their names. A test of the daemon holds it against the tools themselves.
-pub const TOOLS: [&str; 10] =
-    ["done", "edit", "list", "read", "search", "shell", "sleep", "spawn_agent", "wait_agent", "write"];
+/// Every tool, sorted by name. A test of the daemon compares it with the tools themselves.
+pub const TOOLS: [&str; 12] = [
+    "abandon",
+    "done",
+    "edit",
+    "list",
+    "read",
+    "search",
+    "shell",
+    "sleep",
+    "spawn_agent",
+    "terminate",
+    "wait_agent",
+    "write",
+];
 
 pub(crate) const PERMISSION: Expected = Expected::Word(&["allow", "ask", "deny"]);
 
@@ -19,22 +32,20 @@ pub(crate) const PERMISSION: Expected = Expected::Word(&["allow", "ask", "deny"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Permission {
-    /// It may.
     Allow,
-    /// A human is asked each time.
+    /// A person is asked each time.
     Ask,
-    /// It may not.
     Deny,
 }
 
-/// What each tool may do, all of them named. In a file only what differs need be said; `*` stands for all that the
-/// file does not name.
+/// The permission of each tool. A file names only the tools that differ; `*` stands for all tools that the file does
+/// not name. A rule such as `shell:git status*` allows single commands of a tool that asks or is denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<String, Permission>")]
 pub struct Tools(BTreeMap<String, Permission>);
 
 impl Tools {
-    /// By name; `*` is among them.
+    /// Returns the permissions by name, including `*`.
     #[must_use]
     pub fn permissions(&self) -> &BTreeMap<String, Permission> {
         &self.0
@@ -57,6 +68,7 @@ impl From<BTreeMap<String, Permission>> for Tools {
         };
         let names = TOOLS.into_iter().chain([EVERY_TOOL]);
         let all = names.map(|tool| (tool.to_owned(), said.get(tool).copied().unwrap_or_else(|| unsaid(tool))));
-        Self(all.collect())
+        let rules = said.iter().filter(|(name, _)| CommandRule::is_meant(name));
+        Self(all.chain(rules.map(|(rule, permission)| (rule.clone(), *permission))).collect())
     }
 }

@@ -1,5 +1,5 @@
-//! What the process model costs: bytes for each suspended process, and listing and signalling beside the rawest code
-//! that does the same walk in the same run. Only the bytes are a gate; the ratios are for people to read.
+//! Measures the process model: the bytes of each suspended process, and listing and signalling next to the simplest
+//! code that does the same walk in the same run. Only the bytes are a gate; the ratios are for people to read.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -19,7 +19,7 @@ const SIGNALLED: u32 = 10_000;
 const ROUNDS: usize = 21;
 const MAX_BYTES_EACH: usize = 800;
 
-/// The median of some rounds, each on a fresh input.
+/// Returns the median time of several rounds, each on a fresh input.
 fn median<I, O>(mut input: impl FnMut() -> I, mut run: impl FnMut(I) -> O) -> Duration {
     let mut times: Vec<Duration> = (0..ROUNDS)
         .map(|_| {
@@ -55,7 +55,7 @@ fn memory() {
     drop(table);
 }
 
-/// Every process as a view, beside a copy of a vector of the same views.
+/// Lists every process as a view, next to copying a vector of the same views.
 fn list() {
     let table = counting::suspended(LISTED);
     let views: Vec<View<'_>> = table.processes(counting::now()).collect();
@@ -67,19 +67,19 @@ fn list() {
     report(&format!("list {LISTED}, iterated"), time, raw);
 }
 
-/// As much as a process is in memory, with nothing but what a walk and a signal need.
+/// The size of a process in memory, with only the fields that a walk and a signal need.
 struct Node {
     children: Vec<u32>,
     signalled: bool,
     _rest: [u64; 30],
 }
 
-/// Ten below each.
+/// Gives every node ten children.
 fn parent(number: u32) -> u32 {
     (number - 1) / 10
 }
 
-/// A tree that is told to end, beside a walk of a plain tree that sets a flag and writes down who it reached.
+/// Ends a tree, next to a walk of a plain tree that sets a flag and collects the nodes it reached.
 fn signal() {
     let mut table = Table::new(Settings::default(), Pid(0));
     let mut nodes: Vec<Node> = Vec::new();

@@ -1,9 +1,9 @@
-//! Where the entries live, and the tree that links them.
+//! The storage of the table's entries, and the tree that links them.
 //!
 //! Entries stay in their slot while they are in the table, so the links of the tree are plain indices: attaching,
-//! detaching and stepping are O(1), and a walk is as fast as memory. Children are in the order in which they came.
-//! Slot 0 is PID 0. A slot number is only ever had from the table's index or from a link, so it is always taken;
-//! a free slot holds a vacant entry that nothing links to. Nothing here recurses.
+//! detaching and stepping are O(1), and a walk is as fast as memory. Children are kept in order of arrival. Slot 0 is
+//! PID 0. Slot numbers come only from the table's index or from a link, so they always point to a used slot; a free
+//! slot holds a vacant entry that nothing links to. Nothing here recurses.
 
 use std::ops::{Index, IndexMut};
 
@@ -54,12 +54,12 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// With PID 0 and nothing else.
+    /// Returns an arena with only PID 0.
     pub(crate) fn new() -> Self {
         Self { entries: vec![vacant()], free: Vec::new() }
     }
 
-    /// Put it under its parent, after its siblings.
+    /// Adds an entry under its parent, after its siblings.
     pub(crate) fn insert(&mut self, entry: Entry, parent: Slot) -> Slot {
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -68,7 +68,8 @@ impl Arena {
             }
             None => {
                 self.entries.push(entry);
-                // PIDs are 32 bits and never used twice, so slots cannot run out before they do.
+                // Every entry has a PID of its own, PIDs are 32 bits and never reused: slots cannot run out before PIDs
+                // do.
                 Slot(u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX))
             }
         };
@@ -76,7 +77,7 @@ impl Arena {
         slot
     }
 
-    /// Take it out of the tree and the arena. It has no children any more.
+    /// Removes an entry that has no children from the tree and the arena.
     pub(crate) fn remove(&mut self, slot: Slot) -> Entry {
         self.detach(slot);
         self.free.push(slot);
@@ -111,27 +112,27 @@ impl Arena {
         }
     }
 
-    /// The parent, PID 0 included. PID 0 has none.
+    /// Returns the parent, which may be PID 0. PID 0 has none.
     pub(crate) fn parent(&self, slot: Slot) -> Option<Slot> {
         self[slot].links.parent.some()
     }
 
-    /// The parent, unless that is PID 0.
+    /// Returns the parent, unless it is PID 0.
     pub(crate) fn above(&self, slot: Slot) -> Option<Slot> {
         self.parent(slot).filter(|parent| *parent != Slot::RUNTIME)
     }
 
-    /// Parent, grandparent and so on; PID 0 is not among them.
+    /// Returns the parent, the grandparent and so on, without PID 0.
     pub(crate) fn ancestors(&self, slot: Slot) -> impl Iterator<Item = Slot> {
         std::iter::successors(self.above(slot), |slot| self.above(*slot))
     }
 
-    /// In the order in which they came.
+    /// Returns the children in order of arrival.
     pub(crate) fn children(&self, slot: Slot) -> impl Iterator<Item = Slot> {
         std::iter::successors(self[slot].links.first_child.some(), |slot| self[*slot].links.next.some())
     }
 
-    /// The root and everything below it, parents before their children.
+    /// Returns the root and its descendants, parents before their children.
     pub(crate) fn walk(&self, root: Slot) -> Vec<Slot> {
         let mut visited = vec![root];
         let mut here = root;
@@ -169,7 +170,7 @@ impl IndexMut<Slot> for Arena {
     }
 }
 
-/// What a free slot holds, and slot 0.
+/// Returns the entry that a free slot and slot 0 hold.
 fn vacant() -> Entry {
     let machine = Machine::new(Incarnation { pid: Pid::RUNTIME, generation: Generation(0) }, Stopwatch::default());
     let now = Moment { at: Timestamp::UNIX_EPOCH, up_ms: 0 };

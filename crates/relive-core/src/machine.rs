@@ -1,9 +1,9 @@
-//! One process, as far as its owner decides on it.
+//! The part of a process that its owner controls.
 //!
 //! [`Machine::apply`] is a pure function of the process, an event and the time. The owner clones the machine, applies
 //! events to this draft, writes the records, and publishes the draft with [`Table::publish`](crate::Table::publish);
-//! a draft that could not be recorded is dropped. Everything that changes without the owner is in the table instead:
-//! the tree, the progress, the limits, the release.
+//! a draft that could not be recorded is dropped. The table holds everything that changes without the owner: the tree,
+//! the progress, the limits, the release.
 
 mod end;
 mod life;
@@ -28,51 +28,45 @@ pub(crate) use life::{Life, Pause, Running, Zombie};
 use pending::Pending;
 pub use recovered::{Recovered, Suspension};
 
-/// Where a signal was sent.
+/// The target that the sender of a signal named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Aim {
-    /// At this process. A RESUME that cannot help it is refused.
+    /// This process itself. A RESUME that has nothing to resume is refused.
     Process,
-    /// At another process: this one is below it, or is an ancestor to be resumed with it. A RESUME that cannot help
-    /// it changes nothing.
+    /// Another process: this one is its descendant, or an ancestor that is resumed with it. A RESUME that has nothing
+    /// to resume changes nothing.
     Subtree,
 }
 
-/// One thing that happens to a process.
+/// An event in the life of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Moves it from Created to Running, before its body is launched. A pause asked for meanwhile takes hold.
+    /// Moves the process from Created to Running before its body is launched. A pause requested in the meantime takes
+    /// effect.
     Start,
-    /// Delivers a signal. An ended process is left as it is.
+    /// Delivers a signal. A process that has ended ignores it.
     Signal {
-        /// Which signal.
         signal: Signal,
-        /// Who sent it and why. The sender of a signal to a subtree sets its `root`.
+        /// Says who sent it and why. The sender of a signal to a subtree sets its `root`.
         cause: Cause,
-        /// How soon a PAUSE takes hold; the other signals ignore it.
+        /// How soon a PAUSE takes effect; the other signals ignore it.
         urgency: Urgency,
-        /// Whether this process was meant, or met in a tree.
         aim: Aim,
     },
-    /// Pauses it for a reason of the runtime's own, which is no signal: the mask does not hold it up.
-    Suspend {
-        /// Why.
-        reason: SuspendReason,
-        /// How soon.
-        urgency: Urgency,
-    },
-    /// Ends a pause for exactly this reason, because the reason is gone or the answer has come.
-    EndPause {
-        /// Which reason.
-        reason: SuspendReason,
-    },
+    /// Pauses the process for a reason of the runtime. This is not a signal, so the mask does not delay it.
+    Suspend { reason: SuspendReason, urgency: Urgency },
+    /// Ends a pause for exactly this reason, because the reason is gone or the answer has arrived.
+    EndPause { reason: SuspendReason },
     /// Reports that the body has stopped at its boundary. Changes nothing if the pause is over.
     BoundaryReached,
-    /// Blocks these signals and no others. Pending ones that are not blocked any more land, in their order.
+    /// Replaces the set of blocked signals. Pending signals that are no longer blocked are delivered, in their order.
     SetMask(SignalSet),
-    /// Lets the process handle these signals itself, and no others.
+    /// Replaces the set of signals that the process handles itself.
     SetHandlers(SignalSet),
-    /// Ends the grace of a TERM: the process is killed. Changes nothing without a TERM that waits.
+    /// Ends it by its own wish, like this. What somebody asked for before is the cause, if it is not a KILL: then that
+    /// counts.
+    EndSelf(Box<End>),
+    /// Ends the grace period of a TERM and kills the process. Changes nothing if no TERM was delivered.
     GraceExpired,
     /// Reports that the body has ended, or could not be launched.
     Terminate(Outcome),
@@ -83,11 +77,11 @@ pub enum Event {
 pub struct Applied {
     /// Whether the process changed, or its own handler is called.
     pub changed: bool,
-    /// To carry out in this order, once the change is published.
+    /// The effects to carry out, in this order, once the change is published.
     pub effects: Effects,
 }
 
-/// The part of a process that its owner decides on.
+/// The part of a process that its owner controls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     incarnation: Incarnation,
@@ -98,7 +92,7 @@ pub struct Machine {
     life: Life,
 }
 
-/// What an event is applied with, and the effects so far.
+/// The inputs of one event, and the effects so far.
 struct Context<'a> {
     settings: &'a Settings,
     now: Moment,
@@ -106,7 +100,8 @@ struct Context<'a> {
 }
 
 impl Machine {
-    /// Returns a process that has not been started. Its time runs if `stopwatch` does: launching it is part of it.
+    /// Returns a process that has not been started. Its elapsed time already counts if `stopwatch` runs, because it
+    /// includes the launch.
     #[must_use]
     pub fn new(incarnation: Incarnation, stopwatch: Stopwatch) -> Self {
         Self {
@@ -136,6 +131,7 @@ impl Machine {
             Event::BoundaryReached => self.reach_boundary(&mut cx),
             Event::SetMask(mask) => self.set_mask(mask, &mut cx),
             Event::SetHandlers(handlers) => self.set_handlers(handlers),
+            Event::EndSelf(end) => self.end_self(*end, &mut cx)?,
             Event::GraceExpired => self.expire_grace(&mut cx),
             Event::Terminate(outcome) => {
                 let end = self.end_of(&outcome)?;
@@ -146,7 +142,6 @@ impl Machine {
         Ok(Applied { changed, effects: cx.effects })
     }
 
-    /// Returns the incarnation this is the state of.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
@@ -162,19 +157,25 @@ impl Machine {
         }
     }
 
-    /// Returns when and why it was paused, from the moment this was asked for until the pause is over.
+    /// Returns when and why the process was paused, from the request until the pause is over.
     #[must_use]
     pub fn pause(&self) -> Option<(Timestamp, SuspendReason)> {
         self.running().and_then(|running| running.pause.asked())
     }
 
-    /// Returns whether its body stands still at its boundary: suspended, not only pausing.
+    /// Returns who asked for the pause; nobody if the runtime had a reason of its own.
+    #[must_use]
+    pub fn paused_by(&self) -> Option<Cause> {
+        self.running().and_then(|running| running.pause.cause())
+    }
+
+    /// Returns whether the body has stopped at its boundary: the process is suspended, not just pausing.
     #[must_use]
     pub fn is_at_boundary(&self) -> bool {
         matches!(self.life, Life::Running(Running { pause: Pause::Suspended { .. }, .. }))
     }
 
-    /// Returns how soon the body is to stop, while it is pausing.
+    /// Returns how soon the body has to stop, while the process is pausing.
     #[must_use]
     pub fn urgency(&self) -> Option<Urgency> {
         match self.running()?.pause {
@@ -183,19 +184,26 @@ impl Machine {
         }
     }
 
-    /// Returns the strongest signal by which it was told to end, and its cause, while it has not ended.
+    /// Returns the strongest signal that asked the process to end, and its cause, until the process has ended.
     #[must_use]
     pub fn ending(&self) -> Option<(Signal, Cause)> {
         self.running()?.ending
     }
 
-    /// Returns the signal by which its body is to end. A TERM that the process handles itself is none: it has its grace.
+    /// Returns the signal by which the body has to end. A TERM that the process handles itself does not count: the
+    /// process has its grace period.
     #[must_use]
     pub fn told_to_end(&self) -> Option<(Signal, Cause)> {
         self.ending().filter(|(signal, _)| *signal != Signal::Term || !self.handlers.contains(Signal::Term))
     }
 
-    /// Returns the signals that wait to be unblocked, in the order in which they land.
+    /// Returns how it wants to end, while it has not ended.
+    #[must_use]
+    pub fn own_end(&self) -> Option<&End> {
+        self.running()?.own_end.as_deref()
+    }
+
+    /// Returns the blocked signals that wait, in their order of delivery.
     pub fn pending(&self) -> impl Iterator<Item = (Signal, Cause)> {
         self.pending.iter().flat_map(|pending| pending.iter())
     }
@@ -206,19 +214,18 @@ impl Machine {
         self.mask
     }
 
-    /// Returns the signals it handles itself.
+    /// Returns the signals that the process handles itself.
     #[must_use]
     pub fn handlers(&self) -> SignalSet {
         self.handlers
     }
 
-    /// Returns the time in which it has executed.
+    /// Returns the execution time so far.
     #[must_use]
     pub fn stopwatch(&self) -> Stopwatch {
         self.stopwatch
     }
 
-    /// Returns how it ended.
     #[must_use]
     pub fn end(&self) -> Option<&End> {
         match &self.life {

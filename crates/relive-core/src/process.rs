@@ -1,6 +1,6 @@
-//! One process: the words for it, and its entry in the table.
+//! The parts of a process, and its entry in the table.
 //!
-//! Rarely used and long facts are boxed, because a suspended process must stay cheap.
+//! Rarely used and long fields are boxed, because a suspended process must stay cheap.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,18 +16,17 @@ use crate::status::End;
 use crate::table::release::Release;
 use crate::time::{Moment, Stopwatch};
 
-/// The four states of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum State {
-    /// It is in the table and has not been started.
+    /// In the table, not started.
     Created = 0,
-    /// It runs, or is paused.
+    /// Running or paused.
     Running = 1,
-    /// It has ended and is being released.
+    /// Ended, being released.
     Zombie = 2,
-    /// It has been released.
+    /// Released.
     Dead = 3,
 }
 
@@ -42,11 +41,11 @@ impl fmt::Display for State {
     }
 }
 
-/// What a process runs.
+/// The kind of work that a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// The native reasoning loop.
+    /// The native agent loop.
     #[default]
     Agent,
     /// Any program, in a session.
@@ -55,66 +54,56 @@ pub enum Body {
     Cli,
     /// A graph of processes.
     Compose,
-    /// Keeps its children running.
+    /// A process that keeps its children running.
     Supervisor,
 }
 
-/// What a process has used so far.
+/// Everything that a process has used so far, over all its incarnations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Usage {
-    /// Steps done.
+pub struct UsageTotals {
+    /// Completed steps.
     pub step: u32,
-    /// Tokens sent.
     pub tokens_in: u64,
-    /// Tokens received.
     pub tokens_out: u64,
-    /// Money spent; none where a price is not known.
+    /// The cost; absent where a price is not known.
     pub cost_usd: Option<Usd>,
 }
 
-/// Where a fork came from.
+/// The origin of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Whose history it starts with.
+    /// The process whose journal the fork begins with.
     #[serde(rename = "origin_uuid")]
     pub uuid: Uuid,
-    /// The last step of that history that is its own as well.
+    /// The last step that both have in common.
     #[serde(rename = "origin_step")]
     pub step: u32,
 }
 
-/// A process to be.
+/// The description of a process to spawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
-    /// Above every PID ever used.
+    /// Higher than every PID ever used.
     pub pid: Pid,
-    /// Whose history it writes.
     pub uuid: Uuid,
-    /// Above every generation that wrote it before.
+    /// Higher than every earlier generation of this UUID.
     pub generation: Generation,
-    /// 0, or a running process.
+    /// PID 0, or a running process.
     pub parent: Pid,
-    /// The parent at the beginning of its history, where that is not `parent`.
+    /// The parent at the beginning of the journal, if it is not `parent`.
     pub parent_uuid: Option<Uuid>,
     /// Set for a fork.
     pub origin: Option<Origin>,
-    /// What it runs.
     pub body: Body,
-    /// Need not be unique.
     pub name: Option<String>,
-    /// What it is for.
     pub intent: String,
-    /// Its working directory.
     pub cwd: String,
     /// `provider/model`.
     pub model: Option<String>,
-    /// What it may spend.
     pub limits: Limits,
-    /// What it has used, where it goes on from a history.
-    pub usage: Usage,
-    /// When it was created.
+    /// The usage of earlier incarnations.
+    pub usage: UsageTotals,
     pub created_at: Timestamp,
-    /// How long it has executed, and whether it does.
     pub stopwatch: Stopwatch,
 }
 
@@ -123,7 +112,7 @@ impl Spec {
         Incarnation { pid: self.pid, generation: self.generation }
     }
 
-    /// A first incarnation that begins now, with nothing but its names; set the other fields as needed.
+    /// Returns a first incarnation that begins now, with ids and parent only; set the other fields as needed.
     #[must_use]
     pub fn new(pid: Pid, uuid: Uuid, parent: Pid, now: Moment) -> Self {
         Self {
@@ -139,46 +128,46 @@ impl Spec {
             cwd: String::new(),
             model: None,
             limits: Limits::default(),
-            usage: Usage::default(),
+            usage: UsageTotals::default(),
             created_at: now.at,
             stopwatch: Stopwatch::started(0, now.up_ms),
         }
     }
 }
 
-/// How soon a pause takes hold.
+/// How soon a pause takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Urgency {
-    /// At the next boundary: what is under way is finished first.
+    /// At the next boundary: work in progress is finished first.
     #[default]
     Boundary,
-    /// What is under way is cancelled.
+    /// At once: work in progress is cancelled.
     Now,
 }
 
-/// How the body ended, as its driver saw it.
+/// The end of the body, as its driver saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It stopped because it was asked to.
     Cancelled,
-    /// It ended like this. Where somebody had asked it to end and it names no cause itself, that is the cause.
+    /// It ended like this. If it names no cause and somebody had asked it to end, that request is the cause.
     Ended(End),
-    /// Its end is on record, word for word; what was asked for since then changes nothing.
+    /// Its end is already in the journal; requests made since then change nothing.
     Recorded(End),
 }
 
-/// What stays the same, or nearly, from spawn to completion record.
+/// The fields that hardly change from spawn to completion record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) body: Body,
     pub(crate) uuid: Uuid,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) about: Box<About>,
-    pub(crate) usage: Usage,
+    pub(crate) usage: UsageTotals,
     pub(crate) created_at: Timestamp,
 }
 
-/// What only a detailed view asks for.
+/// The fields that only a detailed view shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct About {
     pub(crate) parent_uuid: Option<Uuid>,
@@ -210,15 +199,15 @@ impl Facts {
     }
 }
 
-/// A process in the table: the part its owner decides on, and what changes without the owner.
+/// A process in the table: the part that its owner controls, and the part that changes without the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) machine: Machine,
     pub(crate) facts: Facts,
     pub(crate) links: Links,
-    /// Paused processes below this one.
+    /// The number of paused descendants.
     pub(crate) suspended_below: u32,
-    /// Since boot; only counts while it runs and is not paused.
+    /// In milliseconds since boot; counts only while the process runs and is not paused.
     pub(crate) last_progress_ms: u64,
     pub(crate) stalled: bool,
     pub(crate) release: Release,
@@ -241,7 +230,6 @@ impl Entry {
         self.machine.incarnation().pid
     }
 
-    /// It has not ended.
     pub(crate) fn is_living(&self) -> bool {
         self.machine.end().is_none()
     }

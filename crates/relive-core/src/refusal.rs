@@ -1,7 +1,7 @@
-//! Refusals: what the model says no to, and the code a caller sees.
+//! Refusals of the process model, and the error codes that callers see.
 //!
-//! Whatever returns a refusal has changed nothing. Unknown and forbidden are one refusal, so that asking tells
-//! nothing about what one may not see.
+//! An operation that returns a refusal has changed nothing. Unknown and forbidden processes get the same refusal, so
+//! that asking reveals nothing about processes that the caller may not see.
 
 use std::fmt;
 
@@ -32,111 +32,72 @@ impl fmt::Display for Transition {
     }
 }
 
-/// A typed no. Nothing was changed.
+/// A typed refusal. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// Not one of the three legal transitions.
+    /// The transition is not legal in this state.
     #[error("process {pid} is {state}: {transition} is not legal there")]
-    Illegal {
-        /// Which process.
-        pid: Pid,
-        /// The state it is in, and stays in.
-        state: State,
-        /// What was attempted.
-        transition: Transition,
-    },
-    /// A release event for a process that has not ended.
+    Illegal { pid: Pid, state: State, transition: Transition },
+    /// A release event arrived for a process that has not ended.
     #[error("process {pid} is {state}: nothing of it is being released")]
-    NotEnded {
-        /// Which process.
-        pid: Pid,
-        /// The state it is in.
-        state: State,
-    },
-    /// A body says it was cancelled, and nobody had asked it to end.
+    NotEnded { pid: Pid, state: State },
+    /// A body reported that it was cancelled, but nobody had asked it to end.
     #[error("process {pid} says it was cancelled, and nobody had asked it to end")]
-    NobodyAsked {
-        /// Which process.
-        pid: Pid,
-    },
-    /// A PID that was used before, or may have been.
+    NobodyAsked { pid: Pid },
+    /// The PID was used before, or may have been.
     #[error("PID {pid} may have been used before: {last} is the last one used")]
     PidUsed {
-        /// The PID that was asked for.
         pid: Pid,
-        /// The highest one ever used.
+        /// The highest PID ever used.
         last: Pid,
     },
-    /// A generation that is not above the one before it.
+    /// The generation is not higher than the one before it.
     #[error("{uuid} has been written by generation {last}: {generation} is not above it")]
     OldGeneration {
-        /// Whose history.
         uuid: Uuid,
-        /// The generation that was asked for.
         generation: Generation,
-        /// The highest one known.
+        /// The highest generation known.
         last: Generation,
     },
-    /// A draft that is not of the incarnation in the table, or that goes back behind it.
+    /// The draft belongs to another incarnation than the one in the table, or undoes a published change.
     #[error("the draft of process {} (generation {}) is stale", .of.pid, .of.generation)]
-    StaleDraft {
-        /// Whose draft.
-        of: Incarnation,
-    },
-    /// No such process, or not the caller's to see.
+    StaleDraft { of: Incarnation },
+    /// There is no such process, or the caller may not see it.
     #[error("no process `{what}`")]
     NotFound {
-        /// What was asked for.
         what: String,
-        /// The closest name there is.
+        /// The most similar name.
         suggestion: Option<String>,
     },
-    /// More than one process could be meant.
-    #[error("`{what}` could be any of: {}", .candidates.join(", "))]
+    /// Several processes match.
+    #[error("`{what}` is ambiguous, it could be: {}", .candidates.join(", "))]
     Ambiguous {
-        /// What was asked for.
         what: String,
-        /// Some of those it could be.
+        /// Some of the matches.
         candidates: Vec<String>,
     },
-    /// The caller may see it, and not do that to it.
-    #[error("process {pid} is not yours to control")]
-    Forbidden {
-        /// Which process.
-        pid: Pid,
-    },
-    /// It has not been started.
+    /// The caller may see the process but not control it.
+    #[error("your handle to process {pid} does not allow this")]
+    Forbidden { pid: Pid },
     #[error("process {pid} has not been started")]
-    NotStarted {
-        /// Which process.
-        pid: Pid,
-    },
-    /// It waits for an answer that a resume is not.
-    #[error("process {pid} waits for a decision")]
-    AwaitsAnswer {
-        /// Which process.
-        pid: Pid,
-    },
-    /// The parent is not running, so it has no children to come.
+    NotStarted { pid: Pid },
+    /// The process waits for an answer; a RESUME is not one.
+    #[error("process {pid} waits for an answer")]
+    AwaitsAnswer { pid: Pid },
+    /// The parent is not running, so it cannot get children.
     #[error("process {pid} is {state}: it cannot be a parent")]
-    ParentNotRunning {
-        /// The parent.
-        pid: Pid,
-        /// What the parent does instead of running.
-        state: State,
-    },
-    /// It does not run, so it can hold nothing.
+    ParentNotRunning { pid: Pid, state: State },
+    /// The process is not running, so it can hold no handle.
     #[error("process {pid} is not running: it can hold no handle")]
-    NotRunning {
-        /// Which process.
-        pid: Pid,
-    },
-    /// The history already has a writer.
+    NotRunning { pid: Pid },
+    /// The process holds as many handles as a process may.
+    #[error("process {pid} has {max} handles, the limit")]
+    TooManyHandles { pid: Pid, max: usize },
+    /// Another incarnation of this UUID is living.
     #[error("{uuid} is being run as process {pid}")]
     UuidInUse {
-        /// Whose history.
         uuid: Uuid,
-        /// Its living incarnation.
+        /// The living incarnation.
         pid: Pid,
     },
 }
@@ -146,7 +107,6 @@ impl Refusal {
         Self::NotFound { what: what.to_string(), suggestion: None }
     }
 
-    /// The code it is answered with.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -159,6 +119,7 @@ impl Refusal {
             Self::NotFound { .. } => ErrorCode::NotFound,
             Self::Ambiguous { .. } | Self::NotStarted { .. } => ErrorCode::Invalid,
             Self::Forbidden { .. } => ErrorCode::Permission,
+            Self::TooManyHandles { .. } => ErrorCode::Exhausted,
             Self::AwaitsAnswer { .. }
             | Self::ParentNotRunning { .. }
             | Self::NotRunning { .. }
@@ -166,7 +127,7 @@ impl Refusal {
         }
     }
 
-    /// The way out, where there is one.
+    /// Returns a command or a sentence that helps, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -175,6 +136,9 @@ impl Refusal {
             Self::Ambiguous { .. } => Some("use the PID, or more of the UUID".into()),
             Self::AwaitsAnswer { pid } => Some(format!("relive resolve {pid}")),
             Self::NotStarted { pid } => Some(format!("relive wait {pid}, or relive kill {pid}")),
+            Self::TooManyHandles { pid, .. } => {
+                Some(format!("relive handle list; relive handle release ID --of {pid}"))
+            }
             Self::UuidInUse { pid, .. } => Some(format!("relive info {pid}")),
             Self::Illegal { .. }
             | Self::NotEnded { .. }

@@ -1,22 +1,21 @@
-//! The one decision of what becomes of a signal that was sent.
+//! The disposition of a signal: blocked, handled or default.
 //!
-//! Blocked, handled or default is decided here and nowhere else, from the mask and the handlers alone.
-//! What a default action does to a process is the table's business.
+//! It is decided here and nowhere else, from the mask and the handlers alone. The machine carries out the default
+//! action.
 
 pub use relive_types::signal::{KillSignal, Signal, SignalSet};
 
-/// What becomes of a signal that was sent.
+/// The disposition of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// It waits in the pending set until it is unblocked.
+    /// The signal stays pending until it is unblocked.
     Blocked,
-    /// The process's own handler gets it.
+    /// The process's own handler receives it.
     Handled,
-    /// The default action.
     Default,
 }
 
-/// Decide it, in one place: blocked, else handled, else default. KILL is always default.
+/// Returns blocked, else handled, else default. KILL is always default.
 #[must_use]
 pub fn disposition(signal: Signal, mask: SignalSet, handlers: SignalSet) -> Disposition {
     if mask.contains(signal) {
@@ -33,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_disposition_of_every_signal() {
+    fn every_signal_is_blocked_handled_or_default_and_kill_always_default() {
         let all: SignalSet = Signal::ALL.into_iter().collect();
         assert_eq!(disposition(Signal::Kill, all, all), Disposition::Default);
         for signal in Signal::LANDING_ORDER {

@@ -1,4 +1,4 @@
-//! How the runtime's errors look over HTTP.
+//! Converts the runtime's errors to HTTP.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -7,11 +7,9 @@ use relive_api::{ErrorBody, ErrorDetail, http_status};
 use relive_core::ErrorCode;
 use relive_runtime::Error;
 
-/// An error for a client.
 #[derive(Debug)]
 pub(crate) struct HttpError(Error);
 
-/// An answer for a client.
 pub(crate) type Answer<T> = Result<T, HttpError>;
 
 impl HttpError {

@@ -1,10 +1,9 @@
 //! Relive's daemon: opens the data directory, recovers its processes and serves them on a unix socket.
 //!
-//! One daemon serves one data directory and holds its lock for life. What happens to processes is `relive-runtime`'s.
-//! Nothing that a client does, or does not do, keeps the daemon from answering others or from stopping.
+//! One daemon serves one data directory and holds its lock until it ends. `relive-runtime` manages the processes.
+//! Nothing that a client does, or fails to do, prevents the daemon from answering others or from stopping.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 mod error;
 #[doc(hidden)]
@@ -23,39 +22,44 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use relive_runtime::{About, Clock, Pools, Runtime, Settings};
-use server::{Connections, Server};
+use server::{Connections, Identities, Server};
 
-/// How long the lock of another daemon is waited for, and how often it is tried.
+/// How long to wait for the lock of another daemon, and how often it is tried.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_AGAIN: Duration = Duration::from_millis(5);
-/// How long a daemon that stops lets answers be written. Nobody who does not read is waited for longer.
+/// How long a stopping daemon waits for answers to be written. Clients that do not read are not waited for longer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Why the daemon cannot run.
+/// The program that becomes the keeper of environments: this one, even if its file was replaced.
+const KEEPER: &str = "/proc/self/exe";
+
+/// The reason why the daemon cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// The data directory cannot be had.
+    /// The data directory cannot be opened.
     #[error(transparent)]
     Data(#[from] OpenError),
-    /// The socket cannot be had.
+    /// The socket cannot be bound.
     #[error("{0}")]
     Socket(String),
-    /// What was left cannot be taken up.
+    /// The processes cannot be recovered.
     #[error("the processes cannot be recovered: {0}")]
     Recovery(String),
-    /// The system says no.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 
 /// Runs the daemon until it is told to stop.
 pub fn serve(paths: &Paths, config: &Config) -> Result<(), DaemonError> {
-    // Away from the terminal of whoever started it. It fails only for a process group's leader, which is away already.
+    // Detaches from the terminal. This fails only for the leader of a process group, which is detached already.
     let _ = rustix::process::setsid();
     raise_descriptor_limit();
     log::start();
+    hide();
     let executor = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = executor.block_on(run(paths, config.into()));
+    let mut settings: Settings = config.into();
+    settings.keeper = Some(KEEPER.into());
+    let outcome = executor.block_on(run(paths, settings));
     executor.shutdown_background();
     outcome
 }
@@ -66,9 +70,11 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let data = Arc::new(open_data(paths, &io, &settings).await?);
     let bound = server::bind(&paths.socket).await;
     let socket = bound.map_err(|error| DaemonError::Socket(error.to_string()))?;
+    // Only for messages: a second daemon says where this one listens.
+    let _ = data.tell_socket(&paths.socket);
     let runtime = Runtime::new(Arc::clone(&data), Pools::default(), settings, clock, paths);
     if std::fs::symlink_metadata(&paths.log).is_ok() && !paths.log.is_file() {
-        runtime.warn(format!("nothing is logged: {} is not a regular file", paths.log.display()));
+        runtime.warn(format!("no log is written: {} is not a regular file", paths.log.display()));
     }
     runtime.recover().await.map_err(|error| DaemonError::Recovery(error.to_string()))?;
     runtime.run_housekeeping();
@@ -78,7 +84,9 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let router = Server::new(Arc::clone(&runtime), about, stop).router();
     let connections = Connections::new(stopping.clone());
     tracing::info!("serving {} on {}", paths.data.display(), paths.socket.display());
-    let socket_file = socket.accept(&connections, &router, stopping).await;
+    let identities = Identities::new(paths);
+    server::serve_processes(&runtime, &connections, &identities, &router);
+    let socket_file = socket.accept(&connections, &identities, &router, stopping).await;
     runtime.all_stopped().await;
     runtime.close().await;
     connections.closed_within(ANSWERS_WITHIN).await;
@@ -87,8 +95,8 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// Opens the data directory. A daemon that was killed may take a moment to die, and a child that it was just spawning has
-/// a copy of every lock until it executes.
+/// Opens the data directory. A killed daemon may take a moment to die, and a child that it was spawning has a copy of
+/// every lock until it executes its program.
 async fn open_data(paths: &Paths, io: &Io, settings: &Settings) -> Result<DataDirectory, OpenError> {
     let deadline = tokio::time::Instant::now() + LOCK_PATIENCE;
     loop {
@@ -101,7 +109,7 @@ async fn open_data(paths: &Paths, io: &Io, settings: &Settings) -> Result<DataDi
     }
 }
 
-/// TERM and INT stop the daemon as `relive daemon stop` does.
+/// Makes TERM and INT stop the daemon like `relive daemon stop`.
 fn on_signals(runtime: Arc<Runtime>, stop: watch::Sender<bool>) -> std::io::Result<()> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::spawn(async move {
@@ -115,7 +123,20 @@ fn on_signals(runtime: Arc<Runtime>, stop: watch::Sender<bool>) -> std::io::Resu
     Ok(())
 }
 
-/// A running agent holds two descriptors, a client one.
+/// Hides the memory, the descriptors and the environment of this process from other programs of the same user, unless
+/// it is being debugged.
+fn hide() {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    if std::env::var_os("RELIVE_DUMPABLE").is_some_and(|value| !value.is_empty()) {
+        tracing::warn!("RELIVE_DUMPABLE is set: other programs of this user can read the keys of all processes");
+        return;
+    }
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!("other programs of this user can read the keys of all processes: {error}");
+    }
+}
+
+/// Raises the limit of open files: a running agent has two descriptors, a client one.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

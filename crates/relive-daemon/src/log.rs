@@ -9,10 +9,10 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-/// What is logged: `warn`, or `info,relive_daemon=debug`.
+/// The log filter: `warn`, or `info,relive_daemon=debug`.
 const VARIABLE: &str = "RELIVE_LOG";
 
-/// Sends events to the log from now on.
+/// Starts to log events.
 pub(crate) fn start() {
     let asked = std::env::var(VARIABLE).unwrap_or_default();
     let (filter, problem) = match filter(&asked) {
@@ -20,7 +20,7 @@ pub(crate) fn start() {
         Err(problem) => (Targets::new().with_default(LevelFilter::INFO), Some(problem)),
     };
     let subscriber = tracing_subscriber::registry().with(Lines.with_filter(filter));
-    // It is set already where a test runs more than one daemon in its process.
+    // It is already set if a test runs more than one daemon in its process.
     let _ = tracing::subscriber::set_global_default(subscriber);
     if let Some(problem) = problem {
         tracing::warn!("{VARIABLE} is ignored: {problem}");
@@ -39,7 +39,6 @@ fn filter(asked: &str) -> Result<Targets, String> {
     asked.parse().map_err(|error: tracing_subscriber::filter::ParseError| error.to_string())
 }
 
-/// Writes each event as a line.
 struct Lines;
 
 impl<S: Subscriber> Layer<S> for Lines {
@@ -47,7 +46,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         let mut text = Text { message: String::new(), fields: String::new() };
         event.record(&mut text);
         let line = line(jiff::Timestamp::now(), *event.metadata().level(), &text);
-        // A log that cannot be written, as on a full disk, is no reason to stop: `eprintln!` would panic.
+        // A log that cannot be written, for example on a full disk, must not stop the daemon: `eprintln!` would panic.
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 }
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_can_be_chosen_and_a_mistake_is_named() {
+    fn the_log_filter_is_parsed_and_a_mistake_is_reported() {
         let shows = |asked: &str, target: &str, level: Level| filter(asked).unwrap().would_enable(target, &level);
         assert!(shows("", "relive_daemon", Level::INFO) && !shows("", "relive_daemon", Level::DEBUG));
         assert!(shows("debug", "relive_runtime", Level::DEBUG));

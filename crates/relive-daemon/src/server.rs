@@ -1,10 +1,16 @@
 //! The socket: HTTP and JSON for whoever has the same uid.
 
+mod asked;
 mod connection;
 mod connections;
 mod data_directory;
+mod files;
+mod flows;
+mod handles;
+mod identity;
 mod list;
 mod listener;
+mod myself;
 mod repeat;
 mod streams;
 mod traffic;
@@ -21,21 +27,24 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use relive_api::{
-    Accepted, Affected, BODY_MAX, Created, DaemonStatus, ExecRequest, ExecStarted, GcAnswer, GcRequest, InputRequest,
-    Lineage, ListQuery, PauseRequest, Process, REQUEST_ID_HEADER, ResolveRequest, ResumeRequest, Resumed, RunRequest,
-    SignalMaskRequest, SignalRequest, SignalState, Stopping, WaitAnswer, WaitRequest,
+    Accepted, Affected, BODY_MAX, Created, DaemonStatus, ExecRequest, ExecStarted, GateRequest, GcAnswer, GcRequest,
+    InputRequest, Lineage, ListQuery, PauseRequest, Process, REQUEST_ID_HEADER, Removed, RenameRequest, ResolveRequest,
+    ResumeRequest, Resumed, RunRequest, SignalMaskRequest, SignalRequest, SignalState, Stopping, UsageQuery,
+    UsageReport, WaitAnswer, WaitRequest,
 };
 use relive_core::ErrorCode;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, watch};
 
+use asked::{Asked, Guarded};
 pub(crate) use connections::Connections;
 use data_directory::DataDirectory;
+pub(crate) use identity::Identities;
 pub(crate) use listener::bind;
 use traffic::{Class, Traffic};
 
 use crate::error::{Answer, HttpError};
-use relive_runtime::{About, Runtime};
+use relive_runtime::{About, Runtime, SelfConnection};
 
 /// How many streams read from the disk at once: the threads they read on are also those that journals are written on.
 const STREAM_READS_MAX: usize = 8;
@@ -43,19 +52,23 @@ const STREAM_READS_MAX: usize = 8;
 /// What every handler has.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
-    runtime: Arc<Runtime>,
+    guarded: Guarded,
     about: Arc<About>,
-    stop: watch::Sender<bool>,
     stream_reads: Arc<Semaphore>,
 }
 
 impl Server {
     pub(crate) fn new(runtime: Arc<Runtime>, about: Arc<About>, stop: watch::Sender<bool>) -> Self {
-        Self { runtime, about, stop, stream_reads: Arc::new(Semaphore::new(STREAM_READS_MAX)) }
+        Self { guarded: Guarded::new(runtime, stop), about, stream_reads: Arc::new(Semaphore::new(STREAM_READS_MAX)) }
+    }
+
+    /// Tells when the daemon stops.
+    fn stopping(&self) -> watch::Receiver<bool> {
+        self.guarded.stopping()
     }
 
     pub(crate) fn router(self) -> Router {
-        let traffic = Traffic::new(self.stop.subscribe());
+        let traffic = Traffic::new(self.stopping());
         let control = Router::new()
             .route("/v1/daemon", get(status))
             .route("/v1/daemon/stop", post(stop))
@@ -67,14 +80,31 @@ impl Server {
         let others = Router::new()
             .route("/v1/processes", get(processes).post(run))
             .route("/v1/programs", post(exec))
+            .route("/v1/flows", post(flows::start))
+            .route("/v1/processes/{id}/flow", get(flows::status))
+            .route("/v1/processes/{id}/node", post(flows::resume_node))
             .route("/v1/processes/{id}", get(process))
             .route("/v1/processes/{id}/resume", post(resume))
             .route("/v1/processes/{id}/signals", get(signal_mask).post(set_signal_mask))
             .route("/v1/processes/{id}/input", post(input))
+            .route("/v1/processes/{id}/rename", post(rename))
+            .route("/v1/processes/{id}/remove", post(remove))
             .route("/v1/processes/{id}/lineage", get(lineage))
+            .route("/v1/processes/{id}/diff", get(files::diff))
+            .route("/v1/processes/{id}/rewind", post(files::rewind))
+            .route("/v1/processes/{id}/restore", post(files::restore))
+            .route("/v1/processes/{id}/merge", post(files::merge))
+            .route("/v1/blame", post(files::blame))
+            .route("/v1/workspaces", get(files::workspaces))
+            .route("/v1/workspaces/remove", post(files::remove_workspace))
             .route("/v1/resumable", get(resumable))
+            .route("/v1/usage", get(usage))
+            .route("/v1/self", get(myself::info))
+            .route("/v1/handles", get(handles::list).post(handles::grant))
+            .route("/v1/handles/release", post(handles::release))
             .route("/v1/gc", post(gc));
         let streams = Router::new()
+            .route("/v1/self/end", post(myself::end))
             .route("/v1/processes/{id}/wait", post(wait))
             .route("/v1/processes/{id}/journal", get(streams::journal))
             .route("/v1/processes/{id}/events", get(streams::events));
@@ -91,6 +121,21 @@ impl Server {
             .layer(middleware::from_fn_with_state(traffic, traffic::whole))
             .with_state(self)
     }
+}
+
+/// Serves the connections to the sockets of processes, as long as there are any.
+pub(crate) fn serve_processes(runtime: &Runtime, connections: &Connections, identities: &Identities, router: &Router) {
+    let Some(mut accepted) = runtime.self_connections() else { return };
+    let (connections, identities, router) = (connections.clone(), identities.clone(), router.clone());
+    let uid = rustix::process::getuid().as_raw();
+    tokio::spawn(async move {
+        while let Some(SelfConnection { uuid, stream }) = accepted.recv().await {
+            if stream.peer_cred().is_ok_and(|peer| peer.uid() == uid) {
+                let identities = identities.clone();
+                connections.serve(stream, move |stream| identities.caller_of(uuid, stream), router.clone(), None);
+            }
+        }
+    });
 }
 
 async fn nothing_here(request: Request) -> HttpError {
@@ -170,132 +215,156 @@ impl FromRequestParts<Server> for RequestId {
 type ServerState = State<Server>;
 type JsonAnswer<T> = Answer<Json<T>>;
 
-async fn status(State(server): ServerState) -> JsonAnswer<DaemonStatus> {
-    server.runtime.status(&server.about).await.map(Json).map_err(Into::into)
+async fn status(State(server): ServerState, Asked(access): Asked) -> JsonAnswer<DaemonStatus> {
+    access.status(&server.about).await.map(Json).map_err(Into::into)
 }
 
-async fn stop(State(server): ServerState) -> Json<Stopping> {
-    let stopping = server.runtime.begin_stop();
-    server.stop.send_replace(true);
-    Json(stopping)
+async fn stop(State(server): ServerState, asked: Asked) -> JsonAnswer<Stopping> {
+    asked.stop(&server).map(Json).map_err(Into::into)
 }
 
-async fn processes(State(server): ServerState, Params(query): Params<ListQuery>) -> Answer<Response> {
+async fn processes(Asked(access): Asked, Params(query): Params<ListQuery>) -> Answer<Response> {
     if query.limit.is_some() {
-        return Ok(Json(server.runtime.page(query).await?).into_response());
+        return Ok(Json(access.page(query).await?).into_response());
     }
     list::whole(query, move |query| {
-        let runtime = Arc::clone(&server.runtime);
-        async move { runtime.page(query).await.map(|page| (page.processes, page.next)) }
+        let access = access.clone();
+        async move { access.page(query).await.map(|page| (page.processes, page.next)) }
     })
     .await
 }
 
-async fn run(State(server): ServerState, RequiredJson(request): RequiredJson<RunRequest>) -> JsonAnswer<Created> {
-    server.runtime.run(request).await.map(Json).map_err(Into::into)
+async fn run(Asked(access): Asked, RequiredJson(request): RequiredJson<RunRequest>) -> JsonAnswer<Created> {
+    access.run(request).await.map(Json).map_err(Into::into)
 }
 
-async fn exec(State(server): ServerState, RequiredJson(request): RequiredJson<ExecRequest>) -> JsonAnswer<ExecStarted> {
-    server.runtime.exec(request).await.map(Json).map_err(Into::into)
+async fn exec(Asked(access): Asked, RequiredJson(request): RequiredJson<ExecRequest>) -> JsonAnswer<ExecStarted> {
+    access.exec(request).await.map(Json).map_err(Into::into)
 }
 
-async fn proceed(State(server): ServerState, Id(id): Id) -> JsonAnswer<Affected> {
-    server.runtime.proceed(&id).await.map(Json).map_err(Into::into)
+async fn proceed(
+    Asked(access): Asked,
+    Id(id): Id,
+    OptionalJson(request): OptionalJson<GateRequest>,
+) -> JsonAnswer<Affected> {
+    access.proceed(&id, request).await.map(Json).map_err(Into::into)
 }
 
-async fn abort(State(server): ServerState, Id(id): Id) -> JsonAnswer<Affected> {
-    server.runtime.abort(&id).await.map(Json).map_err(Into::into)
+async fn abort(
+    Asked(access): Asked,
+    Id(id): Id,
+    OptionalJson(request): OptionalJson<GateRequest>,
+) -> JsonAnswer<Affected> {
+    access.abort(&id, request).await.map(Json).map_err(Into::into)
 }
 
-async fn process(State(server): ServerState, Id(id): Id) -> JsonAnswer<Process> {
-    server.runtime.process(&id).await.map(Json).map_err(Into::into)
+async fn process(Asked(access): Asked, Id(id): Id) -> JsonAnswer<Process> {
+    access.info(&id).await.map(Json).map_err(Into::into)
 }
 
 async fn wait(
     State(server): ServerState,
+    Asked(access): Asked,
     Id(id): Id,
     OptionalJson(request): OptionalJson<WaitRequest>,
 ) -> JsonAnswer<WaitAnswer> {
-    let mut stop = server.stop.subscribe();
+    let mut stop = server.stopping();
     tokio::select! {
-        answer = server.runtime.wait(&id, request.timeout_ms.map(Duration::from_millis)) => answer.map(Json).map_err(Into::into),
+        answer = access.wait(&id, request.timeout_ms.map(Duration::from_millis)) => answer.map(Json).map_err(Into::into),
         // The daemon goes, and does not wait for those who wait.
         _ = stop.wait_for(|stopping| *stopping) => Err(traffic::stopping()),
     }
 }
 
 async fn pause(
-    State(server): ServerState,
+    Asked(access): Asked,
     Id(id): Id,
     RequestId(request_id): RequestId,
     OptionalJson(request): OptionalJson<PauseRequest>,
 ) -> JsonAnswer<Affected> {
-    server.runtime.pause(&id, request, request_id).await.map(Json).map_err(Into::into)
+    access.pause(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
 async fn resume(
-    State(server): ServerState,
+    Asked(access): Asked,
     Id(id): Id,
     RequestId(request_id): RequestId,
     OptionalJson(request): OptionalJson<ResumeRequest>,
 ) -> JsonAnswer<Resumed> {
-    server.runtime.resume(&id, request, request_id).await.map(Json).map_err(Into::into)
+    access.resume(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
 async fn signal(
-    State(server): ServerState,
+    Asked(access): Asked,
     Id(id): Id,
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<SignalRequest>,
 ) -> JsonAnswer<Affected> {
-    server.runtime.signal_by_name(&id, request, request_id).await.map(Json).map_err(Into::into)
+    access.signal(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn signal_mask(State(server): ServerState, Id(id): Id) -> JsonAnswer<SignalState> {
-    server.runtime.signal_mask(&id).await.map(Json).map_err(Into::into)
+async fn signal_mask(Asked(access): Asked, Id(id): Id) -> JsonAnswer<SignalState> {
+    access.signal_mask(&id).await.map(Json).map_err(Into::into)
 }
 
 async fn set_signal_mask(
-    State(server): ServerState,
+    Asked(access): Asked,
     Id(id): Id,
     RequestId(request_id): RequestId,
     OptionalJson(request): OptionalJson<SignalMaskRequest>,
 ) -> JsonAnswer<SignalState> {
-    server.runtime.set_signal_mask(&id, request, request_id).await.map(Json).map_err(Into::into)
+    access.set_signal_mask(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
 async fn input(
-    State(server): ServerState,
+    Asked(access): Asked,
     Id(id): Id,
     RequiredJson(request): RequiredJson<InputRequest>,
 ) -> JsonAnswer<Accepted> {
-    server.runtime.send(&id, request).await.map(Json).map_err(Into::into)
+    access.send(&id, request).await.map(Json).map_err(Into::into)
 }
 
 async fn resolve(
-    State(server): ServerState,
+    Asked(access): Asked,
     Id(id): Id,
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<ResolveRequest>,
 ) -> JsonAnswer<Affected> {
-    server.runtime.answer(&id, request, request_id).await.map(Json).map_err(Into::into)
+    access.answer(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn lineage(State(server): ServerState, Id(id): Id) -> JsonAnswer<Lineage> {
-    server.runtime.lineage(&id).await.map(Json).map_err(Into::into)
+async fn lineage(Asked(access): Asked, Id(id): Id) -> JsonAnswer<Lineage> {
+    access.lineage(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn resumable(State(server): ServerState, Params(query): Params<ListQuery>) -> Answer<Response> {
+async fn resumable(Asked(access): Asked, Params(query): Params<ListQuery>) -> Answer<Response> {
     if query.limit.is_some() {
-        return Ok(Json(server.runtime.resumable(query).await?).into_response());
+        return Ok(Json(access.resumable(query).await?).into_response());
     }
     list::whole(query, move |query| {
-        let runtime = Arc::clone(&server.runtime);
-        async move { runtime.resumable(query).await.map(|page| (page.processes, page.next)) }
+        let access = access.clone();
+        async move { access.resumable(query).await.map(|page| (page.processes, page.next)) }
     })
     .await
 }
 
-async fn gc(State(server): ServerState, RequiredJson(request): RequiredJson<GcRequest>) -> JsonAnswer<GcAnswer> {
-    server.runtime.gc(request).await.map(Json).map_err(Into::into)
+async fn rename(
+    Asked(access): Asked,
+    Id(id): Id,
+    RequestId(request_id): RequestId,
+    RequiredJson(request): RequiredJson<RenameRequest>,
+) -> JsonAnswer<Affected> {
+    access.rename(&id, request, request_id).await.map(Json).map_err(Into::into)
+}
+
+async fn remove(Asked(access): Asked, Id(id): Id) -> JsonAnswer<Removed> {
+    access.remove(&id).await.map(Json).map_err(Into::into)
+}
+
+async fn usage(Asked(access): Asked, Params(query): Params<UsageQuery>) -> JsonAnswer<UsageReport> {
+    access.usage(query).await.map(Json).map_err(Into::into)
+}
+
+async fn gc(Asked(access): Asked, RequiredJson(request): RequiredJson<GcRequest>) -> JsonAnswer<GcAnswer> {
+    access.gc(request).await.map(Json).map_err(Into::into)
 }

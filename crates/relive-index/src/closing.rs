@@ -1,4 +1,4 @@
-//! Whether the daemon before told the index everything: it says so when it closes it.
+//! Whether the index is up to date: a daemon marks it as closed when it ends cleanly.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::write;
 
-/// Which file a path names: one that was replaced has another number.
+/// Identifies a file: a replaced file has another number.
 pub(crate) type FileId = (u64, u64);
 
 pub(crate) fn file_id(path: &Path) -> Option<FileId> {
@@ -20,10 +20,10 @@ pub(crate) fn file_id(path: &Path) -> Option<FileId> {
 }
 
 impl Index {
-    /// Takes the index into use, and tells whether it knows everything: it is complete, the daemon before closed it, and
-    /// no history was begun or collected since, by whoever.
+    /// Opens the index for use, and returns whether it knows every process: it is complete, the previous daemon closed
+    /// it, and no journal was created or collected since then.
     ///
-    /// On return the index counts as not closed, also after a power cut.
+    /// On return the index no longer counts as closed, even after a power cut.
     pub fn begin(&self, data: &DataDirectory) -> Result<bool> {
         let marked: Option<i64> = self.ask(|connection| {
             let sql = "SELECT value FROM state WHERE key = 'closed'";
@@ -40,7 +40,7 @@ impl Index {
         Ok(is_closed && self.is_complete()?)
     }
 
-    /// Says that everything that happened was told.
+    /// Marks the index as closed: every change has been written to it.
     pub fn close(&self, data: &DataDirectory) -> Result<()> {
         let Some(changed_at) = changed_at_ns(data) else { return Ok(()) };
         self.change(|transaction| {
@@ -50,12 +50,12 @@ impl Index {
         })
     }
 
-    /// Says that something was missed: the index is not complete, also for the next daemon.
+    /// Marks the index as incomplete, also for the next daemon, because a change was missed.
     pub fn mark_incomplete(&self) -> Result<()> {
         self.change(|transaction| write::set_complete(transaction, false))
     }
 
-    /// Refuses an index whose file was removed or replaced: what is written there would be lost.
+    /// Refuses an index whose file was removed or replaced: changes written to it would be lost.
     pub fn check_place(&self) -> Result<()> {
         let Some((path, file)) = self.place() else { return Ok(()) };
         if file.is_some() && file_id(&path) == file { Ok(()) } else { Err(Error::Removed { path }) }

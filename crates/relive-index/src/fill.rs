@@ -1,4 +1,4 @@
-//! Filling the index from the data directory, and finding what it has missed.
+//! Fills the index from the data directory, and finds changes that it has missed.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -13,34 +13,34 @@ use crate::index::{Index, uuid_at};
 use crate::row::Row;
 use crate::write::{self, Expected};
 
-/// How many entries one transaction takes in. Others are served in between.
+/// How many entries one transaction writes. Other requests are served in between.
 const BATCH: usize = 500;
 /// How many rows are compared at a time.
 const COMPARED: i64 = 5_000;
 
-/// Something the data directory knows.
+/// An entry of the data directory.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// A process whose history is here.
+    /// A process with a readable journal.
     Here(Box<Row>),
-    /// A process whose history is here and cannot be read. Its id is found, so that whoever asks is told why.
+    /// A process whose journal cannot be read. It is found by its id, so that the caller is told the reason.
     Unreadable(Uuid),
     /// A process that was collected.
     Collected(Box<Tombstone>),
-    /// A PID that was noted, and may stand in no journal.
+    /// A recorded PID, which may be in no journal.
     Noted(Pid, Uuid),
 }
 
-/// What [`Index::refresh`] found.
+/// The result of [`Index::refresh`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Refreshed {
-    /// Histories that were not in the index, or had changed since.
+    /// Journals that were not in the index, or had changed since.
     pub read: usize,
-    /// Rows of processes that are gone.
+    /// Rows of processes that no longer exist.
     pub removed: usize,
 }
 
-/// Reads everything the data directory knows, one process at a time. Nothing is read before the first entry is asked for.
+/// Reads every entry of the data directory, one process at a time. Nothing is read before the first entry is requested.
 pub fn entries(data: &DataDirectory) -> impl Iterator<Item = Result<Entry>> {
     let here = list(|| Ok(data.uuids()?.into_iter().filter_map(|uuid| read(data, uuid))));
     let collected = list(|| Ok(data.tombstones()?.into_iter().map(Box::new).map(Entry::Collected)));
@@ -48,7 +48,7 @@ pub fn entries(data: &DataDirectory) -> impl Iterator<Item = Result<Entry>> {
     here.chain(collected).chain(noted)
 }
 
-/// Calls `make` when the first entry is asked for.
+/// Calls `make` when the first entry is requested.
 fn list<I: Iterator<Item = Entry>>(make: impl FnOnce() -> std::io::Result<I>) -> impl Iterator<Item = Result<Entry>> {
     std::iter::once_with(make).flat_map(|made| {
         let (entries, error) = match made {
@@ -59,7 +59,7 @@ fn list<I: Iterator<Item = Entry>>(make: impl FnOnce() -> std::io::Result<I>) ->
     })
 }
 
-/// Returns nothing for a process that is gone, or does not say what it is.
+/// Returns `None` for a process that is gone or whose journal does not describe it.
 fn read(data: &DataDirectory, uuid: Uuid) -> Option<Entry> {
     match Row::read(data, uuid) {
         Ok(Some(row)) => Some(Entry::Here(Box::new(row))),
@@ -70,11 +70,11 @@ fn read(data: &DataDirectory, uuid: Uuid) -> Option<Entry> {
 }
 
 impl Index {
-    /// Makes the index anew from these entries, histories first. An entry that is an error ends it, and the index stays
+    /// Rebuilds the index from these entries, journals first. An error among the entries stops it, and the index stays
     /// incomplete.
     ///
-    /// It may run while processes are begun, ended and collected: the index is emptied before the first entry is asked
-    /// for, and what is told meanwhile is newer than any entry.
+    /// It may run while processes are created, ended and collected: the index is emptied before the first entry is
+    /// requested, and changes written in the meantime are newer than any entry.
     pub fn rebuild(&self, entries: impl IntoIterator<Item = Result<Entry>>) -> Result<()> {
         self.clear()?;
         let mut entries = entries.into_iter();
@@ -91,13 +91,13 @@ impl Index {
         })
     }
 
-    /// Compares the index with the data directory, by one `stat` for each history, and takes in what it has missed: after
-    /// a power cut the last changes to an index may be lost. Afterwards the index is complete.
+    /// Compares the index with the data directory, by one `stat` for each journal, and adds what it has missed: a power
+    /// cut may lose the last changes to the index. Afterwards the index is complete.
     ///
-    /// A process that is known and has not ended is left to whoever runs it, who tells how it stands when that changes.
-    /// `stop` is asked between histories.
+    /// A known process that has not ended is skipped: its runtime writes every change to the index. `stop` is called
+    /// between journals.
     pub fn refresh(&self, data: &DataDirectory, stop: impl Fn() -> bool) -> Result<Refreshed> {
-        // Before the directory is listed: what is in the index and not in the directory is gone.
+        // Read before the directory is listed, so that a row without a directory belongs to a process that is gone.
         let known = self.lengths()?;
         let here: HashSet<Uuid> = data.uuids().map_err(Error::Data)?.into_iter().collect();
         let mut done = Refreshed::default();
@@ -144,7 +144,7 @@ impl Index {
         Ok(done)
     }
 
-    /// The processes that are here, each with the length of the journal that its row was made from.
+    /// Returns the existing processes, each with the length of the journal that its row was made from.
     fn lengths(&self) -> Result<HashMap<Uuid, Option<u64>>> {
         let mut lengths = HashMap::new();
         let mut after = String::new();

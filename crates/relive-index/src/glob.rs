@@ -1,18 +1,18 @@
-//! Patterns for names: `*` is any text, `?` any one character, everything else itself.
+//! Patterns for names: `*` matches any text, `?` any one character, everything else itself.
 //!
-//! It takes at most the product of both lengths: a pattern comes from a user, and is tried on every row.
+//! Matching takes at most the product of both lengths: a pattern comes from a user and is tried on every row.
 
 /// The longest pattern that matches anything.
 pub const PATTERN_MAX: usize = 256;
 
-/// Tells whether all of `text` matches `pattern`.
+/// Returns whether all of `text` matches `pattern`.
 #[must_use]
 pub fn matches(pattern: &str, text: &str) -> bool {
     if pattern.len() > PATTERN_MAX {
         return false;
     }
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
-    // After the last `*`: the rest of the pattern, and the text from where it is tried next.
+    // After the last `*`: the rest of the pattern, and the text from the next position to try.
     let mut retry: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
     loop {
         let (before_pattern, before_text) = (pattern.clone(), text.clone());
@@ -68,13 +68,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_made_to_take_long_does_not() {
+    fn a_malicious_pattern_is_matched_quickly() {
         let pattern = "*a".repeat(100) + "b";
         check(&pattern, &"a".repeat(4_000), false);
         check(&"*".repeat(PATTERN_MAX + 1), "a", false);
     }
 
-    /// The same by the book: every way to read the pattern.
+    /// The reference implementation: tries every way to read the pattern.
     fn by_the_book(pattern: &[char], text: &[char]) -> bool {
         match (pattern, text) {
             ([], []) => true,
@@ -87,7 +87,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_pattern_matches_as_by_the_book(pattern in "[ab*?]{0,7}", text in "[abc]{0,7}") {
+        fn every_pattern_matches_like_the_reference(pattern in "[ab*?]{0,7}", text in "[abc]{0,7}") {
             let chars = |text: &str| text.chars().collect::<Vec<_>>();
             assert_eq!(matches(&pattern, &text), by_the_book(&chars(&pattern), &chars(&text)), "{pattern} {text}");
         }

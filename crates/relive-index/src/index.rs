@@ -1,4 +1,4 @@
-//! The index itself: one connection, and what can be asked and told.
+//! The index: one connection, and its queries and updates.
 
 use std::fs;
 use std::io;
@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use relive_core::{End, Pid, Timestamp, Uuid};
 use relive_journal::{Disk, ProcInfo};
+use relive_types::short_id;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
@@ -19,13 +20,13 @@ use crate::{id, schema};
 
 /// How many candidates of a prefix or suffix are returned at most.
 pub const CANDIDATES_MAX: usize = 1_000;
-/// What was collected is counted after so many removals.
+/// Collected processes are counted after this many removals.
 const REMOVALS_MAX: u32 = 1_024;
 
 /// An open index. See the crate's documentation.
 #[derive(Debug)]
 pub struct Index {
-    /// Where the database is; absent for one in memory.
+    /// The directory of the database; absent for one in memory.
     directory: Option<PathBuf>,
     inner: Mutex<Inner>,
 }
@@ -33,19 +34,18 @@ pub struct Index {
 #[derive(Debug)]
 struct Inner {
     connection: Connection,
-    /// The database file, where there is one.
+    /// The database file, if there is one.
     file: Option<FileId>,
-    /// Since what was collected was last counted.
+    /// Removals since the collected processes were last counted.
     removals: u32,
 }
 
-/// Whose a PID is.
+/// The owner of a PID.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PidEntry {
-    /// The process.
     pub uuid: Uuid,
-    /// How the incarnation ended; absent while it lives, and where it was interrupted. Absent for a PID that only stood
-    /// for a suspended process, and once the process was collected.
+    /// How the incarnation ended; absent while it lives and if it was interrupted. Also absent for a PID that was only
+    /// assigned to a suspended process, and once the process was collected.
     pub end: Option<End>,
     /// The PID of the next incarnation.
     pub successor: Option<Pid>,
@@ -54,7 +54,7 @@ pub struct PidEntry {
 }
 
 impl Index {
-    /// Opens the index of the data directory `root`, making it if need be. A damaged one is deleted.
+    /// Opens the index of the data directory `root`, and creates it if necessary. A damaged one is deleted.
     pub fn open(root: &Path) -> Result<Self> {
         let directory = root.join("index");
         let connection = open_in(&directory)?;
@@ -62,25 +62,25 @@ impl Index {
         Ok(Self { directory: Some(directory), inner: Mutex::new(Inner { connection, file, removals: 0 }) })
     }
 
-    /// Makes an index in memory, for when there is no room for one on the disk. It is empty and has to be rebuilt.
+    /// Creates an index in memory, for a disk without free space. It is empty and has to be rebuilt.
     pub fn in_memory() -> Result<Self> {
         let connection = schema::open_in_memory().map_err(|source| failed(None, source))?;
         Ok(Self { directory: None, inner: Mutex::new(Inner { connection, file: None, removals: 0 }) })
     }
 
-    /// Deletes the index of the data directory `root`, for one that cannot be written: what it has missed must not be
-    /// taken for what never was.
+    /// Deletes the index of the data directory `root` because it cannot be written: an outdated index would answer "not
+    /// found" for processes that it has missed.
     pub fn delete(root: &Path) -> Result<()> {
         remove(&root.join("index"))
     }
 
-    /// Bounds the database, so that a test can fill it.
+    /// Limits the size of the database, so that a test can fill it.
     #[doc(hidden)]
     pub fn limit_pages(&self, pages: u32) -> Result<()> {
         self.ask(|connection| connection.pragma_update(None, "max_page_count", pages))
     }
 
-    /// Returns where the database should be, and which file it is; nothing for one in memory.
+    /// Returns the path of the database and the identity of its file; `None` for one in memory.
     pub(crate) fn place(&self) -> Option<(PathBuf, Option<FileId>)> {
         let directory = self.directory.as_deref()?;
         Some((database(Some(directory)), self.lock().file))
@@ -90,14 +90,14 @@ impl Index {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the database. One that is damaged is deleted on the spot.
+    /// Runs a query. A damaged database is deleted at once.
     pub(crate) fn ask<T>(&self, ask: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
         let mut inner = self.lock();
         let answer = ask(&inner.connection);
         answer.map_err(|source| self.dispose(&mut inner, source))
     }
 
-    /// Changes the database, all or nothing.
+    /// Runs a change as one transaction.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T> {
         let mut inner = self.lock();
         let changed = inner.connection.transaction().and_then(|transaction| {
@@ -108,13 +108,13 @@ impl Index {
         changed.map_err(|source| self.dispose(&mut inner, source))
     }
 
-    /// Replaces a damaged database by an empty one.
+    /// Replaces a damaged database with an empty one.
     fn dispose(&self, inner: &mut Inner, source: rusqlite::Error) -> Error {
         if !is_corrupt(&source) {
             return failed(self.directory.as_deref(), source);
         }
         let Ok(empty) = schema::open_in_memory() else { return failed(self.directory.as_deref(), source) };
-        // Closes the file before it is removed. If no new one can be made, the one in memory stays.
+        // Closes the file before it is removed. If no new one can be created, the one in memory stays.
         inner.connection = empty;
         if let Some(directory) = &self.directory
             && Disk::new().remove_tree(directory).is_ok()
@@ -126,7 +126,7 @@ impl Index {
         Error::Corrupt { path: database(self.directory.as_deref()) }
     }
 
-    /// Tells whether the index knows every process. Until then "not found" is no answer.
+    /// Returns whether the index knows every process. Until then "not found" is not a valid answer.
     pub fn is_complete(&self) -> Result<bool> {
         self.ask(|connection| {
             let mut statement = connection.prepare_cached("SELECT value FROM state WHERE key = 'complete'")?;
@@ -135,31 +135,31 @@ impl Index {
         })
     }
 
-    /// Says that the index knows every process.
+    /// Marks the index as complete.
     pub fn mark_complete(&self) -> Result<()> {
         self.change(|transaction| write::set_complete(transaction, true))
     }
 
-    /// Says that the index may not know every process, and empties it.
+    /// Marks the index as incomplete, and empties it.
     pub(crate) fn clear(&self) -> Result<()> {
         self.change(|transaction| {
             write::set_complete(transaction, false)?;
-            transaction.execute_batch("DELETE FROM process; DELETE FROM info; DELETE FROM pid;")
+            transaction.execute_batch("DELETE FROM process; DELETE FROM info; DELETE FROM pid; DELETE FROM spent;")
         })
     }
 
-    /// Takes in how a process stands. Called when it was begun, resumed, paused or ended, after its journal was synced
-    /// and before its marker goes.
+    /// Writes the state of a process. Called when it was created, resumed, paused or ended, after its journal was
+    /// synced and before its marker is removed.
     pub fn upsert(&self, row: &Row) -> Result<()> {
         self.change(|transaction| write::upsert(transaction, row, Expected::Any))
     }
 
-    /// Takes in how processes stand, in one transaction. Rows that are current already are left alone.
+    /// Writes the state of several processes in one transaction. Rows that are up to date are skipped.
     pub fn upsert_all(&self, rows: &[Row]) -> Result<()> {
         self.change(|transaction| rows.iter().try_for_each(|row| write::upsert(transaction, row, Expected::Other)))
     }
 
-    /// Takes in that a process was collected. Its PIDs stay, for as long as a tombstone would.
+    /// Records that a process was collected. Its PIDs are kept as long as a tombstone.
     pub fn remove(&self, uuid: Uuid, collected_at: Timestamp) -> Result<()> {
         let mut inner = self.lock();
         inner.removals += 1;
@@ -174,12 +174,12 @@ impl Index {
         })
     }
 
-    /// Takes in that PIDs stand for suspended processes, without standing in their journals.
+    /// Records PIDs that are assigned to suspended processes without being in their journals.
     pub fn note_pids(&self, pids: impl IntoIterator<Item = (Pid, Uuid)>) -> Result<()> {
         self.change(|transaction| pids.into_iter().try_for_each(|(pid, uuid)| write::note(transaction, pid, uuid)))
     }
 
-    /// Returns whose a PID is, or was.
+    /// Returns the present or former owner of a PID.
     pub fn by_pid(&self, pid: Pid) -> Result<Option<PidEntry>> {
         self.ask(|connection| {
             let mut statement = connection.prepare_cached(
@@ -198,7 +198,7 @@ impl Index {
         })
     }
 
-    /// Returns the process that had this name last: the one with the highest PID.
+    /// Returns the latest process with this name: the one with the highest PID.
     pub fn by_name(&self, name: &str) -> Result<Option<Uuid>> {
         self.ask(|connection| {
             let mut statement = connection.prepare_cached(
@@ -208,10 +208,10 @@ impl Index {
         })
     }
 
-    /// Returns the processes whose UUID begins like this, at most `max` and at most [`CANDIDATES_MAX`], in order. Hyphens
-    /// may be left out.
+    /// Returns the processes whose UUID begins with this text, at most `max` and at most [`CANDIDATES_MAX`], in order.
+    /// Hyphens are optional.
     pub fn by_prefix(&self, prefix: &str, max: usize) -> Result<Vec<Uuid>> {
-        let digits = id::digits_of_prefix(prefix);
+        let digits = short_id::digits_of_prefix(prefix);
         self.between(
             "SELECT uuid FROM process WHERE uuid >= ?1 AND uuid < ?2 AND collected_ns IS NULL ORDER BY uuid LIMIT ?3",
             digits.as_deref(),
@@ -219,9 +219,9 @@ impl Index {
         )
     }
 
-    /// Returns the processes whose UUID ends like this, at most `max` and at most [`CANDIDATES_MAX`].
+    /// Returns the processes whose UUID ends with this text, at most `max` and at most [`CANDIDATES_MAX`].
     pub fn by_suffix(&self, suffix: &str, max: usize) -> Result<Vec<Uuid>> {
-        let digits = id::digits_of_suffix(suffix);
+        let digits = short_id::digits_of_suffix(suffix);
         self.between(
             "SELECT uuid FROM process WHERE backwards >= ?1 AND backwards < ?2 AND collected_ns IS NULL
              ORDER BY backwards LIMIT ?3",
@@ -257,7 +257,7 @@ impl Index {
         })
     }
 
-    /// Returns up to `max` processes that are here and could not be read when they were indexed, in order.
+    /// Returns up to `max` existing processes that could not be read when they were indexed, in order.
     pub fn unreadable(&self, max: usize) -> Result<Vec<Uuid>> {
         self.ask(|connection| {
             let mut statement = connection.prepare_cached(
@@ -268,7 +268,7 @@ impl Index {
         })
     }
 
-    /// Returns when a process was collected; `None` if it was not, or nobody knows any more.
+    /// Returns when a process was collected; `None` if it was not, or if that has been forgotten.
     pub fn collected(&self, uuid: Uuid) -> Result<Option<Timestamp>> {
         self.ask(|connection| {
             let mut statement = connection.prepare_cached("SELECT collected_ns FROM process WHERE uuid = ?1")?;
@@ -293,7 +293,7 @@ fn open_in(directory: &Path) -> Result<Connection> {
     Err(Error::Corrupt { path })
 }
 
-/// Makes the directory, and removes what stands in the place of its files.
+/// Creates the directory, and removes anything else in the place of its files.
 fn make_directory(directory: &Path) -> Result<()> {
     let is_regular = |path: &Path| fs::symlink_metadata(path).map_or(true, |metadata| metadata.is_file());
     let path = database(Some(directory));

@@ -1,13 +1,12 @@
-//! A derived index of the histories, so that looking a process up does not read them.
+//! A derived index of the journals, so that looking up a process does not read them.
 //!
-//! The journals are the truth. The index may be deleted at any time: it is rebuilt from the data directory, and until
-//! then [`Index::is_complete`] is `false` and "not found" means "not known yet". A database that is damaged, or that
-//! another version wrote, is deleted.
+//! The journals are authoritative. The index may be deleted at any time: it is rebuilt from the data directory, and
+//! until then [`Index::is_complete`] is `false` and "not found" means "not known yet". A database that is damaged, or
+//! that another version wrote, is deleted.
 //!
 //! Everything here blocks, so callers run it on a thread for blocking I/O. One connection serves all callers in turn.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 mod closing;
 mod error;
@@ -19,6 +18,7 @@ mod page;
 mod row;
 mod schema;
 mod tree;
+mod usage;
 mod write;
 
 pub use error::{Error, Result};
@@ -28,3 +28,4 @@ pub use index::{CANDIDATES_MAX, Index, PidEntry};
 pub use page::{Cursor, Filter, Order, Outcome, PAGE_MAX, Page};
 pub use row::{Freshness, Incarnation, Row, State};
 pub use tree::Dependent;
+pub use usage::{USAGE_MAX, UsageBy, UsageRow};

@@ -1,4 +1,4 @@
-//! Pages of `ps -a`: filters, order and a place to continue from.
+//! Pages of `ps -a`: filters, order and cursors.
 
 use relive_core::{Timestamp, Uuid};
 use relive_journal::ProcInfo;
@@ -13,27 +13,27 @@ use crate::write::state_number;
 /// The longest page.
 pub const PAGE_MAX: usize = 1_000;
 
-/// Which processes are listed. Every part that is present has to hold.
+/// A filter for processes. All conditions that are set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// The state by the journal.
+    /// The state according to the journal.
     pub state: Option<State>,
-    /// A pattern for the name: `*` is any text, `?` any one character. A process without a name never matches.
+    /// A pattern for the name: `*` matches any text, `?` any one character. A process without a name never matches.
     pub name: Option<String>,
-    /// A directory: processes that were begun in it or below it.
+    /// A directory: matches processes that were created in it or below it.
     pub cwd: Option<String>,
     /// How the process ended. One that has not ended never matches.
     pub outcome: Option<Outcome>,
-    /// Processes that did something at this moment or later.
+    /// Matches processes that were active at this moment or later.
     pub since: Option<Timestamp>,
 }
 
-/// How a process ended, in one bit.
+/// Success or failure of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// With exit code 0.
     Succeeded,
-    /// With any other.
+    /// With any other exit code.
     Failed,
 }
 
@@ -51,13 +51,13 @@ pub enum Order {
     CreatedDescending,
 }
 
-/// The place after the last row of a page. It stays valid while processes come and go; a process whose last PID grows
-/// meanwhile moves in the order by PID, and may be listed again.
+/// The place after the last row of a page. It stays valid while processes come and go; a process whose last PID changes
+/// in the meantime moves in the order by PID and may be listed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     /// The PID, or the time of creation in milliseconds.
     pub key: i64,
-    /// Decides between rows with the same key.
+    /// Orders rows with the same key.
     pub uuid: Uuid,
 }
 
@@ -66,12 +66,12 @@ pub struct Cursor {
 pub struct Page {
     /// The processes, as they were when they were indexed; see [`crate::Freshness`].
     pub rows: Vec<ProcInfo>,
-    /// Where the next page begins; absent on the last one.
+    /// The start of the next page; absent on the last one.
     pub next: Option<Cursor>,
 }
 
 impl Order {
-    /// The column, and the direction.
+    /// Returns the column, the comparison and the direction.
     fn sql(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Pid => ("last_pid", "ASC", ">"),
@@ -83,7 +83,7 @@ impl Order {
 }
 
 impl Index {
-    /// Returns the processes that match, after this place, at most `limit` and at most [`PAGE_MAX`].
+    /// Returns the matching processes after this place, at most `limit` and at most [`PAGE_MAX`].
     pub fn page(&self, filter: &Filter, order: Order, after: Option<Cursor>, limit: usize) -> Result<Page> {
         let limit = limit.clamp(1, PAGE_MAX);
         let (column, direction, beyond) = order.sql();

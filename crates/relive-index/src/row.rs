@@ -1,4 +1,4 @@
-//! What the index knows of one process.
+//! The index entry of one process.
 
 use std::fs;
 use std::io;
@@ -6,39 +6,36 @@ use std::io;
 use relive_core::{End, Pid, Uuid};
 use relive_journal::{DataDirectory, History, JournalState, ProcInfo, ProcessDirectory};
 
-/// A process, as the index has it.
+/// A process in the index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// The process at a glance, with the length and the last checksum of the journal it was made from.
+    /// A summary of the process, with the length and the last checksum of the journal it was made from.
     pub info: ProcInfo,
-    /// Its incarnations, first to last.
+    /// The incarnations, first to last.
     pub incarnations: Vec<Incarnation>,
 }
 
-/// One incarnation of a process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Incarnation {
-    /// Its PID.
     pub pid: Pid,
-    /// How it ended; absent while it lives, and where it was interrupted.
+    /// Absent while the incarnation lives and if it was interrupted.
     pub end: Option<End>,
 }
 
-/// The state of a process by its journal alone. The process table knows more about processes that live.
+/// The state of a process according to its journal alone. The process table knows more about living processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Not ended and not suspended.
     Running,
     /// Not ended, and suspended.
     Suspended,
-    /// Ended.
     Dead,
 }
 
-/// Whether a row still says what the journal says.
+/// Whether a row matches the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// The journal has the length it had.
+    /// The journal has the recorded length.
     Current,
     /// The journal has another length: read the row again with [`Row::read`] and [`crate::Index::upsert`] it.
     Stale,
@@ -47,7 +44,7 @@ pub enum Freshness {
 }
 
 impl Row {
-    /// Makes a row of a history; `None` if the journal does not say what the process is.
+    /// Creates a row from a journal; `None` if the journal does not describe the process.
     #[must_use]
     pub fn of(history: &History) -> Option<Self> {
         let info = ProcInfo::of(history)?;
@@ -58,18 +55,18 @@ impl Row {
         Some(Self { info, incarnations: incarnations.collect() })
     }
 
-    /// Reads a process from the data directory: by its snapshot if that says everything, else from its journal.
+    /// Reads a process from the data directory: from its snapshot if that is complete, else from its journal.
     pub fn read(data: &DataDirectory, uuid: Uuid) -> io::Result<Option<Self>> {
         let Some(info) = data.info(uuid)? else { return Ok(None) };
         if let [pid] = info.pids[..] {
             let incarnations = vec![Incarnation { pid, end: info.end.clone() }];
             return Ok(Some(Self { info, incarnations }));
         }
-        // How earlier incarnations ended stands in the journal only.
+        // Only the journal records how earlier incarnations ended.
         Ok(Self::of(&data.history(uuid)?.0))
     }
 
-    /// The state of the process by its journal.
+    /// Returns the state of the process according to its journal.
     #[must_use]
     pub fn state(&self) -> State {
         state_of(&self.info)
@@ -87,7 +84,7 @@ pub(crate) fn state_of(info: &ProcInfo) -> State {
 impl Freshness {
     /// Compares a row with the journal of the process, by one `stat`.
     ///
-    /// A power cut can leave a journal with the same length and another end; [`ProcInfo::read`] finds that out.
+    /// After a power cut a journal may have the same length and a different end; [`ProcInfo::read`] detects that.
     pub fn of(info: &ProcInfo, directory: &ProcessDirectory) -> io::Result<Self> {
         match fs::metadata(directory.steps()) {
             Ok(metadata) if metadata.len() == info.journal_bytes() => Ok(Self::Current),

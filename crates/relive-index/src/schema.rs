@@ -1,4 +1,4 @@
-//! The tables, and how a database is opened.
+//! The tables, and opening a database.
 
 use std::path::Path;
 
@@ -6,15 +6,16 @@ use rusqlite::{Connection, OpenFlags, functions::FunctionFlags};
 
 use crate::glob;
 
-/// Grows with every change to the tables. A database of another version is deleted: it holds nothing that cannot be
-/// derived again.
-pub(crate) const VERSION: i64 = 2;
+/// Increases with every change to the tables. A database of another version is deleted: everything in it can be derived
+/// again.
+pub(crate) const VERSION: i64 = 3;
 
-/// Columns that filters look at are apart from the JSON of a row, so that a filter reads few pages.
+/// Columns used by filters are separate from the JSON of a row, so that a filter reads few pages.
 ///
-/// `process.collected_ns` is set for a process that was collected: of such a row only the ids are left, and what it has
-/// spent, which counts in the budget of `process.payer`.
-/// `pid.alias` marks a PID that only stood for a suspended process, and is in no journal.
+/// `process.collected_ns` is set for a process that was collected: only the ids of such a row are kept, and its
+/// spending, which counts in the budget of `process.payer`. `spent` has what each
+/// process spent, by day and model, and stays when the process is collected. `pid.alias` marks a PID that was only assigned to a
+/// suspended process and is in no journal.
 const TABLES: &str = "
 CREATE TABLE state (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE process (
@@ -43,6 +44,17 @@ CREATE TABLE pid (
     successor INTEGER,
     alias INTEGER NOT NULL
 );
+CREATE TABLE spent (
+    process INTEGER NOT NULL,
+    day INTEGER NOT NULL,
+    model TEXT,
+    cwd TEXT,
+    tokens_in INTEGER NOT NULL,
+    tokens_out INTEGER NOT NULL,
+    cost_nanos INTEGER
+);
+CREATE INDEX spent_of_process ON spent (process);
+CREATE INDEX spent_by_day ON spent (day);
 CREATE INDEX process_by_suffix ON process (backwards) WHERE collected_ns IS NULL;
 CREATE INDEX process_by_name ON process (name, last_pid) WHERE collected_ns IS NULL AND name IS NOT NULL;
 CREATE INDEX process_by_pid ON process (last_pid, uuid) WHERE collected_ns IS NULL;
@@ -52,19 +64,19 @@ CREATE INDEX process_collected ON process (collected_ns) WHERE collected_ns IS N
 CREATE INDEX pid_of_process ON pid (process);
 ";
 
-/// Opens a database file, or makes it.
+/// Opens a database file, or creates it.
 pub(crate) fn open(path: &Path) -> rusqlite::Result<Connection> {
-    // No URI and no mutex of SQLite's own: the path is a path, and one thread at a time has the connection.
+    // No URI and no mutex of SQLite: the path is a plain path, and one thread at a time uses the connection.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    // The data directory has one daemon. Without others no shared memory is needed, and so no file for it.
+    // The data directory has one daemon. Without others no shared memory is needed, and no file for it.
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     prepare(connection)
 }
 
-/// A database in memory, for a disk that has no room for one.
+/// Opens a database in memory, for a disk without free space.
 pub(crate) fn open_in_memory() -> rusqlite::Result<Connection> {
     prepare(Connection::open_in_memory()?)
 }
@@ -83,7 +95,7 @@ fn prepare(connection: Connection) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Whether this version wrote the database.
+/// Returns whether this version wrote the database.
 pub(crate) fn is_ours(connection: &Connection) -> rusqlite::Result<bool> {
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     Ok(version == VERSION)

@@ -1,4 +1,4 @@
-//! Who draws from whose budget, and what all of them have spent.
+//! The trees of processes that share a budget, and their spending.
 
 use relive_core::{Usd, Uuid};
 use relive_journal::history::Spent;
@@ -7,22 +7,21 @@ use crate::error::Result;
 use crate::id;
 use crate::index::{Index, uuid_at};
 
-/// A process that draws from the budget of another, directly or not.
+/// A process that draws from the budget of another, directly or through others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dependent {
-    /// The process.
     pub uuid: Uuid,
-    /// What it had spent when it was indexed.
+    /// The spending when it was indexed.
     pub spent: Spent,
-    /// The length of the journal that this was read from; absent where it was collected or could not be read.
+    /// The length of the journal that was read; absent if the process was collected or could not be read.
     pub journal_bytes: Option<u64>,
 }
 
 impl Index {
-    /// Returns every process that draws from the budget of this one, also those that were collected.
+    /// Returns every process that draws from the budget of this one, including collected ones.
     pub fn dependents(&self, uuid: Uuid) -> Result<Vec<Dependent>> {
         self.ask(|connection| {
-            // UNION, not UNION ALL: journals that claim to be their own ancestors end it as well.
+            // UNION, not UNION ALL: it also terminates for journals that claim to be their own ancestors.
             let mut statement = connection.prepare_cached(
                 "WITH RECURSIVE tree (uuid) AS (
                      SELECT uuid FROM process WHERE payer = ?1

@@ -1,4 +1,4 @@
-//! The changes to the tables. Each is a part of a transaction.
+//! The changes to the tables. Each is part of a transaction.
 
 use relive_core::{Pid, Timestamp, Uuid};
 use relive_journal::data::{KEPT_DAYS, KEPT_MAX, NOTED_MAX, Tombstone};
@@ -6,15 +6,16 @@ use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use crate::id;
 use crate::row::{Incarnation, Row, State, state_of};
+use crate::usage;
 
 const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
 
-/// What a row must be for a write to happen.
+/// The condition on a row for a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// Anything.
     Any,
-    /// No row: whoever made one since knows more.
+    /// No row: an existing one is newer.
     Absent,
     /// A row that was made from a journal of this length, or from one that could not be read.
     Length(Option<u64>),
@@ -28,7 +29,7 @@ pub(crate) fn set_complete(transaction: &Transaction<'_>, complete: bool) -> rus
     Ok(())
 }
 
-/// Tells whether the row of a process is as expected, where the new one was made from a journal of `length`.
+/// Returns whether the row of a process is as expected; the new row was made from a journal of `length`.
 fn is_as_expected(
     transaction: &Transaction<'_>,
     uuid: &str,
@@ -86,10 +87,11 @@ pub(crate) fn upsert(transaction: &Transaction<'_>, row: &Row, expected: Expecte
     let process: i64 = statement.query_row(columns, |row| row.get(0))?;
     let mut statement = transaction.prepare_cached("INSERT OR REPLACE INTO info (id, json) VALUES (?1, ?2)")?;
     statement.execute(params![process, json(info)?])?;
+    usage::enter(transaction, process, info)?;
     upsert_incarnations(transaction, process, &row.incarnations)
 }
 
-/// Writes only the incarnations that changed: a process may have had thousands.
+/// Writes only the incarnations that changed: a process may have thousands.
 fn upsert_incarnations(
     transaction: &Transaction<'_>,
     process: i64,
@@ -115,7 +117,7 @@ fn upsert_incarnations(
     Ok(())
 }
 
-/// Takes in a process that has a directory and cannot be read, so that its id is found.
+/// Adds a process whose directory cannot be read, so that its id is found.
 pub(crate) fn insert_unreadable(transaction: &Transaction<'_>, uuid: Uuid) -> rusqlite::Result<()> {
     let sql = "INSERT OR IGNORE INTO process (uuid, backwards) VALUES (?1, ?2)";
     transaction.prepare_cached(sql)?.execute(params![id::forwards(uuid), id::backwards(uuid)])?;
@@ -138,7 +140,7 @@ pub(crate) fn collect(transaction: &Transaction<'_>, uuid: Uuid, collected_at: T
     Ok(())
 }
 
-/// Takes in a tombstone, unless the process is here.
+/// Adds a tombstone, unless the process exists.
 pub(crate) fn insert_tombstone(transaction: &Transaction<'_>, tombstone: &Tombstone) -> rusqlite::Result<()> {
     let mut statement = transaction.prepare_cached("SELECT collected_ns FROM process WHERE uuid = ?1")?;
     let known: Option<Option<i64>> =
@@ -159,6 +161,9 @@ pub(crate) fn insert_tombstone(transaction: &Transaction<'_>, tombstone: &Tombst
             spent.cost_usd.map(|cost| signed(cost.nanos())),
         ])?;
     }
+    let sql = "SELECT id FROM process WHERE uuid = ?1";
+    let process = transaction.prepare_cached(sql)?.query_row([id::forwards(tombstone.uuid)], |row| row.get(0))?;
+    usage::enter_collected(transaction, process, tombstone)?;
     let mut statement = transaction.prepare_cached(
         "INSERT OR IGNORE INTO pid (pid, process, alias) SELECT ?1, id, 0 FROM process WHERE uuid = ?2",
     )?;
@@ -168,12 +173,13 @@ pub(crate) fn insert_tombstone(transaction: &Transaction<'_>, tombstone: &Tombst
     Ok(())
 }
 
-/// Forgets a process that is neither here nor collected.
+/// Deletes a process that neither exists nor was collected.
 pub(crate) fn forget(transaction: &Transaction<'_>, uuid: Uuid) -> rusqlite::Result<()> {
     let uuid = id::forwards(uuid);
     for sql in [
         "DELETE FROM pid WHERE process = (SELECT id FROM process WHERE uuid = ?1)",
         "DELETE FROM info WHERE id = (SELECT id FROM process WHERE uuid = ?1)",
+        "DELETE FROM spent WHERE process = (SELECT id FROM process WHERE uuid = ?1)",
         "DELETE FROM process WHERE uuid = ?1",
     ] {
         transaction.prepare_cached(sql)?.execute([&uuid])?;
@@ -181,7 +187,7 @@ pub(crate) fn forget(transaction: &Transaction<'_>, uuid: Uuid) -> rusqlite::Res
     Ok(())
 }
 
-/// Takes in a PID that stands for a process that is here, and drops the oldest of too many.
+/// Adds a PID that is assigned to an existing process, and drops the oldest ones above the limit.
 pub(crate) fn note(transaction: &Transaction<'_>, pid: Pid, uuid: Uuid) -> rusqlite::Result<()> {
     let uuid = id::forwards(uuid);
     let noted = transaction
@@ -201,7 +207,7 @@ pub(crate) fn note(transaction: &Transaction<'_>, pid: Pid, uuid: Uuid) -> rusql
     Ok(())
 }
 
-/// Forgets what was collected so long ago, or is so much, that its tombstone is dropped too.
+/// Deletes collected processes that are too old or too many, like their tombstones.
 pub(crate) fn prune(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let newest: Option<i64> = transaction.query_row("SELECT max(collected_ns) FROM process", [], |row| row.get(0))?;
     let Some(newest) = newest else { return Ok(()) };
@@ -212,6 +218,8 @@ pub(crate) fn prune(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let last_gone = (newest - KEPT_DAYS * DAY_NS - 1).max(surplus.unwrap_or(i64::MIN));
     transaction
         .execute("DELETE FROM pid WHERE process IN (SELECT id FROM process WHERE collected_ns <= ?1)", [last_gone])?;
+    transaction
+        .execute("DELETE FROM spent WHERE process IN (SELECT id FROM process WHERE collected_ns <= ?1)", [last_gone])?;
     transaction.execute("DELETE FROM process WHERE collected_ns <= ?1", [last_gone])?;
     Ok(())
 }

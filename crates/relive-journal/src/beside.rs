@@ -1,8 +1,8 @@
-//! How much of a journal is on the disk, and a sync that runs beside its writer.
+//! Tracks how much of a journal is on the disk, and runs a sync concurrently with the writer.
 //!
-//! A record on which nothing depends yet need not hold up its process: [`PendingSync`] syncs on another thread while the
-//! writer appends. **Invariant:** one `fdatasync` of a journal runs at a time. Linux reports a write-back error once for
-//! each open file, so of two at once the second could succeed over the first one's loss.
+//! A record on which nothing depends yet need not delay its process: [`PendingSync`] syncs on another thread while the
+//! writer appends. **Invariant:** one `fdatasync` of a journal runs at a time. Linux reports a write-back error once
+//! for each open file, so of two concurrent syncs the second could succeed although the first lost data.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use crate::disk::{Disk, DiskFile};
 
-/// How long the disk may lag behind before the next sync beside the writer waits for the one under way.
+/// How long the disk may lag behind before the next concurrent sync waits for the running one.
 const LAG_MAX: Duration = Duration::from_millis(50);
 
-/// A place between two records.
+/// A position between two records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mark {
-    /// How many bytes the journal has up to there.
+    /// The length of the journal up to this position.
     pub(crate) end: u64,
     /// The last record before it.
     pub(crate) seq: u64,
 }
 
-/// What a writer and the threads that sync for it share.
+/// The state shared by a writer and the threads that sync for it.
 #[derive(Debug, Default)]
 pub(crate) struct SyncTracker {
     state: Mutex<State>,
@@ -31,23 +31,23 @@ pub(crate) struct SyncTracker {
 
 #[derive(Default)]
 struct State {
-    /// Up to where the journal is on the disk; absent before the first sync of a journal that an earlier writer wrote,
-    /// because that one may have left records unsynced.
+    /// The length of the journal that is on the disk; absent before the first sync of a journal from an earlier writer,
+    /// which may have left records unsynced.
     to: Option<u64>,
     /// The last record known to be on the disk.
     seq: u64,
     under_way: Option<UnderWay>,
     failed: Option<io::Error>,
-    /// What is to be told of a failure, once there is no writer that would find it.
-    left_to: Option<Poison>,
+    /// Called on a failure once there is no writer that would notice it.
+    on_failure: Option<Poison>,
 }
 
-/// Says that nothing more may be written to a journal.
+/// Marks a journal as not writable.
 type Poison = Box<dyn FnOnce() + Send>;
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { to, seq, under_way, failed, left_to: _ } = self;
+        let Self { to, seq, under_way, failed, on_failure: _ } = self;
         f.debug_struct("State")
             .field("to", to)
             .field("seq", seq)
@@ -60,7 +60,7 @@ impl std::fmt::Debug for State {
 #[derive(Debug)]
 struct UnderWay {
     since: Instant,
-    /// How far it has to get. It grows while the sync runs, and then another one follows.
+    /// The required position. It grows while the sync runs, and then another sync follows.
     wanted: Mark,
 }
 
@@ -81,13 +81,13 @@ impl SyncTracker {
         self.lock().seq
     }
 
-    /// Everything up to `mark` is on the disk.
+    /// Notes that everything up to `mark` is on the disk.
     pub(crate) fn reached(&self, mark: Mark) {
         let mut state = self.lock();
         (state.to, state.seq) = (Some(mark.end), mark.seq);
     }
 
-    /// Waits until no sync is under way.
+    /// Waits until no sync is running.
     pub(crate) fn wait(&self) {
         let mut state = self.lock();
         while state.under_way.is_some() {
@@ -95,24 +95,24 @@ impl SyncTracker {
         }
     }
 
-    /// Takes the error of a sync beside the writer, if one failed.
+    /// Takes the error of a failed concurrent sync.
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
         self.lock().failed.take()
     }
 
-    /// The writer goes. If a sync fails that runs on, or has failed unnoticed, `poison` is called: the next writer could not
-    /// find that out.
+    /// Ends the writer. `poison` is called if a running sync fails, or an earlier failure was not noticed: the next
+    /// writer could not detect it.
     pub(crate) fn leave(&self, poison: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         if state.failed.is_some() {
             drop(state);
             poison();
         } else if state.under_way.is_some() {
-            state.left_to = Some(Box::new(poison));
+            state.on_failure = Some(Box::new(poison));
         }
     }
 
-    /// Asks for a sync up to `mark`. Returns it if none is under way that could do it as well.
+    /// Requests a sync up to `mark`. Returns it unless a running one can cover it too.
     pub(crate) fn begin(self: &Arc<Self>, mark: Mark, disk: &Disk, file: &Arc<DiskFile>) -> Option<PendingSync> {
         let mut state = self.lock();
         while let Some(under_way) = &mut state.under_way {
@@ -130,19 +130,19 @@ impl SyncTracker {
     }
 }
 
-/// Tells how much of a journal is on the disk, also while its writer is busy.
+/// Reports how much of a journal is on the disk, even while its writer is busy.
 #[derive(Debug, Clone)]
 pub struct SyncedEnd(pub(crate) Arc<SyncTracker>);
 
 impl SyncedEnd {
-    /// Returns the end of the records that are on the disk; 0 if that is not known yet.
+    /// Returns the end of the records that are on the disk; 0 if it is not known yet.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.to().unwrap_or(0)
     }
 }
 
-/// A sync that is to run beside its writer. Dropped without being run, it has failed.
+/// A sync to run concurrently with its writer. Dropping it without running it counts as a failure.
 #[derive(Debug)]
 #[must_use = "the journal waits for it"]
 pub struct PendingSync {
@@ -153,7 +153,7 @@ pub struct PendingSync {
 }
 
 impl PendingSync {
-    /// Syncs until everything that was asked for meanwhile is on the disk. It blocks.
+    /// Syncs until everything requested in the meantime is on the disk. Blocks.
     pub fn run(mut self) {
         while let Some(mark) = self.wanted() {
             let outcome = self.disk.sync(&self.file);
@@ -168,7 +168,7 @@ impl PendingSync {
         self.synced.lock().under_way.as_ref().map(|under_way| under_way.wanted)
     }
 
-    /// Records the outcome of one sync; `true` if no other is needed.
+    /// Records the outcome of one sync; returns `true` if no other is needed.
     fn report(&self, mark: Mark, outcome: io::Result<()>) -> bool {
         let mut state = self.synced.lock();
         let mut poison = None;
@@ -179,7 +179,7 @@ impl PendingSync {
             }
             Err(error) => {
                 state.failed = Some(error);
-                poison = state.left_to.take();
+                poison = state.on_failure.take();
                 false
             }
         };
@@ -188,7 +188,7 @@ impl PendingSync {
             Some(_) | None => state.under_way = None,
         }
         drop(state);
-        // Before anybody opens the journal anew: this sync holds its lock until it is dropped.
+        // Done before the journal can be opened again: this sync holds its lock until it is dropped.
         if let Some(poison) = poison {
             poison();
         }
@@ -200,7 +200,7 @@ impl PendingSync {
 impl Drop for PendingSync {
     fn drop(&mut self) {
         if !self.over {
-            self.report(Mark::default(), Err(io::Error::other("a sync was given up")));
+            self.report(Mark::default(), Err(io::Error::other("a sync was abandoned")));
         }
     }
 }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_meanwhile_is_synced_by_the_same_thread() {
+    fn a_sync_requested_during_another_runs_on_the_same_thread() {
         let (disk, file, _directory) = file();
         let synced = SyncTracker::new(Some(0), 0);
         let (first, second) = (Mark { end: 10, seq: 1 }, Mark { end: 20, seq: 2 });
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_that_lags_is_waited_for() {
+    fn the_next_sync_waits_for_one_that_lags_behind() {
         let (disk, file, _directory) = file();
         let synced = SyncTracker::new(Some(0), 0);
         let pending = synced.begin(Mark { end: 10, seq: 1 }, &disk, &file).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_that_is_given_up_has_failed() {
+    fn an_abandoned_sync_counts_as_failed() {
         let (disk, file, _directory) = file();
         let synced = SyncTracker::new(Some(0), 0);
         drop(synced.begin(Mark { end: 10, seq: 1 }, &disk, &file).unwrap());

@@ -1,7 +1,7 @@
-//! Checkpoints: a journal's [`History`] up to some record, so that a reader need not parse what came before.
+//! Checkpoints: the [`History`] of a journal up to some record, so that a reader need not parse the records before it.
 //!
-//! A checkpoint is never needed and never outranks the journal: it counts only if the journal's first bytes have the
-//! checksum it names, and what follows is read as always. Every answer is the same with and without one.
+//! A checkpoint is optional and never overrides the journal: it is used only if the journal's first bytes have the
+//! checksum it names, and the rest is read as always. Every result is the same with and without one.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -16,12 +16,12 @@ use crate::line;
 use crate::regular;
 use crate::scan::{Health, Until, scan_until};
 
-/// The version of checkpoints, apart from that of records.
+/// The version of checkpoints, separate from that of records.
 ///
-/// It grows with every kind that decides what may run: a reader that does not know the kind would believe a checkpoint
-/// made after it, and so never meet the record that makes the journal read-only. Only the same version is used; any
-/// other costs a scan.
-const CHECKPOINT_VERSION: u32 = 4;
+/// It increases with every record kind that affects what may run: a reader that does not know the kind would trust a
+/// checkpoint made after such a record, and never see the record that makes the journal read-only. Only the same
+/// version is used; any other costs a scan.
+const CHECKPOINT_VERSION: u32 = 5;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Checkpoint<H> {
@@ -29,28 +29,28 @@ struct Checkpoint<H> {
     history: H,
 }
 
-/// Writes `checkpoint.json`, and keeps the one before.
+/// Writes `checkpoint.json`, and keeps the previous one.
 pub(crate) fn write(disk: &Disk, directory: &ProcessDirectory, history: &History) -> io::Result<()> {
     let bytes = line::encode_file(&Checkpoint { v: CHECKPOINT_VERSION, history })?;
     let path = directory.checkpoint();
     if path.exists() {
         disk.rename(&path, &directory.previous_checkpoint())?;
     }
-    // Not synced: one that a power cut tears does not fit its checksum, and costs a scan.
+    // Not synced: a checkpoint torn by a power cut does not match its checksum, and costs a scan.
     disk.put_unsynced(&path, &bytes)
 }
 
-/// Reads a journal, from its newest checkpoint that fits or from its beginning.
+/// Reads a journal, from its newest valid checkpoint or from its beginning.
 pub(crate) fn load(directory: &ProcessDirectory, journal: &File) -> io::Result<(History, Health)> {
     load_until(directory, journal, Until::End)
 }
 
-/// Reads a journal as if it ended there, from its newest checkpoint before that or from its beginning.
+/// Reads a journal up to `until`, from its newest earlier checkpoint or from its beginning.
 pub(crate) fn load_until(directory: &ProcessDirectory, journal: &File, until: Until) -> io::Result<(History, Health)> {
     scan_until(journal, newest_before(directory, journal, until), until)
 }
 
-/// What the newest checkpoint says that a reader on its way there would come past; nothing where there is none.
+/// Returns the newest checkpoint before `until`, if there is one.
 pub(crate) fn newest_before(directory: &ProcessDirectory, journal: &File, until: Until) -> History {
     let fitting = [directory.checkpoint(), directory.previous_checkpoint()]
         .iter()
@@ -59,11 +59,11 @@ pub(crate) fn newest_before(directory: &ProcessDirectory, journal: &File, until:
     fitting.unwrap_or_default()
 }
 
-/// Whether a reader that stops there would have come past this.
+/// Returns whether this checkpoint is before `until`.
 pub(crate) fn is_before(history: &History, until: Until) -> bool {
     match until {
         Until::End => true,
-        // With the step itself, more than the step may be in it.
+        // A checkpoint that contains the step may also contain more than the step.
         Until::EndOfStep(step) => history.completed_step < step,
         Until::Offset(offset) => history.end <= offset,
     }
@@ -75,7 +75,7 @@ fn read(path: &Path) -> Option<History> {
     (checkpoint.v == CHECKPOINT_VERSION).then_some(checkpoint.history)
 }
 
-/// Whether the journal begins with the very bytes the checkpoint was made from.
+/// Returns whether the journal begins with exactly the bytes that the checkpoint was made from.
 fn covers(mut journal: &File, history: &History) -> io::Result<bool> {
     use std::io::Seek as _;
     journal.rewind()?;

@@ -29,32 +29,20 @@ pub enum Message {
     User {
         /// By whom it was chosen, it names the message.
         id: String,
-        /// What.
         text: Text,
     },
     /// What stands for everything before it.
-    Summary {
-        /// What.
-        text: Text,
-    },
-    /// What the model said.
+    Summary { text: Text },
     Model {
-        /// In this step.
         step: u32,
-        /// Before it spoke.
         thinking: Option<Text>,
-        /// To the user.
         text: Option<Text>,
-        /// To its tools.
         calls: Vec<Call>,
         /// What its provider wants back unchanged.
         carry: Option<Json>,
     },
-    /// What a tool answered.
     Tool {
-        /// In this step.
         step: u32,
-        /// To this call.
         call: u32,
         /// The call's name by the provider.
         id: String,
@@ -116,6 +104,12 @@ impl History {
     }
 }
 
+/// Returns the calls of the answer at this place; none if that is something else.
+pub(crate) fn calls(journal: &File, place: Place) -> io::Result<Vec<Call>> {
+    let body = read(journal, place, &mut Vec::new())?.1;
+    Ok(if let Body::ModelEnded(answer) = body { answer.calls } else { Vec::new() })
+}
+
 fn read(journal: &File, place: Place, buffer: &mut Vec<u8>) -> io::Result<(u32, Body)> {
     buffer.resize(place.len as usize, 0);
     journal.read_exact_at(buffer, place.offset)?;
@@ -173,7 +167,14 @@ impl Builder {
             | Body::Ended(_)
             | Body::Repair(_)
             | Body::Signalled(_)
-            | Body::SignalMask(_) => {}
+            | Body::SignalMask(_)
+            | Body::Renamed(_)
+            | Body::Model(_)
+            | Body::Granted(_)
+            | Body::Released(_)
+            | Body::Snapshot(_)
+            | Body::Rewound(_)
+            | Body::Flow(_) => {}
         }
     }
 

@@ -5,6 +5,7 @@
 //! pids              the highest PID that may have been given out
 //! live/<uuid>       one empty file for each process that has not ended
 //! steps/<uuid>/     the histories
+//! steps/<uuid>.live a marker like the one in `live/`, on the disk with the name of the history that began
 //! tmp/              directories that are being made or removed; emptied at the start
 //! tombstones.jsonl  what was collected
 //! clock             when the collector last looked
@@ -13,9 +14,11 @@
 //! ```
 //!
 //! What always holds: a directory under `steps/` is whole from the moment it has its name; a process that has not ended has
-//! its marker. So a start reads what is live, however much history there is. `lock`, `live/`, `pids`, `pulse` and
-//! `reserve` can be lost or rebuilt; only `steps/` and `tombstones.jsonl` are history.
+//! its marker. So a start reads the journals of what is live, however much history there is; of everything else it lists
+//! the names. `lock`, `live/`, `pids`, `pulse` and `reserve` can be lost or rebuilt; only `steps/` and `tombstones.jsonl`
+//! are history.
 
+mod annotate;
 mod collect;
 mod fork;
 mod lineage;
@@ -33,31 +36,32 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 pub use collect::{Candidate, ClockReading, CollectError, Collected, GcReason, GcRules, Survey};
-pub use fork::{ForkError, ForkPoint, ForkRequest};
+pub use fork::{ForkError, ForkPoint, ForkRequest, ForkWorkspace};
 pub use lineage::{Ancestor, LINEAGE_MAX, LineageError};
 pub use live::{Live, Unreadable};
 pub use pids::NOTED_MAX;
 pub use pulse::Beat;
 pub use space::{Space, SpaceRules};
 pub use spawn::{SpawnError, SpawnRequest};
-pub use start::holder;
+pub use start::{holder, socket_of};
 pub use tombstones::{KEPT_DAYS, KEPT_MAX, SetAside, Tombstone};
 
 use pids::{PidLog, Pids};
 use pulse::PulseFile;
-use relive_core::{Generation, Pid, Uuid};
+use relive_core::{Generation, Moment, Pid, Uuid};
 use start::Pending;
 use tombstones::TombstoneLog;
 
 use crate::checkpoint;
 use crate::directory::{ProcessDirectory, uuid_of_name};
 use crate::disk::{DiskFile, is_full};
+use crate::events::EventLog;
 use crate::git;
-use crate::history::History;
+use crate::history::{History, Place};
 use crate::info::ProcInfo;
 use crate::opening::{Acquired, Epoch, OpenFailure, Opening};
 use crate::profile;
-use crate::record::{Body, Git};
+use crate::record::{Body, Call, Git, Renamed};
 use crate::scan::Health;
 use crate::writer::{Io, WriteError, Writer};
 
@@ -65,25 +69,28 @@ use crate::writer::{Io, WriteError, Writer};
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Somebody else has it.
-    #[error("{path}: in use by {holder}", path = path.display(), holder = holder_text(*holder))]
+    #[error("{path}: in use by {holder}", path = path.display(), holder = holder_text(*holder, socket.as_deref()))]
     Held {
-        /// The data directory.
         path: PathBuf,
         /// The OS pid of the one who has it, if it could be read.
         holder: Option<u32>,
+        /// The socket at which it listens, if it could be read.
+        socket: Option<PathBuf>,
     },
     /// It cannot be read or written.
     #[error("{path}: {source}", path = path.display())]
-    Io {
-        /// The data directory.
-        path: PathBuf,
-        /// The system's word for it.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
-fn holder_text(holder: Option<u32>) -> String {
-    holder.map_or_else(|| "another daemon".to_owned(), |pid| format!("the daemon with OS pid {pid}"))
+/// What a marker beside a history is called after its UUID.
+const BESIDE: &str = ".live";
+
+fn holder_text(holder: Option<u32>, socket: Option<&Path>) -> String {
+    let who = holder.map_or_else(|| "another daemon".to_owned(), |pid| format!("the daemon with OS pid {pid}"));
+    match socket {
+        Some(socket) => format!("{who}, and its socket is {}", socket.display()),
+        None => who,
+    }
 }
 
 /// An open data directory. While it is open nobody else can open it.
@@ -91,7 +98,7 @@ fn holder_text(holder: Option<u32>) -> String {
 pub struct DataDirectory {
     root: PathBuf,
     io: Io,
-    _lock: DiskFile,
+    lock: DiskFile,
     pids: Mutex<Pids>,
     pid_log: Mutex<PidLog>,
     tombstones: Mutex<TombstoneLog>,
@@ -105,15 +112,33 @@ pub struct DataDirectory {
 /// What is known of a UUID.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Known {
-    /// Its history is here.
+    /// Its journal is here.
     Here(ProcessDirectory),
-    /// Its history was collected.
+    /// Its journal was collected.
     Collected(Box<Tombstone>),
     /// There never was such a process.
     Never,
 }
 
 impl DataDirectory {
+    /// Returns the descriptor that holds the lock. Whoever can show it holds this data directory.
+    #[must_use]
+    pub fn lock_descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(self.lock.file())
+    }
+
+    /// Tells a second daemon, and commands that look for the first one, at which socket it listens. Nothing else depends
+    /// on it, so a path that is no line of text is left out.
+    pub fn tell_socket(&self, socket: &Path) -> io::Result<()> {
+        match socket.to_str().filter(|path| !path.contains('\n')) {
+            Some(path) => {
+                let text = format!("{}\n{path}\n", std::process::id());
+                self.io.disk.put_unsynced(&self.root.join(start::LISTENING), text.as_bytes())
+            }
+            None => Ok(()),
+        }
+    }
+
     fn lock_pids(&self) -> std::sync::MutexGuard<'_, Pids> {
         self.pids.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,7 +158,11 @@ impl DataDirectory {
         self.root.join("live").join(uuid.to_string())
     }
 
-    /// What its files go through.
+    fn marker_beside(&self, uuid: Uuid) -> PathBuf {
+        self.root.join("steps").join(format!("{uuid}{BESIDE}"))
+    }
+
+    /// Returns the access to its files.
     #[must_use]
     pub fn io(&self) -> &Io {
         &self.io
@@ -186,7 +215,18 @@ impl DataDirectory {
         ProcInfo::read_from(&self.io.disk, &self.directory(uuid))
     }
 
-    /// A history, read whole.
+    /// Writes events of a process whose journal is not open. The caller keeps writers away.
+    pub fn append_events(&self, uuid: Uuid, events: Vec<crate::journal::Event>) -> io::Result<()> {
+        let Some(last) = events.last().map(|event| event.at) else { return Ok(()) };
+        let (history, _) = self.history(uuid)?;
+        let mut log = EventLog::new(self.io.disk.clone(), self.directory(uuid).events(), history.epoch);
+        for crate::journal::Event { at, kind, body } in events {
+            log.push(at, (history.seq, history.step), kind, &body, 1)?;
+        }
+        log.flush(last)
+    }
+
+    /// Reads a whole journal.
     pub fn history(&self, uuid: Uuid) -> io::Result<(History, Health)> {
         let directory = self.directory(uuid);
         checkpoint::load(&directory, &self.io.disk.open_read(&directory.steps())?)
@@ -209,26 +249,63 @@ impl DataDirectory {
         generation: Option<Generation>,
         decide: impl FnOnce(&History) -> Result<Vec<Body>, E>,
     ) -> Result<Writer, OpenFailure<E>> {
+        self.open_known(uuid, opening, generation, None, decide)
+    }
+
+    /// Does the same for the next incarnation of a process that a start has read, without reading all of its journal
+    /// again: nobody has written to it since then, if it is as long as it was.
+    pub fn open_surveyed<E>(
+        &self,
+        uuid: Uuid,
+        opening: &Opening,
+        read: Option<History>,
+        decide: impl FnOnce(&History) -> Result<Vec<Body>, E>,
+    ) -> Result<Writer, OpenFailure<E>> {
+        self.open_known(uuid, opening, None, read, decide)
+    }
+
+    fn open_known<E>(
+        &self,
+        uuid: Uuid,
+        opening: &Opening,
+        generation: Option<Generation>,
+        known: Option<History>,
+        decide: impl FnOnce(&History) -> Result<Vec<Body>, E>,
+    ) -> Result<Writer, OpenFailure<E>> {
         let directory = self.directory(uuid);
         let failed = |source| WriteError::Io { path: directory.steps(), source };
         self.settle().map_err(failed)?;
-        let acquired = Acquired::new(&self.io, directory.clone())?;
+        // A start has found it by its marker, or the line above has made that.
+        let is_marked = known.is_some();
+        let acquired = Acquired::new(&self.io, directory.clone(), known)?;
         let epoch = acquired.epoch_of(generation)?;
         let records = decide(acquired.history()).map_err(OpenFailure::Refused)?;
         let ran_ms = self.pulse.ran_ms(acquired.history(), &opening.boot_id, opening.seen.as_ref());
         let marked = match epoch {
             Epoch::Same => false,
+            Epoch::New if is_marked => false,
             Epoch::New => self.mark(uuid).map_err(failed)?,
         };
         let writer = acquired.open(&self.io, opening, epoch, ran_ms, records);
         // It was dead before, and still is: nothing was written.
         if marked && matches!(writer, Err(WriteError::Misplaced { .. } | WriteError::TooLong { .. })) {
-            self.io.disk.unlink(&self.marker(uuid)).map_err(failed)?;
+            self.unmark(uuid).map_err(failed)?;
         }
         Ok(writer?)
     }
 
-    /// `true` if it was not marked before.
+    /// Reads the calls of a model's answer. Their arguments are whole, or name a blob.
+    pub fn calls(&self, uuid: Uuid, answer: Place) -> io::Result<Vec<Call>> {
+        let journal = self.io.disk.open_read(&self.directory(uuid).steps())?;
+        crate::conversation::calls(&journal, answer)
+    }
+
+    /// Gives a process that has ended another name. Its journal is opened for that one record: no incarnation begins.
+    pub fn rename_ended(&self, uuid: Uuid, renamed: Renamed, now: Moment) -> Result<History, WriteError> {
+        self.annotate(uuid, now, vec![Body::Renamed(renamed)])
+    }
+
+    /// Marks a process that has a history, on the disk. `true` if it was not marked before.
     fn mark(&self, uuid: Uuid) -> io::Result<bool> {
         let disk = &self.io.disk;
         let marker = self.marker(uuid);
@@ -242,20 +319,43 @@ impl DataDirectory {
         }
     }
 
-    /// After `ended` is on the disk: the snapshot is written and the marker goes. If this is cut short the next start
-    /// does it. With a full disk the marker goes without the snapshot, which is derived: a process that kept its marker
+    /// Marks a process whose history is about to get its name, so that the marker is on the disk no later than the name. Where
+    /// names keep their order a second marker in the same directory does it, with the sync that the name has anyway; a start
+    /// makes the first one again from it.
+    fn mark_new(&self, uuid: Uuid) -> io::Result<()> {
+        let disk = &self.io.disk;
+        if !disk.keeps_names_in_order(&self.root) {
+            return self.mark(uuid).map(drop);
+        }
+        let beside = self.marker_beside(uuid);
+        disk.unlink(&beside)?;
+        disk.create(&beside)?;
+        match disk.create(&self.marker(uuid)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            created => created.map(drop),
+        }
+    }
+
+    /// Removes the markers of a process that has ended, or never began.
+    fn unmark(&self, uuid: Uuid) -> io::Result<()> {
+        self.io.disk.unlink(&self.marker_beside(uuid))?;
+        self.io.disk.unlink(&self.marker(uuid))
+    }
+
+    /// After `ended` is on the disk: the snapshot is written, which needs no sync because it is derived, and the marker goes.
+    /// If this is cut short the next start does it. With a full disk the marker goes without the snapshot, which is derived: a process that kept its marker
     /// could not be collected, and that is what makes room.
     pub fn retire(&self, uuid: Uuid, history: &History) -> io::Result<()> {
         if let Some(info) = ProcInfo::of(history) {
-            match info.write(&self.io.disk, &self.directory(uuid)) {
+            match info.write_unsynced(&self.io.disk, &self.directory(uuid)) {
                 Err(error) if is_full(&error) => {}
                 other => other?,
             }
         }
-        self.io.disk.unlink(&self.marker(uuid))
+        self.unmark(uuid)
     }
 
-    /// Writes `ctx-profile.json` of an agent; for what is none nothing happens. It is on the disk with the next snapshot.
+    /// Writes `ctx-profile.json` of an agent; for what is none nothing happens.
     pub fn write_profile(&self, uuid: Uuid) -> io::Result<()> {
         profile::write(&self.io.disk, &self.directory(uuid))
     }
@@ -267,9 +367,14 @@ impl DataDirectory {
 }
 
 fn uuids_in(directory: &Path) -> io::Result<Vec<Uuid>> {
+    uuids_named(directory, "")
+}
+
+/// The UUIDs after which something in a directory is called, with this at the end.
+fn uuids_named(directory: &Path, ending: &str) -> io::Result<Vec<Uuid>> {
     let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
     let uuids = names.filter_map(|name: io::Result<_>| match name {
-        Ok(name) => name.to_str().and_then(uuid_of_name).map(Ok),
+        Ok(name) => name.to_str().and_then(|name| uuid_of_name(name.strip_suffix(ending)?)).map(Ok),
         Err(error) => Some(Err(error)),
     });
     uuids.collect()

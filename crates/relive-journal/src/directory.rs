@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 
 use relive_core::Uuid;
 
-/// `<data>/steps/<uuid>`, or a directory that is about to become that.
+/// `<data>/steps/<uuid>`, or a directory that will be renamed to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessDirectory {
     path: PathBuf,
 }
 
-#[expect(missing_docs, reason = "each is the file's name")]
 impl ProcessDirectory {
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
@@ -22,7 +21,7 @@ impl ProcessDirectory {
         &self.path
     }
 
-    /// The UUID its name says; absent for a directory that has not got its name yet.
+    /// Returns the UUID in its name; `None` for a directory that does not have its name yet.
     #[must_use]
     pub fn uuid(&self) -> Option<Uuid> {
         uuid_of_name(self.path.file_name()?.to_str()?)
@@ -53,7 +52,7 @@ impl ProcessDirectory {
         self.path.join("process-meta.json")
     }
 
-    /// The sessions of its programs, a directory each.
+    /// Returns the directory of the sessions of its programs.
     #[must_use]
     pub fn sessions(&self) -> PathBuf {
         self.path.join("sessions")
@@ -70,7 +69,7 @@ impl ProcessDirectory {
     }
 }
 
-/// The UUID that a file is named after: in the one spelling Relive writes, so that a name is never two paths.
+/// Parses the UUID in a file name. Only Relive's own spelling is accepted, so that one UUID never has two paths.
 #[must_use]
 pub(crate) fn uuid_of_name(name: &str) -> Option<Uuid> {
     let uuid = Uuid::try_parse(name).ok()?;

@@ -1,8 +1,8 @@
-//! The seam: every change Relive makes to its files goes through [`Disk`].
+//! The only place where Relive changes its files: every change goes through [`Disk`].
 //!
-//! It owns permissions (`0600`, `0700`), the counting of what durability costs, and, in a `faults` build, the place
-//! where a test can stop the world, fail an operation or cut the power. It decides nothing: what must be synced, and
-//! in which order, is the caller's business. Reading is not a change and does not pass here.
+//! It sets permissions (`0600`, `0700`), counts the cost of durability, and is, in a `faults` build, the place where a
+//! test can stop everything, fail an operation or cut the power. It decides nothing: the caller chooses what to sync,
+//! and in which order. Reading does not go through it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -32,7 +32,7 @@ pub struct Disk {
 pub struct DiskFile(File);
 
 impl DiskFile {
-    /// The file itself, for reading and for its metadata.
+    /// Returns the file itself, for reading and for its metadata.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.0
@@ -40,8 +40,8 @@ impl DiskFile {
 }
 
 impl Drop for DiskFile {
-    /// Lets go of the lock, if it has one. Closing alone would not: a child that is just being spawned has, until it
-    /// executes, a copy of every descriptor.
+    /// Releases the lock, if there is one. Closing alone would not: a child that is being spawned has a copy of every
+    /// descriptor until it executes its program.
     fn drop(&mut self) {
         let _ = flock(self.0.as_fd(), FlockOperation::Unlock);
     }
@@ -58,27 +58,23 @@ struct Counters {
     unlinks: AtomicU64,
 }
 
-/// What a [`Disk`] has done so far, each counted as the system calls it took.
+/// The operations of a [`Disk`] so far, counted in system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Journals opened to be read.
+    /// Journals opened for reading.
     pub reads: u64,
-    /// Files and directories opened or made for change.
+    /// Files and directories opened or created for changes.
     pub opens: u64,
-    /// Calls that wrote.
     pub writes: u64,
-    /// Bytes written.
     pub bytes: u64,
-    /// Syncs of files and of directories.
+    /// Syncs of files and directories.
     pub syncs: u64,
-    /// Renames.
     pub renames: u64,
-    /// Files and directories removed.
     pub unlinks: u64,
 }
 
 impl Counts {
-    /// What was done between `earlier` and this.
+    /// Returns the operations between `earlier` and this.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -94,20 +90,19 @@ impl Counts {
 }
 
 impl Disk {
-    /// The real thing.
+    /// Creates a handle to the real file system.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A disk on which `faults` has a say before each change.
+    /// Creates a disk on which `faults` decides about each change.
     #[cfg(feature = "faults")]
     #[must_use]
     pub fn with_faults(faults: Arc<Faults>) -> Self {
         Self { counters: Arc::default(), hook: Hook::new(faults) }
     }
 
-    /// What was done so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -122,7 +117,7 @@ impl Disk {
         }
     }
 
-    /// One change: the hook before it, the change unless the hook did it, the hook after it.
+    /// Makes one change: the hook before it, the change unless the hook made it, the hook after it.
     fn change(&self, op: Op<'_>, count: &AtomicU64, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         match self.hook.before(&op)? {
             Verdict::Proceed => act()?,
@@ -133,7 +128,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Makes a file that must not be there yet.
+    /// Creates a file that must not exist yet.
     pub fn create(&self, path: &Path) -> io::Result<DiskFile> {
         let mut made = None;
         self.change(Op::Create { path }, &self.counters.opens, || {
@@ -143,7 +138,7 @@ impl Disk {
         made.map(DiskFile).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Opens a regular file to append to, and to read.
+    /// Opens a regular file for appending and reading.
     pub fn open_append(&self, path: &Path) -> io::Result<DiskFile> {
         let file = options().custom_flags(regular::flags()).open(path)?;
         regular::check(&file)?;
@@ -151,14 +146,14 @@ impl Disk {
         Ok(DiskFile(file))
     }
 
-    /// Opens a journal to read. Reading is no change; it passes here so that it is counted, and a test can make it fail.
+    /// Opens a journal for reading. It goes through here so that it is counted, and a test can make it fail.
     pub fn open_read(&self, path: &Path) -> io::Result<File> {
         self.hook.before_read(path)?;
         self.counters.reads.fetch_add(1, Ordering::Relaxed);
         regular::open(path)
     }
 
-    /// Opens a file to append to, making it if need be. With a full disk a file that is there is still opened.
+    /// Opens a file for appending, and creates it if necessary. On a full disk an existing file is still opened.
     pub fn open_or_create(&self, path: &Path) -> io::Result<DiskFile> {
         match self.open_append(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => match self.create(path) {
@@ -169,7 +164,8 @@ impl Disk {
         }
     }
 
-    /// Appends all of `bytes`: one `write(2)` unless the kernel takes less. On an error some of them may be there.
+    /// Appends all of `bytes`: one `write(2)` unless the kernel accepts less. On an error some of them may have been
+    /// written.
     pub fn append(&self, to: &DiskFile, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -188,7 +184,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Opens a regular file to overwrite, making it if need be.
+    /// Opens a regular file for overwriting, and creates it if necessary.
     pub fn open_in_place(&self, path: &Path) -> io::Result<DiskFile> {
         let file = self.open_or_create(path)?;
         let flags = rustix::fs::fcntl_getfl(&file.0)?;
@@ -196,7 +192,7 @@ impl Disk {
         Ok(file)
     }
 
-    /// Overwrites the beginning of a file that was opened for that. What was there after it stays.
+    /// Overwrites the beginning of a file opened for that. The rest stays unchanged.
     pub fn overwrite(&self, file: &DiskFile, bytes: &[u8]) -> io::Result<()> {
         self.change(Op::Overwrite { file: &file.0, bytes }, &self.counters.writes, || file.0.write_all_at(bytes, 0))
     }
@@ -206,8 +202,8 @@ impl Disk {
         self.counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Appends the first `len` bytes of `from`: by reference where the file system can, else inside the kernel, else
-    /// by hand.
+    /// Appends the first `len` bytes of `from`: by reference if the file system can, else inside the kernel, else by
+    /// reading and writing.
     pub fn append_copy(&self, from: &File, len: u64, to: &DiskFile) -> io::Result<()> {
         let done = if self.hook.watches() { 0 } else { self.copy_in_kernel(from, len, to)? };
         self.copy_by_hand(from, done, len, to)
@@ -249,20 +245,20 @@ impl Disk {
         Ok(())
     }
 
-    /// Cuts a file to `len` bytes.
+    /// Truncates a file to `len` bytes.
     pub fn truncate(&self, file: &DiskFile, len: u64) -> io::Result<()> {
         self.change(Op::Truncate { file: &file.0, len }, &self.counters.writes, || file.0.set_len(len))
     }
 
-    /// Gives a file real blocks for `len` bytes.
+    /// Allocates real blocks for `len` bytes of a file.
     pub fn allocate(&self, file: &DiskFile, len: u64) -> io::Result<()> {
         self.change(Op::Allocate, &self.counters.writes, || {
             Ok(rustix::fs::fallocate(&file.0, rustix::fs::FallocateFlags::empty(), 0, len)?)
         })
     }
 
-    /// Waits until what was written to the file is on the disk. After an error nothing is known: never call it again
-    /// for the same bytes.
+    /// Waits until the file's bytes are on the disk. After an error their state is unknown: never call it again for the
+    /// same bytes.
     pub fn sync(&self, file: &DiskFile) -> io::Result<()> {
         self.change(Op::Sync { file: &file.0 }, &self.counters.syncs, || file.0.sync_data())
     }
@@ -272,13 +268,33 @@ impl Disk {
         self.change(Op::SyncDir { path }, &self.counters.syncs, || open_dir(path)?.sync_all())
     }
 
-    /// Renames, replacing what has the new name.
+    /// Returns whether the names in a directory reach the disk in the order of their creation, and the name of a new file
+    /// with the sync of the file. POSIX guarantees neither. These file systems do both: their journal keeps the order of
+    /// changes, or a sync writes all names on the path to the file. On others each directory needs its own sync.
+    #[must_use]
+    pub fn keeps_names_in_order(&self, path: &Path) -> bool {
+        const KNOWN: [u32; 7] = [
+            0xef53,      // ext4
+            0x5846_5342, // XFS
+            0x9123_683e, // btrfs
+            0xf2f5_2010, // F2FS
+            0xca45_1a4e, // bcachefs
+            0x2fc1_2fc1, // ZFS
+            0x0102_1994, // tmpfs, which has no disk
+        ];
+        if let Some(known) = self.hook.keeps_names_in_order() {
+            return known;
+        }
+        rustix::fs::statfs(path).is_ok_and(|found| u32::try_from(found.f_type).is_ok_and(|kind| KNOWN.contains(&kind)))
+    }
+
+    /// Renames a file, replacing one with the new name.
     #[expect(clippy::disallowed_methods, reason = "this is the place where it is allowed")]
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.change(Op::Rename { from, to }, &self.counters.renames, || std::fs::rename(from, to))
     }
 
-    /// Removes a file. That it is not there is no error.
+    /// Removes a file. A missing file is not an error.
     #[expect(clippy::disallowed_methods, reason = "this is the place where it is allowed")]
     pub fn unlink(&self, path: &Path) -> io::Result<()> {
         match std::fs::symlink_metadata(path) {
@@ -287,16 +303,16 @@ impl Disk {
         }
     }
 
-    /// Makes a directory that must not be there yet.
+    /// Creates a directory that must not exist yet.
     pub fn mkdir(&self, path: &Path) -> io::Result<()> {
         self.change(Op::Mkdir { path }, &self.counters.opens, || std::fs::DirBuilder::new().mode(0o700).create(path))
     }
 
-    /// Removes a directory and all below it, one entry at a time. That it is not there is no error.
+    /// Removes a directory and everything below it, one entry at a time. A missing directory is not an error.
     pub fn remove_tree(&self, path: &Path) -> io::Result<()> {
         match std::fs::symlink_metadata(path) {
             Ok(metadata) if metadata.is_dir() => {}
-            // What is not a directory goes by itself, and a link without what it leads to.
+            // Other files are removed themselves; a link is removed without its target.
             Ok(_) => return self.unlink(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
@@ -307,7 +323,7 @@ impl Disk {
         self.change(Op::Unlink { path }, &self.counters.unlinks, || std::fs::remove_dir(path))
     }
 
-    /// Takes the file's lock for as long as it stays open; `false` when somebody else holds it.
+    /// Takes the file's lock for as long as it stays open; returns `false` if another process holds it.
     pub fn try_lock(&self, file: &DiskFile) -> io::Result<bool> {
         if self.hook.grants_every_lock() {
             return Ok(true);
@@ -319,14 +335,14 @@ impl Disk {
         }
     }
 
-    /// Replaces a small file whole: temporary beside it, synced, renamed, directory synced. Afterwards the file is
-    /// either as before or as given, also after a power cut.
+    /// Replaces a small file as a whole: writes a temporary file next to it, syncs, renames, and syncs the directory.
+    /// Afterwards the file has either the old or the new content, even after a power cut.
     pub fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.put(path, bytes)?;
         self.sync_dir(path.parent().unwrap_or(Path::new(".")))
     }
 
-    /// [`Self::replace`] without the directory's sync, for a caller that syncs the directory once for several files.
+    /// Like [`Self::replace`] without syncing the directory, for a caller that syncs it once for several files.
     pub fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let temporary = temporary_beside(path);
         self.unlink(&temporary)?;
@@ -336,7 +352,7 @@ impl Disk {
         self.rename(&temporary, path)
     }
 
-    /// [`Self::put`] without the file's sync either, for a file that nothing depends on.
+    /// Like [`Self::put`] without syncing the file either, for a file that nothing depends on.
     pub fn put_unsynced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let temporary = temporary_beside(path);
         self.unlink(&temporary)?;
@@ -345,13 +361,13 @@ impl Disk {
         self.rename(&temporary, path)
     }
 
-    /// Whether a torn journal is repaired before it is appended to; only a `faults` build can say no.
+    /// Returns whether a torn journal is repaired before appending; only a `faults` build can say no.
     pub(crate) fn repairs(&self) -> bool {
         self.hook.repairs()
     }
 }
 
-/// The ending of a file that is not finished; whoever finds one after a crash may remove it.
+/// The suffix of an unfinished file; it may be removed after a crash.
 pub(crate) const TEMPORARY: &str = ".tmp";
 
 pub(crate) fn temporary_beside(path: &Path) -> PathBuf {
@@ -360,7 +376,7 @@ pub(crate) fn temporary_beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Tells whether an error says that there is no room left.
+/// Returns whether an error means that the disk is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -1,8 +1,8 @@
 //! Faults on purpose, for tests: stop at the n-th change, fail it, or cut the power.
 //!
-//! [`Faults`] counts every change that passes the seam and keeps a model of what a disk would still hold after a power
-//! cut: a file's bytes as of its last sync, a directory's entries as of its own. Nothing is really synced, so that a sweep
-//! over every point of a script takes seconds.
+//! [`Faults`] counts every change that goes through [`crate::Disk`] and keeps a model of what a disk would still hold
+//! after a power cut: a file's bytes as of its last sync, and a directory's entries as of its own. Nothing is really
+//! synced, so that a sweep over every point of a script takes seconds.
 
 mod model;
 
@@ -15,44 +15,56 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::hook::{Op, Verdict};
 use model::{Dice, Model};
 
-/// Parts of the protocol that a `faults` build can leave out, to prove that the tests notice.
+/// Parts of the protocol that a `faults` build can skip, to prove that the tests notice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Switches {
     /// Files are never synced.
     pub no_sync: bool,
-    /// Folders are never synced.
+    /// Directories are never synced.
     pub no_dir_sync: bool,
-    /// A torn tail is appended to as it is.
+    /// A torn tail is not cut off before appending.
     pub no_repair: bool,
     /// Locks are always granted.
     pub no_lock: bool,
+    /// The order in which names reach the disk.
+    pub names: Names,
 }
 
-/// What happens at the chosen change. Changes are counted from 1.
+/// The order in which the names in a directory reach the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Names {
+    /// Any order, and each only when its directory is synced, as in POSIX.
+    #[default]
+    Apart,
+    /// The order of their creation, and that of a new file with its sync; Relive knows that this disk does so.
+    InOrder,
+    /// Any order, but Relive assumes that the disk keeps it.
+    WronglyTrusted,
+}
+
+/// The fault at the chosen change. Changes are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Injection {
-    /// Nothing.
     None,
     /// This change and all later ones do not happen, as if the process had been killed before it.
     Stop(u64),
-    /// As [`Self::Stop`], but if it is a write, half of it happens.
+    /// Like [`Self::Stop`], but half of a write happens.
     StopHalfway(u64),
-    /// This change fails with this error number, and nothing of it happens.
+    /// This change fails with this error number, and has no effect.
     Fail(u64, i32),
-    /// As [`Self::Fail`], but if it is a write, half of it happens.
+    /// Like [`Self::Fail`], but half of a write happens.
     FailHalfway(u64, i32),
-    /// As [`Self::Fail`], and some changes later all stop.
+    /// This write to files of this name fails with this error number, whatever else is changed between.
+    FailWriteTo(&'static str, u64, i32),
+    /// Like [`Self::Fail`], and some changes later everything stops.
     FailThenStop {
-        /// The change that fails.
         fail: u64,
-        /// With this error number.
         errno: i32,
-        /// The first change that does not happen.
         stop: u64,
     },
 }
 
-/// A full disk: what needs room fails with `ENOSPC`. Files can be opened, read, cut and removed.
+/// A full disk: changes that need space fail with `ENOSPC`. Files can be opened, read, truncated and removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
     /// Until the file `reserve` is removed.
@@ -63,10 +75,9 @@ pub enum Full {
     Always,
 }
 
-/// How much of what was not synced a power cut leaves.
+/// How much unsynced data a power cut leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerCut {
-    /// Nothing.
     Strict,
     /// Some of it, chosen by this seed: a part of each file's end, some of it zeros; some of each directory's entries.
     Mixed(u64),
@@ -85,9 +96,9 @@ struct State {
     injection: Injection,
     count: u64,
     stopped: bool,
-    /// The change that was stopped or failed, in words.
+    /// A description of the change that was stopped or failed.
     injected: Option<String>,
-    /// What the rest of a halved write meets.
+    /// The error for the rest of a halved write.
     rest_fails: Option<i32>,
     full: Option<Full>,
     /// Files that cannot be read, each with the error number.
@@ -98,7 +109,7 @@ struct State {
 const ENOSPC: i32 = 28;
 const STOPPED: i32 = 125; // ECANCELED: nothing else here gives it.
 
-/// Tells whether a change takes room. Syncs of files do not: the room was taken when they were written.
+/// Returns whether a change needs space. Syncs of files do not: the space was taken when they were written.
 fn needs_room(op: &Op<'_>) -> bool {
     match op {
         Op::Create { .. }
@@ -117,9 +128,9 @@ fn errno(number: i32) -> io::Error {
 }
 
 impl Faults {
-    /// Faults for what is below `root`, which is taken as being on the disk as it is.
+    /// Creates faults for everything below `root`, whose content counts as synced.
     pub fn new(root: &Path, injection: Injection, switches: Switches) -> io::Result<Self> {
-        let model = Model::of(root)?;
+        let model = Model::of(root, switches.names)?;
         let state = State {
             injection,
             count: 0,
@@ -137,48 +148,46 @@ impl Faults {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many changes there were.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.lock().count
     }
 
-    /// Whether the world was stopped.
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.lock().stopped
     }
 
-    /// What was stopped or failed, in words.
+    /// Returns a description of the change that was stopped or failed.
     #[must_use]
     pub fn injected(&self) -> Option<String> {
         self.lock().injected.clone()
     }
 
-    /// The process is started again: nothing more is stopped or failed. What was not synced is still only in the cache.
-    pub fn revive(&self) {
+    /// Simulates a restart of the process: nothing more is stopped or failed. Unsynced data is still only in the cache.
+    pub fn restart(&self) {
         let mut state = self.lock();
         state.stopped = false;
         state.injection = Injection::None;
     }
 
-    /// Injects this, counting changes from here.
+    /// Injects a fault, counting changes from here.
     pub fn inject_from_here(&self, injection: Injection) {
         let mut state = self.lock();
         (state.injection, state.count) = (injection, 0);
     }
 
-    /// From now on reading this file fails with this error number.
+    /// Makes reading this file fail with this error number from now on.
     pub fn fail_reads(&self, path: &Path, errno: i32) {
         self.lock().unreadable.push((path.to_owned(), errno));
     }
 
-    /// From now on there is no room, until somebody removes the reserve, or for ever.
+    /// Makes the disk full from now on.
     pub fn fill_up(&self, full: Full) {
         self.lock().full = Some(full);
     }
 
-    /// There is room again.
+    /// Ends the full disk.
     pub fn make_room(&self) {
         self.lock().full = None;
     }
@@ -193,7 +202,7 @@ impl Faults {
         self.switches
     }
 
-    /// Writes what the disk would hold after a power cut to the new directory `to`.
+    /// Writes the content of the disk after a power cut to the new directory `to`.
     pub fn power_cut(&self, to: &Path, cut: PowerCut) -> io::Result<()> {
         let dice = match cut {
             PowerCut::Strict => None,
@@ -207,7 +216,7 @@ impl Faults {
         if state.full.is_some() && needs_room(op) {
             return Err(errno(ENOSPC));
         }
-        // What cannot happen by half does not happen.
+        // A change that cannot happen by half does not happen at all.
         let error = match state.step(|| self.describe(op)) {
             Ok(None) => {
                 let is_sync = matches!(op, Op::Sync { .. } | Op::SyncDir { .. });
@@ -303,17 +312,23 @@ impl Faults {
 }
 
 impl State {
-    /// Counts a change. `Err` if it does not happen, `Some` if a write happens by half and then meets that error.
-    fn step(&mut self, describe: impl FnOnce() -> String) -> Result<Option<i32>, i32> {
+    /// Counts a change. Returns `Err` if it does not happen, and `Some` if half of a write happens before that error.
+    fn step(&mut self, describe: impl Fn() -> String) -> Result<Option<i32>, i32> {
         if self.stopped {
             return Err(STOPPED);
+        }
+        if let Injection::FailWriteTo(file, ..) = self.injection {
+            let change = describe();
+            if !(change.starts_with("write") && change.ends_with(file)) {
+                return Ok(None);
+            }
         }
         self.count += 1;
         let count = self.count;
         let outcome = match self.injection {
             Injection::Stop(at) if at == count => Err(STOPPED),
             Injection::StopHalfway(at) if at == count => Ok(Some(STOPPED)),
-            Injection::Fail(at, error) if at == count => Err(error),
+            Injection::Fail(at, error) | Injection::FailWriteTo(_, at, error) if at == count => Err(error),
             Injection::FailHalfway(at, error) if at == count => Ok(Some(error)),
             Injection::FailThenStop { fail, errno, .. } if fail == count => Err(errno),
             Injection::FailThenStop { stop, .. } if stop == count => Err(STOPPED),
@@ -321,6 +336,7 @@ impl State {
             | Injection::Stop(_)
             | Injection::StopHalfway(_)
             | Injection::Fail(..)
+            | Injection::FailWriteTo(..)
             | Injection::FailHalfway(..)
             | Injection::FailThenStop { .. } => Ok(None),
         };

@@ -1,4 +1,4 @@
-//! What a journal says of the repository an agent worked in.
+//! The state of an agent's git repository according to the journal.
 
 use std::io;
 
@@ -9,14 +9,15 @@ use crate::record::Git;
 use crate::regular;
 use crate::scan::for_each_record;
 
-/// The one field of an answer that is of use here.
+/// The only field of an answer that is needed here.
 #[derive(Deserialize)]
 struct Noted {
     #[serde(default)]
     git: Option<Git>,
 }
 
-/// How the repository stood at the end of a step: what was noted when the next one began, else the last note before.
+/// Returns the state of the repository at the end of a step: the one recorded when the next step began, else the last
+/// one before.
 pub(crate) fn after(directory: &ProcessDirectory, step: u32) -> io::Result<Option<Git>> {
     let mut last = None;
     for_each_record(&regular::open(&directory.steps())?, |head, line| {

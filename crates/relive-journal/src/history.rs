@@ -5,15 +5,18 @@
 //! places in the file. It never looks at the world; what a crash left open is listed, not settled.
 
 mod approvals;
+mod files;
+mod ledger;
 mod parts;
 mod requests;
 mod rules;
 mod signals;
 mod time;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use relive_core::{Cause, End, Generation, Limits, Signal, SignalSet, Stopwatch, Timestamp, Usd, Uuid};
+use relive_core::{Cause, End, Generation, Limits, Rights, Signal, SignalSet, Stopwatch, Timestamp, Usd, Uuid};
+use relive_types::CommandRule;
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Hash;
@@ -25,6 +28,8 @@ use crate::record::{
 use crate::recovery::{Lookup, OnInDoubt, Recovery};
 
 pub use approvals::{Permit, RefusedBy};
+pub use files::Files;
+pub use ledger::{LedgerEntry, day_of};
 pub(crate) use parts::Summary;
 pub use parts::{CallState, Identity, Incarnation, OpenCall, Phase, Place, Spent};
 pub use requests::AnsweredRequest;
@@ -47,10 +52,14 @@ pub struct History {
     pub identity: Option<Identity>,
     /// Its incarnations, first to last; a fork's own only.
     pub incarnations: Vec<Incarnation>,
-    /// What it may spend.
+    /// The model it is run on, where that is not the one it was started with.
+    pub model: Option<String>,
     pub limits: Limits,
-    /// What it has spent.
     pub spent: Spent,
+    /// The same by day and model.
+    pub ledger: Vec<LedgerEntry>,
+    /// The model that was asked last.
+    pub(crate) asked_model: String,
     /// Present while it is suspended.
     pub paused: Option<Paused>,
     /// How long it was suspended before that, by the wall clock.
@@ -65,6 +74,10 @@ pub struct History {
     pub completed_step: u32,
     /// Where in a step it is.
     pub phase: Phase,
+    /// When a model was last asked.
+    pub asked_at: Option<Timestamp>,
+    /// The model's last answer, which has the arguments of the calls.
+    pub answer_place: Option<Place>,
     /// Whether the model's last word asked for nothing, or said that all is done, and nobody has said anything since.
     pub answered: bool,
     /// How often a model has answered, the original's answers included: also those that were summed up since.
@@ -78,23 +91,30 @@ pub struct History {
     pub last_answer: Option<Approval>,
     /// What was answered once and for all, by tool.
     pub always: BTreeMap<String, Decision>,
+    /// The commands that a person allowed once and for all.
+    pub rules: BTreeSet<CommandRule>,
     /// The processes it was to spawn, first to last; a fork's own only. One whose intent a crash cut off may not exist.
     pub children: Vec<Uuid>,
+    /// What it holds a handle to: its children, and what it was given. A fork observes the children that its prefix names.
+    pub handles: BTreeMap<Uuid, Rights>,
     /// Resumes by the daemon since the last record that was progress.
     pub recoveries: u32,
     /// Torn ends cut off so far.
     pub repairs: Vec<Repair>,
     /// The signal that somebody was told the process ends by. A new writer finds it and completes it.
     pub ending: Option<Signalled>,
-    /// The signals it blocks.
     #[serde(with = "crate::signals")]
     pub mask: SignalSet,
     /// The signals it handles itself.
     #[serde(with = "crate::signals")]
     pub handlers: SignalSet,
+    /// Those of them that it runs a command for.
+    #[serde(with = "crate::signals")]
+    pub commands: SignalSet,
     /// The signals that are kept until they are not blocked any more, in the order in which they were sent, each with
     /// its first cause. A PAUSE and a RESUME are never both among them.
     pub pending: Vec<(Signal, Cause)>,
+    pub files: Files,
     /// The ids of the last requests, each with the record that answered it.
     pub(crate) requests: VecDeque<(String, AnsweredRequest)>,
     /// The ids of the last messages, so that one that is sent again is known.
@@ -129,8 +149,11 @@ impl Default for History {
             last_at: None,
             identity: None,
             incarnations: Vec::new(),
+            model: None,
             limits: Limits::default(),
             spent: Spent { cost_usd: Some(Usd::default()), ..Spent::default() },
+            ledger: Vec::new(),
+            asked_model: String::new(),
             paused: None,
             paused_total_ms: 0,
             stopwatch: None,
@@ -138,19 +161,25 @@ impl Default for History {
             step: 0,
             completed_step: 0,
             phase: Phase::Boundary,
+            asked_at: None,
+            answer_place: None,
             answered: false,
             answers: 0,
             approval: None,
             question_seq: 0,
             last_answer: None,
             always: BTreeMap::new(),
+            rules: BTreeSet::new(),
             children: Vec::new(),
+            handles: BTreeMap::new(),
             recoveries: 0,
             repairs: Vec::new(),
             ending: None,
             mask: SignalSet::EMPTY,
             handlers: SignalSet::EMPTY,
+            commands: SignalSet::EMPTY,
             pending: Vec::new(),
+            files: Files::default(),
             requests: VecDeque::new(),
             heard: VecDeque::new(),
             step_start: 0,
@@ -215,7 +244,13 @@ impl History {
         self.step = self.step.max(record.step);
         record.body.for_each_blob(&mut |hash| self.blobs.push((place.offset, hash)));
         match &record.body {
-            Body::Opened(_) | Body::Repair(_) => {}
+            // Neither a snapshot nor a handle says anything about whether the process gets on.
+            Body::Opened(_)
+            | Body::Repair(_)
+            | Body::Granted(_)
+            | Body::Released(_)
+            | Body::Snapshot(_)
+            | Body::Rewound(_) => {}
             Body::Spawned(_)
             | Body::Input(_)
             | Body::ModelStarted(_)
@@ -232,7 +267,10 @@ impl History {
             | Body::Limits(_)
             | Body::Ended(_)
             | Body::Signalled(_)
-            | Body::SignalMask(_) => self.recoveries = 0,
+            | Body::SignalMask(_)
+            | Body::Renamed(_)
+            | Body::Model(_)
+            | Body::Flow(_) => self.recoveries = 0,
         }
         self.remember_request(record);
         if !matches!(record.body, Body::Opened(_)) {
@@ -263,6 +301,7 @@ impl History {
             Body::Spawned(spawned) => self.spawn(record, spawned),
             Body::Input(input) => {
                 self.hear(&input.id);
+                self.files.untold = None;
                 self.answered = false;
                 match self.phase {
                     Phase::Asking { .. } => self.unheard.push(place),
@@ -271,9 +310,9 @@ impl History {
             }
             // Done before the counters moved.
             Body::ModelStarted(_) => {}
-            Body::ModelEnded(answer) => self.answer(answer, place),
+            Body::ModelEnded(answer) => self.answer(record.at, answer, place),
             Body::Partial(partial) => {
-                self.spend(partial.usage);
+                self.spend(record.at, partial.usage);
                 self.phase = Phase::Boundary;
                 self.conversation.append(&mut self.unheard);
             }
@@ -288,7 +327,7 @@ impl History {
                 Outcome::Retry => self.set_call(resolved.call, CallState::Waiting),
             },
             Body::Approval(approval) => self.approve(approval, record.seq),
-            Body::Compacted(compacted) => self.compact(compacted, place),
+            Body::Compacted(compacted) => self.compact(record.at, compacted, place),
             Body::Paused(paused) => {
                 // One that follows another, for a reason of its own, takes over from it.
                 self.unpause(paused.asked_at);
@@ -306,6 +345,8 @@ impl History {
                 self.unpause(record.at);
                 self.stop_time(record.up);
                 self.forget_signals();
+                // Its authority goes with its execution.
+                self.handles.clear();
                 if let Some(incarnation) = self.incarnations.last_mut() {
                     incarnation.ended = Some((record.at, ended.end.clone()));
                 }
@@ -313,12 +354,26 @@ impl History {
             Body::Repair(repair) => self.repairs.push(*repair),
             Body::Signalled(signalled) => self.signal(signalled),
             Body::SignalMask(mask) => self.set_mask(mask),
+            Body::Renamed(renamed) => {
+                if let Some(identity) = &mut self.identity {
+                    identity.spawned.name = Some(renamed.name.clone());
+                }
+            }
+            Body::Model(new) => self.model = Some(new.model.clone()),
+            Body::Granted(granted) => self.grant(granted.target, granted.rights),
+            Body::Released(released) => {
+                self.handles.remove(&released.target);
+            }
+            Body::Snapshot(snapshot) => self.files.take(snapshot),
+            Body::Rewound(rewound) => self.files.rewind(rewound),
+            // Its driver folds these.
+            Body::Flow(_) => {}
         }
     }
 
     /// Whether one of the last messages had this id.
     #[must_use]
-    pub fn has_heard(&self, id: &str) -> bool {
+    pub fn has_received(&self, id: &str) -> bool {
         self.heard.iter().any(|heard| heard == id)
     }
 
@@ -350,6 +405,7 @@ impl History {
         self.identity = Some(Identity { spawned: spawned.clone(), created_at: record.at });
         self.limits = spawned.limits;
         self.spent = Spent { cost_usd: Some(Usd::default()), ..Spent::default() };
+        self.ledger.clear();
         self.paused = None;
         self.paused_total_ms = 0;
         self.reset_time(record.up);
@@ -360,23 +416,36 @@ impl History {
         self.heard.clear();
         self.requests.clear();
         self.forget_signals();
+        // A fork has files of its own, and says so.
+        self.files = Files::default();
         (self.approval, self.last_answer) = (None, None);
+        self.handles.retain(|_, rights| *rights == Rights::Owner);
+        self.handles.values_mut().for_each(|rights| *rights = Rights::Observer);
         self.children.clear();
+    }
+
+    /// Notes a handle. What it owns, it has spawned.
+    fn grant(&mut self, target: Uuid, rights: Rights) {
+        if rights == Rights::Owner && !self.children.contains(&target) {
+            self.children.push(target);
+        }
+        let held = self.handles.entry(target).or_insert(rights);
+        *held = (*held).max(rights);
     }
 
     fn begin_step(&mut self, record: &Record, place: Place) {
         if let Phase::Asking { reserved_tokens, reserved_cost_usd } = self.phase {
             // The earlier call was lost: it may have been billed.
-            self.spend(Usage {
-                tokens_in: reserved_tokens,
-                cost_usd: reserved_cost_usd,
-                estimated: true,
-                ..Usage::default()
-            });
+            self.spend(
+                record.at,
+                Usage { tokens_in: reserved_tokens, cost_usd: reserved_cost_usd, estimated: true, ..Usage::default() },
+            );
         }
         if let Body::ModelStarted(started) = &record.body {
             self.conversation.append(&mut self.unheard);
             self.step_start = place.offset;
+            self.asked_at = Some(record.at);
+            self.asked_model.clone_from(&started.model);
             self.approval = None;
             self.phase = Phase::Asking {
                 reserved_tokens: started.reserved_tokens,
@@ -385,22 +454,23 @@ impl History {
         }
     }
 
-    fn compact(&mut self, compacted: &Compacted, place: Place) {
+    fn compact(&mut self, at: Timestamp, compacted: &Compacted, place: Place) {
         // An earlier summary stands for what this one stands for too, however late it was written.
         let earlier = self.summary.replace(Summary { seq: place.seq, through: compacted.through });
         let stale = earlier.map(|summary| summary.seq);
         self.conversation.retain(|kept| kept.seq > compacted.through && Some(kept.seq) != stale);
         self.conversation.insert(0, place);
         if let (Some(usage), Phase::Asking { .. }) = (compacted.usage, &self.phase) {
-            self.spend(usage);
+            self.spend(at, usage);
             self.phase = Phase::Boundary;
             self.conversation.append(&mut self.unheard);
         }
     }
 
-    fn answer(&mut self, answer: &ModelEnded, place: Place) {
-        self.spend(answer.usage);
+    fn answer(&mut self, at: Timestamp, answer: &ModelEnded, place: Place) {
+        self.spend(at, answer.usage);
         self.answers += 1;
+        self.answer_place = Some(place);
         self.answered = answer.calls.is_empty() && self.unheard.is_empty();
         self.conversation.push(place);
         self.conversation.append(&mut self.unheard);
@@ -409,16 +479,21 @@ impl History {
     }
 
     fn start_call(&mut self, record: &Record, started: &CallStarted) {
-        let CallStarted { call, name, recovery } = started.clone();
+        let CallStarted { call, name, recovery, rule: _ } = started.clone();
         if let Recovery::Lookup { what: Lookup::Child(child) } = recovery
             && self.children.last() != Some(&child)
         {
             self.children.push(child);
+            self.handles.insert(child, Rights::Owner);
         }
         self.set_call(call, CallState::Open(OpenCall { call, seq: record.seq, at: record.at, name, recovery }));
     }
 
     fn settle(&mut self, call: u32, place: Place) {
+        let had_effect = |open: &OpenCall| open.call == call && open.recovery != Recovery::Rerun;
+        if self.open_calls().any(had_effect) {
+            self.files.has_unseen_effect = true;
+        }
         self.conversation.push(place);
         self.set_call(call, CallState::Settled);
         self.complete_if_settled();
@@ -441,7 +516,8 @@ impl History {
         }
     }
 
-    fn spend(&mut self, usage: Usage) {
+    fn spend(&mut self, at: Timestamp, usage: Usage) {
+        self.enter(at, usage);
         self.spent.tokens_in = self.spent.tokens_in.saturating_add(usage.tokens_in);
         self.spent.tokens_out = self.spent.tokens_out.saturating_add(usage.tokens_out);
         self.spent.cost_usd = self.spent.cost_usd.zip(usage.cost_usd).map(|(a, b)| a.saturating_add(b));

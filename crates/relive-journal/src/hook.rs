@@ -1,4 +1,4 @@
-//! What stands between [`crate::Disk`] and the kernel: nothing, or, in a `faults` build, a test's [`crate::faults`].
+//! The hook between [`crate::Disk`] and the kernel: empty, or, in a `faults` build, the test's [`crate::faults`].
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 #[cfg(feature = "faults")]
-use crate::faults::Faults;
+use crate::faults::{Faults, Names};
 
 /// One change to the disk.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) enum Op<'a> {
     Mkdir { path: &'a Path },
 }
 
-/// Whether the seam carries a change out itself.
+/// Whether [`crate::Disk`] makes a change itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(feature = "faults"), expect(dead_code, reason = "only a faults build skips"))]
 pub(crate) enum Verdict {
@@ -65,6 +65,10 @@ impl Hook {
     pub(crate) fn repairs(&self) -> bool {
         true
     }
+
+    pub(crate) fn keeps_names_in_order(&self) -> Option<bool> {
+        None
+    }
 }
 
 #[cfg(feature = "faults")]
@@ -73,7 +77,7 @@ pub(crate) struct Hook(Option<Arc<Faults>>);
 
 #[cfg(feature = "faults")]
 impl Hook {
-    /// Whether every byte must pass here.
+    /// Returns whether every byte must go through the hook.
     pub(crate) fn watches(&self) -> bool {
         self.0.is_some()
     }
@@ -92,7 +96,7 @@ impl Hook {
         }
     }
 
-    /// How much of a write the kernel is offered.
+    /// Returns the part of a write that the kernel is offered.
     pub(crate) fn offer<'a>(&self, file: &File, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
         self.0.as_ref().map_or(Ok(bytes), |faults| faults.offer(file, bytes))
     }
@@ -103,6 +107,11 @@ impl Hook {
 
     pub(crate) fn grants_every_lock(&self) -> bool {
         self.0.as_ref().is_some_and(|faults| faults.switches().no_lock)
+    }
+
+    /// The order of names that a test sets, if there is one.
+    pub(crate) fn keeps_names_in_order(&self) -> Option<bool> {
+        self.0.as_ref().map(|faults| faults.switches().names != Names::Apart)
     }
 
     pub(crate) fn repairs(&self) -> bool {

@@ -1,8 +1,8 @@
-//! `proc-info.json`: what a process is and how it stands, for a quick look. Derived; the journal is the truth.
+//! `proc-info.json`: a summary of a process, derived from its journal.
 //!
-//! A snapshot names the length of the journal it was made from, and the checksum of its last line. If the journal has
-//! another, or that line is not whole, the snapshot is stale and what it says is derived anew. The length alone would not
-//! do: after a power cut a file may have it and not the bytes, or others.
+//! A snapshot contains the length of the journal it was made from, and the checksum of its last line. If the journal
+//! differs, or that line is not whole, the snapshot is stale and is derived again. The length alone is not enough:
+//! after a power cut a file may have the length but not the bytes.
 
 use std::fs::File;
 use std::io;
@@ -14,24 +14,23 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint;
 use crate::directory::ProcessDirectory;
 use crate::disk::Disk;
-use crate::history::{History, Spent, ran_by_wall_clock};
+use crate::history::{History, LedgerEntry, Spent, ran_by_wall_clock};
 use crate::line::{self, LINE_MAX, VERSION};
+use crate::record::FilesId;
 use crate::regular;
 
 /// How much of a journal's end is read first: most last lines fit.
 const TAIL: u64 = 4096;
 
-/// How much of an intent the snapshot shows.
+/// How many bytes of an intent the snapshot contains.
 const INTENT_MAX: usize = 200;
 
-/// A process at a glance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are those of `ps --json`")]
 pub struct ProcInfo {
     v: u32,
-    /// Length of the journal this was made from.
+    /// The length of the journal that this was made from.
     journal_bytes: u64,
-    /// The checksum its last line names.
+    /// The checksum in its last line.
     journal_crc: u32,
     pub uuid: Uuid,
     pub name: Option<String>,
@@ -41,44 +40,70 @@ pub struct ProcInfo {
     #[serde(flatten)]
     pub origin: Option<Origin>,
     pub body: String,
-    /// Its beginning.
+    /// The beginning of the intent.
     pub intent: String,
     pub cwd: String,
+    /// The model it was run on last; absent where none was asked yet, or an older Relive made the snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The files it works on, where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<KnownFiles>,
     pub state: JournalState,
     pub suspend_reason: Option<SuspendReason>,
     pub paused_at: Option<Timestamp>,
     pub paused_total_ms: u64,
-    /// How long it has executed; absent where only the wall clock was asked.
+    /// The execution time; absent if only the wall clock was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_ms: Option<u64>,
-    /// How it ended.
     #[serde(flatten)]
     pub end: Option<End>,
     pub step: u32,
     pub limits: Limits,
     #[serde(flatten)]
     pub spent: Spent,
+    /// The same by day and model; absent where an older Relive made the snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<Vec<LedgerEntry>>,
     pub created_at: Timestamp,
     pub started_at: Timestamp,
     pub last_active: Timestamp,
     pub dead_at: Option<Timestamp>,
     pub generation: Generation,
-    /// Of each incarnation, first to last.
+    /// The PIDs of all incarnations, first to last.
     pub pids: Vec<Pid>,
 }
 
-/// As much of a process's state as its journal knows.
+/// The files of a process at a glance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownFiles {
+    /// Whether it works on a copy.
+    #[serde(default)]
+    pub own: bool,
+    /// Where its work began.
+    pub first: FilesId,
+    /// What is known last.
+    pub last: FilesId,
+}
+
+impl KnownFiles {
+    fn of(history: &History) -> Option<Self> {
+        let own = history.identity.as_ref()?.spawned.workspace.is_some();
+        Some(Self { own, first: history.files.first?, last: history.files.last? })
+    }
+}
+
+/// The state of a process as far as its journal knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalState {
-    /// Not ended: it runs, or is suspended, or was interrupted.
+    /// Not ended: it runs, is suspended, or was interrupted.
     Running,
-    /// Ended.
     Dead,
 }
 
 impl ProcInfo {
-    /// What a history amounts to at a glance; `None` where it does not even say what it is.
+    /// Summarizes a history; `None` if it does not describe a process.
     #[must_use]
     pub fn of(history: &History) -> Option<Self> {
         let identity = history.identity.as_ref()?;
@@ -99,6 +124,8 @@ impl ProcInfo {
             body: spawned.body.clone(),
             intent: intent.to_owned(),
             cwd: spawned.cwd.clone(),
+            model: history.last_model().map(str::to_owned),
+            files: KnownFiles::of(history),
             state: if ended.is_some() { JournalState::Dead } else { JournalState::Running },
             suspend_reason: paused.map(|paused| paused.reason),
             paused_at: paused.map(|paused| paused.asked_at),
@@ -108,6 +135,7 @@ impl ProcInfo {
             step: history.completed_step,
             limits: history.limits,
             spent: history.spent,
+            ledger: Some(history.ledger.clone()),
             created_at: identity.created_at,
             started_at: incarnation.at,
             last_active: history.last_at.unwrap_or(identity.created_at),
@@ -123,37 +151,37 @@ impl ProcInfo {
         self.parent_uuid.or(self.budget_uuid)
     }
 
-    /// Returns how long it had executed when its last record was written.
+    /// Returns the execution time when its last record was written.
     #[must_use]
     pub fn elapsed_ms(&self) -> u64 {
         let until = self.dead_at.or(self.paused_at).unwrap_or(self.last_active);
         self.ran_ms.unwrap_or_else(|| ran_by_wall_clock(self.created_at, until, self.paused_total_ms))
     }
 
-    /// Returns the length of the journal that this was made from. A journal of another length says something else.
+    /// Returns the length of the journal that this was made from. A journal of another length has other content.
     #[must_use]
     pub fn journal_bytes(&self) -> u64 {
         self.journal_bytes
     }
 
-    /// Returns the checksum that the last line of that journal names.
+    /// Returns the checksum in the last line of that journal.
     #[must_use]
     pub fn journal_crc(&self) -> u32 {
         self.journal_crc
     }
 
-    /// Replaces the snapshot.
     pub fn write(&self, disk: &Disk, directory: &ProcessDirectory) -> io::Result<()> {
         disk.replace(&directory.proc_info(), &line::encode_file(self)?)
     }
 
-    /// Replaces the snapshot, for whoever looks at the files of a process that runs. One that a power cut spoils is
-    /// derived anew.
+    /// Replaces the snapshot, for readers of the files of a running process. A snapshot damaged by a power cut is
+    /// derived again.
     pub fn write_unsynced(&self, disk: &Disk, directory: &ProcessDirectory) -> io::Result<()> {
         disk.put_unsynced(&directory.proc_info(), &line::encode_file(self)?)
     }
 
-    /// A process at a glance: by its snapshot if that is current, else from its journal. `None` where neither says.
+    /// Returns the summary of a process: its snapshot if that is up to date, else derived from its journal. `None` if
+    /// neither describes it.
     pub fn read(directory: &ProcessDirectory) -> io::Result<Option<Self>> {
         Self::read_from(&Disk::new(), directory)
     }
@@ -174,8 +202,8 @@ impl ProcInfo {
     }
 }
 
-/// Tells whether the journal's last line is whole and names this checksum. Its end alone would not do: after a power cut
-/// a page may be there without the one before it.
+/// Returns whether the journal's last line is whole and has this checksum. Its end alone is not enough: after a power
+/// cut a page may be there without the one before it.
 fn ends_in(journal: &File, length: u64, crc: u32) -> io::Result<bool> {
     for reach in [TAIL, LINE_MAX as u64 + 1] {
         let from = length.saturating_sub(reach);

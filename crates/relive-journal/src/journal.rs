@@ -1,8 +1,7 @@
 //! The journal for async code.
 //!
-//! [`OpenJournal`] moves a [`Writer`] to a thread of the pool for each job and back. [`Journal`] is what a body gets:
-//! it appends records in one order with everybody else who writes to the same process, and never holds the writer
-//! itself.
+//! [`OpenJournal`] moves a [`Writer`] to a thread of the pool for each job and back. [`Journal`] is the interface for a
+//! body: it appends records in one order with all other writers of the same process, and never holds the writer itself.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,6 +11,7 @@ use serde_json::Value;
 
 use crate::beside::{PendingSync, SyncedEnd};
 use crate::conversation::Cut;
+use crate::events;
 use crate::history::{History, Permit};
 use crate::plan::Plan;
 use crate::pool::{JobLost, Pool};
@@ -22,10 +22,9 @@ use crate::writer::{Durability, WriteError, Writer};
 /// A future of a trait method.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Why something was not recorded, or could not be read back.
+/// The reason why a record was not written, or could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The journal cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The conversation cannot be read.
@@ -34,86 +33,78 @@ pub enum JournalError {
     /// A disk thread was lost with the writer.
     #[error(transparent)]
     Lost(#[from] JobLost),
-    /// The process was told to stop or to end, so nothing new may begin.
+    /// The process was asked to stop or to end, so nothing new may begin.
     #[error("the process was told to stop")]
     Held,
 }
 
-/// What a journal amounts to after an append, as far as a body needs it.
+/// The state of a journal after an append, as far as a body needs it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// What is to be done next.
     pub plan: Plan,
-    /// What the process may spend.
     pub limits: Limits,
-    /// How often a model has answered.
     pub answers: u64,
     /// Messages that others recorded since the last time, before the records of this append.
     pub said: Vec<String>,
 }
 
-/// A process's journal as its body sees it.
+/// The journal of a process, for its body.
 pub trait Journal: Send + Sync + std::fmt::Debug {
     /// Appends records in one write. Refused with [`JournalError::Held`] if a batch would begin something new after the
-    /// process was told to stop or to end.
+    /// process was asked to stop or to end.
     fn append(&self, batch: Vec<Body>, durability: Durability) -> Pending<'_, Result<Progress, JournalError>>;
 
-    /// Returns what the journal amounts to now.
+    /// Returns the current state of the journal.
     fn state(&self) -> Pending<'_, Result<Progress, JournalError>>;
 
-    /// Syncs what was only written so far.
+    /// Syncs the records that were only written so far.
     fn sync(&self) -> Pending<'_, Result<(), JournalError>>;
 
-    /// Tells whether a call of the step under way may be made.
-    fn permit(&self, call: u32, tool: &str) -> Pending<'_, Result<Permit, JournalError>>;
+    /// Returns whether a call of the current step may be made.
+    fn permit(&self, call: u32, tool: &str, command: Option<&str>) -> Pending<'_, Result<Permit, JournalError>>;
 
-    /// Reads the records that the conversation is made of, with their payloads. Messages among them are not told again.
+    /// Reads the records of the conversation, with their payloads. Messages among them are not reported again.
     fn conversation(&self) -> Pending<'_, Result<Vec<Body>, JournalError>>;
 
-    /// Tells where the conversation can be cut.
+    /// Returns the positions where the conversation can be cut.
     fn cuts(&self) -> Pending<'_, Result<Vec<Cut>, JournalError>>;
 
-    /// Notes an event. It is written soon, and never acknowledged.
+    /// Adds an event. It is written soon, and never acknowledged.
     fn event(&self, kind: &'static str, body: Value);
 
-    /// Writes a checkpoint if there is enough that is new. A failure costs only speed.
+    /// Writes a checkpoint if there are enough new records. A failure costs only speed.
     fn checkpoint(&self) -> Pending<'_, ()>;
 }
 
 /// An event that is not written yet.
 #[derive(Debug)]
 pub struct Event {
-    /// When it happened.
     pub at: Timestamp,
-    /// What happened.
     pub kind: &'static str,
-    /// Its fields.
     pub body: Value,
 }
 
 /// A writer for async code.
 #[derive(Debug)]
 pub struct OpenJournal {
-    /// Absent while a job has it, and after a job was lost.
+    /// Absent while a job uses it, and after a job was lost.
     writer: Option<Writer>,
     pool: Pool,
-    /// Events that happened before records that were deferred, with their steps.
-    deferred_events: Vec<(u32, Event)>,
+    /// Events that happened before records that were deferred, with their places.
+    deferred_events: Vec<((u64, u32), Event)>,
 }
 
 impl OpenJournal {
-    /// Wraps a writer.
     #[must_use]
     pub fn new(writer: Writer, pool: Pool) -> Self {
         Self { writer: Some(writer), pool, deferred_events: Vec::new() }
     }
 
-    /// Tells how much of the journal is on the disk, also while a job has the writer.
+    /// Returns a view of how much of the journal is on the disk, which works even while a job uses the writer.
     pub fn watch_synced_end(&self) -> Result<SyncedEnd, JobLost> {
         self.writer.as_ref().map(Writer::watch_synced_end).ok_or(JobLost)
     }
 
-    /// Returns what the journal amounts to.
     pub fn history(&self) -> Result<&History, JobLost> {
         self.writer.as_ref().map(Writer::history).ok_or(JobLost)
     }
@@ -135,8 +126,8 @@ impl OpenJournal {
         Ok(answer)
     }
 
-    /// Runs a job with the writer on a thread that may block, and on the same thread, once it has answered, the sync that
-    /// the job returns.
+    /// Runs a job with the writer on a thread that may block, and, after its answer, the sync that the job returns on
+    /// the same thread.
     async fn with_sync_beside<T: Send + 'static>(
         &mut self,
         job: impl FnOnce(&mut Writer) -> (T, Option<PendingSync>) + Send + 'static,
@@ -165,20 +156,27 @@ impl OpenJournal {
         mut batch: Vec<Body>,
         durability: Durability,
     ) -> Result<(), JournalError> {
-        if durability == Durability::Deferred {
-            let writer = self.writer.as_mut().ok_or(JobLost)?;
-            if writer.can_defer(&mut batch) {
-                // No I/O, so no other thread.
-                let step = writer.history().step;
-                self.deferred_events.extend(events.into_iter().map(|event| (step, event)));
-                return Ok(writer.append(now, batch, durability)?);
-            }
+        let mut events = self.events_before(events);
+        let writer = self.writer.as_mut().ok_or(JobLost)?;
+        if matches!(batch.first(), Some(Body::ModelEnded(_) | Body::Partial(_))) {
+            // The record has the whole answer, of which these are pieces.
+            let place = writer.event_place();
+            let is_other = |(at, event): &((u64, u32), Event)| *at != place || !events::is_piece(event.kind);
+            let pieces = events.split_off(events.iter().rposition(is_other).map_or(0, |last| last + 1));
+            writer.events().answer_recorded(pieces.iter().map(|(_, event)| event.kind));
         }
-        let events = self.events_before(events);
+        if durability == Durability::Deferred && writer.can_defer(&mut batch) {
+            // Needs no I/O, so it needs no other thread.
+            self.deferred_events = events;
+            return Ok(writer.append(now, batch, durability)?);
+        }
         let written = self.with_sync_beside(move |writer| {
             write_events(writer, events);
             let durability = if durability == Durability::Deferred { Durability::Written } else { durability };
             let appended = writer.append(now, batch, durability);
+            if appended.is_ok() {
+                let _ = writer.events().cut_pieces();
+            }
             if durability == Durability::Beside {
                 beside(appended.and_then(|()| writer.sync_beside()))
             } else {
@@ -188,31 +186,35 @@ impl OpenJournal {
         Ok(written.await??)
     }
 
-    /// Writes what was deferred, and has it synced beside what comes next. Events are written with it.
+    /// Writes deferred records, and syncs them concurrently with the next work. Events are written with them.
     pub async fn settle(&mut self, events: Vec<Event>) -> Result<(), JournalError> {
         let events = self.events_before(events);
         let settled = self.with_sync_beside(move |writer| {
             write_events(writer, events);
-            beside(writer.sync_beside())
+            let begun = writer.sync_beside();
+            if begun.is_ok() {
+                let _ = writer.events().cut_pieces();
+            }
+            beside(begun)
         });
         Ok(settled.await??)
     }
 
-    /// Tells whether there is anything that is not on the disk.
+    /// Returns whether everything is on the disk.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.deferred_events.is_empty() && self.writer.as_ref().is_none_or(|writer| !writer.has_unsynced())
     }
 
-    /// Returns the events that are not written, the given ones last, each with its step.
-    fn events_before(&mut self, events: Vec<Event>) -> Vec<(u32, Event)> {
-        let step = self.writer.as_ref().map_or(0, |writer| writer.history().step);
+    /// Returns the events that are not written, the given ones last, each with its place.
+    fn events_before(&mut self, events: Vec<Event>) -> Vec<((u64, u32), Event)> {
+        let place = self.writer.as_ref().map(Writer::event_place).unwrap_or_default();
         let mut all = std::mem::take(&mut self.deferred_events);
-        all.extend(events.into_iter().map(|event| (step, event)));
+        all.extend(events.into_iter().map(|event| (place, event)));
         all
     }
 
-    /// Writes events. That they could not be written is no reason to stop: the journal beside them will say so.
+    /// Writes events. A failure does not stop the process: the journal will report the same problem.
     pub async fn write_events(&mut self, events: Vec<Event>) {
         let events = self.events_before(events);
         if !events.is_empty() {
@@ -220,19 +222,21 @@ impl OpenJournal {
         }
     }
 
-    /// Writes a checkpoint if there is enough that is new. A failure costs only speed.
-    pub async fn checkpoint_if_due(&mut self) {
-        if self.writer.as_ref().is_some_and(Writer::is_checkpoint_due) {
+    /// Writes a checkpoint if there are enough new records; returns whether there were. A failure costs only speed.
+    pub async fn checkpoint_if_due(&mut self) -> bool {
+        let is_due = self.writer.as_ref().is_some_and(Writer::is_checkpoint_due);
+        if is_due {
             let _ = self.with(|writer| writer.checkpoint()).await;
         }
+        is_due
     }
 
-    /// Reads the records that the conversation is made of, with their payloads.
+    /// Reads the records of the conversation, with their payloads.
     pub async fn conversation(&mut self) -> Result<Vec<Body>, JournalError> {
         self.with(load).await?.map_err(JournalError::Read)
     }
 
-    /// Tells where the conversation can be cut.
+    /// Returns the positions where the conversation can be cut.
     pub async fn cuts(&mut self) -> Result<Vec<Cut>, JournalError> {
         let cuts = self.with(|writer| {
             writer.write_out().map_err(std::io::Error::other)?;
@@ -242,14 +246,14 @@ impl OpenJournal {
         cuts.await?.map_err(|error| JournalError::Read(error.to_string()))
     }
 
-    /// What a body is told of it.
+    /// Returns the state for a body.
     pub fn state(&self, said: Vec<String>) -> Result<Progress, JobLost> {
         let history = self.history()?;
         Ok(Progress { plan: history.plan(), limits: history.limits, answers: history.answers, said })
     }
 }
 
-/// Parts the answer of a job from the sync that follows it.
+/// Separates the answer of a job from the sync that follows it.
 fn beside(begun: Result<Option<PendingSync>, WriteError>) -> (Result<(), WriteError>, Option<PendingSync>) {
     match begun {
         Ok(pending) => (Ok(()), pending),
@@ -257,16 +261,18 @@ fn beside(begun: Result<Option<PendingSync>, WriteError>) -> (Result<(), WriteEr
     }
 }
 
-fn write_events(writer: &mut Writer, events: Vec<(u32, Event)>) {
+fn write_events(writer: &mut Writer, events: Vec<((u64, u32), Event)>) {
     let Some(last) = events.last().map(|(_, event)| event.at) else { return };
-    for (step, Event { at, kind, body }) in events {
-        let _ = writer.events().push(at, step, kind, &body);
+    for (place, Event { at, kind, body }) in events {
+        let piece = body.get("text").and_then(Value::as_str).filter(|_| events::is_piece(kind));
+        let parts = piece.map_or(1, |piece| piece.len() as u64);
+        let _ = writer.events().push(at, place, kind, &body, parts);
     }
     let _ = writer.events().flush(last);
 }
 
 fn load(writer: &mut Writer) -> Result<Vec<Body>, String> {
-    // It is read from the file, and the file has not got what was deferred.
+    // Reading uses the file, which does not contain deferred records yet.
     writer.write_out().map_err(|error| error.to_string())?;
     let journal = regular::open(&writer.directory().steps()).map_err(|error| error.to_string())?;
     let mut records = writer.history().conversation_records(&journal).map_err(|error| error.to_string())?;
@@ -277,7 +283,7 @@ fn load(writer: &mut Writer) -> Result<Vec<Body>, String> {
     Ok(records)
 }
 
-/// A journal without an owner: nobody but its body writes to it, and whoever calls [`Self::hear`].
+/// A journal without an owner: only its body and callers of [`Self::hear`] write to it.
 #[derive(Debug)]
 pub struct LocalJournal {
     open: tokio::sync::Mutex<OpenJournal>,
@@ -287,7 +293,7 @@ pub struct LocalJournal {
 }
 
 impl LocalJournal {
-    /// Wraps a writer; records get the time that `now` tells.
+    /// Wraps a writer; `now` returns the time for records.
     #[must_use]
     pub fn new(writer: Writer, pool: Pool, now: fn() -> Moment) -> Self {
         Self {
@@ -298,7 +304,7 @@ impl LocalJournal {
         }
     }
 
-    /// Returns the history, once nobody uses the journal any more.
+    /// Returns the history, once the journal is no longer in use.
     pub async fn history(&self) -> Result<History, JobLost> {
         self.open.lock().await.history().cloned()
     }
@@ -340,9 +346,9 @@ impl Journal for LocalJournal {
         Box::pin(async move { Ok(self.open.lock().await.with(Writer::sync).await??) })
     }
 
-    fn permit(&self, call: u32, tool: &str) -> Pending<'_, Result<Permit, JournalError>> {
-        let tool = tool.to_owned();
-        Box::pin(async move { Ok(self.open.lock().await.history()?.permit(call, &tool)) })
+    fn permit(&self, call: u32, tool: &str, command: Option<&str>) -> Pending<'_, Result<Permit, JournalError>> {
+        let (tool, command) = (tool.to_owned(), command.map(str::to_owned));
+        Box::pin(async move { Ok(self.open.lock().await.history()?.permit(call, &tool, command.as_deref())) })
     }
 
     fn conversation(&self) -> Pending<'_, Result<Vec<Body>, JournalError>> {

@@ -9,7 +9,6 @@
 //! goes through [`Disk`]. Everything here blocks; [`Pool`] has the threads for it.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 mod beside;
 mod checkpoint;
@@ -20,6 +19,7 @@ mod disk;
 pub mod events;
 #[cfg(feature = "faults")]
 pub mod faults;
+pub mod files;
 mod git;
 mod hash;
 pub mod history;
@@ -50,7 +50,7 @@ pub use disk::{Counts, Disk, DiskFile};
 pub use events::EventLog;
 pub use hash::{Hash, NotAHash};
 pub use history::History;
-pub use info::{JournalState, ProcInfo};
+pub use info::{JournalState, KnownFiles, ProcInfo};
 pub use journal::{Journal, JournalError, LocalJournal, OpenJournal, Progress};
 pub use line::{LINE_MAX, VERSION};
 pub use meta::{Instructions, ProcessMeta};

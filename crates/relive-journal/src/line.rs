@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use relive_core::{Generation, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::reader::Cursor;
+
 /// The version of everything this crate writes. A reader meets a higher one with [`crate::Health::ReadOnly`].
 pub const VERSION: u32 = 1;
 
@@ -24,28 +26,39 @@ pub(crate) const CRC_END: usize = 8 + 3;
 /// What every record begins with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head<'a> {
-    /// Format version.
     pub v: u32,
     /// Place in the file: each record of an epoch is one above the one before.
     pub seq: u64,
-    /// Which writer.
     pub epoch: Generation,
+    /// An event's place among those that follow record `seq`; absent from records, and from events whose writer numbered
+    /// them by themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<u64>,
     /// The last record that was known to be on the disk when this one was written; events say nothing of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synced: Option<u64>,
     /// When, by the writer's wall clock. Order is by `seq`, never by this.
     pub at: Timestamp,
-    /// What it records.
     #[serde(borrow)]
     pub kind: Cow<'a, str>,
     /// The step it belongs to; 0 before the first.
     #[serde(default)]
     pub step: u32,
+    /// Whether a reader that does not know the kind may pass over the record.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skip: bool,
     /// Milliseconds since the writer's boot; absent from events, and from what Relive wrote before it had this field.
     ///
     /// It stands after `step`, and after a `skip`: readers that do not know it find the head as they expect it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up: Option<u64>,
+}
+
+impl Head<'_> {
+    /// The id of the record or event.
+    pub(crate) fn id(&self) -> Cursor {
+        Cursor { epoch: self.epoch, seq: self.seq, part: self.part.unwrap_or(0) }
+    }
 }
 
 /// Appends one line: the head, the fields of `body` (which must serialize as an object), the checksum.
@@ -148,6 +161,10 @@ fn split_head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let (v, rest) = number(line.strip_prefix(br#"{"v":"#)?)?;
     let (seq, rest) = number(rest.strip_prefix(br#","seq":"#)?)?;
     let (epoch, rest) = number(rest.strip_prefix(br#","epoch":"#)?)?;
+    let (part, rest) = match rest.strip_prefix(br#","part":"#) {
+        Some(rest) => number(rest).map(|(part, rest)| (Some(part), rest))?,
+        None => (None, rest),
+    };
     let (synced, rest) = match rest.strip_prefix(br#","synced":"#) {
         Some(rest) => number(rest).map(|(synced, rest)| (Some(synced), rest))?,
         None => (None, rest),
@@ -164,10 +181,12 @@ fn split_head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
         v: u32::try_from(v).ok()?,
         seq,
         epoch: Generation(u32::try_from(epoch).ok()?),
+        part,
         synced,
         at: at.parse().ok()?,
         kind: Cow::Borrowed(kind),
         step: u32::try_from(step).ok()?,
+        skip: after_skip.len() != rest.len(),
         up,
     };
     rest.starts_with(b",").then_some((head, rest))
@@ -202,10 +221,12 @@ mod tests {
             v: VERSION,
             seq: 7,
             epoch: Generation(2),
+            part: None,
             synced: Some(6),
             at: Timestamp::from_millisecond(1_700_000_000_123).unwrap(),
             kind: Cow::Borrowed("input"),
             step: 3,
+            skip: false,
             up: Some(45),
         };
         let mut out = Vec::new();
@@ -246,6 +267,9 @@ mod tests {
             ("\"seq\":7", "\"seq\": 7"),
             ("\"epoch\":2", "\"epoch\":4294967296"),
             ("\"epoch\":2", "\"epoch\":2,\"new\":1"),
+            ("\"epoch\":2", "\"epoch\":2,\"part\":4"),
+            ("\"epoch\":2", "\"epoch\":2,\"part\":-4"),
+            ("\"epoch\":2", "\"epoch\":2,\"part\":null"),
             ("input", "inp\\u0075t"),
             ("input", "ïnput"),
             ("input", "in\tput"),

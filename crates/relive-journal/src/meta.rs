@@ -1,7 +1,8 @@
-//! `process-meta.json`: what an agent was told and given at its start. Written once, never changed, never made up.
+//! `process-meta.json`: the prompt and tools of an agent at its start. Written once, never changed or reconstructed.
 
 use std::io;
 
+use relive_types::Isolation;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -10,39 +11,38 @@ use crate::disk::Disk;
 use crate::line::{self, VERSION};
 use crate::regular;
 
-/// What an agent was told and given at its start.
+/// The prompt and tools of an agent at its start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProcessMeta {
-    /// Format version.
     v: u32,
-    /// Provider and model.
+    /// `provider/model`.
     pub model: String,
-    /// The system prompt.
     pub system_prompt: String,
-    /// The tools' definitions, exactly as the model gets them.
+    /// The definitions of the tools, exactly as the model gets them.
     pub tools: Box<RawValue>,
-    /// The files its instructions were read from.
+    /// The files with instructions that were read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<Instructions>,
+    /// What its commands may reach, for `info`; the journal's `spawned` decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
 }
 
-/// A file that was read into the instructions.
+/// A file with instructions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instructions {
-    /// Where it was.
     pub path: String,
-    /// How long it was.
     pub bytes: u64,
-    /// Whether only its beginning was taken.
+    /// Whether only its beginning was used.
     #[serde(default)]
     pub cut: bool,
 }
 
 impl ProcessMeta {
-    /// For a new process.
+    /// Creates the metadata of a new process.
     #[must_use]
     pub fn new(model: String, system_prompt: String, tools: Box<RawValue>) -> Self {
-        Self { v: VERSION, model, system_prompt, tools, instructions: Vec::new() }
+        Self { v: VERSION, model, system_prompt, tools, instructions: Vec::new(), isolation: None }
     }
 
     /// Writes it; the caller syncs the directory.
@@ -50,7 +50,7 @@ impl ProcessMeta {
         disk.put(&directory.process_meta(), &line::encode_file(self)?)
     }
 
-    /// Reads it back, checked.
+    /// Reads the file and checks it.
     pub fn read(directory: &ProcessDirectory) -> io::Result<Self> {
         let path = directory.process_meta();
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, format!("{}: damaged", path.display()));

@@ -20,13 +20,10 @@ use crate::writer::{Durability, Io, Take, WriteError, Writer};
 /// What a new writer says of itself.
 #[derive(Debug, Clone)]
 pub struct Opening {
-    /// The incarnation's PID.
     pub pid: Pid,
-    /// Who asked for it.
+    /// What led to this incarnation.
     pub by: OpenedBy,
-    /// The machine's boot.
     pub boot_id: String,
-    #[expect(missing_docs, reason = "the name says it")]
     pub now: Moment,
     /// The id of the request that asked for it.
     pub req: Option<String>,
@@ -36,7 +33,6 @@ pub struct Opening {
 
 /// A moment at which a process was seen to execute, by the clock of a boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "said above")]
 pub struct Seen {
     pub boot_id: String,
     pub up_ms: u64,
@@ -52,6 +48,7 @@ impl Opening {
             relive: env!("CARGO_PKG_VERSION").to_owned(),
             req: self.req.clone(),
             ran_ms,
+            derives_events: true,
         })
     }
 }
@@ -96,14 +93,19 @@ pub(crate) struct Acquired {
 }
 
 impl Acquired {
-    /// Locks and reads the journal of `directory`.
-    pub(crate) fn new(io: &Io, directory: ProcessDirectory) -> Result<Self, WriteError> {
+    /// Locks and reads the journal of `directory`. Where it is as long as when `known` was read from it, and nothing was
+    /// wrong with it, it is not read again.
+    pub(crate) fn new(io: &Io, directory: ProcessDirectory, known: Option<History>) -> Result<Self, WriteError> {
         io.check_poison(&directory)?;
         let path = directory.steps();
         let file = lock(&io.disk, &path)?;
         let io_error = |source| WriteError::Io { path: path.clone(), source };
         remove_unfinished(&io.disk, &directory).map_err(io_error)?;
-        let (history, health) = checkpoint::load(&directory, file.file()).map_err(io_error)?;
+        let length = file.file().metadata().map_err(io_error)?.len();
+        let (history, health) = match known.filter(|known| known.end == length) {
+            Some(known) => (known, Health::Good),
+            None => checkpoint::load(&directory, file.file()).map_err(io_error)?,
+        };
         let torn = match health {
             Health::Good => None,
             Health::Torn { offset, bytes } => Some((offset, bytes)),
@@ -128,6 +130,19 @@ impl Acquired {
             }
             Some(_) => Err(WriteError::Misplaced { kind: "opened", why: "the journal is of another generation" }),
         }
+    }
+
+    /// Appends records to the journal of an incarnation that has ended. They are on the disk on return.
+    pub(crate) fn note(self, io: &Io, now: Moment, records: Vec<Body>) -> Result<Writer, WriteError> {
+        let Self { directory, file, history, torn } = self;
+        if history.ended().is_none() || torn.is_some() {
+            let kind = records.first().map_or("ended", Body::kind);
+            return Err(WriteError::Misplaced { kind, why: "this incarnation has not ended" });
+        }
+        let epoch = history.epoch;
+        let mut writer = Writer::new(io, directory, file, history, Take::Found(epoch));
+        writer.append(now, records, Durability::Synced)?;
+        Ok(writer)
     }
 
     /// Starts writing, with these records first. They, and with a new epoch `opened`, are on the disk on return.

@@ -1,7 +1,7 @@
-//! Records as the fold needs them: without the text that most of a journal is.
+//! Records as the fold needs them: without the text that makes up most of a journal.
 //!
-//! [`crate::History`] holds no payloads, so reading a journal need not copy them out. The kinds that carry the bulk are
-//! read here with empty text in its place; what names a blob is kept.
+//! [`crate::History`] holds no payloads, so reading a journal need not copy them. The kinds with large payloads are
+//! read here with empty text in their place; references to blobs are kept.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use crate::payload::{Json, Text};
 use crate::record::{Body, Call, CallEnded, Git, ModelEnded, Usage};
 use crate::recovery::RecoveryName;
 
-/// As [`Body::decode`], for a reader that only folds.
+/// Like [`Body::decode`], for a reader that only folds.
 pub(crate) fn decode(kind: &str, line: &[u8]) -> Option<serde_json::Result<Body>> {
     match kind {
         "model_ended" => Some(serde_json::from_slice(line).map(OutlinedModelEnd::body)),
@@ -63,7 +63,7 @@ impl OutlinedCallEnd {
     }
 }
 
-/// A text that is empty if it stood here.
+/// A text that is read as empty if it is inline.
 struct Hollow(Text);
 
 impl<'de> Deserialize<'de> for Hollow {
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for Hollow {
 mod tests {
     use super::*;
 
-    /// `fields` read both ways: the same, once the text is taken out of the whole record.
+    /// Reads `fields` both ways, and checks that the results are equal once the text is removed.
     fn check(kind: &str, fields: &str) {
         let line = format!(r#"{{"v":1,"seq":7,{fields},"crc":"00000000"}}"#);
         let whole = Body::decode(kind, line.as_bytes()).unwrap().ok().map(|mut body| {

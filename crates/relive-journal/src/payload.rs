@@ -1,7 +1,7 @@
 //! Payloads: text and JSON that may be too large for a line.
 //!
-//! Up to [`INLINE_MAX`] bytes a payload stands in its record. Above that the record holds its head, its length and
-//! its hash, and the whole is in `blobs/<hash>`, written and synced before the record that names it.
+//! Up to [`INLINE_MAX`] bytes a payload is in its record. A larger one is in `blobs/<hash>`, written and synced before
+//! the record that names it, which contains its beginning, its length and its hash.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,36 +17,33 @@ use crate::disk::Disk;
 use crate::hash::Hash;
 use crate::regular;
 
-/// The largest payload that stands in its record.
+/// The largest payload that is inside its record.
 pub const INLINE_MAX: usize = 64 * 1024;
 
-/// How much of a payload in `blobs/` its record shows.
+/// How much of a payload in `blobs/` its record contains.
 const HEAD_MAX: usize = 1024;
 
-/// A payload that is in `blobs/`.
+/// A reference to a payload in `blobs/`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobRef {
-    /// The name of its file, and the hash of its bytes.
+    /// The name of the file, and the hash of its bytes.
     #[serde(rename = "$blob")]
     pub hash: Hash,
-    /// How long it is.
     pub bytes: u64,
-    /// How it begins.
+    /// The beginning of the payload.
     pub head: String,
 }
 
-/// Text, here or in `blobs/`.
+/// Text, inline or in `blobs/`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Text {
-    /// Here.
     Inline(String),
-    /// There.
     Blob(BlobRef),
 }
 
 impl Text {
-    /// Its beginning, at most `max` bytes and whole characters.
+    /// Returns the beginning of the text, at most `max` bytes and whole characters.
     #[must_use]
     pub fn head(&self, max: usize) -> &str {
         let text = match self {
@@ -57,7 +54,7 @@ impl Text {
     }
 }
 
-/// By hand, because serde's untagged copies a string twice on its way here.
+/// Written by hand, because serde's untagged enums copy a string twice.
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(TextVisitor)
@@ -94,18 +91,15 @@ impl From<String> for Text {
     }
 }
 
-/// JSON as it was given, here or in `blobs/`; here, line breaks between its values become spaces.
+/// JSON as it was given, inline or in `blobs/`; inline, line breaks between its values become spaces.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Json {
-    /// Here.
     Inline(Box<RawValue>),
-    /// There.
     Blob(BlobRef),
 }
 
 impl Json {
-    /// From JSON text.
     pub fn parse(text: &str) -> serde_json::Result<Self> {
         RawValue::from_string(text.to_owned()).map(Self::Inline)
     }
@@ -121,7 +115,8 @@ impl PartialEq for Json {
     }
 }
 
-/// How a reference begins. A value of the user's that begins so always goes to `blobs/`, so the two cannot be confused.
+/// The beginning of a reference. A user's value that begins like this always goes to `blobs/`, so the two cannot be
+/// confused.
 const BLOB_START: &str = "{\"$blob\"";
 
 impl<'de> Deserialize<'de> for Json {
@@ -143,7 +138,8 @@ pub(crate) enum PayloadMut<'a> {
 }
 
 impl PayloadMut<'_> {
-    /// Returns how many bytes it has that are not in `blobs/`. One that has to get there whatever its length has too many.
+    /// Returns how many bytes are not in `blobs/`. A payload that has to go there regardless of its length has too
+    /// many.
     pub(crate) fn inline_len(&self) -> usize {
         match self {
             Self::Text(Text::Inline(text)) => text.len(),
@@ -174,7 +170,7 @@ impl PayloadMut<'_> {
         Ok(())
     }
 
-    /// Replaces a payload that is in `blobs/` by the whole of it.
+    /// Replaces a reference to `blobs/` with the whole payload.
     pub(crate) fn load(self, blobs: &Blobs) -> Result<(), BlobError> {
         match self {
             Self::Text(text) => {
@@ -198,33 +194,24 @@ impl PayloadMut<'_> {
 pub struct Blobs {
     disk: Disk,
     directory: PathBuf,
-    /// Blobs this writer knows to be on the disk.
+    /// Blobs that are known to be on the disk.
     known: HashSet<Hash>,
-    /// Whether it knows that of the directory itself.
+    /// Whether the directory itself is known to be on the disk.
     directory_known: bool,
 }
 
-/// A blob is missing, or is not what its name says.
+/// A blob is missing, or does not match its name.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
     /// Its bytes have another hash.
-    #[error("{path}: its contents do not match its name", path = path.display())]
-    Damaged {
-        /// The blob's file.
-        path: PathBuf,
-    },
-    /// It cannot be read.
+    #[error("{path}: the content does not match the name", path = path.display())]
+    Damaged { path: PathBuf },
     #[error("{path}: {source}", path = path.display())]
-    Io {
-        /// The blob's file.
-        path: PathBuf,
-        /// The system's word for it.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 impl Blobs {
-    /// The blobs of the process whose directory this is.
+    /// Opens the blobs of the process with this directory.
     #[must_use]
     pub fn new(disk: Disk, process_directory: &Path) -> Self {
         Self { disk, directory: process_directory.join("blobs"), known: HashSet::new(), directory_known: false }
@@ -242,7 +229,7 @@ impl Blobs {
         Ok(hash)
     }
 
-    /// An earlier writer may have made it, and been killed before it was synced.
+    /// Creates and syncs the directory. An earlier writer may have created it, and been killed before the sync.
     fn make_directory(&mut self) -> io::Result<()> {
         if self.directory_known {
             return Ok(());
@@ -266,13 +253,13 @@ impl Blobs {
         Ok(BlobRef { hash, bytes: text.len() as u64, head })
     }
 
-    /// The file of a blob.
+    /// Returns the file of a blob.
     #[must_use]
     pub fn path(&self, hash: Hash) -> PathBuf {
         self.directory.join(hash.to_string())
     }
 
-    /// A blob, whole and checked.
+    /// Reads and checks a whole blob.
     pub fn get(&self, hash: Hash) -> Result<Vec<u8>, BlobError> {
         let path = self.path(hash);
         match regular::read(&path, regular::LARGE_MAX) {
@@ -282,11 +269,11 @@ impl Blobs {
         }
     }
 
-    fn get_text(&self, hash: Hash) -> Result<String, BlobError> {
+    pub(crate) fn get_text(&self, hash: Hash) -> Result<String, BlobError> {
         String::from_utf8(self.get(hash)?).map_err(|_| BlobError::Damaged { path: self.path(hash) })
     }
 
-    /// A text, whole, wherever it is.
+    /// Returns a whole text, inline or from `blobs/`.
     pub fn text(&self, text: &Text) -> Result<String, BlobError> {
         match text {
             Text::Inline(text) => Ok(text.clone()),
@@ -294,7 +281,7 @@ impl Blobs {
         }
     }
 
-    /// A JSON value as text, whole, wherever it is.
+    /// Returns a whole JSON value as text, inline or from `blobs/`.
     pub fn json(&self, json: &Json) -> Result<String, BlobError> {
         match json {
             Json::Inline(raw) => Ok(raw.get().to_owned()),

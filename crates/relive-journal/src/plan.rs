@@ -1,41 +1,38 @@
-//! The recovery plan: from any journal, what is to be done next.
+//! The recovery plan: derives the next action from a journal.
 
 use crate::history::{CallState, History, OpenCall, Phase};
 use crate::recovery::OnInDoubt;
 
-/// After this many resumes by the daemon without a new record a process is left suspended.
+/// After this many recoveries by the daemon without a new record a process is left suspended.
 pub const CRASH_LOOP_MAX: u32 = 3;
 
-/// What a new writer of a journal has to do.
+/// The next actions of a new writer of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The last step that was carried out to its end.
+    /// The last completed step.
     pub last_step: u32,
-    /// Where to begin.
     pub next: Next,
-    /// Intents without an outcome, each to be settled by its own action before anything else is done.
+    /// Calls without an outcome, each to be settled by its own action before anything else.
     pub open: Vec<OpenCall>,
-    /// What to do with those that looking does not settle.
+    /// What to do with calls that looking does not settle.
     pub on_in_doubt: OnInDoubt,
-    /// Whether recovering it has failed too often to be tried again unasked.
+    /// Whether recovery has failed too often to be tried again automatically.
     pub crash_loop: bool,
 }
 
-/// Where a process continues.
+/// The point where a process continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing was ever asked of it, or the model has said its last word: it needs an input.
+    /// There was no message yet, or the model has given its final answer: the process needs an input.
     Input,
     /// Ask the model.
     Ask {
-        /// For this step.
         step: u32,
         /// Whether it was asked before and the answer was lost: it is asked, and billed, again.
         again: bool,
     },
-    /// Settle what is open, and then run the calls of this step that were not begun.
+    /// Settle the open calls, then run the remaining calls of this step.
     Calls {
-        /// The step.
         step: u32,
         /// The first call without an outcome.
         call: u32,
@@ -43,7 +40,6 @@ pub enum Next {
 }
 
 impl History {
-    /// What a new writer has to do.
     #[must_use]
     pub fn plan(&self) -> Plan {
         let next = match &self.phase {

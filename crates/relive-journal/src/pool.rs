@@ -1,10 +1,11 @@
 //! Threads for blocking I/O, so that no async thread ever waits for the disk.
 //!
-//! A pool is one class of work with bounds of its own, so that work of one class never waits behind another's. Jobs run
-//! beside each other, each on a thread of its own: many journals can be in their `fdatasync` at once, which the file
-//! system turns into few commits. A thread is started when a job finds none idle, up to the pool's bound, and then stays:
-//! idle, it waits without a timeout, and the one that became idle last is woken first. Whoever brings more jobs than the
-//! pool takes waits outside, without blocking. When the last handle goes, what was brought is finished.
+//! A pool serves one class of work with its own limits, so that work of one class never waits behind another's. Jobs
+//! run concurrently, each on a thread of its own: many journals can be in their `fdatasync` at once, which the file
+//! system turns into few commits. A thread is started when a job finds none idle, up to the limit of the pool, and then
+//! stays: an idle thread waits without a timeout, and the one that became idle last gets the next job. A caller with
+//! more jobs than the pool accepts waits outside, without blocking. When the last handle is dropped, accepted jobs are
+//! finished.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,21 +18,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// How many jobs of the default pool run at once.
 pub const THREADS_MAX: usize = 64;
-/// How many jobs of the default pool wait or run.
+/// How many jobs of the default pool may wait or run.
 pub const JOBS_MAX: usize = 1024;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A job did not come to its end: it panicked, no thread could be started for it, or its time was up.
+/// A job did not finish: it panicked, no thread could be started for it, or it took too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a disk job did not come to its end")]
+#[error("a disk job did not finish")]
 pub struct JobLost;
 
 /// A handle to the threads of one class of work, cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Pool {
     inner: Arc<Inner>,
-    /// Counts the handles, apart from the threads' own.
+    /// Counts the handles, without those of the threads.
     _open: Arc<Open>,
 }
 
@@ -63,7 +64,7 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// Where an idle thread waits for its next job.
+/// The place where an idle thread waits for its next job.
 #[derive(Default)]
 struct Seat {
     next: Mutex<Option<Next>>,
@@ -110,7 +111,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Makes a pool whose threads have this name. At most `threads_max` jobs run, and `jobs_max` run or wait.
+    /// Creates a pool whose threads have this name. At most `threads_max` jobs run, and `jobs_max` run or wait.
     #[must_use]
     pub fn new(name: &'static str, threads_max: usize, jobs_max: usize) -> Self {
         let slots = Arc::new(Semaphore::new(jobs_max));
@@ -118,30 +119,30 @@ impl Pool {
         Self { _open: Arc::new(Open(Arc::clone(&inner))), inner }
     }
 
-    /// Returns how many jobs run at once.
+    /// Returns the limit of concurrent jobs.
     #[must_use]
     pub fn threads_max(&self) -> usize {
         self.inner.threads_max
     }
 
-    /// Returns how many jobs were brought so far.
+    /// Returns how many jobs were accepted so far.
     #[must_use]
     pub fn jobs(&self) -> u64 {
         self.inner.jobs.load(Ordering::Relaxed)
     }
 
-    /// Runs a job and waits for its answer. Dropping the future does not stop a job that was brought.
+    /// Runs a job and waits for its answer. Dropping the future does not stop an accepted job.
     pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, JobLost> {
         let slot = Arc::clone(&self.inner.slots).acquire_owned().await.map_err(|_| JobLost)?;
         let (answer, answered) = oneshot::channel();
         self.bring(slot, move || {
-            // The one who asked may have gone.
+            // The caller may be gone.
             let _ = answer.send(job());
         });
         answered.await.map_err(|_| JobLost)
     }
 
-    /// Runs a job and waits for its answer. What the job returns beside it is run after that, on the same thread.
+    /// Runs a job and waits for its answer. The closure that the job returns runs after that, on the same thread.
     pub async fn run_then<T: Send + 'static, F: FnOnce() + 'static>(
         &self,
         job: impl FnOnce() -> (T, F) + Send + 'static,
@@ -156,7 +157,7 @@ impl Pool {
         answered.await.map_err(|_| JobLost)
     }
 
-    /// Runs a job and waits for its answer, but not longer than this. A job that takes longer keeps its thread.
+    /// Runs a job and waits for its answer, but at most this long. A job that takes longer keeps its thread.
     pub async fn run_within<T: Send + 'static>(
         &self,
         patience: Duration,
@@ -165,7 +166,7 @@ impl Pool {
         tokio::time::timeout(patience, self.run(job)).await.unwrap_or(Err(JobLost))
     }
 
-    /// Brings a job nobody waits for; `false` when there is no room.
+    /// Submits a job that nobody waits for; returns `false` if the pool is full.
     pub fn try_spawn(&self, job: impl FnOnce() + Send + 'static) -> bool {
         let Ok(slot) = Arc::clone(&self.inner.slots).try_acquire_owned() else { return false };
         self.bring(slot, job);
@@ -189,7 +190,7 @@ impl Pool {
             let inner = Arc::clone(&self.inner);
             match thread::Builder::new().name(inner.name.into()).spawn(move || inner.work()) {
                 Ok(_) => state.threads += 1,
-                // With no thread at all nobody would ever answer: dropping the jobs tells those who wait.
+                // Without any thread nobody would ever answer: dropping the jobs notifies their callers.
                 Err(_) if state.threads == 0 => state.queue.clear(),
                 Err(_) => {}
             }
@@ -205,12 +206,12 @@ impl Inner {
     fn work(&self) {
         let seat = Arc::new(Seat::default());
         while let Some(job) = self.next_job(&seat) {
-            // A panic loses this job's answer and nothing else.
+            // A panic loses only the answer of this job.
             let _ = catch_unwind(AssertUnwindSafe(job));
         }
     }
 
-    /// Returns the next job; `None` when there will be none.
+    /// Returns the next job; `None` when there will be no more.
     fn next_job(&self, seat: &Arc<Seat>) -> Option<Job> {
         let mut state = self.lock();
         if let Some(job) = state.queue.pop_front() {
@@ -223,8 +224,8 @@ impl Inner {
         drop(state);
         match seat.wait() {
             Next::Job(job) => Some(job),
-            // What was brought before the last handle went was given to a thread that was idle, or is in the queue of
-            // those that were not: nothing is left for this one.
+            // Jobs accepted before the last handle was dropped were given to an idle thread, or are in the queue of the
+            // busy ones: nothing is left for this thread.
             Next::End => None,
         }
     }
@@ -237,14 +238,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_run_beside_each_other_and_a_panic_loses_only_itself() {
+    fn jobs_run_concurrently_and_a_panic_affects_only_its_own_job() {
         let pool = Pool::default();
         let (sender, receiver) = mpsc::channel();
         let barrier = Arc::new(std::sync::Barrier::new(8));
         assert!(pool.try_spawn(|| panic!("on purpose")));
         for number in 0..8 {
             let (sender, barrier) = (sender.clone(), Arc::clone(&barrier));
-            // Each waits for all the others: on fewer threads than eight this never ends.
+            // Each waits for all the others: with fewer than eight threads this never ends.
             assert!(pool.try_spawn(move || {
                 barrier.wait();
                 sender.send(number).unwrap();
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many_and_no_more() {
+    fn a_pool_accepts_no_more_jobs_than_its_limit() {
         let pool = Pool::new("test", 2, 16);
         let gate = Arc::new(Mutex::new(()));
         let closed = gate.lock().unwrap();
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn one_job_after_another_needs_one_thread() {
+    fn sequential_jobs_use_one_thread() {
         let pool = Pool::default();
         for _ in 0..100 {
             let (sender, receiver) = mpsc::channel();
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_brought_is_finished_when_the_last_handle_goes() {
+    fn accepted_jobs_finish_after_the_last_handle_is_dropped() {
         let pool = Pool::new("test", 1, 16);
         let (sender, receiver) = mpsc::channel();
         let (gate, opened) = mpsc::channel::<()>();
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_job_that_takes_too_long_is_not_waited_for() {
+    async fn a_job_that_takes_too_long_is_abandoned() {
         let pool = Pool::new("test", 1, 16);
         let (gate, opened) = mpsc::channel::<()>();
         let stuck = pool.run_within(Duration::from_millis(1), move || opened.recv().is_ok()).await;

@@ -128,7 +128,14 @@ impl Fold {
             | Body::Ended(_)
             | Body::Repair(_)
             | Body::Signalled(_)
-            | Body::SignalMask(_) => {}
+            | Body::SignalMask(_)
+            | Body::Renamed(_)
+            | Body::Model(_)
+            | Body::Granted(_)
+            | Body::Released(_)
+            | Body::Snapshot(_)
+            | Body::Rewound(_)
+            | Body::Flow(_) => {}
         }
     }
 

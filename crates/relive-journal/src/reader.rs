@@ -1,7 +1,7 @@
-//! Streaming readers: any number of them on one file, each at its own place, none in the writer's way.
+//! Streaming readers: any number of them on one file, each at its own position, none blocking the writer.
 //!
-//! A reader names its place by the id of the last record it has seen and gets every later one, once, in order, also
-//! when the file grows, is cut by a repair, or is replaced by a rotation while it reads.
+//! A reader's position is the id of the last record it has seen. It gets every later one, once, in order, even when the
+//! file grows, is cut by a repair, or is replaced by a rotation while it reads.
 
 use std::fmt;
 use std::fs::File;
@@ -16,22 +16,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::line::{self, LINE_MAX};
 use crate::regular;
 
-/// The id of a record: `epoch.seq`. A later record has a greater one, whatever a power cut took away.
+/// The id of a record, `epoch.seq`, or of an event, `epoch.seq.part`: the event's place after that record. A later one is
+/// greater, whatever a power cut took away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cursor {
-    /// Which writer.
     pub epoch: Generation,
-    /// Its place.
     pub seq: u64,
+    /// An event's place among those that follow the record; 0 for the record itself.
+    pub part: u64,
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.epoch, self.seq)
+        write!(f, "{}.{}", self.epoch, self.seq)?;
+        if self.part > 0 { write!(f, ".{}", self.part) } else { Ok(()) }
     }
 }
 
-/// Not of the form `epoch.seq`.
+/// Not of the form `epoch.seq` or `epoch.seq.part`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an id: ids look like `2.17`")]
 pub struct NotACursor;
@@ -41,8 +43,10 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, NotACursor> {
         let (epoch, seq) = text.split_once('.').ok_or(NotACursor)?;
+        let (seq, part) = seq.split_once('.').unwrap_or((seq, "0"));
+        let number = |digits: &str| digits.parse::<u64>().map_err(|_| NotACursor);
         let epoch = Generation(epoch.parse().map_err(|_| NotACursor)?);
-        Ok(Self { epoch, seq: seq.parse().map_err(|_| NotACursor)? })
+        Ok(Self { epoch, seq: number(seq)?, part: number(part)? })
     }
 }
 
@@ -59,56 +63,55 @@ impl<'de> Deserialize<'de> for Cursor {
     }
 }
 
-/// What a reader gets.
+/// An item that a reader returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// A record.
     Record(Entry),
-    /// A line that is none, as damage leaves it.
+    /// A line that is not a record, because it is damaged.
     Damaged {
-        /// Where in the file it begins.
         offset: u64,
     },
 }
 
-/// A record as it stands in the file.
+/// A record as it is in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its id.
     pub id: Cursor,
-    /// When.
     pub at: Timestamp,
-    /// Its kind.
     pub kind: String,
-    /// The step it belongs to.
     pub step: u32,
     /// The whole line, without its newline.
     pub line: String,
 }
 
-/// A place in a file of records.
+/// A position in a file of records.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
     last: Cursor,
     file: Option<File>,
-    /// Of the first byte in `buffer`.
+    /// The offset of the first byte in `buffer`.
     offset: u64,
     buffer: Vec<u8>,
-    /// How much of `buffer` was looked at.
+    /// How much of `buffer` was processed.
     used: usize,
-    /// Where the last record ends. What is after it may yet be cut off, and other bytes written in its place.
+    /// The end of the last record. The rest may still be cut off and replaced.
     sound: u64,
-    /// Up to where damage was told of.
+    /// How the last record ends: with its checksum. If something else stands there, the record was cut off.
+    ending: Vec<u8>,
+    /// The end of the damage that was reported.
     told: u64,
-    /// Nothing after this is read.
+    /// Nothing after this offset is read.
     limit: u64,
 }
 
 const CHUNK: usize = 64 * 1024;
 
+/// How much of the end of a record is compared to see whether it still stands.
+const ENDING: usize = 32;
+
 impl Reader {
-    /// Reads what comes after `after`; from the beginning if that is the default.
+    /// Reads the records after `after`; from the beginning if that is the default.
     #[must_use]
     pub fn new(path: PathBuf, after: Cursor) -> Self {
         Self {
@@ -119,23 +122,24 @@ impl Reader {
             buffer: Vec::new(),
             used: 0,
             sound: 0,
+            ending: Vec::new(),
             told: 0,
             limit: u64::MAX,
         }
     }
 
-    /// Reads nothing after this place in the file: what is there may yet be lost.
+    /// Reads nothing after this offset, because it may still be lost.
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }
 
-    /// The id of the last record handed out.
+    /// Returns the id of the last returned record.
     #[must_use]
     pub fn last(&self) -> Cursor {
         self.last
     }
 
-    /// The next item; `None` when there is none for now. Ask again when the file may have grown.
+    /// Returns the next item; `None` if there is none for now. Call it again when the file may have grown.
     pub fn next_item(&mut self) -> io::Result<Option<Item>> {
         loop {
             if let Some(len) = memchr::memchr(b'\n', &self.buffer[self.used..]) {
@@ -152,7 +156,7 @@ impl Reader {
         }
     }
 
-    /// What the line is to this reader: nothing, if it was seen or is of an older writer than the last one.
+    /// Classifies a line: `None` if it was seen before or belongs to an older writer than the last one.
     fn judge(&mut self, start: usize, end: usize) -> Option<Item> {
         let line = &self.buffer[start..end];
         let (offset, next) = (self.offset + start as u64, self.offset + end as u64 + 1);
@@ -164,7 +168,9 @@ impl Reader {
             return is_news.then_some(Item::Damaged { offset });
         };
         self.sound = next;
-        let id = Cursor { epoch: head.epoch, seq: head.seq };
+        self.ending.clear();
+        self.ending.extend_from_slice(&line[line.len() - ENDING.min(line.len())..]);
+        let id = head.id();
         if id <= self.last {
             return None;
         }
@@ -173,15 +179,16 @@ impl Reader {
         Some(Item::Record(Entry { id, at, kind: head.kind.into_owned(), step, line: text.to_owned() }))
     }
 
-    /// Passes over bytes that can be no line of ours.
+    /// Skips bytes that cannot be a line of Relive.
     fn skip_rubbish(&mut self) -> Item {
         let offset = self.offset + self.used as u64;
         self.used = self.buffer.len();
         self.sound = self.offset + self.used as u64;
+        self.ending.clear();
         Item::Damaged { offset }
     }
 
-    /// Gets other bytes than there were; `false` when there are none for now.
+    /// Reads more or changed bytes; returns `false` if there are none for now.
     fn fill(&mut self) -> io::Result<bool> {
         if self.file.is_none() && !self.reopen()? {
             return Ok(false);
@@ -191,8 +198,8 @@ impl Reader {
         if self.limit < self.sound {
             return Ok(false);
         }
-        if known.len() >= self.sound {
-            // From the last record on, for a repair may have put others where the rest of a torn one was.
+        if known.len() >= self.sound && self.stands(file)? {
+            // From the last record on, because a repair may have replaced the rest of a torn one.
             let seen = self.buffer.split_off(usize::try_from(self.sound - self.offset).unwrap_or(usize::MAX));
             self.offset = self.sound;
             self.used = 0;
@@ -211,10 +218,21 @@ impl Reader {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(error),
         };
-        if replaced || known.len() < self.sound { self.reopen() } else { Ok(false) }
+        if replaced || known.len() < self.sound || !self.stands(file)? { self.reopen() } else { Ok(false) }
     }
 
-    /// Begins the file anew; what was handed out is passed over by its id.
+    /// Tells whether the last record still stands where it was read.
+    fn stands(&self, file: &File) -> io::Result<bool> {
+        let mut there = [0; ENDING];
+        let there = &mut there[..self.ending.len()];
+        match file.read_exact_at(there, self.sound.saturating_sub(1 + there.len() as u64)) {
+            Ok(()) => Ok(*there == self.ending[..]),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts again at the beginning of the file; records returned before are skipped by their ids.
     fn reopen(&mut self) -> io::Result<bool> {
         self.file = match regular::open(&self.path) {
             Ok(file) => Some(file),
@@ -222,6 +240,7 @@ impl Reader {
             Err(error) => return Err(error),
         };
         (self.offset, self.used, self.sound, self.told) = (0, 0, 0, 0);
+        self.ending.clear();
         self.buffer.clear();
         Ok(self.file.is_some())
     }

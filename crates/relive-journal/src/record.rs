@@ -6,11 +6,15 @@
 //! - Any other new kind, or a new value of an enum, makes a journal that holds one read-only to older readers: they list
 //!   it and do not run it.
 
+mod files;
+mod flow;
+mod handles;
 mod payloads;
 mod verbs;
 
 use relive_core::{Generation, Limits, Origin, Pid, Program, Timestamp, Usd, Uuid};
 pub use relive_types::Usage;
+use relive_types::{CommandRule, Isolated};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::hash::Hash;
@@ -18,22 +22,23 @@ use crate::payload::{Json, Text};
 use crate::policy::Policy;
 use crate::recovery::{OnInDoubt, Recovery, RecoveryName};
 
-pub use verbs::{Ended, NewLimits, Paused, Resumed, ResumedBy, SignalMask, Signalled};
+pub use files::{FilesId, FilesVerb, Grade, OwnWorkspace, PATHS_MAX, Rewound, Snapshot};
+pub use flow::FlowRecord;
+pub use handles::{Granted, Released};
+pub use verbs::{
+    Ended, NewLimits, NewModel, Paused, Renamed, Resumed, ResumedBy, SignalCommand, SignalMask, Signalled,
+};
 
 /// One record, as read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// Place in the journal.
     pub seq: u64,
-    /// Which writer.
     pub epoch: Generation,
-    /// When.
     pub at: Timestamp,
     /// The step it belongs to; 0 before the first.
     pub step: u32,
     /// Milliseconds since the writer's boot; absent where its writer did not say.
     pub up: Option<u64>,
-    /// What it records.
     pub body: Body,
 }
 
@@ -46,10 +51,8 @@ macro_rules! kinds {
         }
 
         impl Body {
-            /// The names of all kinds.
             pub const KINDS: [&'static str; [$($kind),*].len()] = [$($kind),*];
 
-            /// The name of its kind.
             #[must_use]
             pub fn kind(&self) -> &'static str {
                 match self {
@@ -96,6 +99,13 @@ kinds! {
     "repair" => Repair(Repair), "A torn end was cut off.";
     "signalled" => Signalled(Signalled), "The process is to end by a signal, or a blocked signal is kept.";
     "signal_mask" => SignalMask(SignalMask), "Which signals are blocked and which are handled, from now on.";
+    "renamed" => Renamed(Renamed), "The process has another name. Readers that do not know it show the name before.";
+    "model" => Model(NewModel), "The model it is run on from now on. Readers that do not know it use the one before.";
+    "granted" => Granted(Granted), "The process was given a handle to another one.";
+    "released" => Released(Released), "The process has given up its handle to another one.";
+    "snapshot" => Snapshot(Box<Snapshot>), "The state of the working directory.";
+    "rewound" => Rewound(Box<Rewound>), "A verb changes files, or has.";
+    "flow" => Flow(FlowRecord), "The definition of a tree of processes, or a decision about it.";
 }
 
 /// Who opened a journal, and so whether a crash loop is under way.
@@ -110,10 +120,8 @@ pub enum OpenedBy {
     Recovery,
 }
 
-#[expect(missing_docs, reason = "said by the kind")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
-    /// The incarnation's PID.
     pub pid: Pid,
     pub by: OpenedBy,
     /// The machine's boot, within which a running program can still be found.
@@ -127,6 +135,10 @@ pub struct Opened {
     /// before Relive had these fields, nobody counted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ran_ms: u64,
+    /// Whether events that only repeat a record are derived from it. Before Relive had this field, `events.jsonl` held
+    /// them all.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub derives_events: bool,
 }
 
 /// What a process is from its beginning on.
@@ -154,9 +166,10 @@ pub struct Spawned {
     /// The program, where that is what it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Program>,
-    /// The directory it works in.
     pub cwd: String,
-    /// What it may spend.
+    /// What its programs may reach; absent if that is everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<Isolated>,
     #[serde(default)]
     pub limits: Limits,
     /// What to do with a call whose outcome nobody can know.
@@ -177,6 +190,9 @@ pub struct Spawned {
     /// How many ancestors it has.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u32,
+    /// Present where it works on a copy of the files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<OwnWorkspace>,
     /// A hash of the request that began it, which tells a repeat from a different request with the same UUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
@@ -201,7 +217,6 @@ pub enum OnBudget {
     Suspend,
 }
 
-/// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
     /// Chosen by the sender, so that a repeated message is known.
@@ -209,14 +224,12 @@ pub struct Input {
     /// The process that sent it, if it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Uuid>,
-    /// What it says.
     pub text: Text,
 }
 
 /// A model call began. Not synced by itself: losing it changes nothing in the world.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelStarted {
-    /// Provider and model.
     pub model: String,
     /// What the call may cost at most, counted if its end is never learned.
     #[serde(default)]
@@ -224,11 +237,20 @@ pub struct ModelStarted {
     /// And in dollars, where the price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_cost_usd: Option<Usd>,
+    /// What it is asked for, where that is not the next step.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<AskedFor>,
 }
 
-/// A model's answer.
+/// What a model is asked for besides the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AskedFor {
+    /// A summary of the conversation. It is not shown as it comes.
+    Summary,
+}
+
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct ModelEnded {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Text>,
@@ -249,7 +271,6 @@ pub struct ModelEnded {
 /// How a repository stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Git {
-    /// The commit.
     pub head: String,
     /// Whether files that it knows differ from it; absent where nobody could say in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -261,15 +282,12 @@ pub struct Git {
 pub struct Call {
     /// The provider's name for it.
     pub id: String,
-    /// The tool.
     pub name: String,
-    /// What for.
     pub args: Json,
 }
 
 /// What a model had said when it was cut off.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct Partial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Text>,
@@ -277,27 +295,31 @@ pub struct Partial {
     pub text: Option<Text>,
     #[serde(default)]
     pub usage: Usage,
+    /// Why it was cut off, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 /// The intent to run a tool. Its key, for sessions and for tools that know it, is `uuid:seq` of this record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallStarted {
-    /// Which of the step's calls.
+    /// The index of the call in its step.
     pub call: u32,
     /// The tool, said again for the reader.
     pub name: String,
     /// How to find out what became of it.
     pub recovery: Recovery,
+    /// The rule that allowed it, where the tool asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<CommandRule>,
 }
 
-/// A tool's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEnded {
-    /// Which of the step's calls.
+    /// The index of the call in its step.
     pub call: u32,
     /// Whether the tool says it worked.
     pub ok: bool,
-    /// What the model is told.
     pub result: Text,
     /// Whether the agent said with it that its work is done.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -310,7 +332,7 @@ pub struct CallEnded {
 /// A call whose outcome nobody can know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
-    /// Which of the step's calls.
+    /// The index of the call in its step.
     pub call: u32,
     /// Why it cannot be known.
     pub reason: String,
@@ -331,9 +353,8 @@ pub enum Outcome {
 /// A decision about a call in doubt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resolved {
-    /// Which of the step's calls.
+    /// The index of the call in its step.
     pub call: u32,
-    /// What was decided.
     pub outcome: Outcome,
     /// Whether the policy `retry` decided, not a person.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -346,7 +367,7 @@ pub struct Resolved {
 /// A question to a human about a call, or the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
-    /// Which of the step's calls.
+    /// The index of the call in its step.
     pub call: u32,
     /// The tool, said again for the reader and for `always`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -356,6 +377,10 @@ pub struct Approval {
     /// Whether the answer holds for every later call of this tool.
     #[serde(default, skip_serializing_if = "is_false")]
     pub always: bool,
+    /// The commands that are allowed from now on. Not together with `always`: a reader that does not know it takes the
+    /// answer for this one call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<CommandRule>,
     /// Why, in the words of whoever answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -367,7 +392,6 @@ pub struct Approval {
 /// The states of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says it")]
 pub enum Decision {
     Asked,
     Allowed,
@@ -377,7 +401,6 @@ pub enum Decision {
 /// The conversation up to and including record `through` now reads as `summary`. One with a `usage` is also the answer
 /// to the model call under way, which asked for the summary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "said above")]
 pub struct Compacted {
     pub through: u64,
     pub summary: Text,
@@ -387,13 +410,60 @@ pub struct Compacted {
 
 /// A torn end that was cut off. What was cut is kept in `blobs/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "said above")]
 pub struct Repair {
     pub cut_bytes: u64,
     pub blob: Hash,
 }
 
 impl Body {
+    /// Tells whether a reader that does not know the kind may pass over it: it decides nothing about what may run, and
+    /// names no blob.
+    pub(crate) fn is_skippable(&self) -> bool {
+        matches!(
+            self,
+            Self::Renamed(_)
+                | Self::Model(_)
+                | Self::Granted(_)
+                | Self::Released(_)
+                | Self::Snapshot(_)
+                | Self::Rewound(_)
+        )
+    }
+
+    /// Whether events count their places from this record on. Those that happen while a model is asked are counted from
+    /// its `model_started`, whatever is asked of the process meanwhile: the answer's text belongs there.
+    #[must_use]
+    pub(crate) fn is_anchor(&self) -> bool {
+        match self {
+            Self::Opened(_)
+            | Self::Spawned(_)
+            | Self::ModelStarted(_)
+            | Self::ModelEnded(_)
+            | Self::Partial(_)
+            | Self::CallStarted(_)
+            | Self::CallEnded(_)
+            | Self::Doubt(_)
+            | Self::Compacted(_)
+            | Self::Ended(_)
+            | Self::Repair(_) => true,
+            Self::Input(_)
+            | Self::Resolved(_)
+            | Self::Approval(_)
+            | Self::Paused(_)
+            | Self::Resumed(_)
+            | Self::Limits(_)
+            | Self::Signalled(_)
+            | Self::SignalMask(_)
+            | Self::Renamed(_)
+            | Self::Model(_)
+            | Self::Granted(_)
+            | Self::Released(_)
+            | Self::Snapshot(_)
+            | Self::Rewound(_)
+            | Self::Flow(_) => false,
+        }
+    }
+
     /// The id of the request that asked for it. The id of an `input` is one too.
     #[must_use]
     pub fn request(&self) -> Option<&str> {
@@ -408,6 +478,13 @@ impl Body {
             Self::Ended(body) => body.req.as_deref(),
             Self::Signalled(body) => body.req.as_deref(),
             Self::SignalMask(body) => body.req.as_deref(),
+            Self::Renamed(body) => body.req.as_deref(),
+            Self::Model(body) => body.req.as_deref(),
+            Self::Granted(body) => body.req.as_deref(),
+            Self::Released(body) => body.req.as_deref(),
+            Self::Flow(body) => body.req.as_deref(),
+            // What is recorded before a verb begins answers nothing.
+            Self::Rewound(body) => body.req.as_deref().filter(|_| body.done),
             Self::Spawned(_)
             | Self::ModelStarted(_)
             | Self::ModelEnded(_)
@@ -416,6 +493,7 @@ impl Body {
             | Self::CallEnded(_)
             | Self::Doubt(_)
             | Self::Compacted(_)
+            | Self::Snapshot(_)
             | Self::Repair(_) => None,
         }
     }

@@ -1,8 +1,8 @@
-//! What a crash left open is settled by looking, not by guessing.
+//! Recovery of calls that a crash left open, by looking at their effects instead of guessing.
 //!
-//! An intent names the action that finds out what became of it. Whoever recovers a process carries the action out
-//! and reports a [`Finding`]; [`Recovery::settle`] says what follows. Only what is still unknown then is in doubt,
-//! and [`OnInDoubt`] says what happens with that. Nothing here looks at the world itself.
+//! A call's record names the action that finds out what happened to it. The recovery of a process carries the action
+//! out and reports a [`Finding`]; [`Recovery::settle`] returns the consequence. Only a call that is still unknown after
+//! that is in doubt, and [`OnInDoubt`] says what happens then. Nothing in this module looks outside the journal.
 
 use std::path::PathBuf;
 
@@ -11,55 +11,58 @@ use serde::{Deserialize, Serialize};
 
 use crate::hash::Hash;
 
-/// How to find out what became of a call.
+/// Returns the name of the session in which the call runs whose intent is record `seq`.
+#[must_use]
+pub fn session_name(seq: impl std::fmt::Display) -> String {
+    format!("call-{seq}")
+}
+
+/// The action that finds out what happened to a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub enum Recovery {
     /// It only reads: run it again.
     Rerun,
-    /// A program in a session named by the call's key: join it, or read its exit record.
+    /// A program in a session named by the call's key: join the session, or read its exit record.
     Join,
-    /// A change of one file: compare the file with what it was and what it was to become.
+    /// A change of one file: compare the file with its content before and after.
     Check {
-        /// The file.
         path: PathBuf,
-        /// Its hash before; absent where there was no file.
+        /// The hash before; absent if the file did not exist.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<Hash>,
-        /// Its hash after; absent where it was to be removed.
+        /// The hash after; absent if the file was to be removed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<Hash>,
     },
-    /// Something of Relive's own: look it up.
+    /// An operation of Relive itself: look it up.
     Lookup {
-        /// What to look for.
         #[serde(flatten)]
         what: Lookup,
     },
-    /// The tool promises that the same key acts once: run it again with that.
+    /// The tool guarantees that a key takes effect once: run it again with the same key.
     SameKey,
     /// Nothing can be found out.
     Doubt,
 }
 
-/// What of Relive's own a call was about.
+/// An operation of Relive itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lookup {
-    /// It was to spawn this process.
+    /// Spawning this process.
     Child(Uuid),
-    /// It was to deliver the message with this id.
+    /// Delivering the message with this id.
     Message(String),
-    /// It waits for this process.
+    /// Waiting for this process.
     Wait(Uuid),
-    /// It sleeps until then.
+    /// Sleeping until then.
     Until(Timestamp),
 }
 
 /// The name of a recovery action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "see `Recovery`")]
 pub enum RecoveryName {
     Rerun,
     Join,
@@ -69,36 +72,34 @@ pub enum RecoveryName {
     Doubt,
 }
 
-/// What looking found.
+/// The result of looking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// No trace of it: in a join, same boot and no session directory.
+    /// There is no trace of the call: for a join, the same boot and no session directory.
     Absent,
-    /// It is under way.
+    /// It is still running.
     Running,
-    /// It is over and its outcome is there: an exit record, a child, a delivered message.
+    /// It is over and its outcome is known: an exit record, a child, a delivered message.
     Finished,
-    /// There are traces, and nothing that tells how it went: shim lost, another boot.
+    /// There are traces, but the outcome is not known: the shim is lost, or the machine was rebooted.
     Lost,
-    /// The file now; absent where there is none.
+    /// The current hash of the file; absent if it does not exist.
     File(Option<Hash>),
 }
 
-/// What follows from a finding.
+/// The consequence of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settlement {
     /// It did not happen, or may happen again: run it.
     Run,
-    /// It is still happening: take it over.
+    /// It is still running: adopt it.
     Adopt,
-    /// It happened: what was found is its result.
+    /// It happened: the finding is its result.
     Done,
-    /// It cannot be known.
     Doubt,
 }
 
 impl Recovery {
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> RecoveryName {
         match self {
@@ -111,7 +112,7 @@ impl Recovery {
         }
     }
 
-    /// What follows from a finding. A finding that does not belong to the action settles nothing.
+    /// Returns the consequence of a finding. A finding that does not belong to the action settles nothing.
     #[must_use]
     pub fn settle(&self, finding: Finding) -> Settlement {
         match self {
@@ -124,7 +125,7 @@ impl Recovery {
                 Finding::Lost | Finding::File(_) => Settlement::Doubt,
             },
             Self::Check { before, after, .. } => match finding {
-                // A change that changes nothing is done either way.
+                // A change without an effect is done either way.
                 Finding::File(now) if now == *after => Settlement::Done,
                 Finding::File(now) if now == *before => Settlement::Run,
                 Finding::File(_) | Finding::Absent | Finding::Running | Finding::Finished | Finding::Lost => {
@@ -132,7 +133,7 @@ impl Recovery {
                 }
             },
             Self::Lookup { what } => match what {
-                // Asking again and sleeping what is left of the time repeat nothing.
+                // Waiting again, and sleeping for the rest of the time, repeat no effect.
                 Lookup::Wait(_) | Lookup::Until(_) => Settlement::Run,
                 Lookup::Child(_) | Lookup::Message(_) => match finding {
                     Finding::Absent => Settlement::Run,
@@ -148,12 +149,12 @@ impl Recovery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnInDoubt {
-    /// Tell the model that the outcome is unknown, and to look before it acts.
+    /// Tell the model that the outcome is unknown, and to check before it acts.
     #[default]
     TellModel,
     /// Wait for a person to resolve it.
     Park,
-    /// Repeat it: the user said that this is safe.
+    /// Run it again: the user said that this is safe.
     Retry,
 }
 
@@ -164,7 +165,7 @@ mod tests {
     const FINDINGS: [Finding; 5] =
         [Finding::Absent, Finding::Running, Finding::Finished, Finding::Lost, Finding::File(None)];
 
-    /// The findings in the order of `FINDINGS`; R run, A adopt, D done, ? doubt.
+    /// Checks the settlements in the order of `FINDINGS`; R run, A adopt, D done, ? doubt.
     fn check(recovery: &Recovery, expect: &str) {
         let found: String = FINDINGS
             .iter()
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn every_action_by_every_finding() {
+    fn every_action_settles_every_finding_as_documented() {
         let uuid = Uuid::nil();
         let hash = Some(Hash::of(b"x"));
         check(&Recovery::Rerun, "RRRRR");
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_action_reads_well_in_a_journal() {
+    fn recovery_actions_have_the_documented_json() {
         let show = |recovery: &Recovery| serde_json::to_string(recovery).unwrap();
         assert_eq!(show(&Recovery::Join), r#"{"by":"join"}"#);
         let lookup = Recovery::Lookup { what: Lookup::Child(Uuid::nil()) };

@@ -1,8 +1,8 @@
-//! Opening files to read.
+//! Opens files for reading.
 //!
-//! Anything may stand where a file should be: a pipe, a device, a directory, a loop of links. Opening a pipe to read
-//! waits until somebody writes to it, so nothing in the data directory is opened without `O_NONBLOCK`, and only regular
-//! files are read. Small files are read up to a limit, because a sparse file can claim any length.
+//! Anything may be in the place of a file: a pipe, a device, a directory, a loop of links. Opening a pipe for reading
+//! waits for a writer, so nothing in the data directory is opened without `O_NONBLOCK`, and only regular files are
+//! read. Small files are read up to a limit, because a sparse file can claim any length.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -11,12 +11,12 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The longest derived or descriptive file of a process that is read: snapshots, checkpoints, metadata.
+/// The longest snapshot, checkpoint or metadata file that is read.
 pub(crate) const SMALL_MAX: u64 = 256 << 20;
-/// The longest blob, and the longest log of the data directory, that is read.
+/// The longest blob or log of the data directory that is read.
 pub(crate) const LARGE_MAX: u64 = 1 << 30;
 
-/// The most room that is made for a file before it is read.
+/// The largest buffer that is allocated before a file is read.
 const ROOM_MAX: u64 = 1 << 20;
 
 /// The flags with which every file in the data directory is opened.
@@ -25,11 +25,16 @@ pub(crate) fn flags() -> i32 {
     (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed()
 }
 
-/// Opens a regular file to read.
+/// Opens a regular file for reading.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(flags()).open(path)?;
     check(&file)?;
     Ok(file)
+}
+
+/// Returns whether something else than a regular file is in the place of one.
+pub(crate) fn is_other(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory)
 }
 
 /// Refuses a file that is not regular.
@@ -45,8 +50,8 @@ pub(crate) fn check(file: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name}, not a regular file")))
 }
 
-/// Returns how much room a file needs to be read at once. Without it, the room would grow from a few bytes, and each time
-/// the file be read a little. What a sparse file claims is not believed.
+/// Returns the capacity for reading a file at once. Without it the buffer would grow from a few bytes, with a read each
+/// time. The length that a sparse file claims is limited.
 fn room(file: &File) -> io::Result<usize> {
     let length = file.metadata()?.len().min(ROOM_MAX);
     Ok(usize::try_from(length).unwrap_or(0) + 1)

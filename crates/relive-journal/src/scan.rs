@@ -1,9 +1,8 @@
-//! Reading a journal from end to end, and telling what is wrong with it.
+//! Reads a journal from end to end, and reports its damage.
 //!
-//! Changes nothing: repair is the writer's (see [`crate::Writer`]). What counts and what does not is decided here and
-//! nowhere else: a record of an older epoch than one before it, or one already seen, is passed over; a line that
-//! fails its checksum ends the good part; a record of an unknown kind makes the journal read-only, unless it says that
-//! it may be skipped.
+//! It changes nothing: the writer repairs (see [`crate::Writer`]). Only this module decides which records count: a
+//! record of an older epoch than one before it, or one already seen, is skipped; a line with a wrong checksum ends the
+//! good part; a record of an unknown kind makes the journal read-only, unless it may be skipped.
 
 use std::fmt;
 use std::fs::File;
@@ -16,58 +15,47 @@ use crate::line::{self, Head, LINE_MAX, VERSION};
 use crate::outline;
 use crate::record::{Body, Record};
 
-/// What is wrong with a journal, if anything.
+/// The condition of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// Nothing.
     Good,
-    /// It ends in bytes that are no record, as a write that was cut short leaves them, and nothing after them says that
-    /// they were ever on the disk. The next writer repairs it.
+    /// It ends in bytes that are not a record, left by an interrupted write, and nothing after them declares them to be
+    /// on the disk. The next writer repairs it.
     Torn {
-        /// Where they begin.
         offset: u64,
-        /// How many there are.
         bytes: u64,
     },
-    /// There are good records after bad ones that were on the disk. Nothing is cut; what is before the hole can be
+    /// There are good records after damaged ones that were on the disk. Nothing is cut; the part before the hole can be
     /// forked.
     Damaged(Hole),
-    /// It holds something from a newer Relive. It can be read, and forked before that.
+    /// It contains something from a newer Relive. It can be read, and forked before that.
     ReadOnly(Hole),
 }
 
-/// The first line of a journal that cannot be taken.
+/// The first unusable line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hole {
-    /// Its number in the file, from 1.
+    /// The line number, from 1.
     pub line: u64,
-    /// Where it begins.
     pub offset: u64,
-    /// What is wrong with it.
     pub problem: Problem,
 }
 
-/// What can be wrong with a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
     /// Its bytes do not match its checksum.
     Checksum,
-    /// It is longer than any line we write.
+    /// It is longer than any line that Relive writes.
     TooLong,
-    /// Its place is not the next one.
-    Gap {
-        /// The place it should have.
-        expected: u64,
-        /// The place it has.
-        found: u64,
-    },
-    /// It is of a new epoch that no `opened` record began.
+    /// Its number is not the next one.
+    Gap { expected: u64, found: u64 },
+    /// It belongs to a new epoch without an `opened` record.
     Unopened(Generation),
-    /// It has a version we do not know.
+    /// It has an unknown version.
     Version(u32),
-    /// It has a kind we do not know.
+    /// It has an unknown kind.
     Kind(String),
-    /// It has fields, or values, we do not know.
+    /// It has unknown fields or values.
     Fields(String),
 }
 
@@ -79,7 +67,7 @@ impl fmt::Display for Hole {
             Problem::TooLong => write!(f, "longer than {LINE_MAX} bytes"),
             Problem::Gap { expected, found } => write!(f, "record {found} where record {expected} should be"),
             Problem::Unopened(epoch) => write!(f, "epoch {epoch} was never opened"),
-            Problem::Version(version) => write!(f, "format version {version}, and this Relive knows {VERSION}"),
+            Problem::Version(version) => write!(f, "format version {version}, but this Relive knows {VERSION}"),
             Problem::Kind(kind) => write!(f, "a record of kind `{kind}`, which this Relive does not know"),
             Problem::Fields(error) => write!(f, "fields this Relive does not know: {error}"),
         }
@@ -91,17 +79,16 @@ impl fmt::Display for Hole {
 pub(crate) enum Line<'a> {
     /// A line, without its newline.
     Whole(&'a [u8]),
-    /// A line longer than any of ours.
+    /// A line longer than any that Relive writes.
     TooLong,
-    /// The file's last bytes, with no newline after them.
+    /// The last bytes of the file, without a newline.
     Unfinished,
-    /// More bytes without a newline than any write leaves. What follows is not read: it may be terabytes.
+    /// More bytes without a newline than any write leaves. The rest is not read: it may be terabytes.
     Endless,
-    /// Nothing more.
     End,
 }
 
-/// How many bytes that are no record are read for what may follow them.
+/// How many bytes of garbage are read to find records after them.
 const GARBAGE_MAX: u64 = 256 << 20;
 
 /// Splits a file at 0x0A, holding one line at a time.
@@ -109,11 +96,11 @@ const GARBAGE_MAX: u64 = 256 << 20;
 pub(crate) struct Lines<'f> {
     reader: BufReader<&'f File>,
     buffer: Vec<u8>,
-    /// Where the last line began.
+    /// The start of the last line.
     pub(crate) offset: u64,
-    /// Where the next line begins.
+    /// The start of the next line.
     pub(crate) next: u64,
-    /// The last line's number, from 1.
+    /// The number of the last line, from 1.
     pub(crate) number: u64,
 }
 
@@ -161,7 +148,8 @@ impl<'f> Lines<'f> {
         Ok(Line::Endless)
     }
 
-    /// Tells whether a line from here on says that record `seq` is on the disk, or may: not everything is read.
+    /// Returns whether a line from here on declares record `seq` to be on the disk, or may do so: not everything is
+    /// read.
     fn may_claim(&mut self, seq: u64) -> io::Result<bool> {
         let end = self.next.saturating_add(GARBAGE_MAX);
         while self.next < end {
@@ -176,19 +164,19 @@ impl<'f> Lines<'f> {
     }
 }
 
-/// Whether a line is intact and says that record `seq` is on the disk. One that says nothing may have been written by
-/// anybody: nothing is cut before it.
+/// Returns whether a line is intact and declares record `seq` to be on the disk. A line without a declaration may come
+/// from anybody: nothing is cut before it.
 fn claims(line: &[u8], seq: u64) -> bool {
     line::is_intact(line) && line::head(line).map_or(true, |head| head.synced.is_none_or(|synced| synced >= seq))
 }
 
-/// What one line is to the fold.
+/// The effect of one line on the fold.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and most are records")]
 enum Verdict {
-    /// The next record, and the last one it says is on the disk.
+    /// The next record, and the last one that it declares to be on the disk.
     Next(Record, u64),
     PassOver,
-    /// A record of a kind that is not known here and that may be skipped, and the last one it says is on the disk.
+    /// A record of an unknown kind that may be skipped, and the last one that it declares to be on the disk.
     Skip {
         seq: u64,
         at: Timestamp,
@@ -196,7 +184,7 @@ enum Verdict {
         claimed: u64,
     },
     Bad(Problem),
-    /// A record of a newer Relive, with what its head says if that can be read.
+    /// A record of a newer Relive, with its head if that can be read.
     Newer {
         seq: u64,
         epoch: Generation,
@@ -213,12 +201,12 @@ pub(crate) enum Until {
     Offset(u64),
 }
 
-/// Reads a journal, going on from `history`, which covers the file up to its own end.
+/// Reads a journal, continuing from `history`, which covers the file up to its own end.
 pub(crate) fn scan(file: &File, history: History) -> io::Result<(History, Health)> {
     scan_until(file, history, Until::End)
 }
 
-/// Reads a journal as if it ended there. What comes after is not looked at.
+/// Reads a journal up to `until`, and ignores the rest.
 pub(crate) fn scan_until(file: &File, mut history: History, until: Until) -> io::Result<(History, Health)> {
     let mut lines = Lines::new(file, history.end, history.lines)?;
     let mut newer: Option<Hole> = None;
@@ -254,7 +242,7 @@ pub(crate) fn scan_until(file: &File, mut history: History, until: Until) -> io:
                 newer.get_or_insert(Hole { line: number, offset, problem });
                 (history.seq, history.epoch) = (seq, epoch);
             }
-            // Whatever else is wrong, nothing is cut from what a newer Relive wrote.
+            // Whatever else is wrong, nothing is cut from the records of a newer Relive.
             Verdict::Bad(_) if newer.is_some() => break,
             Verdict::Bad(problem) => {
                 let intact_itself = matches!(problem, Problem::Gap { .. } | Problem::Unopened(_));
@@ -279,7 +267,8 @@ fn is_over(history: &History, until: Until) -> bool {
     }
 }
 
-/// Whether a bad line ends in an intact record that says so: its newline is there, only the one before it is not.
+/// Returns whether a damaged line ends in an intact record with such a declaration: only the newline before it is
+/// missing.
 fn ends_in_a_claim(line: &[u8], seq: u64) -> bool {
     let Some(line) = line.strip_suffix(b"\n") else { return false };
     memchr::memmem::find_iter(line, b"{\"v\":").any(|start| start > 0 && claims(&line[start..], seq))
@@ -289,7 +278,7 @@ fn begins_a_step(record: &Record) -> bool {
     matches!(record.body, Body::ModelStarted(_))
 }
 
-/// Takes in lines that follow what a history was read from; nothing if one of them is not the next record.
+/// Applies lines that follow a history; `None` if one of them is not the next record.
 pub(crate) fn fold_lines(lines: &[u8], mut history: History) -> Option<History> {
     for whole in lines.split_inclusive(|byte| *byte == b'\n') {
         let line = whole.strip_suffix(b"\n")?;
@@ -336,7 +325,7 @@ fn judge(line: &[u8], history: &History) -> Verdict {
     }
 }
 
-/// Every record that counts, first to last, with its whole line. What is no record is passed over.
+/// Calls `each` for every record that counts, in order, with its whole line. Other lines are skipped.
 pub(crate) fn for_each_record(file: &File, mut each: impl FnMut(&Head<'_>, &[u8])) -> io::Result<()> {
     let mut lines = Lines::new(file, 0, 0)?;
     let mut last = (Generation(0), 0);

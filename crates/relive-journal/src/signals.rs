@@ -1,4 +1,4 @@
-//! A set of signals as a list of their names, in the order in which pending ones land. For `#[serde(with)]`.
+//! Serializes a set of signals as a list of their names, in the order of delivery. For `#[serde(with)]`.
 
 use relive_core::{Signal, SignalSet};
 use serde::{Deserialize, Deserializer, Serializer};

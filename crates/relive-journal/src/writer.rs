@@ -13,7 +13,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use relive_core::{Generation, Moment};
+use relive_core::{Generation, Moment, Timestamp};
+use serde::Serialize;
 
 use crate::beside::{Mark, PendingSync, SyncTracker, SyncedEnd};
 use crate::checkpoint;
@@ -23,6 +24,7 @@ use crate::events::EventLog;
 use crate::history::{History, Place};
 use crate::line::{self, Head, LINE_MAX, VERSION};
 use crate::payload::{Blobs, INLINE_MAX};
+use crate::reader::Cursor;
 use crate::record::{Body, Record, Repair};
 use crate::scan::{Health, Hole, fold_lines, scan};
 
@@ -50,7 +52,6 @@ pub enum Durability {
 
 /// Why a journal could not be opened or written.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each says it")]
 pub enum WriteError {
     #[error("{path}: another writer has this journal", path = path.display())]
     Busy { path: PathBuf },
@@ -121,6 +122,8 @@ pub struct Writer {
     history: History,
     epoch: Generation,
     events: EventLog,
+    /// The record from which events count their places.
+    anchor: u64,
     /// Records that the history has and the file has not: those that were deferred, and those of the batch that is just
     /// being appended.
     unwritten: Vec<u8>,
@@ -156,6 +159,7 @@ impl Writer {
             directory,
             file: Arc::new(file),
             epoch,
+            anchor: history.seq,
             taken_at: history.end,
             checkpointed_end: history.end,
             synced: SyncTracker::new(synced, history.claimed),
@@ -180,7 +184,6 @@ impl Writer {
         &self.history
     }
 
-    /// The journal's directory.
     #[must_use]
     pub fn directory(&self) -> &ProcessDirectory {
         &self.directory
@@ -195,6 +198,23 @@ impl Writer {
     /// The events beside the journal.
     pub fn events(&mut self) -> &mut EventLog {
         &mut self.events
+    }
+
+    /// Writes one event, whose fields are those of `body`, and returns its id. On return it is in the file.
+    pub fn append_event(&mut self, at: Timestamp, step: u32, kind: &str, body: &impl Serialize) -> io::Result<Cursor> {
+        let id = self.push_event(at, step, kind, body)?;
+        self.events.flush(at)?;
+        Ok(id)
+    }
+
+    /// Keeps one event for the next [`EventLog::flush`], and returns its id.
+    pub fn push_event(&mut self, at: Timestamp, step: u32, kind: &str, body: &impl Serialize) -> io::Result<Cursor> {
+        self.events.push(at, (self.anchor, step), kind, body, 1)
+    }
+
+    /// The record after which an event happens now, and its step.
+    pub(crate) fn event_place(&self) -> (u64, u32) {
+        (self.anchor, self.history.step)
     }
 
     /// Appends records in one write. With [`Durability::Synced`] they, and all before them, are on the disk when this
@@ -233,7 +253,8 @@ impl Writer {
         let start = buffer.len();
         let claimed = self.synced.seq();
         let (at, up) = (now.at, Some(now.up_ms));
-        let head = Head { v: VERSION, seq, epoch, synced: Some(claimed), at, kind: kind.into(), step, up };
+        let (skip, synced) = (body.is_skippable(), Some(claimed));
+        let head = Head { v: VERSION, seq, epoch, part: None, synced, at, kind: kind.into(), step, skip, up };
         for inline_max in [INLINE_MAX, SMALL_INLINE_MAX] {
             body.for_each_payload(&mut |payload| payload.spill(inline_max, &mut self.blobs))
                 .map_err(|source| self.failed(source))?;
@@ -248,6 +269,9 @@ impl Writer {
             len if len <= LINE_MAX => len as u32,
             _ => return Err(WriteError::TooLong { kind }),
         };
+        if body.is_anchor() {
+            self.anchor = seq;
+        }
         let place = Place { seq, offset: self.history.end, len };
         self.history.apply(&Record { seq, epoch, at, step, up, body }, place);
         self.history.cover(&buffer[start..], claimed);
@@ -404,7 +428,10 @@ impl Writer {
             .filter(|(history, health)| *health == Health::Good && history.end == end)
             .and_then(|(history, _)| fold_lines(&self.unwritten, history));
         match whole {
-            Some(history) => self.history = history,
+            Some(history) => {
+                self.anchor = self.anchor.min(history.seq);
+                self.history = history;
+            }
             None => self.poison(),
         }
     }

@@ -23,7 +23,7 @@ use crate::stream::{self as listening, Heard, Listener, Meter, Pieces};
 use crate::windows::Windows;
 use crate::{OpenError, client};
 
-/// Counted for a call whose end is never learned. Nobody knows what it used; this is a long answer.
+/// Counted for a call whose end is never learned. Its real usage is unknown; this is the size of a long answer.
 const RESERVED_TOKENS: u64 = 16_384;
 
 /// How long a provider may send nothing.
@@ -99,7 +99,7 @@ fn options(adapter: AdapterKind, model: &str, timeouts: Timeouts) -> ChatOptions
         .with_capture_tool_calls(pieces(adapter) == Pieces::Together)
         .with_capture_reasoning_content(reasons);
     if adapter == AdapterKind::OpenAIResp && reasons {
-        // Not every account may ask for a summary of the thinking; without this line those would be refused.
+        // Not every account may ask for a summary of the thinking; without this line its requests would be refused.
         let effort = ReasoningEffort::from_model_name(model).0.and_then(|effort| effort.as_keyword());
         let reasoning = effort.map_or(Value::Null, |effort| json!({"effort": effort}));
         return options.with_extra_body(json!({"reasoning": reasoning}));
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thinking_is_asked_for_where_there_is_some() {
+    fn thinking_is_requested_only_from_models_that_think() {
         let check = |adapter, model: &str, expect: bool| assert_eq!(wants_thinking(adapter, model), expect, "{model}");
         check(AdapterKind::OpenAIResp, "gpt-5", true);
         check(AdapterKind::OpenAIResp, "gpt-5.1-codex", true);

@@ -11,13 +11,13 @@ use crate::OpenError;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 thread_local! {
-    /// The status of a response that refuses, from the moment its head is read until [`take_refusal`].
+    /// The status of a refusing response, from the moment its head is read until [`take_refusal`].
     static REFUSAL: Cell<Option<StatusCode>> = const { Cell::new(None) };
 }
 
-/// Returns the status if a poll on this thread, since the last call, has read the head of a response that refuses.
+/// Returns the status if a poll on this thread, since the last call, has read the head of a refusing response.
 ///
-/// `genai` collects the whole body of such a response before it says anything of it. Only the client sees its head
+/// `genai` collects the whole body of such a response before it reports anything. Only the client sees the head
 /// earlier, in the function that decides on retries.
 pub(crate) fn take_refusal() -> Option<StatusCode> {
     REFUSAL.take()
@@ -29,7 +29,7 @@ pub(crate) fn client() -> Result<genai::Client, OpenError> {
 }
 
 fn build() -> Result<genai::Client, Box<dyn std::error::Error>> {
-    // It fails if a provider is installed already, which serves as well.
+    // This fails if a provider is installed already, and then that one is used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder()
         .user_agent(concat!("relive/", env!("CARGO_PKG_VERSION")))
@@ -37,9 +37,9 @@ fn build() -> Result<genai::Client, Box<dyn std::error::Error>> {
         .tcp_nodelay(true)
         // A key is sent to the server it was given for, and to no other.
         .redirect(reqwest::redirect::Policy::none())
-        // The daemon's environment is not the user's.
+        // The daemon's environment does not belong to the user.
         .no_proxy()
-        // A few bytes could become any number of them before anybody counts.
+        // A few compressed bytes could expand to any size before they are counted.
         .no_gzip()
         .retry(reqwest::retry::never().classify_fn(|attempt| {
             REFUSAL.set(attempt.status().filter(|status| !status.is_success()));

@@ -7,8 +7,9 @@ use crate::model::Message;
 
 /// The messages of a conversation, oldest first.
 ///
-/// A clone shares them. As long as clones are dropped before the next message comes, as those in a [`crate::Question`] are
-/// with the answer, a message is added in place; else the messages are copied once.
+/// A clone shares them. As long as clones are dropped before the next message arrives, as those in a
+/// [`crate::Question`] are dropped with the answer, a message is added in place; otherwise the messages are copied
+/// once.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
     messages: Arc<Vec<Message>>,
@@ -27,7 +28,7 @@ impl Conversation {
         messages.drain(..).for_each(|message| self.push(message));
     }
 
-    /// Returns the length of all messages in bytes, without counting them anew.
+    /// Returns the length of all messages in bytes, which is kept up to date.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -1,4 +1,4 @@
-//! From the error of a provider to a [`ModelError`].
+//! Converts the error of a provider to a [`ModelError`].
 //!
 //! **Invariant:** the text of an error names the provider, is short, and holds no key, whatever the provider sent.
 
@@ -28,7 +28,7 @@ pub(crate) struct Failures {
 /// An error response of a provider.
 struct Said {
     status: Option<StatusCode>,
-    /// The provider's own words for the kind of error.
+    /// The provider's own name for the kind of error.
     kind: String,
     message: String,
     retry_after: Option<Duration>,
@@ -42,7 +42,7 @@ impl Failures {
 
     /// Returns the error for a refusal of which only the status is known.
     pub(crate) fn refused(&self, status: StatusCode) -> ModelError {
-        self.http(status, "its reason is too long to be read", &HeaderMap::new())
+        self.http(status, "the reason is too long to read", &HeaderMap::new())
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "genai has many, and these are what a provider does")]
@@ -57,12 +57,12 @@ impl Failures {
             Error::ChatResponse { body, .. } => self.said(said(None, body, None)),
             // An error in the middle of a stream, or lines that are not JSON: a retry may help.
             Error::StreamParse { serde_error, .. } if serde_error.to_string().contains("recursion limit") => {
-                ModelError::TooLong(self.text("sent an answer that is nested too deep"))
+                ModelError::TooLong(self.text("sent an answer that is nested too deeply"))
             }
             Error::StreamParse { serde_error, .. } => {
                 ModelError::Cut(self.text(&format!("broke off: {}", quoted(&serde_error.to_string()))))
             }
-            other => ModelError::Failed(self.text(&format!("cannot be asked: {}", quoted(&other.to_string())))),
+            other => ModelError::Failed(self.text(&format!("cannot be called: {}", quoted(&other.to_string())))),
         }
     }
 
@@ -81,7 +81,8 @@ impl Failures {
         let text = self.text(&shown);
         let names = |words: &[&str]| words.iter().any(|word| kind.contains(word) || message.contains(word));
         if matches!(code, 401 | 403) || names(&["API_KEY_INVALID", "API key not valid", "authentication_error"]) {
-            return ModelError::Unauthorized(text);
+            let status = status.map(|status| format!(" ({})", status.as_u16())).unwrap_or_default();
+            return ModelError::Unauthorized(self.text(&format!("refused the key{status}: {}", quoted(&message))));
         }
         if names(&["insufficient_quota", "billing_hard_limit"]) || code == 402 {
             return ModelError::Failed(text);
@@ -92,7 +93,7 @@ impl Failures {
         {
             return ModelError::ContextFull(text);
         }
-        // Within a stream there is no status, only the provider's words.
+        // Within a stream there is no status, only the provider's text.
         let in_stream = status.is_none();
         if code == 429 || in_stream && names(&["rate_limit", "RESOURCE_EXHAUSTED"]) {
             return ModelError::RateLimited { text, retry_after };
@@ -113,7 +114,7 @@ impl Failures {
         if let Some(timeout) = error.downcast_ref::<StreamTimeout>() {
             let (after, silence) = match timeout {
                 StreamTimeout::Headers => (self.timeouts.first_byte, "did not answer within"),
-                StreamTimeout::Read => (self.timeouts.idle, "said nothing more for"),
+                StreamTimeout::Read => (self.timeouts.idle, "sent nothing for"),
             };
             let text = self.text(&format!("{silence} {}", seconds(after)));
             return ModelError::TimedOut { text, after };
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_says_when_in_many_ways() {
+    fn retry_after_is_read_from_every_known_header() {
         let check = |pairs: &[(&'static str, &str)], expect: Option<f64>| {
             assert_eq!(retry_after(&headers(pairs)), expect.map(Duration::from_secs_f64), "{pairs:?}");
         };
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_providers_say_is_understood_and_never_holds_the_key() {
+    fn error_responses_are_classified_and_never_show_the_key() {
         let timeouts = Timeouts::of("anthropic/x");
         let failures = Failures { provider: "anthropic", key: Secret::new("sk-secret"), timeouts };
         let tell = |status: u16, body: &str| {
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn gemini_says_its_delay_in_the_body() {
+    fn the_retry_delay_of_gemini_is_read_from_the_body() {
         let body = serde_json::json!([{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "quota",
             "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]}}]);
         assert_eq!(said(None, &body, None).retry_after, Some(Duration::from_millis(34_500)));

@@ -1,7 +1,7 @@
 //! The [`Model`] trait, the messages that go through it, and the providers behind it.
 //!
-//! A model is named `provider/model`, and [`open`] turns that name into a [`Model`]. `genai` knows the wire formats; this
-//! crate decides how a question is sent, what a failure means and what an answer costs.
+//! A model is named `provider/model`, and [`open`] turns that name into a [`Model`]. `genai` knows the wire formats;
+//! this crate decides how a question is sent, what a failure means and what an answer costs.
 //!
 //! **Invariant:** nothing here reads the environment or a file: the caller says which key and which server are used.
 //!
@@ -9,10 +9,9 @@
 //!
 //! **Invariant:** a price that is not known is absent, never zero.
 //!
-//! Retries are absent on purpose: the agent's loop decides when to ask again, because it records every attempt.
+//! Retries are absent on purpose: the agent loop decides when to ask again, because it records every attempt.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 mod access;
 mod adapter;
@@ -37,7 +36,7 @@ pub use prices::{Price, Prices};
 pub use providers::{Provider, provider, providers};
 pub use windows::Windows;
 
-/// Why a model cannot be opened.
+/// The reason why a model cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// No provider has this name.
@@ -49,7 +48,7 @@ pub enum OpenError {
         closest: Option<String>,
     },
     /// The provider needs a key, and the caller gave none.
-    #[error("{provider} needs a key, and {variable} is not set")]
+    #[error("{provider} needs a key: {variable} is not set")]
     NeedsKey {
         /// Its name in [`providers()`].
         provider: &'static str,
@@ -57,7 +56,7 @@ pub enum OpenError {
         variable: &'static str,
     },
     /// The address of the server is not a URL that can be used.
-    #[error("{variable} is no address of a server: {reason}")]
+    #[error("{variable} is not a server address: {reason}")]
     BadUrl {
         /// The environment variable that usually holds the address.
         variable: &'static str,
@@ -65,7 +64,7 @@ pub enum OpenError {
         reason: String,
     },
     /// The HTTP client could not be built.
-    #[error("no provider can be reached: {0}")]
+    #[error("the HTTP client cannot be created: {0}")]
     Client(String),
 }
 

@@ -1,4 +1,4 @@
-//! The `Model` trait, the messages it is given and the answers it streams, whoever the provider is.
+//! The `Model` trait, its messages and its answers, common to all providers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,6 @@ use crate::conversation::Conversation;
 
 /// One message of the conversation, with its payloads loaded.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the names say it, as in relive_journal::conversation")]
 pub enum Message {
     User {
         text: String,
@@ -119,9 +118,8 @@ pub fn estimated_tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Why there is no answer, or only part of one. The texts name the provider and never hold a key.
+/// The reason why there is no answer, or only part of one. The texts name the provider and never contain a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields of each variant say it")]
 pub enum ModelError {
     /// The key is wrong, or may not use this model.
     #[error("{0}")]
@@ -138,7 +136,7 @@ pub enum ModelError {
     /// The provider could not be reached, or the connection broke in the middle of the answer.
     #[error("{0}")]
     Cut(String),
-    /// The answer passed a bound and was cut: there is no use in another one like it.
+    /// The answer exceeded a limit and was cut: asking again would not help.
     #[error("{0}")]
     TooLong(String),
     /// The answer is complete and has neither text nor a call.
@@ -160,7 +158,7 @@ pub type Answer = BoxStream<'static, Result<Delta, ModelError>>;
 
 /// A model that answers questions: of a provider, or scripted.
 pub trait Model: Send + Sync + std::fmt::Debug {
-    /// Returns the tokens to count for a call whose end is never learned: the most that one may use.
+    /// Returns the tokens to count for a call whose end is never learned: the most that one call may use.
     fn reserved_tokens(&self) -> u64;
 
     /// Returns how many tokens fit into one call, read and written together; `None` if there is no limit.

@@ -1,4 +1,4 @@
-//! What tokens cost.
+//! Prices of tokens.
 //!
 //! A model that is not in the table has no price, rather than a price of zero.
 
@@ -8,7 +8,6 @@ use relive_types::{Usage, Usd};
 
 /// The price of a million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct Price {
     pub input: Usd,
     pub output: Usd,
@@ -67,7 +66,7 @@ impl Prices {
     }
 }
 
-/// Removes the version from a name: as in x-latest, x-20250929, x-001 and x-2025-08-07.
+/// Removes the version from a name, as in x-latest, x-20250929, x-001 and x-2025-08-07.
 pub(crate) fn undated(name: &str) -> Option<&str> {
     fn cut(name: &str, digits: usize) -> Option<&str> {
         let (rest, last) = name.rsplit_once('-')?;
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dated_version_costs_what_its_model_costs_and_a_smaller_model_does_not() {
+    fn a_dated_version_has_the_price_of_its_model_and_a_smaller_model_does_not() {
         let prices = Prices::builtin();
         let check = |name: &str, like: Option<&str>| {
             assert_eq!(prices.of(name), like.map(|like| prices.table[like]), "{name}");

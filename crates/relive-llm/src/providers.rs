@@ -7,7 +7,7 @@ use reqwest::Url;
 use crate::OpenError;
 use crate::access::Access;
 
-/// A provider, as a user knows it.
+/// A provider, by the names that a user knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Provider {
     /// The first part of a model's name.
@@ -23,7 +23,8 @@ pub struct Provider {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Anthropic,
-    /// The Responses API at OpenAI itself, chat completions at any other server: few of those have the Responses API.
+    /// The Responses API at OpenAI itself, chat completions at any other server, because few of them have the Responses
+    /// API.
     OpenAi,
     OpenAiChat,
     OpenAiResponses,
@@ -61,7 +62,7 @@ const fn openai(name: &'static str, kind: Kind) -> Provider {
     Provider { name, key_variable: Some("OPENAI_API_KEY"), base_url_variable: "OPENAI_BASE_URL", kind }
 }
 
-/// Sent as the key to a server that needs none.
+/// The key that is sent to a server that needs none.
 const NO_KEY: &str = "none";
 
 /// Returns all known providers.
@@ -77,7 +78,7 @@ pub fn provider(name: &str) -> Option<Provider> {
     PROVIDERS.into_iter().find(|provider| provider.name == first)
 }
 
-/// Says what to write instead of an unknown name.
+/// Returns what to write instead of an unknown name.
 pub(crate) fn advice(name: &str, closest: Option<&str>) -> String {
     let names: Vec<&str> = PROVIDERS.iter().map(|provider| provider.name).collect();
     let model = name.split_once('/').map_or("MODEL", |(_, model)| model);
@@ -91,7 +92,7 @@ pub(crate) fn closest(name: &str) -> Option<String> {
     suggest::closest(name, PROVIDERS.iter().map(|provider| provider.name)).map(str::to_owned)
 }
 
-/// Where a question goes.
+/// The destination of a question.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) adapter: AdapterKind,
@@ -162,7 +163,7 @@ impl Provider {
         }
     }
 
-    /// Completes an address as the provider's own programs do: with or without the version, and for Ollama with or
+    /// Completes an address like the provider's own programs: with or without the version, and for Ollama with or
     /// without scheme and port.
     fn base_url(&self, text: &str) -> Result<String, OpenError> {
         let bad = |reason: &dyn std::fmt::Display| OpenError::BadUrl {
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_found_however_its_address_is_written() {
+    fn every_spelling_of_a_server_address_is_completed() {
         let check = |name: &str, given: &str, expect: &str| {
             assert_eq!(provider(name).unwrap().base_url(given).unwrap(), expect, "{name} {given}");
         };
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn openai_itself_speaks_responses_and_others_chat_unless_said_otherwise() {
+    fn openai_uses_responses_and_compatible_servers_use_chat() {
         let check = |name: &str, base_url: Option<&str>, expect: AdapterKind| {
             let access = Access { base_url: base_url.map(str::to_owned), key: Some(crate::Secret::new("k")) };
             assert_eq!(provider(name).unwrap().target(&access).unwrap().adapter, expect, "{name} {base_url:?}");
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_nearly_right_is_known() {
+    fn a_misspelled_provider_is_suggested() {
         let check = |name: &str, expect: Option<&str>| assert_eq!(closest(name).as_deref(), expect, "{name}");
         check("antropic", Some("anthropic"));
         check("anthropci", Some("anthropic"));
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_asked_for_where_one_is_needed() {
+    fn a_key_is_required_only_where_the_server_needs_one() {
         let keyless = |base_url: Option<&str>| Access { base_url: base_url.map(str::to_owned), key: None };
         let needs = |name: &str, base_url| provider(name).unwrap().target(&keyless(base_url)).err();
         let variable = "ANTHROPIC_API_KEY";

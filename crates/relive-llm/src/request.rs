@@ -1,4 +1,4 @@
-//! From a [`Question`] to the request that a provider expects.
+//! Converts a [`Question`] to the request that a provider expects.
 
 use genai::adapter::AdapterKind;
 use genai::chat::{
@@ -42,7 +42,7 @@ pub(crate) fn chat_request(
         request = request.with_system(question.system_prompt.as_ref());
     }
     let definitions: Vec<Definition> = serde_json::from_str(&question.tools)
-        .map_err(|error| ModelError::Failed(format!("the tools' definitions are wrong: {error}")))?;
+        .map_err(|error| ModelError::Failed(format!("the tool definitions are invalid: {error}")))?;
     if !definitions.is_empty() {
         request = request.with_tools(definitions.into_iter().map(tool));
     }
@@ -127,5 +127,6 @@ impl Builder<'_> {
 }
 
 fn arguments(text: &str) -> Result<Value, ModelError> {
-    serde_json::from_str(text).map_err(|error| ModelError::Failed(format!("a call's arguments are no JSON: {error}")))
+    serde_json::from_str(text)
+        .map_err(|error| ModelError::Failed(format!("the arguments of a call are not JSON: {error}")))
 }

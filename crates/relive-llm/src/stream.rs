@@ -1,10 +1,11 @@
 //! Reads an answer from `genai` within bounds.
 //!
-//! `genai` decodes the wire formats and trusts the server: it collects whatever comes. So every poll goes through
-//! [`Listener`], which counts the bytes of the frames (`Meter`), the time that `genai` works on one unfinished frame, the
-//! length of every call and the polls for the body of a refusal, and cuts an answer that passes a bound. A panic in `genai` is an answer that broke off.
+//! `genai` decodes the wire formats and trusts the server: it collects everything it gets. So every poll goes through
+//! [`Listener`], which counts the bytes of the frames (`Meter`), the time that `genai` spends on one unfinished frame,
+//! the length of every call and the polls for the body of a refusal, and cuts an answer that exceeds a limit. A panic
+//! in `genai` counts as a broken answer.
 //!
-//! **Invariant:** whatever a server sends, an answer ends, and a panic stays here.
+//! **Invariant:** whatever a server sends, an answer ends, and a panic does not leave this module.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,8 +30,8 @@ const ARGS_MAX: usize = 2 * 1024 * 1024;
 /// How many calls are collected.
 const CALLS_MAX: usize = 1024;
 
-/// How often `genai` is polled for the body of a refusal, which it collects without a bound. A poll reads what has come
-/// since the last one: at most a few hundred KiB.
+/// How often `genai` is polled for the body of a refusal, which it collects without a limit. A poll reads the bytes
+/// that arrived since the last one: at most a few hundred KiB.
 const REFUSAL_POLLS_MAX: u32 = 64;
 /// How long the body of a refusal may take.
 const REFUSAL_MAX: Duration = Duration::from_secs(30);
@@ -45,16 +46,16 @@ impl ChatFrameSink for Meter {
     }
 }
 
-/// What came of the next event.
+/// The result of waiting for the next event.
 pub(crate) enum Heard {
     Deltas(Vec<Delta>),
     /// The answer is complete. The calls are those that [`Pieces::Apart`] collected.
     End(Box<StreamEnd>, Vec<ToolCall>),
-    /// The answer is over before its end, with these last pieces.
+    /// The answer broke off, with these last pieces.
     Cut(Vec<Delta>),
     Failed(genai::Error),
     TooLong(&'static str),
-    /// A refusal whose body is too long to be read.
+    /// A refusal whose body is too long to read.
     Refused(StatusCode),
     Broken,
 }
@@ -71,12 +72,12 @@ struct Refusal {
 pub(crate) enum Pieces {
     /// Each event has all arguments so far, and the end has the calls.
     Together,
-    /// Each event has one piece, to be collected here. Where `genai` would collect them, an index that the server chooses
-    /// would become the length of a list.
+    /// Each event has one piece, to be collected here. If `genai` collected them, an index chosen by the server would
+    /// become the length of a list.
     Apart,
 }
 
-/// An answer while it comes.
+/// An answer that is being received.
 pub(crate) struct Listener {
     events: ChatStream,
     meter: Arc<Meter>,
@@ -103,7 +104,7 @@ impl Listener {
             ChatStreamEvent::Chunk(chunk) => Heard::Deltas(vec![Delta::Text(chunk.content)]),
             ChatStreamEvent::ReasoningChunk(chunk) => Heard::Deltas(vec![Delta::Thinking(chunk.content)]),
             ChatStreamEvent::ToolCallChunk(chunk) => self.piece(chunk.tool_call),
-            // The event at the end has the signatures complete.
+            // The event at the end contains the complete signatures.
             ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::Heartbeat => {
                 Heard::Deltas(vec![Delta::Progress])
             }
@@ -112,9 +113,9 @@ impl Listener {
         }
     }
 
-    /// Polls `genai`, and judges the poll also if nothing came of it.
+    /// Polls `genai`, and checks the limits even if there is no event.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<genai::Result<ChatStreamEvent>>, Heard>> {
-        // It may be of another model, whose question was given up on this thread.
+        // It may belong to another model, whose question was abandoned on this thread.
         let _ = take_refusal();
         let (bytes, begun) = (self.meter.0.load(Ordering::Relaxed), Instant::now());
         let Ok(polled) = catch_unwind(AssertUnwindSafe(|| self.events.poll_next_unpin(context))) else {
@@ -132,10 +133,10 @@ impl Listener {
         let now = self.meter.0.load(Ordering::Relaxed);
         self.busy = if now == bytes { self.busy + begun.elapsed() } else { Duration::ZERO };
         if now > WIRE_MAX {
-            return Poll::Ready(Err(Heard::TooLong("sent an answer without end, which was cut after 128 MiB")));
+            return Poll::Ready(Err(Heard::TooLong("sent an endless answer, which was cut after 128 MiB")));
         }
         if self.busy > BUSY_MAX {
-            return Poll::Ready(Err(Heard::TooLong("sent an answer with a part that is too long to be read")));
+            return Poll::Ready(Err(Heard::TooLong("sent an answer with a part that is too long to read")));
         }
         polled.map(Ok)
     }
@@ -188,8 +189,8 @@ fn progress() -> Heard {
     Heard::Deltas(vec![Delta::Progress])
 }
 
-/// Converts a call. Arguments that are no object are wrapped in one that no tool accepts, so that the model is told. Those
-/// that `genai` could not parse stay as they are, for the loop to say why.
+/// Converts a call. Arguments that are not an object are wrapped in one that no tool accepts, so that the model is
+/// told. Arguments that `genai` could not parse stay unchanged, and the agent loop reports the reason.
 pub(crate) fn call(call: genai::chat::ToolCall) -> ToolCall {
     let args = match call.fn_arguments {
         Value::Object(fields) => Value::Object(fields).to_string(),
@@ -215,7 +216,7 @@ pub(crate) fn collected(call: ToolCall) -> ToolCall {
 }
 
 impl Heard {
-    /// Returns the error of an answer that has none of its own.
+    /// Returns the error of an answer that exceeded a limit.
     pub(crate) fn too_long(provider: &str, what: &str) -> ModelError {
         ModelError::TooLong(format!("{provider} {what} (hint: relive resume asks again)"))
     }

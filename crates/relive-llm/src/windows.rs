@@ -1,4 +1,4 @@
-//! How many tokens a model can read and write in one call.
+//! Context windows: how many tokens a model can read and write in one call.
 //!
 //! If the table's number is too small, a conversation is only summarized early. If it is too large, the provider refuses
 //! a call or, like Ollama, silently drops the beginning. So a model that is not in the table gets a small window.
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_counts_before_what_is_built_in_and_what_nobody_knows_is_small() {
+    fn configured_windows_override_built_in_ones_and_unknown_models_get_a_small_one() {
         let mut windows = Windows::builtin();
         windows.set("ollama/qwen3", 8000);
         let check = |name: &str, tokens: u64| assert_eq!(windows.of(name), tokens, "{name}");

@@ -1,7 +1,7 @@
-//! Processes that are suspended until a moment.
+//! Processes that are suspended until a given moment.
 //!
-//! The moment is in their journal; here it is only remembered, so that a suspended process needs no task of its own. One
-//! task waits for the next moment of all; while there is none it has no timer.
+//! The moment is in their journal; this is only a copy in memory, so that a suspended process needs no task of its own.
+//! One task waits for the earliest moment; without one there is no timer.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,25 +13,25 @@ use tokio::sync::Notify;
 use crate::runtime::{Published, Runtime};
 use crate::signal::RETRY_EVERY;
 
-/// How long a moment is waited for before the clock is looked at again: it may have been set meanwhile.
+/// How long to wait before the clock is checked again: it may have been set in the meantime.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// When a process is resumed without being asked.
+/// When a process is resumed automatically.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Alarm {
     resume_at: Timestamp,
-    /// Since when it is suspended: a later suspension is another one.
+    /// Since when it is suspended: a later suspension is a different one.
     asked_at: Timestamp,
 }
 
 impl Published {
-    /// Notes when a process that is suspended since `asked_at` is resumed.
+    /// Records when a process that is suspended since `asked_at` is resumed.
     pub(crate) fn set_alarm(&mut self, pid: Pid, resume_at: Timestamp, asked_at: Timestamp) {
         self.alarms.insert(pid, Alarm { resume_at, asked_at });
         self.alarm_set.notify_one();
     }
 
-    /// Returns when a process that is suspended since `paused_at` is resumed without being asked, if it is.
+    /// Returns when a process that is suspended since `paused_at` is resumed automatically, if it is.
     pub(crate) fn resume_at(&self, pid: Pid, paused_at: Option<Timestamp>) -> Option<Timestamp> {
         let alarm = self.alarms.get(&pid)?;
         (paused_at == Some(alarm.asked_at)).then_some(alarm.resume_at)
@@ -45,20 +45,20 @@ impl Runtime {
         tokio::spawn(ring_when_due(runtime, set));
     }
 
-    /// Returns how long it is until the next moment.
+    /// Returns the time until the next moment.
     fn until_next_alarm(&self) -> Option<Duration> {
         let now = self.now();
         let next = self.lock().alarms.values().map(|alarm| alarm.resume_at).min()?;
         Some(Duration::try_from(next.duration_since(now)).unwrap_or_default())
     }
 
-    /// Resumes those whose moment has come.
+    /// Resumes the processes whose moment has come.
     fn ring_alarms(self: &Arc<Self>) {
         let now = self.moment();
         let due: Vec<Uuid> = {
             let mut state = self.lock();
             let due: Vec<(Pid, Alarm)> = state.alarms.extract_if(|_, alarm| alarm.resume_at <= now.at).collect();
-            // Somebody may have been quicker.
+            // Another request may have been faster.
             let same = |(pid, alarm): (Pid, Alarm)| {
                 state.table.view(pid, now).filter(|view| view.paused_at == Some(alarm.asked_at)).map(|view| view.uuid)
             };

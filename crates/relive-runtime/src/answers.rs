@@ -1,7 +1,7 @@
-//! A person's answers: whether a call may be made, and what became of a call in doubt.
+//! A person's answers: whether a call may be made, and the outcome of a call in doubt.
 //!
 //! The answer and the end of the pause are one synced write: a daemon killed at any moment around it either asks again
-//! or keeps to the answer. The first answer wins; a later one is told which that was.
+//! or keeps the answer. The first answer wins; a later one is refused with the first.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use relive_journal::payload::Blobs;
 use relive_journal::record::{Approval, Body, Call, Decision, Outcome, Resolved};
 use relive_journal::recovery::{Lookup, Recovery};
 use relive_journal::{DataDirectory, History};
+use relive_types::rule::COMMAND_TOOL;
 use serde_json::json;
 
 use crate::error::{Error, Result};
@@ -21,11 +22,10 @@ use crate::owner::{Change, Lane, Turn};
 use crate::records::RecordDetails;
 use crate::runtime::Runtime;
 
-/// Says what can be answered to a process that waits for a person; `None` if it waits for something else.
-pub(crate) fn choices(reason: SuspendReason) -> Option<&'static str> {
+/// Returns whether a process that is suspended for this reason waits for a person's answer.
+pub(crate) fn waits_for_answer(reason: SuspendReason) -> bool {
     match reason {
-        SuspendReason::InDoubt => Some("--done | --not-done | --retry"),
-        SuspendReason::Approval => Some("--allow | --deny"),
+        SuspendReason::InDoubt | SuspendReason::Approval => true,
         SuspendReason::User
         | SuspendReason::BudgetExceeded
         | SuspendReason::DiskFull
@@ -34,27 +34,29 @@ pub(crate) fn choices(reason: SuspendReason) -> Option<&'static str> {
         | SuspendReason::Quota
         | SuspendReason::NeedsCredentials
         | SuspendReason::DaemonStop
-        | SuspendReason::Stalled => None,
+        | SuspendReason::Stalled => false,
     }
 }
 
-/// What a process waits for, as its journal says.
+/// The open questions of a process, according to its journal.
 #[derive(Debug)]
 struct Open {
     /// The records that this answer would add, each with its call.
     records: Vec<(u32, Body)>,
-    /// The call that a person was asked about.
+    /// Whether a person was asked about a call.
     asked: bool,
+    /// The tool of that call.
+    tool: Option<String>,
     /// Whether calls are in doubt.
     in_doubt: bool,
-    /// Whether the question that is answered is the one that is open.
+    /// Whether the answered question is the open one.
     is_meant: bool,
-    /// The answer that was given last.
+    /// The last answer.
     earlier: Option<Approval>,
 }
 
 impl Runtime {
-    /// Takes a person's answer, and resumes the process.
+    /// Records a person's answer, and resumes the process.
     pub async fn answer(
         self: &Arc<Self>,
         id: &str,
@@ -73,7 +75,7 @@ impl Runtime {
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
             let answered = match found {
                 LookedUp::Living { .. } => turn.answer(&request, request_id).await?,
-                // Given again: it was taken before the end.
+                // A repeat: it was accepted before the end.
                 LookedUp::Remembered(_) | LookedUp::OnDisk(_) | LookedUp::Unrecovered(_) => {
                     turn.answer_given(request_id).await?
                 }
@@ -84,11 +86,11 @@ impl Runtime {
     }
 
     /// Adds the calls that wait for a person.
-    pub(crate) async fn with_parked(&self, process: Process) -> Process {
-        let Some(reason) = process.suspend_reason.filter(|reason| choices(*reason).is_some()) else { return process };
+    pub(crate) async fn with_pending_calls(&self, process: Process) -> Process {
+        let Some(reason) = process.suspend_reason.filter(|reason| waits_for_answer(*reason)) else { return process };
         let (uuid, asked_at) = (process.uuid, process.paused_at.unwrap_or(process.created_at));
-        let found = self.on_disk(move |data| parked(data, uuid)).await;
-        // What cannot be read is not shown; whoever answers is told why.
+        let found = self.on_disk(move |data| pending_calls(data, uuid)).await;
+        // An unreadable journal shows no calls; an answer to it is refused with the reason.
         let Ok(Ok((asked, open))) = found else { return process };
         if reason == SuspendReason::Approval {
             return Process { approval: asked.map(|asked| PendingCall { at: asked_at, ..asked }), ..process };
@@ -98,12 +100,12 @@ impl Runtime {
 }
 
 impl Turn {
-    /// Returns the last PID of a process that has taken this answer and ended since.
+    /// Returns the last PID of a process that has accepted this answer and ended since.
     async fn answer_given(&mut self, request_id: Option<String>) -> Result<Option<Pid>> {
         if self.was_answered(request_id.as_deref()).await? { self.last_pid().await } else { Ok(None) }
     }
 
-    /// Records an answer, and returns whose; `None` if the process has ended without it.
+    /// Records an answer, and returns the process; `None` if it has ended without it.
     async fn answer(&mut self, request: &ResolveRequest, request_id: Option<String>) -> Result<Option<Pid>> {
         let Some(machine) = self.machine() else { return self.answer_given(request_id).await };
         let pid = machine.incarnation().pid;
@@ -116,8 +118,8 @@ impl Turn {
         }
         let (asked, req) = (request.clone(), request_id.clone());
         let open = self.look(move |history| open(history, &asked, req.as_deref())).await?;
-        // A call in doubt is put to a person only when the process has stopped for it.
-        let parked = machine.pause().map(|(_, reason)| reason).filter(|reason| choices(*reason).is_some());
+        // A person is asked about a call in doubt only after the process has stopped for it.
+        let parked = machine.pause().map(|(_, reason)| reason).filter(|reason| waits_for_answer(*reason));
         let in_doubt = open.in_doubt && parked == Some(SuspendReason::InDoubt);
         check(request, pid, &open, in_doubt)?;
         let mut change = Change::of(machine, RecordDetails::default());
@@ -126,7 +128,10 @@ impl Turn {
         if let Some(reason) = parked {
             change.apply(Event::EndPause { reason }, &self.runtime)?;
         }
-        let event = |call| ("resolved", json!({"call": call, "outcome": request.outcome}));
+        let event = |call| match &request.rule {
+            Some(rule) => ("resolved", json!({"call": call, "outcome": request.outcome, "rule": rule})),
+            None => ("resolved", json!({"call": call, "outcome": request.outcome})),
+        };
         change.events.extend(calls.into_iter().map(event));
         self.commit(change).await?;
         Ok(Some(pid))
@@ -135,7 +140,8 @@ impl Turn {
 
 /// Refuses an answer to a question that was not asked.
 fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Result<()> {
-    let hint = |reason| format!("relive resolve {pid} {}", choices(reason).unwrap_or_default());
+    // It shows the question and the answers. A hint that names an answer would give it when it is typed.
+    let hint = || format!("relive resolve {pid}");
     let conflict = |message: String| Error::new(ErrorCode::Conflict, message);
     let approves = match request.outcome {
         Resolution::Done | Resolution::NotDone | Resolution::Retry => false,
@@ -143,19 +149,19 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
     };
     let (asked, in_doubt) = (open.asked && open.is_meant, in_doubt && open.is_meant);
     match (approves, asked, in_doubt) {
-        (true, true, _) => Ok(()),
+        (true, true, _) => check_rule(request, open),
         (false, _, true) if request.always || request.reason.is_some() => {
-            let message = "`always` and `reason` go with an approval only";
-            Err(Error::new(ErrorCode::Invalid, message).with_hint(hint(SuspendReason::InDoubt)))
+            let message = "`always` and `reason` are only for approvals";
+            Err(Error::new(ErrorCode::Invalid, message).with_hint(hint()))
         }
         (false, _, true) => Ok(()),
         (true, false, true) => {
-            let message = format!("process {pid} waits to hear what a call in doubt did, not for an approval");
-            Err(conflict(message).with_hint(hint(SuspendReason::InDoubt)))
+            let message = format!("process {pid} has a call in doubt and does not wait for an approval");
+            Err(conflict(message).with_hint(hint()))
         }
         (false, true, false) => {
-            let message = format!("process {pid} waits for your approval of a call, and none is in doubt");
-            Err(conflict(message).with_hint(hint(SuspendReason::Approval)))
+            let message = format!("process {pid} waits for your approval, and no call is in doubt");
+            Err(conflict(message).with_hint(hint()))
         }
         (_, false, false) => {
             let message = match &open.earlier {
@@ -171,7 +177,21 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
     }
 }
 
-/// What a journal waits for, and what this answer would add to it.
+/// Refuses a rule that does not go with the answer or the call.
+fn check_rule(request: &ResolveRequest, open: &Open) -> Result<()> {
+    let Some(rule) = &request.rule else { return Ok(()) };
+    let invalid = |message: String| Err(Error::new(ErrorCode::Invalid, message));
+    if request.outcome != Resolution::Allow || !request.always {
+        return invalid(format!("`{rule}`: a rule is only stored with an answer that always allows"));
+    }
+    match open.tool.as_deref() {
+        Some(COMMAND_TOOL) => Ok(()),
+        Some(tool) => invalid(format!("`{rule}`: the call that is asked about is of {tool}, which runs no command")),
+        None => invalid(format!("`{rule}`: the journal does not say which tool was asked about")),
+    }
+}
+
+/// Returns the open questions of a journal, and the records that this answer would add.
 fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -> Open {
     let req = request_id.map(str::to_owned);
     let settle = |outcome| {
@@ -179,9 +199,16 @@ fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -
         history.open_calls().map(|open| resolved(open.call)).collect()
     };
     let answer = |decision| {
-        let (always, reason) = (request.always, request.reason.clone());
-        let answer =
-            history.question().map(|asked| Approval { decision, always, reason, req: req.clone(), ..asked.clone() });
+        let (rule, reason) = (request.rule.clone(), request.reason.clone());
+        let always = request.always && rule.is_none();
+        let answer = history.question().map(|asked| Approval {
+            decision,
+            always,
+            rule,
+            reason,
+            req: req.clone(),
+            ..asked.clone()
+        });
         answer.into_iter().map(|answer| (answer.call, Body::Approval(answer))).collect()
     };
     Open {
@@ -193,6 +220,7 @@ fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -
             Resolution::Deny => answer(Decision::Denied),
         },
         asked: history.question().is_some(),
+        tool: history.question().and_then(|asked| asked.name.clone()),
         in_doubt: history.open_calls().next().is_some(),
         is_meant: request.id.is_none_or(|id| {
             let asked = history.question().is_some() && history.question_seq == id;
@@ -203,7 +231,7 @@ fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -
 }
 
 /// Returns the call that a person was asked about, and those in doubt.
-fn parked(data: &DataDirectory, uuid: Uuid) -> Result<(Option<PendingCall>, Vec<PendingCall>)> {
+fn pending_calls(data: &DataDirectory, uuid: Uuid) -> Result<(Option<PendingCall>, Vec<PendingCall>)> {
     let directory = data.directory(uuid);
     let (history, _) = data.history(uuid)?;
     let journal = File::open(directory.steps())?;
@@ -228,7 +256,7 @@ fn parked(data: &DataDirectory, uuid: Uuid) -> Result<(Option<PendingCall>, Vec<
     Ok((asked, open.collect()))
 }
 
-/// Says what was looked at, and why that does not settle the call.
+/// Describes what was checked, and why that does not settle the call.
 fn looked(recovery: &Recovery) -> String {
     match recovery {
         Recovery::Check { path, before, after } => {
@@ -237,15 +265,17 @@ fn looked(recovery: &Recovery) -> String {
                 None => "no file".to_owned(),
             };
             let (path, before, after) = (path.display(), hash(before), hash(after));
-            format!("{path} is neither as it was before ({before}) nor as it was to become ({after})")
+            format!("{path} has neither its content before the call ({before}) nor after it ({after})")
         }
         Recovery::Join => "the session it ran in is lost: there is no exit record".to_owned(),
-        Recovery::Lookup { what: Lookup::Child(uuid) } => format!("whether process {uuid} was begun could not be told"),
+        Recovery::Lookup { what: Lookup::Child(uuid) } => {
+            format!("it could not be determined whether process {uuid} was created")
+        }
         Recovery::Lookup { what: Lookup::Message(id) } => {
-            format!("whether message {id} was delivered could not be told")
+            format!("it could not be determined whether message {id} was delivered")
         }
         Recovery::Lookup { what: Lookup::Wait(_) | Lookup::Until(_) } | Recovery::Rerun | Recovery::SameKey => {
-            "the tool is not there any more".to_owned()
+            "the tool no longer exists".to_owned()
         }
         Recovery::Doubt => "nothing: this tool leaves no trace that Relive could look for".to_owned(),
     }

@@ -5,6 +5,7 @@
 
 mod agent;
 mod exec;
+mod flow;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,8 +24,9 @@ use crate::drive::BodyOwner;
 use crate::error::Result;
 use crate::runtime::ProcessRef;
 
-pub(crate) use agent::{AgentBody, AgentHost};
+pub(crate) use agent::{AgentBody, AgentHost, real};
 pub(crate) use exec::{ExecBody, last_session};
+pub(crate) use flow::FlowBody;
 
 /// What a process runs. Adding one touches no other body and no verb.
 pub(crate) trait Body: Send + Sync + std::fmt::Debug {
@@ -32,7 +34,7 @@ pub(crate) trait Body: Send + Sync + std::fmt::Debug {
     fn accepts(&self, verb: Verb) -> Result<()>;
 
     /// Refuses a message that the process cannot take in.
-    fn hears(&self, uuid: Uuid, when: Hearing) -> BoxFuture<'_, Result<()>>;
+    fn accepts_message(&self, uuid: Uuid, when: DeliveryTime) -> BoxFuture<'_, Result<()>>;
 
     /// Tells whether the body reads messages from the journal. Otherwise they are handed to it with its next record.
     fn reads_journal(&self) -> bool;
@@ -74,7 +76,7 @@ pub(crate) enum Verb {
 
 /// When a process is to take in a message.
 #[derive(Debug)]
-pub(crate) enum Hearing {
+pub(crate) enum DeliveryTime {
     /// While it runs; with its session, if its body runs.
     Now(Option<watch::Receiver<Option<LiveSession>>>),
     /// In a run that is still to begin.
@@ -123,14 +125,14 @@ pub(crate) struct LiveSession {
 pub(crate) enum Shim {
     Answers {
         connection: Connection,
-        rungs: Rungs,
+        rungs: Box<Rungs>,
     },
     /// It speaks another version of the protocol: nothing can be asked of it.
     OtherVersion,
 }
 
 /// Why nothing can be asked of a shim of another version.
-pub(crate) const OTHER_VERSION: &str = "its shim is of another version of Relive";
+pub(crate) const OTHER_VERSION: &str = "its shim belongs to another version of Relive";
 
 /// How long a verb waits for a session that is being launched or looked for. A client waits longer.
 const SESSION_PATIENCE: Duration = Duration::from_secs(20);
@@ -153,6 +155,8 @@ pub(crate) enum Exit {
     Completed,
     /// The process ended like this.
     Ended(End),
+    /// The same, and nothing that it started runs any more.
+    Over(End),
     /// It was told to end, and has.
     Cancelled,
     /// It stands still, as it was told to.
@@ -177,6 +181,7 @@ pub(crate) enum Exit {
 pub(crate) struct Bodies {
     pub(crate) agent: AgentBody,
     pub(crate) exec: ExecBody,
+    pub(crate) flow: FlowBody,
 }
 
 impl Bodies {
@@ -185,7 +190,8 @@ impl Bodies {
         match kind {
             Kind::Agent => Some(&self.agent),
             Kind::Exec => Some(&self.exec),
-            Kind::Cli | Kind::Compose | Kind::Supervisor => None,
+            Kind::Compose | Kind::Supervisor => Some(&self.flow),
+            Kind::Cli => None,
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Who pays: what a process spends counts against its own limits and against those of every ancestor, living or not. A
-//! fork of a child has no parent; its ancestors here are those of the child.
+//! Budgets: the spending of a process counts against its own limits and against those of every ancestor, living or not.
+//! A fork of a child has no parent; here its ancestors are those of the child.
 //!
-//! An account is opened from its journal before its process asks its first model call in this daemon, and with it those
-//! of all its ancestors. So while an account is closed nothing below it spends, and what the catalog says of all that is
-//! below it, each checked by one `stat`, is exact; from then on each settled call is added all the way up. What is reserved for calls under way is
-//! taken as spent until they are settled: a call waits while only that leaves it nothing, and is refused when nothing is
-//! left at all. A reservation larger than what is left is cut to that: the last call is not refused because its model
-//! might say more than it will.
+//! An account is opened from its journal before the first model call of its process in this daemon, together with those
+//! of all its ancestors. So while an account is closed none of its descendants spends, and the catalog's numbers for
+//! the descendants, each checked by one `stat`, are exact; from then on each settled call is added to all ancestors.
+//! The amount reserved for running calls counts as spent until they are settled: a call waits while only reservations
+//! leave it nothing, and is refused when nothing is left at all. A reservation larger than the rest is cut to the rest:
+//! the last call is not refused because its model might write more than it will.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,19 +22,19 @@ use tokio::sync::Notify;
 use crate::owner::Lane;
 use crate::runtime::Runtime;
 
-/// More ancestors than any tree of ours has: a lineage that goes on is damaged.
+/// More ancestors than any real tree has: a longer lineage is damaged.
 const ANCESTORS_MAX: usize = 1024;
 
 /// How long an account waits for the index to be rebuilt.
 const INDEX_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The accounts of those that run in this daemon, and of their ancestors.
+/// The accounts of the processes in this daemon, and of their ancestors.
 #[derive(Debug, Default)]
 pub(crate) struct Budgets {
     accounts: Mutex<HashMap<Uuid, Account>>,
-    /// Told when something was settled, and when a limit has changed.
+    /// Notified when a call was settled, and when a limit has changed.
     changed: Notify,
-    /// Accounts are opened by one at a time.
+    /// Held while an account is opened.
     opening: tokio::sync::Mutex<()>,
 }
 
@@ -44,16 +44,16 @@ struct Account {
     limits: Limits,
     own: Sum,
     below: Sum,
-    /// Of its own call under way.
+    /// Reserved by its own running call.
     holds: Sum,
-    /// Of all calls under way, its own and those below.
+    /// Reserved by all running calls, its own and those of its descendants.
     reserved: Sum,
-    /// Accounts open right below it.
+    /// The number of open accounts directly below it.
     children: u32,
     ended: bool,
 }
 
-/// An amount. What has no known price costs nothing here.
+/// An amount. Usage without a known price costs nothing here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Sum {
     tokens: u64,
@@ -69,7 +69,7 @@ impl Sum {
         Self { tokens: self.tokens.saturating_add(other.tokens), cost: self.cost.saturating_add(other.cost) }
     }
 
-    /// The smaller of each.
+    /// Returns the smaller of each.
     fn at_most(self, other: Self) -> Self {
         Self { tokens: self.tokens.min(other.tokens), cost: self.cost.min(other.cost) }
     }
@@ -80,11 +80,11 @@ impl Sum {
     }
 }
 
-/// What an account is opened from.
+/// The data from which an account is opened.
 #[derive(Debug)]
 struct AccountOpening {
     uuid: Uuid,
-    /// Whether it has ever spawned another: only then is there anything below it.
+    /// Whether it has ever spawned a process: only then it has descendants.
     is_parent: bool,
     account: Account,
 }
@@ -105,18 +105,16 @@ impl AccountOpening {
     }
 }
 
-/// What can be had for a call.
+/// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Room {
-    /// It is reserved.
     Reserved,
-    /// Nothing, as long as calls under way may use it all.
+    /// Nothing, while running calls may use everything.
     Taken,
-    /// Nothing is left.
     Spent,
 }
 
-/// A process that has nothing left, and what it and all below it have used of each limit that is reached.
+/// A process that has nothing left, and what it and its descendants have used of each limit that is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted {
     pub(crate) payer: Uuid,
@@ -171,13 +169,13 @@ impl Budgets {
         Room::Reserved
     }
 
-    /// Returns who of a process and its ancestors, nearest first, has nothing left, if its account is open.
+    /// Returns the first of a process and its ancestors, nearest first, that has nothing left, if its account is open.
     pub(crate) fn exhausted(&self, uuid: Uuid) -> Option<Exhausted> {
         let accounts = self.lock();
         payers(&accounts, uuid).into_iter().find_map(|payer| accounts.get(&payer)?.exhausted(payer))
     }
 
-    /// A process got on. A call that is over is settled.
+    /// Updates the account after progress. A finished call is settled.
     pub(crate) fn progressed(&self, uuid: Uuid, history: &History) {
         let asking = matches!(history.phase, Phase::Asking { .. });
         let mut accounts = self.lock();
@@ -195,7 +193,7 @@ impl Budgets {
         }
     }
 
-    /// Nothing of it is under way any more, however that came.
+    /// Releases the reservation of a process, because it has no running call any more.
     pub(crate) fn release(&self, uuid: Uuid) {
         if release(&mut self.lock(), uuid) {
             self.changed.notify_waiters();
@@ -209,7 +207,7 @@ impl Budgets {
         }
     }
 
-    /// A process has ended. Its account stays open as long as one below it is.
+    /// Closes the account of an ended process. It stays open as long as one of its descendants' is.
     pub(crate) fn close(&self, uuid: Uuid) {
         let mut accounts = self.lock();
         release(&mut accounts, uuid);
@@ -231,7 +229,7 @@ impl Budgets {
         self.lock().contains_key(&uuid)
     }
 
-    /// One that was closed for good is open again.
+    /// Returns whether it is open.
     fn is_open(&self, uuid: Uuid) -> bool {
         self.lock().get_mut(&uuid).map(|account| account.ended = false).is_some()
     }
@@ -248,7 +246,7 @@ impl Budgets {
     }
 }
 
-/// A process and its ancestors.
+/// Returns a process and its ancestors.
 fn payers(accounts: &HashMap<Uuid, Account>, uuid: Uuid) -> Vec<Uuid> {
     let parent = |uuid: &Uuid| accounts.get(uuid).and_then(|account| account.parent);
     let known = |uuid: &Uuid| accounts.contains_key(uuid);
@@ -256,7 +254,7 @@ fn payers(accounts: &HashMap<Uuid, Account>, uuid: Uuid) -> Vec<Uuid> {
     std::iter::successors(first, |uuid| parent(uuid).filter(known)).take(ANCESTORS_MAX).collect()
 }
 
-/// Whether anything was.
+/// Returns whether anything was released.
 fn release(accounts: &mut HashMap<Uuid, Account>, uuid: Uuid) -> bool {
     let Some(account) = accounts.get_mut(&uuid) else { return false };
     let held = std::mem::take(&mut account.holds);
@@ -269,12 +267,12 @@ fn release(accounts: &mut HashMap<Uuid, Account>, uuid: Uuid) -> bool {
 }
 
 impl Runtime {
-    /// Reserves what a model call may use, and waits where calls of relatives have to be settled first. `false` if nothing
-    /// is left, of its own or of an ancestor's.
+    /// Reserves the budget for a model call, and waits if calls of relatives have to be settled first. Returns `false`
+    /// if nothing is left, of its own or of an ancestor's.
     pub(crate) async fn reserve(self: &Arc<Self>, uuid: Uuid, tokens: u64, cost: Usd) -> bool {
         let wanted = Sum { tokens, cost };
         if !self.budgets.is_open(uuid) {
-            // A journal that cannot be read cannot be written either: the call is refused there, with the true reason.
+            // An unreadable journal cannot be written either: the call is refused there, with the actual reason.
             let Ok(mut turn) = self.turn(uuid, Lane::Own).await else { return true };
             let Ok(Some(page)) = turn.look(move |history| AccountOpening::of(uuid, history)).await else { return true };
             drop(turn);
@@ -297,7 +295,7 @@ impl Runtime {
             return;
         }
         let _one = self.budgets.opening.lock().await;
-        // Meanwhile one below it may have opened it.
+        // A descendant may have opened it in the meantime.
         if self.budgets.is_open(page.uuid) {
             return;
         }
@@ -305,20 +303,43 @@ impl Runtime {
         self.budgets.open(read);
     }
 
-    /// Returns who of a process and its ancestors, nearest first, has nothing left.
+    /// Returns the first of a process and its ancestors, nearest first, that has nothing left.
     pub(crate) async fn exhausted(&self, uuid: Uuid) -> Option<Exhausted> {
         if self.budgets.is_known(uuid) {
             return self.budgets.exhausted(uuid);
         }
         let (history, _) = self.on_disk(move |data| data.history(uuid)).await.ok()?.ok()?;
         let read = self.read_accounts(AccountOpening::of(uuid, &history)?).await;
-        // Those above the first account that is open are known by it.
+        // The ancestors above the first open account are known from it.
         let above = read.last().and_then(|(_, account)| account.parent);
         let found = read.iter().find_map(|(payer, account)| account.exhausted(*payer));
         found.or_else(|| self.budgets.exhausted(above?))
     }
 
-    /// Reads the accounts of a process and its ancestors, up to the first that is open.
+    /// Returns how many tokens and dollars a process may still spend, by its own limits and those of its ancestors.
+    pub(crate) async fn left_to_spend(&self, uuid: Uuid) -> (Option<u64>, Option<Usd>) {
+        let mut chain = Vec::new();
+        let mut open = Some(uuid);
+        if !self.budgets.is_known(uuid) {
+            let history = self.on_disk(move |data| data.history(uuid)).await.ok().and_then(Result::ok);
+            let Some(page) = history.and_then(|(history, _)| AccountOpening::of(uuid, &history)) else {
+                return (None, None);
+            };
+            chain.extend(self.read_accounts(page).await.into_iter().map(|(_, account)| account));
+            open = chain.last().and_then(|account| account.parent);
+        }
+        if let Some(uuid) = open {
+            let accounts = self.budgets.lock();
+            chain.extend(payers(&accounts, uuid).iter().filter_map(|payer| accounts.get(payer)).cloned());
+        }
+        let spent = |account: &Account| account.own.and(account.below);
+        let tokens = chain.iter().filter_map(|it| Some(it.limits.max_tokens?.saturating_sub(spent(it).tokens)));
+        let cost =
+            chain.iter().filter_map(|it| Some(it.limits.max_cost_usd?.nanos().saturating_sub(spent(it).cost.nanos())));
+        (tokens.min(), cost.min().map(Usd::from_nanos))
+    }
+
+    /// Reads the accounts of a process and its ancestors, up to the first open one.
     async fn read_accounts(&self, page: AccountOpening) -> Vec<(Uuid, Account)> {
         let mut read = Vec::new();
         let mut next = Some(page);
@@ -328,7 +349,7 @@ impl Runtime {
             let below = below.iter().map(Sum::of).fold(Sum::default(), Sum::and);
             read.push((uuid, Account { below, ..account }));
             if let Some(parent) = parent {
-                // An ancestor whose history is gone has no limits any more.
+                // An ancestor without a journal has no limits any more.
                 let history = self.on_disk(move |data| data.history(parent)).await;
                 next = history.ok().and_then(Result::ok).and_then(|(history, _)| AccountOpening::of(parent, &history));
             }
@@ -336,7 +357,7 @@ impl Runtime {
         read
     }
 
-    /// Returns what each process below one has spent, also those that were collected.
+    /// Returns the spending of each descendant, including collected ones.
     async fn spent_below(&self, uuid: Uuid, limits: Limits) -> Vec<Spent> {
         let is_limited = limits.max_tokens.is_some() || limits.max_cost_usd.is_some();
         let patience = if is_limited { INDEX_PATIENCE } else { Duration::ZERO };
@@ -353,7 +374,7 @@ impl Runtime {
         }
     }
 
-    /// Returns what each of these has spent by now. The table knows those that live.
+    /// Returns the current spending of each of these. The table knows that of living ones.
     async fn spent_by(&self, below: Vec<Dependent>) -> Vec<Spent> {
         let (mut spent, mut unsure) = (Vec::new(), Vec::new());
         {
@@ -378,7 +399,7 @@ impl Runtime {
         spent
     }
 
-    /// With what all below it have used.
+    /// Adds the usage of all descendants.
     pub(crate) async fn with_tree(&self, process: Process) -> Process {
         let below = match self.catalog.dependents(process.uuid).await {
             Ok(below) if self.catalog.is_complete() => self.spent_by(below).await,
@@ -406,7 +427,7 @@ impl Runtime {
     }
 }
 
-/// What a process has spent: as the index says if its journal has not changed since, else by its journal.
+/// Returns the spending of a process: from the index if its journal has not changed since, else from its journal.
 fn by_journal(data: &DataDirectory, below: &Dependent) -> Spent {
     let length = std::fs::metadata(data.directory(below.uuid).steps()).ok().map(|metadata| metadata.len());
     // A collected one has neither.
@@ -416,7 +437,7 @@ fn by_journal(data: &DataDirectory, below: &Dependent) -> Spent {
     data.history(below.uuid).map_or(below.spent, |(history, _)| history.spent)
 }
 
-/// What each process below one has spent, by the journals alone: for as long as there is no index.
+/// Returns the spending of each descendant from the journals alone, while there is no index.
 fn descendants(data: &DataDirectory, uuid: Uuid) -> Vec<Spent> {
     let mut spent = Vec::new();
     let mut seen: HashSet<Uuid> = HashSet::from([uuid]);
@@ -426,7 +447,7 @@ fn descendants(data: &DataDirectory, uuid: Uuid) -> Vec<Spent> {
         if !seen.insert(uuid) {
             continue;
         }
-        // One that was never begun, or is collected, has no history.
+        // A process that was never created, or is collected, has no journal.
         if let Ok((history, _)) = data.history(uuid) {
             spent.push(history.spent);
             next.extend(history.children);

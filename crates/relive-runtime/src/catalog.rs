@@ -1,9 +1,9 @@
-//! The catalog of all processes: those that ended are found by an index, so that no look-up reads history.
+//! The catalog of all processes: ended ones are found with an index, so that no look-up reads journals.
 //!
-//! The index is derived and belongs to one thread, which is told what happens and asked what there is. Nothing waits for
-//! it that a client is promised: a change is left with the thread, in order. Whatever is wrong with the index (deleted,
-//! damaged, a full disk, a daemon that was killed) is made good in the background from the data directory; until then
-//! the catalog has no answer rather than a wrong one.
+//! The index is derived and belongs to one thread, which receives changes and answers questions. No acknowledgement
+//! waits for it: a change is queued for the thread, in order. Any problem of the index (deleted, damaged, a full disk,
+//! a killed daemon) is repaired in the background from the data directory; until then the catalog has no answer rather
+//! than a wrong one.
 
 mod fill;
 mod worker;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use relive_core::{ErrorCode, Pid, Timestamp, Uuid};
-use relive_index::{Cursor, Dependent, Filter, Index, Order, Page, PidEntry, Row};
+use relive_index::{Cursor, Dependent, Filter, Index, Order, Page, PidEntry, Row, UsageBy, UsageRow};
 use relive_journal::{DataDirectory, History};
 use tokio::sync::{oneshot, watch};
 
@@ -22,16 +22,18 @@ use crate::warnings::Warnings;
 
 /// How many changes may wait. More are dropped, and found again by comparing with the data directory.
 const CHANGES_MAX: usize = 16_384;
+/// How many changes are one transaction.
+pub(crate) const BATCH: usize = 256;
 /// How many questions may wait.
 const QUESTIONS_MAX: usize = 512;
 /// How long a question may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// How long whoever asks waits for an index that is being filled.
+/// How long a caller waits for an index that is being filled.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a stop waits for the last changes.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
-/// A handle to the catalog, cheap to clone. When the last one goes, its threads end.
+/// A handle to the catalog, cheap to clone. Its threads end when the last one is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Catalog {
     shared: Arc<Shared>,
@@ -45,7 +47,7 @@ enum Standing {
     Complete,
 }
 
-/// What the handles and the threads share. The index is closed before the data directory is let go of.
+/// The state shared by the handles and the threads. The index is closed before the data directory is released.
 #[derive(Debug)]
 struct Shared {
     queue: Mutex<Queue>,
@@ -58,12 +60,12 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    /// In the order in which they came: a look-up sees every change before it.
+    /// In order of arrival: a look-up sees every change before it.
     tasks: VecDeque<Task>,
     /// Listings take longer than look-ups, and let those go first.
     listings: VecDeque<Question>,
     questions: usize,
-    /// How often something was missed. A comparison that began before may not have found it.
+    /// How often a change was missed. A comparison that began before may not have found it.
     missed: u64,
     is_filling: bool,
     closed: bool,
@@ -78,7 +80,7 @@ impl std::fmt::Debug for Queue {
 enum Task {
     Change(Change),
     Ask(Question),
-    /// Everything that an earlier daemon left is in the table, and was told.
+    /// All processes of an earlier daemon are in the table, and were written to the index.
     Recovered,
     Close(oneshot::Sender<()>),
 }
@@ -89,7 +91,7 @@ enum Change {
     Note(Vec<(Pid, Uuid)>),
 }
 
-/// Asks the index and passes the answer on.
+/// Queries the index and passes the answer on.
 type Question = Box<dyn FnOnce(&Index) -> relive_index::Result<()> + Send>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,61 +135,72 @@ impl Catalog {
     }
 
     fn change(&self, change: Change) {
+        self.change_all([change]);
+    }
+
+    fn change_all(&self, changes: impl IntoIterator<Item = Change>) {
         let mut queue = self.shared.lock();
         if queue.closed {
             return;
         }
-        if queue.tasks.len() >= CHANGES_MAX {
-            self.shared.miss(&mut queue);
-            return;
+        for change in changes {
+            if queue.tasks.len() >= CHANGES_MAX {
+                self.shared.miss(&mut queue);
+                break;
+            }
+            queue.tasks.push_back(Task::Change(change));
         }
-        queue.tasks.push_back(Task::Change(change));
         drop(queue);
         self.shared.wake.notify_all();
     }
 
-    /// Takes in how a process stands, by a journal that is on the disk.
+    /// Records the state of a process from a journal that is on the disk.
     pub(crate) fn tell(&self, history: &History) {
         if let Some(row) = Row::of(history) {
             self.tell_row(row);
         }
     }
 
-    /// Takes in how a process stands.
+    /// Records the states of many processes, in as few transactions as possible: each one writes pages of its own.
+    pub(crate) fn tell_rows(&self, rows: Vec<Row>) {
+        self.change_all(rows.into_iter().map(|row| Change::Upsert(Box::new(row))));
+    }
+
+    /// Records the state of a process.
     pub(crate) fn tell_row(&self, row: Row) {
         self.change(Change::Upsert(Box::new(row)));
     }
 
-    /// Takes in that a process was collected.
+    /// Records that a process was collected.
     pub(crate) fn tell_collected(&self, uuid: Uuid, at: Timestamp) {
         self.change(Change::Collect(uuid, at));
     }
 
-    /// Takes in PIDs that stand for suspended processes and are in no journal.
+    /// Records PIDs that are assigned to suspended processes and are in no journal.
     pub(crate) fn tell_pids(&self, pids: Vec<(Pid, Uuid)>) {
         if !pids.is_empty() {
             self.change(Change::Note(pids));
         }
     }
 
-    /// Says that everything an earlier daemon left was told. What it did not tell is looked for now.
+    /// Notes that all processes of an earlier daemon were recorded. Missing ones are searched now.
     pub(crate) fn recovered(&self) {
         self.shared.lock().tasks.push_back(Task::Recovered);
         self.shared.wake.notify_all();
     }
 
-    /// Has the index compared with the data directory: it named something that is not there.
+    /// Compares the index with the data directory, because it named a process that does not exist.
     pub(crate) fn doubt(&self) {
         let mut queue = self.shared.lock();
         self.shared.miss(&mut queue);
     }
 
-    /// Says that everything was told. The catalog has no answers any more.
+    /// Marks the index as closed. The catalog has no answers any more.
     pub(crate) async fn close(&self) {
         let (done, is_done) = oneshot::channel();
         self.shared.lock().tasks.push_back(Task::Close(done));
         self.shared.wake.notify_all();
-        // What is lost by not waiting longer the next start finds.
+        // The next start finds what is lost by not waiting longer.
         let _ = tokio::time::timeout(CLOSE_WITHIN, is_done).await;
     }
 
@@ -210,7 +223,7 @@ impl Catalog {
         let (reply, answer) = oneshot::channel();
         let question: Question = Box::new(move |index| {
             if !reply.is_closed() {
-                // Whoever asked may go meanwhile.
+                // The caller may be gone.
                 let _ = reply.send(ask(index)?);
             }
             Ok(())
@@ -233,7 +246,7 @@ impl Catalog {
         }
     }
 
-    /// Asks something to which "nothing" is an answer only if the index knows every process.
+    /// Asks a question to which "nothing" is a valid answer only if the index knows every process.
     async fn ask_complete<T: Send + 'static>(
         &self,
         lane: Lane,
@@ -246,7 +259,7 @@ impl Catalog {
         if self.is_complete() { Ok(answer) } else { Err(rebuilding()) }
     }
 
-    /// Returns whose a PID is or was.
+    /// Returns the present or former owner of a PID.
     pub(crate) async fn by_pid(&self, pid: Pid) -> Result<Option<PidEntry>> {
         let ask = move |index: &Index| index.by_pid(pid);
         match self.ask(Lane::LookUp, ask).await {
@@ -255,16 +268,21 @@ impl Catalog {
         }
     }
 
-    /// Returns the process that had a name last.
+    /// Returns the latest process with a name.
     pub(crate) async fn by_name(&self, name: &str) -> Result<Option<Uuid>> {
         let name = name.to_owned();
         self.ask_complete(Lane::LookUp, move |index| index.by_name(&name)).await
     }
 
-    /// Returns up to `max` processes whose UUID begins like this.
-    pub(crate) async fn by_prefix(&self, prefix: &str, max: usize) -> Result<Vec<Uuid>> {
-        let prefix = prefix.to_owned();
-        self.ask_complete(Lane::LookUp, move |index| index.by_prefix(&prefix, max)).await
+    /// Returns processes whose UUID begins or ends like this, up to `max` of each.
+    pub(crate) async fn by_part(&self, part: &str, max: usize) -> Result<Vec<Uuid>> {
+        let part = part.to_owned();
+        self.ask_complete(Lane::LookUp, move |index| {
+            let mut found = index.by_prefix(&part, max)?;
+            found.extend(index.by_suffix(&part, max)?);
+            Ok(found)
+        })
+        .await
     }
 
     /// Returns when a process was collected.
@@ -276,7 +294,7 @@ impl Catalog {
         }
     }
 
-    /// Returns what is known of a process. It may be out of date, and may be unknown here and exist.
+    /// Returns the row of a process. It may be out of date, and a missing one may exist.
     pub(crate) async fn row(&self, uuid: Uuid) -> Result<Option<Row>> {
         self.ask(Lane::LookUp, move |index| index.row(uuid)).await
     }
@@ -286,28 +304,33 @@ impl Catalog {
         self.ask_complete(Lane::Listing, move |index| index.page(&filter, order, after, limit)).await
     }
 
-    /// Returns up to `max` processes that are here and whose journals cannot be read.
+    /// Returns up to `max` existing processes whose journals cannot be read.
     pub(crate) async fn unreadable(&self, max: usize) -> Result<Vec<Uuid>> {
         self.ask_complete(Lane::Listing, move |index| index.unreadable(max)).await
     }
 
-    /// Returns every process that draws from the budget of this one, whether or not the index knows all.
+    /// Returns every process that draws from the budget of this one, even if the index is incomplete.
     pub(crate) async fn dependents(&self, uuid: Uuid) -> Result<Vec<Dependent>> {
         self.ask(Lane::LookUp, move |index| index.dependents(uuid)).await
     }
 
-    /// Leaves the index no more room than this, for tests.
+    /// Returns what was spent, the latest day first.
+    pub(crate) async fn usage(&self, since: Option<i64>, by: UsageBy) -> Result<Vec<UsageRow>> {
+        self.ask_complete(Lane::Listing, move |index| index.usage(since, by)).await
+    }
+
+    /// Limits the size of the index, for tests.
     pub(crate) async fn limit_pages(&self, pages: u32) -> Result<()> {
         self.ask(Lane::LookUp, move |index| index.limit_pages(pages)).await
     }
 }
 
 fn unavailable(why: &str) -> Error {
-    Error::new(ErrorCode::Unavailable, why).with_hint("ask again in a moment")
+    Error::new(ErrorCode::Unavailable, why).with_hint("try again in a moment")
 }
 
 fn rebuilding() -> Error {
-    unavailable("the list of earlier processes is being rebuilt, so it cannot be said yet")
+    unavailable("the index of ended processes is being rebuilt, so this is not known yet")
 }
 
 #[cfg(test)]
@@ -327,7 +350,7 @@ mod tests {
         Some(catalog)
     }
 
-    /// Closes the catalog, and tells it something behind that.
+    /// Closes the catalog, and records a change after that.
     async fn close_and_tell(catalog: &Catalog, tell: impl FnOnce()) {
         let (release, held) = mpsc::channel::<()>();
         let mut holding = std::pin::pin!(catalog.ask(Lane::LookUp, move |_| {
@@ -341,16 +364,16 @@ mod tests {
         closing.await;
     }
 
-    /// A process that ends while the daemon stops may be told when the index is about to be closed.
+    /// A process that ends while the daemon stops may be recorded when the index is about to be closed.
     #[tokio::test]
-    async fn what_is_told_while_the_index_is_closed_is_known_to_the_next_daemon() {
+    async fn changes_recorded_while_the_index_closes_are_known_to_the_next_daemon() {
         let temp = tempfile::tempdir().unwrap();
         let (uuid, at) = (Uuid::from_u128(7), Timestamp::UNIX_EPOCH);
         let catalog = open(temp.path()).unwrap();
         assert!(catalog.complete_within(Duration::from_secs(60)).await);
         close_and_tell(&catalog, || catalog.tell_collected(uuid, at)).await;
         drop(catalog);
-        // The thread of the index lets go of the data directory in its own time.
+        // The thread of the index releases the data directory asynchronously.
         let again = tokio::time::timeout(Duration::from_secs(60), async {
             loop {
                 match open(temp.path()) {

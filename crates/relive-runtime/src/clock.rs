@@ -1,4 +1,4 @@
-//! The world's clocks, ids and randomness, which the core is told.
+//! Clocks, ids and randomness, which are arguments of the core.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use relive_core::{Moment, Timestamp, Uuid, uuid_v7};
 use relive_journal::data::ClockReading;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Where the time comes from: the machine's clocks, or those of a test.
+/// The source of time: the machine's clocks, or those of a test.
 pub trait TimeSource: Send + Sync + std::fmt::Debug {
     /// Reads both clocks.
     fn moment(&self) -> Moment;
@@ -45,7 +45,7 @@ impl Clock {
         Ok(Self::with(boot_id, Arc::new(System)))
     }
 
-    /// Returns the clock of a boot whose time comes from elsewhere.
+    /// Returns the clock of a boot with another source of time.
     #[must_use]
     pub fn with(boot_id: String, source: Arc<dyn TimeSource>) -> Self {
         Self { boot_id, source }

@@ -4,15 +4,20 @@
 //! is there. It is in the table only when its directory is on the disk, and from then on it runs whether or not its
 //! client waits for the answer.
 
+mod below;
+mod flow;
+
+pub(crate) use below::Above;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use relive_agent::tool::ChildRequest;
-use relive_api::{Created, Environment, ExecRequest, ExecStarted, RunRequest};
+use relive_api::{Created, Environment, ExecRequest, ExecStarted, Isolated, RunRequest, WorkspaceKind};
 use relive_core::{ErrorCode, Limits, Pid, Program, Recovered, Refusal, Spec, Table, Uuid};
 use relive_journal::data::SpawnRequest;
 use relive_journal::policy::Policy;
-use relive_journal::record::{Input, OnBudget, OpenedBy, Spawned};
+use relive_journal::record::{Body, Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::{Hash, Opening, ProcInfo, ProcessMeta, Writer};
 use relive_llm::Model;
 
@@ -20,6 +25,7 @@ use crate::bodies::PreparedModel;
 use crate::error::{Error, Result};
 use crate::instructions::{self, Gathered, Sources};
 use crate::lookup::Presence;
+use crate::names::check_name;
 use crate::owner::{Lane, Turn};
 use crate::pools::FILE_WITHIN;
 use crate::runtime::{ProcessRef, Runtime};
@@ -28,7 +34,8 @@ use crate::spec::{self, raised};
 use crate::subtree::{Creation, Inherited};
 use crate::trees::TreePlace;
 
-const NAME_MAX: usize = 64;
+pub(crate) use flow::NewFlow;
+
 const MODEL_HINT: &str = "name one: relive run --model anthropic/claude-sonnet-4-5 \"...\", or set default_model in \
                           config.yaml; `relive demo` needs none";
 
@@ -40,6 +47,8 @@ struct Draft {
     /// What it is told first; a program is told nothing.
     first: Option<String>,
     parent: Pid,
+    /// What else its journal begins with.
+    records: Vec<Body>,
     /// Set for a child: signals to the subtree of its parent reach it from then on.
     creation: Option<Creation>,
 }
@@ -47,27 +56,47 @@ struct Draft {
 impl Runtime {
     /// Creates an agent. Asking again with the same UUID creates nothing.
     pub async fn run(self: &Arc<Self>, request: RunRequest) -> Result<Created> {
+        self.run_below(None, request).await
+    }
+
+    /// Creates an agent, below the process that asks for it.
+    pub(crate) async fn run_below(
+        self: &Arc<Self>,
+        parent: Option<ProcessRef>,
+        request: RunRequest,
+    ) -> Result<Created> {
         let runtime = Arc::clone(self);
-        self.to_the_end(async move { runtime.create_agent(request).await }).await
+        self.to_the_end(async move { runtime.create_agent(parent, request).await }).await
     }
 
     /// Creates a program, and answers when its session does or it has ended. Asking again with the same UUID creates
     /// nothing.
     pub async fn exec(self: &Arc<Self>, request: ExecRequest) -> Result<ExecStarted> {
-        let runtime = Arc::clone(self);
-        self.to_the_end(async move { runtime.create_program(request).await }).await
+        self.exec_below(None, request, WorkspaceKind::Here).await
     }
 
-    async fn create_agent(self: &Arc<Self>, request: RunRequest) -> Result<Created> {
-        check_name(request.name.as_deref())?;
-        if request.intent.trim().is_empty() {
-            return Err(Error::new(ErrorCode::Invalid, "the intent is empty: say what the agent is to do"));
-        }
+    /// Creates a program, below the process that asks for it.
+    pub(crate) async fn exec_below(
+        self: &Arc<Self>,
+        parent: Option<ProcessRef>,
+        request: ExecRequest,
+        workspace: WorkspaceKind,
+    ) -> Result<ExecStarted> {
+        let runtime = Arc::clone(self);
+        self.to_the_end(async move { runtime.create_program(parent, request, workspace).await }).await
+    }
+
+    async fn create_agent(self: &Arc<Self>, parent: Option<ProcessRef>, request: RunRequest) -> Result<Created> {
+        self.reload_settings().await;
+        check_run(&request)?;
         let on_in_doubt = parse_word(request.on_in_doubt.as_deref(), "on_in_doubt")?;
         let on_budget = parse_word(request.on_budget.as_deref(), "on_budget")?;
-        let policy = crate::policy::resolve(&self.settings.policy, &request)?;
-        check_environment(&request.env)?;
-        check_directory(&request.cwd)?;
+        let above = self.above(parent).await?;
+        // Mistakes in the request are told before any file is read.
+        match &above.policy {
+            None => crate::policy::resolve(&self.live.now().policy, &request)?,
+            Some(inherited) => crate::policy::resolve_below(inherited, &request)?,
+        };
         let hash = request_hash(&RunRequest { env: Environment::default(), ..request.clone() });
         if let Some(created) = self.created_before(request.uuid, &hash).await? {
             // Before its files are read again: they may have gone.
@@ -76,58 +105,102 @@ impl Runtime {
         let asked = Sources {
             cwd: request.cwd.clone().into(),
             config: self.config.clone(),
-            agent: request.agent,
-            system_prompt: request.system_prompt,
+            agent: request.agent.clone(),
+            system_prompt: request.system_prompt.clone(),
         };
-        let Gathered { model, system_prompt, tools, limits, files, warning } =
+        let Gathered { model, system_prompt, tools, allow, isolation, limits, files, warning } =
             self.pools.files.run_within(FILE_WITHIN, move || instructions::gather(asked)).await??;
-        if let Some(warning) = warning {
-            self.warn_once(warning);
-        }
-        let model = request.model.or(model).or_else(|| self.settings.default_model.clone());
+        let policy = match &above.policy {
+            None => crate::policy::resolve(&crate::policy::with_agent(&self.live.now().policy, &allow), &request)?,
+            Some(inherited) => crate::policy::resolve_below(inherited, &request)?,
+        };
+        warning.into_iter().for_each(|warning| self.warn_once(warning));
+        let isolated = self.agent_isolation(&above, &request, isolation).await?;
+        let model = request.model.or(model).or_else(|| self.live.now().default_model.clone());
         let model = model.ok_or_else(|| Error::new(ErrorCode::Invalid, "no model is set").with_hint(MODEL_HINT))?;
         let mut meta = ProcessMeta::new(model, system_prompt, tools);
         meta.instructions = files;
-        self.create(Draft {
-            spawned: Spawned {
-                uuid: request.uuid,
-                name: request.name,
-                parent_uuid: None,
-                budget_uuid: None,
-                origin: None,
-                body: "agent".to_owned(),
-                program: None,
-                intent: request.intent.clone().into(),
-                cwd: request.cwd,
-                limits: raised(limits, request.limits),
-                on_in_doubt: on_in_doubt.unwrap_or(self.settings.on_in_doubt),
-                on_budget: on_budget.unwrap_or(OnBudget::End),
-                env_names: request.env.names().map(str::to_owned).collect(),
-                policy,
-                root_uuid: None,
-                depth: 0,
-                request: Some(hash),
+        meta.isolation = isolated.as_ref().map(|isolated| isolated.isolation);
+        let whose = (parent, isolated.as_ref());
+        let place = self.place_for_run(request.uuid, request.cwd, request.workspace, whose).await?;
+        let environment = above.environment.unwrap_or(request.env);
+        self.create_with_copy(
+            above.parent,
+            Draft {
+                spawned: Spawned {
+                    uuid: request.uuid,
+                    name: request.name,
+                    parent_uuid: parent.map(|parent| parent.uuid),
+                    budget_uuid: None,
+                    origin: None,
+                    body: "agent".to_owned(),
+                    program: None,
+                    intent: request.intent.clone().into(),
+                    cwd: place.cwd,
+                    isolated,
+                    limits: raised(limits, request.limits),
+                    on_in_doubt: on_in_doubt.unwrap_or(self.live.now().on_in_doubt),
+                    on_budget: on_budget.unwrap_or(OnBudget::End),
+                    env_names: environment.names().map(str::to_owned).collect(),
+                    policy,
+                    root_uuid: above.root_uuid,
+                    depth: above.depth,
+                    workspace: place.own,
+                    request: Some(hash),
+                },
+                meta: Some(meta),
+                environment,
+                first: Some(instructions::with_context(&request.intent, request.context.as_deref(), request.uuid)),
+                parent: Pid::RUNTIME,
+                records: place.records,
+                creation: None,
             },
-            meta: Some(meta),
-            environment: request.env,
-            first: Some(request.intent),
-            parent: Pid::RUNTIME,
-            creation: None,
-        })
+        )
         .await
     }
 
-    async fn create_program(self: &Arc<Self>, request: ExecRequest) -> Result<ExecStarted> {
-        check_name(request.name.as_deref())?;
-        check_environment(&request.env)?;
-        check_directory(&request.cwd)?;
-        if request.argv.first().is_none_or(String::is_empty) {
-            return Err(Error::new(ErrorCode::Invalid, "there is no program to run"));
+    /// Creates an agent, or removes the copy that was made for it.
+    async fn create_with_copy(self: &Arc<Self>, parent: Option<ProcessRef>, draft: Draft) -> Result<Created> {
+        let (uuid, has_copy) = (draft.spawned.uuid, draft.spawned.workspace.is_some());
+        let created = self.create_below(parent, draft).await;
+        if created.is_err() && has_copy {
+            self.discard_copy(uuid).await;
         }
-        if request.argv.iter().any(|word| word.contains('\0')) {
-            return Err(Error::new(ErrorCode::Invalid, "an argument cannot contain a NUL byte"));
-        }
+        created
+    }
+
+    async fn create_program(
+        self: &Arc<Self>,
+        parent: Option<ProcessRef>,
+        request: ExecRequest,
+        workspace: WorkspaceKind,
+    ) -> Result<ExecStarted> {
+        self.reload_settings().await;
         let hash = request_hash(&ExecRequest { env: Environment::default(), ..request.clone() });
+        if request.enter.is_some()
+            && let Some(created) = self.created_before(request.uuid, &hash).await?
+        {
+            // Before its session is looked for again: that may have ended.
+            return self.started(created).await;
+        }
+        let above = self.above(parent).await?;
+        let (request, entered) = self.find_entered(request, &above).await?;
+        check_exec(&request)?;
+        let mut draft = self.draft_of_program(&above, parent, request, workspace).await?;
+        draft.spawned.request = Some(hash);
+        if let Some(program) = &mut draft.spawned.program {
+            program.enter = entered;
+        }
+        self.started(self.create_below(above.parent, draft).await?).await
+    }
+
+    async fn draft_of_program(
+        self: &Arc<Self>,
+        above: &Above,
+        parent: Option<ProcessRef>,
+        request: ExecRequest,
+        workspace: WorkspaceKind,
+    ) -> Result<Draft> {
         let ExecRequest {
             uuid,
             name,
@@ -137,6 +210,9 @@ impl Runtime {
             stdio,
             gate,
             namespace,
+            isolation,
+            namespaces,
+            network,
             limits,
             memory,
             pids,
@@ -145,36 +221,58 @@ impl Runtime {
             foreground,
             one_output,
             shell,
+            enter: _,
         } = request;
-        let program =
-            Program { argv, stdio, gate, namespace, memory, pids, cpu, allow_degraded, foreground, one_output, shell };
-        let draft = Draft {
+        let isolated = above.isolated(Isolated { isolation, namespaces, network, within: None, allow_degraded });
+        let place = self.place_for_program(uuid, cwd, workspace).await?;
+        let program = Program {
+            argv,
+            stdio,
+            gate,
+            namespace,
+            memory,
+            pids,
+            cpu,
+            allow_degraded,
+            foreground,
+            one_output,
+            shell,
+            enter: None,
+        };
+        Ok(Draft {
             spawned: Spawned {
                 uuid,
                 name,
-                parent_uuid: None,
+                parent_uuid: parent.map(|parent| parent.uuid),
                 budget_uuid: None,
                 origin: None,
                 body: "exec".to_owned(),
                 intent: program.command_line().into(),
                 program: Some(program),
-                cwd,
+                cwd: place.cwd,
+                isolated,
                 limits: Limits { timeout_ms: limits.timeout_ms, ..Limits::default() },
-                on_in_doubt: self.settings.on_in_doubt,
+                on_in_doubt: self.live.now().on_in_doubt,
                 on_budget: OnBudget::End,
                 env_names: env.names().map(str::to_owned).collect(),
                 policy: Policy::default(),
-                root_uuid: None,
-                depth: 0,
-                request: Some(hash),
+                root_uuid: above.root_uuid,
+                depth: above.depth,
+                workspace: place.own,
+                request: None,
             },
             meta: None,
             environment: env,
             first: None,
             parent: Pid::RUNTIME,
+            records: place.records,
             creation: None,
-        };
-        let pid = self.create(draft).await?.pid;
+        })
+    }
+
+    /// Answers when the session of a program does, or it has ended.
+    async fn started(&self, created: Created) -> Result<ExecStarted> {
+        let Created { pid, uuid } = created;
         let directory = match self.live_session(uuid).await {
             Some(live) => live.folder,
             None => self.last_session(uuid).await?.unwrap_or_default(),
@@ -198,12 +296,12 @@ impl Runtime {
         check_name(request.name.as_deref())?;
         let directory = self.data.directory(parent.uuid);
         let mut meta = self.pools.journal.run(move || ProcessMeta::read(&directory)).await??;
-        if let Some(model) = request.model {
+        let (history, _) = self.on_journal(move |data| data.history(parent.uuid)).await??;
+        if let Some(model) = request.model.or_else(|| history.model.clone()) {
             meta.model = model;
         }
-        let (history, _) = self.on_journal(move |data| data.history(parent.uuid)).await??;
         let Some(identity) = history.identity else {
-            return Err(Error::new(ErrorCode::Internal, "the parent's journal does not say what it is"));
+            return Err(Error::new(ErrorCode::Internal, "the parent's journal does not describe a process"));
         };
         let inherited = identity.spawned;
         let spawned = Spawned {
@@ -221,14 +319,15 @@ impl Runtime {
             ..inherited
         };
         if let Some(place) = TreePlace::of(&spawned) {
-            self.lock().trees.take(place, self.settings.trees)?;
+            self.lock().trees.take(place, self.live.now().trees)?;
         }
         let draft = Draft {
             spawned,
             meta: Some(meta),
-            environment: self.environment_of(parent.uuid).await?,
+            environment: self.environment_of(parent.uuid),
             first: Some(request.intent),
             parent: parent.of.pid,
+            records: Vec::new(),
             creation: Some(creation),
         };
         let created = self.create(draft).await.map(|_| ());
@@ -240,7 +339,7 @@ impl Runtime {
     }
 
     async fn create(self: &Arc<Self>, draft: Draft) -> Result<Created> {
-        let Draft { spawned, meta, environment, first, parent, creation } = draft;
+        let Draft { spawned, meta, environment, first, parent, records, creation } = draft;
         let uuid = spawned.uuid;
         self.admit_one_more()?;
         // Prepared before the turn: keys may take their time.
@@ -257,6 +356,7 @@ impl Runtime {
         if let Some(created) = self.created_before(uuid, &hash).await? {
             return Ok(created);
         }
+        let _name = self.hold_name(spawned.name.as_deref(), uuid)?;
         let model = meta.as_ref().map(|meta| meta.model.clone());
         let input = first.map(|text| Input { id: INTENT_ID.to_owned(), from: spawned.parent_uuid, text: text.into() });
         let (boot_id, now) = (self.clock.boot_id(), self.moment());
@@ -271,14 +371,14 @@ impl Runtime {
                 environments.put(uuid, &environment)?;
                 let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, now, req: None, seen: None };
                 let files = meta.as_ref().map(|meta| meta.instructions.clone()).unwrap_or_default();
-                let spawned =
-                    data.spawn(SpawnRequest { opening, spawned, meta, input, records: Vec::from_iter(inherited) });
+                let records = records.into_iter().chain(inherited).collect();
+                let spawned = data.spawn(SpawnRequest { opening, spawned, meta, input, records });
                 let mut writer = spawned.inspect_err(|_| {
-                    let _ = environments.remove(uuid);
+                    environments.remove(uuid);
                 })?;
                 for file in files {
                     // An event that is not written is missed by nobody who has the meta file.
-                    let _ = writer.events().append(now.at, 0, "instructions", &file);
+                    let _ = writer.append_event(now.at, 0, "instructions", &file);
                 }
                 Ok::<_, Error>((pid, writer))
             })
@@ -297,7 +397,7 @@ impl Runtime {
     }
 
     /// Refuses a limit of dollars, its own or an ancestor's, where the price is not known.
-    async fn can_be_paid(&self, name: &str, model: &dyn Model, spawned: &Spawned) -> Result<()> {
+    pub(crate) async fn can_be_paid(&self, name: &str, model: &dyn Model, spawned: &Spawned) -> Result<()> {
         if name.starts_with("script/") || model.cost(1, 1).is_some() {
             return Ok(());
         }
@@ -310,8 +410,8 @@ impl Runtime {
             above = history.identity.and_then(|identity| identity.spawned.payer());
         }
         if limited {
-            let message = format!("the price of {name} is not known, so a limit in dollars could not be held");
-            let hint = "set it under `prices:` in config.yaml and restart the daemon, or use --max-tokens";
+            let message = format!("the price of {name} is not known, so a limit in dollars cannot be enforced");
+            let hint = "set it under `prices:` in config.yaml, or use --max-tokens";
             return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
         }
         Ok(())
@@ -340,7 +440,7 @@ impl Runtime {
 
     pub(crate) fn refuse_if_stopping(&self) -> Result<()> {
         if self.is_stopping() {
-            return Err(Error::new(ErrorCode::Unavailable, "the daemon is stopping").with_hint("ask again in a moment"));
+            return Err(Error::new(ErrorCode::Unavailable, "the daemon is stopping").with_hint("try again in a moment"));
         }
         Ok(())
     }
@@ -348,9 +448,9 @@ impl Runtime {
     pub(crate) fn admit_one_more(&self) -> Result<()> {
         self.refuse_if_stopping()?;
         let state = self.lock();
-        let max = self.settings.processes_max;
+        let max = self.live.now().processes_max;
         if state.table.len() >= max {
-            let message = format!("there are {max} processes, the limit");
+            let message = format!("the limit of {max} processes is reached");
             return Err(
                 Error::new(ErrorCode::Exhausted, message).with_hint("raise limits.max_processes in config.yaml")
             );
@@ -397,7 +497,10 @@ impl Turn {
         self.hold(writer);
         let mut state = runtime.lock();
         let spec = below_living_parent(&state.table, spec);
+        let (parent, pid) = (spec.parent, spec.pid);
         list(&mut state.table, spec, recovered)?;
+        // Who spawns a process owns it: its end is remembered as long as they want.
+        let _ = state.table.open(relive_core::Caller::Process(parent), pid, relive_core::Rights::Owner);
         if let Some(place) = place {
             state.trees.join(place);
         }
@@ -424,6 +527,29 @@ fn request_hash(request: &impl serde::Serialize) -> String {
     Hash::of(&serde_json::to_vec(request).unwrap_or_default()).to_string()
 }
 
+/// Reports the mistakes in a request to run a program.
+fn check_exec(request: &ExecRequest) -> Result<()> {
+    check_name(request.name.as_deref())?;
+    check_environment(&request.env)?;
+    check_directory(&request.cwd)?;
+    if request.argv.first().is_none_or(String::is_empty) {
+        return Err(Error::new(ErrorCode::Invalid, "there is no program to run"));
+    }
+    if request.argv.iter().any(|word| word.contains('\0')) {
+        return Err(Error::new(ErrorCode::Invalid, "an argument cannot contain a NUL byte"));
+    }
+    Ok(())
+}
+
+fn check_run(request: &RunRequest) -> Result<()> {
+    check_name(request.name.as_deref())?;
+    if request.intent.trim().is_empty() {
+        return Err(Error::new(ErrorCode::Invalid, "the intent is empty: say what the agent is to do"));
+    }
+    check_environment(&request.env)?;
+    check_directory(&request.cwd)
+}
+
 fn check_directory(cwd: &str) -> Result<()> {
     if Path::new(cwd).is_absolute() {
         return Ok(());
@@ -434,26 +560,11 @@ fn check_directory(cwd: &str) -> Result<()> {
 pub(crate) fn check_environment(environment: &Environment) -> Result<()> {
     match environment.impossible() {
         Some(name) => {
-            let message = format!("env: no program can be given the variable `{}`", name.escape_debug());
+            let message = format!("`{}` is not a valid environment variable", name.escape_debug());
             Err(Error::new(ErrorCode::Invalid, message))
         }
         None => Ok(()),
     }
-}
-
-pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
-    let Some(name) = name else { return Ok(()) };
-    let all_digits = name.bytes().all(|byte| byte.is_ascii_digit());
-    let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
-    let is_uuid = Uuid::try_parse(name).is_ok();
-    let begins = name.chars().next().is_some_and(char::is_alphanumeric);
-    if !begins || name.len() > NAME_MAX || all_digits || is_uuid || !plain {
-        let message = format!(
-            "`{name}` cannot be a name: letters, digits, `.`, `_` and `-`, first a letter or digit, at most {NAME_MAX}, neither digits alone nor a UUID"
-        );
-        return Err(Error::new(ErrorCode::Invalid, message));
-    }
-    Ok(())
 }
 
 fn parse_word<T: serde::de::DeserializeOwned>(word: Option<&str>, field: &str) -> Result<Option<T>> {

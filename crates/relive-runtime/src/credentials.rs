@@ -1,7 +1,7 @@
-//! What the provider of a model is reached with: the process's own key and server, or the configuration's.
+//! Access to the provider of a model: the process's own key and server, or those of the configuration.
 //!
-//! The order is that of nearness: a variable of the process's environment, then `key_file`, then `key_command`. The
-//! daemon's own environment is never asked. A key is in no message: what is said names where it was looked for.
+//! The nearest source wins: a variable of the process's environment, then `key_file`, then `key_command`. The daemon's
+//! own environment is never used. A key is in no message: messages name where it was searched.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -15,9 +15,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use relive_agent::script::Script;
 use relive_api::Environment;
-use relive_config::{Provider, Providers};
+use relive_config::Provider;
 use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
-use relive_journal::Pool;
+use relive_journal::{JobLost, Pool};
 use relive_llm::Model;
 use relive_llm::{Access, OpenError, Prices, Secret, Windows};
 use tokio::io::AsyncReadExt as _;
@@ -26,29 +26,33 @@ use tokio::sync::Semaphore;
 use crate::environment::Environments;
 use crate::error::{Error, Result};
 use crate::pools::FILE_WITHIN;
-use crate::settings::Settings;
+use crate::reload::LiveSettings;
 use crate::warnings::Warnings;
 
 /// How long `key_command` may take.
 const COMMAND_WITHIN: Duration = Duration::from_secs(10);
 /// How many of them run at once for one provider.
 const COMMANDS_MAX: usize = 4;
-/// How much of a key file, or of what a command prints, is looked at.
+/// How much of a key file, or of the output of a command, is read.
 const KEY_BYTES_MAX: u64 = 16 << 10;
 
-/// The provider of a model; none for one that needs none.
+/// Returns the provider of a model; `None` for one that needs none.
 pub(crate) fn provider_of(model: &str) -> Option<relive_llm::Provider> {
     let (provider, _) = model.split_once('/')?;
     relive_llm::provider(provider)
 }
 
-/// Why a model cannot be asked.
+/// The reason why a model cannot be used.
 #[derive(Debug)]
 pub(crate) enum NoModel {
-    /// There is no key, or none that can be used.
-    NeedsKey { message: String, hint: String },
-    /// There is no such model.
+    /// There is no usable key.
+    NeedsKey {
+        message: String,
+        hint: String,
+    },
     Wrong(String),
+    /// A file was not read in time. The disk is slow, or many others wait for it.
+    Unread(JobLost),
 }
 
 impl From<NoModel> for Error {
@@ -56,22 +60,30 @@ impl From<NoModel> for Error {
         match no_model {
             NoModel::NeedsKey { message, hint } => Self::new(ErrorCode::Invalid, message).with_hint(hint),
             NoModel::Wrong(message) => Self::new(ErrorCode::Invalid, message),
+            NoModel::Unread(lost) => lost.into(),
         }
     }
 }
 
-/// What to do for a process that lacks credentials.
-pub(crate) fn credentials_hint(model: &str, pid: Pid) -> Option<String> {
+/// Returns what to do for a process that lacks credentials.
+pub(crate) fn credentials_hint(model: &str, pid: Pid, refused: Option<&str>) -> Option<String> {
     let provider = provider_of(model)?;
+    if let Some(refusal) = refused {
+        // It is set, and wrong.
+        let (variable, family) = (provider.key_variable?, provider.family());
+        return Some(format!(
+            "{refusal}; put another into {variable}, or into providers.{family}.key_file, and from a shell that has it: relive resume {pid}"
+        ));
+    }
     Some(format!("{}, then from a shell that has it: relive resume {pid}", what_to_set(provider)?))
 }
 
 fn what_to_set(provider: relive_llm::Provider) -> Option<String> {
     let (variable, family) = (provider.key_variable?, provider.family());
-    Some(format!("set {variable}, or providers.{family}.key_file in config.yaml and restart the daemon"))
+    Some(format!("set {variable}, or providers.{family}.key_file in config.yaml"))
 }
 
-/// The model of this name. One of a provider comes with its access. This blocks.
+/// Builds the model of this name, with access for its provider. Blocks.
 fn build_model(
     name: &str,
     cwd: &Path,
@@ -103,28 +115,23 @@ fn build_model(
 pub(crate) struct Credentials {
     pool: Pool,
     environments: Arc<Environments>,
-    providers: Providers,
-    prices: Arc<Prices>,
-    windows: Arc<Windows>,
+    live: Arc<LiveSettings>,
     commands: KeyCommands,
     warnings: Warnings,
 }
 
 impl Credentials {
-    pub(crate) fn new(settings: &Settings, pool: Pool, environments: Arc<Environments>, warnings: Warnings) -> Self {
-        Self {
-            pool,
-            environments,
-            providers: settings.providers.clone(),
-            prices: Arc::clone(&settings.prices),
-            windows: Arc::clone(&settings.windows),
-            commands: KeyCommands::default(),
-            warnings,
-        }
+    pub(crate) fn new(
+        live: Arc<LiveSettings>,
+        pool: Pool,
+        environments: Arc<Environments>,
+        warnings: Warnings,
+    ) -> Self {
+        Self { pool, environments, live, commands: KeyCommands::default(), warnings }
     }
 
-    /// Sees to it that process `to` can continue from the journal of `from`, and has an environment: the one of `from`,
-    /// or, where that is gone or lacks what is needed, the one of whoever asks. Refused, nothing has changed.
+    /// Ensures that process `to` can continue from the journal of `from`, and has an environment: that of `from`, or,
+    /// if that is gone or insufficient, that of the caller. A refusal changes nothing.
     pub(crate) async fn equip(
         &self,
         from: Uuid,
@@ -140,7 +147,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// Chooses the environment that [`Self::equip`] puts, and puts nothing; `None` if what is kept stays.
+    /// Chooses the environment that [`Self::equip`] stores, without storing it; `None` if the present one stays.
     pub(crate) async fn choose(
         &self,
         from: Uuid,
@@ -149,7 +156,7 @@ impl Credentials {
         model: Option<&str>,
         brought: &Environment,
     ) -> Result<Option<Environment>> {
-        let kept = self.environments.load(&self.pool, from).await?;
+        let kept = self.environments.of(from);
         let wanted = kept.is_empty() || reason == Some(SuspendReason::NeedsCredentials);
         let takes = wanted && !brought.is_empty();
         let environment = if takes { brought.clone() } else { kept };
@@ -159,7 +166,7 @@ impl Credentials {
         Ok((takes || from != to).then_some(environment))
     }
 
-    /// The model of this name, reached with what this environment and the configuration give.
+    /// Builds the model of this name, with access from this environment and the configuration.
     pub(crate) async fn model(
         &self,
         name: &str,
@@ -172,14 +179,15 @@ impl Credentials {
             None => None,
         };
         let (name, cwd) = (name.to_owned(), cwd.to_owned());
-        let (prices, windows) = (Arc::clone(&self.prices), Arc::clone(&self.windows));
+        let now = self.live.now();
+        let (prices, windows) = (Arc::clone(&now.prices), Arc::clone(&now.windows));
         let built =
             self.pool.run_within(FILE_WITHIN, move || build_model(&name, &cwd, uuid, access, &prices, &windows)).await;
-        built.map_err(|error| NoModel::Wrong(error.to_string()))?
+        built.map_err(NoModel::Unread)?
     }
 
     async fn access(&self, provider: relive_llm::Provider, environment: &Environment) -> Result<Access, NoModel> {
-        let configured = self.providers.get(provider.family()).cloned().unwrap_or_default();
+        let configured = self.live.now().providers.get(provider.family()).cloned().unwrap_or_default();
         let of_process = environment.get(provider.base_url_variable).map(str::to_owned);
         let base_url = of_process.or_else(|| configured.base_url.clone());
         let Some(variable) = provider.key_variable else { return Ok(Access { base_url, key: None }) };
@@ -192,13 +200,13 @@ impl Credentials {
             Some((key, _)) if key.bytes().all(|byte| byte.is_ascii_graphic()) => {
                 Ok(Access { base_url, key: Some(Secret::new(&key)) })
             }
-            Some((_, from)) => Err(needs_key(format!("what {from} holds cannot be a key"))),
+            Some((_, from)) => Err(needs_key(format!("{from} does not contain a valid key"))),
             None if !provider.needs_key(base_url.as_deref()) => Ok(Access { base_url, key: None }),
-            None => Err(needs_key(format!("{} needs a key, and {variable} is not set", provider.name))),
+            None => Err(needs_key(format!("{} needs a key: {variable} is not set", provider.name))),
         }
     }
 
-    /// The key that the configuration leads to, and where it is from.
+    /// Returns the key from the configuration, and its source.
     async fn configured_key(
         &self,
         provider: &str,
@@ -226,8 +234,8 @@ impl Credentials {
 
 type Asked = Shared<BoxFuture<'static, Result<String, String>>>;
 
-/// The commands for keys that run. Those of one provider do not wait for those of another, and whoever needs what a
-/// command already looks for waits for that run.
+/// The running commands for keys. Those of one provider do not delay those of another, and a caller that needs the
+/// result of a running command waits for that run.
 #[derive(Debug, Default)]
 struct KeyCommands {
     turns: Mutex<HashMap<String, Arc<Semaphore>>>,
@@ -238,7 +246,7 @@ struct KeyCommands {
 struct Run {
     command: String,
     environment: Environment,
-    /// Gone with the last who waits for it: a key is not kept.
+    /// Dropped with the last waiter: a key is not kept.
     asked: WeakShared<BoxFuture<'static, Result<String, String>>>,
 }
 
@@ -275,7 +283,7 @@ impl KeyCommands {
     }
 }
 
-/// The first line that a command prints. Its other output is nobody's: it may be a key as well.
+/// Returns the first line that a command prints. Its other output is discarded: it may be a key as well.
 async fn ask_command(command: &str, environment: &Environment, within: Duration) -> Result<String, String> {
     let mut shell = tokio::process::Command::new("/bin/sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -294,7 +302,7 @@ async fn ask_command(command: &str, environment: &Environment, within: Duration)
     };
     let ended = tokio::time::timeout(within, asked).await;
     if let (Err(_), Some(group)) = (&ended, group) {
-        // What it started may be what hangs.
+        // A descendant may be what hangs.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     match ended {
@@ -305,7 +313,7 @@ async fn ask_command(command: &str, environment: &Environment, within: Duration)
     }
 }
 
-/// The key in a file, and whether others than its owner can read it.
+/// Returns the key in a file, and whether others than its owner can read it.
 fn read_key(path: &Path) -> std::io::Result<(String, bool)> {
     let file = crate::user_file::open(path)?;
     let metadata = file.metadata()?;
@@ -325,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_configured_is_what_there_is() {
+    fn every_provider_can_be_configured() {
         let mut names: Vec<&str> = relive_llm::providers().iter().map(relive_llm::Provider::family).collect();
         names.dedup();
         assert_eq!(names, relive_config::PROVIDERS);
@@ -341,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_has_the_environment_of_the_process_and_not_for_ever_to_answer() {
+    async fn a_key_command_gets_the_environment_of_the_process_and_a_time_limit() {
         let environment: Environment = std::iter::once(("WHO".to_owned(), "me".to_owned())).collect();
         let ask = async |command: &str, ms| ask_command(command, &environment, Duration::from_millis(ms)).await;
         assert_eq!(ask("echo key-of-$WHO; echo more", 60_000).await.as_deref(), Ok("key-of-me"));
@@ -351,12 +359,12 @@ mod tests {
         let late = ask("echo sk-secret; /bin/sleep 600 & wait", 100).await.unwrap_err();
         assert_eq!(late, "did not end within 0 s");
         assert!(begun.elapsed() < Duration::from_secs(60));
-        // More than is looked at: it is told so by its pipe, and does not stand in the way.
+        // More than is read: its pipe is closed, and it blocks nothing.
         assert!(ask("yes sk-secret", 60_000).await.is_err());
     }
 
     #[tokio::test]
-    async fn slow_commands_of_one_provider_hold_up_no_other_and_the_same_one_runs_once() {
+    async fn slow_key_commands_delay_no_other_provider_and_run_once() {
         let temp = tempfile::tempdir().unwrap();
         let count = temp.path().join("count");
         let commands = KeyCommands::default();
@@ -381,9 +389,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_lacks_a_key_is_told_what_to_set() {
-        let hint = credentials_hint("anthropic/claude", Pid(5)).unwrap();
+    fn the_hint_for_a_missing_key_names_what_to_set() {
+        let hint = credentials_hint("anthropic/claude", Pid(5), None).unwrap();
         assert!(hint.contains("ANTHROPIC_API_KEY") && hint.contains("key_file") && hint.ends_with("relive resume 5"));
-        assert_eq!(credentials_hint("script/demo", Pid(5)), None);
+        assert_eq!(credentials_hint("script/demo", Pid(5), None), None);
+        let refused = credentials_hint("openai/gpt-5", Pid(5), Some("openai refused the key (401)")).unwrap();
+        assert!(
+            refused.starts_with("openai refused the key (401); ") && refused.contains("OPENAI_API_KEY"),
+            "{refused}"
+        );
     }
 }

@@ -1,15 +1,17 @@
 //! A body's life: started, run, and its exit turned into a record.
 
 mod journal;
-mod release;
+pub(crate) mod release;
 mod stop;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use relive_agent::{Orders, Pulse};
-use relive_core::{Cause, End, Event, Incarnation, Outcome, ProcessStatus, Signal, State, SuspendReason, Urgency, Why};
-use relive_journal::{JournalError, Next, ProcInfo, WriteError, Writer};
+use relive_core::{
+    Cause, End, Event, Generation, Incarnation, Outcome, ProcessStatus, Signal, State, SuspendReason, Urgency, Why,
+};
+use relive_journal::{History, JournalError, Next, ProcInfo, WriteError, Writer};
 use tokio::sync::watch;
 
 use crate::bodies::{AgentHost, Context, Exit, LiveSession, PreparedModel, Rest};
@@ -17,6 +19,9 @@ use crate::owner::{BodyHandle, Change, Lane, Owner, Turn};
 use crate::records::RecordDetails;
 use crate::runtime::{ProcessRef, Runtime};
 use journal::OwnedJournal;
+
+/// When a program that could not be stopped is tried again.
+const SETTLE_AGAIN: Duration = Duration::from_secs(2);
 
 pub(crate) use journal::usage;
 
@@ -40,6 +45,11 @@ impl BodyOwner {
         self.runtime.warn(text);
     }
 
+    /// Keeps what a provider said of the key, for whoever looks at the process.
+    pub(crate) fn key_refused(&self, refusal: &str) {
+        self.runtime.lock().refused_keys.insert(self.process.of.pid, refusal.to_owned());
+    }
+
     pub(crate) fn warn_once(&self, text: String) {
         self.runtime.warn_once(text);
     }
@@ -60,20 +70,35 @@ impl BodyOwner {
     }
 
     pub(crate) fn host(&self) -> AgentHost {
-        AgentHost { runtime: Arc::clone(&self.runtime), clock: self.runtime.clock.clone(), process: self.process }
+        AgentHost {
+            runtime: Arc::clone(&self.runtime),
+            clock: self.runtime.clock.clone(),
+            process: self.process,
+            socket: Arc::default(),
+        }
     }
 
     /// Reports that the body is ready: the process runs from here on.
     pub(crate) async fn started(&self) {
         self.apply(Event::Start, |machine| machine.state() == State::Created).await;
         self.runtime.bodies_changed.notify_waiters();
-        if let Ok(mut turn) = self.runtime.turn_with(Arc::clone(&self.owner), Lane::Own).await {
-            turn.write_info().await;
+        if self.process.of.generation == Generation(1) {
+            // Nobody waits for the snapshot: it is written with what the body records first. Later incarnations have
+            // one, which is older than their journal and so derived again by whoever reads it.
+            self.owner.info_is_due();
+            self.runtime.settle_soon(&self.owner);
         }
     }
 
+    /// Looks at what the journal amounts to, in memory.
+    pub(crate) async fn look<T>(&self, look: impl FnOnce(&History) -> T) -> Result<T, JournalError> {
+        let turn = self.runtime.turn_with(Arc::clone(&self.owner), Lane::Own).await.map_err(|_| JournalError::Held)?;
+        let journal = turn.state.journal.as_ref().ok_or(relive_journal::JobLost)?;
+        Ok(look(journal.history()?))
+    }
+
     /// Reports that the process stands still, while its body stays.
-    pub(crate) async fn stands_still(&self) {
+    pub(crate) async fn report_stopped(&self) {
         self.apply(Event::BoundaryReached, |machine| machine.pause().is_some()).await;
     }
 
@@ -128,7 +153,7 @@ impl Turn {
         let stop = machine.pause().map(|_| machine.urgency().unwrap_or_default());
         let orders = watch::channel(Orders { stop, end, leave_sessions: false, deadline: self.deadline() });
         let (session, pulse) = (watch::channel(None), Pulse::default());
-        self.owner.set_body(Some(BodyHandle { of, orders: orders.0, pulse: pulse.clone(), session: session.1 }));
+        self.owner.set_body(BodyHandle { of, orders: orders.0, pulse: pulse.clone(), session: session.1 });
         self.runtime.lock().bodies.insert(of.pid, Arc::clone(&self.owner));
         let driver = Driver {
             owner: BodyOwner { runtime: Arc::clone(&self.runtime), owner: Arc::clone(&self.owner), process },
@@ -150,12 +175,12 @@ impl Turn {
         let _ = journal.with(write).await;
     }
 
-    /// Puts the body down: nobody gives it orders any more.
-    pub(crate) fn drop_body(&mut self) {
-        self.owner.set_body(None);
-        let mut state = self.runtime.lock();
-        state.bodies.retain(|_, owner| !Arc::ptr_eq(owner, &self.owner));
-        drop(state);
+    /// Puts the body of an incarnation down: nobody gives it orders any more. A later incarnation keeps its own.
+    pub(crate) fn drop_body(&mut self, of: Incarnation) {
+        if !self.owner.drop_body(of) {
+            return;
+        }
+        self.runtime.lock().bodies.remove(&of.pid);
         self.runtime.bodies_changed.notify_waiters();
     }
 
@@ -197,7 +222,9 @@ impl Driver {
                     // In a task of its own: a panic in one body ends that body, typed, and nothing else.
                     tokio::spawn(body.run(context)).await.unwrap_or(Exit::Panicked)
                 }
-                None => Exit::Unknown(std::io::Error::other("what it runs is not known here")),
+                None => Exit::Unknown(std::io::Error::other(
+                    "this version of Relive does not know the body of this process",
+                )),
             };
             owner.runtime.budgets.release(owner.process.uuid);
             match owner.runtime.conclude(&owner.owner, owner.process, exit).await {
@@ -212,14 +239,20 @@ impl Runtime {
     /// Records why a body has exited, and makes it known.
     async fn conclude(self: &Arc<Self>, owner: &Arc<Owner>, process: ProcessRef, exit: Exit) -> AfterExit {
         let ends = matches!(exit, Exit::Ended(_) | Exit::Cancelled | Exit::Panicked | Exit::Completed);
-        if ends || self.is_told_to_end(process) {
+        let is_over = matches!(exit, Exit::Over(_));
+        if ends || !is_over && self.is_told_to_end(process) {
             // What its tools started is gone before anybody hears that it is. Sessions may take their time, so this is
             // before the turn.
-            self.settle(process, Rest::Ended).await;
+            let is_settled = self.settle(process, Rest::Ended).await;
+            if is_settled.is_err() && matches!(exit, Exit::Cancelled) {
+                // Nobody is told that it has ended while its program runs.
+                self.finish_soon(process, SETTLE_AGAIN);
+                return AfterExit::Over;
+            }
         }
         let Ok(mut turn) = self.turn_with(Arc::clone(owner), Lane::Own).await else { return AfterExit::Over };
         let Some(machine) = turn.machine().filter(|machine| machine.incarnation() == process.of) else {
-            turn.drop_body();
+            turn.drop_body(process.of);
             return AfterExit::Over;
         };
         let exit = match (exit, turn.state.unrecorded.take()) {
@@ -247,7 +280,7 @@ impl Runtime {
                 let status = ProcessStatus::Faulted { fault: String::new() };
                 turn.finish(change, Outcome::Ended(End::of(status))).await
             }
-            Exit::Ended(end) => turn.finish(change, Outcome::Ended(end)).await,
+            Exit::Ended(end) | Exit::Over(end) => turn.finish(change, Outcome::Ended(end)).await,
             Exit::Cancelled if ending => turn.finish(change, Outcome::Cancelled).await,
             Exit::Stopped | Exit::Suspended { .. } if ending => {
                 // Told to end since it was looked at: its sessions end first.
@@ -297,11 +330,11 @@ impl Runtime {
     }
 
     /// Stops or ends what outlives a body.
-    pub(crate) async fn settle(&self, process: ProcessRef, how: Rest) {
-        let Some(body) = self.body_of(process.of.pid) else { return };
-        if let Err(error) = body.settle(process, how).await {
+    pub(crate) async fn settle(&self, process: ProcessRef, how: Rest) -> std::io::Result<()> {
+        let Some(body) = self.body_of(process.of.pid) else { return Ok(()) };
+        body.settle(process, how).await.inspect_err(|error| {
             self.warn(format!("a program of {} could not be stopped: {error}", process.uuid));
-        }
+        })
     }
 
     /// Ends a process that was told to end and has no body.

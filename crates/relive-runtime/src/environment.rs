@@ -1,90 +1,134 @@
-//! The environments of processes, one file each, next to the daemon's socket.
+//! The environments of processes.
 //!
-//! They may hold keys, so they are nowhere among the data: the runtime directory is the user's alone and goes with the
-//! machine's boot. The directory is `0700` and ours, a file is `0600` and whole from the moment it has its name. Nothing is
-//! synced: what a power cut takes is gone as after a boot, and whoever resumes the process brings another. Whatever runs
-//! under a UUID, an agent or a program, has its environment here. Everything here blocks.
+//! They hold keys, so they are in no file: they are in the memory of the daemon and in that of the keeper, a process of
+//! its own that outlives the daemon ([`relive_keeper`]). Neither can be dumped. A power cut takes both, and whoever resumes
+//! the process brings another. Whatever runs under a UUID, an agent or a program, has its environment here, until its
+//! history is collected.
+
+mod files;
+mod link;
 
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use relive_api::Environment;
 use relive_core::Uuid;
-use relive_journal::{Disk, Pool};
+use relive_journal::DataDirectory;
+use relive_keeper::{ENTRIES_MAX, Full, Key, Store, VALUES_MAX_BYTES};
 
-/// Where the environments are.
+use crate::warnings::Warnings;
+use link::Link;
+
+/// Environments that were put last are not given up for others: their processes are just being created.
+const YOUNG: usize = 1024;
+
+/// The environments of all processes of a data directory.
 #[derive(Debug)]
 pub(crate) struct Environments {
-    directory: PathBuf,
-    disk: Disk,
+    data: Arc<DataDirectory>,
+    /// The program that becomes the keeper; without one they end with the daemon.
+    program: Option<PathBuf>,
+    store: Mutex<Store>,
+    link: Mutex<Link>,
+    warnings: Warnings,
 }
 
 impl Environments {
-    /// Those of the daemon that has this socket.
-    pub(crate) fn next_to(socket: &Path) -> Self {
-        Self { directory: socket.with_file_name("env"), disk: Disk::new() }
+    pub(crate) fn new(data: Arc<DataDirectory>, program: Option<PathBuf>, warnings: Warnings) -> Self {
+        Self { data, program, store: Mutex::default(), link: Mutex::default(), warnings }
     }
 
-    /// Returns where the environments are kept.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the environment of a process, in place of what was kept. An empty one is none.
-    pub(crate) fn put(&self, uuid: Uuid, environment: &Environment) -> io::Result<()> {
+    /// Takes over what earlier daemons left: in the keeper, and next to the socket, where there were files once. It
+    /// blocks.
+    pub(crate) fn recover(self: &Arc<Self>, socket: &Path) {
+        self.find_keeper();
+        files::move_from(&socket.with_file_name("env"), self);
+        self.forget_unknown();
+    }
+
+    /// Forgets the environments of processes that a daemon was killed while it created or collected. No process may be
+    /// created meanwhile.
+    fn forget_unknown(&self) {
+        let is_unknown = |key: &Key| {
+            let directory = self.data.directory(Uuid::from_u128(*key));
+            std::fs::symlink_metadata(directory.path()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let keys = self.store().oldest(0);
+        let unknown: Vec<Key> = keys.into_iter().filter(is_unknown).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        for key in &unknown {
+            self.store().remove(*key);
+        }
+        self.tell_removed(&unknown);
+    }
+
+    /// Keeps the environment of a process, in place of what was kept. An empty one is none. It blocks.
+    pub(crate) fn put(self: &Arc<Self>, uuid: Uuid, environment: &Environment) -> io::Result<()> {
         if environment.is_empty() {
-            return self.remove(uuid);
-        }
-        self.make_folder()?;
-        let path = self.path(uuid);
-        let unfinished = path.with_extension("tmp");
-        self.disk.unlink(&unfinished)?;
-        let file = self.disk.create(&unfinished)?;
-        self.disk.append(&file, &serde_json::to_vec(environment)?)?;
-        self.disk.rename(&unfinished, &path)
-    }
-
-    /// Returns the environment of a process, on a thread that may block; an empty one if it is gone.
-    pub(crate) async fn load(self: &Arc<Self>, pool: &Pool, uuid: Uuid) -> io::Result<Environment> {
-        let environments = Arc::clone(self);
-        let read = pool.run(move || environments.get(uuid)).await.map_err(io::Error::other)?;
-        Ok(read?.unwrap_or_default())
-    }
-
-    /// The environment of a process, unless it is gone.
-    pub(crate) fn get(&self, uuid: Uuid) -> io::Result<Option<Environment>> {
-        match std::fs::read(self.path(uuid)) {
-            // What is no longer whole is gone.
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Forgets the environment of a process.
-    pub(crate) fn remove(&self, uuid: Uuid) -> io::Result<()> {
-        self.disk.unlink(&self.path(uuid))
-    }
-
-    fn path(&self, uuid: Uuid) -> PathBuf {
-        self.directory.join(uuid.to_string())
-    }
-
-    fn make_folder(&self) -> io::Result<()> {
-        match self.disk.mkdir(&self.directory) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => made?,
-        }
-        let found = std::fs::symlink_metadata(&self.directory)?;
-        let is_ours = found.is_dir() && found.uid() == rustix::process::getuid().as_raw();
-        if is_ours && found.permissions().mode().trailing_zeros() >= 6 {
+            self.remove(uuid);
             return Ok(());
         }
-        let message =
-            format!("{}: not a directory of yours alone, so no keys are kept there", self.directory.display());
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+        self.put_encoded(uuid.as_u128(), &serde_json::to_vec(environment)?)
+    }
+
+    fn put_encoded(self: &Arc<Self>, key: Key, value: &[u8]) -> io::Result<()> {
+        let kept = {
+            let mut store = self.store();
+            if store.get(key).is_some_and(|kept| **kept == *value) {
+                return Ok(());
+            }
+            store.insert(key, value)
+        };
+        let kept = match kept {
+            Err(Full::NoRoom { .. }) => {
+                self.make_room();
+                self.store().insert(key, value)
+            }
+            kept => kept,
+        };
+        kept.map_err(|full| io::Error::new(io::ErrorKind::StorageFull, full))?;
+        self.tell_put(key, value);
+        Ok(())
+    }
+
+    /// Gives up environments of processes that have ended, oldest first: whoever resumes one brings another.
+    fn make_room(&self) {
+        let has_room = |store: &Store| store.len() < ENTRIES_MAX / 8 * 7 && store.bytes() < VALUES_MAX_BYTES / 8 * 7;
+        let oldest = self.store().oldest(YOUNG);
+        let mut given_up = Vec::new();
+        for key in oldest {
+            if has_room(&self.store()) {
+                break;
+            }
+            let marker = self.data.root().join("live").join(Uuid::from_u128(key).to_string());
+            if std::fs::symlink_metadata(marker).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                self.store().remove(key);
+                given_up.push(key);
+            }
+        }
+        tracing::info!("gave up the environments of {} ended processes", given_up.len());
+        self.tell_removed(&given_up);
+    }
+
+    /// Returns the environment of a process; an empty one if it is gone.
+    pub(crate) fn of(&self, uuid: Uuid) -> Environment {
+        let value = self.store().get(uuid.as_u128()).cloned();
+        value.and_then(|value| serde_json::from_slice(&value).ok()).unwrap_or_default()
+    }
+
+    /// Forgets the environment of a process. It blocks.
+    pub(crate) fn remove(&self, uuid: Uuid) {
+        let key = uuid.as_u128();
+        if self.store().remove(key) {
+            self.tell_removed(&[key]);
+        }
     }
 }
 
@@ -118,48 +162,62 @@ pub(crate) fn for_tools(environment: &Environment, added: &[String]) -> Vec<(Str
 
 #[cfg(test)]
 mod tests {
+    use relive_journal::data::SpaceRules;
+    use relive_journal::{Disk, Io};
+    use tempfile::TempDir;
+
     use super::*;
 
-    fn environment(name: &str, value: &str) -> Environment {
+    pub(super) fn environment(name: &str, value: &str) -> Environment {
         std::iter::once((name.to_owned(), value.to_owned())).collect()
+    }
+
+    pub(super) fn place() -> (TempDir, Arc<Environments>) {
+        let directory = tempfile::tempdir().unwrap();
+        let space = SpaceRules { floor_bytes: 0, ..SpaceRules::default() };
+        let data = DataDirectory::open(&directory.path().join("data"), Io::new(Disk::new()), space).unwrap();
+        (directory, Arc::new(Environments::new(Arc::new(data), None, Warnings::default())))
     }
 
     #[test]
     fn what_is_kept_comes_back_and_is_nobody_elses() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Environments::next_to(&directory.path().join("socket"));
+        let (_directory, environments) = place();
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        assert_eq!(store.get(one).unwrap(), None);
-        store.put(one, &environment("KEY", "old")).unwrap();
-        store.put(one, &environment("KEY", "new")).unwrap();
-        assert_eq!(store.get(one).unwrap(), Some(environment("KEY", "new")));
-        assert_eq!(store.get(two).unwrap(), None);
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&store.directory), mode(&store.path(one))), (0o700, 0o600));
-        assert_eq!(std::fs::read_dir(&store.directory).unwrap().count(), 1, "nothing unfinished is left");
-        store.remove(one).unwrap();
-        store.remove(one).unwrap();
-        assert_eq!(store.get(one).unwrap(), None);
+        assert!(environments.of(one).is_empty());
+        environments.put(one, &environment("KEY", "old")).unwrap();
+        environments.put(one, &environment("KEY", "new")).unwrap();
+        assert_eq!(environments.of(one), environment("KEY", "new"));
+        assert!(environments.of(two).is_empty());
+        environments.put(one, &Environment::default()).unwrap();
+        assert!(environments.of(one).is_empty());
+        environments.remove(one);
     }
 
     #[test]
-    fn a_folder_that_others_may_read_gets_nothing() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Environments::next_to(&directory.path().join("socket"));
-        store.disk.mkdir(&store.directory).unwrap();
-        std::fs::set_permissions(&store.directory, std::fs::Permissions::from_mode(0o750)).unwrap();
-        let error = store.put(Uuid::from_u128(1), &environment("KEY", "sk-secret")).unwrap_err();
-        assert!(error.to_string().contains("not a directory of yours alone"), "{error}");
-        assert_eq!(std::fs::read_dir(&store.directory).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn what_a_power_cut_left_of_a_file_is_gone() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Environments::next_to(&directory.path().join("socket"));
-        let uuid = Uuid::from_u128(1);
-        store.make_folder().unwrap();
-        store.disk.create(&store.path(uuid)).unwrap();
-        assert_eq!(store.get(uuid).unwrap(), None);
+    fn where_there_is_no_room_those_of_processes_that_ended_go_first() {
+        let (directory, environments) = place();
+        let live = directory.path().join("data/live");
+        let disk = Disk::new();
+        let long = "x".repeat(3 << 20);
+        let count = (VALUES_MAX_BYTES / long.len()) as u128 - 1;
+        // Those that are young stay.
+        let young = u128::try_from(YOUNG).unwrap();
+        for key in 0..count {
+            environments.put(Uuid::from_u128(key), &environment("N", &format!("{key}{long}"))).unwrap();
+            if key % 2 == 0 {
+                disk.create(&live.join(Uuid::from_u128(key).to_string())).unwrap();
+            }
+        }
+        for key in 1000..1000 + young {
+            environments.put(Uuid::from_u128(key), &environment("N", "short")).unwrap();
+        }
+        let put = |key: u128| environments.put(Uuid::from_u128(key), &environment("N", &format!("{key}{long}")));
+        let more = (5000..5100).take_while(|key| put(*key).is_ok()).count() as u128;
+        let is_kept = |key: u128| !environments.of(Uuid::from_u128(key)).is_empty();
+        assert!((0..count).all(|key| is_kept(key) == (key % 2 == 0)), "the living stay, the others go");
+        assert!((1000 + more..1000 + young).chain(5000..5000 + more).all(is_kept), "the youngest stay");
+        assert!(more >= count / 2, "{more}");
+        let told = put(6000).unwrap_err();
+        assert!(told.to_string().contains("for another environment"), "{told}");
     }
 }

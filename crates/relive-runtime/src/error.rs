@@ -1,4 +1,4 @@
-//! Why the runtime says no: a typed error with a code for programs, a text for people, and a hint.
+//! Errors of the runtime: typed, with a code for programs, a text for people, and a hint.
 
 use std::io::ErrorKind;
 
@@ -8,7 +8,7 @@ use relive_journal::{JobLost, JournalError, WriteError};
 
 const SPACE_HINT: &str = "free some space; `relive gc` removes old processes";
 
-/// Why a verb was refused or failed.
+/// The reason why a verb was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The process model refuses it.
@@ -41,9 +41,9 @@ pub enum Error {
     /// The runtime itself refuses it.
     #[error("{message}")]
     Said {
-        /// What a program goes by.
+        /// For programs.
         code: ErrorCode,
-        /// What a person reads.
+        /// For people.
         message: String,
         /// A command that helps.
         hint: Option<String>,
@@ -54,7 +54,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// A refusal of the runtime's own.
+    /// Creates a refusal of the runtime itself.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::Said { code, message: message.into(), hint: None }
     }
@@ -66,7 +66,7 @@ impl Error {
         Self::Said { code, message, hint: Some(text.into()) }
     }
 
-    /// Tells whether the disk is full.
+    /// Returns whether the disk is full.
     pub(crate) fn is_disk_full(&self) -> bool {
         match self {
             Self::Journal(WriteError::DiskFull { .. }) => true,
@@ -90,7 +90,6 @@ impl Error {
         }
     }
 
-    /// The published code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         if self.is_disk_full() {
@@ -116,11 +115,11 @@ impl Error {
         }
     }
 
-    /// A command that helps, where there is one.
+    /// Returns a command that helps, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            // What was to be resumed is there; what was to be created is not.
+            // A process to resume exists; one to create does not.
             Self::Spawn(_) | Self::Fork(_) | Self::Io(_) | Self::Collect(_) if self.is_disk_full() => {
                 Some(SPACE_HINT.into())
             }

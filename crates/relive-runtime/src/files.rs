@@ -1,4 +1,4 @@
-//! What a fork does not have of its original: the files, as they were.
+//! The note about the files of a fork, which are not those of its origin.
 
 use relive_agent::git;
 use relive_core::Uuid;
@@ -8,7 +8,7 @@ use relive_journal::record::Git;
 use crate::runtime::Runtime;
 
 impl Runtime {
-    /// What is to be said about the files of a fork; nothing where nobody knows, or nothing differs.
+    /// Returns a note about the files of a fork; `None` if nothing is known, or nothing differs.
     pub(crate) async fn compare_files(&self, source: Uuid, fork: &History) -> Option<String> {
         if !self.settings.git_notes {
             return None;
@@ -30,7 +30,7 @@ fn difference(step: u32, then: &Git, now: Option<&Git>) -> Option<String> {
 }
 
 fn name(git: &Git) -> String {
-    // Only older journals say.
+    // Only older journals contain it.
     let state = match git.dirty {
         Some(true) => " (dirty)",
         Some(false) => " (clean)",
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_surely_the_same_goes_unsaid() {
+    fn a_note_is_left_out_only_if_the_files_are_surely_the_same() {
         let check = |then: Git, now: Option<Git>, expect: Option<&str>| {
             let said = difference(5, &then, now.as_ref());
             let said = said.as_deref().map(|said| said.strip_prefix("the fork has the conversation, not the files: "));

@@ -2,21 +2,34 @@
 
 use std::sync::Arc;
 
-use relive_api::{Affected, ResumeRequest, Resumed};
+use relive_api::{Affected, ResumeRequest, Resumed, Workspace};
 use relive_core::{ErrorCode, Uuid};
-use relive_journal::data::{ForkError, ForkPoint, ForkRequest};
-use relive_journal::record::{Body, Input, OpenedBy};
+use relive_journal::data::{ForkPoint, ForkRequest};
+use relive_journal::record::{Body, Input, NewModel, OpenedBy};
 use relive_journal::{Hash, Opening, Writer};
 
-use crate::bodies::{Hearing, Verb};
+use crate::bodies::{DeliveryTime, Verb};
 use crate::error::{Error, Result};
+use crate::own_workspace::MadeCopy;
 use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::send::FORK_ID;
 use crate::spec::{self, body_of, model_of, raised};
+use crate::workspace_list::works_in;
 
 impl Runtime {
     pub(crate) async fn fork(self: &Arc<Self>, source: Uuid, uuid: Uuid, request: ResumeRequest) -> Result<Resumed> {
+        self.fork_below(None, source, uuid, request).await
+    }
+
+    /// Forks a process; the fork is below `parent`.
+    pub(crate) async fn fork_below(
+        self: &Arc<Self>,
+        parent: Option<Uuid>,
+        source: Uuid,
+        uuid: Uuid,
+        request: ResumeRequest,
+    ) -> Result<Resumed> {
         let hash = request_hash(source, &request);
         let turn = self.turn(uuid, Lane::Verb).await?;
         if let Some(forked) = self.forked_before(source, uuid, &hash).await? {
@@ -24,13 +37,18 @@ impl Runtime {
             return Ok(forked);
         }
         drop(turn);
+        self.reload_settings().await;
         self.admit_one_more()?;
-        crate::create::check_name(request.name.as_deref())?;
+        crate::names::check_name(request.name.as_deref())?;
         let reason = self.living(source).and_then(|process| {
             let state = self.lock();
             state.table.machine(process.of.pid)?.pause().map(|(_, reason)| reason)
         });
-        let model = self.on_journal(move |data| model_of(data, source)).await?;
+        let model = self.on_journal(move |data| Some(model_of(data, source, &data.history(source).ok()?.0))).await?;
+        let model = request.model.clone().or(model.flatten());
+        if let Some(model) = &request.model {
+            self.check_model(source, model, &request).await?;
+        }
         let environment = self.credentials.choose(source, uuid, reason, model.as_deref(), &request.env).await?;
         // What its owner has synced is copied; nothing after that.
         let within = self.sync_and_get_end(source).await?;
@@ -38,16 +56,23 @@ impl Runtime {
         if let Some(forked) = self.forked_before(source, uuid, &hash).await? {
             return Ok(forked);
         }
+        let _name = self.hold_name(request.name.as_deref(), uuid)?;
         let environment = environment.unwrap_or_default();
-        let writer = self.write_fork(source, uuid, within, hash, request, environment).await?;
-        let (pid, history) = (writer.0, writer.1.history().clone());
+        let (pid, writer, workspace) =
+            self.write_fork((source, parent), uuid, within, hash, request, environment).await?;
+        let history = writer.history().clone();
         // Before the fork itself can change anything.
-        let note = self.compare_files(source, &history).await;
+        let note = if workspace.is_some() { None } else { self.compare_files(source, &history).await };
+        let forked = history.clone();
+        let model = self.on_journal(move |data| model_of(data, uuid, &forked)).await?;
         let spec = spec::from_history(&history, pid, self.parent_of(&history), model)?;
         let process = ProcessRef { of: relive_core::Incarnation { pid, generation: spec.generation }, uuid };
-        turn.publish_new(spec, writer.1).await?;
+        turn.publish_new(spec, writer).await?;
+        self.restore_handles(vec![(uuid, history.handles.iter().map(|(target, rights)| (*target, *rights)).collect())]);
         drop(turn);
-        Ok(self.resumed(process, Some(source), Affected { affected: 1, pids: vec![pid], note, ..Affected::default() }))
+        let affected = Affected { affected: 1, pids: vec![pid], note, ..Affected::default() };
+        let workspace = workspace.or_else(|| works_in(&history));
+        Ok(Resumed { workspace, ..self.resumed(process, Some(source), affected) })
     }
 
     /// Returns the source of a fork that is there.
@@ -77,30 +102,38 @@ impl Runtime {
 
     async fn write_fork(
         self: &Arc<Self>,
-        source: Uuid,
+        (source, parent): (Uuid, Option<Uuid>),
         uuid: Uuid,
         within: Option<u64>,
         hash: String,
         request: ResumeRequest,
         environment: relive_api::Environment,
-    ) -> Result<(relive_core::Pid, Writer)> {
+    ) -> Result<(relive_core::Pid, Writer, Option<Workspace>)> {
         let environments = Arc::clone(&self.environments);
         let (boot_id, now) = (self.clock.boot_id(), self.moment());
         let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
         let (origin, _) = match self.on_journal(move |data| data.history(source)).await? {
             // Collected since it was looked up.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(self.what_is_gone(source).await?);
+                return Err(self.gone_error(source).await?);
             }
             read => read?,
         };
         let kind = origin.identity.as_ref().and_then(|identity| body_of(&identity.spawned.body));
         let body = kind.and_then(|kind| self.bodies.of(kind));
-        let body = body.ok_or_else(|| Error::new(ErrorCode::Internal, "what it runs is not known here"))?;
+        let body = body.ok_or_else(crate::resume::unknown_body)?;
         body.accepts(Verb::Fork)?;
         if request.input.is_some() {
-            body.hears(source, Hearing::NextRun).await?;
+            body.accepts_message(source, DeliveryTime::NextRun).await?;
         }
+        let step = request.from_step.unwrap_or(origin.completed_step);
+        // A step that is not there is refused below, with the last step there is.
+        let spawned = origin.identity.as_ref().filter(|_| step <= origin.completed_step);
+        let copy = match spawned.map(|identity| &identity.spawned) {
+            Some(spawned) => self.copy_for_fork(spawned, uuid, step, request.workspace).await?,
+            None => None,
+        };
+        let (view, has_copy) = (copy.as_ref().map(MadeCopy::view), copy.is_some());
         let runtime = Arc::clone(self);
         let forked = self.in_bulk(move |data| {
             let pid = data.next_pid()?;
@@ -115,30 +148,48 @@ impl Runtime {
                 source,
                 point,
                 name: request.name.clone(),
-                parent_uuid: None,
+                parent_uuid: parent,
                 limits: Some(raised(origin.limits, request.limits)),
                 input,
+                workspace: copy.as_ref().map(|copy| copy.place.clone()),
                 within,
                 request: Some(hash),
             };
             let forked = data.fork_with(fork, |history| {
                 let body = kind.and_then(|kind| runtime.bodies.of(kind)).filter(|_| !told);
                 let first = body.and_then(|body| body.first_message(history)).map(say);
-                Ok::<_, ForkError>(Vec::from_iter(first.map(Body::Input)))
+                if copy.is_some() && history.completed_step != step {
+                    let message = format!("process {source} completed another step while it was forked");
+                    return Err(Error::new(ErrorCode::Conflict, message).with_hint("try again"));
+                }
+                let model = request.model.clone().map(|model| Body::Model(NewModel { model, req: None }));
+                let records = copy.map(|copy| copy.records).unwrap_or_default();
+                Ok(model.into_iter().chain(records).chain(first.map(Body::Input)).collect())
             });
             let writer = forked.inspect_err(|_| {
-                let _ = environments.remove(uuid);
+                environments.remove(uuid);
+                if has_copy {
+                    let _ = runtime.workspaces.remove_own(uuid);
+                }
             })?;
-            Ok::<_, Error>((pid, writer))
+            Ok::<_, Error>((pid, writer, view))
         });
         forked.await?
     }
 }
 
 fn request_hash(source: Uuid, request: &ResumeRequest) -> String {
-    let told = serde_json::json!({
+    let mut told = serde_json::json!({
         "source": source, "from_step": request.from_step, "input": request.input, "name": request.name,
         "limits": request.limits,
     });
+    if let Some(model) = &request.model {
+        told["model"] = model.as_str().into();
+    }
+    let told = match request.workspace {
+        // As it was before there was a choice.
+        None => told,
+        Some(kind) => serde_json::json!({"fork": told, "workspace": kind}),
+    };
     Hash::of(told.to_string().as_bytes()).to_string()
 }

@@ -1,10 +1,12 @@
-//! The gates of programs, and their sessions as clients see them.
+//! The gates of programs, and their sessions for clients.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use relive_api::{Affected, Session};
-use relive_core::{ErrorCode, Pid, Uuid};
+use relive_api::{Affected, GateRequest, LastSignal, Session};
+use relive_core::{Cause, ErrorCode, OsSignal, Pid, Uuid, Why};
+use relive_session::connection::Connection;
 use relive_session::directory::SessionDirectory;
 use relive_session::log::Reader;
 use relive_session::protocol::{Outcome, Verb};
@@ -16,16 +18,19 @@ use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
 use crate::runtime::{ProcessRef, Runtime};
 
+/// How long a shim may take to say whether its tree is frozen.
+const FROZEN_WITHIN: Duration = Duration::from_secs(1);
+
 /// How often a shim is asked that hangs up before it has answered.
 const ASKS_MAX: u32 = 3;
 
 impl Runtime {
-    /// Returns the session of a program as soon as it answers; none for one that has ended.
+    /// Returns the session of a program as soon as it answers; `None` for one that has ended.
     pub(crate) async fn live_session(&self, uuid: Uuid) -> Option<LiveSession> {
         found_session(&mut self.owners.find(uuid)?.session()?).await
     }
 
-    /// Asks the shim of a program for something; `NoProcess` if the program has ended.
+    /// Sends a request to the shim of a program; `NoProcess` if the program has ended.
     pub(crate) async fn ask_shim(&self, process: ProcessRef, verb: Verb) -> Result<Outcome> {
         let ProcessRef { of, uuid } = process;
         let mut session = self.owners.find(uuid).and_then(|owner| owner.session());
@@ -54,55 +59,82 @@ impl Runtime {
     }
 
     /// Opens a program's gate.
-    pub async fn proceed(self: &Arc<Self>, id: &str) -> Result<Affected> {
+    pub async fn proceed(self: &Arc<Self>, id: &str, request: GateRequest) -> Result<Affected> {
         let (runtime, id) = (Arc::clone(self), id.to_owned());
-        self.to_the_end(async move { runtime.at_the_gate(&id, Verb::Proceed).await }).await
+        self.to_the_end(async move { runtime.at_the_gate_once(&id, Verb::Proceed, request).await }).await
     }
 
-    /// Lets a program at its gate never run.
-    pub async fn abort(self: &Arc<Self>, id: &str) -> Result<Affected> {
+    /// Aborts a program at its gate, for a person: it never runs.
+    pub async fn abort(self: &Arc<Self>, id: &str, request: GateRequest) -> Result<Affected> {
+        self.abort_for(Cause::runtime(Why::User), id, request).await
+    }
+
+    pub(crate) async fn abort_for(self: &Arc<Self>, cause: Cause, id: &str, request: GateRequest) -> Result<Affected> {
         let (runtime, id) = (Arc::clone(self), id.to_owned());
-        self.to_the_end(async move { runtime.at_the_gate(&id, Verb::Abort).await }).await
+        let verb = Verb::Abort { by: sender(cause) };
+        self.to_the_end(async move { runtime.at_the_gate_once(&id, verb, request).await }).await
+    }
+
+    /// Opens or closes a gate. One that an earlier attempt has opened or closed is as it should be.
+    async fn at_the_gate_once(self: &Arc<Self>, id: &str, verb: Verb, request: GateRequest) -> Result<Affected> {
+        let refused = match self.at_the_gate(id, verb.clone()).await {
+            Err(refused) if request.repeated && refused.code() == ErrorCode::Conflict => refused,
+            answer => return answer,
+        };
+        let (uuid, note) = self.identity_of(&self.look_up(id).await?)?;
+        let Some(pid) = self.last_pid(uuid).await else { return Err(refused) };
+        let stage = self.session_view(pid, uuid).await?.map(|session| session.stage);
+        let is_done = match (verb == Verb::Proceed, stage.as_deref()) {
+            (proceeds, Some("aborted")) => !proceeds,
+            (proceeds, Some("running" | "exited" | "signaled")) => proceeds,
+            (_, Some(_) | None) => false,
+        };
+        if !is_done {
+            return Err(refused);
+        }
+        Ok(Affected { affected: 1, pids: vec![pid], note, ..Affected::default() })
     }
 
     async fn at_the_gate(self: &Arc<Self>, id: &str, verb: Verb) -> Result<Affected> {
-        let ended = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: there is no process"));
+        let ended = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended, so it is not at its gate"));
         let LookedUp::Living { process, note } = self.look_up_to_change(id).await? else { return Err(ended()) };
         let pid = process.of.pid;
         if let Some(body) = self.body_of(pid) {
             body.accepts(BodyVerb::Gate)?;
         }
-        let paused = self.lock().table.machine(pid).is_some_and(|machine| machine.pause().is_some());
-        if paused && verb == Verb::Proceed {
+        // One that was told to end is not resumed any more: it meets its signal behind the gate.
+        let stands_still =
+            |machine: &relive_core::Machine| machine.pause().is_some() && machine.told_to_end().is_none();
+        let is_suspended = self.lock().table.machine(pid).is_some_and(stands_still);
+        if is_suspended && verb == Verb::Proceed {
             let message = format!("process {pid} is suspended");
-            return Err(
-                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {pid}, then proceed"))
-            );
+            return Err(Error::new(ErrorCode::Conflict, message)
+                .with_hint(format!("relive resume {pid}; relive proceed {pid}")));
         }
         let affected = Affected { affected: 1, pids: vec![pid], note, ..Affected::default() };
         match self.ask_shim(process, verb).await? {
             Outcome::Done => Ok(affected),
             Outcome::Kept => {
-                let kept = format!("process {pid} is not at its gate yet: this is kept until it is");
+                let kept = format!("process {pid} has not reached its gate yet: the request waits until then");
                 Ok(Affected { note: Some(kept), ..affected })
             }
             Outcome::NoProcess => Err(ended()),
-            Outcome::WrongStage { message } | Outcome::Unknown { message } => {
-                Err(Error::new(ErrorCode::Conflict, format!("process {pid}: {message}")))
-            }
-            Outcome::Failed { call, errno } => Err(Error::new(ErrorCode::Internal, format!("{call}: {errno}"))),
-            Outcome::Stat(_) => Err(Error::new(ErrorCode::Internal, "an answer to another question")),
+            refused @ (Outcome::WrongStage { .. }
+            | Outcome::Unknown { .. }
+            | Outcome::Failed { .. }
+            | Outcome::Stat(_)) => Err(not_done(pid, "has not passed its gate", refused)),
         }
     }
 
-    /// Returns the session of a program: as it answers, or as its directory has it.
+    /// Returns the session of a program: from its shim, or from its directory.
     pub(crate) async fn session_view(&self, pid: Pid, uuid: Uuid) -> Result<Option<Session>> {
         let session = self.owners.find(uuid).and_then(|owner| owner.session());
         let live = session.and_then(|session| session.borrow().clone());
         if let Some(LiveSession { folder, shim: Shim::Answers { connection, rungs }, .. }) = live {
-            let paused = self.lock().table.machine(pid).is_some_and(|machine| machine.is_at_boundary());
+            let paused = self.lock().table.machine(pid).is_some_and(|machine| machine.pause().is_some());
             let snapshot = connection.seen().borrow().snapshot.clone();
-            let frozen = paused && snapshot.stage == Stage::Running;
+            // The freezer decides, not the journal: a daemon may have died between the two.
+            let frozen = paused && snapshot.stage == Stage::Running && is_frozen(&connection).await;
             let session = view(&snapshot, &rungs, &folder, frozen);
             let dropped = self.pools.journal.run(move || Reader::oldest(&folder)).await?.unwrap_or(0);
             return Ok(Some(Session { output_dropped: dropped, ..session }));
@@ -114,6 +146,35 @@ impl Runtime {
     pub(crate) async fn last_session(&self, uuid: Uuid) -> Result<Option<PathBuf>> {
         let sessions = self.data.directory(uuid).sessions();
         Ok(self.pools.reads.run(move || last_session(&sessions)).await??)
+    }
+}
+
+async fn is_frozen(connection: &Connection) -> bool {
+    let asked = tokio::time::timeout(FROZEN_WITHIN, connection.request(Verb::Stat)).await;
+    matches!(asked, Ok(Ok(Outcome::Stat(stat))) if stat.frozen)
+}
+
+/// Returns the process that a shim is told as the one who asks; `None` for a person.
+pub(crate) fn sender(cause: Cause) -> Option<u32> {
+    Some(cause.by).filter(|by| *by != Pid::RUNTIME).map(|by| by.0)
+}
+
+/// Returns the error of an answer that is neither of those that were hoped for: a process `failed`, or was asked too early or
+/// too late.
+pub(crate) fn not_done(pid: Pid, failed: &str, outcome: Outcome) -> Error {
+    match outcome {
+        Outcome::WrongStage { message } | Outcome::Unknown { message } => {
+            Error::new(ErrorCode::Conflict, format!("process {pid}: {message}"))
+        }
+        Outcome::Failed { call: _, errno } if matches!(errno.as_str(), "ENOSPC" | "EDQUOT") => {
+            Error::new(ErrorCode::Exhausted, format!("process {pid} {failed}: the disk is full")).with_hint("relive gc")
+        }
+        Outcome::Failed { call, errno } => {
+            Error::new(ErrorCode::Internal, format!("process {pid} {failed}: {call} failed with {errno}"))
+        }
+        Outcome::Done | Outcome::Kept | Outcome::NoProcess | Outcome::Stat(_) => {
+            Error::new(ErrorCode::Internal, "the shim answered another request")
+        }
     }
 }
 
@@ -133,21 +194,27 @@ fn of_folder(path: &Path) -> Option<Session> {
         result: None,
     };
     let mut snapshot = state.map_or(starting, |state| state.snapshot);
-    let (mut output_lost, mut oom_kills, mut left) = (false, 0, Vec::new());
+    let (mut output_lost, mut oom_kills, mut left, mut last_signal) = (false, 0, Vec::new(), None);
     if let Some(exit) = exit {
         (output_lost, oom_kills, left) = (exit.output_lost, exit.oom_kills, exit.left);
+        last_signal = exit.last_signal.and_then(|sent| {
+            let signal = OsSignal::from_number(u8::try_from(sent.number).ok()?)?.name().into_owned();
+            let by = Some(sent.by.map_or(Pid::RUNTIME, Pid));
+            Some(LastSignal { signal, by, from: String::new(), before_end_ms: sent.before_end_ms })
+        });
         snapshot.stage = exit.result.stage();
         snapshot.result = Some(exit.result);
         snapshot.host_pid = exit.host_pid.or(snapshot.host_pid);
         snapshot.child_pid = exit.child_pid.or(snapshot.child_pid);
     }
     let output_dropped = Reader::oldest(path).unwrap_or(0);
-    Some(Session { output_dropped, output_lost, oom_kills, left, ..view(&snapshot, &rungs, path, false) })
+    Some(Session { output_dropped, output_lost, oom_kills, left, last_signal, ..view(&snapshot, &rungs, path, false) })
 }
 
 fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Session {
     let mode = match snapshot.mode {
         Mode::Spawn => "spawn",
+        Mode::Enter => "enter",
     };
     Session {
         mode: mode.to_owned(),
@@ -157,7 +224,8 @@ fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Sess
         init_pid: snapshot.init_pid,
         pty: snapshot.pty,
         result: snapshot.result.as_ref().and_then(|result| serde_json::to_value(result).ok()),
-        isolation: "none".to_owned(),
+        isolation: if rungs.isolation.is_empty() { "none".to_owned() } else { rungs.isolation.clone() },
+        namespaces: rungs.namespaces.clone(),
         degraded: rungs.degraded.clone(),
         tree: rungs.tree.clone(),
         pause: rungs.pause.clone(),
@@ -168,6 +236,23 @@ fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Sess
         output_lost: false,
         oom_kills: 0,
         left: Vec::new(),
+        last_signal: None,
         compact: snapshot.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_called_that() {
+        let check = |errno: &str, code, expect: &str| {
+            let failed = Outcome::Failed { call: "state".to_owned(), errno: errno.to_owned() };
+            let error = not_done(Pid(7), "has not passed its gate", failed);
+            assert_eq!((error.code(), error.to_string().as_str()), (code, expect));
+        };
+        check("ENOSPC", ErrorCode::Exhausted, "process 7 has not passed its gate: the disk is full");
+        check("EIO", ErrorCode::Internal, "process 7 has not passed its gate: state failed with EIO");
     }
 }

@@ -1,6 +1,6 @@
-//! The pulse of the daemon: while a body runs, a file says each second that it still does.
+//! The pulse of the daemon: while a body runs, a file records that each second.
 //!
-//! The next daemon reads it if this one is killed, and so knows how long each process executed after its last record.
+//! If this daemon is killed, the next one reads it, and so knows how long each process executed after its last record.
 //! While nothing runs there is no task and no timer.
 
 use std::sync::Arc;
@@ -35,14 +35,14 @@ impl Runtime {
         });
     }
 
-    /// Tells whether a body runs. If none does, the next one that is started has to start the heartbeat.
+    /// Returns whether a body runs. If none does, the next started body has to start the heartbeat.
     fn keeps_beating(&self) -> bool {
         let mut state = self.lock();
         state.has_heartbeat = state.has_running_body();
         state.has_heartbeat
     }
 
-    /// Tells whether the pulse is written just now, for tests: it must not be while nothing runs.
+    /// Returns whether the pulse is being written, for tests: it must not be while nothing runs.
     #[doc(hidden)]
     #[must_use]
     pub fn has_heartbeat(&self) -> bool {

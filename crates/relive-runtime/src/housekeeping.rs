@@ -9,8 +9,8 @@ use relive_core::{Cause, Effect, Moment, Pid, Signal, SuspendReason, Urgency, Uu
 use relive_journal::data::{Collected, GcReason, GcRules};
 
 use crate::error::Result;
-use crate::owner::Lane;
 use crate::runtime::Runtime;
+use relive_workspace::Removal;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 /// How many processes one request collects: each takes a few syncs, and a client waits for the answer.
@@ -22,13 +22,12 @@ impl Runtime {
         let every = self.settings.stalled_after.div_f32(4.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
         self.periodically(every, |runtime| async move { runtime.look_for_stalled().await });
         self.periodically(SWEEP_EVERY, |runtime| async move {
-            let now = runtime.moment();
-            runtime.lock().table.sweep(now);
+            runtime.forget_ended();
         });
         if let Some(every) = self.settings.gc_every {
             self.periodically(every, |runtime| async move {
                 loop {
-                    match runtime.gc(GcRequest { dry_run: false, at_most: None }).await {
+                    match runtime.gc(GcRequest::default()).await {
                         Ok(answer) => {
                             let is_over = answer.left == 0;
                             let told = answer.warnings.into_iter().chain(answer.failures);
@@ -63,7 +62,8 @@ impl Runtime {
     }
 
     async fn look_for_stalled(self: &Arc<Self>) {
-        let after_ms = u64::try_from(self.settings.stalled_after.as_millis()).unwrap_or(u64::MAX);
+        let stalled_after = self.live.now().stalled_after;
+        let after_ms = u64::try_from(stalled_after.as_millis()).unwrap_or(u64::MAX);
         let stalled: Vec<(Pid, Option<Uuid>)> = {
             let mut state = self.lock();
             if state.bodies.is_empty() {
@@ -74,7 +74,7 @@ impl Runtime {
             let bodies: Vec<_> = state.bodies.values().filter_map(|owner| owner.owes_since()).collect();
             for (of, since) in bodies {
                 let owed = since.map_or(Duration::ZERO, |since| since.elapsed());
-                if owed < self.settings.stalled_after {
+                if owed < stalled_after {
                     // Its last sign of life was when it began to owe, not when it was looked at.
                     let owed_ms = u64::try_from(owed.as_millis()).unwrap_or(u64::MAX);
                     state.table.alive(of, Moment { up_ms: now.up_ms.saturating_sub(owed_ms), ..now });
@@ -89,7 +89,7 @@ impl Runtime {
         for (pid, uuid) in stalled {
             self.tell(pid, "stalled", serde_json::json!({}));
             let Some(uuid) = uuid else { continue };
-            let done = match self.settings.stalled_policy {
+            let done = match self.live.now().stalled_policy {
                 StallPolicy::Warn => Ok(()),
                 StallPolicy::Pause => self.suspend(uuid, SuspendReason::Stalled, Urgency::Now).await,
                 StallPolicy::Kill => {
@@ -105,16 +105,26 @@ impl Runtime {
     /// Collects old processes, or says which would be.
     pub async fn gc(self: &Arc<Self>, request: GcRequest) -> Result<GcAnswer> {
         let runtime = Arc::clone(self);
+        self.reload_settings().await;
         self.to_the_end(async move { runtime.collect(request).await }).await
     }
 
     async fn collect(self: &Arc<Self>, request: GcRequest) -> Result<GcAnswer> {
-        let (rules, reading, now): (GcRules, _, _) = (self.settings.gc, self.clock.reading(), self.now());
-        let survey = {
+        let (mut rules, reading, now): (GcRules, _, _) = (self.live.now().gc, self.clock.reading(), self.now());
+        if request.older_than_ms.is_some() {
+            rules = GcRules { retention_days: None, max_entries: None, older_than_ms: request.older_than_ms };
+        }
+        self.recall_ended().await;
+        let mut survey = {
             let _alone = self.collecting.lock().await;
             self.in_bulk(move |data| data.survey(rules, &reading)).await??
         };
-        let warnings = survey.warnings.iter().map(|(uuid, text)| format!("{uuid}: {text}")).collect();
+        let found = survey.candidates.len();
+        survey.candidates.retain(|candidate| !self.is_held(candidate.uuid));
+        let mut warnings: Vec<String> = survey.warnings.iter().map(|(uuid, text)| format!("{uuid}: {text}")).collect();
+        if request.dry_run {
+            warnings.extend(kept_for_handles(found - survey.candidates.len()));
+        }
         let too_many = request.at_most.is_some_and(|max| survey.candidates.len() > max);
         let mut answer = GcAnswer {
             collected: !(request.dry_run || too_many),
@@ -124,8 +134,10 @@ impl Runtime {
             warnings,
             failures: Vec::new(),
             left: 0,
+            snapshots: None,
         };
         if !answer.collected {
+            answer.snapshots = self.collect_snapshots(Removal::DryRun).await.unwrap_or_default();
             return Ok(answer);
         }
         let _alone = self.collecting.lock().await;
@@ -135,26 +147,23 @@ impl Runtime {
                 break;
             }
             answer.left -= 1;
+            if self.is_held(candidate.uuid) {
+                continue;
+            }
             let (uuid, bytes) = (candidate.uuid, candidate.bytes);
-            // Not while somebody resumes it, and not the other way round.
-            let _turn = self.turn(uuid, Lane::Verb).await?;
-            let environments = Arc::clone(&self.environments);
-            let collected = self.in_bulk(move |data| {
-                let collected = data.collect(&candidate, now);
-                if let Ok(Collected::Gone) = collected {
-                    // What cannot be removed goes with the machine's boot.
-                    let _ = environments.remove(uuid);
-                }
-                collected
-            });
-            match collected.await? {
+            match self.collect_one(candidate, now).await? {
                 Ok(Collected::Gone) => {
-                    self.catalog.tell_collected(uuid, now);
                     answer.removed.push(uuid);
                     answer.freed_bytes += bytes;
                 }
                 Ok(Collected::Spared) => {}
                 Err(error) => answer.failures.push(format!("{uuid}: {error}")),
+            }
+        }
+        if answer.left == 0 {
+            match self.collect_snapshots(Removal::Remove).await {
+                Ok(snapshots) => answer.snapshots = snapshots,
+                Err(error) => answer.warnings.push(format!("the snapshots were not collected: {error}")),
             }
         }
         // Room may have come back for the reserve.
@@ -163,10 +172,21 @@ impl Runtime {
     }
 }
 
+/// Says how many processes are kept because others have handles to them.
+fn kept_for_handles(kept: usize) -> Option<String> {
+    let kept = match kept {
+        0 => return None,
+        1 => "1 process is kept, because another one has a handle to it".to_owned(),
+        _ => format!("{kept} processes are kept, because others have handles to them"),
+    };
+    Some(format!("{kept}: relive handle list"))
+}
+
 fn candidate(candidate: &relive_journal::data::Candidate) -> GcCandidate {
     let reason = match candidate.reason {
         GcReason::Retention => "retention_days",
         GcReason::MaxEntries => "max_entries",
+        GcReason::Asked => "asked",
     };
     GcCandidate { uuid: candidate.uuid, dead_at: candidate.dead_at, bytes: candidate.bytes, reason: reason.to_owned() }
 }

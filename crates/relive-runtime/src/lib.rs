@@ -3,38 +3,59 @@
 //! It knows no HTTP: a server hands it requests and gets answers or a typed [`Error`].
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 mod alarm;
 mod answers;
+mod attribution;
+mod authority;
+mod blame;
 mod bodies;
 mod budgets;
 mod catalog;
 mod clock;
+mod collect_snapshots;
 mod create;
 mod credentials;
+mod diff;
+mod doing;
 mod drive;
+mod enter;
 mod environment;
 mod error;
 #[cfg(feature = "faults")]
 pub mod faults;
 mod files;
+mod flows;
 mod fork;
 mod gate;
+mod handles;
 mod heartbeat;
 mod hints;
 mod housekeeping;
 mod instructions;
+mod isolation;
 mod listing;
 mod lookup;
+mod merge;
+mod missing_directory;
+mod myself;
+mod names;
 mod os_signal;
+mod own_workspace;
 mod owner;
 mod policy;
 mod pools;
+mod reached;
+mod recall;
 mod records;
 mod recover;
+mod reload;
+mod remove;
+mod rename;
 mod resume;
+mod rewind;
 mod runtime;
+mod self_socket;
 mod send;
 mod settings;
 mod signal;
@@ -42,17 +63,23 @@ mod spec;
 mod stop;
 mod subtree;
 mod trees;
+mod unrecorded_kill;
 mod unrecovered;
+mod usage;
 mod user_file;
 mod view;
 mod wait;
 mod warnings;
 mod watch;
+mod workspace_list;
+mod workspaces;
 
+pub use authority::{Access, Caller, Readable};
 pub use clock::{Clock, TimeSource};
 pub use error::{Error, Result};
 
 pub use pools::Pools;
 pub use runtime::Runtime;
+pub use self_socket::SelfConnection;
 pub use settings::Settings;
 pub use view::About;

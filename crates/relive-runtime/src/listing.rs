@@ -1,5 +1,6 @@
-//! Lists of processes, in pages: those that live from the table, those that ended from the catalog, by PID.
+//! Lists of processes, in pages: living ones from the table, ended ones from the catalog, by PID.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use relive_api::{ListQuery, Process, ProcessList, Resumable, ResumableList};
@@ -7,37 +8,39 @@ use relive_core::{Display, ErrorCode, Pid, Uuid, View};
 use relive_index::{Cursor, Filter, Freshness, Order, Outcome, PATTERN_MAX, Row, State};
 use relive_journal::{DataDirectory, JournalState, ProcInfo};
 
+use crate::authority::Scope;
 use crate::error::{Error, Result};
 use crate::lookup::{OnDisk, SAYS_NOTHING};
 use crate::runtime::Runtime;
-use crate::view::{of_disk, of_view, unknown};
+use crate::view::{of_disk, unknown};
 
 /// The longest page.
 const PAGE_MAX: usize = 1_000;
-/// How many processes are listed of which nothing but the UUID is known.
+/// How many processes are listed of which only the UUID is known.
 const DAMAGED_MAX: usize = 1_000;
-/// Pages of a list that is asked for as a whole.
+/// The page size for a list that is requested as a whole.
 const PAGE: usize = 256;
 
-/// A place in a list. An incarnation has a PID of its own, so this is unique.
+/// A position in a list. It is unique, because every incarnation has its own PID.
 type Key = (Pid, Uuid);
 
-/// A query that was understood.
+/// A parsed query.
 struct Listing {
     query: ListQuery,
     state: Option<Display>,
     after: Option<Key>,
     limit: usize,
+    scope: Scope,
 }
 
 impl Listing {
-    fn parse(query: ListQuery) -> Result<Self> {
+    fn parse(query: ListQuery, scope: Scope) -> Result<Self> {
         let invalid = |message: String| Error::new(ErrorCode::Invalid, message);
         let state = match &query.state {
             None => None,
             Some(word) => Some(Display::parse(word).ok_or_else(|| {
                 let words: Vec<&str> = Display::ALL.map(Display::word).to_vec();
-                invalid(format!("there is no state `{word}`: it is one of {}", words.join(", ")))
+                invalid(format!("unknown state `{word}`: use one of {}", words.join(", ")))
             })?),
         };
         if query.name.as_ref().is_some_and(|name| name.len() > PATTERN_MAX) {
@@ -46,21 +49,24 @@ impl Listing {
         if let Some(cwd) = query.cwd.as_deref().filter(|cwd| !cwd.starts_with('/')) {
             return Err(invalid(format!("cwd: `{cwd}` is not an absolute path")));
         }
-        let after = match &query.cursor {
-            None => None,
-            Some(cursor) => {
-                let parsed = parse_cursor(cursor);
-                Some(parsed.ok_or_else(|| invalid(format!("`{cursor}` is no cursor: take it from the page before")))?)
-            }
-        };
+        let after =
+            match &query.cursor {
+                None => None,
+                Some(cursor) => {
+                    let parsed = parse_cursor(cursor);
+                    Some(parsed.ok_or_else(|| {
+                        invalid(format!("`{cursor}` is not a cursor: use `next` of the previous page"))
+                    })?)
+                }
+            };
         if query.limit == Some(0) {
             return Err(invalid("limit: a page has at least one process".to_owned()));
         }
         let limit = query.limit.unwrap_or(PAGE).min(PAGE_MAX);
-        Ok(Self { query, state, after, limit })
+        Ok(Self { query, state, after, limit, scope })
     }
 
-    /// Tells whether a process comes after the place where the page begins.
+    /// Returns whether a process comes after the start of the page.
     fn is_beyond(&self, key: Key) -> bool {
         self.after.is_none_or(|after| if self.query.newest { key < after } else { key > after })
     }
@@ -75,12 +81,12 @@ impl Listing {
             && since.is_none_or(|since| process.dead_at.is_none_or(|dead_at| dead_at >= since))
     }
 
-    /// Tells whether a process is on this page or a later one.
+    /// Returns whether a process is on this page or a later one.
     fn includes(&self, process: &Process) -> bool {
         self.is_beyond(key(process)) && self.matches(process)
     }
 
-    /// Tells whether processes that have ended are asked for.
+    /// Returns whether ended processes are requested.
     fn wants_dead(&self) -> bool {
         self.query.all && self.state.is_none_or(|state| matches!(state, Display::Dead | Display::Damaged))
     }
@@ -106,8 +112,15 @@ impl Listing {
 impl Runtime {
     /// Returns one page of a list. It may be shorter than others, and is the last if it has no `next`.
     pub async fn page(self: &Arc<Self>, query: ListQuery) -> Result<ProcessList> {
-        let listing = Listing::parse(query)?;
-        // First: one that is recovered meanwhile is in the table by then.
+        self.page_of(query, Scope::All).await
+    }
+
+    pub(crate) async fn page_of(self: &Arc<Self>, query: ListQuery, scope: Scope) -> Result<ProcessList> {
+        let listing = Listing::parse(query, scope)?;
+        if let Scope::Only(pids) = &listing.scope {
+            return Ok(self.page_among(&listing, pids));
+        }
+        // First: a process that is recovered in the meantime is in the table by then.
         let mut unrecovered = self.unrecovered.shown();
         let mut page = self.remembered(&listing);
         unrecovered.retain(|process| listing.includes(process) && self.living(process.uuid).is_none());
@@ -125,7 +138,7 @@ impl Runtime {
         page.truncate(listing.limit);
         let next = page.last().filter(|_| !is_last).map(|last| format_cursor(key(last)));
         if listing.query.all && !remembered.is_empty() {
-            // What was collected is remembered for a while and listed no more.
+            // A collected process is remembered for a while but no longer listed.
             let is_gone = |data: &DataDirectory, uuid: &Uuid| !data.is_here(*uuid);
             let gone = self.on_disk(move |data| remembered.into_iter().filter(|it| is_gone(data, it)).collect());
             let gone: Vec<Uuid> = gone.await?;
@@ -133,6 +146,21 @@ impl Runtime {
         }
         let processes = page.into_iter().map(|process| self.with_budget_hint(process)).collect();
         Ok(ProcessList { processes, next })
+    }
+
+    /// Returns one page of a list, and what each process does now. Turns and reads that take long are not waited for.
+    pub async fn page_with_doing(self: &Arc<Self>, query: ListQuery) -> Result<ProcessList> {
+        self.page_with_doing_of(query, Scope::All).await
+    }
+
+    pub(crate) async fn page_with_doing_of(self: &Arc<Self>, query: ListQuery, scope: Scope) -> Result<ProcessList> {
+        let page = self.page_of(query, scope).await?;
+        let patience = crate::doing::patience();
+        let mut processes = Vec::with_capacity(page.processes.len());
+        for process in page.processes {
+            processes.push(self.with_doing(process, patience).await);
+        }
+        Ok(ProcessList { processes, ..page })
     }
 
     /// Returns every living process, and with `all` every one that is remembered or on the disk.
@@ -149,9 +177,13 @@ impl Runtime {
         }
     }
 
-    /// Returns one page of what `resume` can resume. It may be shorter than others, and is the last if it has no `next`.
+    /// Returns one page of resumable processes. It may be shorter than others, and is the last if it has no `next`.
     pub async fn resumable(self: &Arc<Self>, query: ListQuery) -> Result<ResumableList> {
-        let page = self.page(ListQuery { all: true, ..query }).await?;
+        self.resumable_of(query, Scope::All).await
+    }
+
+    pub(crate) async fn resumable_of(self: &Arc<Self>, query: ListQuery, scope: Scope) -> Result<ResumableList> {
+        let page = self.page_of(ListQuery { all: true, ..query }, scope).await?;
         let processes = page.processes.into_iter().filter(|process| process.resumable).map(|process| Resumable {
             uuid: process.uuid,
             pid: process.pid,
@@ -160,6 +192,7 @@ impl Runtime {
             display: process.display,
             step: process.step,
             last_active: process.dead_at.or(process.paused_at).unwrap_or(process.created_at),
+            status: process.status,
             reason: process
                 .suspend_reason
                 .map(|reason| relive_api::reason_word(reason).to_owned())
@@ -168,11 +201,26 @@ impl Runtime {
         Ok(ResumableList { processes: processes.collect(), next: page.next })
     }
 
+    /// Returns one page of these processes of the table.
+    fn page_among(&self, listing: &Listing, pids: &BTreeSet<Pid>) -> ProcessList {
+        let mut page: Vec<Process> = {
+            let state = self.lock();
+            let views = pids.iter().filter_map(|pid| state.table.view(*pid, self.moment()));
+            let listed = views.filter(|view| listing.query.all || view.state != relive_core::State::Dead);
+            listed.map(|view| self.shown(&state, &view)).filter(|process| listing.includes(process)).collect()
+        };
+        listing.sort(&mut page);
+        let is_last = page.len() <= listing.limit;
+        page.truncate(listing.limit);
+        let next = page.last().filter(|_| !is_last).map(|last| format_cursor(key(last)));
+        ProcessList { processes: page, next }
+    }
+
     /// Returns processes of the table, one more than fit on the page if there are more.
     fn remembered(&self, listing: &Listing) -> Vec<Process> {
         let state = self.lock();
         let (table, now, most) = (&state.table, self.moment(), listing.limit + 1);
-        let shown = |view: View<'_>| Some(of_view(&state, &view)).filter(|process| listing.matches(process));
+        let shown = |view: View<'_>| Some(self.shown(&state, &view)).filter(|process| listing.matches(process));
         let ended = table.ended().filter(|view| listing.query.all && listing.is_beyond((view.pid, view.uuid)));
         if listing.query.newest {
             let mut keys: Vec<Key> = ended.chain(table.processes(now)).map(|view| (view.pid, view.uuid)).collect();
@@ -185,14 +233,14 @@ impl Runtime {
         living.chain(ended.filter_map(shown).take(most)).collect()
     }
 
-    /// Returns processes that ended and are not in the table, one more than fit on the page if there are more. Those after
+    /// Returns ended processes that are not in the table, one more than fit on the page if there are more. Those after
     /// `last` are not needed.
     async fn ended(&self, listing: &Listing, last: Option<Key>) -> Result<Vec<Process>> {
         let order = if listing.query.newest { Order::PidDescending } else { Order::Pid };
         let mut after = listing.after.map(|(pid, uuid)| Cursor { key: pid.0.into(), uuid });
         let mut found = Vec::new();
         while found.len() <= listing.limit {
-            // Those that the table remembers are left out: however short the page, they are passed over in few looks.
+            // Processes in the table are left out: however short the page, a few queries skip them.
             let page = self.catalog.page(listing.filter(), order, after, PAGE.max(listing.limit + 1)).await?;
             let rows = {
                 let state = self.lock();
@@ -245,7 +293,7 @@ impl Runtime {
     }
 }
 
-/// Returns what is wrong with the journal of a process; nothing if it can be read, or is gone.
+/// Returns what is wrong with the journal of a process; `None` if it can be read, or is gone.
 fn problem(data: &DataDirectory, uuid: Uuid) -> Option<String> {
     let path = data.directory(uuid).steps();
     let problem = match Row::read(data, uuid) {
@@ -265,19 +313,19 @@ fn damaged(process: Process, problem: String) -> Process {
 #[derive(Default)]
 struct Checked {
     current: Vec<ProcInfo>,
-    /// Those that had to be read again.
+    /// Rows that had to be read again.
     read: Vec<Row>,
-    /// Those whose journals cannot be read any more, and why.
+    /// Rows whose journals cannot be read any more, and why.
     damaged: Vec<(ProcInfo, String)>,
     is_any_gone: bool,
 }
 
-/// Checks each row by one `stat`, and reads those again that are out of date.
+/// Checks each row by one `stat`, and reads outdated ones again.
 fn check(data: &DataDirectory, rows: Vec<ProcInfo>) -> Checked {
     let mut checked = Checked::default();
     for info in rows {
         match Freshness::of(&info, &data.directory(info.uuid)) {
-            // One that cannot be looked at is shown as it was: whoever asks for it is told what is wrong.
+            // One that cannot be checked is shown as it was: `info` reports what is wrong.
             Ok(Freshness::Current) | Err(_) => checked.current.push(info),
             Ok(Freshness::Gone) => checked.is_any_gone = true,
             Ok(Freshness::Stale) => {
@@ -289,7 +337,7 @@ fn check(data: &DataDirectory, rows: Vec<ProcInfo>) -> Checked {
                         continue;
                     }
                 };
-                // One that has not ended and is not in the table is just being resumed.
+                // A process that has not ended and is not in the table is being resumed.
                 if row.info.state == JournalState::Dead {
                     checked.current.push(row.info.clone());
                 }

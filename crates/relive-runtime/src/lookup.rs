@@ -1,7 +1,9 @@
-//! From what a client typed to a process.
+//! Looks up a process from what a client typed.
 //!
 //! A PID whose incarnation ended answers for that end. A PID whose incarnation was interrupted, by a crash or a daemon
 //! stop, stands for the process under its present PID, and the answer says so.
+
+mod parts;
 
 use relive_core::{Caller, End, ErrorCode, Pid, Refusal, Uuid};
 use relive_index::{Freshness, PidEntry, Row};
@@ -13,8 +15,6 @@ use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::unrecovered::Failure;
 
-/// The shortest beginning of a UUID that is looked up.
-const PREFIX_MIN: usize = 4;
 /// How many candidates an ambiguous id lists.
 const CANDIDATES_MAX: usize = 5;
 
@@ -24,12 +24,12 @@ pub(crate) enum LookedUp {
     /// It has not ended.
     Living {
         process: ProcessRef,
-        /// That it has another PID now than the one that was typed.
+        /// Says that it has another PID now than the one that was typed.
         note: Option<String>,
     },
-    /// It ended in this daemon's life, and the table remembers it.
+    /// It ended under this daemon, and the table remembers it.
     Remembered(Pid),
-    /// It is known to the disk alone.
+    /// It is only on the disk.
     OnDisk(Box<OnDisk>),
     /// It has not ended, and could not be recovered.
     Unrecovered(Uuid),
@@ -47,14 +47,17 @@ pub(crate) struct OnDisk {
 }
 
 impl Runtime {
-    /// Finds the process that a client means.
+    /// Finds the process that a client names.
     pub(crate) async fn look_up(self: &std::sync::Arc<Self>, id: &str) -> Result<LookedUp> {
+        if let Some(found) = self.look_up_part(id).await? {
+            return Ok(found);
+        }
         let refusal = match self.listed(id) {
             Ok(found) => {
                 if let LookedUp::Remembered(pid) = found
                     && let Some(uuid) = self.uuid_of(pid)
                 {
-                    // The table remembers an end for a while; whether its history is still there is the disk's to say.
+                    // The table remembers an end for a while; only the disk knows whether its journal still exists.
                     self.is_here(uuid).await?;
                 }
                 return Ok(found);
@@ -70,17 +73,26 @@ impl Runtime {
         match self.search(id).await? {
             Search::Found(found) => self.present(found).await,
             Search::Collected(uuid) => Err(collected(uuid)),
-            Search::Ambiguous(found) => Err(ambiguous(id, &found)),
-            Search::Nothing if Uuid::try_parse(id).is_ok() => {
-                let message = format!("process {id} never existed");
-                Err(Error::new(ErrorCode::NotFound, message).with_hint("relive ps -a"))
-            }
-            Search::Nothing => Err(refusal.into()),
+            Search::Nothing => match Uuid::try_parse(id) {
+                Ok(uuid) => Err(self.unknown(uuid).await),
+                Err(_) => Err(refusal.into()),
+            },
         }
     }
 
-    /// Finds the process that a client means to change. One that could not be recovered is recovered now, or the client
-    /// is told why not.
+    /// Says of a UUID that there is no journal of it, and whether there was one.
+    async fn unknown(self: &std::sync::Arc<Self>, uuid: Uuid) -> Error {
+        let (path, journal) = (self.data.directory(uuid).path().to_owned(), self.data.directory(uuid).steps());
+        let message = if self.on_disk(move |_| path.is_dir()).await.unwrap_or(false) {
+            format!("the journal of process {uuid} is missing: {}", journal.display())
+        } else {
+            format!("process {uuid} never existed")
+        };
+        Error::new(ErrorCode::NotFound, message).with_hint("relive ps -a")
+    }
+
+    /// Finds the process that a client wants to change. A process that could not be recovered is recovered now, or the
+    /// client gets the reason.
     pub(crate) async fn look_up_to_change(self: &std::sync::Arc<Self>, id: &str) -> Result<LookedUp> {
         let found = self.look_up(id).await?;
         let LookedUp::Unrecovered(uuid) = found else { return Ok(found) };
@@ -99,7 +111,7 @@ impl Runtime {
         })
     }
 
-    /// A PID that was interrupted stands for the process as it is now.
+    /// Returns the present incarnation for a PID that was interrupted.
     async fn present(self: &std::sync::Arc<Self>, found: Box<OnDisk>) -> Result<LookedUp> {
         if found.end.is_some() {
             return Ok(LookedUp::OnDisk(found));
@@ -107,7 +119,7 @@ impl Runtime {
         let uuid = found.info.uuid;
         let continues = |now: Pid| (now != found.pid).then(|| format!("PID {} continues as {now}", found.pid));
         if self.living(uuid).is_none() {
-            // It may be being resumed just now: it is on the disk first, and in the table when the turn is over.
+            // It may be being resumed: it is on the disk first, and in the table when the turn is over.
             drop(self.turn(uuid, Lane::Verb).await?);
         }
         if let Some(process) = self.living(uuid) {
@@ -133,15 +145,15 @@ impl Runtime {
         }
     }
 
-    /// What is said of a process whose journal was there a moment ago.
-    pub(crate) async fn what_is_gone(&self, uuid: Uuid) -> Result<Error> {
+    /// Returns the error for a process whose journal existed a moment ago.
+    pub(crate) async fn gone_error(&self, uuid: Uuid) -> Result<Error> {
         Ok(match self.presence(uuid).await? {
             Presence::Collected => collected(uuid),
             Presence::Here | Presence::Never => Error::new(ErrorCode::NotFound, format!("process {uuid} is gone")),
         })
     }
 
-    /// Tells whether a process has a history. No other history is read.
+    /// Returns whether a process has a journal. No other journal is read.
     pub(crate) async fn presence(&self, uuid: Uuid) -> Result<Presence> {
         if self.on_journal(move |data| data.is_here(uuid)).await? {
             return Ok(Presence::Here);
@@ -149,7 +161,7 @@ impl Runtime {
         match self.catalog.collected(uuid).await {
             Ok(Some(_)) => Ok(Presence::Collected),
             Ok(None) => Ok(Presence::Never),
-            // While the index is rebuilt the tombstones say it as well. Nothing that is asked for by UUID waits for it.
+            // While the index is rebuilt the tombstones tell it as well. Look-ups by UUID do not wait for the index.
             Err(_) => Ok(match self.on_journal(move |data| data.known(uuid)).await?? {
                 Known::Here(_) => Presence::Here,
                 Known::Collected(_) => Presence::Collected,
@@ -158,7 +170,7 @@ impl Runtime {
         }
     }
 
-    /// Finds a process that is not in the table.
+    /// Searches a process that is not in the table.
     async fn search(&self, id: &str) -> Result<Search> {
         if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) {
             return match id.parse().map(Pid) {
@@ -168,18 +180,6 @@ impl Runtime {
         }
         if let Ok(uuid) = Uuid::try_parse(id) {
             return self.incarnation(uuid, None).await;
-        }
-        let hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
-        if id.len() >= PREFIX_MIN && id.bytes().all(hex) {
-            let mut matching = self.catalog.by_prefix(id, CANDIDATES_MAX + 1).await?;
-            match matching[..] {
-                [] => {}
-                [uuid] => return self.incarnation(uuid, None).await,
-                [..] => {
-                    matching.truncate(CANDIDATES_MAX);
-                    return Ok(Search::Ambiguous(matching));
-                }
-            }
         }
         match self.catalog.by_name(id).await? {
             Some(uuid) => self.incarnation(uuid, None).await,
@@ -203,7 +203,7 @@ impl Runtime {
         match self.presence(uuid).await? {
             Presence::Collected => Ok(Search::Collected(uuid)),
             Presence::Never => Ok(Search::Nothing),
-            // It may have been created since it was looked for.
+            // It may have been created since the search.
             Presence::Here => match self.current_row(uuid).await? {
                 Some(row) => Ok(Search::Found(Box::new(OnDisk::of(row, pid)))),
                 None => Err(damaged(uuid, &self.directory(uuid), SAYS_NOTHING)),
@@ -211,9 +211,9 @@ impl Runtime {
         }
     }
 
-    /// Returns how a process stands: by the index where that is current, else by its own journal, which is told to the
-    /// index. `None` where there is no such process, or its journal does not say what it is.
-    async fn current_row(&self, uuid: Uuid) -> Result<Option<Row>> {
+    /// Returns the row of a process: from the index if that is up to date, else from its journal, which also updates
+    /// the index. `None` if there is no such process, or its journal does not describe it.
+    pub(crate) async fn current_row(&self, uuid: Uuid) -> Result<Option<Row>> {
         let row = self.catalog.row(uuid).await.unwrap_or_default();
         let is_known = row.is_some();
         let checked = self.on_disk(move |data| match row {
@@ -222,7 +222,7 @@ impl Runtime {
             }
             Some(_) | None if !data.is_here(uuid) => Ok((None, Freshness::Gone)),
             Some(_) | None => match Row::read(data, uuid) {
-                // Collected meanwhile.
+                // Collected in the meantime.
                 Err(_) if !data.is_here(uuid) => Ok((None, Freshness::Gone)),
                 read => read.map(|row| (row, Freshness::Stale)),
             },
@@ -239,25 +239,26 @@ impl Runtime {
 }
 
 fn ambiguous(id: &str, found: &[Uuid]) -> Error {
-    let list: Vec<String> = found.iter().map(Uuid::to_string).collect();
-    Error::new(ErrorCode::Invalid, format!("`{id}` could be any of: {}", list.join(", ")))
+    let more = (found.len() > CANDIDATES_MAX).then(|| "...".to_owned());
+    let list: Vec<String> = found.iter().take(CANDIDATES_MAX).map(Uuid::to_string).chain(more).collect();
+    Error::new(ErrorCode::Invalid, format!("`{id}` is ambiguous, it could be: {}", list.join(", ")))
 }
 
 fn collected(uuid: Uuid) -> Error {
     Error::new(ErrorCode::NotFound, format!("process {uuid} was garbage collected")).with_hint("relive ps -a")
 }
 
-/// What is said of a journal that has no beginning.
-pub(crate) const SAYS_NOTHING: &str = "it does not say what the process is";
+/// The problem of a journal without a beginning.
+pub(crate) const SAYS_NOTHING: &str = "it does not describe a process";
 
-/// What is said to whoever asks for a process whose journal cannot be read.
+/// Returns the error for a process whose journal cannot be read.
 fn damaged(uuid: Uuid, directory: &ProcessDirectory, problem: &str) -> Error {
     let path = directory.steps();
     let message = format!("the journal of process {uuid} cannot be read: {}: {problem}", path.display());
     Error::new(ErrorCode::Conflict, message)
 }
 
-/// Whether a process has a history.
+/// Whether a process has a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
     Here,
@@ -268,7 +269,6 @@ pub(crate) enum Presence {
 enum Search {
     Found(Box<OnDisk>),
     Collected(Uuid),
-    Ambiguous(Vec<Uuid>),
     Nothing,
 }
 
@@ -281,7 +281,7 @@ impl OnDisk {
             Some(pid) => incarnations.iter().position(|incarnation| incarnation.pid == pid),
         };
         let Some(place) = place else {
-            // A PID that stood for the process while it was suspended under one daemon, and was never recorded.
+            // A PID that was assigned to the process while it was suspended under one daemon, and was never recorded.
             return Self { info, pid: pid.unwrap_or(Pid::RUNTIME), end: None, successor: None, note: None };
         };
         let successor = incarnations.get(place + 1).map(|next| next.pid);
@@ -297,7 +297,7 @@ impl OnDisk {
 }
 
 impl Runtime {
-    /// The process that was found, whether it lives or not, and what is to be said about its name.
+    /// Returns the UUID of the process that was found, living or not, and a note about its PID.
     pub(crate) fn identity_of(&self, found: &LookedUp) -> Result<(Uuid, Option<String>)> {
         match found {
             LookedUp::Living { process, note } => Ok((process.uuid, note.clone())),

@@ -51,6 +51,7 @@ impl Owners {
             body: Mutex::default(),
             events: Mutex::default(),
             settle_is_due: AtomicBool::new(false),
+            info_is_due: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             synced_end: Mutex::default(),
             owners: self.clone(),
@@ -87,6 +88,8 @@ pub(crate) struct Owner {
     events: Mutex<Vec<Event>>,
     /// Whether somebody will write them soon.
     settle_is_due: AtomicBool,
+    /// Whether the snapshot is to be written then.
+    info_is_due: AtomicBool,
     waiting: AtomicUsize,
     /// How much of the journal is on the disk, while it is open.
     synced_end: Mutex<Option<SyncedEnd>>,
@@ -137,8 +140,8 @@ impl Owner {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(self);
         if before >= most {
-            let message = format!("{before} requests wait for process {}, the limit", self.uuid);
-            return Err(Error::new(ErrorCode::Exhausted, message).with_hint("ask again in a moment"));
+            let message = format!("too many requests wait for process {}: {before}", self.uuid);
+            return Err(Error::new(ErrorCode::Exhausted, message).with_hint("try again in a moment"));
         }
         Ok(Arc::clone(&self.state).lock_owned().await)
     }
@@ -151,8 +154,13 @@ impl Owner {
         self.body().is_some()
     }
 
-    pub(crate) fn set_body(&self, body: Option<BodyHandle>) {
-        *self.body() = body;
+    pub(crate) fn set_body(&self, body: BodyHandle) {
+        *self.body() = Some(body);
+    }
+
+    /// Forgets the body of an incarnation; `false` if there is none of it.
+    pub(crate) fn drop_body(&self, of: Incarnation) -> bool {
+        self.body().take_if(|body| body.of == of).is_some()
     }
 
     /// Changes the orders of the body; `false` if there is none.
@@ -180,6 +188,25 @@ impl Owner {
         self.body().as_ref().map(|body| (body.of, body.pulse.owes_since()))
     }
 
+    /// Returns when the body asks a model again that has failed.
+    pub(crate) fn asks_again_at(&self) -> Option<tokio::time::Instant> {
+        self.body().as_ref().and_then(|body| body.pulse.asks_again_at())
+    }
+
+    /// Looks at what the journal of a process that runs amounts to, between two turns. Nothing where a turn takes longer
+    /// than that.
+    pub(crate) async fn look<T>(
+        &self,
+        until: tokio::time::Instant,
+        look: impl FnOnce(&relive_journal::History) -> T,
+    ) -> Option<T> {
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(_) => tokio::time::timeout_at(until, self.state.lock()).await.ok()?,
+        };
+        state.journal.as_ref()?.history().ok().map(look)
+    }
+
     /// Returns the session of a program that runs.
     pub(crate) fn session(&self) -> Option<watch::Receiver<Option<LiveSession>>> {
         self.body().as_ref().map(|body| body.session.clone())
@@ -204,6 +231,15 @@ impl Owner {
         self.settle_is_due.store(false, Ordering::Release);
     }
 
+    /// Has the snapshot written with the events that wait.
+    pub(crate) fn info_is_due(&self) {
+        self.info_is_due.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn take_info_due(&self) -> bool {
+        self.info_is_due.swap(false, Ordering::AcqRel)
+    }
+
     pub(crate) fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -215,5 +251,28 @@ impl Drop for Owner {
         if owners.get(&self.uuid).is_some_and(|owner| owner.strong_count() == 0) {
             owners.remove(&self.uuid);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relive_core::{Generation, Pid};
+
+    use super::*;
+
+    /// Two requests to end a process may both find it without a body. The later one comes when the process is resumed.
+    #[test]
+    fn a_late_end_of_an_incarnation_leaves_the_next_one_its_body() {
+        let owner = Owners::default().of(Uuid::from_u128(1));
+        let [first, second] = [1, 2].map(|number| Incarnation { pid: Pid(number), generation: Generation(number) });
+        let handle = |of| {
+            let (orders, session) = (watch::channel(Orders::default()).0, watch::channel(None).1);
+            BodyHandle { orders, of, pulse: Pulse::default(), session }
+        };
+        owner.set_body(handle(first));
+        assert!(owner.drop_body(first));
+        owner.set_body(handle(second));
+        assert!(!owner.drop_body(first));
+        assert!(owner.has_body());
     }
 }

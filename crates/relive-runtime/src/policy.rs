@@ -1,26 +1,76 @@
-//! Which tools a new agent may use without asking: what is built in, the configuration over it, and the request over
-//! that. It is resolved once and kept in the journal, so a configuration that changes later changes nothing.
+//! The permissions of a new agent's tools: built-in ones, overridden by the configuration, overridden by the request.
+//! They are determined once and recorded in the journal, so that later changes of the configuration do not apply.
 
 use std::collections::BTreeMap;
 
 use relive_api::RunRequest;
 use relive_core::ErrorCode;
 use relive_journal::policy::{EVERY_TOOL, Permission, Policy};
+use relive_types::CommandRule;
+use relive_types::rule::{COMMAND_TOOL, RuleError};
 
 use crate::error::{Error, Result};
 
 const WORDS: [(&str, Permission); 3] =
     [("allow", Permission::Allow), ("ask", Permission::Ask), ("deny", Permission::Deny)];
 
-/// The policy of a new agent.
+/// Returns the policy of a new agent.
 pub(crate) fn resolve(configured: &Policy, request: &RunRequest) -> Result<Policy> {
     let layer: BTreeMap<String, Permission> =
-        request.policy.iter().map(|(tool, word)| Ok((known(tool)?, permission(tool, word)?))).collect::<Result<_>>()?;
+        request.policy.iter().map(|(tool, word)| entry(tool, word)).collect::<Result<_>>()?;
     let policy = configured.clone().with(&layer);
     Ok(if request.yes { policy.without_questions() } else { policy })
 }
 
-/// What the configuration says.
+/// The configuration with the rules of an agent's file laid over it.
+pub(crate) fn with_agent(configured: &Policy, allow: &[String]) -> Policy {
+    configured.clone().with(&allow.iter().map(|rule| (rule.clone(), Permission::Allow)).collect())
+}
+
+fn entry(tool: &str, word: &str) -> Result<(String, Permission)> {
+    if !CommandRule::is_meant(tool) {
+        return Ok((known(tool)?, permission(tool, word)?));
+    }
+    let rule: CommandRule =
+        tool.parse().map_err(|error: RuleError| Error::new(ErrorCode::Invalid, error.to_string()))?;
+    match permission(tool, word)? {
+        Permission::Allow => Ok((rule.to_string(), Permission::Allow)),
+        // A command can be written in many ways, so a pattern that forbids one would promise too much.
+        Permission::Ask | Permission::Deny => {
+            let message = format!("`{rule}`: a rule for commands can only allow");
+            let hint = format!("--{word} {COMMAND_TOOL} and --allow the commands that are fine");
+            Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
+        }
+    }
+}
+
+/// The policy of an agent that a program below another agent asks for. It may be stricter than that agent's, and never
+/// looser: otherwise one call that was allowed would allow all others.
+pub(crate) fn resolve_below(inherited: &Policy, request: &RunRequest) -> Result<Policy> {
+    let policy = resolve(inherited, request)?;
+    let tools = relive_agent::tools::all();
+    let names = relive_config::TOOLS.into_iter().chain(tools.iter().map(|tool| tool.name())).chain([EVERY_TOOL]);
+    let looser = names.into_iter().find(|tool| rank(policy.of(tool)) > rank(inherited.of(tool)));
+    let by_rule = || request.policy.keys().find(|tool| CommandRule::is_meant(tool)).map(String::as_str);
+    let asks = inherited.of(COMMAND_TOOL) != Permission::Allow;
+    match looser.or_else(|| by_rule().filter(|_| asks)) {
+        None => Ok(policy),
+        Some(tool) => {
+            let message = format!("`{tool}` would be allowed without asking: only a person allows that");
+            Err(Error::new(ErrorCode::Permission, message).with_hint("leave out --yes and --allow"))
+        }
+    }
+}
+
+fn rank(permission: Permission) -> u8 {
+    match permission {
+        Permission::Deny => 0,
+        Permission::Ask => 1,
+        Permission::Allow => 2,
+    }
+}
+
+/// Returns the policy of the configuration.
 pub(crate) fn configured(tools: &relive_config::Tools) -> Policy {
     let said = tools.permissions().iter().map(|(tool, permission)| {
         let permission = match permission {
@@ -56,9 +106,9 @@ fn permission(tool: &str, word: &str) -> Result<Permission> {
 mod tests {
     use std::collections::BTreeSet;
 
-    /// `config.yaml` can name every tool, and only tools.
+    /// Checks that `config.yaml` can name every tool, and only tools.
     #[test]
-    fn the_tools_of_the_configuration_are_the_tools() {
+    fn the_configuration_knows_every_tool() {
         let tests_own = ["append_outside", "panic"];
         let there: BTreeSet<&str> = relive_agent::tools::all().iter().map(|tool| tool.name()).collect();
         let named: BTreeSet<&str> = relive_config::TOOLS.into_iter().collect();

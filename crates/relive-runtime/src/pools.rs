@@ -25,6 +25,8 @@ pub struct Pools {
     pub reads: Pool,
     /// Work that may take long: garbage collection and forks.
     pub bulk: Pool,
+    /// Snapshots of the directories that agents work in.
+    pub snapshots: Pool,
 }
 
 impl Default for Pools {
@@ -36,6 +38,7 @@ impl Default for Pools {
             files: Pool::new("relive-files", 4, 64),
             reads: Pool::new("relive-reads", 8, 256),
             bulk: Pool::new("relive-bulk", 2, 16),
+            snapshots: Pool::new("relive-snapshot", 2, 256),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Recovery: what an earlier daemon left is found at the start, and runs, waits or ends as its journal says.
 
+mod running;
 mod survey;
+mod told;
 
 pub(crate) use survey::recovered;
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
@@ -15,7 +17,7 @@ use relive_core::{
     Timestamp, Uuid, Why,
 };
 use relive_journal::record::{Body, Ended, OpenedBy, Paused, Resumed, ResumedBy};
-use relive_journal::{Opening, Seen, Writer};
+use relive_journal::{History, Opening, Seen, Writer};
 use survey::{Found, PriorState, Survey, survey, survey_one};
 
 use crate::bodies::Rest;
@@ -64,15 +66,25 @@ impl Runtime {
     /// Recovers everything that has not ended. Parents come before their children, and nobody runs before all are in
     /// the table: a parent that waits for its child has to find it.
     pub async fn recover(self: &Arc<Self>) -> Result<()> {
+        self.settle_files().await;
+        let (environments, socket) = (Arc::clone(&self.environments), self.socket.clone());
         let (boot_id, catalog) = (self.clock.boot_id(), self.catalog.clone());
-        let Survey { found, unreadable } = self.on_journal(move |data| survey(data, &boot_id, &catalog)).await??;
+        let (recovered, surveyed) = tokio::join!(
+            self.on_journal(move |_| environments.recover(&socket)),
+            self.on_journal(move |data| survey(data, &boot_id, &catalog)),
+        );
+        recovered?;
+        let Survey { found, unreadable } = surveyed??;
         for (uuid, failure) in unreadable {
-            self.leave_out(uuid, failure).await;
+            self.list_unrecovered(uuid, failure).await;
         }
+        let holders = found.iter().filter(|found| !found.handles.is_empty());
+        let handles = holders.map(|found| (found.spec.uuid, found.handles.clone())).collect();
         let mut ready = Vec::new();
         for wave in survey::waves(found) {
             ready.extend(self.recover_wave(wave).await);
         }
+        self.restore_handles(handles);
         self.catalog.recovered();
         for (process, then) in ready {
             self.carry_on(process, then).await?;
@@ -82,6 +94,18 @@ impl Runtime {
         self.retry_unrecovered();
         self.watch_alarms();
         Ok(())
+    }
+
+    /// Rolls back what an earlier daemon left half done to files, before anybody works on them.
+    async fn settle_files(&self) {
+        if !self.workspaces.exists() {
+            return;
+        }
+        let workspaces = self.workspaces.clone();
+        let settled = self.in_bulk(move |_| workspaces.settle_interrupted()).await;
+        for settled in settled.unwrap_or_default() {
+            self.warn(settled.text());
+        }
     }
 
     /// Recovers processes none of which is the parent of another one. Their journals are opened at the same time, and
@@ -96,17 +120,19 @@ impl Runtime {
         while let Some((uuid, opened)) = opening.next().await {
             match opened.and_then(|opened| opened.map(|opened| self.publish_recovered(opened)).transpose()) {
                 Ok(done) => ready.extend(done),
-                Err(failure) => self.leave_out(uuid, failure).await,
+                Err(failure) => self.list_unrecovered(uuid, failure).await,
             }
         }
         ready
     }
 
     /// Lists a process as not recovered.
-    async fn leave_out(&self, uuid: Uuid, failure: Failure) {
+    async fn list_unrecovered(&self, uuid: Uuid, failure: Failure) {
         self.warn(format!("{uuid} cannot be recovered: {}", failure.message));
         let info = self.on_disk(move |data| data.info(uuid)).await;
-        self.unrecovered.insert(uuid, failure.with_info(info.ok().and_then(|info| info.ok().flatten()).map(Box::new)));
+        // A program can have put the journal of another process there.
+        let info = info.ok().and_then(|info| info.ok().flatten()).filter(|info| info.uuid == uuid);
+        self.unrecovered.insert(uuid, failure.with_info(info.map(Box::new)));
     }
 
     /// Opens a process, unless its parent could not be recovered: signals to the subtree have to reach it.
@@ -135,11 +161,17 @@ impl Runtime {
         let found = self.on_journal(move |data| survey_one(data, &boot_id, uuid, pid)).await?;
         let recovered = match found {
             Ok(None) => Ok(None),
-            Ok(Some(found)) => match self.open_below(found, self.moment()).await {
-                Ok(Some(opened)) => self.publish_recovered(opened).map(Some),
-                Ok(None) => Ok(None),
-                Err(failure) => Err(failure),
-            },
+            Ok(Some(found)) => {
+                let handles = found.handles.clone();
+                match self.open_below(found, self.moment()).await {
+                    Ok(Some(opened)) => self
+                        .publish_recovered(opened)
+                        .inspect(|_| self.restore_handles(vec![(uuid, handles)]))
+                        .map(Some),
+                    Ok(None) => Ok(None),
+                    Err(failure) => Err(failure),
+                }
+            }
             Err(failure) => Err(failure),
         };
         match recovered {
@@ -188,16 +220,19 @@ impl Runtime {
     }
 
     async fn all_started(&self) {
+        let mut waited_for: Vec<Pid> = self.lock().bodies.keys().copied().collect();
         loop {
             let changed = self.bodies_changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let is_created = |pid: &Pid| {
+            {
                 let state = self.lock();
-                state.table.machine(*pid).is_some_and(|machine| machine.state() == State::Created)
-            };
-            let running: Vec<Pid> = self.lock().bodies.keys().copied().collect();
-            if !running.iter().any(is_created) {
+                let is_created =
+                    |pid: Pid| state.table.machine(pid).is_some_and(|machine| machine.state() == State::Created);
+                // Each is looked at until it has started: to look at all of them whenever one has would be quadratic.
+                while waited_for.pop_if(|pid| !is_created(*pid)).is_some() {}
+            }
+            if waited_for.is_empty() {
                 return;
             }
             changed.await;
@@ -225,7 +260,10 @@ impl Runtime {
                 tokio::spawn(async move { runtime.finish_bodiless(process).await });
             }
             NextAction::Freeze => {
-                tokio::spawn(async move { runtime.settle(process, Rest::Frozen).await });
+                tokio::spawn(async move {
+                    // Whatever fails is warned of.
+                    let _ = runtime.settle(process, Rest::Frozen).await;
+                });
             }
             NextAction::Nothing => {}
         }
@@ -234,7 +272,7 @@ impl Runtime {
 
     /// Opens the journal of a process, where it is to be written. Returns nothing if the process has ended with that.
     async fn open(&self, found: Found, now: Moment) -> Result<Option<Opened>> {
-        let Found { spec, pid, left, recovered, place, open_calls } = found;
+        let Found { spec, pid, left, recovered, place, open_calls, handles: _, history } = found;
         let (uuid, pid) = (spec.uuid, pid?);
         let spec = next_generation(Spec { pid, ..spec });
         let process = ProcessRef { of: Incarnation { pid, generation: spec.generation }, uuid };
@@ -253,7 +291,7 @@ impl Runtime {
                 if let Some(body) = body =>
             {
                 let seen = body.last_seen(uuid, now).await;
-                let writer = self.open_recovered(process, now, seen, Vec::new()).await?;
+                let writer = self.open_recovered(process, now, seen, Vec::new(), history).await?;
                 (recovered, None, NextAction::Start(Box::new(writer)))
             }
             PriorState::Ending => (recovered, None, NextAction::End),
@@ -261,24 +299,24 @@ impl Runtime {
             PriorState::Suspended { resume_at } => (recovered, resume_at, NextAction::Nothing),
             PriorState::Interrupted { crash_loop: true } => {
                 let reason = SuspendReason::CrashLoop;
-                let paused = Body::Paused(Paused { reason, asked_at: now.at, resume_at: None, req: None });
-                let writer = self.open_recovered(process, now, None, vec![paused]).await?;
+                let paused = Body::Paused(Paused { reason, asked_at: now.at, resume_at: None, cause: None, req: None });
+                let writer = self.open_recovered(process, now, None, vec![paused], history).await?;
                 stopwatch = writer.history().stopwatch();
                 self.catalog.tell(writer.history());
                 // The writer is put down at once: a suspended process holds no descriptor.
                 (suspended(recovered, reason, now.at), None, NextAction::Nothing)
             }
             PriorState::Interrupted { crash_loop: false } if self.settings.recovery == Recovery::Manual => {
-                self.end_interrupted(process, now).await?;
+                self.end_interrupted(process, now, history).await?;
                 return Ok(None);
             }
             PriorState::Stopped => {
-                let resumed = Body::Resumed(Resumed { by: ResumedBy::DaemonStart, req: None });
-                let writer = self.open_recovered(process, now, None, vec![resumed]).await?;
+                let resumed = Body::Resumed(Resumed { by: ResumedBy::DaemonStart, cause: None, req: None });
+                let writer = self.open_recovered(process, now, None, vec![resumed], history).await?;
                 (Recovered { suspension: None, ..recovered }, None, NextAction::Resume(Box::new(writer)))
             }
             PriorState::Interrupted { crash_loop: false } => {
-                let writer = self.open_recovered(process, now, None, Vec::new()).await?;
+                let writer = self.open_recovered(process, now, None, Vec::new(), history).await?;
                 (recovered, None, NextAction::Start(Box::new(writer)))
             }
         };
@@ -313,27 +351,31 @@ impl Runtime {
         now: Moment,
         seen: Option<Seen>,
         batch: Vec<Body>,
+        history: Option<Box<History>>,
     ) -> Result<Writer> {
         let (uuid, pid, by) = (process.uuid, process.of.pid, OpenedBy::Recovery);
         let opening = Opening { pid, by, boot_id: self.clock.boot_id(), now, req: None, seen };
+        let history = Arc::new(Mutex::new(history));
         self.opened(move |data| {
             let batch = batch.clone();
-            data.open_journal(uuid, &opening, None, move |_| Ok::<_, std::convert::Infallible>(batch))
+            let known = history.lock().unwrap_or_else(PoisonError::into_inner).take().map(|history| *history);
+            data.open_surveyed(uuid, &opening, known, move |_| Ok::<_, std::convert::Infallible>(batch))
         })
         .await
     }
 
     /// Ends a process that was interrupted, where `recovery: manual` leaves resuming to a person.
-    async fn end_interrupted(&self, process: ProcessRef, now: Moment) -> Result<()> {
+    async fn end_interrupted(&self, process: ProcessRef, now: Moment, history: Option<Box<History>>) -> Result<()> {
         let ended = Body::Ended(Ended { end: interrupted(), req: None });
-        let writer = self.open_recovered(process, now, None, vec![ended]).await?;
+        let writer = self.open_recovered(process, now, None, vec![ended], history).await?;
         self.catalog.tell(writer.history());
         Ok(self.on_journal(move |data| data.retire(process.uuid, writer.history())).await??)
     }
 }
 
 fn suspended(recovered: Recovered, reason: SuspendReason, asked_at: Timestamp) -> Recovered {
-    Recovered { suspension: Some(Suspension { asked_at, reason }), ending: None, ..recovered }
+    let suspension = Some(Suspension { asked_at, reason, cause: None });
+    Recovered { suspension, ending: None, own_end: None, ..recovered }
 }
 
 fn interrupted() -> End {

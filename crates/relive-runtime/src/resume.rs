@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use relive_api::{Affected, ResumeRequest, Resumed};
-use relive_core::{Aim, ErrorCode, Event, Limits, Pid, Signal, State, SuspendReason, Uuid};
-use relive_journal::record::{Body, Input, NewLimits, OpenedBy, ResumedBy};
+use relive_core::{Aim, Cause, ErrorCode, Event, Limits, Machine, Pid, Signal, State, SuspendReason, Uuid, Why};
+use relive_journal::record::{Body, Input, NewLimits, NewModel, OpenedBy, ResumedBy};
 use relive_journal::{History, Opening, WriteError};
 
-use crate::bodies::Hearing;
+use crate::bodies::DeliveryTime;
 use crate::error::{Error, Result};
+use crate::lookup::Presence;
 use crate::owner::{Change, Lane, Turn};
 use crate::records::RecordDetails;
 use crate::runtime::{ProcessRef, Runtime};
@@ -23,14 +24,27 @@ impl Runtime {
         request: ResumeRequest,
         request_id: Option<String>,
     ) -> Result<Resumed> {
+        self.resume_for(Cause::runtime(Why::User), id, request, request_id).await
+    }
+
+    pub(crate) async fn resume_for(
+        self: &Arc<Self>,
+        cause: Cause,
+        id: &str,
+        request: ResumeRequest,
+        request_id: Option<String>,
+    ) -> Result<Resumed> {
         if let Some(step) = request.from_step.filter(|_| request.fork.is_none()) {
-            let message = format!("--from-step {step} would change the past of `{id}`");
+            let message = format!("`{id}`: --from-step {step} cannot be used without --fork");
             let hint = format!("relive resume --fork --from-step {step} {id}");
             return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
         }
         crate::create::check_environment(&request.env)?;
         if request.fork.is_some() && request.subtree {
             return Err(Error::new(ErrorCode::Invalid, "--fork takes one process, not a subtree"));
+        }
+        if request.input.as_ref().is_some_and(|input| input.trim().is_empty()) {
+            return Err(crate::send::empty_message(id));
         }
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
@@ -41,57 +55,98 @@ impl Runtime {
                     // Sent again, and its source was collected since: the fork knows it.
                     Err(error) => runtime.origin_of(fork).await.ok_or(error)?,
                 };
+                if matches!(runtime.presence(fork).await?, Presence::Never)
+                    && let Some(refusal) = runtime.stops_at_once(&id, source, &request).await
+                {
+                    return Err(refusal);
+                }
                 return runtime.fork(source, fork, request).await;
             }
             let (uuid, note) = runtime.identity_of(&runtime.look_up_to_change(&id).await?)?;
-            let answered = runtime.resume_process(uuid, request, request_id).await?;
+            // The run and the supervisor above a process report its end themselves.
+            let is_person = cause.why != Why::Supervisor;
+            let stops = if is_person { runtime.stops_at_once(&id, uuid, &request).await } else { None };
+            let answered = runtime.resume_process(cause, uuid, (request, stops), request_id).await?;
             Ok(Resumed { note: note.or(answered.note), ..answered })
         })
         .await
     }
 
+    /// Refuses a model that does not exist, cannot be reached, or cannot be paid.
+    pub(crate) async fn check_model(&self, uuid: Uuid, model: &str, request: &ResumeRequest) -> Result<()> {
+        let (history, _) = match self.on_journal(move |data| data.history(uuid)).await? {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(self.gone_error(uuid).await?),
+            read => read?,
+        };
+        let Some(identity) = history.identity else {
+            return Err(Error::new(ErrorCode::Internal, "the journal does not describe a process"));
+        };
+        let mut spawned = identity.spawned;
+        if spec::body_of(&spawned.body) != Some(relive_core::Body::Agent) {
+            let message = format!("process {uuid} is not an agent, so it has no model");
+            return Err(Error::new(ErrorCode::Invalid, message));
+        }
+        let kept = self.environment_of(uuid);
+        let environment = if kept.is_empty() { &request.env } else { &kept };
+        let built = match self.credentials.model(model, spawned.cwd.as_ref(), uuid, environment).await {
+            Err(_) if !request.env.is_empty() => {
+                self.credentials.model(model, spawned.cwd.as_ref(), uuid, &request.env).await?
+            }
+            built => built?,
+        };
+        spawned.limits = spec::raised(history.limits, request.limits);
+        self.can_be_paid(model, built.as_ref(), &spawned).await
+    }
+
     async fn resume_process(
         self: &Arc<Self>,
+        cause: Cause,
         uuid: Uuid,
-        request: ResumeRequest,
+        (request, stops): (ResumeRequest, Option<Error>),
         request_id: Option<String>,
     ) -> Result<Resumed> {
         self.refuse_if_stopping()?;
+        self.reload_settings().await;
+        let wrong_model = self.wrong_model(uuid, &request).await?;
         let request_id = request_id.map(|id| format!("resume:{id}"));
         self.prepare_resume(uuid, &request).await?;
-        let refused = if request.input.is_some() { self.hears(uuid).await.err() } else { None };
+        let refused = if request.input.is_some() { self.accepts_message(uuid).await.err() } else { None };
         let mut turn = self.turn(uuid, Lane::Verb).await?;
-        let Some(machine) = turn.machine() else { return turn.resume_dead(request, request_id).await };
+        let Some(machine) = turn.machine() else {
+            return match wrong_model.or(stops) {
+                Some(error) if !turn.was_answered(request_id.as_deref()).await? => Err(error),
+                Some(_) | None => turn.resume_dead(request, request_id, Vec::new()).await,
+            };
+        };
         let process = ProcessRef { of: machine.incarnation(), uuid };
         let pid = process.of.pid;
         if turn.was_answered(request_id.as_deref()).await? {
             drop(turn);
             let affected = if request.subtree {
-                let sent = SignalOrder { request: request_id, ..SignalOrder::new(Signal::Resume, None) };
+                let sent = SignalOrder { cause, request: request_id, ..SignalOrder::new(Signal::Resume, None) };
                 self.signal_tree(uuid, pid, sent).await?
             } else {
                 Affected { affected: 1, pids: vec![pid], ..Affected::default() }
             };
             return Ok(self.resumed(process, None, affected));
         }
-        if let Some((signal, _)) = machine.told_to_end() {
-            // What it is told now nobody would hear. Its next incarnation can be.
-            let hint = format!("relive wait {pid}; relive resume {pid}");
-            return Err(Error::new(ErrorCode::Conflict, is_being_ended(pid, signal)).with_hint(hint));
+        turn.refuse_resume(&machine, &request, refused.or(wrong_model).or(stops))?;
+        let not_paused_yet = self.not_paused_yet(pid, &request);
+        if !turn.owner.has_body() {
+            turn.check_directory().await?;
         }
-        if let Some(choices) = machine.pause().and_then(|(_, reason)| crate::answers::choices(reason)) {
-            let message = format!("process {pid} waits for your answer");
-            return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid} {choices}")));
-        }
-        if let Some(refused) = refused {
-            return Err(refused);
-        }
-        let mut change = Change::of(machine, RecordDetails { request: request_id.clone(), ..RecordDetails::default() });
+        let details = RecordDetails { request: request_id.clone(), cause: Some(cause), ..RecordDetails::default() };
+        let mut change = Change::of(machine, details);
         if change.draft().state() == State::Created && turn.owner.has_body() {
             change.apply(Event::Start, self)?;
         }
-        let sent =
-            SignalOrder { aim: Aim::Process, request: request_id.clone(), ..SignalOrder::new(Signal::Resume, None) };
+        let request_id_kept = request_id.clone();
+        let sent = SignalOrder {
+            cause,
+            aim: Aim::Process,
+            request: request_id_kept,
+            ..SignalOrder::new(Signal::Resume, None)
+        };
         let resume = Event::Signal { signal: Signal::Resume, cause: sent.cause, urgency: sent.urgency, aim: sent.aim };
         let changed = change.apply(resume, self)?;
         let resumed = change.resumes();
@@ -109,7 +164,35 @@ impl Runtime {
         if resumed {
             pids.extend(self.resume_above(pid, &sent).await);
         }
-        Ok(self.resumed(process, None, Affected { affected: pids.len(), pids, ..Affected::default() }))
+        let pending = self.pending_of(Signal::Resume, pid, &pids);
+        let cancelled = not_paused_yet.into_iter().filter(|pid| pids.contains(pid) && !pending.contains(pid)).collect();
+        let affected = Affected { affected: pids.len(), pids, pending, ..Affected::default() };
+        Ok(Resumed { cancelled, ..self.resumed(process, None, affected) })
+    }
+
+    /// Returns those of a resume that were told to pause and still run: their pause is pending, or they have not reached
+    /// their boundary.
+    fn not_paused_yet(&self, root: Pid, request: &ResumeRequest) -> Vec<Pid> {
+        let state = self.lock();
+        let meant = if request.subtree { state.table.subtree(root) } else { vec![root] };
+        let is_told = |pid: &Pid| {
+            state.table.machine(*pid).is_some_and(|machine| {
+                let blocks = machine.pending().any(|(signal, _)| signal == Signal::Pause);
+                machine.urgency().is_some() || (blocks && machine.pause().is_none())
+            })
+        };
+        meant.into_iter().filter(is_told).collect()
+    }
+
+    /// Returns what is wrong with the model of a request to a process that runs; fails with it for any other process. Of
+    /// one that runs, the model cannot be changed at all: that is said first.
+    async fn wrong_model(&self, uuid: Uuid, request: &ResumeRequest) -> Result<Option<Error>> {
+        let Some(model) = &request.model else { return Ok(None) };
+        let checked = self.check_model(uuid, model, request).await;
+        if self.owners.find(uuid).is_some_and(|owner| owner.has_body()) {
+            return Ok(checked.err());
+        }
+        checked.map(|()| None)
     }
 
     /// Sees to it that a process has what it needs, before its turn: keys may take their time.
@@ -123,11 +206,15 @@ impl Runtime {
             known.unwrap_or_default()
         };
         let Some(pid) = pid else {
-            let model = self.on_journal(move |data| spec::model_of(data, uuid)).await?;
+            let model =
+                self.on_journal(move |data| Some(spec::model_of(data, uuid, &data.history(uuid).ok()?.0))).await?;
+            let model = request.model.clone().or(model.flatten());
             return self.credentials.equip(uuid, uuid, None, model.as_deref(), &request.env).await;
         };
         if reason.is_some() {
-            self.credentials.equip(uuid, uuid, reason, model.as_deref(), &request.env).await?;
+            let model = request.model.clone().or(model);
+            let equipped = self.credentials.equip(uuid, uuid, reason, model.as_deref(), &request.env).await;
+            equipped.map_err(|error| self.with_refusal(pid, error))?;
             if request.subtree {
                 // What still lacks credentials will say so when it is resumed.
                 for (uuid, reason, model) in self.suspended_below(pid) {
@@ -136,6 +223,17 @@ impl Runtime {
             }
         }
         Ok(())
+    }
+
+    /// Says of a missing key that it is to replace one that the provider has refused.
+    fn with_refusal(&self, pid: Pid, error: Error) -> Error {
+        match self.lock().refused_keys.get(&pid) {
+            Some(refusal) if error.code() == ErrorCode::Invalid => {
+                let message = format!("{refusal}, and this shell has no other key");
+                Error::Said { code: ErrorCode::Invalid, message, hint: error.hint() }
+            }
+            Some(_) | None => error,
+        }
     }
 
     fn suspended_below(&self, root: Pid) -> Vec<(Uuid, SuspendReason, Option<String>)> {
@@ -159,7 +257,10 @@ impl Runtime {
             changed: affected.affected > 0,
             affected: affected.affected,
             pids: affected.pids,
+            pending: affected.pending,
+            cancelled: Vec::new(),
             note: affected.note,
+            workspace: None,
         }
     }
 
@@ -173,8 +274,33 @@ impl Runtime {
 }
 
 impl Turn {
+    /// Refuses to resume a living process that cannot be resumed so now, or for the reason that was `found` before.
+    fn refuse_resume(&self, machine: &Machine, request: &ResumeRequest, found: Option<Error>) -> Result<()> {
+        let pid = machine.incarnation().pid;
+        if let Some((signal, _)) = machine.told_to_end() {
+            // What it is told now nobody would hear. Its next incarnation can be.
+            let hint = format!("relive wait {pid}; relive resume {pid}");
+            return Err(Error::new(ErrorCode::Conflict, is_being_ended(pid, signal)).with_hint(hint));
+        }
+        if machine.pause().is_some_and(|(_, reason)| crate::answers::waits_for_answer(reason)) {
+            let message = format!("process {pid} waits for your answer");
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid}")));
+        }
+        if let Some(model) = request.model.as_ref().filter(|_| self.owner.has_body()) {
+            let message = format!("process {pid} is running: pause it before you resume it with the model {model}");
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive pause {pid}")));
+        }
+        found.map_or(Ok(()), Err)
+    }
+
     /// Starts a new incarnation of a process that is dead: `opened` and what it is told are one write.
-    async fn resume_dead(&mut self, request: ResumeRequest, request_id: Option<String>) -> Result<Resumed> {
+    /// `first` comes before what it is told.
+    pub(crate) async fn resume_dead(
+        &mut self,
+        request: ResumeRequest,
+        request_id: Option<String>,
+        first: Vec<Body>,
+    ) -> Result<Resumed> {
         let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
         runtime.admit_one_more()?;
         // It may have been collected while this waited.
@@ -184,23 +310,28 @@ impl Turn {
             let pid = self.look(|history| history.incarnation().map(|last| (last.pid, last.generation))).await?;
             let (pid, generation) = pid.unwrap_or((Pid::RUNTIME, relive_core::Generation(0)));
             let process = ProcessRef { of: relive_core::Incarnation { pid, generation }, uuid };
-            return Ok(runtime.resumed(
-                process,
-                None,
-                Affected { affected: 1, pids: vec![pid], ..Affected::default() },
-            ));
+            let affected = Affected { affected: 1, pids: vec![pid], ..Affected::default() };
+            return Ok(runtime.resumed(process, None, affected));
         }
-        let (model, body) = runtime
+        self.check_directory().await?;
+        let (model, body, name) = runtime
             .on_journal(move |data| {
                 let (history, _) = data.history(uuid)?;
+                let model = spec::model_of(data, uuid, &history);
+                let name = history.identity.as_ref().and_then(|identity| identity.spawned.name.clone());
                 let body = history.identity.and_then(|identity| spec::body_of(&identity.spawned.body));
-                Ok::<_, std::io::Error>((spec::model_of(data, uuid), body))
+                Ok::<_, std::io::Error>((model, body, name))
             })
             .await??;
+        let model = request.model.clone().or(model);
+        let _name = runtime.hold_name(name.as_deref(), uuid).map_err(|error| {
+            let free = format!("relive rename {uuid} NAME");
+            Error::new(error.code(), format!("process {uuid} cannot be resumed: {error}")).with_hint(free)
+        })?;
         let body = body.and_then(|kind| runtime.bodies.of(kind));
-        let body = body.ok_or_else(|| Error::new(ErrorCode::Internal, "what it runs is not known here"))?;
+        let body = body.ok_or_else(unknown_body)?;
         if request.input.is_some() {
-            body.hears(uuid, Hearing::NextRun).await?;
+            body.accepts_message(uuid, DeliveryTime::NextRun).await?;
         }
         let pid = runtime.on_journal(move |data| data.next_pid().inspect(|pid| data.note_pid(*pid, uuid))).await??;
         let opening = Opening {
@@ -215,7 +346,10 @@ impl Turn {
         let say = body.first_message(&say);
         let input_id = runtime.clock.new_uuid().to_string();
         let limits = self.look(|history| history.limits).await?;
-        let batch = additions(limits, &request, say, request_id.as_deref(), &input_id);
+        let untold = self.look(|history| history.files.untold).await?;
+        let mut batch = first;
+        batch.extend(untold.map(|step| crate::rewind::untold(step, &input_id)));
+        batch.extend(additions(limits, &request, say, request_id.as_deref(), &input_id));
         let opened = runtime
             .opened(move |data| {
                 let batch = batch.clone();
@@ -234,8 +368,9 @@ impl Turn {
         runtime.budgets.set_limits(uuid, writer.history().limits);
         let spec = spec::from_history(writer.history(), pid, runtime.parent_of(writer.history()), model)?;
         let process = ProcessRef { of: relive_core::Incarnation { pid, generation: spec.generation }, uuid };
+        let note = at_gate(writer.history(), pid);
         self.publish_new(spec, writer).await?;
-        Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], ..Affected::default() }))
+        Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], note, ..Affected::default() }))
     }
 
     async fn commit_additions(&mut self, change: Change, limits: Limits, request: &ResumeRequest) -> Result<()> {
@@ -250,6 +385,9 @@ impl Turn {
             let deadline = self.deadline();
             self.owner.order(|orders| orders.deadline = deadline);
         }
+        if let Some(model) = &request.model {
+            self.runtime.lock().table.set_model(pid, model)?;
+        }
         Ok(())
     }
 }
@@ -262,6 +400,16 @@ impl Runtime {
     }
 }
 
+pub(crate) fn unknown_body() -> Error {
+    Error::new(ErrorCode::Internal, "this version of Relive does not know the body of this process")
+}
+
+/// Says that a program will wait at its gate, if it has one.
+fn at_gate(history: &History, pid: Pid) -> Option<String> {
+    let program = history.identity.as_ref()?.spawned.program.as_ref()?;
+    program.gate.then(|| format!("it waits at its gate; to let it run: relive proceed {pid}"))
+}
+
 /// What a resume adds to the journal: limits, and a message whose id is that of the request.
 pub(crate) fn additions(
     limits: Limits,
@@ -271,6 +419,9 @@ pub(crate) fn additions(
     fresh: &str,
 ) -> Vec<Body> {
     let mut batch = Vec::new();
+    if let Some(model) = &request.model {
+        batch.push(Body::Model(NewModel { model: model.clone(), req: request_id.map(str::to_owned) }));
+    }
     if request.limits != Limits::default() {
         let limits = spec::raised(limits, request.limits);
         batch.push(Body::Limits(NewLimits { limits, req: request_id.map(str::to_owned) }));

@@ -3,7 +3,7 @@
 //! The table is a view that owners publish to. Its lock is held for moments, never across an await, and nothing is read
 //! or written under it. What a client is told happened is on the disk first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,21 +16,27 @@ use relive_session::spec::DaemonStart;
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
-use crate::bodies::{AgentBody, Bodies, Body, ExecBody};
+use crate::bodies::{AgentBody, Bodies, Body, ExecBody, FlowBody};
 use crate::budgets::Budgets;
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::credentials::Credentials;
 use crate::environment::Environments;
 use crate::error::{Error, Result};
+use crate::flows::Flows;
+use crate::isolation::Isolations;
 use crate::owner::{Owner, Owners};
 use crate::pools::Pools;
+use crate::recall::ToRecall;
+use crate::reload::LiveSettings;
+use crate::self_socket::{SelfConnection, SelfSockets};
 use crate::settings::Settings;
 use crate::subtree::Inheritance;
 use crate::trees::Trees;
 use crate::unrecovered::Unrecovered;
 use crate::warnings::Warnings;
 use crate::watch::Changes;
+use crate::workspaces::{Options as WorkspaceOptions, Workspaces};
 
 /// How long a journal that is busy is waited for, and how often it is tried.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
@@ -44,25 +50,38 @@ const SHIM: &str = "/proc/self/exe";
 pub struct Runtime {
     pub(crate) data: Arc<DataDirectory>,
     pub(crate) pools: Pools,
+    /// As they were at the start: for what only a start looks at.
     pub(crate) settings: Settings,
+    /// As they are now.
+    pub(crate) live: Arc<LiveSettings>,
     pub(crate) clock: Clock,
     /// When it was started, since boot.
     pub(crate) started_ms: u64,
     pub(crate) changes: Changes,
     /// Where `config.yaml` is, and beside it agents that can be run by name.
     pub(crate) config: PathBuf,
+    pub(crate) socket: PathBuf,
     /// The environment of whoever started each process.
     pub(crate) environments: Arc<Environments>,
     pub(crate) credentials: Arc<Credentials>,
+    /// The sockets by which programs inside of processes reach the daemon.
+    pub(crate) self_sockets: Arc<SelfSockets>,
     pub(crate) budgets: Budgets,
     /// Finds processes that are not in the table.
     pub(crate) catalog: Catalog,
     pub(crate) unrecovered: Unrecovered,
+    pub(crate) to_recall: ToRecall,
     pub(crate) warnings: Warnings,
+    /// The files that processes work on.
+    pub(crate) workspaces: Workspaces,
     pub(crate) owners: Owners,
     pub(crate) bodies: Bodies,
+    /// The trees whose body runs.
+    pub(crate) flows: Flows,
     /// Told when a body has gone.
     pub(crate) bodies_changed: Notify,
+    /// Told when a handle was released, or its holder has ended.
+    pub(crate) sight_changed: Notify,
     /// One survey, and one collection, at a time: they share the files `clock` and `tombstones.jsonl`.
     pub(crate) collecting: tokio::sync::Mutex<()>,
     state: Mutex<Published>,
@@ -83,6 +102,12 @@ pub(crate) struct Published {
     /// Told when there is one more.
     pub(crate) alarm_set: Arc<Notify>,
     pub(crate) stopping: bool,
+    /// The names of processes that are being created or renamed, each with the process that is to have it.
+    pub(crate) names: HashMap<String, Uuid>,
+    /// What providers said of the keys of processes that lack credentials. Forgotten with the process.
+    pub(crate) refused_keys: HashMap<Pid, String>,
+    /// Processes that stand still for a rewind, and that nobody else has paused since.
+    pub(crate) paused_for_rewind: HashSet<Pid>,
     /// Whether a task writes the pulse.
     pub(crate) has_heartbeat: bool,
 }
@@ -94,12 +119,10 @@ pub(crate) struct ProcessRef {
     pub(crate) uuid: Uuid,
 }
 
-impl Runtime {
-    /// Returns a runtime that owns no process yet: [`Self::recover`] finds those of the data directory.
-    #[must_use]
-    pub fn new(data: Arc<DataDirectory>, pools: Pools, settings: Settings, clock: Clock, paths: &Paths) -> Arc<Self> {
-        let state = Published {
-            table: relive_core::Table::new(settings.table, data.last_pid()),
+impl Published {
+    fn new(settings: relive_core::Settings, last_pid: Pid) -> Self {
+        Self {
+            table: relive_core::Table::new(settings, last_pid),
             bodies: HashMap::new(),
             trees: Trees::default(),
             inherited: Inheritance::default(),
@@ -107,53 +130,88 @@ impl Runtime {
             alarms: HashMap::new(),
             alarm_set: Arc::default(),
             stopping: false,
+            names: HashMap::new(),
+            refused_keys: HashMap::new(),
+            paused_for_rewind: HashSet::new(),
             has_heartbeat: false,
-        };
+        }
+    }
+}
+
+impl Runtime {
+    /// Returns a runtime that owns no process yet: [`Self::recover`] finds those of the data directory.
+    #[must_use]
+    pub fn new(data: Arc<DataDirectory>, pools: Pools, settings: Settings, clock: Clock, paths: &Paths) -> Arc<Self> {
+        let state = Published::new(settings.table, data.last_pid());
         let sessions = Sessions::new(SHIM.into(), clock.boot_id(), paths.short_name());
         let sessions = Arc::new(sessions.with_daemon(DaemonStart::of_this_process(paths.log.clone())));
-        let environments = Arc::new(Environments::next_to(&paths.socket));
+        let self_sockets = SelfSockets::new(paths);
         let warnings = Warnings::default();
-        let credentials =
-            Arc::new(Credentials::new(&settings, pools.files.clone(), Arc::clone(&environments), warnings.clone()));
+        let environments = Arc::new(Environments::new(Arc::clone(&data), settings.keeper.clone(), warnings.clone()));
+        let live = Arc::new(LiveSettings::new(settings.clone(), &paths.config));
+        let credentials = Arc::new(Credentials::new(
+            Arc::clone(&live),
+            pools.files.clone(),
+            Arc::clone(&environments),
+            warnings.clone(),
+        ));
+        let workspaces = Workspaces::new(WorkspaceOptions::of(data.root(), &settings, &pools, clock.clone()));
+        let isolations = Isolations::new(paths, self_sockets.directory().to_owned(), Arc::clone(&live));
         let bodies = Bodies {
+            flow: FlowBody::default(),
             agent: AgentBody {
+                isolations: isolations.clone(),
                 data: Arc::clone(&data),
+                real_root: crate::bodies::real(data.root()),
                 pools: pools.clone(),
                 sessions: Arc::clone(&sessions),
                 credentials: Arc::clone(&credentials),
                 environments: Arc::clone(&environments),
                 cadence: settings.cadence,
                 git_notes: settings.git_notes,
+                workspaces: workspaces.clone(),
+                warnings: warnings.clone(),
             },
             exec: ExecBody {
+                isolations: isolations.clone(),
                 data: Arc::clone(&data),
                 pool: pools.journal.clone(),
                 sessions,
                 environments: Arc::clone(&environments),
+                self_sockets: Arc::clone(&self_sockets),
                 warnings: warnings.clone(),
             },
         };
         let catalog = Catalog::new(Arc::clone(&data), warnings.clone());
-        Arc::new(Self {
+        let runtime = Arc::new(Self {
             data,
             pools,
             settings,
+            live,
             started_ms: clock.moment().up_ms,
             clock,
             changes: Changes::default(),
             config: paths.config.clone(),
+            socket: paths.socket.clone(),
             environments,
             credentials,
+            self_sockets,
             budgets: Budgets::default(),
             catalog,
             unrecovered: Unrecovered::default(),
+            to_recall: ToRecall::default(),
             warnings,
+            workspaces,
             owners: Owners::default(),
             bodies,
+            flows: Flows::default(),
             bodies_changed: Notify::new(),
+            sight_changed: Notify::new(),
             collecting: tokio::sync::Mutex::default(),
             state: Mutex::new(state),
-        })
+        });
+        runtime.bodies.flow.connect(&runtime);
+        runtime
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Published> {
@@ -182,6 +240,12 @@ impl Runtime {
     #[must_use]
     pub fn pools(&self) -> &Pools {
         &self.pools
+    }
+
+    /// Returns the connections that programs make to the sockets of their processes, once.
+    #[must_use]
+    pub fn self_connections(&self) -> Option<tokio::sync::mpsc::Receiver<SelfConnection>> {
+        self.self_sockets.connections()
     }
 
     /// Tells the time of day.
@@ -236,11 +300,13 @@ impl Runtime {
     ) -> Result<T> {
         #[cfg(feature = "faults")]
         if crate::faults::is_on("inline-verbs") {
-            return verb.await;
+            return Box::pin(verb).await;
         }
         match tokio::spawn(verb).await {
             Ok(answer) => answer,
-            Err(error) => Err(Error::new(relive_core::ErrorCode::Internal, format!("the verb failed: {error}"))),
+            Err(error) => {
+                Err(Error::new(relive_core::ErrorCode::Internal, format!("the request failed unexpectedly: {error}")))
+            }
         }
     }
 
@@ -266,9 +332,10 @@ impl Runtime {
         state.table.machine(pid).filter(|machine| machine.end().is_none()).cloned()
     }
 
-    /// Notes an event of another process, if that has a body.
+    /// Notes an event of another process, also if that has no body.
     pub(crate) fn tell(self: &Arc<Self>, pid: Pid, kind: &'static str, body: serde_json::Value) {
         let owner = self.lock().bodies.get(&pid).cloned();
+        let owner = owner.or_else(|| self.uuid_of(pid).map(|uuid| self.owners.of(uuid)));
         if let Some(owner) = owner {
             self.emit(&owner, kind, body);
         }
@@ -276,22 +343,25 @@ impl Runtime {
 
     /// Notes that a process stands still, why, and what a person can do about it.
     pub(crate) fn emit_paused(self: &Arc<Self>, owner: &Arc<Owner>, pid: Pid) {
-        let process = {
+        let (process, cause) = {
             let state = self.lock();
             let Some(view) = state.table.view(pid, self.moment()) else { return };
-            crate::view::of_view(&state, &view)
+            (crate::view::of_view(&state, &view), view.paused_by)
         };
         let process = self.with_budget_hint(process);
         let mut event = serde_json::json!({"reason": process.suspend_reason, "resume_at": process.resume_at});
         if let Some(hint) = process.hint {
             event["hint"] = hint.into();
         }
+        if let Some(cause) = cause {
+            event["by"] = self.in_words_now(cause, None).into();
+        }
         self.emit(owner, "paused", event);
     }
 
     /// Returns the environment of a process; an empty one if it is gone.
-    pub(crate) async fn environment_of(&self, uuid: Uuid) -> Result<Environment> {
-        Ok(self.environments.load(&self.pools.files, uuid).await?)
+    pub(crate) fn environment_of(&self, uuid: Uuid) -> Environment {
+        self.environments.of(uuid)
     }
 
     /// Opens a journal. One that is busy is so for a moment only: nobody else has this data directory, but a child that

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use relive_api::{Accepted, InputRequest};
-use relive_core::{ErrorCode, Pid, Uuid};
+use relive_core::{Body as Kind, ErrorCode, Pid, Uuid};
 use relive_journal::record::{Body, Input};
 
-use crate::bodies::Hearing;
+use crate::bodies::DeliveryTime;
 use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
+use crate::own_workspace::WORKSPACE_ID;
 use crate::owner::{Lane, Turn};
 use crate::runtime::Runtime;
 use crate::signal::is_being_ended;
@@ -18,20 +19,41 @@ const ID_MAX: usize = 200;
 /// The ids of the messages by which a process and a fork begin.
 pub(crate) const INTENT_ID: &str = "intent";
 pub(crate) const FORK_ID: &str = "fork";
+/// How the id of the message begins that ends the input of a program.
+pub(crate) const EOF_ID: &str = "eof:";
 
 /// Tells whether the runtime records messages or requests under such an id. A message that had it would pass for heard, or
 /// a verb for answered.
 fn is_reserved(id: &str) -> bool {
     let verb = id.split_once(':').map(|(verb, _)| verb);
-    matches!(id, INTENT_ID | FORK_ID)
-        || verb.is_some_and(|verb| matches!(verb, "resume" | "resolve" | "signals") || verb.starts_with("SIG"))
+    matches!(id, INTENT_ID | FORK_ID | WORKSPACE_ID)
+        || verb.is_some_and(|verb| {
+            matches!(verb, "eof" | "resume" | "resolve" | "signals" | "rename" | "rewind") || verb.starts_with("SIG")
+        })
 }
 
 impl Runtime {
     /// Hands a message to a process. On return it is on the disk.
     pub async fn send(self: &Arc<Self>, id: &str, request: InputRequest) -> Result<Accepted> {
+        self.send_from(None, id, request).await
+    }
+
+    /// Hands over a message of a process, or of a person.
+    pub(crate) async fn send_from(
+        self: &Arc<Self>,
+        from: Option<Uuid>,
+        id: &str,
+        request: InputRequest,
+    ) -> Result<Accepted> {
         if request.id.is_empty() || request.id.len() > ID_MAX {
             return Err(Error::new(ErrorCode::Invalid, format!("a message id has 1 to {ID_MAX} bytes")));
+        }
+        if request.text.is_empty() != request.eof {
+            if request.eof {
+                let message = "the end of an input has no text: send the text before it";
+                return Err(Error::new(ErrorCode::Invalid, message));
+            }
+            return Err(empty_message(id));
         }
         if is_reserved(&request.id) {
             let message =
@@ -40,20 +62,30 @@ impl Runtime {
         }
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
-            let ended = || {
-                let message = format!("`{id}` has ended, so it hears nothing");
-                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {id} --input TEXT"))
-            };
             let found = runtime.look_up_to_change(&id).await?;
             let (uuid, note) = runtime.identity_of(&found)?;
-            let refused = runtime.hears(uuid).await.err();
+            // To a program, spaces are keys or a line as good as any other.
+            if !request.eof && request.text.trim().is_empty() && !runtime.is_program(&found) {
+                return Err(empty_message(&id));
+            }
+            let refused = match runtime.accepts_message(uuid).await {
+                Ok(()) if request.eof => runtime.accepts_eof(uuid).err(),
+                answer => answer.err(),
+            };
+            let request = recorded(request);
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
-            let accepted = match found {
-                LookedUp::Living { .. } => turn.hear(request, refused).await?,
+            let accepted = match &found {
+                LookedUp::Living { .. } => turn.hear(from, request, refused).await?,
                 // Sent again: it was heard before the end.
                 LookedUp::Remembered(_) | LookedUp::OnDisk(_) | LookedUp::Unrecovered(_) => {
-                    turn.has_heard(request.id).await?.then_some(false)
+                    turn.has_received(request.id).await?.then_some(false)
                 }
+            };
+            let ended = || {
+                // Most programs have no input that a message could be written to.
+                let input = if runtime.is_program(&found) { "" } else { " --input TEXT" };
+                let message = format!("`{id}` has ended and receives no messages");
+                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {id}{input}"))
             };
             Ok(Accepted { accepted: accepted.ok_or_else(ended)?, note })
         })
@@ -61,33 +93,75 @@ impl Runtime {
     }
 }
 
+/// Returns the refusal of a message without any text.
+pub(crate) fn empty_message(id: &str) -> Error {
+    Error::new(ErrorCode::Invalid, format!("the message to `{id}` is empty"))
+}
+
 impl Runtime {
+    fn is_program(&self, found: &LookedUp) -> bool {
+        let of_table = |pid| self.lock().table.view(pid, self.moment()).map(|view| view.body);
+        let body = match found {
+            LookedUp::Living { process, .. } => of_table(process.of.pid),
+            LookedUp::Remembered(pid) => of_table(*pid),
+            LookedUp::OnDisk(found) => crate::spec::body_of(&found.info.body),
+            LookedUp::Unrecovered(_) => None,
+        };
+        body == Some(relive_core::Body::Exec)
+    }
+
     /// Refuses a message that a living process cannot take in.
-    pub(crate) async fn hears(&self, uuid: Uuid) -> Result<()> {
+    pub(crate) async fn accepts_message(&self, uuid: Uuid) -> Result<()> {
         let Some(process) = self.living(uuid) else { return Ok(()) };
         let session = self.owners.find(uuid).and_then(|owner| owner.session());
         match self.body_of(process.of.pid) {
-            Some(body) => body.hears(uuid, Hearing::Now(session)).await,
+            Some(body) => body.accepts_message(uuid, DeliveryTime::Now(session)).await,
             None => Ok(()),
         }
     }
 }
 
+impl Runtime {
+    /// Refuses the end of an input for a process that is no program.
+    fn accepts_eof(&self, uuid: Uuid) -> Result<()> {
+        let Some(process) = self.living(uuid) else { return Ok(()) };
+        let pid = process.of.pid;
+        match self.lock().table.view(pid, self.moment()).map(|view| view.body) {
+            Some(Kind::Exec) | None => Ok(()),
+            Some(_) => {
+                let message = format!("process {pid} is not a program: it has no input to close");
+                Err(Error::new(ErrorCode::Invalid, message))
+            }
+        }
+    }
+}
+
+/// Returns a request as it is recorded: the end of an input is a message without a text, whose id says so.
+fn recorded(request: InputRequest) -> InputRequest {
+    let id = if request.eof { format!("{EOF_ID}{}", request.id) } else { request.id };
+    InputRequest { id, ..request }
+}
+
 impl Turn {
     /// Records a message; `false` if it was recorded before, `None` if the process has ended without it.
-    async fn hear(&mut self, request: InputRequest, refused: Option<Error>) -> Result<Option<bool>> {
-        let heard = self.has_heard(request.id.clone()).await?;
+    async fn hear(
+        &mut self,
+        from: Option<Uuid>,
+        request: InputRequest,
+        refused: Option<Error>,
+    ) -> Result<Option<bool>> {
+        let heard = self.has_received(request.id.clone()).await?;
         let Some(machine) = self.machine().filter(|_| !heard) else { return Ok(heard.then_some(false)) };
         let of = machine.incarnation();
         if let Some((signal, _)) = machine.told_to_end() {
-            let message = format!("{}, so it hears nothing", is_being_ended(of.pid, signal));
+            let message = format!("{} and receives no messages", is_being_ended(of.pid, signal));
             let hint = format!("relive wait {0}; relive resume {0} --input TEXT", of.pid);
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
         }
         if let Some(refused) = refused {
             return Err(refused);
         }
-        let input = Input { id: request.id, from: None, text: request.text.clone().into() };
+        let input = Input { id: request.id, from, text: request.text.clone().into() };
         self.write(of, self.runtime.moment(), vec![Body::Input(input)]).await?;
         self.hand_over(of.pid, Some(request.text));
         Ok(Some(true))
@@ -101,7 +175,7 @@ impl Turn {
     }
 
     /// Tells whether a message with this id was recorded before.
-    async fn has_heard(&mut self, id: String) -> Result<bool> {
-        self.look(move |history| history.has_heard(&id)).await
+    async fn has_received(&mut self, id: String) -> Result<bool> {
+        self.look(move |history| history.has_received(&id)).await
     }
 }

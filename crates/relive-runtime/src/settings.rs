@@ -1,6 +1,7 @@
 //! What the runtime goes by.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,15 +38,20 @@ pub struct Settings {
     pub(crate) prices: Arc<Prices>,
     pub(crate) windows: Arc<Windows>,
     pub(crate) git_notes: bool,
+    /// The program that becomes the keeper of environments; without one they end with the runtime.
+    pub keeper: Option<PathBuf>,
+    pub(crate) workspace: relive_config::Workspace,
+    pub(crate) isolation: relive_config::IsolationSettings,
 }
 
 impl From<&Config> for Settings {
     fn from(config: &Config) -> Self {
         let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits, .. } = config;
-        let Config { providers, tool_env, tools, prices, context_window, git_notes, .. } = config;
+        let Config { providers, tool_env, tools, prices, context_window, git_notes, workspace, isolation, .. } = config;
         let gc_rules = GcRules {
             retention_days: (gc.retention_days > 0).then_some(gc.retention_days),
             max_entries: (gc.max_entries > 0).then_some(gc.max_entries as usize),
+            older_than_ms: None,
         };
         let collects = gc_rules.retention_days.is_some() || gc_rules.max_entries.is_some();
         Self {
@@ -75,6 +81,9 @@ impl From<&Config> for Settings {
             prices: Arc::new(known_prices(prices)),
             windows: Arc::new(known_windows(context_window)),
             git_notes: git_notes.0,
+            keeper: None,
+            workspace: workspace.clone(),
+            isolation: isolation.clone(),
         }
     }
 }

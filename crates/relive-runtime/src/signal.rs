@@ -1,13 +1,17 @@
-//! Signals and pauses: to one process and to a subtree.
+//! Signals and pauses of one process and of a subtree.
 //!
-//! Each process is one turn with its own owner; `subtree` walks those of a subtree.
+//! Each process is one turn with its own owner; `subtree` walks a subtree.
+
+mod handled;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{Affected, PauseRequest, SignalMaskRequest, SignalRequest, SignalState};
 use relive_core::{Aim, Cause, ErrorCode, Event, Incarnation, Pid, Signal, SignalSet, State, Urgency, Uuid, Why};
-use relive_journal::record::{Body, Input, ResumedBy, SignalMask};
+use relive_journal::record::ResumedBy;
+
+use handled::WantedSignals;
 
 use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
@@ -18,10 +22,15 @@ use crate::runtime::{ProcessRef, Runtime};
 /// How long a KILL waits for its turn before it acts without one.
 pub(crate) const KILL_WITHIN: Duration = Duration::from_secs(1);
 
-/// How often something is tried again that could not be recorded.
+/// How long a pause waits for programs to be frozen, and for what it interrupts, before it answers,
+const STOPPED_WITHIN: Duration = Duration::from_secs(1);
+/// and how often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How often recording is retried.
 pub(crate) const RETRY_EVERY: Duration = Duration::from_secs(5);
 
-/// A signal on its way.
+/// A signal to deliver.
 #[derive(Debug, Clone)]
 pub(crate) struct SignalOrder {
     pub(crate) signal: Signal,
@@ -30,6 +39,16 @@ pub(crate) struct SignalOrder {
     pub(crate) aim: Aim,
     pub(crate) request: Option<String>,
     pub(crate) resumed_by: ResumedBy,
+    pub(crate) pause_for: PauseFor,
+}
+
+/// For whom a process is paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PauseFor {
+    /// For whoever asked for it, until they resume it.
+    Caller,
+    /// For a rewind, which resumes it if it is refused.
+    Rewind,
 }
 
 impl SignalOrder {
@@ -41,6 +60,7 @@ impl SignalOrder {
             aim: Aim::Process,
             request: request.map(|id| format!("{signal}:{id}")),
             resumed_by: ResumedBy::User,
+            pause_for: PauseFor::Caller,
         }
     }
 
@@ -56,49 +76,102 @@ impl SignalOrder {
     }
 
     fn details(&self) -> RecordDetails {
-        RecordDetails { request: self.request.clone(), resumed_by: self.resumed_by, resume_at: None }
+        RecordDetails {
+            request: self.request.clone(),
+            resumed_by: self.resumed_by,
+            resume_at: None,
+            cause: Some(self.cause),
+        }
     }
 }
 
-/// What a signal did to one process.
+/// The effect of a signal on one process.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
     pub(crate) changed: bool,
     pub(crate) resumed: bool,
-    /// Whether it had it before.
+    /// Whether it had received this request before.
     pub(crate) repeated: bool,
-    /// Who is below it, where the signal is for its subtree.
+    /// Its children, if the signal is for its subtree.
     pub(crate) below: Vec<Uuid>,
 }
 
 impl Runtime {
-    /// Sends a signal to a process, or to everything at and below it.
+    /// Sends a signal to a process, or to it and its descendants.
     pub async fn signal(
         self: &Arc<Self>,
         id: &str,
         request: SignalRequest,
         request_id: Option<String>,
     ) -> Result<Affected> {
+        self.signal_for(Cause::runtime(Why::User), id, request, request_id).await
+    }
+
+    pub(crate) async fn signal_for(
+        self: &Arc<Self>,
+        cause: Cause,
+        id: &str,
+        request: SignalRequest,
+        request_id: Option<String>,
+    ) -> Result<Affected> {
         let signal = parse(&request.signal)?;
-        let sent = SignalOrder::new(signal, request_id);
+        let sent = SignalOrder { cause, ..SignalOrder::new(signal, request_id) };
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move { runtime.deliver(&id, sent, request.subtree).await }).await
     }
 
-    /// Pauses a process, or everything at and below it.
+    /// Pauses a process, or it and its descendants.
     pub async fn pause(
         self: &Arc<Self>,
         id: &str,
         request: PauseRequest,
         request_id: Option<String>,
     ) -> Result<Affected> {
+        self.pause_for(Cause::runtime(Why::User), id, request, request_id).await
+    }
+
+    pub(crate) async fn pause_for(
+        self: &Arc<Self>,
+        cause: Cause,
+        id: &str,
+        request: PauseRequest,
+        request_id: Option<String>,
+    ) -> Result<Affected> {
         let urgency = if request.now { Urgency::Now } else { Urgency::Boundary };
-        let sent = SignalOrder { urgency, ..SignalOrder::new(Signal::Pause, request_id) };
+        let sent = SignalOrder { urgency, cause, ..SignalOrder::new(Signal::Pause, request_id) };
         let (runtime, id) = (Arc::clone(self), id.to_owned());
-        self.to_the_end(async move { runtime.deliver(&id, sent, request.subtree).await }).await
+        let affected = self.to_the_end(async move { runtime.deliver(&id, sent, request.subtree).await }).await?;
+        let pausing = self.still_pausing(&affected.pids).await;
+        Ok(Affected { pausing, ..affected })
+    }
+
+    /// Waits a moment for those that are to stop at once, and returns the processes that have not stopped.
+    async fn still_pausing(&self, pids: &[Pid]) -> Vec<Pid> {
+        let until = tokio::time::Instant::now() + STOPPED_WITHIN;
+        loop {
+            let pausing: Vec<(Pid, Urgency)> = {
+                let state = self.lock();
+                pids.iter().filter_map(|pid| Some((*pid, state.table.machine(*pid)?.urgency()?))).collect()
+            };
+            let at_once = |(pid, urgency): &(Pid, Urgency)| {
+                *urgency == Urgency::Now || self.body_of(*pid).is_some_and(|body| body.stays_when_suspended())
+            };
+            if tokio::time::Instant::now() >= until || !pausing.iter().any(at_once) {
+                return pausing.into_iter().map(|(pid, _)| pid).collect();
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     pub(crate) async fn deliver(self: &Arc<Self>, id: &str, sent: SignalOrder, subtree: bool) -> Result<Affected> {
+        let signal = sent.signal;
+        match self.deliver_recorded(id, sent, subtree).await {
+            Err(refused) if signal == Signal::Kill => self.kill_unrecorded(id, refused).await,
+            delivered => delivered,
+        }
+    }
+
+    async fn deliver_recorded(self: &Arc<Self>, id: &str, sent: SignalOrder, subtree: bool) -> Result<Affected> {
         let found = self.look_up_to_change(id).await?;
         let LookedUp::Living { process, note } = found else {
             let (uuid, note) = self.identity_of(&found)?;
@@ -106,7 +179,7 @@ impl Runtime {
             if !turn.was_answered(sent.request.as_deref()).await? {
                 return Ok(Affected { note: note.or(ended_already(id).note), ..ended_already(id) });
             }
-            // It was ended by this request. Those below it may not have got the signal.
+            // It was ended by this request. Its descendants may not have got the signal.
             let pid = turn.last_pid().await?;
             drop(turn);
             return match pid.filter(|_| subtree) {
@@ -114,7 +187,7 @@ impl Runtime {
                 None => Ok(Affected { affected: 1, pids: Vec::from_iter(pid), note, ..Affected::default() }),
             };
         };
-        let pid = process.of.pid;
+        let (pid, signal) = (process.of.pid, sent.signal);
         let mut affected = if subtree {
             self.signal_tree(process.uuid, pid, sent).await?
         } else {
@@ -133,8 +206,37 @@ impl Runtime {
                 Some(None) => None,
             };
         }
+        affected.pending = self.pending_of(signal, pid, &affected.pids);
+        affected.handled = self.handled_by(signal, &affected);
         affected.note = note.or(affected.note);
         Ok(affected)
+    }
+
+    /// Returns those of the processes that handle a signal themselves, so that nothing else happened to them.
+    fn handled_by(&self, signal: Signal, affected: &Affected) -> Vec<Pid> {
+        match signal {
+            Signal::Pause | Signal::Int => {}
+            Signal::Term | Signal::Kill | Signal::Resume => return Vec::new(),
+        }
+        let state = self.lock();
+        let handles = |pid: &Pid| state.table.machine(*pid).is_some_and(|machine| machine.handlers().contains(signal));
+        let reached = affected.pids.iter().copied().filter(|pid| !affected.pending.contains(pid));
+        reached.filter(handles).collect()
+    }
+
+    /// Returns those of the processes that block a signal which was sent to them.
+    pub(crate) fn pending_of(&self, signal: Signal, root: Pid, pids: &[Pid]) -> Vec<Pid> {
+        let state = self.lock();
+        let mut sent_to = pids.to_vec();
+        if pids.is_empty() {
+            // It was pending before, so nothing changed.
+            sent_to.push(root);
+        }
+        let blocks = |pid: &Pid| {
+            let machine = state.table.machine(*pid);
+            machine.is_some_and(|machine| machine.pending().any(|(pending, _)| pending == signal))
+        };
+        sent_to.into_iter().filter(blocks).collect()
     }
 
     /// Resumes ancestors that the user paused, nearest first.
@@ -157,13 +259,13 @@ impl Runtime {
         resumed
     }
 
-    /// Sends a signal for a reason of the runtime's own.
+    /// Sends a signal for a reason of the runtime.
     pub(crate) async fn signal_one(self: &Arc<Self>, uuid: Uuid, signal: Signal, cause: Cause) -> Result<Delivered> {
         let sent = SignalOrder { cause, aim: Aim::Subtree, ..SignalOrder::new(signal, None) };
         self.signal_process(uuid, &sent).await
     }
 
-    /// One turn: delivers a signal to one process.
+    /// Delivers a signal to one process, in one turn.
     pub(crate) async fn signal_process(self: &Arc<Self>, uuid: Uuid, sent: &SignalOrder) -> Result<Delivered> {
         let owner = self.owners.of(uuid);
         let mut waiting = std::pin::pin!(self.turn_with(Arc::clone(&owner), sent.lane()));
@@ -171,7 +273,7 @@ impl Runtime {
             Ok(turn) => turn?,
             Err(_) => {
                 if sent.signal == Signal::Kill {
-                    // The disk is stuck. KILL acts all the same; it is acknowledged when it is recorded.
+                    // The disk is stuck. KILL still takes effect; it is acknowledged when it is recorded.
                     owner.order(|orders| orders.end = Some(Signal::Kill));
                 }
                 waiting.await?
@@ -197,7 +299,7 @@ impl Runtime {
         });
     }
 
-    /// Says which signals a process blocks and handles itself.
+    /// Sets which signals a process blocks and handles itself.
     pub async fn set_signal_mask(
         self: &Arc<Self>,
         id: &str,
@@ -206,8 +308,7 @@ impl Runtime {
     ) -> Result<SignalState> {
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
-            let blocked = request.blocked.as_deref().map(blockable).transpose()?;
-            let handled = request.handled.as_deref().map(blockable).transpose()?;
+            let wanted = WantedSignals::parse(&request)?;
             let request_id = request_id.map(|id| format!("signals:{id}"));
             let found = runtime.look_up_to_change(&id).await?;
             let (uuid, note) = runtime.identity_of(&found)?;
@@ -215,7 +316,7 @@ impl Runtime {
             let known = turn.was_answered(request_id.as_deref()).await?;
             let living = turn.machine().filter(|_| matches!(found, LookedUp::Living { .. }));
             let Some(machine) = living else {
-                let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals"));
+                let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended and receives no signals"));
                 let pid = turn.last_pid().await?.filter(|_| known).ok_or_else(gone)?;
                 return Ok(no_signals(pid, note));
             };
@@ -224,12 +325,7 @@ impl Runtime {
                 false
             } else {
                 let mut change = Change::of(machine, RecordDetails { request: request_id, ..RecordDetails::default() });
-                if let Some(handled) = handled {
-                    change.apply(Event::SetHandlers(handled), &runtime)?;
-                }
-                if let Some(blocked) = blocked {
-                    change.apply(Event::SetMask(blocked), &runtime)?;
-                }
+                wanted.apply(&mut change, &runtime)?;
                 let resumed = change.resumes();
                 turn.commit_signal(change).await?;
                 resumed
@@ -238,20 +334,20 @@ impl Runtime {
             if resumed {
                 runtime.resume_above(pid, &SignalOrder::new(Signal::Resume, None)).await;
             }
-            // A signal that is not blocked any more may have ended it.
+            // A signal that is no longer blocked may have ended it.
             Ok(runtime.signal_state(pid, note.clone()).unwrap_or_else(|| no_signals(pid, note)))
         })
         .await
     }
 
-    /// Returns what a process does with signals.
+    /// Returns the signals that a process blocks and handles.
     pub async fn signal_mask(self: &Arc<Self>, id: &str) -> Result<SignalState> {
-        let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended: it gets no signals"));
+        let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended and receives no signals"));
         let LookedUp::Living { process, note } = self.look_up_to_change(id).await? else { return Err(gone()) };
         self.signal_state(process.of.pid, note).ok_or_else(gone)
     }
 
-    fn signal_state(&self, pid: Pid, note: Option<String>) -> Option<SignalState> {
+    pub(crate) fn signal_state(&self, pid: Pid, note: Option<String>) -> Option<SignalState> {
         let state = self.lock();
         let machine = state.table.machine(pid)?;
         let names = |set: SignalSet| Signal::LANDING_ORDER.into_iter().filter(move |signal| set.contains(*signal));
@@ -283,10 +379,13 @@ impl Turn {
         let runtime = Arc::clone(&self.runtime);
         let mut change = Change::of(machine, sent.details());
         if change.draft().state() == State::Created && self.owner.has_body() {
-            // Its body is on its way: it is told, instead of being left behind.
+            // Its body is about to start: it gets the signal then.
             change.apply(Event::Start, &runtime)?;
         }
         let changed = change.apply(sent.event(), &runtime)?;
+        if sent.signal == Signal::Pause && sent.pause_for == PauseFor::Caller {
+            runtime.lock().paused_for_rewind.remove(&change.draft().incarnation().pid);
+        }
         if !changed {
             if change.draft().told_to_end().is_some() && !self.owner.has_body() {
                 // Its end could not be recorded before.
@@ -295,27 +394,34 @@ impl Turn {
             return Ok(nothing);
         }
         if sent.signal == Signal::Kill {
-            // KILL acts without waiting for its record.
+            // KILL takes effect without waiting for its record.
             self.owner.order(|orders| orders.end = Some(Signal::Kill));
         }
-        let resumed = change.resumes();
+        let (resumed, pid) = (change.resumes(), change.draft().incarnation().pid);
         self.commit_signal(change).await?;
+        if sent.pause_for == PauseFor::Rewind {
+            runtime.lock().paused_for_rewind.insert(pid);
+        }
         Ok(Delivered { changed: true, resumed, ..nothing })
     }
 
-    /// Records a change that signals made. A process that is told to end and has no body ends here.
-    async fn commit_signal(&mut self, mut change: Change) -> Result<()> {
+    /// Records a change made by signals. A process that is asked to end and has no body ends here.
+    pub(crate) async fn commit_signal(&mut self, mut change: Change) -> Result<()> {
         let runtime = Arc::clone(&self.runtime);
         let of = change.draft().incarnation();
         let process = ProcessRef { of, uuid: self.uuid() };
         let handled: Vec<Signal> = change.handled().collect();
+        let commands = match handled.is_empty() {
+            true => SignalSet::EMPTY,
+            false => self.look(|history| history.commands).await?,
+        };
         let texts = self.record_handled(&mut change, &handled);
         let bodiless = !self.owner.has_body();
         let ends = bodiless && change.draft().told_to_end().is_some() && change.draft().end().is_none();
         if !ends {
             self.commit(change).await?;
             self.state.said.extend(texts);
-            self.pass_on(of, handled);
+            self.pass_on(of, handled.into_iter().filter(|signal| !commands.contains(*signal)).collect());
             if bodiless && self.machine().is_none() {
                 // It was created and never started.
                 self.release(of).await;
@@ -325,7 +431,7 @@ impl Turn {
         let has_session = self.look(|history| history.open_calls().next().is_some()).await.unwrap_or(true);
         if has_session {
             self.commit(change).await?;
-            // Its sessions end first, and the end is recorded then.
+            // Its sessions end first, and then the end is recorded.
             tokio::spawn(async move { runtime.finish_bodiless(process).await });
             return Ok(());
         }
@@ -336,50 +442,6 @@ impl Turn {
     }
 }
 
-impl Turn {
-    /// Records the signals that a process handles itself: an agent gets a message, and a program the signal afterwards.
-    fn record_handled(&self, change: &mut Change, handled: &[Signal]) -> Vec<String> {
-        let machine = change.draft();
-        let (pid, blocked, handlers) = (machine.incarnation().pid, machine.mask(), machine.handlers());
-        let Some(body) = self.runtime.body_of(pid) else { return Vec::new() };
-        let mut texts = Vec::new();
-        for signal in handled {
-            let req = change.details.request.clone();
-            match body.message_for(*signal) {
-                Some(text) => {
-                    let id = req.unwrap_or_else(|| format!("signal-{}", self.runtime.clock.new_uuid()));
-                    change.last.push(Body::Input(Input { id, from: None, text: text.into() }));
-                    texts.push(text.to_owned());
-                }
-                // What it does with the signal is its own; the record is for a request that is sent again.
-                None => change.last.push(Body::SignalMask(SignalMask { blocked, handled: handlers, req })),
-            }
-        }
-        texts
-    }
-
-    /// Passes signals on to a program that handles them, after they are recorded and outside the turn.
-    fn pass_on(&self, of: Incarnation, handled: Vec<Signal>) {
-        let session = self.owner.session().and_then(|session| session.borrow().clone());
-        let (runtime, Some(session)) = (Arc::clone(&self.runtime), session) else { return };
-        tokio::spawn(async move {
-            for signal in handled {
-                let Some(body) = runtime.body_of(of.pid) else { return };
-                body.pass_on(signal, session.clone()).await;
-            }
-        });
-    }
-}
-
-/// The signals of these names, none of which may be KILL.
-fn blockable(names: &[String]) -> Result<SignalSet> {
-    let blockable = |name: &String| match parse(name)? {
-        Signal::Kill => Err(Error::new(ErrorCode::Invalid, "SIGKILL can be neither blocked nor handled")),
-        signal @ (Signal::Term | Signal::Int | Signal::Pause | Signal::Resume) => Ok(signal),
-    };
-    names.iter().map(blockable).collect()
-}
-
 fn parse(name: &str) -> Result<Signal> {
     Signal::from_name(name).ok_or_else(|| {
         Error::new(ErrorCode::Invalid, format!("`{name}` is not a signal"))
@@ -387,7 +449,7 @@ fn parse(name: &str) -> Result<Signal> {
     })
 }
 
-/// A process that has ended blocks nothing, and nothing waits for it.
+/// Returns the state of an ended process, which has no signals.
 fn no_signals(pid: Pid, note: Option<String>) -> SignalState {
     SignalState { pid, blocked: Vec::new(), handled: Vec::new(), pending: Vec::new(), note }
 }

@@ -1,4 +1,4 @@
-//! What the table has to know of a process, from what its journal says.
+//! Derives the table's description of a process from its journal.
 
 use relive_core::{ErrorCode, Generation, Limits, Pid, Spec, Uuid};
 use relive_journal::{DataDirectory, History, ProcessMeta};
@@ -8,10 +8,11 @@ use crate::error::{Error, Result};
 /// Returns the table's description of a process.
 pub(crate) fn from_history(history: &History, pid: Pid, parent: Pid, model: Option<String>) -> Result<Spec> {
     let Some(identity) = &history.identity else {
-        return Err(Error::new(ErrorCode::Internal, "the journal does not say what it is"));
+        return Err(Error::new(ErrorCode::Internal, "the journal does not describe a process"));
     };
     let spawned = &identity.spawned;
-    let unknown = || Error::new(ErrorCode::Internal, format!("it runs `{}`, which is not known here", spawned.body));
+    let unknown =
+        || Error::new(ErrorCode::Internal, format!("it runs `{}`, which is not known to this version", spawned.body));
     let body = body_of(&spawned.body).ok_or_else(unknown)?;
     Ok(Spec {
         pid,
@@ -32,17 +33,17 @@ pub(crate) fn from_history(history: &History, pid: Pid, parent: Pid, model: Opti
     })
 }
 
-/// Returns what a journal says a process runs; nothing where only a later Relive knows it.
+/// Returns the body in a journal; `None` if only a later Relive knows it.
 pub(crate) fn body_of(word: &str) -> Option<relive_core::Body> {
     serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
 }
 
-/// The same process in its next incarnation, which has not been recorded yet.
+/// Returns the same process in its next incarnation, which is not recorded yet.
 pub(crate) fn next_generation(spec: Spec) -> Spec {
     Spec { generation: Generation(spec.generation.0 + 1), ..spec }
 }
 
-/// Returns the limits with those that were named replaced.
+/// Returns the limits, with the named ones replaced.
 pub(crate) fn raised(limits: Limits, named: Limits) -> Limits {
     Limits {
         max_steps: named.max_steps.or(limits.max_steps),
@@ -52,6 +53,8 @@ pub(crate) fn raised(limits: Limits, named: Limits) -> Limits {
     }
 }
 
-pub(crate) fn model_of(data: &DataDirectory, uuid: Uuid) -> Option<String> {
-    ProcessMeta::read(&data.directory(uuid)).ok().map(|meta| meta.model)
+/// Returns the model of a process: the one it was given last, else the one it was started with.
+pub(crate) fn model_of(data: &DataDirectory, uuid: Uuid, history: &History) -> Option<String> {
+    let first = || ProcessMeta::read(&data.directory(uuid)).ok().map(|meta| meta.model);
+    history.last_model().map(str::to_owned).or_else(first)
 }

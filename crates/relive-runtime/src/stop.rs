@@ -54,6 +54,8 @@ impl Runtime {
 
     /// Says that nothing more will happen: the next start then need not look for what it was not told.
     pub async fn close(&self) {
+        let workspaces = self.workspaces.clone();
+        let _ = self.in_bulk(move |_| workspaces.save_caches()).await;
         self.catalog.close().await;
     }
 

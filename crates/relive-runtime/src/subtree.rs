@@ -1,9 +1,10 @@
-//! Signals to a subtree: whom they reach, also while children are being created, and what a repeat has left to do.
+//! Signals to a subtree: which processes they reach, also while children are being created, and what a repeat has to
+//! do.
 //!
 //! A subtree is walked parents first, one turn for each process, so that nothing new is started above. Within its turn
-//! each process says who is below it, and that includes children that are being created: their turn is waited for, so
-//! the answer is given when they have the signal in their journals. A child that is not on the disk yet when its parent
-//! is signalled has the signal in its first write.
+//! each process reports its children, including those that are being created: the walk waits for their turn, so the
+//! answer is given when they have the signal in their journals. A child that is not on the disk yet when its parent is
+//! signalled has the signal in its first write.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,9 +20,9 @@ use crate::owner::{Lane, Turn};
 use crate::runtime::{ProcessRef, Published, Runtime};
 use crate::signal::{Delivered, KILL_WITHIN, SignalOrder};
 
-/// How many processes of a subtree are signalled at once.
+/// How many processes of a subtree are signalled concurrently.
 const IN_FLIGHT: usize = 64;
-/// How many ancestors of a process are looked for on the disk.
+/// How many ancestors of a process are searched on the disk.
 const ANCESTORS_MAX: usize = 256;
 
 /// A signal that was sent to a whole subtree.
@@ -43,16 +44,16 @@ impl Inherited {
         SignalOrder { cause, urgency, aim: Aim::Subtree, request, ..SignalOrder::new(signal, None) }
     }
 
-    /// The record by which a process has it from its start. Nothing is blocked or handled then.
+    /// Returns the record that a process has from its start. Nothing is blocked or handled then.
     pub(crate) fn record(self, at: Timestamp) -> Option<Body> {
         let Self { signal, cause, request: req, .. } = self;
         match signal {
             Signal::Kill | Signal::Term | Signal::Int => {
-                Some(Body::Signalled(Signalled { signal, cause, pending: false, req }))
+                Some(Body::Signalled(Signalled { signal, cause, end: None, pending: false, req }))
             }
             Signal::Pause => {
                 let reason = SuspendReason::User;
-                Some(Body::Paused(Paused { reason, asked_at: at, resume_at: None, req }))
+                Some(Body::Paused(Paused { reason, asked_at: at, resume_at: None, cause: Some(cause), req }))
             }
             Signal::Resume => None,
         }
@@ -62,7 +63,7 @@ impl Inherited {
 /// The signals that subtrees got, and the children that are being created.
 #[derive(Debug, Default)]
 pub(crate) struct Inheritance {
-    /// By the process that was signalled: a child that it creates meanwhile gets the signal too.
+    /// By the signalled process: a child that it creates in the meantime gets the signal too.
     by_parent: HashMap<Pid, Inherited>,
     /// From before anything of the child is on the disk until it is in the table and has its signal.
     creations: HashMap<Uuid, CreationUnderWay>,
@@ -71,7 +72,7 @@ pub(crate) struct Inheritance {
 #[derive(Debug)]
 struct CreationUnderWay {
     parent: Pid,
-    /// Kept here as well: the parent may be gone before the child is there.
+    /// Kept here as well: the parent may be gone before the child exists.
     inherited: Option<Inherited>,
 }
 
@@ -83,7 +84,7 @@ impl Inheritance {
         self.by_parent.insert(parent, inherited);
     }
 
-    /// Children that it creates from now on are not concerned by a signal to its subtree any more.
+    /// Forgets the signal of a process: it no longer applies to children that it creates from now on.
     pub(crate) fn freed(&mut self, parent: Pid) {
         self.by_parent.remove(&parent);
         for creation in self.creations.values_mut().filter(|creation| creation.parent == parent) {
@@ -91,7 +92,7 @@ impl Inheritance {
         }
     }
 
-    /// It has ended. Children whose creation is under way keep its signal.
+    /// Forgets an ended process. Children that are being created keep its signal.
     pub(crate) fn remove(&mut self, parent: &Pid) {
         self.by_parent.remove(parent);
     }
@@ -100,7 +101,7 @@ impl Inheritance {
         self.creations.iter().filter(move |(_, creation)| creation.parent == parent).map(|(uuid, _)| *uuid)
     }
 
-    /// Takes the signal that a child has to get which is being created.
+    /// Takes the signal for a child that is being created.
     pub(crate) fn take(&mut self, child: Uuid) -> Option<Inherited> {
         self.creations.get_mut(&child)?.inherited.take()
     }
@@ -114,7 +115,7 @@ pub(crate) struct Creation {
 }
 
 impl Creation {
-    /// Takes the signal that has to be in the first write.
+    /// Takes the signal for the first write.
     pub(crate) fn inherited(&self) -> Option<Inherited> {
         self.runtime.lock().inherited.take(self.child)
     }
@@ -123,29 +124,29 @@ impl Creation {
 impl Drop for Creation {
     fn drop(&mut self) {
         let creations = &mut self.runtime.lock().inherited.creations;
-        // The next incarnation of its parent may have begun to create it again.
+        // The next incarnation of its parent may be creating it again.
         if creations.get(&self.child).is_some_and(|creation| creation.parent == self.parent) {
             creations.remove(&self.child);
         }
     }
 }
 
-/// A signal on its way through a subtree.
+/// A signal that is being sent to a subtree.
 #[derive(Default)]
 struct Walk {
     root: Uuid,
     next: Vec<Uuid>,
     done: HashSet<Uuid>,
-    /// Of those that it did something to.
+    /// The processes that it changed.
     pids: Vec<Pid>,
     failed: Vec<Failed>,
-    /// Whether the root had it before.
+    /// Whether the root had received it before.
     repeated: bool,
     resumed: bool,
 }
 
 impl Published {
-    /// Returns who is below a process in the table, or about to be.
+    /// Returns the children of a process in the table, and those that are being created.
     fn below(&self, parent: Pid, now: relive_core::Moment) -> Vec<Uuid> {
         let listed = self.table.children(parent).filter_map(|pid| self.table.view(pid, now).map(|view| view.uuid));
         listed.chain(self.inherited.created_below(parent)).collect()
@@ -153,20 +154,20 @@ impl Published {
 }
 
 impl Runtime {
-    /// Notes that a child is about to be created, before anything of it is written.
+    /// Records that a child is about to be created, before anything of it is written.
     pub(crate) fn begin_creation(self: &Arc<Self>, parent: ProcessRef, child: Uuid) -> Result<Creation> {
         let mut state = self.lock();
         let pid = parent.of.pid;
         let lives = state.table.machine(pid).is_some_and(|machine| machine.end().is_none());
         if !lives {
-            return Err(Error::new(ErrorCode::Conflict, format!("process {pid} has ended: it creates nothing")));
+            return Err(Error::new(ErrorCode::Conflict, format!("process {pid} has ended and cannot create a child")));
         }
         let inherited = state.inherited.by_parent.get(&pid).cloned();
         state.inherited.creations.insert(child, CreationUnderWay { parent: pid, inherited });
         Ok(Creation { runtime: Arc::clone(self), parent: pid, child })
     }
 
-    /// Sends a signal to a process and to everything living below it.
+    /// Sends a signal to a process and to its living descendants.
     pub(crate) async fn signal_tree(
         self: &Arc<Self>,
         root: Uuid,
@@ -175,7 +176,7 @@ impl Runtime {
     ) -> Result<Affected> {
         sent.cause.root = Some(root_pid);
         if sent.signal == Signal::Kill && self.is_free(root) && self.is_repeated(root, &sent).await {
-            // It was resumed since: what is below it now was not meant.
+            // It was resumed since: its present descendants were not meant.
             return Ok(Affected { affected: 1, pids: vec![root_pid], ..Affected::default() });
         }
         let mut walk = Walk { root, next: vec![root], ..Walk::default() };
@@ -185,7 +186,7 @@ impl Runtime {
         self.signal_all(&mut walk, &sent).await?;
         let ends = matches!(sent.signal, Signal::Kill | Signal::Term | Signal::Int);
         if walk.repeated && ends && !self.is_free(root) {
-            // Those above may have ended by the first one, and then the table has these below PID 0.
+            // The first request may have ended their ancestors, and then the table has them below PID 0.
             walk.next.extend(self.descendants(root).await?);
             self.signal_all(&mut walk, &sent).await?;
         }
@@ -193,10 +194,10 @@ impl Runtime {
         if walk.resumed {
             pids.extend(self.resume_above(root_pid, &sent).await);
         }
-        Ok(Affected { affected: pids.len(), pids, failed, note: None })
+        Ok(Affected { affected: pids.len(), pids, failed, ..Affected::default() })
     }
 
-    /// Signals everybody who is next, until nobody new is below: children whose creation was under way are among them.
+    /// Signals all processes of the walk, until there are no new ones: children that were being created are among them.
     async fn signal_all(self: &Arc<Self>, walk: &mut Walk, sent: &SignalOrder) -> Result<()> {
         let root = walk.root;
         loop {
@@ -224,7 +225,7 @@ impl Runtime {
                         walk.pids.extend(pid);
                         walk.next.extend(below);
                     }
-                    // A refusal of the root is the answer, once the turns under way are over.
+                    // A refusal of the root is the answer, once the running turns are over.
                     Err(error) if uuid == root => refused = Some(error),
                     Err(error) => {
                         let message = error.to_string();
@@ -246,19 +247,19 @@ impl Runtime {
         self.signal_process(uuid, sent).await
     }
 
-    /// Tells whether a process lives and was not told to end.
+    /// Returns whether a process lives and was not asked to end.
     fn is_free(&self, uuid: Uuid) -> bool {
         self.machine_of(uuid).is_some_and(|machine| machine.ending().is_none())
     }
 
-    /// Tells whether a process had this request before. A disk that is stuck does not hold a KILL up.
+    /// Returns whether a process had received this request before. A stuck disk does not delay a KILL.
     async fn is_repeated(self: &Arc<Self>, uuid: Uuid, sent: &SignalOrder) -> bool {
         let Some(request) = &sent.request else { return false };
         let look = async { self.turn(uuid, sent.lane()).await?.was_answered(Some(request)).await };
         tokio::time::timeout(KILL_WITHIN, look).await.is_ok_and(|known| known.unwrap_or(false))
     }
 
-    /// Returns the processes below this one that could not be recovered: they are not in the table.
+    /// Returns the descendants that could not be recovered: they are not in the table.
     async fn unrecovered_below(self: &Arc<Self>, root: Uuid) -> Vec<Uuid> {
         let mut below = Vec::new();
         for uuid in self.unrecovered.uuids() {
@@ -272,7 +273,7 @@ impl Runtime {
         below
     }
 
-    /// Returns the descendants of a process by descent, whoever is their parent in the table, parents first: the living
+    /// Returns the descendants of a process by descent, regardless of their parent in the table, parents first: living
     /// ones, and those that the table remembers.
     async fn descendants(self: &Arc<Self>, root: Uuid) -> Result<Vec<Uuid>> {
         let mut turn = self.turn(root, Lane::Own).await?;
@@ -304,7 +305,7 @@ impl Runtime {
             }
             if here == root {
                 let below = above.len();
-                // Each above it as well: it may have ended in an earlier daemon by this signal.
+                // Each of its ancestors as well: one may have ended under an earlier daemon by this signal.
                 found.extend(above.into_iter().enumerate().map(|(steps, uuid)| (below - steps, uuid)));
             }
         }
@@ -313,15 +314,15 @@ impl Runtime {
         Ok(found.into_iter().map(|(_, uuid)| uuid).collect())
     }
 
-    /// Returns the parent of a process that is not in the table; nothing if it was collected.
+    /// Returns the parent of a process that is not in the table; `None` if it was collected.
     async fn parent_on_disk(&self, uuid: Uuid) -> Option<Uuid> {
         let info = self.on_journal(move |data| data.info(uuid)).await;
         let info: Option<ProcInfo> = info.ok().and_then(|info| info.ok()).flatten();
         info?.parent_uuid
     }
 
-    /// Returns the PID of a process, or the last it had.
-    async fn last_pid(self: &Arc<Self>, uuid: Uuid) -> Option<Pid> {
+    /// Returns the present or last PID of a process.
+    pub(crate) async fn last_pid(self: &Arc<Self>, uuid: Uuid) -> Option<Pid> {
         let listed = self.lock().table.current_pid(uuid);
         match listed {
             Some(pid) => Some(pid),
@@ -331,9 +332,9 @@ impl Runtime {
 }
 
 impl Turn {
-    /// Delivers a signal. One that is sent to a subtree is kept for children that are created later, and the answer says
-    /// who is below: looked for before, since the signal may end the process, and after, since it may have got another
-    /// child meanwhile.
+    /// Delivers a signal. A signal to a subtree is kept for children that are created later, and the answer lists the
+    /// children: searched before, since the signal may end the process, and after, since it may have got another child
+    /// in the meantime.
     pub(crate) async fn deliver_with_subtree(&mut self, sent: &SignalOrder) -> Result<Delivered> {
         if sent.cause.root.is_none() {
             return self.deliver(sent).await;

@@ -1,8 +1,9 @@
-//! How far agents may spawn agents: how deep, how many below one, how many below one that a person began.
+//! Limits on spawning agents: the depth, the children of one agent, and the descendants of an agent that a person
+//! started.
 //!
-//! A tree is counted by descent, not by who is whose parent in the table: a child whose parent has ended is the
-//! runtime's there, and would begin a tree of its own. A place is taken before the child is begun, so that parents that
-//! spawn at the same moment cannot go past the limit together.
+//! A tree is counted by descent, not by the parents in the table: a child whose parent has ended is a child of PID 0
+//! there, and would start a tree of its own. A place is taken before the child is created, so that parents that spawn
+//! at the same moment cannot exceed the limit together.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,6 @@ use relive_journal::record::Spawned;
 
 use crate::error::{Error, Result};
 
-/// How far agents may spawn agents.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TreeLimits {
     pub(crate) depth_max: u32,
@@ -19,7 +19,7 @@ pub(crate) struct TreeLimits {
     pub(crate) tree_max: usize,
 }
 
-/// Where an agent that another one spawned is in its tree.
+/// The place of a spawned agent in its tree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TreePlace {
     uuid: Uuid,
@@ -29,14 +29,14 @@ pub(crate) struct TreePlace {
 }
 
 impl TreePlace {
-    /// `None` for one that a person began.
+    /// Returns `None` for an agent that a person started.
     pub(crate) fn of(spawned: &Spawned) -> Option<Self> {
         let parent = spawned.parent_uuid?;
         Some(Self { uuid: spawned.uuid, parent, root: spawned.root_uuid.unwrap_or(parent), depth: spawned.depth })
     }
 }
 
-/// The living agents that another one spawned.
+/// The living agents that were spawned by another one.
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
     /// By root, each with its parent.
@@ -45,7 +45,7 @@ pub(crate) struct Trees {
 }
 
 impl Trees {
-    /// Takes a place for a child that is about to be begun. One that has a place keeps it.
+    /// Takes a place for a child that is about to be created. A child that has a place keeps it.
     pub(crate) fn take(&mut self, child: TreePlace, limits: TreeLimits) -> Result<()> {
         let tree = self.members.get(&child.root);
         if tree.is_some_and(|tree| tree.contains_key(&child.uuid)) {
@@ -73,7 +73,7 @@ impl Trees {
         Ok(())
     }
 
-    /// It is there, whatever the limits say.
+    /// Adds an existing agent, whatever the limits are.
     pub(crate) fn join(&mut self, child: TreePlace) {
         self.members.entry(child.root).or_default().insert(child.uuid, child.parent);
         self.roots.insert(child.uuid, child.root);
@@ -84,7 +84,7 @@ impl Trees {
         self.members.get(&root).into_iter().flatten().map(|(uuid, parent)| (*uuid, *parent))
     }
 
-    /// It has ended, or was not begun.
+    /// Removes an agent that has ended, or was not created.
     pub(crate) fn leave(&mut self, uuid: Uuid) {
         let Some(root) = self.roots.remove(&uuid) else { return };
         if let Some(tree) = self.members.get_mut(&root) {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_refuses_by_its_name_and_an_end_makes_room() {
+    fn each_limit_is_named_in_its_refusal_and_an_end_frees_a_place() {
         let limits = TreeLimits { depth_max: 2, children_max: 2, tree_max: 3 };
         let mut trees = Trees::default();
         let mut check = |child: TreePlace, refused: Option<&str>| {

@@ -1,7 +1,7 @@
 //! Processes that have not ended and could not be recovered: the disk is full, or their files cannot be read.
 //!
-//! None of them is in the table, and none runs. They are listed all the same, and whoever wants to change one is told
-//! what is wrong with it. Each is tried again: now and then, and whenever a verb needs it.
+//! None of them is in the table, and none runs. They are still listed, and a request to change one is refused with the
+//! reason. Recovery is repeated from time to time, and whenever a verb needs the process.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,21 +15,21 @@ use crate::error::Error;
 use crate::lookup::OnDisk;
 use crate::view::{of_disk, unknown};
 
-/// Why a process could not be recovered.
+/// The reason why a process could not be recovered.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) message: String,
     cause: FailureCause,
-    /// The PID it is to have.
+    /// The PID that it will have.
     pub(crate) pid: Option<Pid>,
-    /// The process as it was last seen.
+    /// The last known state of the process.
     pub(crate) info: Option<Box<ProcInfo>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailureCause {
     DiskFull,
-    /// Its journal can be read, and not opened.
+    /// Its journal can be read, but not opened for writing.
     NotOpened,
     Unreadable,
 }
@@ -37,18 +37,29 @@ enum FailureCause {
 impl Failure {
     pub(crate) fn of(error: &Error, pid: Option<Pid>) -> Self {
         let cause = if error.is_disk_full() { FailureCause::DiskFull } else { FailureCause::NotOpened };
-        Self { message: error.to_string(), cause, pid, info: None }
+        let message = match cause {
+            FailureCause::DiskFull => "the disk is full".to_owned(),
+            FailureCause::NotOpened | FailureCause::Unreadable => error.to_string(),
+        };
+        Self { message, cause, pid, info: None }
     }
 
-    /// Of a process that has not ended and has no marker any more, so that the start did not look for it.
+    /// Returns the failure of a process that has not ended and has no marker any more, so that the start did not find
+    /// it.
     pub(crate) fn unmarked(info: ProcInfo) -> Self {
         let message = "its marker in `live/` is gone".to_owned();
         Self { message, cause: FailureCause::NotOpened, pid: None, info: Some(Box::new(info)) }
     }
 
-    /// Of a process whose journal can be read, and does not say what it is.
+    /// Returns the failure of a process whose journal can be read, and does not describe it.
     pub(crate) fn damaged(directory: &ProcessDirectory, error: &Error) -> Self {
         let message = format!("{}: {error}", directory.steps().display());
+        Self { message, cause: FailureCause::Unreadable, pid: None, info: None }
+    }
+
+    /// Returns the failure of a process whose directory does not say what the kernel does.
+    pub(crate) fn contradicted(directory: &ProcessDirectory, what: &str) -> Self {
+        let message = format!("{}: {what}", directory.path().display());
         Self { message, cause: FailureCause::Unreadable, pid: None, info: None }
     }
 
@@ -56,7 +67,7 @@ impl Failure {
         Self { message: error.to_string(), cause: FailureCause::Unreadable, pid: None, info: None }
     }
 
-    /// Of a process whose parent could not be recovered: it runs below that or not at all.
+    /// Returns the failure of a process whose parent could not be recovered: it runs below its parent or not at all.
     pub(crate) fn below(&self, parent: Uuid, pid: Option<Pid>) -> Self {
         let message = format!("its parent {parent} could not be recovered: {}", self.message);
         Self { message, cause: self.cause, pid, info: None }
@@ -66,24 +77,24 @@ impl Failure {
         Self { info, ..self }
     }
 
-    /// Tells whether another attempt may succeed without anybody repairing a file.
+    /// Returns whether another attempt may succeed without a repair.
     pub(crate) fn is_passing(&self) -> bool {
         self.cause != FailureCause::Unreadable
     }
 
-    /// What is said to whoever wants to change the process.
+    /// Returns the refusal of a request to change the process.
     pub(crate) fn refusal(&self, uuid: Uuid) -> Error {
         let (code, hint) = match self.cause {
             FailureCause::DiskFull => (ErrorCode::Exhausted, Some("relive gc")),
             FailureCause::NotOpened => (ErrorCode::Conflict, Some("relive daemon restart")),
-            // Somebody has to repair that file.
+            // A person has to repair that file.
             FailureCause::Unreadable => (ErrorCode::Conflict, None),
         };
         let message = format!("process {uuid} has not ended and could not be recovered: {}", self.message);
         Error::Said { code, message, hint: hint.map(str::to_owned) }
     }
 
-    /// The process as it is listed.
+    /// Returns the process as it is listed.
     pub(crate) fn shown(&self, uuid: Uuid) -> Process {
         let (display, reason) = match self.cause {
             FailureCause::DiskFull => (Display::Suspended, SuspendReason::DiskFull),
@@ -94,7 +105,7 @@ impl Failure {
             Some(found) => of_disk(found),
             None => unknown(uuid),
         };
-        // A program needs no daemon to run, and nobody knows whether it does.
+        // A program needs no daemon to run, and it is unknown whether it does.
         let is_held = process.body != Body::Exec || process.suspend_reason.is_some() || !self.is_passing();
         let (display, reason) = if is_held { (display, Some(reason)) } else { (Display::Running, None) };
         Process {
@@ -104,6 +115,11 @@ impl Failure {
             display: display.word().to_owned(),
             suspend_reason: reason,
             dead_at: None,
+            // Its program may have forged an end.
+            status: None,
+            why: None,
+            exit: None,
+            exit_code: None,
             resumable: self.is_passing(),
             hint: self.refusal(uuid).hint(),
             note: Some(self.message.clone()),
@@ -151,7 +167,7 @@ impl Unrecovered {
         self.lock().contains_key(&uuid)
     }
 
-    /// Returns the processes that have this PID, name or UUID.
+    /// Returns the processes with this PID, name or UUID.
     pub(crate) fn find(&self, id: &str) -> Vec<Uuid> {
         let found = self.lock();
         let is_meant = |(uuid, failure): &(&Uuid, &Failure)| {
@@ -162,5 +178,20 @@ impl Unrecovered {
                 || info.and_then(|info| info.name.as_deref()) == Some(id)
         };
         found.iter().filter(is_meant).map(|(uuid, _)| *uuid).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_called_that_and_other_errors_by_their_name() {
+        let check = |errno: i32, expect: &str| {
+            let error = Error::Io(std::io::Error::from_raw_os_error(errno));
+            assert_eq!(Failure::of(&error, None).message, expect);
+        };
+        check(28, "the disk is full");
+        check(5, "Input/output error (os error 5)");
     }
 }

@@ -1,4 +1,4 @@
-//! Opening files that a user names.
+//! Opens files that a user names.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// Opens a regular file for reading. A pipe or a device is refused, and never waited for.
+/// Opens a regular file for reading. A pipe or a device is refused without blocking.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file: File = rustix::fs::openat(CWD, path, flags, Mode::empty())?.into();
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipe_is_refused_at_once() {
+    fn a_pipe_is_refused_without_blocking() {
         let directory = tempfile::tempdir().unwrap();
         let pipe = directory.path().join("pipe");
         rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();

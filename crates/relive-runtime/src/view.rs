@@ -5,9 +5,10 @@ use std::sync::Arc;
 use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process};
 use relive_core::{Body, Display, End, Generation, Pid, State as Life, Timestamp, Uuid, View};
 use relive_journal::{JournalState, ProcessMeta};
+use relive_types::short_id;
 
 use crate::error::Result;
-use crate::hints::hint;
+use crate::hints::{Ended, hint};
 use crate::lookup::{LookedUp, OnDisk};
 use crate::runtime::{Published, Runtime};
 use crate::wait::gone;
@@ -15,9 +16,7 @@ use crate::wait::gone;
 /// What a daemon says of itself.
 #[derive(Debug)]
 pub struct About {
-    /// Its data directory.
     pub data: std::path::PathBuf,
-    /// Its socket.
     pub socket: std::path::PathBuf,
     /// When it was started.
     pub started_at: relive_core::Timestamp,
@@ -28,18 +27,30 @@ impl Runtime {
     pub async fn process(self: &Arc<Self>, id: &str) -> Result<Process> {
         let listed = |pid| {
             let state = self.lock();
-            state.table.view(pid, self.moment()).map(|view| of_view(&state, &view)).ok_or_else(gone)
+            state.table.view(pid, self.moment()).map(|view| self.shown(&state, &view)).ok_or_else(gone)
         };
-        let process = match self.look_up(id).await? {
-            LookedUp::Living { process, note } => Process { note, ..listed(process.of.pid)? },
-            LookedUp::Remembered(pid) => listed(pid)?,
-            LookedUp::OnDisk(found) => of_disk(*found),
-            LookedUp::Unrecovered(uuid) => self.unrecovered.get(uuid).ok_or_else(gone)?.shown(uuid),
+        let mut end = None;
+        let (process, files) = match self.look_up(id).await? {
+            LookedUp::Living { process, note } => {
+                (Process { note, ..listed(process.of.pid)? }, self.known_files(process.uuid).await)
+            }
+            LookedUp::Remembered(pid) => {
+                let process = listed(pid)?;
+                let files = self.known_files(process.uuid).await;
+                (process, files)
+            }
+            LookedUp::OnDisk(found) => {
+                let files = found.info.files;
+                end = found.end.clone();
+                (of_disk(*found), files)
+            }
+            LookedUp::Unrecovered(uuid) => (self.unrecovered.get(uuid).ok_or_else(gone)?.shown(uuid), None),
         };
         let directory = self.data.directory(process.uuid);
         let meta = self.pools.reads.run(move || ProcessMeta::read(&directory)).await?.ok();
-        let (model, files) = meta.map(|meta| (meta.model, meta.instructions)).unzip();
-        let instructions = files.into_iter().flatten().map(|file| {
+        let isolation = meta.as_ref().and_then(|meta| meta.isolation);
+        let (model, read) = meta.map(|meta| (meta.model, meta.instructions)).unzip();
+        let instructions = read.into_iter().flatten().map(|file| {
             let relive_journal::Instructions { path, bytes, cut } = file;
             relive_api::Instructions { path, bytes, cut }
         });
@@ -48,9 +59,13 @@ impl Runtime {
             Body::Exec => self.session_view(process.pid, process.uuid).await?,
             Body::Agent | Body::Cli | Body::Compose | Body::Supervisor => None,
         };
-        let process = Process { model: process.model.or(model), instructions, session, ..process };
+        let workspace = self.workspace_of(&process.cwd, files).await;
+        let process =
+            Process { model: process.model.or(model), instructions, session, isolation, workspace, ..process };
+        let process = self.with_doing(process, crate::doing::patience()).await;
         let process = self.with_known_budget_hint(process).await;
-        Ok(self.with_tree(self.with_parked(process).await).await)
+        let process = self.with_tree(self.with_pending_calls(process).await).await;
+        Ok(self.with_attribution(process, end).await)
     }
 
     /// Returns where a fork comes from.
@@ -75,6 +90,7 @@ impl Runtime {
 
     /// Returns the daemon's state at a glance.
     pub async fn status(&self, about: &About) -> Result<DaemonStatus> {
+        self.reload_settings().await;
         let space = self.on_disk(|data| data.space()).await??;
         let state = self.lock();
         let (mut running, mut suspended) = (0, 0);
@@ -107,6 +123,7 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
         pid: view.pid,
         ppid: view.ppid,
         uuid: view.uuid,
+        short: short_id::short(view.uuid),
         parent_uuid: view.parent_uuid,
         origin_uuid: view.origin_uuid,
         origin_step: view.origin_step,
@@ -120,6 +137,7 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
         paused: view.paused,
         paused_at: view.paused_at,
         display: view.display.word().to_owned(),
+        doing: None,
         suspend_reason: view.suspend_reason,
         resume_at: state.resume_at(view.pid, view.paused_at),
         ending: view.ending,
@@ -132,6 +150,7 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
             reason: exit.reason.to_string(),
             err: exit.err.as_ref().map(ToString::to_string),
         }),
+        exit_code: view.exit_code,
         step: view.step,
         max_steps: view.max_steps,
         tokens_in: view.tokens_in,
@@ -147,12 +166,24 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
         dead_at: view.dead_at,
         elapsed_ms: view.elapsed_ms,
         session: None,
+        isolation: None,
+        workspace: None,
         agent: None,
-        hint: hint(view, state.table.limits(view.pid).unwrap_or_default()),
+        hint: hint(
+            view,
+            state.table.limits(view.pid).unwrap_or_default(),
+            state.refused_keys.get(&view.pid).map(String::as_str),
+        ),
         instructions: Vec::new(),
         approval: None,
         in_doubt: Vec::new(),
         tree: None,
+        ended_by: None,
+        paused_by: None,
+        suspended: Vec::new(),
+        pending_signals: Vec::new(),
+        blocked_signals: Vec::new(),
+        handled_signals: Vec::new(),
         note: None,
     }
 }
@@ -164,6 +195,7 @@ pub(crate) fn unknown(uuid: Uuid) -> Process {
         pid: Pid::RUNTIME,
         ppid: Pid::RUNTIME,
         uuid,
+        short: short_id::short(uuid),
         parent_uuid: None,
         origin_uuid: None,
         origin_step: None,
@@ -177,6 +209,7 @@ pub(crate) fn unknown(uuid: Uuid) -> Process {
         paused: false,
         paused_at: None,
         display: Display::Damaged.word().to_owned(),
+        doing: None,
         suspend_reason: None,
         resume_at: None,
         ending: None,
@@ -185,6 +218,7 @@ pub(crate) fn unknown(uuid: Uuid) -> Process {
         killed_by: None,
         killed_from: None,
         exit: None,
+        exit_code: None,
         step: 0,
         max_steps: None,
         tokens_in: 0,
@@ -200,12 +234,20 @@ pub(crate) fn unknown(uuid: Uuid) -> Process {
         dead_at: None,
         elapsed_ms: 0,
         session: None,
+        isolation: None,
+        workspace: None,
         agent: None,
         hint: None,
         instructions: Vec::new(),
         approval: None,
         in_doubt: Vec::new(),
         tree: None,
+        ended_by: None,
+        paused_by: None,
+        suspended: Vec::new(),
+        pending_signals: Vec::new(),
+        blocked_signals: Vec::new(),
+        handled_signals: Vec::new(),
         note: None,
     }
 }
@@ -215,7 +257,15 @@ pub(crate) fn of_disk(found: OnDisk) -> Process {
     let OnDisk { info, pid, end, successor, note } = found;
     let (dead_at, elapsed_ms) = (info.dead_at.unwrap_or(info.last_active), info.elapsed_ms());
     let cause = end.as_ref().and_then(|end| end.cause);
+    let spent = info.spent.tokens_in.saturating_add(info.spent.tokens_out);
+    let exit = end.as_ref().map(exit_of).filter(|_| successor.is_none());
+    let hint = exit.as_ref().and_then(|exit| {
+        let why = cause.map(|cause| cause.why);
+        let ended = Ended { pid, exit_reason: &exit.reason, why, step: info.step, elapsed_ms };
+        ended.hint(info.limits, spent, info.spent.cost_usd)
+    });
     Process {
+        hint,
         pid,
         ppid: Pid::RUNTIME,
         uuid: info.uuid,
@@ -228,12 +278,14 @@ pub(crate) fn of_disk(found: OnDisk) -> Process {
         body: crate::spec::body_of(&info.body).unwrap_or_default(),
         intent: info.intent,
         cwd: info.cwd,
+        model: info.model,
         display: Display::Dead.word().to_owned(),
         status: end.as_ref().map(|end| end.status.clone()),
         why: cause.map(|cause| cause.why),
         killed_by: cause.map(|cause| cause.by),
         killed_from: cause.and_then(|cause| cause.root),
         exit: end.as_ref().map(exit_of),
+        exit_code: end.as_ref().map(End::exit_code),
         step: info.step,
         max_steps: info.limits.max_steps,
         tokens_in: info.spent.tokens_in,

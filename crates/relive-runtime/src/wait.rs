@@ -16,7 +16,7 @@ use crate::runtime::{ProcessRef, Runtime};
 use crate::view::exit_of;
 
 impl Runtime {
-    /// Waits for an end. Any number may, and all get the same answer.
+    /// Waits for an end. Any number of callers may wait, and all get the same answer.
     pub async fn wait(self: &Arc<Self>, id: &str, timeout: Option<Duration>) -> Result<WaitAnswer> {
         let deadline = timeout.map(|timeout| tokio::time::Instant::now() + timeout);
         let (pid, uuid, note) = match self.look_up_to_change(id).await? {
@@ -35,7 +35,7 @@ impl Runtime {
             };
             let rung = bell.notified();
             tokio::pin!(rung);
-            // From here on the bell is heard; what was rung before is seen by looking once more.
+            // From here on notifications arrive; an earlier one is covered by checking once more.
             rung.as_mut().enable();
             if ended(&self.lock().table, pid, uuid)?.is_some() {
                 continue;
@@ -53,16 +53,16 @@ impl Runtime {
 
     /// Waits for the end of a process that an agent may observe.
     pub(crate) async fn wait_for_child(self: &Arc<Self>, process: ProcessRef, uuid: Uuid) -> Result<ChildEnd> {
-        // Unknown and forbidden are the same answer.
+        // Unknown and forbidden processes get the same answer.
         let unknown = || Error::from(Refusal::NotFound { what: uuid.to_string(), suggestion: None });
-        if let Some(parent) = self.parent_of_forbidden(process, uuid)
+        if let Some(parent) = self.parent_of_forbidden(process, uuid).await
             && !self.has_spawned(process.uuid, parent).await
         {
             return Err(unknown());
         }
         let answer = match self.wait(&uuid.to_string(), None).await {
-            // A child that its own journal names it may be told about: it was collected. A fork's journal begins with that
-            // of its original, children included.
+            // A process may know about a child that its own journal names: it was collected. A fork's journal begins
+            // with that of its origin, including children.
             Err(error) if error.code() == ErrorCode::NotFound => {
                 let journal = self.directory(process.uuid).steps();
                 let known = self.on_disk(move |_| names_child(journal, uuid)).await?;
@@ -75,16 +75,26 @@ impl Runtime {
         Ok(ChildEnd { code: answer.exit_code, reason, last_text })
     }
 
-    /// Returns whose child a process is that the table does not let another one observe; `None` where it does.
-    fn parent_of_forbidden(&self, process: ProcessRef, uuid: Uuid) -> Option<Option<Uuid>> {
-        let state = self.lock();
-        let pid = state.table.current_pid(uuid)?;
-        state.table.authorize(Caller::Process(process.of.pid), pid, Rights::Observer).err()?;
-        Some(state.table.view(pid, self.moment()).and_then(|view| view.parent_uuid))
+    /// Returns the parent of a process that the table does not let another one observe; `None` if it does, or if there
+    /// is no such process.
+    async fn parent_of_forbidden(self: &Arc<Self>, process: ProcessRef, uuid: Uuid) -> Option<Option<Uuid>> {
+        self.recall_ended().await;
+        {
+            let state = self.lock();
+            if let Some(pid) = state.table.current_pid(uuid) {
+                state.table.authorize(Caller::Process(process.of.pid), pid, Rights::Observer).err()?;
+                return Some(state.table.view(pid, self.moment()).and_then(|view| view.parent_uuid));
+            }
+        }
+        // It ended too long ago for the table: its journal tells whose child it was.
+        match self.current_row(uuid).await {
+            Ok(row) => row.map(|row| row.info.parent_uuid),
+            Err(_) => Some(None),
+        }
     }
 
-    /// Tells whether a child of `parent` was spawned by this process: by an earlier incarnation, whose children went to
-    /// PID 0, or by the original of a fork.
+    /// Returns whether a child of `parent` was spawned by this process: by an earlier incarnation, whose children went
+    /// to PID 0, or by the origin of a fork.
     async fn has_spawned(&self, uuid: Uuid, parent: Option<Uuid>) -> bool {
         let Some(parent) = parent else { return false };
         if parent == uuid {
@@ -95,7 +105,7 @@ impl Runtime {
     }
 }
 
-/// Tells whether a journal has the intent to spawn this child.
+/// Returns whether a journal has the intent to spawn this child.
 fn names_child(journal: PathBuf, child: Uuid) -> bool {
     let (mut reader, child) = (Reader::new(journal, Cursor::default()), child.to_string());
     while let Ok(Some(item)) = reader.next_item() {
@@ -110,7 +120,7 @@ fn names_child(journal: PathBuf, child: Uuid) -> bool {
     false
 }
 
-/// The end of a process that was released.
+/// Returns the end of a process that was released.
 fn ended(table: &relive_core::Table, pid: Pid, uuid: Uuid) -> Result<Option<WaitAnswer>> {
     let being_released = table.machine(pid).is_some_and(|machine| machine.state() == State::Zombie);
     match table.wait(pid) {
@@ -145,8 +155,8 @@ fn timed_out(pid: Pid, uuid: Uuid, note: Option<String>) -> WaitAnswer {
     WaitAnswer { pid, uuid, status: None, why: None, exit: None, timed_out: true, exit_code: 124, note }
 }
 
-/// Returns the last thing a model said.
-fn last_text(data: &relive_journal::DataDirectory, uuid: Uuid) -> Option<String> {
+/// Returns the last text of a model.
+pub(crate) fn last_text(data: &relive_journal::DataDirectory, uuid: Uuid) -> Option<String> {
     let directory = data.directory(uuid);
     let (history, _) = data.history(uuid).ok()?;
     let journal = std::fs::File::open(directory.steps()).ok()?;
@@ -158,7 +168,7 @@ fn last_text(data: &relive_journal::DataDirectory, uuid: Uuid) -> Option<String>
     blobs.text(&said?).ok()
 }
 
-/// What is said to whoever asks for a process that is gone.
+/// Returns the error for a process that is gone.
 pub(crate) fn gone() -> Error {
-    Error::new(ErrorCode::NotFound, "it is gone")
+    Error::new(ErrorCode::NotFound, "the process no longer exists")
 }

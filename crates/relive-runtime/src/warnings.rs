@@ -1,4 +1,4 @@
-//! What a person should know about the daemon.
+//! Warnings that a person should know about.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,8 @@ const KEPT_MAX: usize = 100;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Warnings {
     kept: Arc<Mutex<VecDeque<String>>>,
+    /// What is wrong with the configuration as it is now.
+    configuration: Arc<Mutex<Vec<String>>>,
 }
 
 impl Warnings {
@@ -27,7 +29,7 @@ impl Warnings {
         kept.push_back(text);
     }
 
-    /// Does the same for a warning that would come again and again.
+    /// Reports a warning that would otherwise be repeated.
     pub(crate) fn warn_once(&self, text: String) {
         let is_known = self.lock().contains(&text);
         if !is_known {
@@ -35,7 +37,17 @@ impl Warnings {
         }
     }
 
+    /// Replaces the warnings about the configuration: those about an earlier state of the file no longer apply.
+    pub(crate) fn set_configuration(&self, warnings: Vec<String>) {
+        let mut current = self.configuration.lock().unwrap_or_else(PoisonError::into_inner);
+        for warning in warnings.iter().filter(|warning| !current.contains(warning)) {
+            tracing::warn!("{warning}");
+        }
+        *current = warnings;
+    }
+
     pub(crate) fn all(&self) -> Vec<String> {
-        self.lock().iter().cloned().collect()
+        let configuration = self.configuration.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.lock().iter().cloned().chain(configuration).collect()
     }
 }

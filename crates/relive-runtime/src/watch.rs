@@ -1,4 +1,4 @@
-//! Who follows the files of which process.
+//! Followers of the files of processes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use relive_core::Uuid;
 use tokio::sync::watch;
 
-/// A bell for each process whose files somebody follows.
+/// A notification channel for each process whose files are followed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Changes {
     bells: Arc<Mutex<HashMap<Uuid, watch::Sender<()>>>>,
 }
 
 impl Changes {
-    /// Rings whenever the files of the process may have changed.
+    /// Returns a receiver that is notified whenever the files of the process may have changed.
     pub(crate) fn follow(&self, uuid: Uuid) -> watch::Receiver<()> {
         let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of processes that never change any more are heard by nobody after a while.
+        // Channels of processes that never change any more lose their receivers after a while.
         bells.retain(|_, bell| bell.receiver_count() > 0);
         bells.entry(uuid).or_insert_with(|| watch::Sender::new(())).subscribe()
     }
 
-    /// The files of the process have changed. A bell nobody hears is taken away.
+    /// Notifies followers that the files have changed. A channel without receivers is removed.
     pub(crate) fn ring(&self, uuid: Uuid) {
         let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
         if bells.get(&uuid).is_some_and(|bell| bell.send(()).is_err()) {

@@ -1,10 +1,10 @@
 //! An owner's connection to a shim.
 //!
-//! A [`Connection`] is a cheap handle; all its clones share one socket and one task that reads it. Dropping the last one
-//! hangs up, which disturbs nobody.
+//! A [`Connection`] is a cheap handle; all its clones share one socket and one task that reads it. Dropping the last
+//! one hangs up, which affects nobody else.
 //!
-//! What always holds: a request is answered once, or is told that the shim has gone; what is seen of the session is the latest
-//! there is, so nobody who looks rarely holds up anybody; the end is seen before the connection is seen to be gone.
+//! **Invariant:** a request is answered once, or fails because the shim is gone. A watcher sees the latest state of the
+//! session, so a slow one delays nobody. The end is seen before the loss of the connection.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,10 +23,11 @@ use crate::exit::ExitRecord;
 use crate::packet::{self, Received};
 use crate::protocol::{MESSAGE_MAX, Message, MessagePart, Notice, OLDEST, Outcome, Request, VERSION, Verb, WRITE_MAX};
 use crate::stage::Snapshot;
+use crate::tree::Rungs;
 
-/// How long a shim may take to greet.
+/// How long a shim may take to send its hello.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
-/// How many requests of one connection may be unanswered; the next waits.
+/// How many requests of one connection may be unanswered; further ones wait.
 const UNANSWERED_MAX: usize = 64;
 
 /// A connection to a shim.
@@ -40,6 +41,7 @@ struct Inner {
     shared: Arc<Shared>,
     reader: JoinHandle<()>,
     shim_pid: i32,
+    rungs: Option<Box<Rungs>>,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,7 @@ struct Shared {
     unanswered: Mutex<HashMap<u64, Waiter>>,
     next: AtomicU64,
     places: Arc<Semaphore>,
-    /// One write at a time: its permit lives until the shim has answered, whether somebody still waits or not.
+    /// One write at a time: its permit is held until the shim has answered, even if the caller is gone.
     writing: Arc<Semaphore>,
     seen: watch::Sender<Seen>,
 }
@@ -59,54 +61,50 @@ struct Waiter {
     _permits: [Option<OwnedSemaphorePermit>; 2],
 }
 
-/// What is known of a session: the latest only.
+/// The latest known state of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
-    /// Where it stands.
     pub snapshot: Snapshot,
-    /// How far its log reaches. Kept up once [`Verb::Attach`] was asked.
+    /// The end of its log. Updated after [`Verb::Attach`].
     pub log_end: u64,
-    /// How it ended, once it has: the log is whole and the record on the disk.
+    /// How it ended; the log is complete and the record on the disk.
     pub ended: Option<ExitRecord>,
-    /// Whether the connection is over. Without `ended` that means that the shim was lost: the directory knows more.
+    /// Whether the connection is over. Without `ended` the shim was lost, and the directory tells more.
     pub gone: bool,
 }
 
-/// Why nobody can talk to a shim.
+/// The reason why a shim cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    /// It speaks another version of the protocol.
+    /// It has another version of the protocol.
     #[error("the shim speaks version {theirs} of the protocol, this Relive speaks {VERSION}")]
-    Version {
-        /// Its version.
-        theirs: u32,
-    },
-    /// It hung up before it greeted: too many are connected, or it is just leaving.
-    #[error("the shim hung up before it greeted")]
+    Version { theirs: u32 },
+    /// It hung up before its hello: too many clients are connected, or it is about to exit.
+    #[error("the shim hung up before it introduced itself")]
     HungUp,
-    /// It said something else first.
-    #[error("what answered is not a shim of Relive")]
+    /// It sent something else first.
+    #[error("the program that answers is not a Relive shim")]
     NotAShim,
-    /// It does not greet.
-    #[error("the shim did not greet within {} s", HELLO_PATIENCE.as_secs())]
+    /// It sent no hello in time.
+    #[error("the shim did not introduce itself within {} s", HELLO_PATIENCE.as_secs())]
     Silent,
     /// The socket failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// The shim has gone without a word. Its directory says what is known.
+/// The shim is gone without an answer. The directory tells what is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the session's shim has gone")]
+#[error("the session's shim is gone")]
 pub struct Gone;
 
 impl Connection {
-    /// Begins to talk over a socket that was connected to a shim.
+    /// Starts to use a socket that is connected to a shim.
     pub async fn adopt(socket: OwnedFd) -> Result<Self, AdoptError> {
         rustix::io::ioctl_fionbio(&socket, true).map_err(io::Error::from)?;
         let socket = packet::watch(socket, Interest::READABLE | Interest::WRITABLE)?;
         let hello = tokio::time::timeout(HELLO_PATIENCE, hello(&socket));
-        let (shim_pid, snapshot) = hello.await.map_err(|_| AdoptError::Silent)??;
+        let Hello { shim_pid, snapshot, rungs } = hello.await.map_err(|_| AdoptError::Silent)??;
         let shared = Arc::new(Shared {
             socket,
             unanswered: Mutex::default(),
@@ -116,34 +114,38 @@ impl Connection {
             seen: watch::Sender::new(Seen { snapshot, log_end: 0, ended: None, gone: false }),
         });
         let reader = tokio::spawn(read(Arc::clone(&shared)));
-        Ok(Self { inner: Arc::new(Inner { shared, reader, shim_pid }) })
+        Ok(Self { inner: Arc::new(Inner { shared, reader, shim_pid, rungs }) })
     }
 
-    /// The shim's own OS pid.
+    /// Returns the OS pid of the shim itself.
     #[must_use]
     pub fn shim_pid(&self) -> i32 {
         self.inner.shim_pid
     }
 
-    /// What is known of the session, and a way to wait for more.
+    /// Returns the mechanisms in use, if the shim's hello named them.
+    #[must_use]
+    pub fn rungs(&self) -> Option<&Rungs> {
+        self.inner.rungs.as_deref()
+    }
+
+    /// Returns the known state of the session, and a way to wait for changes.
     #[must_use]
     pub fn seen(&self) -> watch::Receiver<Seen> {
         self.inner.shared.seen.subscribe()
     }
 
-    /// Waits until what is known fits; `Gone` where that cannot come any more.
+    /// Waits until the known state satisfies `fits`; `Gone` if that cannot happen any more.
     pub async fn wait_for(&self, fits: impl Fn(&Seen) -> bool) -> Result<Seen, Gone> {
         let mut seen = self.seen();
         let found = seen.wait_for(|seen| fits(seen) || seen.gone).await.map_err(|_| Gone)?.clone();
         if fits(&found) { Ok(found) } else { Err(Gone) }
     }
 
-    /// Waits for the end.
     pub async fn ended(&self) -> Result<ExitRecord, Gone> {
         self.wait_for(|seen| seen.ended.is_some()).await?.ended.ok_or(Gone)
     }
 
-    /// Asks for something.
     pub async fn request(&self, verb: Verb) -> Result<Outcome, Gone> {
         Ok(self.ask(verb, &[], None).await?.0)
     }
@@ -159,8 +161,8 @@ impl Connection {
         Ok(Outcome::Done)
     }
 
-    /// Writes a message for the program, once: what an owner before us has written of it is not written again. Answered when
-    /// all of it is in the program's pipe or terminal.
+    /// Writes a message for the program, once: parts that an earlier owner has written are not written again. Answered
+    /// when all of it is in the program's pipe or terminal.
     pub async fn write_message(&self, message: u64, bytes: &[u8]) -> Result<Outcome, Gone> {
         for (part, bytes) in (0..).zip(bytes.chunks(WRITE_MAX)) {
             let part = MessagePart { message, part };
@@ -172,12 +174,12 @@ impl Connection {
         Ok(Outcome::Done)
     }
 
-    /// Lets the shim keep a descriptor, for whoever owns the session next.
+    /// Lets the shim keep a descriptor for the next owner of the session.
     pub async fn store(&self, name: &str, descriptor: BorrowedFd<'_>) -> Result<Outcome, Gone> {
         Ok(self.ask(Verb::Store { name: name.into() }, &[], Some(descriptor)).await?.0)
     }
 
-    /// Takes back a descriptor that was stored.
+    /// Takes back a stored descriptor.
     pub async fn take(&self, name: &str) -> Result<(Outcome, Option<OwnedFd>), Gone> {
         self.ask(Verb::Return { name: name.into() }, &[], None).await
     }
@@ -189,7 +191,7 @@ impl Connection {
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<(Outcome, Option<OwnedFd>), Gone> {
         let shared = &self.inner.shared;
-        // Input goes in one by one: the shim keeps no queue for a connection.
+        // Input is sent one request at a time: the shim keeps no queue for a connection.
         let writes = matches!(verb, Verb::Write { .. } | Verb::CloseInput);
         let write = if writes { Some(permit(&shared.writing).await?) } else { None };
         let place = permit(&shared.places).await?;
@@ -203,7 +205,7 @@ impl Connection {
             .socket
             .async_io(Interest::WRITABLE, |socket| packet::send(socket, &[&packet, b"\n", bytes], descriptor));
         if sent.await.is_err() {
-            // It has gone; the reader may still find its last words.
+            // It is gone; the reader may still receive its last messages.
             shared.waiters().remove(&id);
             let _ = self.wait_for(|seen| seen.gone).await;
             return shared.after_the_end();
@@ -226,10 +228,10 @@ impl Shared {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says whether an answer can still come.
+    /// Returns whether an answer can still arrive.
     fn wait_for_answer(&self, id: u64, waiter: Waiter) -> bool {
         let mut waiters = self.waiters();
-        // Looked at under the lock: who is in the table when the end is marked is told.
+        // Checked under the lock: everybody in the table when the end is marked is notified.
         if self.seen.borrow().gone {
             return false;
         }
@@ -246,7 +248,7 @@ impl Shared {
             Message::Reply(reply) => {
                 let waiter = self.waiters().remove(&reply.id);
                 if let Some(waiter) = waiter {
-                    // Who asked may have stopped waiting.
+                    // The caller may have stopped waiting.
                     let _ = waiter.answer.send((reply.outcome, descriptor));
                 }
             }
@@ -271,14 +273,21 @@ async fn permit(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Gone
     Arc::clone(semaphore).acquire_owned().await.map_err(|_| Gone)
 }
 
-async fn hello(socket: &AsyncFd<OwnedFd>) -> Result<(i32, Snapshot), AdoptError> {
+/// The first packet of a shim.
+struct Hello {
+    shim_pid: i32,
+    snapshot: Snapshot,
+    rungs: Option<Box<Rungs>>,
+}
+
+async fn hello(socket: &AsyncFd<OwnedFd>) -> Result<Hello, AdoptError> {
     let mut buffer = vec![0; MESSAGE_MAX];
     let received = receive(socket, &mut buffer).await?;
     if received.length == 0 {
         return Err(AdoptError::HungUp);
     }
     let line = packet::split(&buffer[..received.length]).0;
-    // First what every version says: the rest of another one's greeting may be anything.
+    // First the part that every version has: the rest of another version's hello may be anything.
     match serde_json::from_slice(line) {
         Ok(Greeting { notice, version, oldest })
             if notice == "hello" && (version < OLDEST || oldest.unwrap_or(version) > VERSION) =>
@@ -288,13 +297,13 @@ async fn hello(socket: &AsyncFd<OwnedFd>) -> Result<(i32, Snapshot), AdoptError>
         Ok(Greeting { .. }) | Err(_) => {}
     }
     match serde_json::from_slice(line) {
-        Ok(Message::Notice(Notice::Hello { shim_pid, snapshot, .. })) => Ok((shim_pid, snapshot)),
+        Ok(Message::Notice(Notice::Hello { shim_pid, snapshot, rungs, .. })) => Ok(Hello { shim_pid, snapshot, rungs }),
         Ok(Message::Notice(Notice::Moved { .. } | Notice::Grown { .. } | Notice::Ended { .. }) | Message::Reply(_))
         | Err(_) => Err(AdoptError::NotAShim),
     }
 }
 
-/// What a greeting says in every version of the protocol.
+/// The part of a hello that every version of the protocol has.
 #[derive(Deserialize)]
 struct Greeting {
     notice: String,
@@ -306,14 +315,14 @@ async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<Rec
     socket.async_io(Interest::READABLE, |socket| packet::receive(socket.as_fd(), buffer)).await
 }
 
-/// Hears everything the shim says, until it has gone.
+/// Reads all messages of the shim, until it is gone.
 async fn read(shared: Arc<Shared>) {
     let mut buffer = vec![0; MESSAGE_MAX];
     while let Ok(received) = receive(&shared.socket, &mut buffer).await {
         if received.length == 0 {
             break;
         }
-        // What a newer shim says that we do not know is passed over.
+        // Unknown messages of a newer shim are ignored.
         if let Ok(message) = serde_json::from_slice(packet::split(&buffer[..received.length]).0) {
             shared.heard(message, received.descriptor);
         }

@@ -1,15 +1,15 @@
-//! The directory of one session: its whole outside.
+//! The directory of one session, which is its complete interface.
 //!
 //! | file | what |
 //! |---|---|
-//! | `lock` | locked by the creator, then by the shim that inherits it, until the shim has gone; says of which boot it is |
+//! | `lock` | locked by the creator, then by the shim that inherits it, until the shim is gone; contains the boot id |
 //! | `ctl` | the shim's socket |
-//! | `state` | what the shim last said of itself; replaced whole, not synced |
+//! | `state` | the last state written by the shim; replaced as a whole, not synced |
 //! | `log`, `log.N` | the output ([`crate::log`]) |
-//! | `exit` | how it ended; replaced whole, synced |
+//! | `exit` | how it ended; replaced whole, and on the disk by a sync of its own or at the end of the log |
 //!
-//! What always holds: every file is reached through the directory's own descriptor, so nothing that is done to its path later
-//! leads anywhere else. [`SessionDirectory::look`] never says that nothing ran where something may have run.
+//! **Invariant:** every file is reached through the directory's own descriptor, so later changes to its path have no
+//! effect. [`SessionDirectory::look`] never says that nothing ran if something may have run.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -34,11 +34,11 @@ const LOCK: &str = "lock";
 const CTL: &str = "ctl";
 const STATE: &str = "state";
 const EXIT: &str = "exit";
-/// The exit record until it is whole; room for it is set aside at the launch.
+/// The exit record while it is being written; space for it is reserved at the launch.
 const EXIT_NEW: &str = "exit.new";
-/// More than any exit record has.
+/// More than any exit record needs.
 const EXIT_RESERVED_BYTES: u64 = 4096;
-/// A state or an exit record is far below this; what is longer is not one.
+/// The limit for a state or an exit record; a longer file is not one.
 const RECORD_MAX_BYTES: u64 = 1024 * 1024;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -49,36 +49,35 @@ pub struct SessionDirectory {
     dir: OwnedFd,
 }
 
-/// What a shim last said of itself.
+/// The last state written by a shim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// [`STATE_VERSION`].
     pub version: u32,
-    /// The boot it was written in.
+    /// The id of the boot in which it was written.
     pub boot_id: String,
-    /// How far the launch came.
+    /// The progress of the launch.
     pub stage: RecordedStage,
-    /// The shim's own pid.
+    /// The shim's OS pid.
     pub shim_pid: i32,
-    /// The program's pid on the host.
+    /// The program's OS pid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_pid: Option<i32>,
-    /// When `host_pid` began, in clock ticks since the boot: with it a pid can be told from its reuse.
+    /// The start time of `host_pid`, in clock ticks since the boot, which distinguishes a process from a later one with
+    /// the same pid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<u64>,
-    /// Where it stood.
     pub snapshot: Snapshot,
-    /// What holds its tree.
+    /// The mechanism that keeps its process tree together.
     pub tree: Made,
-    /// In the words of `doctor`.
+    /// As `doctor` shows them.
     pub rungs: Rungs,
 }
 
-/// How far a launch came, as far as it matters to those who find the directory: whether the program may have run.
+/// The progress of a launch, as far as it matters after a crash: whether the program may have run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedStage {
-    /// There is a shim.
+    /// The shim exists.
     Starting,
     /// The child waits at the gate.
     Ready,
@@ -86,25 +85,42 @@ pub enum RecordedStage {
     Running,
 }
 
-/// What became of a session, as its directory has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    Held,
+    Free,
+    /// It says nothing about a shim: the program removed it.
+    Removed,
+}
+
+/// The state of a session according to its directory. A program can change its directory: only [`Found::Alive`] is certain.
 #[derive(Debug)]
 pub enum Found {
-    /// It ended, and its shim has gone.
+    /// It ended, and its shim is gone.
     Ended(ExitRecord),
     /// Its shim lives; this is a connection to it.
     Alive(OwnedFd),
-    /// Somebody holds the lock and nobody answers: it begins, or is just leaving. Ask again.
+    /// The lock is held and nobody answers: it is starting or exiting. Look again.
     Starting,
     /// There is no shim, none will come, and the program never ran.
     NeverRan,
-    /// The program may have run, and its shim has gone without a word; what it said before, if that can be read.
+    /// The program may have run, and its shim is gone without an exit record; with its last state, if that can be read.
     ShimLost(Option<State>),
-    /// It was made in another boot, or nothing shows that it was made in this one.
+    /// It was created in another boot, or in an unknown one.
     OtherBoot(Option<State>),
 }
 
+impl Found {
+    pub(crate) fn into_record(self) -> Option<ExitRecord> {
+        match self {
+            Self::Ended(record) => Some(record),
+            Self::Alive(_) | Self::Starting | Self::NeverRan | Self::ShimLost(_) | Self::OtherBoot(_) => None,
+        }
+    }
+}
+
 impl SessionDirectory {
-    /// Makes the directory, which must not exist, and its lock, held by the descriptor that is returned. The lock is free
+    /// Creates the directory, which must not exist, and its lock, held by the returned descriptor. The lock is free
     /// when the last copy of that descriptor is closed.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<(Self, OwnedFd)> {
         let path = path.into();
@@ -116,7 +132,7 @@ impl SessionDirectory {
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let mut lock = File::from(lock);
         lock.write_all(boot_id()?.as_bytes())?;
-        // It has its name when it says of which boot it is: a maker that dies before that has made nothing.
+        // It gets its name after it contains the boot id: a creator that dies before that has created nothing.
         match rustix::fs::renameat(CWD, &begun, CWD, &path) {
             Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST | rustix::io::Errno::NOTDIR) => {
                 remove(&begun)?;
@@ -128,15 +144,31 @@ impl SessionDirectory {
         Ok((directory, lock.into()))
     }
 
-    /// Removes one whose program never ran. It loses its name first: half of it would say something else.
-    pub(crate) fn discard(path: &Path) -> io::Result<()> {
-        let aside = aside(path);
-        remove(&aside)?;
-        rustix::fs::renameat(CWD, path, CWD, &aside)?;
-        remove(&aside)
+    /// Creates it together with the directory of sessions that it is to be in: an empty one shows that sessions were removed.
+    pub(crate) fn create_first(path: &Path) -> io::Result<(Self, OwnedFd)> {
+        let (Some(sessions), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let begun = aside(sessions);
+        remove(&begun)?;
+        rustix::fs::mkdirat(CWD, &begun, Mode::RWXU)?;
+        let (directory, lock) = Self::create(begun.join(name))?;
+        rustix::fs::renameat(CWD, &begun, CWD, sessions)?;
+        Ok((Self { path: path.to_owned(), ..directory }, lock))
     }
 
-    /// Opens one that is there.
+    /// Creates it in the place of one whose program never ran. That one is renamed first, because a partial one would be
+    /// misread.
+    pub(crate) fn create_again(path: &Path) -> io::Result<(Self, OwnedFd)> {
+        let old = aside(path).with_extension("old");
+        remove(&old)?;
+        rustix::fs::renameat(CWD, path, CWD, &old)?;
+        let created = Self::create(path)?;
+        remove(&old)?;
+        Ok(created)
+    }
+
+    /// Opens an existing directory.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -144,33 +176,30 @@ impl SessionDirectory {
         Ok(Self { path, dir })
     }
 
-    /// Where it was found.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the session is called among all of one data directory's: its own number, and whose it is. The number alone would
-    /// be the same for the first session of every process, and so would their cgroups and their marks.
+    /// Returns the name of the session, unique within the data directory: its own number, and its process. The number
+    /// alone would be the same for the first session of every process, and so would their cgroups and markers.
     #[must_use]
     pub(crate) fn name(&self) -> String {
-        let part = |path: Option<&Path>| path.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-        let owner = part(self.path.parent().and_then(Path::parent));
-        [part(Some(&self.path)), owner].into_iter().flatten().collect::<Vec<_>>().join("-")
+        name_of(&self.path)
     }
 
-    /// Replaces the state. Not synced: after another boot it does not matter what it said.
+    /// Replaces the state. Not synced: after another boot it does not matter.
     pub fn write_state(&self, state: &State) -> io::Result<()> {
         self.replace(STATE, state)
     }
 
-    /// What the shim last said of itself.
+    /// Returns the last state written by the shim.
     pub fn read_state(&self) -> io::Result<Option<State>> {
         self.read_record(STATE)
     }
 
-    /// Sets room aside for the exit record, so that a full disk does not keep it from being written. Where the file system
-    /// cannot, it is written like any other file.
+    /// Reserves space for the exit record, so that it can be written on a full disk. If the file system does not
+    /// support this, it is written like any other file.
     pub(crate) fn reserve_exit(&self) -> io::Result<()> {
         let file = self.open_file(EXIT_NEW, OFlags::CREATE | OFlags::WRONLY)?;
         match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, EXIT_RESERVED_BYTES) {
@@ -179,25 +208,42 @@ impl SessionDirectory {
         }
     }
 
-    /// Leaves the exit record. It is on the disk when this returns.
+    /// Writes the exit record. It is on the disk when this returns.
     pub fn write_exit(&self, record: &ExitRecord) -> io::Result<()> {
-        // Not cut to nothing first: that would give the room away that was set aside.
+        self.put_exit(record)?.sync_all()?;
+        rustix::fs::renameat(&self.dir, EXIT_NEW, &self.dir, EXIT)?;
+        Ok(rustix::fs::fsync(&self.dir)?)
+    }
+
+    /// Leaves an exit record that is on the disk already, at the end of the log.
+    pub(crate) fn write_exit_unsynced(&self, record: &ExitRecord) -> io::Result<()> {
+        self.put_exit(record)?;
+        Ok(rustix::fs::renameat(&self.dir, EXIT_NEW, &self.dir, EXIT)?)
+    }
+
+    fn put_exit(&self, record: &ExitRecord) -> io::Result<File> {
+        // Not truncated first: that would release the reserved space.
         let file = File::from(self.open_file(EXIT_NEW, OFlags::CREATE | OFlags::WRONLY)?);
         let mut bytes = serde_json::to_vec(record)?;
         bytes.push(b'\n');
         file.write_all_at(&bytes, 0)?;
         file.set_len(bytes.len() as u64)?;
-        file.sync_all()?;
-        rustix::fs::renameat(&self.dir, EXIT_NEW, &self.dir, EXIT)?;
-        Ok(rustix::fs::fsync(&self.dir)?)
+        Ok(file)
     }
 
-    /// The exit record, where there is one.
+    /// Returns the exit record, if there is one.
     pub fn read_exit(&self) -> io::Result<Option<ExitRecord>> {
         self.read_record(EXIT)
     }
 
-    /// The socket owners connect to, already listening.
+    /// The exit record at the end of the log. It counts when the shim has gone without leaving the other, or the power with
+    /// which that one went.
+    fn read_exit_in_log(&self) -> Option<ExitRecord> {
+        let bytes = crate::log::read_exit(self).ok()??;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Creates the socket that owners connect to, already listening.
     pub fn ctl_bind(&self) -> io::Result<OwnedFd> {
         let socket = ctl_socket()?;
         rustix::net::bind(&socket, &self.ctl_address()?)?;
@@ -206,37 +252,41 @@ impl SessionDirectory {
         Ok(socket)
     }
 
-    /// Nobody is to connect any more: the exit record says it all.
+    /// Removes the socket: the exit record tells everything.
     pub(crate) fn ctl_remove(&self) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.dir, CTL, AtFlags::empty())?)
     }
 
-    /// A connection to the shim; `WouldBlock` where too many wait for it already.
+    /// Connects to the shim; `WouldBlock` if too many clients already wait.
     pub fn ctl_connect(&self) -> io::Result<OwnedFd> {
         let socket = ctl_socket()?;
         rustix::net::connect(&socket, &self.ctl_address()?)?;
         Ok(socket)
     }
 
-    /// Whether there is no shim, and none that is still to come.
+    /// Returns whether there is no shim, and none is about to start, as far as the lock tells.
     pub fn lock_is_free(&self) -> io::Result<bool> {
+        Ok(self.lock()? != Lock::Held)
+    }
+
+    fn lock(&self) -> io::Result<Lock> {
         let lock = match self.open_file(LOCK, OFlags::RDONLY) {
             Ok(lock) => lock,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::Removed),
             Err(error) => return Err(error),
         };
-        // Shared: whoever else looks at this very moment is not taken for a shim.
+        // Shared: a concurrent look is not mistaken for a shim.
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Ok(true),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            Ok(()) => Ok(Lock::Free),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(Lock::Held),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// What became of the session, seen from the boot `boot_id`.
+    /// Returns the state of the session, as seen from the boot `boot_id`.
     pub fn look(&self, boot_id: &str) -> io::Result<Found> {
-        // A record counts when the shim has gone: before that, the program may have written it.
-        if self.lock_is_free()?
+        // A record counts when the shim is gone: before that, the program may have written it.
+        if self.lock()? == Lock::Free
             && let Ok(Some(record)) = self.read_exit()
         {
             return Ok(Found::Ended(record));
@@ -250,19 +300,29 @@ impl SessionDirectory {
         if !self.lock_is_free()? {
             return Ok(Found::Starting);
         }
-        // The shim may have left its record, and gone, since the first look. Nobody will write after this one.
+        // The shim may have written its record, and exited, since the first look. Nobody writes after this one.
         let (exit, state) = (self.read_exit(), self.read_state());
-        let is_nonsense = |error: Option<&io::Error>| error.is_some_and(|e| e.kind() == io::ErrorKind::InvalidData);
-        if is_nonsense(exit.as_ref().err()) || is_nonsense(state.as_ref().err()) {
+        if !matches!(exit, Ok(Some(_)))
+            && let Some(record) = self.read_exit_in_log()
+        {
+            return Ok(Found::Ended(record));
+        }
+        let is_nonsense = |error: Option<&io::Error>| {
+            error.is_some_and(|error| error.kind() == io::ErrorKind::InvalidData || is_replaced(error))
+        };
+        let of_this_boot = self.made_in_boot()?.as_deref() == Some(boot_id);
+        // In another boot it may be what the power left of one that was not synced.
+        if of_this_boot && (is_nonsense(exit.as_ref().err()) || is_nonsense(state.as_ref().err())) {
             // No shim writes this: something ran.
             return Ok(Found::ShimLost(state.unwrap_or_default()));
         }
-        if let Some(record) = exit? {
+        let unless_spoilt = |error: io::Error| if of_this_boot { Err(error) } else { Ok(None) };
+        if let Some(record) = exit.or_else(|error| unless_spoilt(error).map(|_: Option<()>| None))? {
             return Ok(Found::Ended(record));
         }
-        let state = state?;
-        // The state is not synced: after another boot a missing one, or an old one, says nothing.
-        if self.made_in_boot()?.as_deref() != Some(boot_id) || state.as_ref().is_some_and(|s| s.boot_id != boot_id) {
+        let state = state.or_else(|error| unless_spoilt(error).map(|_| None))?;
+        // The state is not synced: after another boot a missing or old one means nothing.
+        if !of_this_boot || state.as_ref().is_some_and(|state| state.boot_id != boot_id) {
             return Ok(Found::OtherBoot(state));
         }
         Ok(match state {
@@ -273,7 +333,7 @@ impl SessionDirectory {
 
     /// Opens a file of the directory, for this crate's own files.
     pub(crate) fn open_file(&self, name: &str, flags: OFlags) -> io::Result<OwnedFd> {
-        // The program can put anything there: a pipe must not keep us waiting.
+        // The program can put anything there: a pipe must not block.
         let careful = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         Ok(rustix::fs::openat(&self.dir, name, flags | careful, FILE_MODE)?)
     }
@@ -282,13 +342,13 @@ impl SessionDirectory {
         self.dir.as_fd()
     }
 
-    /// The boot the directory was made in; none where its maker died too early to say, or the disk lost it.
+    /// Returns the boot id of the directory; `None` if its creator died too early, or the disk lost it.
     pub(crate) fn made_in_boot(&self) -> io::Result<Option<String>> {
         Ok(self.read_file(LOCK)?.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|boot| !boot.is_empty()))
     }
 
     fn ctl_address(&self) -> io::Result<SocketAddrUnix> {
-        // The address of a socket has room for 108 bytes; the directory's own path may be longer.
+        // The address of a socket has space for 108 bytes; the directory's own path may be longer.
         Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{CTL}", self.dir.as_raw_fd()))?)
     }
 
@@ -323,7 +383,31 @@ impl SessionDirectory {
     }
 }
 
-/// Where a directory is while it is made or removed. The name of none begins with a dot.
+/// Returns whether a directory could not be opened because its program removed it, or put something else in its place.
+pub(crate) fn is_missing_or_replaced(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || is_replaced(error)
+}
+
+/// Returns whether something else is in the place of a directory, or nobody may open it any more.
+pub(crate) fn is_replaced(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTDIR | libc::ELOOP | libc::EACCES))
+}
+
+/// Returns the name of the session in this directory, whether the directory exists or not.
+pub(crate) fn name_of(path: &Path) -> String {
+    let part = |path: Option<&Path>| path.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let owner = part(path.parent().and_then(Path::parent));
+    [part(Some(path)), owner].into_iter().flatten().collect::<Vec<_>>().join("-")
+}
+
+/// Returns the directory of the session of this name, if it is one in this directory of sessions.
+pub(crate) fn path_of(sessions: &Path, name: &str) -> Option<PathBuf> {
+    let owner = sessions.parent()?.file_name()?.to_str()?;
+    let number = name.strip_suffix(owner)?.strip_suffix('-')?;
+    Some(sessions.join(number))
+}
+
+/// Returns the path of a directory while it is created or removed. No session has a name that begins with a dot.
 fn aside(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     path.with_file_name(format!(".{name}"))
@@ -337,7 +421,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// This boot's own id.
+/// Returns the id of this boot.
 pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }

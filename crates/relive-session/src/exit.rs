@@ -1,4 +1,4 @@
-//! How a session ended: the record its shim leaves on the disk.
+//! How a session ended: the record that its shim writes to the disk.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,51 +10,65 @@ pub const VERSION: u32 = 1;
 /// How a session ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExitRecord {
-    /// The version of this record.
     pub version: u32,
-    /// How.
     pub result: SessionResult,
-    /// What ended it, where it was not the program itself.
+    /// What ended it, if it was not the program itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<EndedBy>,
-    /// The pid it had on the host; absent where it never had one.
+    /// The sender of the signal that ended it, or who aborted it, where its owner named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<u32>,
+    /// The last signal that its owner was asked to send, if the program exited later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_signal: Option<LastSignal>,
+    /// The OS pid; absent if it never had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_pid: Option<i32>,
-    /// The pid it had in its own namespace.
+    /// The pid in its own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child_pid: Option<i32>,
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// Milliseconds since the boot of its directory; absent where nobody knows when it ended.
+    /// Milliseconds since the boot of its directory; absent if the time of the end is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_ms: Option<u64>,
-    /// How far the log reaches.
+    /// The end of the log.
     pub log_end: u64,
-    /// What it used.
     pub used: Used,
-    /// Whether output is missing from the log because the disk did not take it.
+    /// Whether output is missing from the log because it could not be written to the disk.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub output_lost: bool,
-    /// Whether its time was up, and no owner was there to say so.
+    /// Whether it reached its time limit while it had no owner.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
-    /// How many of its processes the kernel killed for memory.
+    /// How many of its processes the kernel killed for lack of memory.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub oom_kills: u64,
-    /// Processes of its tree that no kill could end in time: the kernel holds them.
+    /// Processes of its tree that could not be killed in time: the kernel blocks them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<i32>,
+}
+
+/// The last signal sent to a program that then exited. Only the program knows whether it exited because of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastSignal {
+    pub number: i32,
+    /// The sender, where its owner named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<u32>,
+    /// How long before the end it was sent.
+    pub before_end_ms: u64,
 }
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What ended a session, as far as its shim knows. Who asked the shim is the owner's to know.
+/// What ended a session, as far as its shim knows. Only the owner knows who asked the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedBy {
-    /// The kernel, for memory.
+    /// The kernel, for lack of memory.
     Oom,
     /// `abort` at the gate.
     Abort,
@@ -62,17 +76,16 @@ pub enum EndedBy {
     Kill,
     /// A signal the owner sent.
     Signal,
-    /// Its shim was lost, and what was left of it ended by whoever found out.
+    /// Its shim was lost, and the remaining processes were killed by the owner that noticed.
     ShimLost,
     /// The machine went down.
     HostLost,
-    /// Another program than a shim answered on its socket.
+    /// A program that is not a shim answered on its socket.
     Version,
 }
 
-/// What a tree used, as far as the machine counts it.
+/// The resources that a tree used, as far as the machine counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct Used {
     pub user_ms: u64,
     pub system_ms: u64,

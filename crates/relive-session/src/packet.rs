@@ -12,23 +12,23 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// What was received.
+/// A received packet.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// How long the packet is; nothing at the end.
+    /// The length of the packet; 0 at the end.
     pub(crate) length: usize,
-    /// Whether the packet was longer than the room for it.
+    /// Whether the packet was longer than the buffer.
     pub(crate) truncated: bool,
     pub(crate) descriptor: Option<OwnedFd>,
 }
 
-/// Lets the runtime watch a descriptor.
+/// Registers a descriptor with the runtime.
 pub(crate) fn watch(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: it is owned, and stays what it is as long as it is watched.
+    // SAFETY: it is owned, and stays open as long as it is registered.
     Ok(unsafe { AsyncFd::register_with_interest(descriptor, interest) }?)
 }
 
-/// Sends one packet, whole or not at all; `WouldBlock` where there is no room for it.
+/// Sends one packet, whole or not at all; `WouldBlock` if there is no space for it.
 pub(crate) fn send(socket: impl AsFd, parts: &[&[u8]], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let parts: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -41,7 +41,7 @@ pub(crate) fn send(socket: impl AsFd, parts: &[&[u8]], descriptor: Option<Borrow
     Ok(())
 }
 
-/// Receives one packet; `WouldBlock` where there is none.
+/// Receives one packet; `WouldBlock` if there is none.
 pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     loop {
@@ -59,14 +59,14 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Receiv
                 let truncated = received.flags.contains(ReturnFlags::TRUNC);
                 return Ok(Received { length: received.bytes.min(buffer.len()), truncated, descriptor });
             }
-            // Said once when the other side left something unread; what it had sent before is still to be read.
+            // Reported once if the other side left something unread; packets it sent before can still be received.
             Err(Errno::CONNRESET | Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// The line of JSON and the bytes after it.
+/// Splits a packet into the line of JSON and the bytes after it.
 pub(crate) fn split(packet: &[u8]) -> (&[u8], &[u8]) {
     match packet.iter().position(|byte| *byte == b'\n') {
         Some(end) => (&packet[..end], &packet[end + 1..]),

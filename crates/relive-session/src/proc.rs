@@ -1,46 +1,42 @@
-//! What `/proc` says of processes.
+//! Processes according to `/proc`.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A process that cannot be taken for another one that has its pid later.
+/// Identifies a process, even if its pid is reused later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its pid.
     pub pid: i32,
-    /// When it began, in clock ticks since the boot.
+    /// The start time, in clock ticks since the boot.
     pub start_time: u64,
 }
 
-/// One line of `/proc/PID/stat`.
+/// The content of `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// Who it is.
     pub identity: Identity,
-    /// Its parent.
     pub parent: i32,
-    /// Its process group.
     pub group: i32,
     /// The letter of its state: `Z` and `X` have ended, `T` is stopped.
     pub state: u8,
-    /// The kernel's flags of it.
+    /// The kernel's flags.
     pub flags: u64,
-    /// What it has used, in clock ticks.
+    /// The CPU time, in clock ticks.
     pub cpu_ticks: u64,
 }
 
 impl Identity {
-    /// The process that has this pid now.
+    /// Returns the process that has this pid now.
     pub fn of(pid: i32) -> io::Result<Self> {
         Ok(Stat::of(pid)?.identity)
     }
 
-    /// Whether it has not ended.
+    /// Returns whether it has not ended.
     #[must_use]
     pub fn lives(self) -> bool {
         Stat::of(self.pid).is_ok_and(|stat| stat.identity == self && stat.lives())
@@ -48,20 +44,19 @@ impl Identity {
 }
 
 impl Stat {
-    /// Of one process.
     pub fn of(pid: i32) -> io::Result<Self> {
         let text = std::fs::read(format!("/proc/{pid}/stat"))?;
         Self::parse(pid, &text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat")))
     }
 
-    /// Whether it has not ended.
+    /// Returns whether it has not ended.
     #[must_use]
     pub fn lives(&self) -> bool {
         !matches!(self.state, b'Z' | b'X')
     }
 
     fn parse(pid: i32, text: &[u8]) -> Option<Self> {
-        // The name, in brackets, may hold anything, brackets and newlines too.
+        // The name, in brackets, may contain anything, including brackets and newlines.
         let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
         let fields = std::str::from_utf8(text.get(after_name..)?).ok()?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
@@ -77,18 +72,18 @@ impl Stat {
     }
 }
 
-/// Every process there is now, those that have ended apart.
+/// Returns every living process.
 pub fn all() -> io::Result<Vec<Stat>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok());
-        // Who ends while we look is not there.
+        // Processes that end in the meantime are skipped.
         found.extend(pid.and_then(|pid| Stat::of(pid).ok()).filter(Stat::lives));
     }
     Ok(found)
 }
 
-/// The living descendants of these processes, themselves apart.
+/// Returns the living descendants of these processes.
 #[must_use]
 pub fn descendants(all: &[Stat], roots: &[i32]) -> Vec<Identity> {
     let mut children: HashMap<i32, Vec<Identity>> = HashMap::new();
@@ -109,7 +104,7 @@ pub fn descendants(all: &[Stat], roots: &[i32]) -> Vec<Identity> {
     found
 }
 
-/// Whether the environment a process was started with has this variable with this value.
+/// Returns whether the environment that a process was started with has this variable with this value.
 #[must_use]
 pub fn environment_has(pid: i32, name: &str, value: &str) -> bool {
     let wanted = format!("{name}={value}");
@@ -117,17 +112,24 @@ pub fn environment_has(pid: i32, name: &str, value: &str) -> bool {
     environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
 }
 
-/// Whether a process was started as the shim of the session in this directory.
-#[must_use]
-pub fn is_shim_of(pid: i32, directory: &Path) -> bool {
-    shim_directory(pid).is_some_and(|its| its == directory)
+/// Returns every living shim and the directory of its session, including the inits of PID namespaces and the children that
+/// wait at a gate, which have the command line of their shim.
+pub fn shims() -> io::Result<Vec<(Identity, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(directory) = shim_directory(pid) else { continue };
+        let stat = Stat::of(pid).ok().filter(Stat::lives);
+        found.extend(stat.map(|stat| (stat.identity, directory)));
+    }
+    Ok(found)
 }
 
-/// The directory of the session that a process is in: of the nearest shim above it. In a PID namespace the init there has the
-/// shim's command line.
+/// Returns the directory of the session that a process is in: that of the nearest shim among its ancestors. In a PID
+/// namespace the init has the shim's command line.
 #[must_use]
 pub fn shim_above(pid: i32) -> Option<PathBuf> {
-    /// Deeper nests than any shell makes.
+    /// Deeper nesting than any shell creates.
     const DEPTH_MAX: usize = 1000;
     let mut above = pid;
     for _ in 0..DEPTH_MAX {
@@ -142,7 +144,7 @@ pub fn shim_above(pid: i32) -> Option<PathBuf> {
     None
 }
 
-/// The directory that a shim was started with.
+/// Returns the directory that a shim was started with.
 fn shim_directory(pid: i32) -> Option<PathBuf> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut words = line.split(|byte| *byte == 0);
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_and_spaces_does_not_mislead() {
+    fn a_process_name_with_brackets_and_spaces_is_parsed() {
         let line = b"7 (a) Z 1) b) S 3 4 5 0 -1 0 0 0 0 0 11 22 0 0 20 0 1 0 987 0 0";
         let stat = Stat::parse(7, line).unwrap();
         assert_eq!(stat.identity, Identity { pid: 7, start_time: 987 });
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn we_are_alive_and_nobody_else_with_our_pid() {
+    fn a_reused_pid_is_not_the_same_process() {
         let me = Identity::of(std::process::id() as i32).unwrap();
         assert!(me.lives());
         assert!(!Identity { start_time: me.start_time + 1, ..me }.lives());

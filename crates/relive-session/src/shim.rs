@@ -1,14 +1,15 @@
 //! The shim: the parent of one session's program.
 //!
-//! Started by [`crate::launch`] under the name [`crate::SHIM`], with three descriptors and the directory's path; it reads what to
-//! run, clones the program into its tree, and stays until nothing of it is left.
+//! Started by [`crate::launch`] under the name [`crate::SHIM`], with three descriptors and the directory's path; it
+//! reads its spec, clones the program into its tree, and stays until the tree is empty.
 //!
-//! What always holds:
-//! - one thread and one loop; nobody who is connected is waited for, and the program waits for nobody but the disk and a
-//!   reader who asked it to;
-//! - every signal is blocked, and the end of a child is read from a descriptor that was open before there was any child;
+//! **Invariants:**
+//! - one thread and one loop; the shim waits for no client, and the program waits only for the disk and for a reader
+//!   that asked for it;
+//! - every signal is blocked, and the end of a child is read from a descriptor that was open before there was any
+//!   child;
 //! - the directory says `running` before the gate opens;
-//! - it ends by [`ending`] only: tree empty, output in the log, exit record on the disk, everybody told.
+//! - it ends only through [`ending`]: tree empty, output in the log, exit record on the disk, every client told.
 
 mod birth;
 mod child;
@@ -16,13 +17,15 @@ mod clients;
 mod daemon;
 mod deadline;
 mod ending;
+mod enter;
+mod isolate;
 mod program;
 mod serve;
 mod spawn;
 mod stdio;
 mod turn;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -41,15 +44,16 @@ use crate::spec::{self, Spec};
 use crate::stage::{Answer, Due, Event, Failure, Session};
 use crate::tree::Tree;
 
-/// How long a program whose output is to be read as it comes waits for its reader, who may have died on the way.
+/// How long a program whose output is read as it arrives waits for its reader, which may have died during the launch.
 const READER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs the shim. What it was born with says what to do.
+/// Runs the shim, as its initial descriptors say.
 pub fn main() -> ! {
+    crate::probe::answer_if_asked();
     let code = match run() {
         Ok(()) => 0,
         Err(error) => {
-            // Heard only where somebody started it by hand: what it is born with are no terminals.
+            // Visible only if somebody started it by hand: its initial descriptors are not terminals.
             let _ = writeln!(io::stderr(), "error: {error}");
             1
         }
@@ -57,7 +61,7 @@ pub fn main() -> ! {
     std::process::exit(code)
 }
 
-/// One session, from its parent's side.
+/// One session, from the side of its shim.
 struct Shim {
     directory: SessionDirectory,
     /// Held until the end, never used.
@@ -65,30 +69,39 @@ struct Shim {
     signals: OwnedFd,
     clients: Clients,
     log: log::Writer,
-    /// Until when the program waits for a reader who was announced and has not come yet.
+    /// Until when the program waits for an announced reader that has not connected yet.
     reader_due: Option<Instant>,
-    /// Whether the log has lost something.
+    /// Whether output is missing from the log.
     output_lost: bool,
     session: Session,
     tree: Option<Tree>,
     child: Option<Child>,
-    /// Whether the child was reaped, or never was.
+    /// The program of the session that was entered, whose end is the end of this one.
+    entered: Option<OwnedFd>,
+    /// Whether the child was reaped, or never existed.
     child_gone: bool,
     stdio: Option<Stdio>,
     stored: Vec<(String, OwnedFd)>,
     daemon: Option<spec::DaemonStart>,
     frozen: bool,
     deadline: Deadline,
-    /// Whether the time of the program was up.
+    /// Whether the program reached its time limit.
     timed_out: bool,
-    /// Whether somebody asked for the end of the whole tree.
+    /// Whether somebody asked to kill the whole tree.
     kill_asked: bool,
     /// The signals that were sent, one bit each.
     sent: u64,
+    /// The last sender of each signal, where its owner named one.
+    senders: BTreeMap<i32, u32>,
+    /// Who aborted the session, where its owner named one.
+    aborted_by: Option<u32>,
+    /// The number of the last signal that somebody asked for, and when it was sent.
+    last_signal: Option<(i32, Instant)>,
     /// The ids of the last requests that sent a signal.
     signals_sent: VecDeque<String>,
-    /// For packets and output alike.
+    /// For packets and output.
     buffer: Vec<u8>,
+    names: spec::Names,
 }
 
 fn run() -> io::Result<()> {
@@ -98,7 +111,7 @@ fn run() -> io::Result<()> {
     let log = log::Writer::open(&directory, born.spec.log_max_bytes)?;
     directory.reserve_exit()?;
     let clients = Clients::new(directory.ctl_bind()?, born.owner);
-    // The directory is reached by its descriptor; no other one is held from being unmounted.
+    // The directory is reached by its descriptor; no other directory is kept from being unmounted.
     rustix::process::chdir("/")?;
     let mut shim = Shim {
         directory,
@@ -108,9 +121,10 @@ fn run() -> io::Result<()> {
         log,
         reader_due: (born.spec.pace == spec::Pace::Held).then(|| Instant::now() + READER_PATIENCE),
         output_lost: false,
-        session: Session::new(born.spec.gate, matches!(born.spec.stdio, spec::Stdio::Pty(_))),
+        session: session_of(&born.spec),
         tree: None,
         child: None,
+        entered: None,
         child_gone: true,
         stdio: None,
         stored: Vec::new(),
@@ -120,13 +134,17 @@ fn run() -> io::Result<()> {
         timed_out: false,
         kill_asked: false,
         sent: 0,
+        senders: BTreeMap::new(),
+        aborted_by: None,
+        last_signal: None,
         signals_sent: VecDeque::new(),
         buffer: vec![0; PACKET_MAX],
+        names: born.spec.names,
     };
     if let Err(failure) = shim.launch(&born.spec) {
         shim.happened(Event::Failed(failure));
     }
-    // The environment may hold secrets: the program has it now, we need it no longer.
+    // The environment may contain secrets: the program has it now, and the shim needs it no longer.
     drop(born.spec);
     birth::hide();
     while !shim.session.stage().is_terminal() {
@@ -135,16 +153,25 @@ fn run() -> io::Result<()> {
     shim.end()
 }
 
+fn session_of(spec: &Spec) -> Session {
+    let session = Session::new(spec.gate, matches!(spec.stdio, spec::Stdio::Pty(_)));
+    if spec.enter.is_some() { session.entering() } else { session }
+}
+
 impl Shim {
     fn launch(&mut self, spec: &Spec) -> Result<(), Failure> {
         let name = self.directory.name();
         let mut program = Program::of(spec, &name)?;
         let mut stdio = Stdio::open(spec.stdio, spec.streams).map_err(|error| Failure::of("stdio", &error))?;
-        self.tree = Some(Tree::make(&spec.tree, &name, &spec.limits)?);
-        // From here on whoever finds the directory finds the tree.
+        let mut isolated = isolate::prepare(spec)?;
+        let mut tree = Tree::make(isolated.tree_plan().unwrap_or(&spec.tree), &name, &spec.limits)?;
+        isolated.describe(&mut tree);
+        self.tree = Some(tree);
+        // From here on the directory leads to the tree.
         self.write_state(RecordedStage::Starting)?;
         let Some(tree) = self.tree.as_mut() else { return Ok(()) };
-        let child = Child::spawn(&mut program, &mut stdio, spec.namespace, tree)?;
+        let child = Child::spawn(&mut program, &mut stdio, spec.namespace, &mut isolated, tree)?;
+        self.entered = isolated.into_entered();
         self.stdio = Some(stdio);
         self.child_gone = false;
         let host_pid = child.pid;
@@ -153,9 +180,9 @@ impl Shim {
         Ok(())
     }
 
-    /// Takes in what happened, and does what it calls for.
+    /// Applies an event, and carries out its effects.
     fn happened(&mut self, event: Event) {
-        // What cannot happen now is passed over: a child that failed still ends.
+        // Impossible events are ignored: a child that failed still ends.
         let before = self.session.stage();
         let Ok(due) = self.session.apply(event) else { return };
         if self.session.stage() != before {
@@ -166,7 +193,7 @@ impl Shim {
                 Due::OpenGate => self.open_gate(),
                 Due::Abort | Due::Kill => self.kill().map_err(|error| Failure::of("kill", &error)),
                 Due::Signal(number) => {
-                    // Kept for a program that has ended meanwhile: there is nobody to tell.
+                    // Kept for a program that has ended in the meantime: nobody has to be told.
                     let _ = self.signal(number);
                     Ok(())
                 }
@@ -215,26 +242,26 @@ impl Shim {
         Ok(())
     }
 
-    /// Ends a program whose time is up: asks it first, and kills it when its grace is over.
+    /// Ends a program that reached its time limit: asks first, and kills it after the grace period.
     fn check_deadline(&mut self) {
         match self.deadline.take(Instant::now()) {
             Some(deadline::Due::Term) => {
                 self.timed_out = true;
                 if self.session.ask(&Verb::signal(libc::SIGTERM)) == Answer::Act {
-                    // One that cannot be told is killed.
+                    // A program that cannot be asked is killed.
                     let _ = self.signal(libc::SIGTERM);
                 }
             }
             Some(deadline::Due::Kill) => {
                 self.kill_asked = true;
-                // Tried again when the child has ended.
+                // Repeated when the child has ended.
                 let _ = self.kill();
             }
             None => {}
         }
     }
 
-    /// One pass: kills whoever is in the tree now. Frozen ones take it when they are thawed, and do nothing else before.
+    /// Kills everything in the tree, once. Frozen processes die when they are thawed, and run nothing before.
     fn kill(&mut self) -> io::Result<()> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
         let killed = tree.kill().and(tree.kill_escaped());

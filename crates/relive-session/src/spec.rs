@@ -1,80 +1,90 @@
-//! What a session runs, and how. The shim reads it from a descriptor it is born with: never from a command line, and
-//! never from the disk, because the environment may hold secrets.
+//! The program of a session, and how to run it. The shim reads it from an initial descriptor: never from a command
+//! line, and never from the disk, because the environment may contain secrets.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub use relive_sandbox::{Machine, Namespaces, Policy};
 use serde::{Deserialize, Serialize};
 
+use crate::proc::Identity;
 use crate::tree::{MARKER, Plan};
 
-/// What a session runs.
+/// The program of a session, and how to run it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// The program and its arguments. A program without a `/` is looked for in the `PATH` of `env`.
+    /// The program and its arguments. A program without a `/` is searched in the `PATH` of `env`.
     pub argv: Vec<String>,
-    /// The whole environment.
     pub env: Vec<(String, String)>,
-    /// The directory it begins in.
+    /// The working directory.
     pub cwd: String,
-    /// What its descriptors 0, 1 and 2 are.
     pub stdio: Stdio,
-    /// Whether its outputs are told apart.
     pub streams: Streams,
-    /// Whether it waits for somebody to open the gate.
     pub gate: Gate,
-    /// Whether it gets a PID namespace of its own.
     pub namespace: Namespace,
-    /// Where its tree is made.
+    /// What it may reach.
+    #[serde(default)]
+    pub isolation: Isolation,
+    /// The session that it is to run in, next to the program of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enter: Option<Enter>,
+    /// Where its process tree is created.
     pub tree: Plan,
-    /// What its tree may use.
     pub limits: Limits,
-    /// How much of its output is kept; the oldest goes first.
+    /// How much of its output is kept; the oldest is dropped first.
     pub log_max_bytes: u64,
-    /// Whether its output waits for a reader.
     pub pace: Pace,
-    /// What it inherits from the shell in which it was typed; without one, what the daemon has, with the usual limit of open
+    /// The settings of the shell in which it was typed; if absent those of the daemon, with the usual limit of open
     /// files instead of the daemon's own.
     pub inherited: Option<Inherited>,
-    /// How long it may run; the time in which its tree stands still does not count.
+    /// The time limit; time in which its tree is frozen does not count.
     pub timeout_ms: Option<u64>,
     /// How to start the daemon again, for a program that asks for one.
     pub daemon: Option<DaemonStart>,
+    /// How its directory comes onto the disk.
+    pub names: Names,
 }
 
-/// What a program inherits from whoever starts it.
+/// How the names of a session's files come onto the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Names {
+    /// Each by a sync of its directory: the session's own name before anything runs, its exit record before the shim goes.
+    Apart,
+    /// In the order in which they were made, with the files, by one sync at the end. The owner knows by other means whether a session whose name was lost with the
+    /// power may have run: by the boot.
+    InOrder,
+}
+
+/// The settings that a program inherits from its caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct Inherited {
     pub umask: u32,
     pub nice: i32,
     pub limits: Vec<ResourceLimit>,
-    /// The signals that are ignored.
+    /// The ignored signals.
     pub ignored: Vec<i32>,
 }
 
-/// One limit of the operating system; none where there is no limit.
+/// One limit of the operating system; absent if unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct ResourceLimit {
     pub resource: u32,
     pub soft: Option<u64>,
     pub hard: Option<u64>,
 }
 
-/// How the daemon is started.
+/// How to start the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonStart {
-    /// Its file.
     pub program: String,
-    /// Its whole environment, in which there are no keys.
+    /// Its whole environment, without keys.
     pub env: Vec<(String, String)>,
-    /// Where its messages go.
     pub log: PathBuf,
 }
 
 impl DaemonStart {
-    /// Returns how to start this process again, which is a daemon.
+    /// Returns how to start this process, which is a daemon, again.
     #[must_use]
     pub fn of_this_process(log: PathBuf) -> Self {
         let program = std::env::current_exe().unwrap_or_default().to_string_lossy().into_owned();
@@ -85,10 +95,10 @@ impl DaemonStart {
 }
 
 impl Spec {
-    /// How much output is kept if nobody says.
+    /// How much output is kept by default.
     pub const LOG_MAX_BYTES: u64 = 64 << 20;
 
-    /// Returns a program without input, limits and gate, at its own pace.
+    /// Returns a spec without input, limits and gate, at its own pace.
     #[must_use]
     pub fn new(argv: Vec<String>, env: Vec<(String, String)>, cwd: String, tree: Plan) -> Self {
         Self {
@@ -99,6 +109,8 @@ impl Spec {
             streams: Streams::Apart,
             gate: Gate::Open,
             namespace: Namespace::AsPlanned,
+            isolation: Isolation::default(),
+            enter: None,
             tree,
             limits: Limits::default(),
             log_max_bytes: Self::LOG_MAX_BYTES,
@@ -106,22 +118,23 @@ impl Spec {
             inherited: None,
             timeout_ms: None,
             daemon: None,
+            names: Names::Apart,
         }
     }
 }
 
 impl std::fmt::Debug for Spec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The environment may hold secrets.
+        // The environment may contain secrets.
         f.debug_struct("Spec").field("argv", &self.argv).field("cwd", &self.cwd).finish_non_exhaustive()
     }
 }
 
-/// What descriptors 0, 1 and 2 are.
+/// The targets of descriptors 0, 1 and 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stdio {
-    /// Nothing to read; output by pipes.
+    /// Empty input; output through pipes.
     Null,
     /// Pipes for all three.
     Pipes,
@@ -129,11 +142,11 @@ pub enum Stdio {
     Pty(Size),
 }
 
-/// Whether the two outputs of a program without a terminal are told apart.
+/// Whether the two outputs of a program without a terminal are distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Streams {
-    /// A pipe each. Nobody can tell in which order a program wrote to two pipes.
+    /// A pipe each. The order in which a program writes to two pipes is not known.
     Apart,
     /// One pipe for both: all of it is standard output, in the order in which it was written.
     Together,
@@ -141,7 +154,6 @@ pub enum Streams {
 
 /// The size of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct Size {
     pub rows: u16,
     pub columns: u16,
@@ -161,9 +173,9 @@ pub enum Gate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// The program never waits; the oldest output makes room.
+    /// The program never waits; the oldest output is dropped.
     Free,
-    /// A reader is about to come who needs all of it: the program waits for them as it would for a pipe's reader.
+    /// A reader that needs all output will connect: the program waits for it like for the reader of a pipe.
     Held,
 }
 
@@ -171,7 +183,7 @@ pub enum Pace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Namespace {
-    /// As the tree's plan has it: the host's, unless a PID namespace is what holds the tree together.
+    /// As planned for the tree: yes, unless a PID namespace keeps the tree together.
     AsPlanned,
     /// A PID namespace of its own, with a stub init as PID 1 that forwards signals and reaps.
     Pid,
@@ -179,35 +191,49 @@ pub enum Namespace {
     PidWithoutInit,
 }
 
-/// What a tree may use.
+/// The session that a program enters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enter {
+    /// The program of that session. Another process that has its pid by now is not entered.
+    pub program: Identity,
+    /// The namespaces of that program that are joined.
+    pub namespaces: Namespaces,
+}
+
+/// What a program may reach, and on which machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Isolation {
+    pub policy: Policy,
+    /// What was found by trying, with the ladder.
+    pub machine: Machine,
+}
+
+/// The limits of a process tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes of memory.
+    /// In bytes.
     pub memory: Option<u64>,
-    /// Thousandths of a processor.
+    /// In thousandths of a core.
     pub cpu: Option<u32>,
-    /// Processes and threads.
     pub pids: Option<PidsLimit>,
-    /// What becomes of a limit that cannot be held.
     pub unheld: Unheld,
 }
 
-/// What becomes of a limit that was asked for and that this machine cannot hold.
+/// What happens if this machine cannot enforce a requested limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unheld {
     /// The launch fails.
     #[default]
     Fail,
-    /// The session is said to be degraded.
+    /// The session is reported as degraded.
     Say,
 }
 
-/// How many processes and threads a tree may have.
+/// The limit of processes and threads of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PidsLimit {
-    /// So many.
     pub max: u32,
-    /// Whether a launch fails where it cannot be held; else the session is said to be degraded.
+    /// Whether a launch fails if the limit cannot be enforced; otherwise the session is reported as degraded.
     pub required: bool,
 }

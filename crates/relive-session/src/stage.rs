@@ -1,6 +1,7 @@
 //! The stages of a session: computed from facts, never stored. Pure.
 //!
-//! [`Session`] holds the facts and says what a verb comes to and what an event calls for; the shim does it.
+//! [`Session`] holds the facts and returns the answer to a verb and the consequences of an event; the shim carries them
+//! out.
 
 mod machine;
 #[cfg(test)]
@@ -14,34 +15,32 @@ use crate::exit::ExitRecord;
 
 pub use machine::{Answer, Due, End, Event, KEPT_SIGNALS_MAX, Rejected, Session};
 
-/// Where a session stands, in the order of its life.
+/// The stage of a session, in the order of its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Nothing has been cloned yet.
     Starting,
-    /// There is a child, and it prepares itself.
+    /// The child exists and prepares itself.
     Spawned,
-    /// It waits at the gate.
+    /// The child waits at the gate.
     Ready,
-    /// The program runs.
     Running,
-    /// The program ended with a code.
     Exited,
-    /// A signal ended the program.
     Signaled,
     /// It was aborted at the gate; the program never ran.
     Aborted,
-    /// It could not be started, or nobody knows how it ended.
+    /// It could not be started, or its end is not known.
     Errored,
 }
 
-/// How a session was made.
+/// How a session was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Launched.
     Spawn,
+    /// In the namespaces, the root and the cgroups of another session.
+    Enter,
 }
 
 /// How a session ended.
@@ -54,44 +53,38 @@ pub enum SessionResult {
     Signaled(i32),
     /// At the gate.
     Aborted,
-    /// It could not be started, or nobody knows how it ended.
+    /// It could not be started, or its end is not known.
     Error(Failure),
 }
 
-/// What failed.
+/// A failed system call or step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The system call, or the step of the launch: `execve`, `chdir`, `shim`, `boot`, `hello`.
     pub stage: String,
-    /// The error's name, such as `ENOENT`.
     pub errno: String,
-    /// The error's number.
     pub code: i32,
 }
 
-/// One cheap look at a session: what `info` shows.
+/// The state of a session that `info` shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// How it was made.
     pub mode: Mode,
-    /// Where it stands.
     pub stage: Stage,
-    /// The program's pid on the host; absent before it was spawned, kept after the end.
+    /// The program's OS pid; absent before it was spawned, kept after the end.
     pub host_pid: Option<i32>,
-    /// The pid that the program sees of itself; absent before it was ready. In a PID namespace of its own it is 2 below our
-    /// init and 1 without.
+    /// The pid that the program sees as its own; absent before it was ready. In a PID namespace of its own it is 2 with
+    /// Relive's init and 1 without.
     pub child_pid: Option<i32>,
-    /// The pid on the host of the init above it, where it has one.
+    /// The OS pid of the init, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_pid: Option<i32>,
-    /// Whether it has a terminal.
     pub pty: bool,
-    /// How it ended.
     pub result: Option<SessionResult>,
 }
 
 impl Snapshot {
-    /// What it is after the end.
+    /// Updates the state after the end.
     pub fn end(&mut self, record: &ExitRecord) {
         self.stage = match record.result {
             SessionResult::Exited(_) => Stage::Exited,
@@ -109,6 +102,7 @@ impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.mode {
             Mode::Spawn => f.write_str("<spawn ")?,
+            Mode::Enter => f.write_str("<enter ")?,
         }
         match (&self.result, self.stage) {
             (Some(SessionResult::Exited(code)), _) => write!(f, "exited({code})")?,
@@ -125,7 +119,7 @@ impl fmt::Display for Snapshot {
 }
 
 impl SessionResult {
-    /// The stage of a session that ended so.
+    /// Returns the stage of a session that ended like this.
     #[must_use]
     pub fn stage(&self) -> Stage {
         match self {
@@ -138,7 +132,7 @@ impl SessionResult {
 }
 
 impl Stage {
-    /// Whether nothing comes after it.
+    /// Returns whether no stage follows.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         match self {
@@ -147,7 +141,6 @@ impl Stage {
         }
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,14 +1,16 @@
-//! What holds a session's processes together, so that all of them can be frozen, counted and killed.
+//! Process trees: keep the processes of a session together, so that all of them can be frozen, counted and killed.
 //!
-//! A ladder, tried from the top at the daemon's start by [`Ladder::probe`]; the shim is handed the [`Plan`] and makes a fresh
-//! [`Tree`] from it for every launch. A limit that cannot be held is an error or a visible `degraded`, never silent.
+//! The mechanisms form a ladder. [`Ladder::probe`] tries its rungs from the top at the daemon's start; the shim gets
+//! the [`Plan`] and creates a fresh [`Tree`] from it for every launch. A limit that cannot be enforced is an error or a
+//! visible `degraded`, never silent.
 //!
-//! What always holds: a leaf is used for one launch only, because a child cloned into a cgroup that was killed once dies at
+//! **Invariant:** a leaf is used for one launch only, because a child cloned into a cgroup that was killed once dies at
 //! birth. The shim is in no leaf. No call here waits longer than [`FREEZE_MAX`].
 
 mod cgroup;
 mod child;
 mod ladder;
+mod neighbour;
 mod nest;
 mod place;
 mod sweep;
@@ -20,10 +22,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use relive_sandbox::Namespaces;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use ladder::VARIABLE as LADDER_VARIABLE;
 pub use ladder::{Ladder, Start, try_user_namespace};
-pub(crate) use place::map_ids;
+pub(crate) use neighbour::Neighbour;
 pub(crate) use sweep::{has_no_children, signal_all};
 
 use crate::proc::{self, Identity};
@@ -31,61 +35,58 @@ use crate::spec::Limits;
 use crate::stage::Failure;
 use cgroup::Leaf;
 
-/// The variable by which every program of a session can be told: its value is the session's name.
+/// The environment variable that marks every program of a session: its value is the session's name.
 pub const MARKER: &str = "RELIVE_SESSION";
 
-/// Where a tree is made: found once by trying, sent to every shim.
+/// Where trees are created: found once by probing, sent to every shim.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Plan {
-    /// The cgroup v2 directory in which a leaf is made.
+    /// The cgroup v2 directory for the leaves.
     pub v2: Option<PathBuf>,
-    /// The v1 directories in which a leaf is made, where v2 has not got the controller.
+    /// The v1 directories for the leaves, for controllers that v2 does not have.
     pub v1_freezer: Option<PathBuf>,
-    /// The same.
     pub v1_memory: Option<PathBuf>,
-    /// The same.
     pub v1_pids: Option<PathBuf>,
-    /// The same.
     #[serde(default)]
     pub v1_cpu: Option<PathBuf>,
-    /// Whether a PID namespace is what holds the tree, and, where it takes one, in a user namespace.
+    /// Set if a PID namespace keeps the tree together, and whether it needs a user namespace.
     pub pid_namespace: Option<PidNamespace>,
-    /// The name of the directory, in each of those above, in which the leaves are. Made when it is needed, removed when it is
+    /// The name of the directory with the leaves, in each of those above. Created when it is needed, removed when it is
     /// empty.
     pub prefix: String,
 }
 
-/// What a PID namespace takes here.
+/// What a PID namespace needs on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PidNamespace {
-    /// Nothing else: we are privileged.
+    /// Nothing else: the user is privileged.
     Plain,
     /// A user namespace around it.
     InUserNamespace,
 }
 
-/// What a tree consists of: enough to find it again when its shim has gone.
+/// The parts of a tree: enough to find it again when its shim is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Made {
-    /// The session's name: the leaf's in each hierarchy, and the value of [`MARKER`] in the program's environment.
+    /// The session's name: that of the leaf in each hierarchy, and the value of [`MARKER`] in the program's
+    /// environment.
     pub name: String,
     /// The leaf of the v2 hierarchy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v2: Option<PathBuf>,
-    /// The v1 leaf that is the list of members.
+    /// The v1 leaf that lists the members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v1_freezer: Option<PathBuf>,
-    /// The v1 leaf with the limit of memory.
+    /// The v1 leaf with the memory limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v1_memory: Option<PathBuf>,
     /// The v1 leaf with the limit of processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v1_pids: Option<PathBuf>,
-    /// The v1 leaf with the limit of processor time.
+    /// The v1 leaf with the CPU limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v1_cpu: Option<PathBuf>,
-    /// Whether it has a PID namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid_namespace: Option<PidNamespace>,
     /// The first process, as soon as it is placed.
@@ -93,7 +94,7 @@ pub struct Made {
     pub root: Option<Identity>,
 }
 
-/// Which rung of each ladder is in force, in the words that `doctor` and `info` show.
+/// The rung in use of each ladder, as `doctor` and `info` show it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Rungs {
     /// `cgroup2`, `cgroup1`, `pid-namespace`, `process-group`.
@@ -109,18 +110,24 @@ pub struct Rungs {
     /// `cgroup2`, `cgroup1`, `none`.
     #[serde(default)]
     pub cpu: String,
-    /// What was wanted and cannot be held, or holds only weakly; empty when all is well.
+    /// `none`, `confined`, `sealed`: what the program may reach.
+    #[serde(default)]
+    pub isolation: String,
+    /// The namespaces of its own: `user pid mount net ipc uts cgroup time`.
+    #[serde(default)]
+    pub namespaces: Vec<String>,
+    /// Limits that cannot be enforced, or only weakly; empty if everything works.
     pub degraded: Vec<String>,
 }
 
 /// The longest a freeze may take.
 pub const FREEZE_MAX: Duration = Duration::from_secs(2);
-/// The longest a removal waits for the kernel to let go of a leaf.
+/// The longest wait for the kernel to release a leaf.
 const REMOVE_MAX: Duration = Duration::from_secs(1);
 
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// What holds the processes of one launch together.
+/// The process tree of one launch.
 #[derive(Debug)]
 pub struct Tree {
     made: Made,
@@ -128,22 +135,22 @@ pub struct Tree {
     /// The v2 leaf, to clone into.
     v2: Option<OwnedFd>,
     whose: Whose,
-    /// Those that were stopped one by one, and have to be continued. Others may have stopped themselves.
+    /// Processes that were stopped one by one, and have to be continued. Others may have stopped themselves.
     stopped: Mutex<HashSet<Identity>>,
-    /// The limit of processes the first one is to be given for itself and those below it.
+    /// The limit of processes for the first one and its descendants.
     pids_rlimit: Option<u64>,
 }
 
-/// From where a tree is looked at.
+/// The position from which a tree is observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// From the shim, below which all of it is.
+    /// From the shim, which is its ancestor.
     Ours,
-    /// From elsewhere: its shim has gone.
+    /// From another process, because its shim is gone.
     Lost,
 }
 
-/// What its members are found by.
+/// How its members are found.
 enum Hold<'a> {
     V2(&'a Path),
     V1(&'a Path),
@@ -152,24 +159,33 @@ enum Hold<'a> {
 }
 
 impl Tree {
-    /// Makes a fresh tree for a session of this name: one component of a path, used once.
+    /// Creates a fresh tree for a session of this name: one component of a path, used once.
     pub fn make(plan: &Plan, name: &str, limits: &Limits) -> Result<Self, Failure> {
         place::make(plan, name, limits)
     }
 
-    /// Finds a tree again whose shim has gone.
+    /// Finds the tree of a lost shim.
     #[must_use]
     pub fn reopen(made: &Made) -> Self {
         let rungs = place::rungs_of(made);
         Self { made: made.clone(), rungs, v2: None, whose: Whose::Lost, stopped: Mutex::default(), pids_rlimit: None }
     }
 
-    /// What [`Tree::make`] may have come to make, whose maker was lost before it could say so.
+    /// Returns everything that [`Tree::make`] may have created if its creator was lost before it could report it.
     pub(crate) fn planned(plan: &Plan, name: &str) -> Self {
         Self::reopen(&Made::planned(plan, name))
     }
 
-    /// What `clone3` has to be told.
+    /// Returns the names of all leaves that exist, of any session.
+    pub(crate) fn leaves_in(plan: &Plan) -> Vec<String> {
+        let held_by = plan.v2.as_ref().or(plan.v1_freezer.as_ref());
+        let entries = held_by.and_then(|directory| std::fs::read_dir(directory.join(&plan.prefix)).ok());
+        let entries = entries.into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        directories.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+
+    /// Returns the flags for `clone3`.
     #[must_use]
     pub fn clone_flags(&self) -> u64 {
         let cgroup = if self.v2.is_some() { CLONE_INTO_CGROUP } else { 0 };
@@ -182,20 +198,20 @@ impl Tree {
             }
     }
 
-    /// The cgroup to clone into, for the flag above.
+    /// Returns the cgroup to clone into, for the flag above.
     #[must_use]
     pub fn cgroup(&self) -> Option<BorrowedFd<'_>> {
         self.v2.as_ref().map(|leaf| leaf.as_fd())
     }
 
-    /// Puts the child that waits at the gate where it belongs: into its v1 cgroups, its ids into its user namespace, its
-    /// limit upon it. From then on it is the tree's first process.
+    /// Places the child that waits at the gate: into its v1 cgroups, its ids into its user namespace, with its limits.
+    /// From then on it is the tree's first process.
     pub fn place(&mut self, pid: i32) -> Result<(), Failure> {
         place::place(self, pid)
     }
 
-    /// Lets the whole tree stand still, and returns when it does. Where that takes longer, as it does for a process that
-    /// waits in the kernel, it stays told to, and `TimedOut` is returned; after any other error it goes on as before.
+    /// Freezes the whole tree, and returns when it is frozen. If that takes longer, for example because a process waits
+    /// in the kernel, the order stays and `TimedOut` is returned; after any other error the tree continues as before.
     pub fn freeze(&self, at_most: Duration) -> io::Result<()> {
         let frozen = match self.hold() {
             Hold::V2(leaf) => Leaf(leaf).freeze_v2(at_most),
@@ -208,7 +224,7 @@ impl Tree {
         frozen
     }
 
-    /// Whether a cgroup holds it that is still there.
+    /// Returns whether it has a cgroup that still exists.
     #[must_use]
     pub(crate) fn has_leaf(&self) -> bool {
         match self.hold() {
@@ -217,7 +233,7 @@ impl Tree {
         }
     }
 
-    /// Whether it stands still as a whole.
+    /// Returns whether it is completely frozen.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         match self.hold() {
@@ -227,7 +243,6 @@ impl Tree {
         }
     }
 
-    /// Lets it go on.
     pub fn thaw(&self) -> io::Result<()> {
         match self.hold() {
             Hold::V2(leaf) => Leaf(leaf).thaw_v2(),
@@ -239,7 +254,8 @@ impl Tree {
         }
     }
 
-    /// Whether only the one who froze it can thaw it: those that were stopped one by one are known to nobody else.
+    /// Returns whether only the process that froze it can thaw it: nobody else knows which processes were stopped one
+    /// by one.
     pub(crate) fn is_swept(&self) -> bool {
         matches!(self.hold(), Hold::Namespace | Hold::Group)
     }
@@ -248,7 +264,7 @@ impl Tree {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Kills all that is in it now, frozen or not. One pass: who wants it empty asks [`Tree::is_empty`], and again.
+    /// Kills everything in it, frozen or not, once. Call [`Tree::is_empty`], and repeat, to empty it.
     pub fn kill(&self) -> io::Result<()> {
         match self.hold() {
             Hold::V2(leaf) => Leaf(leaf).kill_v2(),
@@ -259,13 +275,13 @@ impl Tree {
         }
     }
 
-    /// The pids of those who are below the shim, which asks, and no longer in the cgroup that held them.
+    /// Returns the pids of the calling shim's descendants that are no longer in their cgroup.
     #[must_use]
     pub(crate) fn escaped(&self) -> Vec<i32> {
         self.escapees().unwrap_or_default().iter().map(|identity| identity.pid).collect()
     }
 
-    /// Kills those who left their cgroup. To be asked by the shim, whose descendants they still are.
+    /// Kills processes that left their cgroup. Called by the shim, which is still their ancestor.
     pub(crate) fn kill_escaped(&self) -> io::Result<()> {
         match self.hold() {
             Hold::V2(_) | Hold::V1(_) if self.is_empty() && !has_no_children() => sweep::kill(|| self.escapees()),
@@ -277,7 +293,7 @@ impl Tree {
         Ok(proc::descendants(&proc::all()?, &[std::process::id() as i32]))
     }
 
-    /// Whether nothing of it is left.
+    /// Returns whether nothing of it is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self.hold() {
@@ -285,12 +301,12 @@ impl Tree {
             Hold::V1(leaf) => Leaf(leaf).members().is_ok_and(|members| members.is_empty()),
             Hold::Namespace => !self.made.root.is_some_and(Identity::lives),
             Hold::Group if self.whose == Whose::Ours && sweep::has_no_children() => true,
-            // One look may miss who was born while it looked, of a parent that died before it was looked at.
+            // One look may miss a process that was born during it, of a parent that died before it was examined.
             Hold::Group => (0..3).all(|_| self.identities().is_ok_and(|members| members.is_empty())),
         }
     }
 
-    /// The pids of all that is in it; the shim's is not.
+    /// Returns the pids of all processes in it, without the shim's.
     #[must_use]
     pub fn members(&self) -> Vec<i32> {
         match self.hold() {
@@ -301,7 +317,7 @@ impl Tree {
         }
     }
 
-    /// How many of its processes the kernel killed for memory.
+    /// Returns how many of its processes the kernel killed for lack of memory.
     #[must_use]
     pub fn oom_kills(&self) -> u64 {
         let v2 = self.made.v2.as_deref().and_then(|leaf| Leaf(leaf).count("memory.events", "oom_kill"));
@@ -315,20 +331,32 @@ impl Tree {
         for leaf in self.made.leaves() {
             outcome = outcome.and(Leaf(leaf).remove(REMOVE_MAX));
             if let Some(directory) = leaf.parent() {
-                // It stays while other leaves are in it.
+                // It stays while it contains other leaves.
                 let _ = rustix::fs::rmdir(directory);
             }
         }
         outcome
     }
 
-    /// What it consists of, for the session's directory.
+    /// Returns its parts, for the session's directory.
     #[must_use]
     pub fn made(&self) -> &Made {
         &self.made
     }
 
-    /// What holds it, and what cannot be held.
+    /// Adds what its program is isolated by.
+    pub(crate) fn set_isolation(&mut self, name: &str, degraded: &[String]) {
+        self.rungs.isolation = name.to_owned();
+        self.rungs.degraded.extend_from_slice(degraded);
+    }
+
+    /// Adds the namespaces that its first process was cloned into.
+    pub(crate) fn set_namespaces(&mut self, flags: u64) {
+        let made = Namespaces::of_flags(flags);
+        self.rungs.namespaces = made.iter().map(|kind| kind.name().to_owned()).collect();
+    }
+
+    /// Returns the rungs in use, and what cannot be enforced.
     #[must_use]
     pub fn rungs(&self) -> &Rungs {
         &self.rungs
@@ -338,7 +366,7 @@ impl Tree {
         self.made.hold()
     }
 
-    /// The members, where no cgroup lists them.
+    /// Returns the members, if no cgroup lists them.
     fn identities(&self) -> io::Result<Vec<Identity>> {
         let all = proc::all()?;
         let root = self.made.root.filter(|root| root.lives());
@@ -354,12 +382,12 @@ impl Tree {
 }
 
 impl Made {
-    /// Whether these are the places of a session of this name.
+    /// Returns whether these are the parts of a session of this name.
     pub(crate) fn is_of(&self, name: &str) -> bool {
         self.name == name && self.leaves().all(|leaf| leaf.file_name().is_some_and(|leaf| leaf == name))
     }
 
-    /// All leaves there can be.
+    /// Returns all leaves that may exist.
     fn planned(plan: &Plan, name: &str) -> Self {
         let leaf =
             |directory: &Option<PathBuf>| directory.as_ref().map(|directory| directory.join(&plan.prefix).join(name));

@@ -1,31 +1,40 @@
-//! What can be typed.
+//! The definition of the command line.
+
+#[cfg(test)]
+mod snapshots;
 
 use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    abort, agent_events, attach, config, daemon, demo, doctor, exec, gc, info, kill, lineage, list_resumable, logs,
-    paths, pause, proceed, ps, resolve, resume, run, send, signals, steps, strace, wait,
+    abort, agent_events, attach, blame, completions, compose, config, daemon, demo, diff, doctor, enter, exec, gc,
+    handle, info, kill, lineage, list_resumable, logs, man, merge, myself, paths, pause, proceed, ps, rename, resolve,
+    restore, resume, retry, rewind, rm, run, send, signals, steps, strace, supervise, usage, version, wait, workspace,
 };
 use crate::terminal::ColorChoice;
 
 const EXAMPLES: &str = "\
 Examples:
-  relive run \"fix the failing test\"     run an agent here and watch it
-  relive ps                             what runs, and what waits for you
-  relive resume --fork --from-step 5 3  go back to step 5 of process 3, as another one";
+  relive run \"fix the failing test\"     run an agent in this directory
+  relive ps                             list running and suspended processes
+  relive attach 3                       watch process 3, and type messages to it
+  relive pause 3                        pause it; `relive resume 3` continues it
+  relive resume --fork --from-step 5 3  fork process 3 after its step 5";
+
+/// Longer lines of help are hard to read.
+const HELP_WIDTH_MAX: usize = 100;
 
 /// Makes an AI agent a process: a PID, signals, a typed end, and a journal it can be recovered from
 #[derive(Debug, Parser)]
-#[command(name = "relive", version, before_long_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
-#[command(subcommand_required = true, arg_required_else_help = false)]
+#[command(name = "relive", version, before_long_help = EXAMPLES, max_term_width = HELP_WIDTH_MAX)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// Answer in JSON: one document, or one object a line for streams
-    #[arg(long, global = true, help_heading = "Options of every command")]
+    /// Print JSON: one document, or one object per line for streams
+    #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,
-    /// When to colour
-    #[arg(long, global = true, help_heading = "Options of every command")]
+    /// When to use colors
+    #[arg(long, global = true, help_heading = "Global options")]
     #[arg(value_name = "auto|always|never", value_enum, default_value_t, hide_possible_values = true)]
     pub color: ColorChoice,
     #[command(subcommand)]
@@ -36,6 +45,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(Box<run::Args>),
     Exec(exec::Args),
+    Enter(enter::Args),
+    Compose(compose::Args),
+    Supervise(supervise::Args),
     Proceed(proceed::Args),
     Abort(abort::Args),
     Attach(attach::Args),
@@ -45,25 +57,50 @@ pub(crate) enum Command {
     Logs(logs::Args),
     Strace(strace::Args),
     Steps(steps::Args),
+    #[command(name = "self")]
+    MySelf(myself::Args),
     Send(send::Args),
     Pause(pause::Args),
     Signals(signals::Args),
     Resume(resume::Args),
     Kill(kill::Args),
+    Retry(retry::Args),
+    Rename(rename::Args),
+    Rm(rm::Args),
     Resolve(resolve::Args),
     Lineage(lineage::Args),
     ListResumable(list_resumable::Args),
+    Handle(handle::Args),
     Gc(gc::Args),
+    Usage(usage::Args),
+    Diff(diff::Args),
+    Rewind(rewind::Args),
+    Restore(restore::Args),
+    Merge(merge::Args),
+    Blame(blame::Args),
+    Workspace(workspace::Args),
     Daemon(daemon::Args),
     Config(config::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
     Paths(paths::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
+    Version(version::Args),
     AgentEvents(agent_events::Args),
 }
 
 pub(crate) fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(kill::spell_out(typed))
+    let mut words = kill::spell_out(typed);
+    // The help of `help` itself.
+    if let [_, help, flag, ..] = words.as_mut_slice()
+        && help == "help"
+        && (flag == "--help" || flag == "-h")
+    {
+        *flag = "help".into();
+    }
+    Cli::try_parse_from(words)
 }
 
 #[cfg(test)]
@@ -77,12 +114,25 @@ mod tests {
     }
 
     #[test]
+    fn the_help_of_help_is_help() {
+        for flag in ["--help", "-h", "help"] {
+            let words = ["relive", "help", flag].map(OsString::from);
+            let said = parse(&words).unwrap_err();
+            assert_eq!(said.kind(), clap::error::ErrorKind::DisplayHelp, "{flag}: {said}");
+            assert!(said.to_string().contains("relive help [COMMAND]"), "{flag}: {said}");
+        }
+    }
+
+    #[test]
     fn every_command_says_what_it_does_and_shows_examples_in_its_long_help() {
         for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let name = command.get_name();
             assert!(command.get_about().is_some(), "{name}");
             let examples = command.get_before_long_help().map(ToString::to_string).unwrap_or_default();
             assert!(examples.starts_with("Examples:\n  relive "), "{name}");
+            // Wrapped, an example looks like two.
+            let longest = examples.lines().max_by_key(|line| line.len()).unwrap_or_default();
+            assert!(longest.len() <= 80, "{name}: {longest}");
         }
     }
 }

@@ -1,33 +1,33 @@
-//! The daemon, seen from the command line: whether a command is worth starting one, and what people are told of it.
+//! The daemon for the command line: when a command starts one, and the messages about it.
 
 mod launch;
 
 use std::future::Future;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use relive_api::{
-    Accepted, Affected, InputRequest, Lineage, ListQuery, PauseRequest, Process, ResolveRequest, ResumeRequest,
-    Resumed, SignalMaskRequest, SignalRequest, SignalState,
+    Accepted, Affected, InputRequest, Lineage, ListQuery, Paths, PauseRequest, Process, Removed, RenameRequest,
+    ResolveRequest, ResumeRequest, Resumed, SignalMaskRequest, SignalRequest, SignalState,
 };
-use relive_client::Error;
-use relive_core::ErrorCode;
+use relive_client::{Error, Retry};
+use relive_core::{ErrorCode, Uuid};
 
 use launch::{Launch, is_set};
 
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
-/// Among how many names a name that was mistyped is looked for.
+/// How many names are searched for a suggestion.
 const NAMES_MAX: usize = 1_000;
 
-/// Whether a command is worth a daemon.
+/// Whether a command starts a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
     Always,
-    /// Only if there are histories it could tell about.
+    /// Only if there are processes to report.
     IfHistories,
-    /// Only if there are histories, or were.
+    /// Only if there are processes, or were.
     IfRemembered,
     Never,
 }
@@ -43,8 +43,8 @@ impl Start {
     }
 }
 
-/// Tells whether the data directory holds any history, so that there is something to ask a daemon about. Where that cannot
-/// be told, the daemon says why.
+/// Returns whether the data directory contains any process, so that there is something to ask a daemon about. If that
+/// cannot be determined, the daemon reports why.
 fn has_histories(data: &Path) -> bool {
     match std::fs::read_dir(data.join("steps")) {
         Ok(mut entries) => entries.next().is_some(),
@@ -52,22 +52,50 @@ fn has_histories(data: &Path) -> bool {
     }
 }
 
-/// Tells whether histories were collected, so that a daemon can tell what is gone from what never was.
+/// Returns whether processes were collected, so that a daemon can distinguish collected ones from unknown ones.
 fn has_tombstones(data: &Path) -> bool {
     data.join("tombstones.jsonl").exists()
 }
 
-/// Returns the data directory that is meant. A socket that is named alone leads to whatever its daemon has.
+/// Returns the expected data directory. A socket that is set alone leads to whatever directory its daemon has.
 pub(crate) fn meant_data(context: &Context) -> Option<&Path> {
     (is_set("RELIVE_DATA_DIR") || !is_set("RELIVE_SOCKET")).then_some(&context.paths.data)
 }
 
-/// A client whose user reads what it says. What it adds to the requests is for people.
+/// Returns the socket of the process that this command runs inside of. One that belongs to another daemon's process is
+/// of no use: whoever names another data directory means that one.
+fn own_socket(paths: &Paths) -> Option<PathBuf> {
+    let own = PathBuf::from(std::env::var_os("RELIVE_SELF").filter(|path| !path.is_empty())?);
+    let directory = paths.socket.with_file_name("self");
+    (own.parent() == Some(directory.as_path())).then_some(own)
+}
+
+/// Returns whether this command runs inside of a process from which the data directory is hidden: it has one of its own in it.
+fn is_isolated(paths: &Paths) -> bool {
+    own_socket(paths).is_some() && !paths.data.join("steps").exists()
+}
+
+/// Returns when the daemon does not let this command see a process any more, with its answer: the output of a program is
+/// read from a file, not through the daemon. A person sees a process for ever.
+pub(crate) async fn loses_sight(client: &Client<'_>, id: &str, uuid: Uuid) -> CommandError {
+    let uuid = uuid.to_string();
+    if own_socket(&client.context.paths).is_some()
+        && let Err(error) = client.wait(&uuid, &uuid, None).await
+        && let error = CommandError::from(error)
+        && error.code() == Some(ErrorCode::NotFound)
+    {
+        // As if it had been asked for now.
+        return client.process(id).await.err().unwrap_or(error);
+    }
+    std::future::pending().await
+}
+
+/// A client for a person. It adds messages for people to the requests.
 #[derive(Debug)]
 pub(crate) struct Client<'a> {
     context: &'a Context,
     start: Start,
-    /// The daemon was there before us.
+    /// Whether the daemon was running before.
     was_running: bool,
     daemon: relive_client::Client,
 }
@@ -81,15 +109,31 @@ impl Deref for Client<'_> {
 }
 
 impl<'a> Client<'a> {
-    /// Returns `None` when there is no daemon, and none is to be started.
+    /// Returns `None` if there is no daemon, and none should be started.
     pub(crate) async fn open(context: &'a Context, start: Start) -> Outcome<Option<Self>> {
-        let mut daemon = relive_client::Client::new(&context.paths.socket);
-        if let Some(data) = meant_data(context) {
-            daemon = daemon.with_data(data);
+        let daemon_of = |socket: &Path| {
+            let mut daemon = relive_client::Client::new(socket);
+            if let Some(data) = meant_data(context) {
+                daemon = daemon.with_data(data);
+            }
+            if start != Start::Never {
+                daemon = daemon.with_launcher(Launch::new(context));
+            }
+            daemon
+        };
+        if let Some(daemon) = own_socket(&context.paths).map(|own| daemon_of(&own)) {
+            match daemon.connect().await {
+                Ok(()) => return Ok(Some(Self { context, start, was_running: true, daemon })),
+                // An isolated program has no other socket: the next daemon opens this one again.
+                Err(Error::NotRunning(_)) if start != Start::Never && is_isolated(&context.paths) => {
+                    daemon.start().await?;
+                    return Ok(Some(Self { context, start, was_running: false, daemon }));
+                }
+                Err(_) => {}
+            }
         }
-        if start != Start::Never {
-            daemon = daemon.with_launcher(Launch::new(context));
-        }
+        // It knows us by the session that we are in as well.
+        let daemon = daemon_of(&context.paths.socket);
         let was_running = match daemon.connect().await {
             Ok(()) | Err(Error::Lost(_)) => true,
             Err(Error::NotRunning(_)) if start.is_worth_it(&context.paths.data) => {
@@ -102,10 +146,25 @@ impl<'a> Client<'a> {
         Ok(Some(Self { context, start, was_running, daemon }))
     }
 
-    /// For a command about one process. Without histories there is none.
+    /// Connects to a daemon that runs, for a program that stays beside its process: it starts no daemon, and reports at
+    /// once that one went away.
+    pub(crate) async fn beside(context: &Context) -> Option<relive_client::Client> {
+        for socket in [own_socket(&context.paths), Some(context.paths.socket.clone())].into_iter().flatten() {
+            let mut daemon = relive_client::Client::new(socket).with_retry(Retry::NEVER);
+            if let Some(data) = meant_data(context) {
+                daemon = daemon.with_data(data);
+            }
+            if daemon.connect().await.is_ok() {
+                return Some(daemon);
+            }
+        }
+        None
+    }
+
+    /// Opens a client for a command about one process. Without any process there is nothing to ask.
     pub(crate) async fn about(context: &'a Context, id: &str) -> Outcome<Self> {
         if id.is_empty() {
-            return Err(CommandError::invalid("the id of a process is not empty").with_hint("relive ps -a"));
+            return Err(CommandError::invalid("the id of the process is empty").with_hint("relive ps -a"));
         }
         Self::open(context, Start::IfRemembered).await?.ok_or_else(|| CommandError::not_found(id))
     }
@@ -114,7 +173,7 @@ impl<'a> Client<'a> {
         self.context
     }
 
-    /// Tells whether a daemon was running when this client looked for one.
+    /// Returns whether a daemon was running when this client looked for one.
     pub(crate) fn was_running(&self) -> bool {
         self.was_running
     }
@@ -159,11 +218,19 @@ impl<'a> Client<'a> {
         self.told(id, self.daemon.resolve(id, request)).await
     }
 
+    pub(crate) async fn rename(&self, id: &str, request: &RenameRequest) -> Outcome<Affected> {
+        self.told(id, self.daemon.rename(id, request)).await
+    }
+
+    pub(crate) async fn remove(&self, id: &str) -> Outcome<Removed> {
+        self.told(id, self.daemon.remove(id)).await
+    }
+
     pub(crate) async fn lineage(&self, id: &str) -> Outcome<Lineage> {
         self.told(id, self.daemon.lineage(id)).await
     }
 
-    /// Says that the PID which was asked for continues as another; names the process that was meant where there is none.
+    /// Reports that the requested PID continues as another one; suggests a name if there is no such process.
     async fn told<T: Noted>(&self, id: &str, answer: impl Future<Output = Result<T, Error>>) -> Outcome<T> {
         match answer.await {
             Ok(answer) => {
@@ -189,7 +256,7 @@ impl<'a> Client<'a> {
         if self.start == Start::Never || id.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        // Of many the newest: whoever mistypes a name means one that they know.
+        // The newest of many: a mistyped name is usually that of a recent process.
         let query = ListQuery { all: true, newest: true, limit: Some(NAMES_MAX), ..ListQuery::default() };
         let list = self.daemon.list(&query).await.ok()?;
         let names: Vec<&str> = list.processes.iter().filter_map(|process| process.name.as_deref()).collect();
@@ -197,12 +264,12 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Tells whether a note says that a PID continues as another.
+/// Returns whether a note says that a PID continues as another one.
 pub(crate) fn is_continues(note: &str) -> bool {
     note.starts_with("PID ") && note.contains(" continues as ")
 }
 
-/// An answer with a line for a person.
+/// An answer with a note for a person.
 trait Noted {
     fn note(&self) -> Option<&str>;
 }
@@ -217,4 +284,4 @@ macro_rules! noted {
     };
 }
 
-noted!(Accepted, Affected, Lineage, Process, Resumed, SignalState);
+noted!(Accepted, Affected, Lineage, Process, Removed, Resumed, SignalState);

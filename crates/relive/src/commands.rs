@@ -3,12 +3,18 @@
 pub(crate) mod abort;
 pub(crate) mod agent_events;
 pub(crate) mod attach;
+pub(crate) mod blame;
+pub(crate) mod completions;
+pub(crate) mod compose;
 pub(crate) mod config;
 pub(crate) mod daemon;
 pub(crate) mod demo;
+pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod enter;
 pub(crate) mod exec;
 pub(crate) mod gc;
+pub(crate) mod handle;
 pub(crate) mod incarnations;
 pub(crate) mod info;
 pub(crate) mod interrupts;
@@ -16,22 +22,37 @@ pub(crate) mod kill;
 pub(crate) mod lineage;
 pub(crate) mod list_resumable;
 pub(crate) mod logs;
+pub(crate) mod man;
+pub(crate) mod merge;
+pub(crate) mod myself;
+pub(crate) mod output;
 pub(crate) mod paths;
 pub(crate) mod pause;
 pub(crate) mod proceed;
 pub(crate) mod ps;
+pub(crate) mod rename;
 pub(crate) mod resolve;
+pub(crate) mod restore;
 pub(crate) mod resume;
+pub(crate) mod retry;
+pub(crate) mod rewind;
+pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod signals;
 pub(crate) mod steps;
 pub(crate) mod strace;
+pub(crate) mod supervise;
+pub(crate) mod targets;
+pub(crate) mod usage;
+pub(crate) mod version;
 pub(crate) mod wait;
+pub(crate) mod watched;
+pub(crate) mod workspace;
 
 use std::future::Future;
 
-use relive_api::{Affected, Paths};
+use relive_api::{Affected, Paths, PathsError};
 use relive_core::{ErrorCode, Pid};
 
 use crate::cli::{Cli, Command};
@@ -46,12 +67,13 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
     if let Command::AgentEvents(args) = &cli.command {
         return agent_events::run(args);
     }
-    let paths = Paths::from_env().map_err(|error| CommandError::invalid("no directory for the data").because(error))?;
+    let paths = Paths::from_env().map_err(no_paths)?;
     let context = Context { json: cli.json, out: Look::of_stdout(cli.color), err: Look::of_stderr(cli.color), paths };
     let context = &context;
     match cli.command {
         Command::Run(args) => block_on(run::run(context, &args)),
         Command::Exec(args) => block_on(exec::run(context, &args)),
+        Command::Enter(args) => block_on(enter::run(context, &args)),
         Command::Proceed(args) => block_on(proceed::run(context, &args)),
         Command::Abort(args) => block_on(abort::run(context, &args)),
         Command::Attach(args) => block_on(attach::run(context, &args)),
@@ -62,15 +84,32 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
         Command::Strace(args) => block_on(strace::run(context, &args)),
         Command::Steps(args) => block_on(steps::run(context, &args)),
         Command::Signals(args) => block_on(signals::run(context, &args)),
+        Command::MySelf(args) => block_on(myself::run(context, &args)),
         Command::Send(args) => block_on(send::run(context, &args)),
         Command::Pause(args) => block_on(pause::run(context, &args)),
         Command::Resume(args) => block_on(resume::run(context, &args)),
         Command::Kill(args) => block_on(kill::run(context, &args)),
+        Command::Retry(args) => block_on(retry::run(context, &args)),
+        Command::Rename(args) => block_on(rename::run(context, &args)),
+        Command::Rm(args) => block_on(rm::run(context, &args)),
+        Command::Usage(args) => block_on(usage::run(context, &args)),
+        Command::Version(_) => version::run(context),
         Command::Resolve(args) => block_on(resolve::run(context, &args)),
         Command::Lineage(args) => block_on(lineage::run(context, &args)),
         Command::ListResumable(_) => block_on(list_resumable::run(context)),
+        Command::Handle(args) => block_on(handle::run(context, &args)),
         Command::Gc(args) => block_on(gc::run(context, &args)),
+        Command::Diff(args) => block_on(diff::run(context, &args)),
+        Command::Rewind(args) => block_on(rewind::run(context, &args)),
+        Command::Restore(args) => block_on(restore::run(context, &args)),
+        Command::Merge(args) => block_on(merge::run(context, &args)),
+        Command::Blame(args) => block_on(blame::run(context, &args)),
+        Command::Workspace(args) => block_on(workspace::run(context, &args)),
+        Command::Compose(args) => block_on(compose::run(context, &args)),
+        Command::Supervise(args) => block_on(supervise::run(context, &args)),
         Command::Daemon(args) => daemon::run(context, &args),
+        Command::Completions(args) => completions::run(context, &args),
+        Command::Man(args) => man::run(context, &args),
         Command::Config(args) => config::run(context, &args),
         Command::Paths(_) => paths::run(context),
         Command::Doctor(_) => block_on(doctor::run(context)),
@@ -79,37 +118,84 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
     }
 }
 
+fn no_paths(error: PathsError) -> CommandError {
+    let hint = match &error {
+        PathsError::NoHome { .. } => "export HOME=\"$(getent passwd \"$(id -u)\" | cut -d: -f6)\"",
+        PathsError::SocketTooLong(_) => "export RELIVE_SOCKET=~/.relive-socket",
+    };
+    CommandError::invalid(error.to_string()).with_hint(hint)
+}
+
 fn block_on(command: impl Future<Output = Outcome<u8>>) -> Outcome<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CommandError::internal("cannot begin").because(error))?;
+        .map_err(|error| CommandError::internal("cannot start the async runtime").because(error))?;
     runtime.block_on(command)
 }
 
 /// Says who changed: `done` is the verb in its past form, `undo` the command that takes it back.
 fn report_affected(context: &Context, id: &str, affected: &Affected, done: &str, undo: Option<&str>) -> Outcome<u8> {
-    let code = if affected.failed.is_empty() { 0 } else { ErrorCode::Exhausted.exit_code() };
+    let (told, code) = tell_affected(context, id, affected, done, undo);
     if context.json {
         context.print_json(affected)?;
-        return Ok(code);
+    } else {
+        context.print(&told)?;
     }
-    for failed in &affected.failed {
-        context.say(&format!("error: PID {}: {}", failed.pid, failed.message));
+    Ok(code)
+}
+
+/// The same as a text, with the exit code that goes with it. What failed is said at once.
+fn tell_affected(context: &Context, id: &str, affected: &Affected, done: &str, undo: Option<&str>) -> (String, u8) {
+    let code = if affected.failed.is_empty() { 0 } else { ErrorCode::Exhausted.exit_code() };
+    if !context.json {
+        for failed in &affected.failed {
+            context.say(&format!("error: PID {}: {}", failed.pid, failed.message));
+        }
     }
     let undo = undo.map(|undo| format!(" (undo: {undo})")).unwrap_or_default();
     // Said already.
     let note = affected.note.as_ref().filter(|note| !is_continues(note));
-    let line = match (affected.affected, note) {
-        (0, Some(note)) => note.clone(),
-        (0, None) => format!("{id}: nothing changed"),
-        (count, note) => {
+    let Affected { pids, pending, handled, .. } = affected;
+    let reached = pids.iter().filter(|pid| !pending.contains(pid) && !handled.contains(pid));
+    let reached: Vec<Pid> = reached.copied().collect();
+    let mut lines = Vec::new();
+    match (reached.len(), note) {
+        (0, _) if !pending.is_empty() || !handled.is_empty() => {}
+        (0, Some(note)) => lines.push(note.clone()),
+        (0, None) => lines.push(format!("{id}: nothing changed")),
+        (_, note) => {
             let note = note.map(|note| format!("; {note}")).unwrap_or_default();
-            format!("{} {done}{note}{undo}", name_pids(count, &affected.pids))
+            lines.push(format!("{}{note}{undo}", tell_done(&reached, &affected.pausing, done)));
         }
-    };
-    context.print_line(&line)?;
-    Ok(code)
+    }
+    if !pending.is_empty() {
+        lines.push(waits_for(pending));
+    }
+    if !handled.is_empty() {
+        let handle = if handled.len() > 1 { "handle the signal themselves" } else { "handles the signal itself" };
+        lines.push(format!("{} {handle}", name_pids(handled.len(), handled)));
+    }
+    (lines.join("\n") + "\n", code)
+}
+
+/// `PID 5 paused`, or what has not happened yet.
+fn tell_done(pids: &[Pid], pausing: &[Pid], done: &str) -> String {
+    let named = name_pids(pids.len(), pids);
+    match pausing.len() {
+        0 => format!("{named} {done}"),
+        1 if pids.len() == 1 => format!("{named} is pausing"),
+        some if some == pids.len() => format!("{named} are pausing"),
+        some => format!("{named} {done}, except {}, still pausing", name_pids(some, pausing)),
+    }
+}
+
+/// Says that processes block the signal that they were sent.
+fn waits_for(pending: &[Pid]) -> String {
+    let first = pending.first().copied().unwrap_or(Pid::RUNTIME);
+    let block = if pending.len() > 1 { "block" } else { "blocks" };
+    let names = name_pids(pending.len(), pending);
+    format!("{names} {block} the signal: it is pending until it is unblocked (relive signals {first})")
 }
 
 /// `PID 5`, or `3 processes (PID 5, 6, 7)`.
@@ -133,5 +219,18 @@ mod tests {
         assert_eq!(name_pids(1, &pids[..1]), "PID 1");
         assert_eq!(name_pids(2, &pids[..2]), "2 processes (PID 1, 2)");
         assert_eq!(name_pids(12, &pids), "12 processes (PID 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)");
+    }
+
+    #[test]
+    fn processes_that_have_not_stopped_are_not_called_paused() {
+        let check = |pids: u32, pausing: &[u32], expect: &str| {
+            let pids: Vec<Pid> = (1..=pids).map(Pid).collect();
+            let pausing: Vec<Pid> = pausing.iter().copied().map(Pid).collect();
+            assert_eq!(tell_done(&pids, &pausing, "paused"), expect);
+        };
+        check(1, &[], "PID 1 paused");
+        check(1, &[1], "PID 1 is pausing");
+        check(2, &[1, 2], "2 processes (PID 1, 2) are pausing");
+        check(3, &[2], "3 processes (PID 1, 2, 3) paused, except PID 2, still pausing");
     }
 }

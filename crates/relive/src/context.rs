@@ -1,4 +1,4 @@
-//! What every command is given: where things are, how to write, whom to tell.
+//! The context of every command: paths, output streams and their look.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -18,7 +18,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Data, on stdout.
+    /// Prints data to stdout.
     pub(crate) fn print(&self, text: &str) -> Outcome<()> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
@@ -30,29 +30,41 @@ impl Context {
         self.print(&format!("{text}\n"))
     }
 
-    /// One document, or one line of a stream.
+    /// Prints one document, or one line of a stream.
     pub(crate) fn print_json(&self, value: &impl Serialize) -> Outcome<()> {
         let text = serde_json::to_string(value)
-            .map_err(|error| CommandError::internal("cannot write the answer").because(error))?;
+            .map_err(|error| CommandError::internal("cannot write to stdout").because(error))?;
         self.print_line(&text)
     }
 
-    /// Talk, on stderr.
+    /// Prints a message to stderr.
     pub(crate) fn say(&self, text: &str) {
         say(text);
     }
 
-    /// Talk without an end of line.
+    /// Prints a message without a line break.
     pub(crate) fn say_on(&self, text: &str) {
         let _ = write!(io::stderr().lock(), "{text}");
     }
 
-    /// Whether there is somebody who could answer a question.
+    /// Returns whether a person can answer a question.
     pub(crate) fn can_ask(&self) -> bool {
         io::stdin().is_terminal() && self.err.is_terminal
     }
 
-    /// Asks; anything but a yes, the end of input too, is a no.
+    /// Asks for a line; `None` at the end of input.
+    pub(crate) fn ask_line(&self, question: &str) -> Option<String> {
+        let mut err = io::stderr().lock();
+        let _ = write!(err, "{question}");
+        let _ = err.flush();
+        let mut answer = String::new();
+        match io::BufRead::read_line(&mut io::stdin().lock(), &mut answer) {
+            Ok(0) | Err(_) => None,
+            Ok(_) => Some(answer.trim_end_matches('\n').to_owned()),
+        }
+    }
+
+    /// Asks a question; everything except a yes, including the end of input, is a no.
     pub(crate) fn ask(&self, question: &str) -> bool {
         let mut err = io::stderr().lock();
         let _ = write!(err, "{question} [y/N] ");
@@ -69,14 +81,15 @@ fn is_yes(input: &mut impl io::BufRead) -> bool {
     }
 }
 
-/// Talk, on stderr. Nobody depends on it, so its failure is none.
+/// Prints a message to stderr. Nothing depends on it, so a failure is ignored.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// A name for something that is about to be created.
+/// Returns a UUID for something that is about to be created.
 pub(crate) fn new_uuid() -> Outcome<Uuid> {
-    relive_client::new_uuid().map_err(|error| CommandError::internal("no random numbers").because(error))
+    relive_client::new_uuid()
+        .map_err(|error| CommandError::internal("the system provides no random numbers").because(error))
 }
 
 #[cfg(test)]

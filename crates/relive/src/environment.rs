@@ -1,7 +1,7 @@
-//! The environment that a process gets from whoever types its command.
+//! The environment that a process gets from the shell of its command.
 //!
-//! It is the whole of this command's own, with what the flags say on top. What is not UTF-8 stays behind, and so do the
-//! variables by which Relive's own parts find each other.
+//! It is the whole environment of this command, with the flags on top. Variables that are not UTF-8 are left out, and
+//! so are those by which Relive's own parts find each other.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use relive_session::tree::MARKER;
 
 use crate::error::{CommandError, Outcome};
 
-/// Those of our own variables that are for people.
+/// Relive's own variables that are for people.
 const OURS_FOR_PEOPLE: [&str; 3] = ["RELIVE_ASCII", "RELIVE_DATA_DIR", "RELIVE_LOG"];
 
-/// What the daemon needs of whoever starts it: where things are, how to write, how to reach the network. No key: every
-/// process has its own.
+/// The variables that the daemon needs from the shell that starts it: paths, locale, network. No keys: every process
+/// has its own.
 const FOR_THE_DAEMON: [&str; 15] = [
     "PATH",
     "HOME",
@@ -34,19 +34,19 @@ const FOR_THE_DAEMON: [&str; 15] = [
     "no_proxy",
 ];
 
-/// The flags of every command that begins a process.
+/// The flags of every command that creates a process.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EnvironmentArgs {
-    /// Set a variable of its environment, on top of this shell's; for keys better --env-file
+    /// Set an environment variable, in addition to those of this shell; use --env-file for keys
     #[arg(long, value_name = "K=V")]
     env: Vec<String>,
-    /// Set the variables in this file: K=V lines, # for remarks
+    /// Set the environment variables in this file: K=V lines, # starts a comment
     #[arg(long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
 }
 
 impl EnvironmentArgs {
-    /// This shell's environment, then the files, then the flags.
+    /// Returns this shell's environment, with the files and then the flags on top.
     pub(crate) fn environment(&self) -> Outcome<Environment> {
         let mut environment = of_this_shell();
         for path in &self.env_file {
@@ -57,9 +57,9 @@ impl EnvironmentArgs {
             }
         }
         for given in &self.env {
-            // What is not understood is not repeated: it may be a key.
+            // An invalid argument is not repeated: it may be a key.
             let (name, value) = variable(given).ok_or_else(|| {
-                CommandError::invalid("--env takes a variable and its value").with_hint("--env NAME=VALUE")
+                CommandError::invalid("--env needs a variable and its value").with_hint("--env NAME=VALUE")
             })?;
             environment.set(name, value);
         }
@@ -67,28 +67,28 @@ impl EnvironmentArgs {
     }
 }
 
-/// This shell's environment.
+/// Returns this shell's environment.
 pub(crate) fn of_this_shell() -> Environment {
     let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
     let meant = |name: &str| !name.starts_with("RELIVE_") || OURS_FOR_PEOPLE.contains(&name);
     std::env::vars_os().filter_map(text).filter(|(name, _)| meant(name)).collect()
 }
 
-/// What of this shell's environment the daemon is started with.
+/// Returns the part of this shell's environment for the daemon.
 pub(crate) fn for_the_daemon() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| is_for_the_daemon(name))
 }
 
 fn is_for_the_daemon(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
-    // It is nobody's program, whoever starts it.
-    if name == MARKER {
+    // The daemon belongs to no session, whoever starts it.
+    if name == MARKER || name == "RELIVE_SELF" {
         return false;
     }
     FOR_THE_DAEMON.contains(&name) || ["XDG_", "RELIVE_", "LC_"].iter().any(|start| name.starts_with(start))
 }
 
-/// All the lines of a file, or all that are wrong.
+/// Returns all variables of a file, or all its mistakes.
 fn parse_file(path: &Path, text: &str) -> Outcome<Vec<(String, String)>> {
     let (mut variables, mut wrong) = (Vec::new(), Vec::new());
     for (line, number) in text.lines().map(str::trim).zip(1..) {
@@ -98,7 +98,7 @@ fn parse_file(path: &Path, text: &str) -> Outcome<Vec<(String, String)>> {
         match variable(line.strip_prefix("export ").unwrap_or(line)) {
             Some((name, value)) => variables.push((name, unquoted(&value).to_owned())),
             // Not shown: it may be a key.
-            None => wrong.push(format!("{}:{number}: not a line like NAME=VALUE", path.display())),
+            None => wrong.push(format!("{}:{number}: not a line of the form NAME=VALUE", path.display())),
         }
     }
     if wrong.is_empty() { Ok(variables) } else { Err(CommandError::invalid(wrong.join("\n"))) }
@@ -111,7 +111,7 @@ fn variable(text: &str) -> Option<(String, String)> {
     (is_name && !value.contains('\0')).then(|| (name.to_owned(), value.to_owned()))
 }
 
-/// A value in quotes, without them; nothing in it is replaced.
+/// Removes the quotes around a value; nothing in it is replaced.
 fn unquoted(value: &str) -> &str {
     let value = value.trim();
     let within = |quote| value.strip_prefix(quote).and_then(|rest: &str| rest.strip_suffix(quote));
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_variables() {
+    fn a_file_of_variables_is_parsed() {
         let text = "# keys\n\nA=1\n export B = two words \nC=\"x # y\"\nD='$HOME'\nE=\nF=a=b\nG=\"\n";
         let variables = parse_file(Path::new("f"), text).unwrap();
         let shown: Vec<String> = variables.iter().map(|(name, value)| format!("{name}:{value}")).collect();
@@ -131,17 +131,17 @@ mod tests {
     }
 
     #[test]
-    fn every_line_that_is_none_is_named_and_none_is_shown() {
+    fn invalid_lines_are_reported_by_number_without_their_text() {
         let error = parse_file(Path::new("f.env"), "A=1\nsk-secret\n=x\nB-C=x\n").unwrap_err();
         assert_eq!(
             error.message,
-            "f.env:2: not a line like NAME=VALUE\nf.env:3: not a line like NAME=VALUE\n\
-             f.env:4: not a line like NAME=VALUE"
+            "f.env:2: not a line of the form NAME=VALUE\nf.env:3: not a line of the form NAME=VALUE\n\
+             f.env:4: not a line of the form NAME=VALUE"
         );
     }
 
     #[test]
-    fn the_daemon_is_started_with_no_key() {
+    fn the_daemon_is_started_without_keys() {
         let check = |name: &str, kept: bool| assert_eq!(is_for_the_daemon(name.as_ref()), kept, "{name}");
         for name in ["PATH", "HOME", "XDG_RUNTIME_DIR", "RELIVE_DATA_DIR", "LANG", "LC_ALL", "TMPDIR", "https_proxy"] {
             check(name, true);

@@ -1,30 +1,31 @@
-//! What a command fails with: what, the cause, the way out, and the exit code that goes with it.
+//! Errors of commands: the message, the cause, a hint, and the exit code.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-use relive_api::ErrorDetail;
+use relive_api::{ErrorDetail, UnsafeDirectory};
 use relive_client::{Error as ClientError, StartError, UnsafeSocket};
 use relive_core::ErrorCode;
+use relive_types::program::quote;
 
-/// The end of a command that did not do what it was asked to.
+/// The error of a failed command.
 #[derive(Debug)]
 pub(crate) struct CommandError {
     pub kind: Kind,
     /// What went wrong, with the id.
     pub message: String,
-    /// What is below it.
+    /// The cause.
     pub source: Option<Box<dyn Error + Send + Sync>>,
     /// The command to run.
     pub hint: Option<String>,
 }
 
-/// Which exit code.
+/// The kind, which determines the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Code(ErrorCode),
-    /// The reader of our output is gone. Nothing is said.
+    /// The reader of the output is gone. Nothing is printed.
     ClosedPipe,
 }
 
@@ -48,7 +49,7 @@ impl CommandError {
     }
 
     pub(crate) fn not_found(id: &str) -> Self {
-        let error = Self::new(ErrorCode::NotFound, format!("`{id}`: no such process"));
+        let error = Self::new(ErrorCode::NotFound, format!("no process `{id}`"));
         error.with_hint("relive ps -a")
     }
 
@@ -75,7 +76,7 @@ impl CommandError {
         self.code().map_or(0, ErrorCode::exit_code)
     }
 
-    /// What went wrong and all that is below it, one line each.
+    /// Returns the message and all causes, one line each.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.message.clone()];
         let mut next = self.source.as_deref().map(|source| source as &dyn Error);
@@ -86,7 +87,7 @@ impl CommandError {
         lines
     }
 
-    /// As the wire and `--json` show it.
+    /// Returns the error as in the protocol and with `--json`.
     pub(crate) fn detail(&self) -> ErrorDetail {
         let code = self.code().unwrap_or(ErrorCode::Internal);
         ErrorDetail { code, message: self.lines().join(": "), hint: self.hint.clone() }
@@ -107,10 +108,10 @@ impl From<ErrorDetail> for CommandError {
     }
 }
 
-/// The way out where something else has the daemon's socket.
+/// The hint if something else uses the daemon's socket.
 const OTHER_SOCKET: &str = "export RELIVE_SOCKET=~/.relive-socket";
 
-/// What the client says, with the way out and the exit code.
+/// Adds a hint and the exit code to an error of the client.
 impl From<ClientError> for CommandError {
     fn from(error: ClientError) -> Self {
         let message = error.to_string();
@@ -122,8 +123,10 @@ impl From<ClientError> for CommandError {
             }
             ClientError::Unsafe(error) => {
                 let hint = match &error {
-                    UnsafeSocket::DirectoryMode { path, .. } => format!("chmod go-w {}", path.display()),
-                    UnsafeSocket::DirectoryOwner { .. }
+                    UnsafeSocket::Directory(UnsafeDirectory::Mode { path, .. }) => {
+                        format!("chmod go-w {}", path.display())
+                    }
+                    UnsafeSocket::Directory(UnsafeDirectory::Owner { .. })
                     | UnsafeSocket::SocketOwner { .. }
                     | UnsafeSocket::Listener { .. } => OTHER_SOCKET.into(),
                 };
@@ -149,28 +152,41 @@ impl From<StartError> for CommandError {
     fn from(error: StartError) -> Self {
         let message = error.to_string();
         match error {
-            // What is wrong with the configuration is said as `config show` says it.
+            // Mistakes in the configuration are reported as by `config show`.
             StartError::Refused(cause) => match cause.downcast::<Self>() {
                 Ok(refusal) => *refusal,
                 Err(cause) => Self::unavailable(message).because(cause),
             },
             StartError::Unwritable(cause) => Self::unavailable(message).because(cause),
             StartError::Spawn(cause) => Self::unavailable(message).because(cause),
-            StartError::Busy(_) => Self::unavailable(message).with_hint("relive daemon status"),
+            StartError::Busy(_) | StartError::Hidden(_) => Self::unavailable(message).with_hint("relive daemon status"),
+            StartError::Held { ref data, .. } if holder_of(data).is_some() => {
+                let Some((os_pid, socket)) = holder_of(data) else { return Self::unavailable(message) };
+                let place = format!("it is the daemon with OS pid {os_pid}, and its socket is {}", socket.display());
+                Self::unavailable(message)
+                    .because(place)
+                    .with_hint(format!("export RELIVE_SOCKET={}", quote(&socket.display().to_string())))
+            }
             StartError::Ended { log, said } | StartError::Silent { log, said } | StartError::Held { log, said, .. } => {
-                let error = Self::unavailable(message).with_hint(format!("less {}", log.display()));
+                let error = Self::unavailable(message).with_hint(format!("less {}", quote(&log.display().to_string())));
                 if said.is_empty() { error } else { error.because(said) }
             }
         }
     }
 }
 
-/// Writing to the terminal, or to a pipe that may have been closed.
+/// Returns the OS pid and the socket of the daemon that has a data directory, as it says itself.
+fn holder_of(data: &std::path::Path) -> Option<(u32, std::path::PathBuf)> {
+    let os_pid = relive_journal::data::holder(data)?;
+    Some((os_pid, relive_journal::data::socket_of(data, os_pid)?))
+}
+
+/// Errors of writing to the terminal, or to a pipe that may have been closed.
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self { kind: Kind::ClosedPipe, message: String::new(), source: None, hint: None };
         }
-        Self::internal("cannot write the answer").because(error)
+        Self::internal("cannot write to stdout").because(error)
     }
 }

@@ -1,11 +1,13 @@
 //! The command line: a client of the daemon, and the way to start it.
 //!
-//! Data goes to stdout, talk to stderr; how a command ends is its exit code. `cli` says what can be typed, `commands`
-//! does it, one file a verb; `client` speaks to the daemon; `render` turns values into text and does nothing else.
+//! Data goes to stdout, messages to stderr; the exit code tells how a command ended. `cli` defines the command line,
+//! `commands` implements it, one file per command; `client` talks to the daemon; `render` turns values into text and
+//! does nothing else.
 
 mod cli;
 mod client;
 mod commands;
+mod completion;
 mod context;
 mod environment;
 mod error;
@@ -17,10 +19,16 @@ mod terminal;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Before anything else: a shim stays small, and its signals are its own.
-    if std::env::args_os().next().is_some_and(|name| name == relive_session::SHIM) {
+    // Before anything else: a shim and a keeper stay small, and a shim sets up its own signals.
+    let name = std::env::args_os().next().unwrap_or_default();
+    if name == relive_session::SHIM {
         relive_session::shim::main();
     }
+    if name == relive_keeper::KEEPER {
+        relive_session::descriptors::close_inherited();
+        relive_keeper::main();
+    }
+    completion::answer_the_shell();
     let typed: Vec<_> = std::env::args_os().collect();
     let cli = match cli::parse(&typed) {
         Ok(cli) => cli,

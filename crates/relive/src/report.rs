@@ -1,4 +1,4 @@
-//! How an error is told: to a person on stderr, with `--json` as an object on stdout.
+//! Reports errors: for a person on stderr, with `--json` as an object on stdout.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -10,10 +10,10 @@ use relive_api::ErrorBody;
 use crate::error::{CommandError, Kind};
 use crate::terminal::{ColorChoice, Look, Paint};
 
-/// Tells it, and gives the exit code that goes with it.
+/// Reports an error, and returns its exit code.
 pub(crate) fn error(error: &CommandError, json: bool, color: ColorChoice) -> ExitCode {
     if error.kind != Kind::ClosedPipe {
-        // Where neither stream takes it there is nobody to tell; the exit code is still true.
+        // If neither stream accepts it nobody can be told; the exit code is still correct.
         if json {
             let _ = writeln!(std::io::stdout(), "{}", as_json(error));
         } else {
@@ -27,7 +27,7 @@ fn as_json(error: &CommandError) -> String {
     serde_json::to_string(&ErrorBody { error: error.detail() }).unwrap_or_default()
 }
 
-fn as_text(error: &CommandError, look: &Look) -> String {
+pub(crate) fn as_text(error: &CommandError, look: &Look) -> String {
     let mut text = look.paint(Paint::Red, "error:").into_owned();
     for (place, line) in error.lines().iter().enumerate() {
         let indented = line.trim_end().replace('\n', "\n  ");
@@ -41,12 +41,17 @@ fn as_text(error: &CommandError, look: &Look) -> String {
     text
 }
 
-/// What is wrong with what was typed; help and version are asked for in the same way.
+/// Reports a usage error; help and version take the same path.
 pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) -> ExitCode {
     let text = error.render().to_string();
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        let _ = write!(std::io::stdout(), "{text}");
-        return ExitCode::SUCCESS;
+    let is_asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+        || (error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && typed.len() == 1);
+    if is_asked_for {
+        let mut out = std::io::stdout();
+        return match write!(out, "{text}").and_then(|()| out.flush()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => self::error(&error.into(), false, ColorChoice::Never),
+        };
     }
     let json = typed.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     if json {
@@ -77,13 +82,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_what_then_why_then_the_way_out() {
+    fn an_error_shows_message_cause_and_hint_in_this_order() {
         let plain = CommandError::unavailable("the daemon did not start").because("locked by pid 7\nsee there");
         assert_eq!(
             as_text(&plain.with_hint("relive daemon status"), &Look::plain()),
             "error: the daemon did not start\n  locked by pid 7\n  see there\n\nhint: relive daemon status\n"
         );
         let json = as_json(&CommandError::not_found("x"));
-        assert_eq!(json, r#"{"error":{"code":"NOT_FOUND","message":"`x`: no such process","hint":"relive ps -a"}}"#);
+        assert_eq!(json, r#"{"error":{"code":"NOT_FOUND","message":"no process `x`","hint":"relive ps -a"}}"#);
     }
 }

@@ -1,9 +1,10 @@
-//! A program's session, seen from the command line: its output is read from its log, its input goes straight to its shim.
+//! A program's session for the command line: its output is read from its log, its input goes directly to its shim.
 //!
-//! The daemon has no part in it, so a daemon that dies or hangs disturbs nobody who watches. Whoever leaves stops nothing.
+//! The daemon is not involved, so a daemon that dies or hangs does not affect a watcher. Leaving stops nothing.
 
 pub(crate) mod input;
 pub(crate) mod output;
+mod told;
 pub(crate) mod watch;
 
 use std::path::Path;
@@ -17,23 +18,22 @@ use relive_session::stage::SessionResult;
 
 use crate::error::{CommandError, Outcome};
 
-/// How often a session that is just beginning, or just leaving, is looked at again.
+/// How often a session that is starting or ending is checked again.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long it may begin or leave.
+/// How long it may take to start or end.
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// A session as it was found.
+/// The state of a session.
 #[derive(Debug)]
 pub(crate) enum Opened {
-    /// It runs, and this leads to its shim; it is attached.
+    /// It runs, and this is an attached connection to its shim.
     Live(Connection),
-    /// It has ended so.
     Ended(ExitRecord),
-    /// It ended, and nobody left a word of it. The daemon may know more.
+    /// It ended without an exit record. The daemon may know more.
     Lost,
 }
 
-/// Finds out what became of the session in a folder. There is no folder where there never was a session.
+/// Finds out what happened to the session in a directory. Without a directory there never was a session.
 pub(crate) async fn open(folder: &str) -> Outcome<Opened> {
     if folder.is_empty() {
         return Ok(Opened::Lost);
@@ -50,11 +50,11 @@ pub(crate) async fn open(folder: &str) -> Outcome<Opened> {
                 Found::Starting => tokio::time::sleep(LOOK_EVERY).await,
                 Found::Alive(socket) => match Connection::adopt(socket).await {
                     Ok(connection) => {
-                        // One that has ended by now has said so, or its folder will.
+                        // A session that has ended by now has reported it, or its directory will.
                         let _ = connection.request(Verb::Attach).await;
                         return Ok(Opened::Live(connection));
                     }
-                    // It was just leaving.
+                    // It was about to exit.
                     Err(AdoptError::HungUp) => tokio::time::sleep(LOOK_EVERY).await,
                     Err(error) => {
                         let message = format!("{folder}: the session cannot be attached to");
@@ -65,12 +65,12 @@ pub(crate) async fn open(folder: &str) -> Outcome<Opened> {
         }
     };
     tokio::time::timeout(SETTLED_WITHIN, looks).await.unwrap_or_else(|_| {
-        let message = format!("{folder}: the session has not begun after {} s", SETTLED_WITHIN.as_secs());
+        let message = format!("{folder}: the session has not started after {} s", SETTLED_WITHIN.as_secs());
         Err(CommandError::unavailable(message).with_hint("relive doctor"))
     })
 }
 
-/// What a command exits with whose program ended so.
+/// Returns the exit code of a command whose program ended like this.
 pub(crate) fn exit_code(result: &SessionResult) -> u8 {
     const SIGNALED: i32 = 128;
     const ABORTED: u8 = 125;
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_s_end_is_the_code_a_shell_would_give() {
+    fn the_end_of_a_session_maps_to_the_exit_code_of_a_shell() {
         let failed = |stage: &str, errno: &str| {
             SessionResult::Error(Failure { stage: stage.into(), errno: errno.into(), code: 0 })
         };

@@ -1,8 +1,10 @@
-//! What the terminal can show: colours, signs, width; and what must not reach it.
+//! The capabilities of the terminal: colours, symbols, width; and filtering of control characters.
 
 pub(crate) mod key;
+pub(crate) mod keys;
 pub(crate) mod modes;
 pub(crate) mod raw;
+pub(crate) mod typed;
 
 use std::borrow::Cow;
 use std::io::IsTerminal as _;
@@ -12,25 +14,25 @@ use clap::ValueEnum;
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ColorChoice {
-    /// On a terminal that can.
+    /// On a terminal that supports it.
     #[default]
     Auto,
     Always,
     Never,
 }
 
-/// One of the streams we write to, or a test's stand-in.
+/// One of the output streams, or a replacement in tests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
     pub is_terminal: bool,
     pub color: bool,
-    /// Only ASCII signs.
+    /// Use only ASCII symbols.
     pub ascii: bool,
-    /// Columns, where it is a terminal.
+    /// The number of columns, if it is a terminal.
     pub width: Option<usize>,
 }
 
-/// What a piece of text means; colour never says it alone.
+/// The meaning of a piece of text; colour is never the only sign of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paint {
     Dim,
@@ -57,7 +59,7 @@ impl Paint {
 const DEFAULT_WIDTH: usize = 80;
 
 impl Look {
-    #[cfg(test)]
+    /// The look of a file: no colours, no width.
     pub(crate) fn plain() -> Self {
         Self { is_terminal: false, color: false, ascii: false, width: None }
     }
@@ -86,16 +88,25 @@ impl Look {
         Self { is_terminal, color, ascii: is_ascii_only(var), width }
     }
 
+    /// Returns a copy with the present width of the terminal on stderr.
+    #[must_use]
+    pub(crate) fn resized(mut self) -> Self {
+        if self.is_terminal {
+            self.width = Some(columns(rustix::termios::tcgetwinsize(std::io::stderr())));
+        }
+        self
+    }
+
     pub(crate) fn paint<'a>(&self, paint: Paint, text: &'a str) -> Cow<'a, str> {
         if self.color { Cow::Owned(format!("\x1b[{}m{text}\x1b[0m", paint.code())) } else { Cow::Borrowed(text) }
     }
 
-    /// In front of what is paused.
+    /// Returns the symbol for a paused process.
     pub(crate) fn pause_sign(&self) -> &'static str {
         if self.ascii { "[P]" } else { "\u{23f8}" }
     }
 
-    /// In the place of what was cut off.
+    /// Returns the symbol for text that was cut off.
     pub(crate) fn ellipsis(&self) -> &'static str {
         if self.ascii { "..." } else { "\u{2026}" }
     }
@@ -114,16 +125,24 @@ fn is_ascii_only(var: impl Fn(&str) -> Option<String>) -> bool {
     !(locale.contains("utf-8") || locale.contains("utf8"))
 }
 
-/// A text of somebody else's, made one line without anything a terminal would act on.
+/// Turns foreign text into one line without anything that a terminal would interpret.
 pub(crate) fn one_line(text: &str) -> String {
     let spaced: String = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
     let clean = without_controls(&spaced);
     clean.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// A text of somebody else's, its lines kept, without anything a terminal would act on.
+/// Tells whether a character is not seen, or moves others about.
+pub(crate) fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Removes everything that a terminal would interpret, or that would reorder a line, from foreign text. Keeps its lines.
 pub(crate) fn without_controls(text: &str) -> Cow<'_, str> {
-    let acts = |c: char| c.is_control() && c != '\n' && c != '\t';
+    // Joiners only choose the shape of the letters beside them.
+    let acts = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t' | '\u{ad}' | '\u{200c}' | '\u{200d}');
     if text.contains(acts) { Cow::Owned(text.replace(acts, "?")) } else { Cow::Borrowed(text) }
 }
 
@@ -155,8 +174,9 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_says_cannot_drive_the_terminal() {
+    fn text_of_an_agent_cannot_control_the_terminal() {
         assert_eq!(without_controls("a\x1b]0;x\x07\tb\nc"), "a?]0;x?\tb\nc");
+        assert_eq!(one_line("fix\u{202e}txt.exe\u{2066}\u{200b}"), "fix?txt.exe??", "nor reorder a line");
         assert_eq!(one_line(" two\n  lines\tand\u{2028}more\x1b"), "two lines and more?");
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
-use relive_journal::Durability;
 use relive_journal::payload::Text;
-use relive_journal::record::{Body, Git, ModelEnded, ModelStarted, Partial, Usage};
+use relive_journal::record::{AskedFor, Body, Git, ModelEnded, ModelStarted, Partial, Usage};
+use relive_journal::{Durability, events};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
@@ -23,6 +23,9 @@ use relive_llm::{Answer, Delta, Message, ModelError, Purpose, Question};
 
 /// The longest text of one event. Even escaped it is well within the longest line.
 const EVENT_TEXT_MAX: usize = 128 * 1024;
+
+/// How much of the cause of a failed call is recorded.
+const CAUSE_MAX_BYTES: usize = 1000;
 
 /// How long a commit that was seen counts, while the agent itself changes nothing.
 const COMMIT_SEEN_WITHIN: Duration = Duration::from_secs(1);
@@ -63,6 +66,7 @@ impl Loop {
             let asked_tokens = question.estimated_tokens();
             // Git is looked at while the model thinks, so that it costs the step nothing.
             let git = self.look_at_git();
+            self.look_at_files(step);
             let mut heard = Heard::default();
             let error = match self.ask_once(question, &mut heard, Aloud::Yes).await {
                 Ok(()) if heard.is_empty() => {
@@ -73,13 +77,13 @@ impl Loop {
                     return self.answer(heard, asked_tokens, git).await;
                 }
                 Err(Unanswered::Exit(exit)) => {
-                    self.cut_off(heard, asked_tokens).await?;
+                    self.cut_off(heard, asked_tokens, exit_cause(&exit)).await?;
                     return Err(exit);
                 }
                 Err(Unanswered::Failed(error)) => error,
             };
             // Synced before the wait, so that the bill is not lost and the step is at a boundary.
-            self.cut_off(heard, asked_tokens).await?;
+            self.cut_off(heard, asked_tokens, Some(error.to_string())).await?;
             let refused_tokens = self.context_tokens();
             if matches!(error, ModelError::ContextFull(_)) && self.shrink_window(refused_tokens) {
                 // The estimate was wrong. There is room once the conversation is compacted.
@@ -95,14 +99,13 @@ impl Loop {
 
     pub(super) async fn model_started(&mut self, purpose: Purpose) -> Step {
         let (reserved_tokens, reserved_cost_usd) = self.reservation();
-        let started = ModelStarted { model: self.agent.meta.model.clone(), reserved_tokens, reserved_cost_usd };
-        self.record(Body::ModelStarted(started), Durability::Deferred).await?;
-        let mut body = json!({"model": self.agent.meta.model});
-        if purpose == Purpose::Summary {
-            body["for"] = "summary".into();
-        }
-        self.event("model", body);
-        Ok(())
+        let purpose = match purpose {
+            Purpose::Step => None,
+            Purpose::Summary => Some(AskedFor::Summary),
+        };
+        let model = self.agent.meta.model.clone();
+        let started = ModelStarted { model, reserved_tokens, reserved_cost_usd, purpose };
+        self.record(Body::ModelStarted(started), Durability::Deferred).await
     }
 
     /// Looks at the Git repository of the working directory, if wanted and if it may have changed. Also returns how long
@@ -164,8 +167,8 @@ impl Loop {
             let delta = delta.map_err(Unanswered::Failed)?;
             if aloud == Aloud::Yes {
                 match &delta {
-                    Delta::Thinking(piece) => self.show("thinking", piece),
-                    Delta::Text(piece) => self.show("text", piece),
+                    Delta::Thinking(piece) => self.show(events::THINKING, piece),
+                    Delta::Text(piece) => self.show(events::TEXT, piece),
                     Delta::Call(_) | Delta::Carry(_) | Delta::Usage(_) | Delta::Progress => {}
                 }
             }
@@ -183,6 +186,7 @@ impl Loop {
                     "attempt": attempts.made() + 1, "after_ms": after.as_millis(), "text": error.to_string(),
                 });
                 self.event("model_retry", body);
+                let _again = self.agent.pulse.ask_again(after);
                 self.attend(Wait::Retry, tokio::time::sleep(after)).await
             }
             Verdict::Later { after, error } => {
@@ -192,7 +196,7 @@ impl Loop {
             }
             Verdict::NeedsCredentials(error) => {
                 self.event("model_error", json!({"text": error.to_string()}));
-                Err(Exit::NeedsCredentials)
+                Err(Exit::NeedsCredentials(error.to_string()))
             }
             Verdict::Never(fault) => Err(Exit::Faulted(fault)),
         }
@@ -208,14 +212,15 @@ impl Loop {
     }
 
     /// Records an answer that was cut off, or that is none. The step is asked again when the process continues.
-    pub(super) async fn cut_off(&mut self, heard: Heard, asked_tokens: u64) -> Step {
+    pub(super) async fn cut_off(&mut self, heard: Heard, asked_tokens: u64, cause: Option<String>) -> Step {
         let usage = match heard.usage {
             Some(usage) => usage,
             // The provider refused, as far as can be known, so nothing was used.
             None if heard.is_nothing() => Usage { cost_usd: self.agent.model.cost(0, 0), ..Usage::default() },
             None => self.estimate(&heard, asked_tokens),
         };
-        let partial = Partial { thinking: text(heard.thinking), text: text(heard.text), usage };
+        let partial =
+            Partial { thinking: text(heard.thinking), text: text(heard.text), usage, cause: cause.map(shortened) };
         self.record(Body::Partial(partial), Durability::Synced).await
     }
 
@@ -238,7 +243,9 @@ impl Loop {
             thinking: text(heard.thinking),
         };
         let durability = if answer.calls.is_empty() { Durability::Synced } else { Durability::Deferred };
-        self.record(Body::ModelEnded(answer), durability).await?;
+        let mut batch = Vec::from_iter(self.files_seen().await);
+        batch.push(Body::ModelEnded(answer));
+        self.record_batch(batch, durability).await?;
         // The answer is the last message but for those that came while it was given, which the next question counts.
         let answer_at = self.dialogue.messages.iter().rposition(|message| matches!(message, Message::Model { .. }));
         let later = self.dialogue.messages.get(answer_at.map_or(0, |at| at + 1)..).unwrap_or_default();
@@ -247,6 +254,30 @@ impl Loop {
         self.measured = (!usage.estimated).then_some(Measured { bytes, tokens });
         Ok(())
     }
+}
+
+/// Says which order, or which limit, cut the model off.
+pub(super) fn exit_cause(exit: &Exit) -> Option<String> {
+    let cause = match exit {
+        Exit::Stopped => "the process was paused",
+        Exit::Cancelled => "the process was told to end",
+        Exit::TimedOut => "the time of the process was up",
+        Exit::MaxSteps | Exit::OverBudget | Exit::SuspendedBudget => "the budget of the process was used up",
+        Exit::Completed
+        | Exit::Faulted(_)
+        | Exit::InDoubt
+        | Exit::Approval
+        | Exit::Quota { .. }
+        | Exit::NeedsCredentials(_)
+        | Exit::Unrecorded(_) => return None,
+    };
+    Some(cause.to_owned())
+}
+
+/// A cause that is short enough for the line of a record.
+fn shortened(mut cause: String) -> String {
+    cause.truncate(cause.floor_char_boundary(CAUSE_MAX_BYTES));
+    cause
 }
 
 fn text(text: String) -> Option<Text> {

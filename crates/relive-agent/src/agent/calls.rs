@@ -8,12 +8,14 @@ use relive_journal::record::{Approval, Body, CallEnded, CallStarted, Decision};
 use relive_journal::recovery::{Recovery, RecoveryName};
 use serde_json::json;
 
+use super::files::may_change_files;
 use super::{Exit, Loop, Step, Wait};
 use crate::tool::{Patience, Tool, ToolResult};
 use relive_llm::ToolCall;
+use relive_types::CommandRule;
 
-/// How many bytes of a result or of arguments an event shows.
-const EVENT_TEXT_MAX: usize = 200;
+/// How many bytes of arguments an event shows: enough for nearly every command.
+const EVENT_ARGS_MAX: usize = 4096;
 
 impl Loop {
     /// Makes a call of the last answer for the first time: intent, act, result.
@@ -22,25 +24,32 @@ impl Loop {
             return Err(Exit::Faulted(format!("the journal asks for call {call}, which no answer made")));
         };
         let Some(tool) = self.tool(&asked.name) else {
-            return self
-                .end_call(call, &asked, ToolResult::failed(format!("there is no tool `{}`", asked.name)), None)
-                .await;
+            let result = ToolResult::failed(format!("there is no tool `{}`", asked.name));
+            return self.end_call(call, result, None).await;
         };
-        let permit = self.agent.journal.permit(call, &asked.name).await?;
+        let command = tool.command(&asked.args);
+        let permit = self.agent.journal.permit(call, &asked.name, command.as_deref()).await?;
         if let Permit::Refused { by, reason } = permit {
             let result = ToolResult::failed(refusal(&asked.name, by, reason.as_deref()));
-            return self.end_call(call, &asked, result, None).await;
+            return self.end_call(call, result, None).await;
         }
         // Preparing changes nothing, so it can be left.
         let prepared = tool.prepare(self.agent.context.clone(), asked.args.clone());
         let recovery = match self.attend(Wait::Tool(Patience::Read), prepared).await? {
             Ok(recovery) => recovery,
-            Err(result) => return self.end_call(call, &asked, result, None).await,
+            Err(result) => return self.end_call(call, result, None).await,
         };
-        if permit != Permit::Given {
-            return self.ask_person(call, &asked, &permit).await;
+        let rule = match permit {
+            Permit::Given => None,
+            Permit::ByRule(rule) => Some(rule),
+            Permit::Needed | Permit::Awaited | Permit::Refused { .. } => {
+                return self.ask_person(call, &asked, &permit).await;
+            }
+        };
+        if may_change_files(&recovery) {
+            self.before_change(self.step()).await?;
         }
-        self.intend(call, &asked, &recovery).await?;
+        self.intend(call, &asked, &recovery, rule).await?;
         let open = self.standing.plan.open.iter().find(|open| open.call == call);
         let key = open.map_or_else(|| self.unrecorded_key(call), |open| self.key(open));
         self.perform(call, &asked, &tool, recovery, key, None).await
@@ -51,29 +60,24 @@ impl Loop {
     async fn ask_person(&mut self, call: u32, asked: &ToolCall, permit: &Permit) -> Step {
         if *permit == Permit::Needed {
             let name = Some(asked.name.clone());
-            let question = Approval { call, name, decision: Decision::Asked, always: false, reason: None, req: None };
+            let question =
+                Approval { call, name, decision: Decision::Asked, always: false, rule: None, reason: None, req: None };
             self.record(Body::Approval(question), Durability::Synced).await?;
         }
         self.sync_results().await?;
-        self.event("approval", json!({"call": call, "name": asked.name, "args": head(&asked.args)}));
+        self.event("approval", shown_call(call, asked));
         Err(Exit::Approval)
     }
 
-    async fn intend(&mut self, call: u32, asked: &ToolCall, recovery: &Recovery) -> Step {
+    async fn intend(&mut self, call: u32, asked: &ToolCall, recovery: &Recovery, rule: Option<CommandRule>) -> Step {
         #[cfg(feature = "faults")]
         if crate::faults::is_on("no-intent") {
             return Ok(());
         }
-        let intent = CallStarted { call, name: asked.name.clone(), recovery: recovery.clone() };
+        let intent = CallStarted { call, name: asked.name.clone(), recovery: recovery.clone(), rule: rule.clone() };
         // Before an effect in the world its intent is on the disk. Where there is none, the sync runs beside the tool.
         let durability = if has_effect(recovery) { Durability::Synced } else { Durability::Beside };
-        self.record(Body::CallStarted(intent), durability).await?;
-        self.show_call(call, asked);
-        Ok(())
-    }
-
-    pub(super) fn show_call(&self, call: u32, asked: &ToolCall) {
-        self.event("call", json!({"call": call, "name": asked.name, "args": head(&asked.args)}));
+        self.record(Body::CallStarted(intent), durability).await
     }
 
     /// Makes a call whose intent is recorded, and records its result.
@@ -86,6 +90,7 @@ impl Loop {
         key: String,
         settled: Option<RecoveryName>,
     ) -> Step {
+        let changes_files = may_change_files(&recovery);
         let act = tool.run(self.agent.context.clone(), asked.args.clone(), recovery, key.clone());
         let result = match tool.patience() {
             Patience::Session => self.attend_session(tool, &key, act).await?,
@@ -93,23 +98,20 @@ impl Loop {
                 self.attend(Wait::Tool(patience), act).await?
             }
         };
+        if changes_files {
+            self.after_change(self.step());
+        }
         if result.lost
             && let Some(open) = self.standing.plan.open.iter().find(|open| open.call == call).cloned()
         {
             return self.doubt(&open, &result.text).await;
         }
-        self.end_call(call, asked, result, settled).await
+        self.end_call(call, result, settled).await
     }
 
     /// Records the result of a call.
-    pub(super) async fn end_call(
-        &mut self,
-        call: u32,
-        asked: &ToolCall,
-        result: ToolResult,
-        settled: Option<RecoveryName>,
-    ) -> Step {
-        let ended = self.call_ended(call, asked, result, settled);
+    pub(super) async fn end_call(&mut self, call: u32, result: ToolResult, settled: Option<RecoveryName>) -> Step {
+        let ended = call_ended(call, result, settled);
         // The result of an effect is in the file at once, and on the disk while the model is asked.
         let open = self.standing.plan.open.iter().find(|open| open.call == call);
         let effect = open.is_some_and(|open| has_effect(&open.recovery));
@@ -120,17 +122,9 @@ impl Loop {
         self.record(ended, durability).await
     }
 
-    /// Shows the result of a call, and returns its record.
-    pub(super) fn call_ended(
-        &self,
-        call: u32,
-        asked: &ToolCall,
-        result: ToolResult,
-        settled: Option<RecoveryName>,
-    ) -> Body {
-        let ToolResult { ok, text, done, lost: _ } = result;
-        self.event("call_result", json!({"call": call, "name": asked.name, "ok": ok, "text": head(&text)}));
-        Body::CallEnded(CallEnded { call, ok, result: text.into(), done, settled })
+    /// The step whose calls are made.
+    fn step(&self) -> u32 {
+        self.standing.plan.last_step.saturating_add(1)
     }
 
     pub(super) fn asked(&self, call: u32) -> Option<ToolCall> {
@@ -152,6 +146,12 @@ impl Loop {
     }
 }
 
+/// Returns the record of a call's result.
+pub(super) fn call_ended(call: u32, result: ToolResult, settled: Option<RecoveryName>) -> Body {
+    let ToolResult { ok, text, done, lost: _ } = result;
+    Body::CallEnded(CallEnded { call, ok, result: text.into(), done, settled })
+}
+
 /// Tells whether a call changes anything but the conversation.
 fn has_effect(recovery: &Recovery) -> bool {
     *recovery != Recovery::Rerun
@@ -170,6 +170,15 @@ fn refusal(tool: &str, by: RefusedBy, reason: Option<&str>) -> String {
     }
 }
 
-fn head(text: &str) -> &str {
-    &text[..text.floor_char_boundary(EVENT_TEXT_MAX)]
+/// A call as an event shows it.
+fn shown_call(call: u32, asked: &ToolCall) -> serde_json::Value {
+    let mut body = json!({"call": call, "name": asked.name, "args": head(&asked.args, EVENT_ARGS_MAX)});
+    if asked.args.len() > EVENT_ARGS_MAX {
+        body["args_bytes"] = asked.args.len().into();
+    }
+    body
+}
+
+fn head(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
 }

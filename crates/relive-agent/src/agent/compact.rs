@@ -1,8 +1,8 @@
-//! Makes room: when the model's window fills up, the same model summarizes the older part of the conversation.
+//! Compaction: when the model's window fills up, the same model summarizes the older part of the conversation.
 //!
-//! The newest messages stay as they are, with every call and its result, and so does the last question. The cost of the
-//! summary is recorded with it. Until then nothing has changed, so after a crash, a pause or a failure on the way it is
-//! only asked for again.
+//! The newest messages stay unchanged, with every call and its result, and so does the last question. The cost of the
+//! summary is recorded with it. Until then nothing has changed, so after a crash, a pause or a failure the summary is
+//! requested again.
 
 use relive_journal::Durability;
 use relive_journal::conversation::Cut;
@@ -10,16 +10,16 @@ use relive_journal::record::{Body, Compacted, Usage};
 use relive_llm::{Message, ModelError, Purpose, Question, estimated_tokens};
 use serde_json::json;
 
-use super::ask::{Aloud, Unanswered};
+use super::ask::{Aloud, Unanswered, exit_cause};
 use super::dialogue::Dialogue;
 use super::heard::Heard;
 use super::retry::Attempts;
 use super::transcript::transcript;
 use super::{Exit, Loop, Step};
 
-/// The room that is kept for an answer: a fifth of the window, and no more than this.
+/// The space for an answer: a fifth of the window, and at most this much.
 const ANSWER_MAX: u64 = 32_768;
-/// A smaller window can hold nothing.
+/// A smaller window is useless.
 const WINDOW_MIN: u64 = 256;
 /// How much of the task is repeated before each summary.
 const TASK_MAX: usize = 8 * 1024;
@@ -32,13 +32,13 @@ Keep names, paths, numbers and identifiers exact. Write plain text of at most 60
 /// The tokens that a provider counted, so that only later messages have to be estimated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
-    /// The length of the messages it counted, beside the prompt and the tools.
+    /// The length of the counted messages, without the prompt and the tools.
     pub(super) bytes: usize,
     pub(super) tokens: u64,
 }
 
 impl Loop {
-    /// Returns how much of the window the next question takes.
+    /// Returns how many tokens of the window the next question takes.
     pub(super) fn context_tokens(&self) -> u64 {
         let Measured { bytes, tokens } = self.measured.unwrap_or_else(|| {
             let tokens = estimated_tokens(self.system_prompt.len() + self.tool_definitions.len());
@@ -51,9 +51,9 @@ impl Loop {
         self.window.is_some_and(|window| self.context_tokens() > window - (window / 5).min(ANSWER_MAX))
     }
 
-    /// Compacts the conversation until the next question fits, with room for an answer.
+    /// Compacts the conversation until the next question fits, with space for an answer.
     pub(super) async fn make_room(&mut self, step: u32) -> Step {
-        // First the newest quarter of the window is kept; if that does not help, only the last question.
+        // First the newest quarter of the window is kept; if that is too much, only the last question.
         for share in [4, u64::MAX] {
             if !self.is_full() {
                 return Ok(());
@@ -127,14 +127,14 @@ impl Loop {
                     let usage = heard.usage.unwrap_or_else(|| self.estimate(&heard, asked_tokens));
                     return Ok((heard.text, usage));
                 }
-                Ok(()) => ModelError::Empty("the model did not sum up the conversation".to_owned()),
+                Ok(()) => ModelError::Empty("the model did not summarize the conversation".to_owned()),
                 Err(Unanswered::Exit(exit)) => {
-                    self.cut_off(heard, asked_tokens).await?;
+                    self.cut_off(heard, asked_tokens, exit_cause(&exit)).await?;
                     return Err(exit);
                 }
                 Err(Unanswered::Failed(error)) => error,
             };
-            self.cut_off(heard, asked_tokens).await?;
+            self.cut_off(heard, asked_tokens, Some(error.to_string())).await?;
             let shrunk = matches!(error, ModelError::ContextFull(_)) && self.shrink_window(asked_tokens);
             if !shrunk {
                 self.back_off(&mut attempts, error).await?;
@@ -146,8 +146,8 @@ impl Loop {
     }
 }
 
-/// Returns where to cut: the earliest cut that leaves at most `keep_tokens`, else the latest. The last question is never
-/// summarized, and there is no use in a summary without an answer in it.
+/// Returns the earliest cut that leaves at most `keep_tokens`, else the latest. The last question is never summarized,
+/// and a summary without an answer in it is useless.
 fn choose(messages: &[Message], cuts: &[Cut], keep_tokens: u64) -> Option<Cut> {
     let is_user = |message: &Message| matches!(message, Message::User { .. });
     let asked = messages.iter().rposition(|message| !is_user(message)).map_or(0, |last| last + 1);
@@ -183,7 +183,7 @@ mod tests {
         Message::Tool { id: "c0".to_owned(), ok: true, result: "r".repeat(bytes) }
     }
 
-    /// `messages` with cuts after so many of them.
+    /// Checks `messages` with cuts after these numbers of them.
     fn check(messages: &[Message], cuts: &[usize], keep_tokens: u64, expect: Option<usize>) {
         let cuts: Vec<Cut> = cuts.iter().map(|&messages| Cut { messages, through: messages as u64 }).collect();
         let chosen = choose(messages, &cuts, keep_tokens).map(|cut| cut.messages);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_kept_as_fits_and_what_was_asked_last_in_any_case() {
+    fn the_cut_keeps_as_much_as_fits_and_always_the_last_question() {
         let steps = [user(40), answer(1), result(40), answer(1), result(40), answer(1), result(40)];
         let cuts = [1, 3, 5, 7];
         check(&steps, &cuts, 1000, Some(3));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_answer_in_it_is_not_summed_up() {
+    fn messages_without_an_answer_are_not_summarized() {
         check(&[user(4000)], &[1], 0, None);
         check(&[user(4000), user(4000)], &[1, 2], 0, None);
         let summed_up = [Message::Summary { text: "s".repeat(4000) }, user(4000)];

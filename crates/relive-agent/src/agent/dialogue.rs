@@ -82,6 +82,13 @@ impl Dialogue {
             | Body::Limits(_)
             | Body::Signalled(_)
             | Body::SignalMask(_)
+            | Body::Renamed(_)
+            | Body::Model(_)
+            | Body::Granted(_)
+            | Body::Released(_)
+            | Body::Snapshot(_)
+            | Body::Rewound(_)
+            | Body::Flow(_)
             | Body::Ended(_)
             | Body::Repair(_) => {}
         }

@@ -1,8 +1,8 @@
-//! Collects an answer as it comes, within bounds.
+//! Collects an answer as it arrives, within limits.
 //!
-//! **Invariant:** whatever a model sends, an answer fits into memory and into one record, so that it is never asked for and
-//! billed again because it could not be recorded. A single call that passes a bound becomes a call that no tool accepts,
-//! and its result tells the model why. An answer that passes a bound as a whole is cut.
+//! **Invariant:** whatever a model sends, an answer fits into memory and into one record, so that it is never requested
+//! and billed again because it could not be recorded. A single call that exceeds a limit becomes a call that no tool
+//! accepts, and its result tells the model why. An answer that exceeds a limit as a whole is cut.
 
 use relive_journal::payload::Json;
 use relive_journal::record::{Call, Usage};
@@ -12,20 +12,20 @@ use crate::tools::args::refused_arguments;
 
 /// The longest answer: its thinking, text, arguments and everything its provider wants back.
 pub(super) const ANSWER_MAX: usize = 16 * 1024 * 1024;
-/// How many pieces an answer may come in. Without it, one of empty pieces would have no end.
+/// How many pieces an answer may have. Without it, an answer of empty pieces would have no end.
 const PIECES_MAX: usize = 1024 * 1024;
 /// How many calls of one answer are made.
 const CALLS_MAX: usize = 128;
 /// The longest arguments of one call.
 const ARGS_MAX: usize = 8 * 1024 * 1024;
-/// How deep arguments may be nested. A JSON parser gives up at 128, and a record has levels of its own.
+/// How deeply arguments may be nested. A JSON parser gives up at 128, and a record adds levels of its own.
 const DEPTH_MAX: usize = 64;
 /// The longest id of a call.
 const ID_MAX: usize = 256;
 /// The longest name of a tool.
 const NAME_MAX: usize = 64;
 
-/// What came of an answer so far.
+/// The answer so far.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) thinking: String,
@@ -39,7 +39,7 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Takes in the next piece.
+    /// Adds the next piece.
     pub(super) fn take(&mut self, delta: Delta) -> Result<(), ModelError> {
         let len = match &delta {
             Delta::Thinking(piece) | Delta::Text(piece) | Delta::Carry(piece) => piece.len(),
@@ -69,12 +69,12 @@ impl Heard {
         Ok(())
     }
 
-    /// Returns whether the answer neither says nor asks for anything, so that it is none.
+    /// Returns whether the answer contains neither text nor a call.
     pub(super) fn is_empty(&self) -> bool {
         self.text.trim().is_empty() && self.calls.is_empty()
     }
 
-    /// Returns whether nothing came at all.
+    /// Returns whether nothing arrived at all.
     pub(super) fn is_nothing(&self) -> bool {
         self.thinking.is_empty() && self.text.is_empty() && self.calls.is_empty()
     }
@@ -85,7 +85,7 @@ impl Heard {
         estimated_tokens(self.thinking.len() + self.text.len() + calls)
     }
 
-    /// Returns the text as it is recorded: with a note to the model if calls were left out.
+    /// Returns the text to record: with a note to the model if calls were left out.
     pub(super) fn take_text(&mut self) -> String {
         let mut text = std::mem::take(&mut self.text);
         if self.calls_left_out > 0 {
@@ -98,7 +98,7 @@ impl Heard {
         text
     }
 
-    /// Returns the calls as they are recorded.
+    /// Returns the calls to record.
     pub(super) fn take_calls(&mut self) -> Vec<Call> {
         let calls = std::mem::take(&mut self.calls).into_iter().enumerate();
         calls
@@ -106,14 +106,15 @@ impl Heard {
             .collect()
     }
 
-    /// Returns what the provider wants back, unless no record could hold it.
+    /// Returns the JSON that the provider wants back, unless no record could hold it.
     pub(super) fn take_carry(&mut self) -> Option<Json> {
         let carry = self.carry.take().filter(|carry| carry.len() <= ARGS_MAX && depth(carry) <= DEPTH_MAX)?;
         Json::parse(&carry).ok()
     }
 }
 
-/// An id is sent back with the result, so a long one is shortened to one that no other call of the answer has.
+/// Returns the id to record. It is sent back with the result, so a long one is shortened to one that is unique in the
+/// answer.
 fn id(id: String, number: usize) -> String {
     if id.len() <= ID_MAX && !id.contains(char::is_control) {
         return id;
@@ -122,7 +123,8 @@ fn id(id: String, number: usize) -> String {
     format!("{}-{number}", &kept[..kept.floor_char_boundary(ID_MAX - 8)])
 }
 
-/// Providers refuse a conversation with a name that has other characters, and no tool has one.
+/// Returns the name to record. Providers refuse a conversation with a name that has other characters, and no tool has
+/// one.
 fn name(name: &str) -> String {
     let clean = |letter: char| if letter.is_ascii_alphanumeric() || "_-.".contains(letter) { letter } else { '_' };
     let name: String = name.chars().take(NAME_MAX).map(clean).collect();
@@ -132,11 +134,11 @@ fn name(name: &str) -> String {
 fn args(args: String) -> Json {
     let args = if args.trim().is_empty() { "{}".to_owned() } else { args };
     let refused = if args.len() > ARGS_MAX {
-        format!("the arguments were {} bytes long, and at most {ARGS_MAX} are taken", args.len())
+        format!("the arguments were {} bytes long; at most {ARGS_MAX} are accepted", args.len())
     } else {
         let depth = depth(&args);
         if depth > DEPTH_MAX {
-            format!("the arguments were nested {depth} deep, and at most {DEPTH_MAX} levels are taken")
+            format!("the arguments were nested {depth} deep; at most {DEPTH_MAX} levels are accepted")
         } else {
             match Json::parse(&args) {
                 Ok(json) => return json,
@@ -147,7 +149,7 @@ fn args(args: String) -> Json {
     refused_arguments(&refused)
 }
 
-/// Counts how deep a JSON text is nested, also where it is too deep to be parsed.
+/// Returns the nesting depth of a JSON text, even if it is too deep to be parsed.
 fn depth(json: &str) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in json.bytes() {

@@ -1,5 +1,5 @@
-//! Makes several calls of one answer that only read at the same time. Their intents are one batch, and so are their
-//! results, both in the order in which the model asked.
+//! Makes several read-only calls of one answer at the same time. Their intents are one batch, and so are their results,
+//! both in the order in which the model asked.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use relive_journal::history::Permit;
 use relive_journal::record::{Body, CallStarted};
 use relive_journal::recovery::Recovery;
 
+use super::calls::call_ended;
 use super::{Loop, Step, Wait};
 use crate::tool::{Patience, Tool};
 use relive_llm::ToolCall;
@@ -24,8 +25,8 @@ struct ReadyRead {
 }
 
 impl Loop {
-    /// Makes the calls from `first` on that only read and need nobody's permission. Returns `false`, with nothing done,
-    /// if there are fewer than two.
+    /// Makes the calls from `first` on that only read and need no permission. Returns `false`, with nothing done, if
+    /// there are fewer than two.
     pub(super) async fn read_together(&mut self, first: u32) -> Step<bool> {
         let reads = self.ready_reads(first).await?;
         if reads.len() < 2 {
@@ -33,23 +34,17 @@ impl Loop {
         }
         let intent = |read: &ReadyRead| {
             let (call, name) = (read.call, read.asked.name.clone());
-            Body::CallStarted(CallStarted { call, name, recovery: Recovery::Rerun })
+            Body::CallStarted(CallStarted { call, name, recovery: Recovery::Rerun, rule: None })
         };
         self.record_batch(reads.iter().map(intent).collect(), Durability::Beside).await?;
-        for read in &reads {
-            self.show_call(read.call, &read.asked);
-        }
         let acts = reads.iter().map(|read| {
             let key = self.standing.plan.open.iter().find(|open| open.call == read.call).map(|open| self.key(open));
             let (context, args) = (self.agent.context.clone(), read.asked.args.clone());
             read.tool.run(context, args, Recovery::Rerun, key.unwrap_or_default())
         });
         let results = self.attend(Wait::Tool(Patience::Read), join_all(acts)).await?;
-        let mut ended = Vec::with_capacity(reads.len());
-        for (read, result) in reads.iter().zip(results) {
-            ended.push(self.call_ended(read.call, &read.asked, result, None));
-        }
-        self.record_batch(ended, Durability::Deferred).await?;
+        let ended = reads.iter().zip(results).map(|(read, result)| call_ended(read.call, result, None));
+        self.record_batch(ended.collect(), Durability::Deferred).await?;
         Ok(true)
     }
 
@@ -58,7 +53,7 @@ impl Loop {
         for call in (first..).take(READS_MAX) {
             let Some(asked) = self.asked(call) else { break };
             let Some(tool) = self.tool(&asked.name).filter(|tool| tool.patience() == Patience::Read) else { break };
-            if self.agent.journal.permit(call, &asked.name).await? != Permit::Given {
+            if self.agent.journal.permit(call, &asked.name, None).await? != Permit::Given {
                 break;
             }
             let prepared = tool.prepare(self.agent.context.clone(), asked.args.clone());

@@ -1,6 +1,7 @@
 //! Decides whether a model that failed is asked again, and when.
 //!
-//! The loop does the waiting. Chance is an argument, so that the same failures with the same chance have the same verdicts.
+//! The loop does the waiting. Chance is an argument, so that the same failures with the same chance have the same
+//! verdicts.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ const ATTEMPTS_MAX: u32 = 6;
 const EMPTY_MAX: u32 = 3;
 /// The first wait; each one after it is twice as long.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait of our own choice.
+/// The longest wait that the provider did not ask for.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// A longer wait suspends the process.
 const FAR: Duration = Duration::from_secs(120);
@@ -25,10 +26,10 @@ pub(super) struct Attempts {
     empty: u32,
 }
 
-/// What follows from a failure.
+/// The consequence of a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Ask again, after so long.
+    /// Ask again, after this wait.
     Again { after: Duration, error: ModelError },
     /// Ask again, after a wait so long that the process is suspended.
     Later { after: Duration, error: ModelError },
@@ -39,7 +40,7 @@ pub(super) enum Verdict {
 }
 
 impl Attempts {
-    /// Returns how many have failed.
+    /// Returns how many attempts have failed.
     pub(super) fn made(&self) -> u32 {
         self.made
     }
@@ -58,7 +59,7 @@ impl Attempts {
                 }
                 None
             }
-            // Another answer without end would be billed, too.
+            // Another endless answer would be billed, too.
             ModelError::TooLong(_) | ModelError::ContextFull(_) | ModelError::Failed(_) | ModelError::BadScript(_) => {
                 return Verdict::Never(error.to_string());
             }
@@ -97,7 +98,7 @@ mod tests {
         ModelError::RateLimited { text: "slow down".to_owned(), retry_after: seconds.map(Duration::from_secs) }
     }
 
-    /// The waits until it gives up, and what it says then.
+    /// Returns the waits until it gives up, and the final verdict.
     fn waits(error: &ModelError, chance: u8) -> (Vec<u64>, Verdict) {
         let mut attempts = Attempts::default();
         let mut waits = Vec::new();
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_within_their_jitter_and_come_to_an_end() {
+    fn waits_double_within_their_jitter_and_end_after_six_attempts() {
         let cut = ModelError::Cut("the line broke".to_owned());
         let gave_up = || Verdict::Never("the line broke (asked 6 times)".to_owned());
         assert_eq!(waits(&cut, 0), (vec![500, 1000, 2000, 4000, 8000], gave_up()));
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_answer_is_asked_for_twice_more_and_one_without_end_never() {
+    fn an_empty_answer_is_retried_twice_and_an_endless_one_never() {
         let empty = ModelError::Empty("it said nothing".to_owned());
         let gave_up = Verdict::Never("it said nothing (asked 3 times)".to_owned());
         assert_eq!(waits(&empty, 0), (vec![500, 1000], gave_up));
@@ -129,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_says_when_is_not_asked_before() {
+    fn a_retry_waits_at_least_as_long_as_the_provider_asks() {
         let (waits, _) = waits(&limited(Some(30)), 0);
         assert_eq!(waits, [30_500, 31_000, 32_000, 34_000, 38_000]);
     }
 
     #[test]
-    fn what_is_far_is_left_to_a_later_life_and_what_cannot_help_is_not_tried() {
+    fn a_long_wait_suspends_the_process_and_a_hopeless_retry_is_not_made() {
         let first = |error: ModelError| Attempts::default().failed(error, Uuid::nil());
         let after = |seconds| Duration::from_secs(seconds);
         assert!(matches!(first(limited(Some(120))), Verdict::Again { .. }));

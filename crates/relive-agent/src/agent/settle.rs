@@ -1,4 +1,4 @@
-//! Settling calls that a crash, a kill or a pause left open, before anything else is done.
+//! Settles calls that a crash, a kill or a pause left open, before anything else is done.
 
 use relive_journal::Durability;
 use relive_journal::history::OpenCall;
@@ -10,10 +10,10 @@ use super::{Exit, Loop, Step, Wait};
 use crate::tool::Patience;
 
 impl Loop {
-    /// Settles an open call: afterwards it has its outcome, or is to be made again.
+    /// Settles an open call: afterwards it has its outcome, or will be made again.
     pub(super) async fn settle(&mut self, open: OpenCall) -> Step {
         let Some(asked) = self.asked(open.call) else {
-            return Err(Exit::Faulted(format!("call {} is open, and no answer made it", open.call)));
+            return Err(Exit::Faulted(format!("call {} is open, but is in no answer", open.call)));
         };
         let settled = Some(open.recovery.name());
         let Some(tool) = self.tool(&open.name) else {
@@ -46,13 +46,13 @@ impl Loop {
             }
             Settlement::Done => {
                 let result = tool.found_done(asked.args.clone(), open.recovery.clone());
-                self.end_call(open.call, &asked, result, settled).await
+                self.end_call(open.call, result, settled).await
             }
             Settlement::Doubt => self.doubt(&open, "it was interrupted").await,
         }
     }
 
-    /// Carries out the policy for a call whose outcome cannot be known. With a retry it is made again.
+    /// Applies the policy for a call whose outcome cannot be known. With `retry` it is made again.
     pub(super) async fn doubt(&mut self, open: &OpenCall, reason: &str) -> Step {
         match self.standing.plan.on_in_doubt {
             OnInDoubt::Park => Err(Exit::InDoubt),

@@ -1,15 +1,16 @@
-//! A conversation as text, for a model that is to sum it up: short enough for its window, whatever was said.
+//! A conversation as text, for a model that summarizes it: always short enough for its window.
 
 use relive_llm::Message;
 
 /// The most that is shown of one tool's result or arguments.
 const ITEM_MAX: usize = 16 * 1024;
-/// The least: below this it says nothing.
+/// The least that is shown: less would be useless.
 const ITEM_MIN: usize = 64;
-/// How much more of what people and summaries say is shown.
+/// How much more is shown of messages and summaries.
 const WEIGHT: usize = 8;
 
-/// The conversation in at most about `bytes_max` bytes. Long items lose their middle first, then the oldest go.
+/// Returns the conversation in at most about `bytes_max` bytes. Long items lose their middle first, then the oldest are
+/// dropped.
 pub(super) fn transcript(messages: &[Message], bytes_max: usize) -> String {
     let mut item_max = ITEM_MAX;
     loop {
@@ -51,7 +52,7 @@ fn show(message: &Message, item_max: usize) -> String {
     }
 }
 
-/// A text without its middle, if it is too long.
+/// Removes the middle of a text, if it is too long.
 fn shorten(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_as_long_as_it_may_be_and_the_user_is_heard_longest() {
+    fn a_transcript_fits_its_limit_and_keeps_user_messages_longest() {
         let user = Message::User { text: "do this ".repeat(50) };
         let messages: Vec<Message> = std::iter::once(user).chain((0..20).map(|_| result(10_000))).collect();
         for bytes_max in [usize::MAX, 100_000, 10_000, 6000] {

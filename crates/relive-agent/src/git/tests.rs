@@ -68,7 +68,7 @@ async fn the_commit_is_found_wherever_git_keeps_it() {
     assert_eq!(repository.look("").await, None);
 }
 
-/// Sets a trap, checks that looking does not spring it and that `git status` does.
+/// Sets a trap, and checks that reading the commit does not trigger it and that `git status` does.
 async fn trap(name: &str, set: impl Fn(&Repository, &str)) {
     let repository = Repository::new();
     let ran = repository.path("ran");
@@ -92,7 +92,7 @@ async fn nothing_that_a_repository_names_is_run() {
         repository.put(".git/hooks/post-index-change", &format!("#!/bin/sh\n{program} </dev/null\n"));
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(repository.path(".git/hooks/post-index-change"), mode).unwrap();
-        // An index with an old time is written again by `git status`.
+        // An index with an old time is rewritten by `git status`.
         repository.put("b", "");
         repository.git(&["-c", "core.hooksPath=/dev/null", "add", "b"]);
         repository.git(&["-c", "core.hooksPath=/dev/null", "update-index", "--index-version", "4"]);
@@ -124,7 +124,7 @@ async fn nothing_that_a_repository_names_is_run() {
 }
 
 #[tokio::test]
-async fn what_is_no_regular_file_is_passed_over_at_once() {
+async fn files_that_are_not_regular_are_ignored_without_blocking() {
     type Spoil = fn(&Repository);
     let spoil: [(&str, Spoil); 8] = [
         (".git is a pipe", |repository| {
@@ -164,7 +164,7 @@ async fn what_is_no_regular_file_is_passed_over_at_once() {
         assert_eq!(repository.look("").await, None, "{name}");
         assert!(begun.elapsed() < WITHIN / 2, "{name} took {:?}", begun.elapsed());
     }
-    // With a pipe in its place `commondir` says nothing: the repository is as if it were alone.
+    // With a pipe in its place `commondir` is ignored: the repository counts as an ordinary one.
     let repository = Repository::new();
     let head = repository.git(&["rev-parse", "HEAD"]);
     repository.pipe(".git/commondir");

@@ -1,4 +1,4 @@
-//! The file of a script, as it is written. Whatever is not known is refused, with its line.
+//! The format of a script file. Unknown keys are refused, with their line.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -13,15 +13,15 @@ use serde_json::{Map, Value};
 #[serde(deny_unknown_fields)]
 struct File {
     turns: Vec<Checked>,
-    /// How many tokens it can read and write in one call.
+    /// The context window.
     #[serde(default)]
     context: Option<NonZeroU32>,
-    /// What it answers when it is to sum up the conversation.
+    /// The answer to a request for a summary.
     #[serde(default)]
     summary: Option<Checked>,
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) turns: Vec<Turn>,
@@ -29,7 +29,7 @@ pub(super) struct Parsed {
     pub(super) summary: Option<Turn>,
 }
 
-/// A turn that does not contradict itself; checked while it is read, so that the error has a line.
+/// A turn without contradictions; checked while it is parsed, so that the error has a line.
 #[derive(Debug)]
 struct Checked(Turn);
 
@@ -44,7 +44,7 @@ impl<'de> Deserialize<'de> for Checked {
     }
 }
 
-/// What the model does when its turn comes.
+/// The actions of the model in one turn.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Turn {
@@ -74,7 +74,7 @@ fn once() -> NonZeroU32 {
     NonZeroU32::MIN
 }
 
-/// A call the model asks for.
+/// A call of the model.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Call {
@@ -83,7 +83,7 @@ pub(super) struct Call {
     pub(super) args: Map<String, Value>,
 }
 
-/// What a turn is said to use.
+/// The usage that a turn reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Spent {
@@ -125,7 +125,6 @@ impl<'de> Deserialize<'de> for Chunks {
     }
 }
 
-/// A time to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Pause(pub(super) Duration);
 
@@ -147,7 +146,7 @@ impl<'de> Deserialize<'de> for Pause {
     }
 }
 
-/// What a script says. `name` is what its errors call the file.
+/// Parses a script. Errors call the file `name`.
 pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, ModelError> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| {
         let options =

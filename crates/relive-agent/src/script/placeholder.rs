@@ -1,11 +1,11 @@
-//! Placeholders in a script's texts. What they stand for comes from the question alone, so that a resumed process says
-//! what it would have said.
+//! Placeholders in a script's texts. Their values come from the question alone, so that a resumed process gives the
+//! same answers.
 
 use relive_llm::{Message, Question};
 use relive_types::Uuid;
 use serde_json::Value;
 
-/// What the placeholders of one turn stand for. The conversation is searched only for those that are there.
+/// The values of the placeholders of one turn. The conversation is searched only for those that are used.
 #[derive(Debug)]
 pub(super) struct Values<'a> {
     pub(super) step: u32,
@@ -19,7 +19,7 @@ impl<'a> Values<'a> {
         Self { step: question.step, turn, uuid, messages: &question.messages }
     }
 
-    /// Returns what the last call answered.
+    /// Returns the result of the last call.
     fn result(&self) -> Option<String> {
         self.messages.iter().rev().find_map(|message| match message {
             Message::Tool { result, .. } => Some(result.clone()),
@@ -27,8 +27,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// `text` with its placeholders filled in. One that stands for nothing stays as it is: files have braces of their
-    /// own.
+    /// Fills in the placeholders of `text`. One without a value stays as it is: files may contain braces.
     pub(super) fn fill(&self, text: &str) -> String {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
@@ -63,7 +62,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Every string inside `value`, filled in; keys are left alone.
+    /// Fills in every string inside `value`; keys stay unchanged.
     pub(super) fn fill_json(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.fill(text)),
@@ -76,7 +75,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The UUIDs that `spawn_agent` answered, in order.
+/// Returns the UUIDs that `spawn_agent` returned, in order.
 fn children(messages: &[Message]) -> Vec<String> {
     let mut asked = Vec::new();
     let mut children = Vec::new();

@@ -1,4 +1,4 @@
-//! `spawn_agent` and `wait_agent`: child agents, known by the UUID that the journal has before they are begun.
+//! `spawn_agent` and `wait_agent`: child agents, identified by a UUID that is in the journal before they are created.
 
 use std::time::Duration;
 
@@ -140,7 +140,7 @@ impl Tool for WaitAgent {
         }))
     }
 
-    // The journal has no deadline for a wait, so its timeout begins anew when it is taken up again.
+    // The journal has no deadline for a wait, so its timeout starts over when the wait continues after a resume.
     fn run(&self, context: Context, args: String, recovery: Recovery, _: String) -> BoxFuture<'static, ToolResult> {
         async move {
             let Recovery::Lookup { what: Lookup::Wait(uuid) } = recovery else {

@@ -1,6 +1,7 @@
-//! `append_outside`, in a `faults` build: an effect in the world that nobody can look up afterwards.
+//! `append_outside`, in a `faults` build: an effect that nobody can look up afterwards.
 //!
-//! It leaves one line per effect, so that a test can count them. It is the one tool that leaves the working folder.
+//! It appends one line per effect, so that a test can count them. It is the only tool that leaves the working
+//! directory.
 
 use std::path::PathBuf;
 
@@ -36,7 +37,7 @@ impl Tool for AppendOutside {
     fn definition(&self) -> Value {
         json!({
             "name": "append_outside",
-            "description": "For tests: append `UUID KEY TEXT` as a line to a file outside the working folder.",
+            "description": "For tests: append `UUID KEY TEXT` as a line to a file outside the working directory.",
             "input_schema": {
                 "type": "object",
                 "properties": {
@@ -78,7 +79,7 @@ impl Tool for AppendOutside {
     }
 }
 
-/// Opens whatever there is, also a pipe: the tests hold a call up with one.
+/// Opens any kind of file, including a pipe: the tests use one to delay a call.
 fn append(path: &std::path::Path, uuid: Uuid, key: &str, text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::tool::ToolResult;
 
-/// The one field of arguments that the loop did not accept. No tool has it, so the model gets its text as the result.
+/// The only field of arguments that the loop refused. No tool has it, so the model gets its text as the result.
 const REFUSED: &str = "refused_arguments";
 
-/// Makes arguments that every tool refuses with this text.
+/// Creates arguments that every tool refuses with this text.
 pub(crate) fn refused_arguments(text: &str) -> Json {
     let args = serde_json::json!({ REFUSED: text }).to_string();
     // The text of a JSON value is JSON.
@@ -45,12 +45,12 @@ impl Args {
         }
     }
 
-    /// Takes a text that must be there.
+    /// Takes a required text.
     pub(super) fn text(&mut self, name: &str) -> Result<String, ToolResult> {
         self.optional_text(name)?.ok_or_else(|| refused(self.tool, &format!("`{name}` is missing")))
     }
 
-    /// Takes a text that may be absent, or null.
+    /// Takes an optional text, which may be null.
     pub(super) fn optional_text(&mut self, name: &str) -> Result<Option<String>, ToolResult> {
         match self.take(name) {
             None => Ok(None),
@@ -66,7 +66,7 @@ impl Args {
             .transpose()
     }
 
-    /// Takes a flag; absent is false.
+    /// Takes a flag, false by default.
     pub(super) fn flag(&mut self, name: &str) -> Result<bool, ToolResult> {
         match self.take(name) {
             None => Ok(false),

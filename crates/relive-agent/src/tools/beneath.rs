@@ -1,11 +1,11 @@
 //! The working directory, and the only way to the files in it.
 //!
-//! **Invariant:** no path reaches outside the directory, whatever it says and whatever symbolic links are planted, also by
-//! somebody who changes them meanwhile. The kernel resolves every path itself (`openat2` with `RESOLVE_BENEATH`);
-//! nothing is checked first and opened later. A kernel without it (before 5.6) is refused, not worked around.
+//! **Invariant:** no path reaches outside the directory, whatever it contains and whatever symbolic links there are,
+//! even if somebody changes them in the meantime. The kernel resolves every path itself (`openat2` with
+//! `RESOLVE_BENEATH`); nothing is checked first and opened later. A kernel without it (before 5.6) is refused, not
+//! worked around.
 //!
-//! **Invariant:** nothing of Relive's own is reached: not the journals, and not the environments with their keys, also
-//! where they are below the working directory.
+//! **Invariant:** nothing of Relive's own is reached, also where the data directory is below the working directory.
 //!
 //! **Invariant:** nothing is opened blocking. A pipe, socket or device is refused by name at once.
 
@@ -22,14 +22,14 @@ use rustix::io::Errno;
 use super::cancel::Leash;
 use crate::plain_file;
 
-/// How often a resolution is repeated that a rename elsewhere disturbs.
+/// How often a resolution that a concurrent rename disturbs is repeated.
 const TRIES_MAX: u32 = 16;
 /// How many symbolic links the last name of a path may go through.
 const LINKS_MAX: u32 = 16;
-/// How many entries of a directory are read between two looks at the leash.
+/// How many entries of a directory are read between two checks of the leash.
 const ENTRIES_PER_LOOK: usize = 1024;
 
-/// Why a file is not touched. The texts are for the model.
+/// The reason why a file is not touched. The texts are for the model.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
     #[error("`{0}` is outside the working directory; only paths inside it are allowed")]
@@ -40,8 +40,10 @@ pub(super) enum Refused {
     LeadsOut(String),
     #[error("`{0}` goes through too many symbolic links, or through one of the kernel's own")]
     Links(String),
-    #[error("`{0}` belongs to Relive itself; no tool touches it")]
+    #[error("`{0}` belongs to Relive itself, or names commands that other programs run; no tool touches it")]
     Private(String),
+    #[error("`{0}` is inside a .git directory, which file tools do not change: use git itself")]
+    Git(String),
     #[error("`{0}` cannot be a path")]
     NotAPath(String),
     #[error("`{0}` does not exist")]
@@ -92,13 +94,13 @@ impl From<FileType> for Kind {
 pub(super) struct Directory {
     fd: OwnedFd,
     path: PathBuf,
-    /// Its path without symbolic links, where that matters.
+    /// Its path without symbolic links, if that is needed.
     real: PathBuf,
     /// Directories that no tool touches.
     private: Vec<PathBuf>,
 }
 
-/// A place for a file: an open directory and a name in it that is no symbolic link.
+/// A place for a file: an open directory and a name in it that is not a symbolic link.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) directory: OwnedFd,
@@ -115,7 +117,7 @@ impl Directory {
         Ok(Self { private: private.to_vec(), fd, path: path.to_path_buf(), real })
     }
 
-    /// Tells whether a path from the directory, without symbolic links, leads to something of Relive's own.
+    /// Returns whether a path from the directory, without symbolic links, leads to something of Relive's own.
     pub(super) fn is_private(&self, path: &Path) -> bool {
         !self.private.is_empty() && {
             let real = self.real.join(path);
@@ -123,10 +125,10 @@ impl Directory {
         }
     }
 
-    /// Returns the path from the directory: `.` for the directory itself. It says nothing about what is there.
+    /// Returns the path relative to the directory: `.` for the directory itself. The path may not exist.
     pub(super) fn relative(&self, path: &str) -> Result<PathBuf, Refused> {
         match relative(&self.path, path) {
-            // The directory may be known by a name that goes through a symbolic link.
+            // The name of the directory may go through a symbolic link.
             Err(Refused::Outside(outside)) => match self.path.canonicalize() {
                 Ok(real) => relative(&real, path),
                 Err(_) => Err(Refused::Outside(outside)),
@@ -137,7 +139,7 @@ impl Directory {
 
     /// Opens an existing file for reading.
     pub(super) fn file(&self, path: &Path) -> Result<(File, Stat), Refused> {
-        // Not blocking, so that a pipe does not wait for a writer before it can be refused.
+        // Non-blocking, so that a pipe does not wait for a writer before it can be refused.
         let fd = self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         regular(fd, &path.display().to_string())
     }
@@ -147,16 +149,22 @@ impl Directory {
         self.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// Returns what is there, links followed.
+    /// Returns the kind of a file, following links.
     pub(super) fn kind(&self, path: &Path) -> Result<Kind, Refused> {
         let fd = self.resolve(path, OFlags::PATH)?;
         let stat = rustix::fs::fstat(fd).map_err(|errno| refused(errno, &path.display().to_string()))?;
         Ok(Kind::of(&stat))
     }
 
-    /// Finds the place of a file, existing or not, links followed to their end. `None` if its directory does not exist.
+    /// Finds the place of a file, existing or not, following links. `None` if its directory does not exist.
+    ///
+    /// There is none inside a `.git` directory: its configuration and hooks name programs that git runs, so a file
+    /// written there could run a program that nobody allowed.
     pub(super) fn place(&self, path: &Path) -> Result<Option<Place>, Refused> {
         let shown = path.display().to_string();
+        if is_in_git(path) {
+            return Err(Refused::Git(shown));
+        }
         let mut path = path.to_path_buf();
         for _ in 0..LINKS_MAX {
             let Some(name) = path.file_name().map(OsStr::to_os_string) else { return Err(is_directory(&shown)) };
@@ -173,14 +181,26 @@ impl Directory {
                     }
                     path = parent.join(target);
                 }
-                Err(Errno::INVAL | Errno::NOENT) => return Ok(Some(Place { directory, name })),
+                Err(Errno::INVAL | Errno::NOENT) => {
+                    let real = real_path(&directory).map_err(|errno| refused(errno, &shown))?;
+                    let above = real_path(&self.fd).map_err(|errno| refused(errno, &shown))?;
+                    if self.private.iter().any(|private| real.join(&name).starts_with(private)) {
+                        return Err(Refused::Private(shown));
+                    }
+                    let below = real.strip_prefix(&above).unwrap_or(&real).join(&name);
+                    return if is_in_git(&below) {
+                        Err(Refused::Git(shown))
+                    } else {
+                        Ok(Some(Place { directory, name }))
+                    };
+                }
                 Err(errno) => return Err(refused(errno, &shown)),
             }
         }
         Err(Refused::Links(shown))
     }
 
-    /// Creates and syncs the directory of `path` and those above it.
+    /// Creates and syncs the directory of `path` and its parents.
     pub(super) fn make_parents(&self, path: &Path) -> Result<(), Refused> {
         let shown = path.display().to_string();
         let mut above = self.resolve(Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY)?;
@@ -235,6 +255,11 @@ impl Place {
     }
 }
 
+/// Returns whether a path without symbolic links leads to a `.git` or into one.
+fn is_in_git(path: &Path) -> bool {
+    path.components().any(|component| component.as_os_str().eq_ignore_ascii_case(".git"))
+}
+
 /// Opens an entry of a directory for reading, unless it is a symbolic link.
 pub(super) fn open_entry(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -263,7 +288,7 @@ pub(super) fn entries(
             more = true;
             break;
         }
-        // Some file systems do not say.
+        // Some file systems do not report it.
         let kind = if entry.file_type() == FileType::Unknown {
             rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_or(Kind::Other, |stat| Kind::of(&stat))
         } else {
@@ -275,7 +300,7 @@ pub(super) fn entries(
     Ok((found, more))
 }
 
-/// Returns `path` as seen from the directory `cwd`.
+/// Returns `path` relative to the directory `cwd`.
 pub(super) fn relative(cwd: &Path, path: &str) -> Result<PathBuf, Refused> {
     if path.is_empty() || path.contains('\0') {
         return Err(Refused::NotAPath(path.escape_debug().to_string()));
@@ -315,7 +340,7 @@ fn regular(fd: OwnedFd, shown: &str) -> Result<(File, Stat), Refused> {
     }
 }
 
-/// Returns where an open file is, without symbolic links.
+/// Returns the path of an open file, without symbolic links.
 fn real_path(fd: &OwnedFd) -> Result<PathBuf, Errno> {
     let target = rustix::fs::readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())?;
     Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))

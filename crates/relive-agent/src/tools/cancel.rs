@@ -1,8 +1,8 @@
-//! Ends blocking work that nobody waits for any more, or that takes too long.
+//! Ends blocking work that is no longer needed, or that takes too long.
 //!
-//! A job on a thread cannot be stopped from outside. So it looks at a [`Leash`] every [`CHUNK`] bytes and before every
-//! file, and the future that waits for it holds a [`Holder`]: dropping that future, which is how the loop obeys an order,
-//! ends the job at its next look.
+//! A job on a thread cannot be stopped from outside. So it checks a [`Leash`] every [`CHUNK`] bytes and before every
+//! file, and the future that waits for it holds a [`Holder`]: dropping that future, which is how the loop follows an
+//! order, ends the job at its next check.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -15,12 +15,12 @@ use crate::plain_file;
 
 /// How long a job that only reads may take.
 pub(super) const READ_WITHIN: Duration = Duration::from_secs(30);
-/// How long it may take a thread from others. After that it is begun again where only slow jobs wait for each other.
+/// How long it may block other jobs. After that it is restarted among the slow jobs.
 pub(super) const QUICK_WITHIN: Duration = Duration::from_millis(200);
-/// How much is read between two looks.
+/// How much is read between two checks.
 const CHUNK: usize = 64 * 1024;
 
-/// What a job looks at. Cheap to clone.
+/// The end of a leash that a job checks. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Leash {
     dropped: Arc<AtomicBool>,
@@ -37,13 +37,13 @@ impl Drop for Holder {
     }
 }
 
-/// Returns the two ends of a leash. The job may take as long as it likes.
+/// Returns the two ends of a leash, without a time limit.
 pub(super) fn leash() -> (Holder, Leash) {
     let dropped = Arc::new(AtomicBool::new(false));
     (Holder(Arc::clone(&dropped)), Leash { dropped, deadline: None })
 }
 
-/// Why a job ended early.
+/// The reason why a job ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Ended {
     #[error("it was cancelled")]
@@ -58,12 +58,12 @@ impl Leash {
         Self { deadline: Instant::now().checked_add(limit), ..self }
     }
 
-    /// Tells whether the job has used up its time.
+    /// Returns whether the job has used up its time.
     pub(super) fn is_too_slow(&self) -> bool {
         self.look() == Err(Ended::TooSlow)
     }
 
-    /// Tells a job whether to continue.
+    /// Returns an error if the job has to end.
     pub(super) fn check(&self) -> Result<(), Refused> {
         self.look().map_err(|ended| Refused::Said(ended.to_string()))
     }
@@ -78,7 +78,7 @@ impl Leash {
         Ok(())
     }
 
-    /// Reads a file, looking at the leash before every chunk.
+    /// Reads a file, checking the leash before every chunk.
     pub(super) fn reader(&self, file: File) -> BufReader<Leashed> {
         BufReader::with_capacity(CHUNK, Leashed { file, leash: self.clone() })
     }

@@ -1,4 +1,4 @@
-//! `done`: the agent says that its work is done.
+//! `done`: the agent declares its work done.
 
 use futures_util::future::BoxFuture;
 use relive_journal::recovery::Recovery;

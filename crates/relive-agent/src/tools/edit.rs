@@ -22,7 +22,7 @@ struct Wanted {
     which: Which,
 }
 
-/// Which of the places where the old text is found.
+/// Which occurrences of the old text are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Which {
     TheOnlyOne,

@@ -1,9 +1,9 @@
-//! Reads small files that the kernel has in memory, without a thread of the pool.
+//! Reads small files from the kernel's cache, without a thread of the pool.
 //!
-//! **Invariant:** nothing here waits, whoever is behind the path. Names are resolved from the kernel's cache alone
+//! **Invariant:** nothing here waits, whatever the path leads to. Names are resolved from the kernel's cache alone
 //! (`RESOLVE_CACHED`), only a regular file on a file system of a local disk is opened, never one of a network or of a
-//! program, and bytes come from the page cache (`RWF_NOWAIT`). Which devices have such a file system is learnt on a thread
-//! of the pool, and forgotten when anything is mounted or unmounted. Whatever cannot be had that way, and every error, is left
+//! program, and bytes come from the page cache (`RWF_NOWAIT`). A thread of the pool finds out which devices have such a
+//! file system, and this is forgotten when anything is mounted or unmounted. Everything else, and every error, is left
 //! to the pool.
 
 use std::fs::File;
@@ -18,24 +18,24 @@ use rustix::io::ReadWriteFlags;
 
 use super::beneath;
 
-/// Larger files are read on a thread, where somebody looks between two chunks whether they are still wanted.
+/// Larger files are read on a thread that checks between two chunks whether they are still needed.
 const SIZE_MAX: usize = 64 * 1024;
-/// A table of mounts that is longer is not used.
+/// A longer table of mounts is not used.
 const TABLE_MAX: u64 = 1024 * 1024;
-/// File systems whose files are opened without asking anybody.
+/// File systems whose files are opened without waiting for another program.
 const LOCAL: [&str; 5] = ["ext2", "ext3", "ext4", "f2fs", "xfs"];
 
-/// Returns the path of a file as seen from the directory `cwd`, and all its bytes, if they are at hand.
+/// Returns the path of a file relative to the directory `cwd`, and all its bytes, if they are in memory.
 pub(super) fn read(cwd: &Path, path: &str) -> Option<(PathBuf, Vec<u8>)> {
     let path = beneath::relative(cwd, path).ok()?;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let directory = open_cached(CWD, cwd, flags | OFlags::DIRECTORY, ResolveFlags::empty())?;
     let file = open_cached(directory, &path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?;
     let size = size_of_local(&file)?;
-    // By its descriptor, so that it is the file that was looked at. Not blocking: somebody may hold a lease on it.
+    // By its descriptor, so that it is the same file. Non-blocking: another program may hold a lease on it.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty()).ok()?;
-    // One more, to see whether it has grown.
+    // One more, to detect that it has grown.
     let mut bytes = vec![0; size + 1];
     let read = rustix::io::preadv2(&file, &mut [IoSliceMut::new(&mut bytes)], 0, ReadWriteFlags::NOWAIT).ok()?;
     bytes.truncate(read);
@@ -46,7 +46,8 @@ fn open_cached(directory: impl AsFd, path: &Path, flags: OFlags, resolve: Resolv
     rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve | ResolveFlags::CACHED).ok()
 }
 
-/// Returns the size of a file, if it is regular, small and on a local disk. Asks nobody: `fstat` would ask a FUSE server.
+/// Returns the size of a file, if it is regular, small and on a local disk. Does not use `fstat`, which would ask a
+/// FUSE server.
 fn size_of_local(file: &OwnedFd) -> Option<usize> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let stat = rustix::fs::statx(file, c"", flags, StatxFlags::TYPE | StatxFlags::SIZE).ok()?;
@@ -58,10 +59,10 @@ fn size_of_local(file: &OwnedFd) -> Option<usize> {
 /// The table of mounts, as it was when it was last read.
 static MOUNTS: Mutex<Option<Mounts>> = Mutex::new(None);
 
-/// Tells whether the files of a device are known to be on a local disk. Its file system cannot be asked: `statfs` asks the
-/// server of one that is mounted by FUSE from a device.
+/// Returns whether the files of a device are known to be on a local disk. `statfs` is not used, because it asks the
+/// server of a FUSE file system mounted from a device.
 fn is_local(device: (u32, u32)) -> bool {
-    // Whoever holds the lock does not wait either, so this is rare.
+    // The holder of the lock does not wait either, so this is rare.
     let Ok(mut mounts) = MOUNTS.try_lock() else { return false };
     // A device may have another file system now.
     *mounts = mounts.take().filter(|mounts| !mounts.have_changed());
@@ -82,9 +83,9 @@ pub(super) fn learn_mounts() {
 /// A table of mounts that was read.
 #[derive(Debug)]
 struct Mounts {
-    /// Open from before it was read, so that the kernel tells of every change since.
+    /// Open from before it was read, so that the kernel reports every change since.
     table: File,
-    /// The devices with a file system whose files are opened without asking anybody.
+    /// The devices with a file system whose files are opened without waiting for another program.
     local: Vec<(u32, u32)>,
 }
 
@@ -93,13 +94,13 @@ impl Mounts {
         let table = File::open(path)?;
         let mut text = String::new();
         (&table).take(TABLE_MAX).read_to_string(&mut text)?;
-        // One that is not read to its end may say of no device what is mounted from it.
+        // A table that is not read to its end may lack the entry of any device.
         let is_whole = u64::try_from(text.len()).is_ok_and(|length| length < TABLE_MAX);
         let local = if is_whole { text.lines().filter_map(local_device).collect() } else { Vec::new() };
         Ok(Self { table, local })
     }
 
-    /// Tells whether anything was mounted or unmounted since.
+    /// Returns whether anything was mounted or unmounted since.
     fn have_changed(&self) -> bool {
         let mut polled = [PollFd::new(&self.table, PollFlags::PRI)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -107,12 +108,12 @@ impl Mounts {
     }
 }
 
-/// Returns the device of a mount, if it has one and a file system of a local disk.
+/// Returns the device of a mount with a file system of a local disk.
 fn local_device(mount: &str) -> Option<(u32, u32)> {
     let (major, minor) = mount.split(' ').nth(2)?.split_once(':')?;
     let device = (major.parse().ok()?, minor.parse().ok()?);
     let kind = mount.split_once(" - ")?.1.split(' ').next()?;
-    // The numbers of file systems without a device are given to others later.
+    // The numbers of file systems without a device are reused later.
     (device.0 != 0 && LOCAL.contains(&kind)).then_some(device)
 }
 
@@ -125,14 +126,14 @@ mod tests {
 
     use super::*;
 
-    /// The name that coreutils have for the file system of a path.
+    /// Returns the name that coreutils have for the file system of a path.
     fn file_system(path: &Path) -> String {
         let stat = Command::new("stat").args(["--file-system", "--format=%T"]).arg(path).output().unwrap();
         String::from_utf8(stat.stdout).unwrap().trim().to_owned()
     }
 
     #[test]
-    fn only_small_regular_files_inside_the_directory_are_at_hand() {
+    fn only_small_regular_files_inside_the_directory_are_read_from_memory() {
         let outside = tempfile::tempdir().unwrap();
         std::fs::write(outside.path().join("secret"), "secret").unwrap();
         let cwd = outside.path().join("work");
@@ -146,7 +147,7 @@ mod tests {
         let kind = file_system(&cwd);
         let note = ["ext2/ext3", "xfs", "f2fs"].contains(&kind.as_str()).then(|| b"a note".to_vec());
         learn_mounts();
-        // Looked at before, so that the names are in the kernel's cache.
+        // Read before, so that the names are in the kernel's cache.
         for name in ["out", "in", "sub/note", "large"] {
             std::fs::metadata(cwd.join(name)).unwrap();
         }
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_is_forgotten_when_that_changes() {
+    fn the_mount_table_is_forgotten_when_it_changes() {
         let place = tempfile::tempdir().unwrap();
         let script = "echo ready; read go; mount -t tmpfs none \"$0\" && echo done; read go";
         let mut child = Command::new("unshare")

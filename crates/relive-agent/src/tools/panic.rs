@@ -1,4 +1,4 @@
-//! `panic`, in a `faults` build: a bug in a body, on demand.
+//! `panic`, in a `faults` build: simulates a bug in a body.
 
 use futures_util::future::BoxFuture;
 use relive_journal::recovery::Recovery;

@@ -23,7 +23,7 @@ pub(super) struct Read;
 #[derive(Debug, Clone)]
 struct Wanted {
     path: String,
-    /// The first line, counted from 1.
+    /// The number of the first line, from 1.
     offset: u64,
     /// How many lines.
     limit: u64,
@@ -74,7 +74,7 @@ impl Tool for Read {
                 Ok(wanted) => wanted,
                 Err(failed) => return failed,
             };
-            // Where some paths are private, each is looked at on a thread.
+            // With private paths, each path is checked on a thread.
             let at_hand = context.private.is_empty().then(|| hot::read(&context.cwd, &wanted.path)).flatten();
             let read = match at_hand {
                 Some((path, bytes)) => {
@@ -91,7 +91,7 @@ impl Tool for Read {
 fn read(directory: &Directory, leash: &Leash, wanted: &Wanted) -> Result<String, Refused> {
     let path = directory.relative(&wanted.path)?;
     let (file, _) = directory.file(&path)?;
-    // The next one may be at hand.
+    // The next file may be in memory.
     hot::learn_mounts();
     text_of(leash.reader(file), wanted, &path)
 }
@@ -104,7 +104,7 @@ fn text_of(reader: impl BufRead, wanted: &Wanted, path: &Path) -> Result<String,
 
 struct Lines {
     bytes: Vec<u8>,
-    /// How many lines come before them.
+    /// The number of lines before them.
     skipped: u64,
     taken: u64,
     end: End,
@@ -112,9 +112,9 @@ struct Lines {
 
 enum End {
     OfFile,
-    /// There are more lines than were asked for, or than are shown.
+    /// There are more lines than requested, or than are shown.
     More,
-    /// In the middle of a line that is longer than what is shown.
+    /// In the middle of a line that is longer than the limit.
     OfRoom,
 }
 

@@ -1,9 +1,9 @@
-//! Replaces one file: as a whole, synced before it is acknowledged, and only if nobody has changed it since.
+//! Replaces one file: as a whole, synced before it is acknowledged, and only if it was not changed since.
 //!
-//! [`replace`] expects the file that [`look`] saw and leaves any other alone. A lock makes the last look and the rename one
-//! step for all agents of this daemon. Another program can still get in between; nothing on Linux closes this gap for a
-//! named file. A replaced file keeps its mode and, where permitted, its owner. It is a new inode, so hard links to the old
-//! one no longer share its content.
+//! [`replace`] expects the file that [`look`] saw and leaves any other unchanged. A lock makes the last look and the
+//! rename one step for all agents of this daemon. Another program can still change the file in between; Linux has no
+//! way to prevent this for a named file. A replaced file keeps its mode and, if permitted, its owner. It is a new
+//! inode, so hard links to the old one no longer share its content.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -25,7 +25,7 @@ use crate::tool::{Context, ToolResult};
 /// The largest file that is changed, before or after.
 pub(super) const FILE_MAX: usize = 64 * 1024 * 1024;
 
-/// Locks for the last look and the rename. Files that share one only wait for each other.
+/// Locks for the last look and the rename. Files that share a lock only wait for each other.
 static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 
 /// Reads the file at `path` (as [`Directory::relative`] returns it); `None` if it does not exist.
@@ -38,12 +38,12 @@ pub(super) fn look(directory: &Directory, leash: &Leash, path: &Path) -> Result<
     }
 }
 
-/// Looks what became of a change, for [`crate::tool::Tool::look`].
+/// Finds out what happened to a change, for [`crate::tool::Tool::look`].
 pub(super) async fn find(context: Context, recovery: Recovery) -> Finding {
     let Recovery::Check { path, .. } = recovery else { return Finding::Lost };
     let Ok(path) = path.into_os_string().into_string() else { return Finding::Lost };
     let looked = reading(&context, move |directory, leash| look(directory, leash, &directory.relative(&path)?)).await;
-    // What cannot be read is not what we wrote, nor what we saw.
+    // An unreadable file is neither the old nor the new version.
     looked.map_or(Finding::Lost, |bytes| Finding::File(bytes.as_deref().map(Hash::of)))
 }
 
@@ -52,11 +52,11 @@ pub(super) async fn find(context: Context, recovery: Recovery) -> Finding {
 pub(super) struct Change<'a> {
     pub(super) before: Option<Hash>,
     pub(super) after: Option<Hash>,
-    /// Names the call.
+    /// The unique key of the call.
     pub(super) key: &'a str,
 }
 
-/// Replaces the file by what `make` makes of its bytes, if nobody has changed it since.
+/// Replaces the file with the result of `make`, if it was not changed since.
 pub(super) fn replace(
     directory: &Directory,
     leash: &Leash,
@@ -90,7 +90,7 @@ pub(super) fn replace(
     })
 }
 
-/// Returns the lock of a file, by whatever path it was reached.
+/// Returns the lock of a file, independent of the path that was used.
 fn lock_of(place: &Place) -> Result<&'static Mutex<()>, Errno> {
     let directory = rustix::fs::fstat(&place.directory)?;
     let mut hasher = DefaultHasher::new();
@@ -101,7 +101,9 @@ fn lock_of(place: &Place) -> Result<&'static Mutex<()>, Errno> {
 }
 
 fn changed(shown: &str) -> Refused {
-    Refused::Said(format!("`{shown}` was changed by somebody else meanwhile and is left as it is; read it again"))
+    Refused::Said(format!(
+        "`{shown}` was changed by another program in the meantime and is left unchanged; read it again"
+    ))
 }
 
 fn contents(leash: &Leash, file: File, shown: &str) -> Result<Vec<u8>, Refused> {
@@ -113,9 +115,9 @@ fn contents(leash: &Leash, file: File, shown: &str) -> Result<Vec<u8>, Refused> 
     Ok(bytes)
 }
 
-/// Writes a temporary file beside it, syncs it, renames it, and syncs the directory.
+/// Writes a temporary file next to it, syncs it, renames it, and syncs the directory.
 fn put(place: &Place, bytes: &[u8], old: Option<&Stat>, key: &str) -> Result<(), Errno> {
-    // Named after the call, so that a run after a crash finds and replaces what the crash left.
+    // Named after the call, so that a run after a crash finds and replaces the file that the crash left.
     let temporary = format!(".relive-{}.tmp", &Hash::of(key.as_bytes()).to_string()[..16]);
     match rustix::fs::unlinkat(&place.directory, &temporary, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
@@ -124,13 +126,13 @@ fn put(place: &Place, bytes: &[u8], old: Option<&Stat>, key: &str) -> Result<(),
     let written = write_temporary(&place.directory, &temporary, bytes, old).and_then(|()| {
         let flags = if old.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         match rustix::fs::renameat_with(&place.directory, &temporary, &place.directory, &place.name, flags) {
-            // A file system that cannot refuse to replace.
+            // This file system does not support renaming without replacing.
             Err(Errno::INVAL) => rustix::fs::renameat(&place.directory, &temporary, &place.directory, &place.name),
             other => other,
         }
     });
     if written.is_err() {
-        // The first error is the one to tell.
+        // The first error is reported.
         let _ = rustix::fs::unlinkat(&place.directory, &temporary, AtFlags::empty());
     }
     written?;
@@ -146,7 +148,7 @@ fn write_temporary(directory: &OwnedFd, name: &str, bytes: &[u8], old: Option<&S
         let new = rustix::fs::fstat(&file)?;
         let same_owner = (new.st_uid, new.st_gid) == (old.st_uid, old.st_gid)
             || rustix::fs::fchown(&file, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid))).is_ok();
-        // Somebody who does not own the file must not pass on its set-user-id bits.
+        // A user who does not own the file must not pass on its set-user-id bits.
         let kept = if same_owner { 0o7777 } else { 0o777 };
         rustix::fs::fchmod(&file, Mode::from_raw_mode(old.st_mode & kept))?;
     }

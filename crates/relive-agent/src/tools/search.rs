@@ -1,7 +1,7 @@
 //! `search`: the lines that contain a text, in a file or in everything below a directory.
 //!
-//! No symbolic link is followed below the place where it begins. Everything it reads and shows is bounded, and its time is
-//! linear in the bytes it reads.
+//! Symbolic links below the start are not followed. Everything it reads and shows is limited, and its time is linear in
+//! the bytes it reads.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -22,13 +22,13 @@ use crate::tool::{Context, Patience, Tool, ToolResult};
 const LINES_MAX: usize = 200;
 /// How much of each line is shown.
 const LINE_CHARS_MAX: usize = 300;
-/// How much is shown in all: paths can be long, too.
+/// How much is shown in total: paths can be long, too.
 const SHOWN_MAX: usize = 256 * 1024;
-/// Larger files are passed over.
+/// Larger files are skipped.
 const FILE_MAX: u64 = 1024 * 1024;
-/// How much is read in all.
+/// How much is read in total.
 const BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// How many files and directories are looked at.
+/// How many files and directories are examined.
 const ENTRIES_MAX: usize = 50_000;
 /// How many directories are open at once, one inside the other.
 const DEPTH_MAX: usize = 64;
@@ -123,7 +123,7 @@ struct Hunt<'a> {
     lines: usize,
     bytes: u64,
     entries: usize,
-    /// Why it ended early.
+    /// The reason why it ended early.
     cut: Option<&'static str>,
 }
 
@@ -132,7 +132,7 @@ impl Hunt<'_> {
         let left = ENTRIES_MAX - self.entries;
         let (found, more) = match entries(directory, left, &path.display().to_string(), self.leash) {
             Ok(found) => found,
-            // A directory that cannot be read is passed over, unless it is all there is.
+            // An unreadable directory is skipped, unless it is the start.
             Err(refused) if depth == 0 => return Err(refused),
             Err(_) => return self.leash.check(),
         };
@@ -150,7 +150,7 @@ impl Hunt<'_> {
                 Kind::File => true,
                 Kind::Link | Kind::Other => false,
             };
-            // Entries that are gone or forbidden by now are passed over.
+            // Entries that are gone or forbidden by now are skipped.
             let Some(fd) = wanted.then(|| open_entry(directory, &name).ok()).flatten() else { continue };
             let path = path.join(name);
             if self.root.is_private(&path) {
@@ -160,7 +160,7 @@ impl Hunt<'_> {
             match rustix::fs::fstat(&fd).map(|stat| Kind::of(&stat)) {
                 Ok(Kind::File) => self.file(File::from(fd), &path)?,
                 Ok(Kind::Directory) if depth + 1 < DEPTH_MAX => self.directory(&fd, &path, depth + 1)?,
-                Ok(Kind::Directory) => self.cut = Some("too many directories inside each other"),
+                Ok(Kind::Directory) => self.cut = Some("directories nested too deeply"),
                 Ok(Kind::Link | Kind::Other) | Err(_) => {}
             }
         }
@@ -185,7 +185,7 @@ impl Hunt<'_> {
         Ok(())
     }
 
-    /// Shows each line with a match once. No byte is looked at more than a few times, however many matches a line has.
+    /// Shows each matching line once. No byte is examined more than a few times, however many matches a line has.
     fn text(&mut self, text: &str, path: &Path) {
         let (mut number, mut rest) = (1, text);
         while let Some(place) = rest.find(&self.pattern) {

@@ -1,17 +1,18 @@
-//! `shell`: a command in a session of its own, named by the call. What a crash left of it is joined, never repeated.
+//! `shell`: a command in a session of its own, named by the call. After a crash the session is joined, never started
+//! again.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_journal::recovery::{Finding, Recovery};
+use relive_journal::recovery::{Finding, Recovery, session_name};
 use relive_session::connection::Connection;
 use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::log::{Ends, read_ends};
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::sessions::SessionStatus;
-use relive_session::spec::{Limits, PidsLimit, Spec, Streams};
+use relive_session::spec::{Isolation, Limits, PidsLimit, Spec, Streams};
 use relive_session::stage::SessionResult;
 use relive_types::Signal;
 use serde_json::{Value, json};
@@ -19,10 +20,10 @@ use serde_json::{Value, json};
 use super::args::Args;
 use crate::tool::{Context, Order, Patience, Tool, ToolResult};
 
-/// How long a command may take if nobody says.
+/// The default time limit of a command.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
-/// How much of the beginning, and of the end, of an output the model is shown.
+/// How much of the beginning, and of the end, of an output the model sees.
 const SHOWN_HEAD: usize = 16 * 1024;
 const SHOWN_TAIL: usize = 16 * 1024;
 /// How much of an output is kept on the disk.
@@ -46,7 +47,7 @@ fn parse(args: &str) -> Result<Asked, ToolResult> {
     }
     let timeout = args.optional_duration("timeout")?.unwrap_or(TIMEOUT_DEFAULT);
     if timeout.is_zero() || timeout > TIMEOUT_MAX {
-        return Err(ToolResult::failed("shell: `timeout` is more than nothing and at most 24h"));
+        return Err(ToolResult::failed("shell: `timeout` must be more than zero and at most 24h"));
     }
     Ok(Asked { command, timeout })
 }
@@ -59,7 +60,7 @@ impl Tool for Shell {
     fn definition(&self) -> Value {
         json!({
             "name": "shell",
-            "description": "Run a command with /bin/sh in the working folder. Answers with its output and exit code when it has ended. It gets no input and no terminal, and whatever it leaves running is ended with it.",
+            "description": "Run a command with /bin/sh in the working directory. Answers with its output and exit code when it has ended. It gets no input and no terminal, and whatever it leaves running is ended with it.",
             "input_schema": {
                 "type": "object",
                 "properties": {
@@ -76,6 +77,10 @@ impl Tool for Shell {
         Patience::Session
     }
 
+    fn command(&self, args: &str) -> Option<String> {
+        parse(args).ok().map(|asked| asked.command)
+    }
+
     fn prepare(&self, _: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>> {
         super::ready(parse(&args).map(|_| Recovery::Join))
     }
@@ -88,7 +93,7 @@ impl Tool for Shell {
             };
             match joined(&context, &asked, &folder(&context, &key)).await {
                 Ok(result) => result,
-                // It runs on, and nobody here can talk to its shim.
+                // It keeps running, but its shim cannot be reached from here.
                 Err(error) if error.kind() == std::io::ErrorKind::Unsupported => ToolResult::lost(error.to_string()),
                 Err(error) => ToolResult::failed(format!("shell: {error}")),
             }
@@ -113,24 +118,22 @@ impl Tool for Shell {
         async move {
             let connection = match context.sessions.find(&folder(&context, &key)).await {
                 Ok(SessionStatus::Alive(connection)) => connection,
-                // One that cannot be looked at is just being launched, as a rule: the order is given again.
+                // A session that cannot be found is usually being launched: the order is repeated.
                 Ok(SessionStatus::NeverRan) | Err(_) => return false,
                 Ok(SessionStatus::Ended(_)) => return true,
             };
             let verb = match order {
                 Order::StandStill => Verb::Freeze,
+                Order::Continue => Verb::Thaw,
                 Order::End(Signal::Term) => Verb::signal(rustix::process::Signal::TERM.as_raw()),
                 Order::End(Signal::Int) => Verb::signal(rustix::process::Signal::INT.as_raw()),
                 Order::End(Signal::Kill | Signal::Pause | Signal::Resume) => Verb::Kill,
             };
             let path = folder(&context, &key);
             match context.sessions.order(&path, &connection, verb).await {
-                Ok(Outcome::Kept) if order == Order::StandStill => {
-                    // Some of it waits in the kernel. Thawed, because the agent may be resumed before it is asked again.
-                    let _ = context.sessions.order(&path, &connection, Verb::Thaw).await;
-                    false
-                }
-                // One that does not answer is looked at again; one that has gone needs no order.
+                // Some of it waits in the kernel, and freezes when it returns: the order stays, and is repeated.
+                Ok(Outcome::Kept) if order == Order::StandStill => false,
+                // A session that does not answer is looked up again; one that is gone needs no order.
                 answer => answer.is_ok(),
             }
         }
@@ -145,13 +148,13 @@ fn is_lost(record: &ExitRecord) -> bool {
     }
 }
 
-/// The session's folder: named by the call.
+/// Returns the directory of the session, named by the call.
 fn folder(context: &Context, key: &str) -> PathBuf {
     let seq = key.rsplit_once(':').map_or(key, |(_, seq)| seq);
-    context.folder.join(format!("call-{seq}"))
+    context.folder.join(session_name(seq))
 }
 
-/// Launches the command, or joins it where it runs already, and waits for its end.
+/// Launches the command, or joins its running session, and waits for its end.
 async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Result<ToolResult> {
     #[cfg(feature = "faults")]
     let path = &again(path);
@@ -166,7 +169,7 @@ async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Resul
             let spec = spec(context, asked).await?;
             match context.sessions.launch(path, &spec).await {
                 Ok(connection) => waited(context, &connection, asked, path).await?,
-                // Its shim may have come so far that the command ran.
+                // Its shim may have started the command.
                 Err(error) => match context.sessions.find(path).await? {
                     SessionStatus::Ended(record) => record,
                     SessionStatus::Alive(connection) => waited(context, &connection, asked, path).await?,
@@ -184,7 +187,7 @@ async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Resul
     Ok(result(&record, &output, asked.timeout))
 }
 
-/// With `retry-all`, each daemon runs the command again.
+/// Returns a new directory for each daemon: with `retry-all`, each runs the command again.
 #[cfg(feature = "faults")]
 fn again(path: &Path) -> PathBuf {
     if !crate::faults::is_on("retry-all") {
@@ -196,17 +199,19 @@ fn again(path: &Path) -> PathBuf {
 async fn spec(context: &Context, asked: &Asked) -> std::io::Result<Spec> {
     let argv = vec!["/bin/sh".to_owned(), "-c".to_owned(), asked.command.clone()];
     let env = context.host.environment().await.map_err(std::io::Error::other)?;
-    let tree = context.sessions.ladder().await?.plan.clone();
+    let ladder = context.sessions.ladder().await?;
+    let (policy, machine) = (context.isolation.clone(), ladder.isolation.clone());
     Ok(Spec {
         limits: Limits { pids: Some(PidsLimit { max: PIDS_MAX, required: false }), ..Limits::default() },
+        isolation: Isolation { policy, machine },
         log_max_bytes: LOG_MAX_BYTES,
-        // The model is shown one text: what came first stands first.
+        // The model sees one text in the order of the output.
         streams: Streams::Together,
-        ..Spec::new(argv, env, context.cwd.display().to_string(), tree)
+        ..Spec::new(argv, env, context.cwd.display().to_string(), ladder.plan.clone())
     })
 }
 
-/// Waits for the end; when the time is up, brings it about.
+/// Waits for the end, and ends the command at its time limit.
 async fn waited(context: &Context, connection: &Connection, asked: &Asked, path: &Path) -> std::io::Result<ExitRecord> {
     let mut seen = connection.seen();
     let mut over = seen.wait_for(|seen| seen.ended.is_some() || seen.gone).boxed();
@@ -217,7 +222,7 @@ async fn waited(context: &Context, connection: &Connection, asked: &Asked, path:
     let ended = connection.seen().borrow().ended.clone();
     match ended {
         Some(record) => Ok(record),
-        // The shim has gone without a word: its folder tells.
+        // The shim is gone without an answer: the directory of the session tells.
         None => match context.sessions.find(path).await? {
             SessionStatus::Ended(record) => Ok(record),
             SessionStatus::Alive(_) | SessionStatus::NeverRan => Err(std::io::Error::other("its shim does not answer")),
@@ -241,11 +246,13 @@ fn result(record: &ExitRecord, output: &Ends, timeout: Duration) -> ToolResult {
         (SessionResult::Exited(code), _) => format!("exit code {code}"),
         (_, Some(EndedBy::Oom)) => "killed: out of memory".to_owned(),
         (SessionResult::Signaled(_), Some(EndedBy::Kill)) => {
-            format!("killed: it was ended, or had not ended within {} s", timeout.as_secs())
+            format!("killed: it ran longer than {} s, or was stopped", timeout.as_secs())
         }
         (SessionResult::Signaled(number), _) => format!("ended by signal {number}"),
-        (SessionResult::Aborted, _) => "it never ran".to_owned(),
-        (SessionResult::Error(failure), _) => format!("it could not be run: {} {}", failure.stage, failure.errno),
+        (SessionResult::Aborted, _) => "the command never ran".to_owned(),
+        (SessionResult::Error(failure), _) => {
+            format!("the command could not be run: {} {}", failure.stage, failure.errno)
+        }
     };
     ToolResult::failed(format!("{text}{how}"))
 }

@@ -1,4 +1,4 @@
-//! `sleep`: a real sleep that a crash does not make longer. The deadline is in the journal.
+//! `sleep`: a sleep that a crash does not prolong. The deadline is in the journal.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::args::Args;
 use crate::tool::{Context, Patience, Tool, ToolResult};
 
-/// How long it sleeps before it looks at the clock again: a machine that was asleep itself wakes up late.
+/// How long it sleeps before it checks the clock again: a suspended machine resumes late.
 const SLICE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

@@ -36,7 +36,7 @@ async fn sleep_lasts_until_its_deadline_and_after_a_crash_what_is_left() {
 }
 
 #[tokio::test]
-async fn there_is_one_child_whenever_the_crash_comes() {
+async fn one_child_is_spawned_whenever_the_crash_happens() {
     let world = World::new();
     let args = json!({"intent": "count", "name": "kid", "model": "script/demo"});
     let recovery = world.prepare("spawn_agent", args.clone()).await.unwrap();

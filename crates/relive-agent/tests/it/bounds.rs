@@ -1,4 +1,4 @@
-//! The loop with a model that says too much, too little or nothing, and the signs of life it gives meanwhile.
+//! The loop with a model that sends too much, too little or nothing, and the progress it reports.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn call(name: &str, args: String) -> Delta {
     Delta::Call(ToolCall { id: "c".to_owned(), name: name.to_owned(), args })
 }
 
-/// Returns what the model was told about its first call.
+/// Returns the result that the model got for its first call.
 fn told(run: &Run) -> &str {
     let result = run.asked[1].1.iter().find_map(|message| match message {
         Message::Tool { ok: false, result, .. } => Some(result.as_str()),
@@ -33,7 +33,7 @@ async fn an_answer_without_end_is_cut_billed_once_and_not_asked_for_again() {
     let Exit::Faulted(fault) = &run.exit else { panic!("{:?}", run.exit) };
     assert!(fault.starts_with("the model's answer was cut because it had no end"), "{fault}");
     assert_eq!(run.asked.len(), 1);
-    // What came until then is recorded and billed.
+    // The part that arrived is recorded and billed.
     let spent = run.history.spent;
     assert!(spent.tokens_out > 2_000_000 && spent.cost_usd > Some(Usd::from_nanos(2_000_000)), "{spent:?}");
 }
@@ -49,12 +49,12 @@ async fn arguments_that_pass_a_bound_are_a_failure_that_the_model_is_told() {
     let nested = format!("{{\"path\":{}{}}}", "[".repeat(126), "]".repeat(126));
     let run = run([says([call("read", nested)])], None).await;
     assert!(matches!(run.exit, Exit::Completed), "{:?}", run.exit);
-    assert_eq!(told(&run), "read: the arguments were nested 127 deep, and at most 64 levels are taken");
+    assert_eq!(told(&run), "read: the arguments were nested 127 deep; at most 64 levels are accepted");
 
     let large = format!("{{\"path\":\"a\",\"content\":\"{}\"}}", "x".repeat(9 << 20));
     let run = crate::stage::run([says([call("write", large)])], None).await;
     assert!(matches!(run.exit, Exit::Completed), "{:?}", run.exit);
-    assert_eq!(told(&run), "write: the arguments were 9437209 bytes long, and at most 8388608 are taken");
+    assert_eq!(told(&run), "write: the arguments were 9437209 bytes long; at most 8388608 are accepted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,11 +111,11 @@ async fn it_owes_progress_only_while_it_waits_for_the_model_and_every_piece_move
     let mut samples = Vec::new();
     for _ in 0..400 {
         tokio::time::sleep(5 * second).await;
-        // Real time for the journal: the clock stands still until this has returned.
+        // Real time for the journal: the clock is stopped until this has returned.
         tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(3))).await.unwrap();
         samples.push(owed());
     }
-    // Ten minutes of streaming, 100 s in a tool, 100 s until it asks again, then a model that says nothing.
+    // Ten minutes of streaming, 100 s in a tool, 100 s until the next attempt, then a model that sends nothing.
     let silence = samples.iter().rposition(Option::is_none).unwrap();
     assert!((155..180).contains(&silence), "{silence}");
     let (before, after) = samples.split_at(silence);

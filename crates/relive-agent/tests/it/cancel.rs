@@ -1,4 +1,4 @@
-//! Tools that read are ended by orders and by their deadline, and never wait for another process.
+//! Read-only tools are ended by orders and by their deadline, and never wait for another process.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::stage::{Act, Stage};
 use crate::support::World;
 
-/// A read that takes hours: the second line of 4 TB without any.
+/// Returns a read that takes hours: the second line of 4 TB without any.
 fn endless() -> (&'static str, Value) {
     ("read", json!({"path": "sparse", "offset": 2}))
 }
@@ -40,7 +40,7 @@ async fn ordered(orders: Orders) -> (Exit, Duration, usize) {
     sender.send_replace(orders);
     let run = running.await.unwrap();
     let took = begun.elapsed();
-    // The threads are free again: as many jobs as there are threads run beside each other.
+    // The threads are free again: as many jobs as there are threads run concurrently.
     let barrier = std::sync::Arc::new(std::sync::Barrier::new(pool.threads_max()));
     let jobs = (0..pool.threads_max()).map(|_| {
         let (pool, barrier) = (pool.clone(), std::sync::Arc::clone(&barrier));
@@ -57,7 +57,7 @@ async fn a_read_without_end_is_left_by_every_order() {
     assert_eq!(open, 1, "it is made again if the process is resumed");
     let (exit, took, _) = ordered(Orders { stop: Some(Urgency::Now), ..Orders::default() }).await;
     assert!(matches!(exit, Exit::Stopped) && took < Duration::from_millis(500), "{exit:?} {took:?}");
-    // A pause gives it a second to finish.
+    // A pause waits a second for it.
     let (exit, took, _) = ordered(Orders { stop: Some(Urgency::Boundary), ..Orders::default() }).await;
     assert!(matches!(exit, Exit::Stopped) && took < Duration::from_millis(1500), "{exit:?} {took:?}");
     let deadline = Some(tokio::time::Instant::now() + Duration::from_millis(600));
@@ -67,7 +67,7 @@ async fn a_read_without_end_is_left_by_every_order() {
 
 #[tokio::test]
 #[ignore = "takes the 30 s of the deadline"]
-async fn a_read_without_end_is_given_up_after_30_seconds() {
+async fn an_endless_read_is_abandoned_after_30_seconds() {
     let world = World::new();
     world.sparse("sparse", 4 << 40);
     let begun = Instant::now();
@@ -127,7 +127,7 @@ async fn results_are_short_however_long_the_paths_are() {
 }
 
 #[tokio::test]
-async fn a_script_that_is_no_file_is_refused_at_once() {
+async fn a_script_that_is_not_a_regular_file_is_refused_without_blocking() {
     let world = World::new();
     world.pipe("pipe");
     world.link("pipe", "link");
@@ -138,7 +138,7 @@ async fn a_script_that_is_no_file_is_refused_at_once() {
         ("link", "it is a pipe, not a file"),
         ("device", "it is a device, not a file"),
         (".", "it is a directory, not a file"),
-        ("sparse", "it is larger than 16777216 bytes"),
+        ("sparse", "larger than 16777216 bytes"),
     ] {
         let error = Script::open(name, &world.cwd).unwrap_err().to_string();
         assert!(error.starts_with("cannot read script ") && error.ends_with(words), "{error}");
@@ -161,7 +161,7 @@ async fn reads_without_end_do_not_keep_short_ones_waiting() {
             world.works("list", json!({"path": "."})).await;
         }
     };
-    // Each of the endless ones is given up after half a minute: a short one that waits for them is noticed.
+    // Each of the endless ones ends after half a minute: a short one that waits for them would be noticed.
     tokio::time::timeout(Duration::from_secs(20), short).await.unwrap();
     assert!(endless.iter().all(|read| !read.is_finished()));
     endless.iter().for_each(tokio::task::JoinHandle::abort);

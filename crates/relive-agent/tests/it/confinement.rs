@@ -1,6 +1,6 @@
 //! No path leaves the working directory.
 //!
-//! These tests must be able to fail without harm: whatever may be written leads, at worst, elsewhere into the test's own
+//! These tests must be able to fail without harm: whatever is written leads, at worst, elsewhere into the test's own
 //! temporary directory. Paths to the machine itself are only ever read.
 
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::{SECRET, World};
 
-/// A directory full of ways out.
+/// Returns a directory full of ways out.
 fn trapped() -> World {
     let world = World::new();
     world.put("dir/file", "inside");
@@ -27,7 +27,7 @@ fn trapped() -> World {
 }
 
 #[tokio::test]
-async fn path_tricks() {
+async fn paths_that_lead_outside_are_refused() {
     let world = trapped();
     for inside in ["dir/file", "./dir//file", "dirlink/file", "inside", "dir/./file"] {
         assert_eq!(world.works("read", json!({"path": inside})).await, "inside", "{inside}");
@@ -68,7 +68,7 @@ async fn path_tricks() {
 }
 
 #[tokio::test]
-async fn the_machine_is_not_read() {
+async fn files_of_the_machine_are_not_read() {
     let mut world = World::new();
     world.link("/", "root");
     world.link("/proc/self/root", "magic");
@@ -95,7 +95,7 @@ async fn the_machine_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_file_that_has_a_second_name_outside_is_replaced_and_not_changed() {
+async fn a_hard_link_to_an_outside_file_is_replaced_not_written_through() {
     let world = World::new();
     std::fs::hard_link(world.outside.join("secret"), world.cwd.join("twin")).unwrap();
     world.works("edit", json!({"path": "twin", "old": "secret", "new": "open"})).await;
@@ -141,7 +141,7 @@ async fn a_way_out_that_comes_and_goes_is_none() {
 }
 
 #[tokio::test]
-async fn the_directory_may_be_known_by_a_link() {
+async fn the_working_directory_may_be_given_by_a_symbolic_link() {
     let mut world = World::new();
     world.put("f", "inside");
     let link = world.outside.join("link");
@@ -192,7 +192,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn directories_of_relives_own_are_out_of_reach_also_below_the_working_directory() {
+async fn relives_own_directories_are_refused_even_below_the_working_directory() {
     let mut world = World::new();
     world.put("data/steps/1/steps.jsonl", "a needle of a journal\n");
     world.put("notes", "a needle of a note\n");

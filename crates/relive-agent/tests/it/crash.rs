@@ -1,4 +1,4 @@
-//! A call that a crash interrupted: what looking finds, and what follows.
+//! Calls interrupted by a crash: the findings, and their consequences.
 
 use relive_journal::Hash;
 use relive_journal::recovery::{Finding, Recovery, Settlement};
@@ -10,7 +10,7 @@ async fn settle(world: &World, tool: &str, recovery: &Recovery) -> Settlement {
     recovery.settle(find(tool).look(world.context.clone(), recovery.clone(), "key:1".to_owned()).await)
 }
 
-/// Every point at which a change can be interrupted. `before` is the file's text, if there is a file.
+/// Checks every point at which a change can be interrupted. `before` is the file's text, if it exists.
 async fn check(tool: &str, args: Value, before: Option<&str>, after: &str) {
     let world = World::new();
     if let Some(before) = before {
@@ -27,34 +27,34 @@ async fn check(tool: &str, args: Value, before: Option<&str>, after: &str) {
 
     // Before anything was done.
     assert_eq!(settle(&world, tool, &recovery).await, Settlement::Run);
-    // With its folder made, and something in it that is not the file.
+    // With its directory created, and another file in it.
     world.put("d/.relive-temporary", "");
     assert_eq!(settle(&world, tool, &recovery).await, Settlement::Run);
-    // After it was done, before its result was.
+    // After it was done, before its result was recorded.
     let ran = world.run(tool, args.clone(), recovery.clone()).await;
     assert!(ran.ok && world.get("d/f") == after, "{ran:?}");
     assert_eq!(settle(&world, tool, &recovery).await, Settlement::Done);
     assert_eq!(find(tool).found_done(args.to_string(), recovery.clone()), ran);
-    // Run once more, it is still there once.
+    // Running it again does not apply it twice.
     assert!(world.run(tool, args.clone(), recovery.clone()).await.ok);
     assert_eq!(world.get("d/f"), after);
-    // Somebody else was there.
+    // Another program changed the file.
     world.put("d/f", "somebody else's");
     assert_eq!(settle(&world, tool, &recovery).await, Settlement::Doubt);
     let refused = world.run(tool, args, recovery.clone()).await;
-    assert!(!refused.ok && refused.text.contains("changed by somebody else"), "{refused:?}");
+    assert!(!refused.ok && refused.text.contains("changed by another program"), "{refused:?}");
     assert_eq!(world.get("d/f"), "somebody else's");
 }
 
 #[tokio::test]
-async fn the_hash_decides() {
+async fn the_hash_of_the_file_decides_whether_a_change_is_done() {
     check("write", json!({"path": "d/f", "content": "new"}), None, "new").await;
     check("write", json!({"path": "d/f", "content": "new"}), Some("old"), "new").await;
     check("edit", json!({"path": "d/f", "old": "b", "new": "bb"}), Some("abc"), "abbc").await;
 }
 
 #[tokio::test]
-async fn a_temporary_that_a_crash_left_is_replaced() {
+async fn a_temporary_file_left_by_a_crash_is_replaced() {
     let world = World::new();
     let args = json!({"path": "f", "content": "new"});
     let name = format!(".relive-{}.tmp", &Hash::of(b"key:1").to_string()[..16]);
@@ -64,7 +64,7 @@ async fn a_temporary_that_a_crash_left_is_replaced() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_in_doubt() {
+async fn a_change_of_an_unreadable_file_is_in_doubt() {
     let world = World::new();
     let check = |path: &str| Recovery::Check { path: path.into(), before: None, after: Some(Hash::of(b"")) };
     let look = async |recovery| find("write").look(world.context.clone(), recovery, "key:1".to_owned()).await;
@@ -77,7 +77,7 @@ async fn what_cannot_be_read_is_in_doubt() {
 }
 
 #[tokio::test]
-async fn a_file_that_appears_or_goes_meanwhile_is_left_alone() {
+async fn a_file_created_or_removed_in_the_meantime_is_not_touched() {
     let world = World::new();
     let write = json!({"path": "f", "content": "mine"});
     let recovery = world.prepare("write", write.clone()).await.unwrap();
@@ -92,9 +92,9 @@ async fn a_file_that_appears_or_goes_meanwhile_is_left_alone() {
     assert_eq!(world.get("f"), "theirs, changed");
 }
 
-/// Two agents that saw the same file: one edit takes place, and the other is told.
+/// Two agents saw the same file: one edit is applied, and the other is refused.
 #[tokio::test]
-async fn of_two_edits_at_once_none_is_lost() {
+async fn of_two_concurrent_edits_none_is_lost() {
     let world = World::new();
     for round in 0..50 {
         world.put("f", "a b");

@@ -17,7 +17,7 @@ fn every_tool_is_defined_under_its_name() {
         assert_eq!(definition["input_schema"]["type"], "object");
         assert_eq!(definition["input_schema"]["additionalProperties"], false);
         let expect = match tool.name() {
-            "sleep" | "wait_agent" => Patience::Leave,
+            "abandon" | "sleep" | "terminate" | "wait_agent" => Patience::Leave,
             "read" | "list" | "search" => Patience::Read,
             "shell" => Patience::Session,
             _ => Patience::Finish,
@@ -104,7 +104,7 @@ async fn a_pipe_or_a_socket_is_refused_by_name_at_once() {
 }
 
 #[tokio::test]
-async fn list_is_sorted_and_marks_what_is_no_file() {
+async fn list_is_sorted_and_marks_directories_and_links() {
     let world = World::new();
     assert_eq!(world.works("list", json!({})).await, "[the directory is empty]");
     world.put("b", "");
@@ -140,7 +140,7 @@ async fn search_names_each_line_once() {
 }
 
 #[tokio::test]
-async fn write_makes_directories_keeps_the_mode_and_leaves_nothing_behind() {
+async fn write_creates_directories_keeps_the_mode_and_leaves_no_temporary_files() {
     let world = World::new();
     assert_eq!(world.works("write", json!({"path": "a/b/c.txt", "content": "1"})).await, "wrote 1 bytes to a/b/c.txt");
     assert_eq!(world.get("a/b/c.txt"), "1");
@@ -165,7 +165,7 @@ async fn write_makes_directories_keeps_the_mode_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn edit_wants_the_exact_text_once_or_all_of_it() {
+async fn edit_requires_the_exact_text_once_or_all() {
     let world = World::new();
     world.put("a", "x = 1\ny = 1\n");
     world.refused("edit", json!({"path": "a", "old": "z", "new": ""}), "`old` is not in `a`").await;
@@ -180,7 +180,7 @@ async fn edit_wants_the_exact_text_once_or_all_of_it() {
 }
 
 #[tokio::test]
-async fn done_says_so() {
+async fn done_marks_the_work_as_done() {
     let world = World::new();
     let result = find("done").run(
         world.context.clone(),
@@ -191,4 +191,21 @@ async fn done_says_so() {
     let result = result.await;
     assert!(result.ok && result.done && result.text == "done");
     assert_eq!(world.works("done", json!({"summary": "all of it"})).await, "all of it");
+}
+
+#[tokio::test]
+async fn no_file_is_written_into_a_git_directory() {
+    let world = World::new();
+    world.put(".git/hooks/sample", "");
+    world.put("sub/file", "");
+    world.link("../.git", "sub/link");
+    for path in
+        [".git/config", "./.git/hooks/pre-commit", "sub/link/config", "sub/.git", "new/.git/config", ".GIT/config"]
+    {
+        world.refused("write", json!({"path": path, "content": "[core]"}), "is inside a .git directory").await;
+    }
+    assert!(!world.cwd.join(".git/config").exists() && !world.cwd.join("new").exists());
+    world.put(".git/config", "[core]\n");
+    let edit = json!({"path": ".git/config", "old": "core", "new": "alias"});
+    world.refused("edit", edit, "is inside a .git directory").await;
 }

@@ -9,6 +9,7 @@ mod confinement;
 mod costs;
 mod crash;
 mod files;
+mod freezing;
 mod retry;
 mod script;
 mod stage;

@@ -1,6 +1,6 @@
-//! The loop with a model that fails: what it waits for, what it obeys meanwhile, and what it records.
+//! The loop with a model that fails: its waits, the orders it follows during them, and its records.
 //!
-//! The clock stands still but for the loop's own waits.
+//! The clock only advances in the loop's own waits.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn it_is_asked_again_when_it_wants_to_be_and_what_it_said_is_paid_for() {
     let run = run([Act::Fail(limited(30)), Act::Break(cut()), Act::Fail(cut())], None).await;
     assert!(matches!(run.exit, Exit::Completed), "{:?}", run.exit);
     let waits: Vec<u64> = run.asked.windows(2).map(|pair| (pair[1].0 - pair[0].0).as_secs()).collect();
-    // Half of 1, 2 and 4 seconds at least, all of them at most.
+    // At least half of 1, 2 and 4 seconds, at most all of them.
     assert!((30..=31).contains(&waits[0]) && (1..=2).contains(&waits[1]) && (2..=4).contains(&waits[2]), "{waits:?}");
     assert_eq!(run.history.completed_step, 1, "all of it is one step");
     // The refused call cost nothing; the broken one and the answer are estimated.
@@ -67,6 +67,6 @@ async fn a_far_reset_and_a_refused_key_end_the_loop_at_once() {
     let Exit::Quota { resume_at } = far.exit else { panic!("{:?}", far.exit) };
     assert_eq!(resume_at, Timestamp::UNIX_EPOCH + Duration::from_secs(7200));
     let refused = run([Act::Fail(ModelError::Unauthorized("wrong key".to_owned()))], None).await;
-    assert!(matches!(refused.exit, Exit::NeedsCredentials), "{:?}", refused.exit);
+    assert!(matches!(refused.exit, Exit::NeedsCredentials(_)), "{:?}", refused.exit);
     assert_eq!((far.took, refused.took), (Duration::ZERO, Duration::ZERO));
 }

@@ -25,7 +25,7 @@ fn call(id: &str, name: &str, args: &str) -> ToolCall {
     ToolCall { id: id.to_owned(), name: name.to_owned(), args: args.to_owned() }
 }
 
-/// What is answered after so many answers.
+/// Returns the answer after this many answers.
 async fn after(script: &Script, answers: usize) -> Vec<Result<Delta, ModelError>> {
     let mut messages = vec![Message::User { text: "go".to_owned() }];
     messages.extend((0..answers).map(|_| model("", Vec::new())));
@@ -43,7 +43,7 @@ fn text(answer: &[Result<Delta, ModelError>]) -> String {
     texts.collect()
 }
 
-/// The script is refused, at this line and column, with these words.
+/// Checks that the script is refused at this line and column, with these words.
 fn check_bad(script: &str, place: &str, words: &str) {
     let error = Script::parse(script, "bad.yaml").unwrap_err();
     assert!(matches!(error, ModelError::BadScript(_)));
@@ -73,7 +73,7 @@ fn errors_show_line_and_caret() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_script_is_named() {
     let world = World::new();
     let error = Script::open("no.yaml", &world.cwd).unwrap_err().to_string();
     assert!(error.contains(world.cwd.join("no.yaml").to_str().unwrap()) && error.contains("No such file"), "{error}");
@@ -82,7 +82,7 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn the_number_of_answers_chooses_the_turn() {
+async fn the_number_of_answers_selects_the_turn() {
     let script = "turns: [{text: 'one {{turn}}'}, {text: 'two {{turn}} {{step}}', repeat: 3}, {text: last}]";
     let script = Script::parse(script, "s").unwrap();
     for (answers, expect) in ["one 1", "two 2 3", "two 3 3", "two 4 3", "last", "done", "done"].iter().enumerate() {
@@ -149,7 +149,7 @@ turns:
 }
 
 #[tokio::test]
-async fn placeholders_stand_for_what_the_conversation_says() {
+async fn placeholders_are_filled_from_the_conversation() {
     let script = "
 turns:
   - calls:
@@ -176,7 +176,7 @@ turns:
 }
 
 #[test]
-fn the_example_in_the_docs_is_a_script() {
+fn the_example_in_the_docs_is_valid() {
     let page = include_str!("../../../../docs/scripts.md");
     let example = page.split("```").nth(1).unwrap().strip_prefix("yaml\n").unwrap();
     Script::parse(example, "docs/scripts.md").unwrap();

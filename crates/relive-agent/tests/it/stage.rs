@@ -149,9 +149,14 @@ impl Stage {
             cadence: Cadence { steps: 100, time: Duration::from_secs(3600) },
             suspend_on_budget: false,
             git_notes: false,
+            snapshots: None,
             pulse: pulse.clone(),
         };
         Self { world, orders, pulse, disk, journal_pool, data, model, journal, agent }
+    }
+
+    pub(crate) fn add_tool(&mut self, tool: Arc<dyn relive_agent::tool::Tool>) {
+        self.agent.tools.push(tool);
     }
 
     pub(crate) async fn run(self) -> Run {
@@ -174,6 +179,7 @@ fn request(world: &World, meta: ProcessMeta) -> SpawnRequest {
         program: None,
         intent: "do it".into(),
         cwd: world.cwd.display().to_string(),
+        isolated: None,
         limits: Limits::default(),
         on_in_doubt: OnInDoubt::TellModel,
         on_budget: OnBudget::End,
@@ -181,6 +187,7 @@ fn request(world: &World, meta: ProcessMeta) -> SpawnRequest {
         policy: relive_journal::policy::Policy::built_in(),
         root_uuid: None,
         depth: 0,
+        workspace: None,
         request: None,
     };
     let (by, boot_id) = (OpenedBy::Spawn, "boot".to_owned());

@@ -1,6 +1,6 @@
-//! A working directory with a secret beside it, and a runtime that only remembers.
+//! A working directory with a secret next to it, and a runtime that only records.
 //!
-//! The directory is deep inside a temporary one, so a path that did get out would still not get far.
+//! The directory is deep inside a temporary one, so a path that got out would still not get far.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_agent::tool::{ChildEnd, ChildRequest, Context, Host, Tool, ToolResult};
+use relive_agent::tool::{ChildEnd, ChildRequest, Context, Host, OwnEnd, Tool, ToolResult};
 use relive_agent::tools;
 use relive_journal::Pool;
 use relive_journal::recovery::Recovery;
@@ -22,6 +22,7 @@ pub(crate) struct FakeHost {
     began: tokio::time::Instant,
     pub(crate) spawned: Mutex<Vec<ChildRequest>>,
     pub(crate) ends: Mutex<BTreeMap<Uuid, ChildEnd>>,
+    pub(crate) own_ends: Mutex<Vec<OwnEnd>>,
     ids: Mutex<u128>,
 }
 
@@ -52,6 +53,11 @@ impl Host for FakeHost {
         std::future::ready(if refused { Err("unknown model no/such".to_owned()) } else { Ok(()) }).boxed()
     }
 
+    fn end_self(&self, how: OwnEnd) -> BoxFuture<'static, Result<(), String>> {
+        self.own_ends.lock().unwrap().push(how);
+        std::future::ready(Ok(())).boxed()
+    }
+
     fn exists(&self, uuid: Uuid) -> BoxFuture<'static, bool> {
         let exists = self.spawned.lock().unwrap().iter().any(|child| child.uuid == uuid);
         std::future::ready(exists).boxed()
@@ -65,10 +71,10 @@ impl Host for FakeHost {
     }
 }
 
-/// How deep: more than any path of the tests goes up.
+/// Deeper than any path of the tests goes up.
 const DEPTH: usize = 20;
 
-/// A working directory `work`, with a file `secret` beside it.
+/// A working directory `work`, with a file `secret` next to it.
 pub(crate) struct World {
     folder: tempfile::TempDir,
     pub(crate) outside: PathBuf,
@@ -91,6 +97,7 @@ impl World {
             began: tokio::time::Instant::now(),
             spawned: Mutex::default(),
             ends: Mutex::default(),
+            own_ends: Mutex::default(),
             ids: Mutex::default(),
         });
         let context = Context {
@@ -102,6 +109,7 @@ impl World {
             slow_pool: Pool::new("slow", 2, 64),
             // No test here launches a program: that takes the real binary.
             sessions: Arc::new(Sessions::new("/proc/self/exe".into(), String::new(), "test".to_owned())),
+            isolation: relive_session::spec::Policy::default(),
             folder: outside.join("sessions"),
         };
         Self { folder, outside, cwd, host, context }
@@ -123,7 +131,7 @@ impl World {
         rustix::fs::mkfifoat(rustix::fs::CWD, self.cwd.join(path), mode).unwrap();
     }
 
-    /// Makes a file of this length that takes no room on the disk.
+    /// Creates a file of this length without disk space.
     pub(crate) fn sparse(&self, path: &str, bytes: u64) {
         self.put(path, "");
         let file = std::fs::File::options().write(true).open(self.cwd.join(path)).unwrap();
@@ -139,7 +147,7 @@ impl World {
         names(&self.cwd)
     }
 
-    /// Returns whether everything outside the working directory is as it was.
+    /// Returns whether everything outside the working directory is unchanged.
     pub(crate) fn outside_is_untouched(&self) -> bool {
         let mut above = self.folder.path().to_path_buf();
         let levels = (0..DEPTH).all(|_| {
@@ -167,14 +175,14 @@ impl World {
         }
     }
 
-    /// A call that works.
+    /// Makes a call that must succeed.
     pub(crate) async fn works(&self, tool: &str, args: Value) -> String {
         let result = self.call(tool, args.clone()).await;
         assert!(result.ok, "{tool} {args}: {}", result.text);
         result.text
     }
 
-    /// A call that is refused with these words.
+    /// Makes a call that must be refused with these words.
     pub(crate) async fn refused(&self, tool: &str, args: Value, words: &str) {
         let result = self.call(tool, args.clone()).await;
         assert!(!result.ok && result.text.contains(words), "{tool} {args}: {result:?}, not {words:?}");

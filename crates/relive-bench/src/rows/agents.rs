@@ -1,4 +1,4 @@
-//! Many agents at once through the daemon, beside the same records written by the journal alone.
+//! Many concurrent agents in the daemon, next to the same records written by the journal alone.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, seconds};
 use crate::runs::{self, Work};
-use crate::sample::{data_folder, moment, opening, uuid};
+use crate::sample::{data_directory, moment, opening, uuid};
 use crate::table::{Mark, Row, milliseconds, per_second};
 use crate::{Error, Result};
 
@@ -32,7 +32,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let home = Home::new(root.join("home"))?;
     let (_, daemon) = Daemon::start(&home)?;
     let sample = Recorded::read(&daemon, &work)?;
-    let directory = Arc::new(data_folder(&root.join("alone"))?);
+    let directory = Arc::new(data_directory(&root.join("alone"))?);
     let (pool, runtime) = (Pool::default(), tokio::runtime::Builder::new_multi_thread().build()?);
     let mut times = Rounds::default();
     for round in 0..=options.agent_rounds {
@@ -64,7 +64,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     ])
 }
 
-/// A directory with something to read and a script that reads it.
+/// Creates a directory with a file to read and a script that reads it.
 fn work_directory(root: &Path) -> Result<Work> {
     let turn = "  - text: The note may say more than it did.\n    calls: [{name: read, args: {path: note.txt}}]\n";
     let work = Work::new(root.join("work"), &format!("{turn}    repeat: {STEPS}\n"))?;
@@ -72,7 +72,7 @@ fn work_directory(root: &Path) -> Result<Work> {
     Ok(work)
 }
 
-/// Begins all agents, and waits for all of them.
+/// Starts all agents, and waits for all of them.
 fn run_all(daemon: &Daemon, work: &Work, count: usize) -> Result<()> {
     let uuids = runs::begin_all(daemon, work, count)?;
     let status = daemon.client()?.call(Client::daemon)?;
@@ -80,13 +80,13 @@ fn run_all(daemon: &Daemon, work: &Work, count: usize) -> Result<()> {
     runs::wait_for_all(daemon, &uuids)
 }
 
-/// What the daemon recorded of one agent.
+/// The records of one agent.
 #[derive(Debug)]
 struct Recorded {
     meta: ProcessMeta,
     spawned: Spawned,
     input: Input,
-    /// The rest, as it was written: each batch at once.
+    /// The rest, in the batches in which it was written.
     batches: Vec<Vec<Body>>,
 }
 
@@ -122,11 +122,11 @@ impl Recorded {
                 batches.push(std::mem::take(&mut batch));
             }
         }
-        // Before the first step, two for each, the last word and the end.
+        // Before the first step, two for each step, the last answer and the end.
         if batches.len() != 2 * STEPS + 3 {
             return Err(format!("an agent of {STEPS} steps recorded {} batches", batches.len()).into());
         }
-        let missing = || "the journal does not say what it is";
+        let missing = || "the journal does not describe a process";
         let (spawned, input) = (spawned.ok_or_else(missing)?, input.ok_or_else(missing)?);
         Ok(Self { meta: ProcessMeta::read(&directory)?, spawned, input, batches })
     }
@@ -149,7 +149,7 @@ fn push(batch: &mut Vec<Body>, body: Body, ends_batch: bool) -> bool {
     ends_batch
 }
 
-/// The same records with nothing around them: a task for each agent, and each batch a job of the pool.
+/// Writes the same records alone: a task for each agent, and each batch as a job of the pool.
 fn write_alone(
     runtime: &Runtime,
     pool: &Pool,

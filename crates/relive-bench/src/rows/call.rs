@@ -1,4 +1,4 @@
-//! One call of the API, beside one byte there and back on a unix socket.
+//! One request to the API, next to a one-byte echo on a unix socket.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -45,12 +45,12 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     Ok(vec![row("call: GET /v1/daemon", &kept), row("  on a new connection", &anew)])
 }
 
-/// The near end of a socket whose far end, on a thread of its own, sends back what it gets.
+/// Returns the near end of a socket whose far end, on its own thread, echoes everything.
 fn echo() -> Result<UnixStream> {
     let (near, mut far) = UnixStream::pair()?;
     std::thread::spawn(move || {
         let mut byte = [0];
-        // Until the near end is gone.
+        // Until the near end is closed.
         while far.read_exact(&mut byte).and_then(|()| far.write_all(&byte)).is_ok() {}
     });
     Ok(near)

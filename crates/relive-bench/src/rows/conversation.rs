@@ -1,4 +1,4 @@
-//! The memory that a daemon takes for one long conversation, beside the conversation.
+//! The memory of a daemon for one long conversation, next to the size of the conversation.
 
 use std::fs;
 
@@ -9,9 +9,9 @@ use crate::place::Place;
 use crate::runs::{self, Work};
 use crate::table::{Mark, Row, kilobytes};
 
-/// What each step reads: large, and still in the journal itself.
+/// The size of each step: large, but still inside the journal.
 const STEP_BYTES: usize = 32 << 10;
-/// The most that it may take for each byte.
+/// The most memory for each byte.
 const BYTES_EACH_MAX: f64 = 2.5;
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {

@@ -1,4 +1,4 @@
-//! What each thing a process does takes, counted exactly.
+//! The exact cost of each operation of a process.
 
 use std::fs;
 
@@ -9,14 +9,14 @@ use relive_journal::{Counts, DataDirectory, Durability};
 use crate::Result;
 use crate::place::Place;
 use crate::rounds::wait_until_still;
-use crate::sample::{self, Agent, StepData, data_folder, opening, uuid};
+use crate::sample::{self, Agent, StepData, data_directory, opening, uuid};
 
 const HEADER: &str = "\
 exact counts, 2 KB a step (opens: files opened or made for change; files: held open afterwards)
 what                            | syncs | writes |  bytes | opens | renames | unlinks | files
 --------------------------------+-------+--------+--------+-------+---------+---------+------";
 
-/// Counts what `act` does, and the files it leaves open.
+/// Counts the operations of `act`, and the files it leaves open.
 struct Counter<'a> {
     directory: &'a DataDirectory,
     place: &'a Place,
@@ -39,7 +39,7 @@ impl Counter<'_> {
 }
 
 pub(crate) fn counts(place: &Place) -> Result<Vec<String>> {
-    let directory = data_folder(&place.directory("counts")?)?;
+    let directory = data_directory(&place.directory("counts")?)?;
     let data = StepData::of_bytes(2048)?;
     // Reserves a block of PIDs.
     Agent::spawn(&directory, &data)?;
@@ -77,6 +77,7 @@ pub(crate) fn counts(place: &Place) -> Result<Vec<String>> {
         parent_uuid: None,
         limits: None,
         input: None,
+        workspace: None,
         request: None,
         within: None,
     };
@@ -88,7 +89,7 @@ pub(crate) fn counts(place: &Place) -> Result<Vec<String>> {
     Ok(counter.lines)
 }
 
-/// A step of so many calls, as the protocol has it, the next model call included.
+/// Writes a step with this many calls according to the protocol, including the next model call.
 fn step(agent: &mut Agent, calls: u32, data: &StepData) -> Result<()> {
     let mut batch = vec![sample::model_ended(calls, data)];
     let mut append = |batch: Vec<Body>| agent.writer.append(sample::moment(), batch, Durability::Synced);
@@ -100,11 +101,11 @@ fn step(agent: &mut Agent, calls: u32, data: &StepData) -> Result<()> {
     Ok(append(batch)?)
 }
 
-/// How many files below the run's directory this program holds open.
+/// Returns how many files below the run's directory this program has open.
 fn open_files(place: &Place) -> Result<i64> {
     let mut count = 0;
     for descriptor in fs::read_dir("/proc/self/fd")? {
-        // The listing's own descriptor is gone by now.
+        // The descriptor of the listing itself is gone by now.
         let Ok(target) = fs::read_link(descriptor?.path()) else { continue };
         count += i64::from(target.starts_with(place.root()));
     }

@@ -1,4 +1,4 @@
-//! A daemon with many suspended processes and many histories, beside one that has hardly any.
+//! A daemon with many suspended and many ended processes, next to one that has hardly any.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::table::{Mark, Row, kilobytes, milliseconds};
 const FEW: usize = 10;
 const CONNECTIONS: usize = 64;
 const LIST: &str = "/v1/processes?all=false";
-/// What a suspended process may take.
+/// The most memory for a suspended process.
 const BYTES_EACH_MAX: f64 = 2_000.0;
 /// How often an idle daemon may wake up.
 const SWITCHES_PER_SECOND_MAX: f64 = 1.0;
@@ -41,7 +41,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let (_, nothing) = Daemon::start(&nothing)?;
     let (_, few) = Daemon::start(&few)?;
     let (_, many) = Daemon::start(&many)?;
-    // The index that a kill has cut short is built in the background, which is no idleness.
+    // The index that a kill has interrupted is built in the background, so the daemon is not idle yet.
     until_indexed(&many.client()?)?;
     rows.extend(idle(options, &nothing, &many, fresh)?);
     rows.extend(lists(options, &few, &many)?);
@@ -50,7 +50,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Fills a daemon with suspended processes, and says what memory it has then.
+/// Fills a daemon with suspended processes, and returns its memory.
 fn suspend(home: &Home, work: &Work, count: usize, settle: Duration) -> Result<(u64, u64)> {
     let (_, daemon) = Daemon::start(home)?;
     daemon.at_once(CONNECTIONS, &vec![(); count], |client, ()| suspend_one(client, work))?;
@@ -69,7 +69,7 @@ fn suspend(home: &Home, work: &Work, count: usize, settle: Duration) -> Result<(
         )
         .into());
     }
-    // What the work has left free is given back within ten seconds.
+    // Freed memory is returned within ten seconds.
     std::thread::sleep(settle);
     memory(daemon.os_pid())
 }
@@ -148,7 +148,7 @@ fn idle(options: &Options, nothing: &Daemon, many: &Daemon, fresh: (u64, u64)) -
     ])
 }
 
-/// A count that cannot move proves nothing by standing still: a call has to be seen in it.
+/// Checks that the counter works: a request must be visible in it.
 fn counts_work(daemon: &Daemon, idle: &Switches) -> Result<()> {
     daemon.client()?.call(|client| client.fetch("/v1/daemon"))?;
     match switches(daemon.os_pid())?.since(idle) {

@@ -1,4 +1,4 @@
-//! What 1,000 steps take on the disk, beside what they hold: by the journal alone, and through the daemon.
+//! The disk space of 1,000 steps, next to their payload: by the journal alone, and through the daemon.
 
 use std::fs;
 use std::path::Path;
@@ -10,14 +10,14 @@ use crate::daemon::{Daemon, Home};
 use crate::options::Options;
 use crate::place::Place;
 use crate::runs::{self, Work};
-use crate::sample::{Agent, StepData, data_folder};
+use crate::sample::{Agent, StepData, data_directory};
 use crate::table::{Mark, Row, kilobytes};
 
 const STEPS: u64 = 1_000;
 const CHECKPOINT_EVERY: u64 = 5;
 
 pub(super) fn measure(_options: &Options, place: &Place) -> Result<Vec<Row>> {
-    let directory = data_folder(&place.directory("disk")?)?;
+    let directory = data_directory(&place.directory("disk")?)?;
     let mut rows = Vec::new();
     for (kilobyte, mark) in [(1, Mark::None), (4, Mark::AtMost(1.3))] {
         eprintln!("disk: {STEPS} steps of {kilobyte} KB");
@@ -41,7 +41,7 @@ pub(super) fn measure(_options: &Options, place: &Place) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// An agent that reads 4 KB in each step: everything in its directory, and what was said and read.
+/// Runs an agent that reads 4 KB in each step; returns the size of its directory next to the payload.
 fn through_the_daemon(place: &Place) -> Result<Row> {
     eprintln!("disk: {STEPS} steps through the daemon");
     let root = place.directory("disk-daemon")?;
@@ -70,7 +70,7 @@ fn through_the_daemon(place: &Place) -> Result<Row> {
     })
 }
 
-/// The lengths of all files of a directory.
+/// Returns the length of all files of a directory.
 fn bytes_in(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory)? {

@@ -1,4 +1,4 @@
-//! A fork of a long history, beside copying its file.
+//! A fork of a long journal, next to copying its file.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,13 +13,13 @@ use crate::Result;
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, seconds};
-use crate::sample::{Agent, Checkpoint, data_folder, opening, uuid};
+use crate::sample::{Agent, Checkpoint, data_directory, opening, uuid};
 use crate::table::{Mark, Row, milliseconds};
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     eprintln!("fork: making two histories of {} MB", options.history_bytes >> 20);
     let root = place.directory("fork")?;
-    let directory = data_folder(&root)?;
+    let directory = data_directory(&root)?;
     let bare = Agent::with_history(&directory, options.history_bytes, Checkpoint::None)?.uuid()?;
     let agent = Agent::with_history(&directory, options.history_bytes, Checkpoint::Recent)?;
     let (checkpointed, last) = (agent.uuid()?, agent.writer.history().completed_step);
@@ -52,7 +52,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     Ok(rows.into_iter().map(row).collect())
 }
 
-/// How long a copy takes; it is removed again.
+/// Returns how long a copy takes; it is removed again.
 fn copy(from: &Path, to: &Path) -> Result<f64> {
     let (taken, ()) = seconds(|| {
         let mut file = File::create_new(to)?;
@@ -63,7 +63,7 @@ fn copy(from: &Path, to: &Path) -> Result<f64> {
     Ok(taken)
 }
 
-/// How long a fork takes; it is removed again.
+/// Returns how long a fork takes; it is removed again.
 fn fork(directory: &DataDirectory, source: Uuid, point: ForkPoint) -> Result<f64> {
     let request = ForkRequest {
         uuid: uuid(),
@@ -74,6 +74,7 @@ fn fork(directory: &DataDirectory, source: Uuid, point: ForkPoint) -> Result<f64
         parent_uuid: None,
         limits: None,
         input: None,
+        workspace: None,
         request: None,
         within: None,
     };

@@ -1,4 +1,4 @@
-//! A daemon with many histories: its start, look-ups and lists, beside reading one history.
+//! A daemon with many ended processes: its start, look-ups and lists, next to reading one journal.
 
 use std::fs;
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use crate::daemon::{Daemon, Home};
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Ratio, Rounds, median_seconds};
-use crate::sample::data_folder;
+use crate::sample::data_directory;
 use crate::table::{Mark, Row, milliseconds};
 
 const TIMES: usize = 21;
@@ -34,7 +34,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let (nothing, many) = (Home::new(root.join("nothing"))?, Home::new(root.join("many"))?);
     with_histories(&many.data(), options.histories, place)?;
     let one = {
-        let data = data_folder(&many.data())?;
+        let data = data_directory(&many.data())?;
         let uuid = data.uuids()?.pop().ok_or("no histories")?;
         data.directory(uuid)
     };
@@ -73,12 +73,12 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
         });
     }
     drop(daemon);
-    // For whoever needs them next.
+    // For the next row that needs them.
     fs::rename(many.data().join("steps"), place.histories())?;
     Ok(rows)
 }
 
-/// A start without an index, which is then built in the background.
+/// Measures a start without an index, which is then built in the background.
 fn first_start(options: &Options, nothing: &Home, many: &Home) -> Result<Row> {
     let (alone, _) = Daemon::start(nothing)?;
     let (among, daemon) = Daemon::start(many)?;
@@ -87,7 +87,7 @@ fn first_start(options: &Options, nothing: &Home, many: &Home) -> Result<Row> {
     Ok(start_row(format!("{} histories: first start", options.histories), among, alone, among / alone))
 }
 
-/// Starts after a kill: what the index has missed is looked for in the background.
+/// Measures starts after a kill: changes that the index has missed are found in the background.
 fn later_starts(options: &Options, nothing: &Home, many: &Home) -> Result<Row> {
     let mut rounds = Rounds::default();
     for round in 0..=options.crowd_rounds {
@@ -109,7 +109,7 @@ fn start_row(name: String, ours: f64, peer: f64, ratio: impl Into<Ratio>) -> Row
     Row { name, ours: milliseconds(ours), peer, ratio: ratio.into(), mark: Mark::AtMost(1.2) }
 }
 
-/// Waits until the daemon can say that somebody does not exist. Returns how long that took.
+/// Waits until the daemon can answer that a process does not exist. Returns how long that took.
 pub(super) fn until_indexed(client: &BlockingClient) -> Result<f64> {
     let begun = Instant::now();
     while refusal(client, UNKNOWN)? != Some(ErrorCode::NotFound) {
@@ -121,7 +121,7 @@ pub(super) fn until_indexed(client: &BlockingClient) -> Result<f64> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// Asks, and returns the code with which the daemon refused, if it did.
+/// Sends a request, and returns the code of the refusal, if there is one.
 fn refusal(client: &BlockingClient, path: &str) -> Result<Option<ErrorCode>> {
     match client.call(|client| client.fetch(path)) {
         Ok(_) => Ok(None),

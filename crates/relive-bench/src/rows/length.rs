@@ -1,4 +1,4 @@
-//! The processor time of a late step, beside that of an early one of the same agent.
+//! The CPU time of a late step, next to that of an early one of the same agent.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -15,14 +15,14 @@ use crate::table::{Mark, Row, milliseconds};
 
 /// The step around which the early ones are.
 const EARLY: usize = 100;
-/// How many steps are measured there and at the end. A clock tick is much less than all of them.
+/// How many steps are measured there and at the end. A clock tick is much shorter than all of them.
 const WINDOW: usize = 160;
-/// How long the model thinks between two parts, and how long after its last step the daemon is left alone.
+/// How long the model waits between two parts, and how long the daemon is left alone after its last step.
 const DELAY: Duration = Duration::from_millis(1_000);
 const SETTLE: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const PART_WITHIN: Duration = Duration::from_secs(120);
-/// More than the last record of a step that has not begun its call.
+/// More than the last record of a step that has not started its call.
 const TAIL: u64 = 1024;
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
@@ -56,7 +56,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     }])
 }
 
-/// After how many steps the model thinks: around the early ones, and around the late ones.
+/// Returns the steps after which the model waits: around the early ones, and around the late ones.
 fn bounds(steps: usize) -> [usize; 4] {
     let half = WINDOW / 2;
     [EARLY - half, EARLY + half, steps - half, steps + half]
@@ -74,7 +74,7 @@ fn turns(bounds: &[usize; 4]) -> String {
     turns + &format!("  - text: That was all.\n    delay: {}ms\n", DELAY.as_millis())
 }
 
-/// Waits until the model is asked for this step, without the daemon's help.
+/// Waits until the model is asked for this step, without a request to the daemon.
 fn await_step(journal: &Path, step: usize) -> Result<()> {
     let (begun, asked) = (Instant::now(), format!("\"kind\":\"model_started\",\"step\":{step},"));
     while begun.elapsed() < PART_WITHIN {

@@ -1,4 +1,4 @@
-//! Looking a process up by the index, beside reading the snapshot of one process.
+//! Looking up a process with the index, next to reading the snapshot of one process.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::Result;
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, median_seconds, seconds};
-use crate::sample::{Agent, StepData, data_folder, uuid};
+use crate::sample::{Agent, StepData, data_directory, uuid};
 use crate::table::{Mark, Row, milliseconds};
 
 const TIMES: usize = 21;
@@ -80,16 +80,16 @@ fn page(index: &Index, filter: &Filter, after: Option<Cursor>) -> Result<()> {
     if rows.len() == PAGE { Ok(()) } else { Err("a page is not full".into()) }
 }
 
-/// A history that has ended, with its snapshot.
+/// Creates an ended process with its snapshot.
 fn one_history(root: &Path) -> Result<ProcessDirectory> {
-    let data = data_folder(root)?;
+    let data = data_directory(root)?;
     let mut agent = Agent::spawn(&data, &StepData::of_bytes(1024)?)?;
     agent.end()?;
     data.retire(agent.uuid()?, agent.writer.history())?;
     Ok(agent.writer.directory().clone())
 }
 
-/// A process like this one, with ids of its own.
+/// Returns a process like this one, with its own ids.
 fn entry(info: &ProcInfo, number: usize) -> Entry {
     let pid = Pid(u32::try_from(number).unwrap_or(u32::MAX));
     let mut info = info.clone();

@@ -1,5 +1,5 @@
-//! The whole path of a step: one agent and many through the daemon, beside one append and sync of the step's bytes, and
-//! beside Restate.
+//! The whole path of a step: one agent and many in the daemon, next to one append and sync of the step's bytes, and
+//! next to Restate.
 
 mod raw;
 mod rows;
@@ -19,13 +19,13 @@ use crate::rounds::{Rounds, seconds};
 use crate::runs::{self, Work};
 use crate::table::Row;
 
-/// What a step reads or writes.
+/// The number of bytes that a step reads or writes.
 const BYTES: usize = 4096;
 /// Writing takes much longer than reading.
 const WRITES_FEWER: usize = 4;
 const NOTE: &str = "note.txt";
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// A turn that has one call. What is there already is not written, so each writes something else.
+    /// Returns a turn with one call. Unchanged content is not written, so each turn writes something else.
     fn turn(self, text: &str) -> String {
         match self {
             Self::Read => format!("  - calls: [{{name: read, args: {{path: {NOTE}}}}}]\n"),
@@ -75,7 +75,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     Ok(lanes.iter().flat_map(Lane::rows).collect())
 }
 
-/// One kind of step by so many agents at once, and what it is measured beside.
+/// One kind of step by this many concurrent agents, and its peers.
 struct Lane {
     kind: Kind,
     agents: usize,
@@ -91,7 +91,7 @@ struct Lane {
     beside_restate: Rounds,
 }
 
-/// Seconds that all steps of one round took.
+/// The seconds that all steps of one round took.
 struct Taken {
     ours: f64,
     git: f64,
@@ -169,7 +169,7 @@ fn run_all(daemon: &Daemon, work: &Work, agents: usize) -> Result<f64> {
     Ok(taken)
 }
 
-/// Makes a directory one of a Git repository with one commit, as far as somebody sees who asks for HEAD.
+/// Makes a directory look like a Git repository with one commit, as far as reading HEAD is concerned.
 fn repository(path: &Path) -> Result<()> {
     let git = path.join(".git");
     fs::create_dir_all(git.join("refs/heads"))?;

@@ -1,4 +1,4 @@
-//! A `kill` that is answered while silent connections and searches press on the daemon, beside one that is not pressed.
+//! The time of a `kill` while silent connections and searches load the daemon, next to one without load.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -18,11 +18,11 @@ use crate::table::{Mark, Row, milliseconds};
 
 const SILENT: usize = 1_024;
 const SEARCHES: usize = 80;
-/// More than the searches get done in the time.
+/// More than the searches finish in the time.
 const SEARCHES_EACH: usize = 10_000;
 const FILES: usize = 2_000;
 const FILE_BYTES: usize = 16 << 10;
-/// Fewer than take the 5 s after which silent connections are closed.
+/// Fewer than fit into the 5 s after which silent connections are closed.
 const KILLS: usize = 11;
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
@@ -67,12 +67,12 @@ fn fill(directory: &Path) -> Result<()> {
     (0..FILES).try_for_each(|number| Ok(fs::write(directory.join(format!("{number}.txt")), &text)?))
 }
 
-/// Connections that say nothing. As many as the daemon takes, so that each `kill` has to push one of them out.
+/// Opens silent connections: as many as the daemon accepts, so that each `kill` displaces one of them.
 fn silent(socket: &Path) -> Vec<UnixStream> {
     (0..SILENT).filter_map(|_| UnixStream::connect(socket).ok()).collect()
 }
 
-/// The median time until a `kill`, each on a connection of its own, is answered.
+/// Returns the median time until a `kill` is answered, each on its own connection.
 fn kills(daemon: &Daemon, victim: &Work, press: impl FnOnce() -> Vec<UnixStream>) -> Result<f64> {
     let victims = runs::begin_all(daemon, victim, KILLS)?;
     let _pressing = press();

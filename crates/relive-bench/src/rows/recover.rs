@@ -1,4 +1,4 @@
-//! A start after a kill -9 with many running agents, beside a start with nothing.
+//! A start after a kill -9 with many running agents, next to an empty start.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ use crate::table::{Mark, Row, milliseconds};
 const RECOVERED_MAX_MS: f64 = 600.0;
 const RUNNING_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// After this the journal of each says that its model was asked. Killed before, it would be one that crashes the daemon.
+/// After this time the journal of each agent says that its model was asked. Killed earlier, it would look like one that
+/// crashes the daemon.
 const RECORDED_WITHIN: Duration = Duration::from_millis(500);
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
@@ -49,7 +50,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     }])
 }
 
-fn await_running(daemon: &Daemon, count: usize) -> Result<()> {
+pub(super) fn await_running(daemon: &Daemon, count: usize) -> Result<()> {
     let (client, begun) = (daemon.client()?, Instant::now());
     loop {
         let status = client.call(Client::daemon)?;

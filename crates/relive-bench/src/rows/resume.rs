@@ -1,4 +1,4 @@
-//! Taking up a long history: opening its journal and planning what is next, beside parsing it and reading it.
+//! Resuming a long process: opening its journal and planning the next step, next to parsing and reading the file.
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -12,12 +12,12 @@ use crate::Result;
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, seconds};
-use crate::sample::{Agent, Checkpoint, data_folder};
+use crate::sample::{Agent, Checkpoint, data_directory};
 use crate::table::{Mark, Row, milliseconds};
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     eprintln!("resume: making two histories of {} MB", options.history_bytes >> 20);
-    let directory = data_folder(&place.directory("resume")?)?;
+    let directory = data_directory(&place.directory("resume")?)?;
     let bare = Agent::with_history(&directory, options.history_bytes, Checkpoint::None)?.uuid()?;
     let checkpointed = Agent::with_history(&directory, options.history_bytes, Checkpoint::Recent)?.uuid()?;
     let journal = directory.directory(bare).steps();

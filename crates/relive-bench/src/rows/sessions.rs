@@ -1,4 +1,4 @@
-//! Programs in sessions, beside the same programs started by nothing but `posix_spawn`.
+//! Programs in sessions, next to the same programs started with `posix_spawn` only.
 
 mod launch;
 mod memory;
@@ -15,9 +15,9 @@ use crate::rounds::{Rounds, seconds};
 use crate::table::{Mark, Row, milliseconds};
 
 /// Waits longer than any round takes. What an interrupted run leaves of the raw ones ends by itself.
-const SLEEP: [&str; 2] = ["/bin/sleep", "120"];
+pub(super) const SLEEP: [&str; 2] = ["/bin/sleep", "120"];
 
-/// What a session ends by that is killed.
+/// The signal that ends a killed session.
 const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
@@ -29,11 +29,11 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Processes with nothing of ours around them. Dropping them ends them.
+/// Plain processes. Dropping them ends them.
 struct Raw(Vec<Child>);
 
 impl Raw {
-    /// The standard library starts a command like this one by `posix_spawn`, which returns when the program runs.
+    /// The standard library starts a command like this one with `posix_spawn`, which returns when the program runs.
     fn spawn(count: usize) -> Result<Self> {
         let mut raw = Self(Vec::with_capacity(count));
         for _ in 0..count {
@@ -46,7 +46,7 @@ impl Raw {
 impl Drop for Raw {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // One that is gone already is what is wanted.
+            // A process that has already ended is fine.
             let _ = child.kill();
         }
         for child in &mut self.0 {
@@ -55,13 +55,13 @@ impl Drop for Raw {
     }
 }
 
-fn quiet(argv: &[&str]) -> Command {
+pub(super) fn quiet(argv: &[&str]) -> Command {
     let mut command = Command::new(argv[0]);
     command.args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
-/// The two commands as they are typed, beside a shell that does nothing.
+/// Measures the two commands as a user types them, next to a shell that does nothing.
 fn through_the_daemon(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let home = Home::new(place.directory("exec")?)?;
     let (_, daemon) = Daemon::start(&home)?;

@@ -1,4 +1,4 @@
-//! A start with many histories, beside a start with only those that are live.
+//! A start with many ended processes, next to a start with only the living ones.
 
 use std::fs;
 use std::hint::black_box;
@@ -12,12 +12,12 @@ use crate::Result;
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, seconds};
-use crate::sample::{Agent, StepData, data_folder, uuid};
+use crate::sample::{Agent, StepData, data_directory, uuid};
 use crate::table::{Mark, Row, milliseconds};
 
 const LIVE: usize = 100;
 
-/// Histories that share their files: a file can have 65,000 names on ext4.
+/// How many journals share their files: a file can have 65,000 names on ext4.
 const LINKS_MAX: usize = 30_000;
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
@@ -62,20 +62,20 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
 }
 
 fn start(root: &Path) -> Result<usize> {
-    let directory = data_folder(root)?;
+    let directory = data_directory(root)?;
     Ok(black_box(directory.live()?).len())
 }
 
-/// Leaves those that have ended to whoever needs them next.
+/// Leaves the ended processes to the next row that needs them.
 fn leave_histories(root: &Path, place: &Place) -> Result<()> {
-    let directory = data_folder(root)?;
+    let directory = data_directory(root)?;
     for live in directory.live()? {
         crate::place::remove(directory.directory(live.uuid).path())?;
     }
     Ok(fs::rename(root.join("steps"), place.histories())?)
 }
 
-/// Gives a data directory that does not exist yet its histories: those an earlier row has left, or new ones.
+/// Fills a new data directory with ended processes: those that an earlier row has left, or new ones.
 pub(super) fn with_histories(root: &Path, histories: usize, place: &Place) -> Result<()> {
     if place.histories().exists() {
         fs::create_dir(root)?;
@@ -83,12 +83,12 @@ pub(super) fn with_histories(root: &Path, histories: usize, place: &Place) -> Re
     } else {
         fill_ended(root, histories)?;
     }
-    // What is missing beside them is made here, not in the daemon that is measured.
-    data_folder(root).map(drop)
+    // Missing files are created here, not in the measured daemon.
+    data_directory(root).map(drop)
 }
 
 fn fill_live(root: &Path) -> Result<()> {
-    let directory = data_folder(root)?;
+    let directory = data_directory(root)?;
     let data = StepData::of_bytes(1024)?;
     for _ in 0..LIVE {
         let mut agent = Agent::spawn(&directory, &data)?;
@@ -100,9 +100,9 @@ fn fill_live(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Ended histories, each with a journal of its own: a start must not look into them at all.
+/// Creates ended processes, each with its own journal, which a start must not read at all.
 fn fill_ended(root: &Path, histories: usize) -> Result<()> {
-    let directory = data_folder(root)?;
+    let directory = data_directory(root)?;
     directory.reserve_pids(histories + 1)?;
     let model = ended(&directory)?;
     let mut meta = PathBuf::new();
@@ -123,7 +123,7 @@ fn fill_ended(root: &Path, histories: usize) -> Result<()> {
     Ok(())
 }
 
-/// A history that others are made from: making each as a daemon does would take hours of syncs.
+/// A template for journals: creating each like a daemon would take hours of syncs.
 struct Model {
     uuid: String,
     pid: String,
@@ -132,7 +132,7 @@ struct Model {
 }
 
 impl Model {
-    /// The same journal, of another process.
+    /// Returns the same journal for another process.
     fn journal_of(&self, uuid: Uuid, pid: Pid) -> Result<Vec<u8>> {
         let journal = self.journal.replace(&self.uuid, &uuid.to_string());
         let journal = journal.replace(&self.pid, &format!("\"pid\":{pid},"));
@@ -146,7 +146,7 @@ impl Model {
     }
 }
 
-/// The files of a new history that has ended.
+/// Returns the files of a new ended process.
 fn ended(directory: &DataDirectory) -> Result<Model> {
     let mut agent = Agent::spawn(directory, &StepData::of_bytes(1024)?)?;
     agent.end()?;

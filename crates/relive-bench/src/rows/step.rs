@@ -1,4 +1,4 @@
-//! One step with one call, beside one raw append and `fdatasync` of the step's bytes.
+//! One step with one call, next to one raw append and `fdatasync` of the step's bytes.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -9,12 +9,12 @@ use crate::Result;
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::{Rounds, median_seconds, wait_until_still};
-use crate::sample::{Agent, StepData, data_folder};
+use crate::sample::{Agent, StepData, data_directory};
 use crate::table::{Mark, Row, milliseconds};
 
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let root = place.directory("step")?;
-    let directory = data_folder(&root)?;
+    let directory = data_directory(&root)?;
     let data = StepData::of_bytes(1024)?;
     let bytes = Agent::batches_on_disk(&directory, &data)?.concat();
     let mut raw = File::create(root.join("raw"))?;

@@ -1,4 +1,4 @@
-//! Snapshots, restores and copies of a directory, beside a bare stat of it, Git with a warm index, and `cp -a`.
+//! Snapshots, restores and copies of a directory, next to a bare stat of it, Git with a warm index, and `cp -a`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,11 +17,11 @@ use crate::table::{Mark, Row, kilobytes, milliseconds};
 /// Files in one directory, and directories in one directory.
 const FANOUT: usize = 20;
 const CHANGED: usize = 100;
-/// Rounds of what takes seconds.
+/// Rounds of slow measurements.
 const SLOW_ROUNDS: usize = 3;
-/// Trees from here on are measured once or twice.
+/// Trees of this size or more are measured once or twice.
 const HUGE: usize = 100_000;
-/// Steps whose growth is measured, and files changed in each.
+/// The number of steps whose growth is measured, and the files changed in each.
 const STEPS: usize = 1_000;
 const CHANGED_PER_STEP: usize = 3;
 
@@ -34,7 +34,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The same for a directory so large that it takes minutes.
+/// Measures a directory so large that it takes minutes.
 pub(super) fn measure_huge(options: &Options, place: &Place) -> Result<Vec<Row>> {
     options.huge_workspace_files.map_or_else(|| Ok(Vec::new()), |files| measure_tree(files, options, place))
 }
@@ -50,7 +50,7 @@ fn measure_tree(files: usize, options: &Options, place: &Place) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// A tree of files, our store and Git's.
+/// A tree of files, Relive's store and Git's.
 struct Trial {
     root: PathBuf,
     tree: PathBuf,
@@ -73,7 +73,7 @@ impl Trial {
     }
 
     fn measure(&mut self, options: &Options) -> Result<Vec<Row>> {
-        // What was just written is on the disk, as it would be of a directory somebody works in.
+        // Synced, like the files of a directory in use.
         sync()?;
         let rounds = if self.files >= HUGE { 2 } else { options.rounds };
         let slow_rounds = if self.files >= HUGE { 1 } else { SLOW_ROUNDS };
@@ -121,7 +121,7 @@ impl Trial {
         }
     }
 
-    /// The first snapshot, which reads every file.
+    /// Measures the first snapshot, which reads every file.
     fn first(&mut self, rounds: usize) -> Result<Row> {
         let mut first = Rounds::default();
         for round in 0..rounds {
@@ -135,7 +135,7 @@ impl Trial {
         Ok(self.row("first", &first, "git", Mark::AtMost(0.25)))
     }
 
-    /// Going back over 100 changed files, without the snapshot that is taken before.
+    /// Measures a restore of 100 changed files, without the snapshot before it.
     fn rewind(&mut self, workspace: &mut Workspace, target: &Snapshot, rounds: usize) -> Result<Row> {
         let (mut rewind, control) = (Rounds::default(), Control::default());
         for round in 0..=rounds {
@@ -195,20 +195,20 @@ impl Trial {
         run(self.git(at).arg("write-tree"))
     }
 
-    /// Rewrites so many files, spread over the tree.
+    /// Rewrites this many files, spread over the tree.
     fn change(&mut self, count: usize) -> Result<()> {
         for at in 0..count {
             self.number += 1;
             let number = at * self.files / count.max(1) + self.number % FANOUT;
             fs::write(file(&self.tree, number % self.files), text(number, self.number))?;
         }
-        // Longer than a file is too recent to be trusted.
+        // Longer than a file counts as too recent to be trusted.
         std::thread::sleep(Duration::from_millis(30));
         Ok(())
     }
 }
 
-/// Bytes of the store after many steps, beside the compressed bytes that changed.
+/// Measures the size of the store after many steps, next to the compressed size of the changes.
 fn growth(place: &Place, options: &Options) -> Result<Row> {
     let steps = if options.workspace_files.len() > 1 { STEPS } else { STEPS / 10 };
     eprintln!("workspaces: {steps} steps of {CHANGED_PER_STEP} files");
@@ -267,7 +267,7 @@ fn file(tree: &Path, number: usize) -> PathBuf {
     tree.join(format!("d{}", directory / FANOUT)).join(format!("d{directory}")).join(format!("file-{number}.rs"))
 }
 
-/// About 3 KB that compress as source code does.
+/// Returns about 3 KB that compress like source code.
 fn text(number: usize, version: usize) -> String {
     let mut state = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut text = format!("// file {number}, version {version}\n");
@@ -280,7 +280,7 @@ fn text(number: usize, version: usize) -> String {
     text
 }
 
-/// Lists and stats everything with two threads, the top directories dealt out between them.
+/// Lists and stats everything with two threads, which share the top directories.
 fn bare_stat(tree: &Path) -> Result<()> {
     let directories: Vec<PathBuf> = fs::read_dir(tree)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     let next = std::sync::atomic::AtomicUsize::new(0);
@@ -303,7 +303,7 @@ fn stat_below(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        // Relative to the open directory, as a snapshot does it.
+        // Relative to the open directory, as in a snapshot.
         let metadata = entry.metadata()?;
         bytes += if metadata.is_dir() { stat_below(&entry.path())? } else { metadata.size() };
     }

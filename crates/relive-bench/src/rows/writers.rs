@@ -1,4 +1,4 @@
-//! 64 writers at once: ours through the pool, raw threads each with a file of its own, and SQLite.
+//! 64 concurrent writers: Relive through its pool, raw threads each with its own file, and SQLite.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use crate::options::Options;
 use crate::place::Place;
 use crate::rounds::Rounds;
-use crate::sample::{Agent, StepData, data_folder};
+use crate::sample::{Agent, StepData, data_directory};
 use crate::table::{Mark, Row, per_second};
 use crate::{Error, Result};
 
@@ -22,7 +22,7 @@ const WRITERS: usize = 64;
 pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     eprintln!("writers: {WRITERS} at once, {} rounds of {} ms each", options.rounds, options.writers_ms);
     let root = place.directory("writers")?;
-    let directory = data_folder(&root)?;
+    let directory = data_directory(&root)?;
     let data = StepData::of_bytes(1024)?;
     let batches = Agent::batches_on_disk(&directory, &data)?;
     let time = Duration::from_millis(options.writers_ms);
@@ -72,7 +72,7 @@ fn append_and_sync(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
     file.sync_data()
 }
 
-/// One connection for each thread. They take turns by a lock of ours, because SQLite's own waiting sleeps.
+/// Opens one connection for each thread. They take turns by a lock, because SQLite's own waiting sleeps.
 fn connections(path: &Path) -> Result<Vec<rusqlite::Connection>> {
     let open = |_| {
         let connection = rusqlite::Connection::open(path)?;
@@ -84,7 +84,7 @@ fn connections(path: &Path) -> Result<Vec<rusqlite::Connection>> {
     (0..WRITERS).map(open).collect()
 }
 
-/// How many goes a second a thread for each of `writers` gets in, all together.
+/// Returns how many times a second `go` runs, with a thread for each of `writers`, in total.
 fn threads<W: Send>(writers: &mut [W], time: Duration, go: impl Fn(&mut W, usize) -> Result<()> + Sync) -> Result<f64> {
     let (over, count) = (AtomicBool::new(false), AtomicU64::new(0));
     let ready = Barrier::new(writers.len() + 1);
@@ -112,7 +112,7 @@ fn threads<W: Send>(writers: &mut [W], time: Duration, go: impl Fn(&mut W, usize
     })
 }
 
-/// The same as a daemon does it: a task for each agent, and each batch a job of the pool.
+/// Measures the same like a daemon: a task for each agent, and each batch as a job of the pool.
 fn tasks(runtime: &Runtime, pool: &Pool, agents: Vec<Agent>, time: Duration) -> Result<(f64, Vec<Agent>)> {
     let start = Instant::now();
     let task = |mut agent: Agent| {

@@ -1,4 +1,4 @@
-//! Connections that are kept.
+//! Kept connections.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! Starting the daemon, with commands that only look like one.
+//! Starting the daemon, with commands that imitate one.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const AT_MOST: Duration = Duration::from_secs(30);
 
-/// Runs a line of shell as the daemon. `$N` is how often it was started, this time included.
+/// Runs a shell script as the daemon. `$N` is the number of starts, including this one.
 #[derive(Debug, Clone)]
 struct Shell {
     root: PathBuf,
@@ -30,7 +30,7 @@ impl Shell {
         fs::read_to_string(self.root.join("starts")).unwrap_or_default().lines().count()
     }
 
-    /// Listens as soon as it was started so often.
+    /// Listens after this many starts.
     fn listen_after(&self, starts: usize) -> UnixListener {
         let begun = Instant::now();
         while self.starts() < starts {
@@ -64,7 +64,7 @@ impl Launcher for Shell {
 }
 
 #[test]
-fn clients_that_start_it_at_the_same_moment_start_one() {
+fn concurrent_clients_start_one_daemon() {
     let root = tempfile::tempdir().unwrap();
     let shell = Shell::new(&root, "exec sleep 3");
     std::thread::scope(|scope| {
@@ -76,9 +76,9 @@ fn clients_that_start_it_at_the_same_moment_start_one() {
 }
 
 #[test]
-fn one_that_another_daemon_kept_out_or_that_was_stopped_is_started_again() {
+fn a_daemon_that_was_refused_or_stopped_is_started_again() {
     let root = tempfile::tempdir().unwrap();
-    // 3: another daemon has the data directory; 0: it was told to stop.
+    // 3: another daemon uses the data directory; 0: it was stopped.
     let shell = Shell::new(&root, "case $N in 1|2) exit 3;; 3) exit 0;; esac; exec sleep 3");
     std::thread::scope(|scope| {
         let client = scope.spawn(|| shell.start());
@@ -88,7 +88,7 @@ fn one_that_another_daemon_kept_out_or_that_was_stopped_is_started_again() {
     assert_eq!(shell.starts(), 4);
 }
 
-/// Has somebody else start the daemon, and counts how often it asks.
+/// Lets another process start the daemon, and counts the requests.
 #[derive(Debug)]
 struct Elsewhere {
     shell: Shell,
@@ -115,7 +115,7 @@ impl Launcher for Elsewhere {
 }
 
 #[test]
-fn one_that_somebody_else_starts_is_waited_for_and_asked_for_again() {
+fn a_delegated_start_is_awaited_and_repeated() {
     let root = tempfile::tempdir().unwrap();
     let (shell, asked) = (Shell::new(&root, "exec sleep 3"), Arc::new(AtomicUsize::new(0)));
     let launcher = Elsewhere { shell: shell.clone(), asked: Arc::clone(&asked) };
@@ -123,7 +123,7 @@ fn one_that_somebody_else_starts_is_waited_for_and_asked_for_again() {
     std::thread::scope(|scope| {
         let started = scope.spawn(|| client.call(Client::start));
         let begun = Instant::now();
-        // The first was kept out by a daemon that was stopping.
+        // The first was refused by a daemon that was stopping.
         while asked.load(Ordering::SeqCst) < 2 {
             assert!(begun.elapsed() < AT_MOST);
             std::thread::sleep(Duration::from_millis(1));
@@ -135,7 +135,7 @@ fn one_that_somebody_else_starts_is_waited_for_and_asked_for_again() {
 }
 
 #[test]
-fn one_that_cannot_start_says_why() {
+fn a_daemon_that_cannot_start_reports_the_reason() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("log"), "error: of yesterday\n").unwrap();
     let shell = Shell::new(&root, "echo 'error: no room' >&2; exit 1");
@@ -149,7 +149,7 @@ fn one_that_cannot_start_says_why() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_the_log_is_not_waited_for() {
+fn a_pipe_in_place_of_the_log_does_not_block() {
     let root = tempfile::tempdir().unwrap();
     let made = Command::new("mkfifo").arg(root.path().join("log")).status().unwrap();
     assert!(made.success());

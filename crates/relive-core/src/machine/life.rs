@@ -1,5 +1,5 @@
-//! Where in its life a process is. The data of a state is inside the variant of that state, so that nothing can be
-//! paused before it runs or have an end before it ended.
+//! The life of a process. Each variant holds the data of its state, so that a process cannot be paused before it runs
+//! or have an end before it ended.
 
 use jiff::Timestamp;
 
@@ -19,30 +19,42 @@ pub(crate) enum Life {
 pub(crate) struct Running {
     pub(crate) started_at: Timestamp,
     pub(crate) pause: Pause,
-    /// The strongest signal by which it was told to end.
+    /// The strongest signal that asked the process to end.
     pub(crate) ending: Option<(Signal, Cause)>,
+    /// How it ends, if it said so itself.
+    pub(crate) own_end: Option<Box<End>>,
+    /// The signal that asked it to end, once it is killed because its grace is over.
+    pub(crate) outlasted: Option<Signal>,
 }
 
 impl Running {
     pub(super) fn since(now: Timestamp) -> Self {
-        Self { started_at: now, pause: Pause::None, ending: None }
+        Self { started_at: now, pause: Pause::None, ending: None, own_end: None, outlasted: None }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pause {
     None,
-    Pausing { asked_at: Timestamp, reason: SuspendReason, urgency: Urgency },
-    Suspended { asked_at: Timestamp, reason: SuspendReason },
+    Pausing { asked_at: Timestamp, reason: SuspendReason, cause: Option<Cause>, urgency: Urgency },
+    Suspended { asked_at: Timestamp, reason: SuspendReason, cause: Option<Cause> },
 }
 
 impl Pause {
     pub(crate) fn asked(self) -> Option<(Timestamp, SuspendReason)> {
         match self {
             Self::None => None,
-            Self::Pausing { asked_at, reason, urgency: _ } | Self::Suspended { asked_at, reason } => {
+            Self::Pausing { asked_at, reason, .. } | Self::Suspended { asked_at, reason, .. } => {
                 Some((asked_at, reason))
             }
+        }
+    }
+
+    /// Who asked for it; nobody if the runtime had a reason of its own.
+    pub(crate) fn cause(self) -> Option<Cause> {
+        match self {
+            Self::None => None,
+            Self::Pausing { cause, .. } | Self::Suspended { cause, .. } => cause,
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Pause and resume, and the boundary between them.
 //!
-//! Paused is not a state: the process stays Running. The clock of a pause starts when it takes hold, that is when it
-//! was asked for, or when a blocked PAUSE landed; the body continues to its boundary and only then stands still. The
-//! first reason stays until the pause is over.
+//! Paused is not a state: the process stays Running. The clock stops when the pause takes effect, which is at the
+//! request or at the delivery of a blocked PAUSE; the body continues to its boundary and stops there. The first reason
+//! stays until the pause is over.
 
 use crate::effect::Effect;
 use crate::machine::{Context, Life, Machine, Pause};
 use crate::process::Urgency;
 use crate::refusal::Refusal;
-use crate::status::SuspendReason;
+use crate::status::{Cause, SuspendReason};
 
-/// Returns whether only an answer ends a pause for this reason. A RESUME is none.
+/// Returns whether only an answer ends a pause for this reason. A RESUME is not an answer.
 fn awaits_answer(reason: SuspendReason) -> bool {
     match reason {
         SuspendReason::InDoubt | SuspendReason::Approval => true,
@@ -47,7 +47,7 @@ impl Machine {
             Life::Created => Err(Refusal::NotStarted { pid: self.pid() }),
             Life::Zombie(_) => Ok(false),
             Life::Running(running) if running.ending.is_some() => Ok(false),
-            Life::Running(_) => Ok(self.begin_pause(reason, urgency, cx)),
+            Life::Running(_) => Ok(self.begin_pause(reason, None, urgency, cx)),
         }
     }
 
@@ -62,8 +62,8 @@ impl Machine {
         let of = self.incarnation;
         let Some(running) = self.running_mut() else { return false };
         match running.pause {
-            Pause::Pausing { asked_at, reason, urgency: _ } => {
-                running.pause = Pause::Suspended { asked_at, reason };
+            Pause::Pausing { asked_at, reason, cause, urgency: _ } => {
+                running.pause = Pause::Suspended { asked_at, reason, cause };
                 cx.effects.push(Effect::Suspended { of });
                 true
             }
@@ -71,12 +71,18 @@ impl Machine {
         }
     }
 
-    pub(super) fn begin_pause(&mut self, reason: SuspendReason, urgency: Urgency, cx: &mut Context<'_>) -> bool {
+    pub(super) fn begin_pause(
+        &mut self,
+        reason: SuspendReason,
+        cause: Option<Cause>,
+        urgency: Urgency,
+        cx: &mut Context<'_>,
+    ) -> bool {
         let of = self.incarnation;
         let Some(running) = self.running_mut() else { return false };
         match &mut running.pause {
             Pause::None => {
-                running.pause = Pause::Pausing { asked_at: cx.now.at, reason, urgency };
+                running.pause = Pause::Pausing { asked_at: cx.now.at, reason, cause, urgency };
                 self.stopwatch.stop(cx.now.up_ms);
             }
             Pause::Pausing { urgency: current, .. } if urgency > *current => *current = urgency,
@@ -86,7 +92,7 @@ impl Machine {
         true
     }
 
-    /// Ends a pause by a RESUME, unless it waits for an answer.
+    /// Ends a pause because of a RESUME, unless the pause waits for an answer.
     pub(super) fn resume(&mut self, cx: &mut Context<'_>) -> bool {
         match self.pause() {
             Some((_, reason)) if !awaits_answer(reason) => self.leave_pause(cx),

@@ -1,4 +1,4 @@
-//! Signals that were sent while blocked.
+//! Blocked signals that wait.
 
 use crate::machine::Machine;
 use crate::machine::signal::Sent;
@@ -6,11 +6,11 @@ use crate::process::Urgency;
 use crate::signal::Signal;
 use crate::status::Cause;
 
-/// Signals that were sent while blocked. A pending PAUSE and a pending RESUME are never both in it.
+/// The blocked signals that wait. It never contains both a PAUSE and a RESUME.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Pending {
     causes: [Option<Cause>; Signal::LANDING_ORDER.len()],
-    /// Of a pending PAUSE.
+    /// The urgency of a pending PAUSE.
     urgency: Urgency,
 }
 
@@ -20,7 +20,7 @@ impl Pending {
         self.causes.get_mut(at)
     }
 
-    /// Adds a signal and returns whether this changed anything. The first cause stays.
+    /// Adds a signal and returns whether anything changed. The first cause stays.
     fn add(&mut self, sent: Sent) -> bool {
         let Some(kept) = self.cause_mut(sent.signal) else { return false };
         let is_new = kept.is_none();
@@ -42,7 +42,7 @@ impl Pending {
 }
 
 impl Machine {
-    /// Keeps a signal until it is unblocked, and returns whether this changed anything.
+    /// Keeps a signal until it is unblocked, and returns whether anything changed.
     pub(super) fn keep(&mut self, sent: Sent) -> bool {
         self.pending.get_or_insert_default().add(sent)
     }

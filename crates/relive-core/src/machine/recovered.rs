@@ -1,4 +1,4 @@
-//! A process as an earlier daemon left it.
+//! The state of a process as an earlier daemon left it.
 
 use jiff::Timestamp;
 
@@ -7,44 +7,46 @@ use crate::machine::signal::Sent;
 use crate::machine::{Life, Machine, Pause, Running};
 use crate::process::Urgency;
 use crate::signal::{Signal, SignalSet};
-use crate::status::{Cause, SuspendReason};
+use crate::status::{Cause, End, SuspendReason};
 use crate::time::{Moment, Stopwatch};
 
-/// A pause that an earlier daemon left.
+/// A pause recorded by an earlier daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Suspension {
-    /// When the pause was asked for.
+    /// When the pause was requested.
     pub asked_at: Timestamp,
-    /// Why it is paused.
     pub reason: SuspendReason,
+    /// Who asked for it, if somebody did.
+    pub cause: Option<Cause>,
 }
 
-/// What the journal knows of a process that an earlier daemon left unended.
+/// The state, read from the journal, of a process that was living when an earlier daemon ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recovered {
     /// Set for a process that was paused.
     pub suspension: Option<Suspension>,
-    /// The blocked signals.
     pub mask: SignalSet,
-    /// The signals it handles itself.
+    /// The signals that the process handles itself.
     pub handlers: SignalSet,
-    /// Signals that were sent while blocked, in the order in which they were sent.
+    /// The blocked signals, in the order in which they were sent.
     pub pending: Vec<(Signal, Cause)>,
-    /// The KILL, TERM or INT by which it was told to end. Other signals are ignored here.
+    /// The KILL, TERM or INT that asked the process to end. Other signals are ignored here.
     pub ending: Option<(Signal, Cause)>,
+    /// How it wanted to end itself; only with `ending`.
+    pub own_end: Option<End>,
 }
 
 impl Machine {
-    /// Returns a process that an earlier daemon left. It is Running and suspended at its boundary if it was paused,
-    /// Running if it was told to end, and otherwise Created.
+    /// Returns the machine of a recovered process. It is Running and suspended at its boundary if it was paused,
+    /// Running if it was asked to end, and otherwise Created.
     ///
-    /// Pending signals stay pending, blocked or not, because what they do is to be recorded: they land with the next
-    /// `Start` or `SetMask`.
+    /// Pending signals stay pending, blocked or not, because their effects must be recorded: they are delivered with
+    /// the next `Start` or `SetMask`.
     #[must_use]
     pub fn recovered(incarnation: Incarnation, stopwatch: Stopwatch, recovered: Recovered, now: Moment) -> Self {
-        let Recovered { suspension, mask, handlers, pending, ending } = recovered;
+        let Recovered { suspension, mask, handlers, pending, ending, own_end } = recovered;
         let pause = match suspension {
-            Some(Suspension { asked_at, reason }) => Pause::Suspended { asked_at, reason },
+            Some(Suspension { asked_at, reason, cause }) => Pause::Suspended { asked_at, reason, cause },
             None => Pause::None,
         };
         let ending = ending.filter(|(signal, _)| match signal {
@@ -52,7 +54,8 @@ impl Machine {
             Signal::Pause | Signal::Resume => false,
         });
         let life = if suspension.is_some() || ending.is_some() {
-            Life::Running(Running { pause, ending, ..Running::since(now.at) })
+            let own_end = own_end.filter(|_| ending.is_some()).map(Box::new);
+            Life::Running(Running { pause, ending, own_end, ..Running::since(now.at) })
         } else {
             Life::Created
         };

@@ -1,13 +1,13 @@
-//! Signals: their delivery, and the landing of pending ones.
+//! Signals: their delivery, now or once they are unblocked.
 //!
-//! Every signal, whoever sends it, goes through `deliver`. A process is *changed* when its life or its pending set
-//! did, or its handler is called. An ended process is never reached.
+//! Every signal from every sender goes through `deliver`. A process *changes* when its life or its pending set changes,
+//! or when its handler is called. A process that has ended receives no signals.
 //!
-//! Choices the design leaves open: a process that has not been started has no body to ask, so TERM, INT and KILL end
-//! it at once and PAUSE is kept until it starts. The grace of TERM runs also where a handler takes it. A RESUME takes
-//! a pending PAUSE away even when it is not blocked itself, and the other way round, so that the last one counts.
-//! Once a process has been told to end, it is not paused any more. A handled RESUME also ends the pause, because a
-//! stopped process runs no handler.
+//! Choices the design leaves open: a process that has not been started has no body to ask, so TERM, INT and KILL end it
+//! at once and PAUSE is kept until it starts. The grace period of TERM runs even if a handler receives it. A RESUME
+//! removes a pending PAUSE even when RESUME itself is not blocked, and vice versa, so that the last one counts. A
+//! process that was asked to end is no longer paused. A handled RESUME also ends the pause, because a stopped process
+//! runs no handler.
 
 use crate::effect::Effect;
 use crate::machine::{Aim, Context, Life, Machine};
@@ -16,7 +16,6 @@ use crate::refusal::Refusal;
 use crate::signal::{Disposition, Signal, SignalSet, disposition};
 use crate::status::{Cause, End, ProcessStatus, SuspendReason};
 
-/// A signal on its way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
     pub(super) signal: Signal,
@@ -25,7 +24,7 @@ pub(super) struct Sent {
 }
 
 impl Machine {
-    /// Refuses a RESUME aimed at a process that it cannot help.
+    /// Refuses a RESUME that was sent to this process but has nothing to resume.
     pub(super) fn check_aim(&self, signal: Signal, aim: Aim) -> Result<(), Refusal> {
         match (signal, aim) {
             (Signal::Resume, Aim::Process) => self.check_resumable(),
@@ -33,7 +32,7 @@ impl Machine {
         }
     }
 
-    /// Delivers a signal and returns whether it changed anything. The one place where a signal meets a process.
+    /// Delivers a signal and returns whether it changed anything. This is the only place that does.
     pub(super) fn deliver(&mut self, sent: Sent, cx: &mut Context<'_>) -> bool {
         match self.life {
             Life::Zombie(_) => false,
@@ -51,7 +50,7 @@ impl Machine {
         }
     }
 
-    /// Lets pending signals land that nothing blocks, and returns whether there were any.
+    /// Delivers the pending signals that are not blocked, and returns whether there were any.
     pub(super) fn land(&mut self, cx: &mut Context<'_>) -> bool {
         let mut landed = false;
         for signal in Signal::LANDING_ORDER {
@@ -85,8 +84,12 @@ impl Machine {
 
     pub(super) fn expire_grace(&mut self, cx: &mut Context<'_>) -> bool {
         match self.ending() {
-            Some((Signal::Term, cause)) => {
-                self.deliver(Sent { signal: Signal::Kill, cause, urgency: Urgency::Boundary }, cx)
+            Some((signal @ Signal::Term, cause)) => {
+                let is_killed = self.deliver(Sent { signal: Signal::Kill, cause, urgency: Urgency::Boundary }, cx);
+                if let Some(running) = self.running_mut().filter(|_| is_killed) {
+                    running.outlasted = Some(signal);
+                }
+                is_killed
             }
             Some((Signal::Kill | Signal::Int | Signal::Pause | Signal::Resume, _)) | None => false,
         }
@@ -136,9 +139,9 @@ impl Machine {
         let grace = self.grace(cx);
         let Some(running) = self.running_mut() else { return false };
         match (sent.signal, running.ending.map(|(signal, _)| signal)) {
-            (Signal::Pause, None) => self.begin_pause(SuspendReason::User, sent.urgency, cx),
+            (Signal::Pause, None) => self.begin_pause(SuspendReason::User, Some(sent.cause), sent.urgency, cx),
             (Signal::Resume, _) => self.resume(cx),
-            // Being told to end again, and no more strongly, is nothing new.
+            // A second request to end that is not stronger changes nothing.
             (Signal::Pause | Signal::Int, Some(_))
             | (Signal::Term, Some(Signal::Term | Signal::Kill))
             | (Signal::Kill, Some(Signal::Kill)) => false,

@@ -1,36 +1,42 @@
-//! Who may name whom, and do what.
+//! Authority: which processes a caller may name, and what it may do to them.
 //!
-//! A process may name itself, what is below it and what it was handed; the person who owns the daemon may name all.
-//! Whatever a caller may not name does not exist for it: the refusal is the same. Only a running process has any
-//! authority. Handles are also what keeps a completion record beyond its time.
+//! A process may name itself, its descendants and the targets of its handles; the person who owns the daemon may name
+//! every process. A process that the caller may not name is refused exactly like one that does not exist. Only a
+//! running process has any authority. A handle also keeps the completion record of its target beyond the retention
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::Pid;
-use crate::refusal::Refusal;
-use crate::table::{Found, Table};
+use serde::{Deserialize, Serialize};
 
-/// Who asks.
+use crate::arena::Slot;
+use crate::ids::{Pid, Uuid};
+use crate::refusal::Refusal;
+use crate::table::{Found, Table, all_of};
+
+/// How many handles a process may hold. The completion record of a child beyond that is kept for the retention time.
+const HANDLES_MAX: usize = 1024;
+
+/// The sender of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Caller {
-    /// The person who owns the daemon: Owner of all.
+    /// The person who owns the daemon, with the rights of an Owner of every process.
     Person,
-    /// A process.
     Process(Pid),
 }
 
-/// What a handle allows. Each includes those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The rights of a handle. Each includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Rights {
-    /// Wait, status, events.
+    /// May wait, and read status and events.
     Observer,
-    /// Signal, pause, resume.
+    /// May also signal, pause and resume.
     Controller,
-    /// Everything, and handing it on.
+    /// May do everything, and hand handles to others.
     Owner,
 }
 
-/// Names a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandleId(pub u64);
 
@@ -46,7 +52,7 @@ struct Handle {
 pub(super) struct Handles {
     by_id: BTreeMap<HandleId, Handle>,
     by_holder: BTreeSet<(Caller, Pid, HandleId)>,
-    targets: BTreeMap<Pid, u32>,
+    targets: BTreeMap<Pid, BTreeSet<HandleId>>,
     last: u64,
 }
 
@@ -56,17 +62,23 @@ impl Handles {
         let id = HandleId(self.last);
         self.by_id.insert(id, handle);
         self.by_holder.insert((handle.holder, handle.target, id));
-        *self.targets.entry(handle.target).or_default() += 1;
+        self.targets.entry(handle.target).or_default().insert(id);
         id
     }
 
-    /// The target, where that was the last handle to it.
+    /// Returns the handles to a process.
+    fn of_target(&self, target: Pid) -> Vec<Handle> {
+        let ids = self.targets.get(&target).into_iter().flatten();
+        ids.filter_map(|id| self.by_id.get(id).copied()).collect()
+    }
+
+    /// Removes a handle and returns its target if this was the last handle to it.
     fn remove(&mut self, id: HandleId) -> Option<Pid> {
         let handle = self.by_id.remove(&id)?;
         self.by_holder.remove(&(handle.holder, handle.target, id));
-        let count = self.targets.get_mut(&handle.target)?;
-        *count -= 1;
-        if *count > 0 {
+        let others = self.targets.get_mut(&handle.target)?;
+        others.remove(&id);
+        if !others.is_empty() {
             return None;
         }
         self.targets.remove(&handle.target);
@@ -89,7 +101,7 @@ impl Handles {
 }
 
 impl Table {
-    /// What the caller may do to the process; none where it may not even name it, or there is none.
+    /// Returns the caller's rights to a process; none if it may not name the process or there is no such process.
     #[must_use]
     pub fn rights(&self, caller: Caller, target: Pid) -> Option<Rights> {
         self.find(target).ok()?;
@@ -103,7 +115,32 @@ impl Table {
         }
     }
 
-    /// May the caller do what needs these rights? What it may not name is not found.
+    /// Returns every process that a running process may name: itself, what descends from it, and what it was handed.
+    #[must_use]
+    pub fn visible(&self, pid: Pid) -> BTreeSet<Pid> {
+        let Some(slot) = self.by_pid.get(&pid).filter(|slot| self.arena[**slot].machine.running().is_some()) else {
+            return BTreeSet::new();
+        };
+        let below = self.descendants(self.arena[*slot].facts.uuid).into_iter();
+        let below = below.flat_map(|uuid| self.by_uuid.range(all_of(uuid)));
+        let held = self.held(Caller::Process(pid)).filter(|held| self.find(*held).is_ok());
+        below.map(|(_, pid)| *pid).chain(held).collect()
+    }
+
+    /// Notes the parent of an ended process that is not in the table, and from which somebody in the table descends.
+    pub fn note_parent(&mut self, uuid: Uuid, parent: Uuid) {
+        if self.latest(uuid).is_some() || self.descent.has_children(uuid) {
+            self.descent.add(uuid, parent);
+        }
+    }
+
+    /// Returns the processes that are not in the table, from which somebody in it descends, and whose parent is not
+    /// known.
+    pub fn unknown_parents(&self) -> impl Iterator<Item = Uuid> {
+        self.descent.roots().into_iter().filter(|uuid| self.latest(*uuid).is_none())
+    }
+
+    /// Checks that the caller has these rights. A process that it may not name is not found.
     pub fn authorize(&self, caller: Caller, target: Pid, needed: Rights) -> Result<(), Refusal> {
         match self.rights(caller, target) {
             None => Err(Refusal::unknown(target)),
@@ -112,13 +149,14 @@ impl Table {
         }
     }
 
-    /// A handle of the caller's own, which keeps the completion record too.
+    /// Opens a handle for the caller itself, which also keeps the completion record.
     pub fn open(&mut self, caller: Caller, target: Pid, rights: Rights) -> Result<HandleId, Refusal> {
         self.authorize(caller, target, rights)?;
+        self.check_room(caller)?;
         Ok(self.add_handle(Handle { holder: caller, target, rights }))
     }
 
-    /// An Owner hands a handle to a running process that it may name.
+    /// Hands a handle from an Owner to a running process that the Owner may name.
     pub fn hand(&mut self, caller: Caller, to: Pid, target: Pid, rights: Rights) -> Result<HandleId, Refusal> {
         self.authorize(caller, target, Rights::Owner)?;
         self.authorize(caller, to, Rights::Observer)?;
@@ -126,10 +164,67 @@ impl Table {
             Found::Living(slot) if self.arena[slot].machine.running().is_some() => {}
             Found::Living(_) | Found::Ended(_) => return Err(Refusal::NotRunning { pid: to }),
         }
+        self.check_room(Caller::Process(to))?;
         Ok(self.add_handle(Handle { holder: Caller::Process(to), target, rights }))
     }
 
-    /// Close a handle. Closing it again changes nothing.
+    /// Gives a process back a handle that its journal names. It may not be running yet.
+    pub fn restore_handle(&mut self, holder: Pid, target: Pid, rights: Rights) {
+        let (holder, there) = (Caller::Process(holder), self.by_pid.contains_key(&holder) && self.find(target).is_ok());
+        if there && self.handles.rights(holder, target) < Some(rights) && self.check_room(holder).is_ok() {
+            self.add_handle(Handle { holder, target, rights });
+        }
+    }
+
+    /// Closes every handle of a process to another one, and returns the rights that they gave.
+    pub fn release_handles(&mut self, holder: Pid, target: Pid) -> Option<Rights> {
+        let holder = Caller::Process(holder);
+        let rights = self.handles.rights(holder, target);
+        let ids: Vec<_> =
+            self.handles.of_holder(holder).filter(|(held, _)| *held == target).map(|(_, id)| id).collect();
+        for id in ids {
+            self.close(id);
+        }
+        rights
+    }
+
+    /// Returns the handles of a process: their targets, each with the rights to it.
+    #[must_use]
+    pub fn handles_of(&self, holder: Pid) -> BTreeMap<Pid, Rights> {
+        let holder = Caller::Process(holder);
+        let held = self.handles.of_holder(holder).map(|(target, _)| target);
+        held.filter_map(|target| Some((target, self.handles.rights(holder, target)?))).collect()
+    }
+
+    /// Returns whether a process has a handle to another one, by whichever incarnation of it.
+    #[must_use]
+    pub fn is_held(&self, target: Uuid) -> bool {
+        let mut pids = self.by_uuid.range(all_of(target)).map(|(_, pid)| *pid);
+        pids.any(|pid| self.handles.of_target(pid).iter().any(|handle| handle.holder != Caller::Person))
+    }
+
+    /// Lets the handles to an incarnation reach the next one as well: they are to the process.
+    pub(super) fn carry_handles_over(&mut self, from: Pid, to: Pid) {
+        for handle in self.handles.of_target(from) {
+            self.add_handle(Handle { target: to, ..handle });
+        }
+    }
+
+    /// Refuses a process that holds as many handles as it may.
+    pub fn has_room_for_handle(&self, holder: Pid) -> Result<(), Refusal> {
+        self.check_room(Caller::Process(holder))
+    }
+
+    fn check_room(&self, holder: Caller) -> Result<(), Refusal> {
+        match holder {
+            Caller::Process(pid) if self.handles.of_holder(holder).count() >= HANDLES_MAX => {
+                Err(Refusal::TooManyHandles { pid, max: HANDLES_MAX })
+            }
+            Caller::Process(_) | Caller::Person => Ok(()),
+        }
+    }
+
+    /// Closes a handle. Closing it again changes nothing.
     pub fn close(&mut self, id: HandleId) {
         if let Some(target) = self.handles.remove(id)
             && let Some(record) = self.records.get(&target)
@@ -145,7 +240,7 @@ impl Table {
         }
     }
 
-    /// What the caller was handed or has opened.
+    /// Returns the targets of the caller's handles.
     pub(super) fn held(&self, holder: Caller) -> impl Iterator<Item = Pid> {
         self.handles.of_holder(holder).map(|(target, _)| target)
     }
@@ -157,8 +252,30 @@ impl Table {
         self.handles.add(handle)
     }
 
-    /// Through the parents, also those that have ended.
     fn is_at_or_below(&self, target: Pid, root: Pid) -> bool {
-        std::iter::successors(Some(target), |pid| self.parent(*pid)).any(|pid| pid == root)
+        let (Some(target), Some(root)) = (self.facts(target), self.facts(root)) else { return false };
+        // A damaged journal may claim to descend from itself.
+        let most = self.by_uuid.len() + self.descent.len() + 1;
+        let mut line = std::iter::successors(Some(target.uuid), |uuid| self.spawner(*uuid)).take(most);
+        line.any(|uuid| uuid == root.uuid)
+    }
+
+    /// Returns the parent of a process, living, ended or forgotten.
+    fn spawner(&self, uuid: Uuid) -> Option<Uuid> {
+        let slot = self.latest(uuid).and_then(|(pid, _)| self.by_pid.get(&pid));
+        let parent = slot.and_then(|slot| self.arena.parent(*slot)).filter(|parent| *parent != Slot::RUNTIME);
+        parent.map(|parent| self.arena[parent].facts.uuid).or_else(|| self.descent.parent(uuid))
+    }
+
+    /// Returns a process and all that descend from it.
+    fn descendants(&self, root: Uuid) -> BTreeSet<Uuid> {
+        let (mut found, mut open) = (BTreeSet::from([root]), vec![root]);
+        while let Some(uuid) = open.pop() {
+            let slot = self.latest(uuid).and_then(|(pid, _)| self.by_pid.get(&pid));
+            let children = slot.into_iter().flat_map(|slot| self.arena.children(*slot));
+            let children = children.map(|slot| self.arena[slot].facts.uuid).chain(self.descent.children_of(uuid));
+            open.extend(children.filter(|child| found.insert(*child)));
+        }
+        found
     }
 }

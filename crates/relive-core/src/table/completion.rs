@@ -1,7 +1,7 @@
-//! Completion records: what stays of a process that has left the table.
+//! Completion records of processes that have left the table.
 //!
-//! A record answers for its own PID and no other; where the history went on under a new PID, it names it. It is kept
-//! as long as somebody has a handle to it, or the retention time runs; the journal remembers longer.
+//! A record answers for its own PID only; if the process continued under a new PID, the record names it. It is kept
+//! while somebody holds a handle to it, and at least for the retention time; the journal remembers longer.
 
 use jiff::Timestamp;
 
@@ -14,53 +14,45 @@ use crate::status::End;
 use crate::table::{Found, Table};
 use crate::time::Moment;
 
-/// A process that has left the table.
+/// The completion record of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) incarnation: Incarnation,
     pub(crate) facts: Facts,
     pub(crate) elapsed_ms: u64,
-    /// The parent at the end.
     pub(crate) parent: Pid,
     pub(crate) started_at: Timestamp,
     pub(crate) ended_at: Timestamp,
     pub(crate) end: End,
     pub(crate) successor: Option<Pid>,
-    /// Since boot.
+    /// In milliseconds since boot.
     pub(crate) keep_until_ms: u64,
 }
 
-/// What the journal knows of an incarnation that ended, or was interrupted, under an earlier daemon.
+/// What the journal says about an incarnation that ended, or was interrupted, under an earlier daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Past {
-    /// Names, parent and so on, as they were.
     pub spec: Spec,
-    /// When it was started.
     pub started_at: Timestamp,
-    /// When it ended.
     pub ended_at: Timestamp,
-    /// How it ended.
     pub end: End,
-    /// How long it had executed.
     pub elapsed_ms: u64,
 }
 
-/// The answer to a wait. It is the same for everybody, each time.
+/// The answer to a wait. It is the same for every caller, every time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait<'a> {
-    /// Not yet: `Effect::Ended` will say when.
+    /// Not yet; `Effect::Ended` will report the end.
     NotEnded,
-    /// It has ended.
     Ended {
-        /// How.
         end: &'a End,
-        /// The PID under which its history went on.
+        /// The PID under which the process continued.
         successor: Option<Pid>,
     },
 }
 
 impl Table {
-    /// Has it ended, and how? Asking changes nothing, and one that ended at once is not missed.
+    /// Returns whether and how a process ended. Asking changes nothing, and a process that ends at once is not missed.
     pub fn wait(&self, pid: Pid) -> Result<Wait<'_>, Refusal> {
         Ok(match self.find(pid)? {
             Found::Ended(record) => Wait::Ended { end: &record.end, successor: record.successor },
@@ -71,7 +63,7 @@ impl Table {
         })
     }
 
-    /// Let a PID of an earlier daemon answer for its own end. Recall it before its successor is spawned.
+    /// Adds the completion record of an incarnation from an earlier daemon. Call it before the successor is spawned.
     pub fn recall(&mut self, past: Past, now: Moment) -> Result<(), Refusal> {
         let Past { spec, started_at, ended_at, end, elapsed_ms } = past;
         let (pid, parent, parent_uuid) = (spec.pid, spec.parent, spec.parent_uuid);
@@ -80,7 +72,7 @@ impl Table {
         }
         let incarnation = spec.incarnation();
         let facts = Facts::new(spec, parent_uuid);
-        self.by_uuid.insert((facts.uuid, pid));
+        self.index_uuid(facts.uuid, pid);
         if let Some(name) = &facts.name {
             self.by_name.insert((name.clone(), pid));
         }
@@ -99,7 +91,7 @@ impl Table {
         Ok(())
     }
 
-    /// Drop the records that nobody has a handle to and whose time is over. Returns their PIDs.
+    /// Drops the records without a handle whose retention time is over, and returns their PIDs.
     pub fn sweep(&mut self, now: Moment) -> Vec<Pid> {
         let mut swept = Vec::new();
         while let Some((_, pid)) =
@@ -107,7 +99,7 @@ impl Table {
         {
             self.expiring.pop_first();
             let Some(record) = self.records.remove(&pid) else { continue };
-            self.by_uuid.remove(&(record.facts.uuid, pid));
+            self.forget_uuid(record.facts.uuid, pid);
             if let Some(name) = record.facts.name {
                 self.by_name.remove(&(name, pid));
             }
@@ -116,7 +108,7 @@ impl Table {
         swept
     }
 
-    /// The last step of a release.
+    /// Takes a process out of the table: the last step of its release.
     pub(super) fn leave(&mut self, slot: Slot, now: Moment) {
         let parent = self.arena.parent(slot).map_or(Pid::RUNTIME, |parent| self.arena[parent].pid());
         let entry = self.arena.remove(slot);
@@ -145,6 +137,9 @@ impl Table {
         let pid = record.incarnation.pid;
         if !self.handles.has_target(pid) {
             self.expiring.insert((record.keep_until_ms, pid));
+        }
+        if let Some(parent) = record.facts.about.parent_uuid {
+            self.descent.add(record.facts.uuid, parent);
         }
         self.records.insert(pid, Box::new(record));
     }

@@ -1,34 +1,33 @@
-//! From what a person types to a PID.
+//! Looks up a process from what a person typed.
 //!
-//! Digits are always a PID. Otherwise a name, a UUID, or the unique beginning of one. Among namesakes the living are
-//! meant; if none lives, the one that came last. Only what the caller may name takes part: not in the answer, not
+//! Digits are always a PID. Otherwise a name, a UUID, or the unique beginning or end of one. Among namesakes the living
+//! are meant; if none lives, the one that came last. Only what the caller may name takes part: not in the answer, not
 //! among the candidates and not in a suggestion is there anything else.
 
+use std::collections::BTreeMap;
 use std::iter::successors;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
+use relive_types::short_id;
 use relive_types::suggest::closest;
 
 use crate::ids::{Pid, Uuid};
 use crate::refusal::Refusal;
-use crate::table::Table;
 use crate::table::authority::Caller;
-
-/// The shortest beginning of a UUID that is looked up.
-pub const MIN_UUID_PREFIX: usize = 4;
+use crate::table::{Table, end_of};
 
 /// How many candidates an ambiguous name lists.
 const MAX_CANDIDATES: usize = 5;
 
-/// How many names on either side of an unknown one, in their order, are compared with it.
+/// How many names before and after an unknown one, in sorted order, are compared with it.
 const NEIGHBOURS_MAX: usize = 32;
 
 /// How many living processes are compared with an unknown name.
 const LIVING_MAX: usize = 256;
 
 impl Table {
-    /// The process that is meant.
+    /// Returns the process that `text` names.
     pub fn look_up(&self, caller: Caller, text: &str) -> Result<Pid, Refusal> {
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             let pid = text.parse().ok().map(Pid).filter(|pid| self.rights(caller, *pid).is_some());
@@ -56,21 +55,33 @@ impl Table {
         }
     }
 
+    /// Tells whether a process has this name, living or remembered.
+    #[must_use]
+    pub fn has_name(&self, name: &str) -> bool {
+        let key: Arc<str> = name.into();
+        self.by_name.range((key.clone(), Pid(0))..=(key, Pid(u32::MAX))).next().is_some()
+    }
+
+    /// Returns the living process that has this name, other than `but`: the first, where earlier versions let several
+    /// have it.
+    #[must_use]
+    pub fn living_named(&self, name: &str, but: Uuid) -> Option<Pid> {
+        let key: Arc<str> = name.into();
+        let namesakes = self.by_name.range((key.clone(), Pid(0))..=(key, Pid(u32::MAX))).map(|(_, pid)| *pid);
+        let is_living = |pid: &Pid| {
+            self.by_pid.get(pid).is_some_and(|slot| {
+                let entry = &self.arena[*slot];
+                entry.is_living() && entry.facts.uuid != but
+            })
+        };
+        namesakes.into_iter().find(is_living)
+    }
+
     fn resolve_uuid(&self, caller: Caller, text: &str) -> Result<Option<Pid>, Refusal> {
-        let Some((first, last)) = uuid_range(text) else { return Ok(None) };
-        let mut found: Vec<(Uuid, Pid)> = Vec::new();
-        for (uuid, pid) in self.by_uuid.range((first, Pid(0))..=(last, Pid(u32::MAX))) {
-            if self.rights(caller, *pid).is_none() {
-                continue;
-            }
-            match found.last_mut() {
-                Some(before) if before.0 == *uuid => before.1 = *pid,
-                Some(_) | None => found.push((*uuid, *pid)),
-            }
-            if found.len() > MAX_CANDIDATES {
-                break;
-            }
+        if let Ok(uuid) = Uuid::try_parse(text) {
+            return Ok(self.current_pid(uuid).filter(|pid| self.rights(caller, *pid).is_some()));
         }
+        let found = self.by_uuid_part(caller, text);
         match found[..] {
             [] => Ok(None),
             [(_, pid)] => Ok(Some(pid)),
@@ -78,10 +89,43 @@ impl Table {
         }
     }
 
+    /// Returns the processes whose UUID begins or ends like this, each with its current PID: all of them, or one more
+    /// than an ambiguous id lists.
+    #[must_use]
+    pub fn by_uuid_part(&self, caller: Caller, text: &str) -> Vec<(Uuid, Pid)> {
+        if !short_id::is_part(text) {
+            return Vec::new();
+        }
+        let mut found: BTreeMap<Uuid, Pid> = BTreeMap::new();
+        if let Some((first, last)) = short_id::digits_of_prefix(text).as_deref().and_then(short_id::range) {
+            let known = self.by_uuid.range((first, Pid(0))..=(last, Pid(u32::MAX)));
+            self.take_nameable(caller, known.map(|(uuid, pid)| (*uuid, *pid)), &mut found);
+        }
+        if let Some((first, last)) = short_id::digits_of_suffix(text).as_deref().and_then(short_id::range) {
+            let known = self.by_end.range((end_of(first), Pid(0))..=(end_of(last), Pid(u32::MAX)));
+            let known = known.filter_map(|(_, pid)| Some((self.facts(*pid)?.uuid, *pid)));
+            let known = known.filter(|(uuid, _)| (first..=last).contains(&short_id::backwards(*uuid)));
+            self.take_nameable(caller, known, &mut found);
+        }
+        found.into_iter().collect()
+    }
+
+    /// Takes in those that the caller may name, up to one more than an ambiguous id lists.
+    fn take_nameable(&self, caller: Caller, known: impl Iterator<Item = (Uuid, Pid)>, found: &mut BTreeMap<Uuid, Pid>) {
+        let before = found.len();
+        for (uuid, pid) in known.filter(|(_, pid)| self.rights(caller, *pid).is_some()) {
+            let current = found.entry(uuid).or_insert(pid);
+            *current = pid.max(*current);
+            if found.len() > before + MAX_CANDIDATES {
+                return;
+            }
+        }
+    }
+
     fn suggest(&self, caller: Caller, text: &str) -> Option<String> {
         let closest = match caller {
-            // Whoever types a name wrong usually has its beginning right, or means one that lives. All names there
-            // are would be too many: those of processes that ended are remembered for a while.
+            // A mistyped name usually begins correctly, or means a living process. Comparing with every name would be
+            // too slow: the names of ended processes are remembered for a while.
             Caller::Person => {
                 let newest = self.by_pid.values().rev().take(LIVING_MAX);
                 let living = newest.filter_map(|slot| self.arena[*slot].facts.name.as_deref());
@@ -97,7 +141,7 @@ impl Table {
         closest.map(Into::into)
     }
 
-    /// Returns the names around a place in their order, each once however many have it.
+    /// Returns the names around `text` in sorted order, each once even if several processes share it.
     fn neighbours(&self, text: &str) -> impl Iterator<Item = &str> {
         let after = |name: Arc<str>| self.by_name.range((Excluded((name, Pid(u32::MAX))), Unbounded)).next();
         let before = |name: Arc<str>| self.by_name.range(..(name, Pid(0))).next_back();
@@ -114,38 +158,4 @@ fn ambiguous(what: &str, candidates: impl ExactSizeIterator<Item = String>) -> R
         candidates.push("...".into());
     }
     Refusal::Ambiguous { what: what.into(), candidates }
-}
-
-/// The first and the last UUID that begin like this, written as UUIDs are.
-fn uuid_range(text: &str) -> Option<(Uuid, Uuid)> {
-    const DASHES: [usize; 4] = [8, 13, 18, 23];
-    if text.len() < MIN_UUID_PREFIX || text.len() > 36 {
-        return None;
-    }
-    let is_uuid = |(at, byte): (usize, u8)| if DASHES.contains(&at) { byte == b'-' } else { byte.is_ascii_hexdigit() };
-    if !text.bytes().enumerate().all(is_uuid) {
-        return None;
-    }
-    let filled = |digit: char| {
-        let rest = (text.len()..36).map(|at| if DASHES.contains(&at) { '-' } else { digit });
-        Uuid::try_parse(&text.chars().chain(rest).collect::<String>()).ok()
-    };
-    Some((filled('0')?, filled('f')?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_written_like_a_uuid_is_the_beginning_of_one() {
-        for bad in ["", "abc", "wxyz", "0198f3c1f", "0198-f3c1", "../..", "0198f3c1-aaaa-7000-8000-000000000000f"] {
-            assert_eq!(uuid_range(bad), None, "{bad}");
-        }
-        let (first, last) = uuid_range("0198F3c1-a").unwrap();
-        assert_eq!(first.to_string(), "0198f3c1-a000-0000-0000-000000000000");
-        assert_eq!(last.to_string(), "0198f3c1-afff-ffff-ffff-ffffffffffff");
-        let (first, last) = uuid_range("0198f3c1-aaaa-7000-8000-00000000000f").unwrap();
-        assert_eq!(first, last);
-    }
 }

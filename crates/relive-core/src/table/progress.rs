@@ -1,16 +1,18 @@
-//! Progress, limits, and who has stalled.
+//! Progress, limits and stalls.
+
+use std::sync::Arc;
 
 use crate::effect::{Effect, Effects};
-use crate::ids::{Incarnation, Pid};
+use crate::ids::{Incarnation, Pid, Uuid};
 use crate::limits::Limits;
-use crate::process::{Body, Usage};
+use crate::process::{Body, UsageTotals};
 use crate::refusal::Refusal;
 use crate::table::{Found, Table};
 use crate::time::Moment;
 
 impl Table {
-    /// It got on, and has used this much so far. Stale reports change nothing.
-    pub fn progress(&mut self, of: Incarnation, usage: Usage, now: Moment) -> Result<(), Refusal> {
+    /// Records progress and the usage so far. Stale reports change nothing.
+    pub fn progress(&mut self, of: Incarnation, usage: UsageTotals, now: Moment) -> Result<(), Refusal> {
         let Some(slot) = self.reporting(of)? else { return Ok(()) };
         let entry = &mut self.arena[slot];
         if entry.machine.running().is_some() {
@@ -21,7 +23,8 @@ impl Table {
         Ok(())
     }
 
-    /// Notes a sign of life that is no progress: it does not owe any now. Stale reports change nothing.
+    /// Records a sign of life, which restarts the time until the process counts as stalled. Stale reports change
+    /// nothing.
     pub fn alive(&mut self, of: Incarnation, now: Moment) {
         if let Some(slot) = self.current(of) {
             let entry = &mut self.arena[slot];
@@ -30,13 +33,13 @@ impl Table {
         }
     }
 
-    /// Returns what a process may spend, in the table or ended.
+    /// Returns the limits of a process, living or ended.
     #[must_use]
     pub fn limits(&self, pid: Pid) -> Option<Limits> {
         self.facts(pid).map(|facts| facts.about.limits)
     }
 
-    /// It may spend this much from now on. The ended stay as they are.
+    /// Sets the limits from now on. An ended process does not change.
     pub fn set_limits(&mut self, pid: Pid, limits: Limits) -> Result<(), Refusal> {
         if let Found::Living(slot) = self.find(pid)? {
             self.arena[slot].facts.about.limits = limits;
@@ -44,13 +47,35 @@ impl Table {
         Ok(())
     }
 
-    /// The heartbeat monitor: each running process without progress for this long is stalled, and said so once. The
-    /// paused are skipped.
+    /// It runs on this model from now on. The ended stay as they are.
+    pub fn set_model(&mut self, pid: Pid, model: &str) -> Result<(), Refusal> {
+        if let Found::Living(slot) = self.find(pid)? {
+            self.arena[slot].facts.about.model = Some(model.into());
+        }
+        Ok(())
+    }
+
+    /// The process has this name from now on: its current incarnation, living or remembered.
+    pub fn rename(&mut self, uuid: Uuid, name: &str) {
+        let Some(pid) = self.current_pid(uuid) else { return };
+        let name: Arc<str> = name.into();
+        let facts = match self.by_pid.get(&pid) {
+            Some(slot) => Some(&mut self.arena[*slot].facts),
+            None => self.records.get_mut(&pid).map(|record| &mut record.facts),
+        };
+        let Some(facts) = facts else { return };
+        if let Some(before) = facts.name.replace(name.clone()) {
+            self.by_name.remove(&(before, pid));
+        }
+        self.by_name.insert((name, pid));
+    }
+
+    /// Reports each running process that made no progress for this long as stalled, once. Paused processes are skipped.
     pub fn check_stalled(&mut self, no_progress_ms: u64, now: Moment) -> Effects {
         let mut effects = Effects::new();
         for slot in self.by_pid.values() {
             let entry = &mut self.arena[*slot];
-            // Nobody knows what progress is to a program.
+            // Nothing tells whether a program makes progress.
             if entry.facts.body == Body::Exec {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Drafts become current: everything that a change of one process means for the others.
+//! Publishes drafts, and updates everything else that a change of one process concerns.
 
 use crate::arena::Slot;
 use crate::effect::{Effect, Effects};
@@ -11,18 +11,19 @@ use crate::table::{Found, Table};
 use crate::time::Moment;
 
 impl Table {
-    /// Returns the current state of a process in the table, to make a draft of it.
+    /// Returns the current state of a process in the table, as the base of a draft.
     #[must_use]
     pub fn machine(&self, pid: Pid) -> Option<&Machine> {
         self.by_pid.get(&pid).map(|slot| &self.arena[*slot].machine)
     }
 
-    /// Makes a draft current. This counts the paused for the ancestors and tells those that run, and takes authority
-    /// away from a process that ended: its handles are closed here, not at the release. The effects come after those
-    /// of the events that made the draft. Costs as much as the process is deep in the tree.
+    /// Makes a draft current. It updates the ancestors' counts of paused descendants, tells the running ancestors, and
+    /// takes the authority of a process that ended: its handles are closed here, not at the release. The returned
+    /// effects come after those of the events that made the draft. The cost grows with the depth of the process in the
+    /// tree.
     ///
-    /// Refuses a draft of another incarnation than the one in the table, one of a process that has left the table,
-    /// and one that goes back: an ended process does not change, and a started one was started.
+    /// Refuses a draft of another incarnation than the one in the table, a draft of a process that has left the table,
+    /// and a draft that undoes a start or an end.
     pub fn publish(&mut self, machine: Machine, now: Moment) -> Result<Effects, Refusal> {
         let of = machine.incarnation();
         let slot = self.current(of).ok_or(Refusal::StaleDraft { of })?;
@@ -53,8 +54,8 @@ impl Table {
         Ok(effects)
     }
 
-    /// Applies an event to a process and publishes the result: for what needs no record. An ended process that has
-    /// left the table is treated as a zombie is.
+    /// Applies an event that needs no record, and publishes the result. An ended process that has left the table is
+    /// treated like a zombie.
     pub fn apply(&mut self, pid: Pid, event: Event, now: Moment) -> Result<Applied, Refusal> {
         let slot = match self.find(pid)? {
             Found::Living(slot) => slot,
@@ -66,13 +67,14 @@ impl Table {
         Ok(Applied { changed, effects })
     }
 
-    /// Tells the ancestors that a process was paused, except those that are paused themselves.
+    /// Tells the ancestors that a process was paused: the paused ones too, unless they were paused with it as a tree.
     fn tell_above(&self, slot: Slot, effects: &mut Effects) {
         let machine = &self.arena[slot].machine;
         let Some((_, reason)) = machine.pause() else { return };
         let of = machine.incarnation().pid;
+        let of_tree = machine.paused_by().is_some_and(|cause| cause.root.is_some());
         for ancestor in self.arena.ancestors(slot).map(|slot| &self.arena[slot]) {
-            if ancestor.machine.pause().is_none() {
+            if ancestor.machine.pause().is_none() || !of_tree {
                 effects.push(Effect::SuspendedBelow { ancestor: ancestor.pid(), of, reason });
             }
         }
@@ -90,6 +92,7 @@ fn apply_to_dead(pid: Pid, event: &Event) -> Result<Applied, Refusal> {
         | Event::BoundaryReached
         | Event::SetMask(_)
         | Event::SetHandlers(_)
+        | Event::EndSelf(_)
         | Event::GraceExpired => Ok(Applied::default()),
     }
 }

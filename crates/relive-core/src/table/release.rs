@@ -1,8 +1,8 @@
-//! Zombie to Dead: the release of what a process had, in its one order.
+//! Zombie to Dead: releases the resources of a process in a fixed order.
 //!
-//! Orphans first, then cancel, join, debug channel, context, Dead, out of the table. Each step is one effect that
-//! comes once; the next comes when its answer is in. An answer that comes before its step is remembered, and one that
-//! comes again is ignored, so the order of the effects never depends on the order of the answers.
+//! First the orphans, then cancel, join, debug channel, context, Dead, out of the table. Each step is one effect,
+//! returned once; the next step follows when the answer has arrived. An early answer is remembered and a repeated one
+//! is ignored, so the order of the effects never depends on the order of the answers.
 
 use crate::arena::Slot;
 use crate::effect::{Effect, Effects};
@@ -12,10 +12,10 @@ use crate::refusal::{Refusal, Transition};
 use crate::table::{Found, Table};
 use crate::time::Moment;
 
-/// A driver's answer to a step of the release.
+/// The driver's answer to a step of the release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReleaseEvent {
-    /// Whatever was left has been cancelled.
+    /// Everything that was left has been cancelled.
     Cancelled,
     /// The body has been joined; its descriptors are closed.
     Joined,
@@ -34,7 +34,7 @@ impl ReleaseEvent {
     }
 }
 
-/// The step whose answer is waited for.
+/// The step whose answer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Step {
     #[default]
@@ -46,7 +46,7 @@ enum Step {
     Done,
 }
 
-/// How far the release is.
+/// The progress of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Release {
     step: Step,
@@ -99,7 +99,7 @@ impl Release {
 }
 
 impl Table {
-    /// Release a zombie. Reaping one whose release is under way changes nothing.
+    /// Releases a zombie. Reaping it again during the release changes nothing.
     pub fn reap(&mut self, pid: Pid, now: Moment) -> Result<Effects, Refusal> {
         let illegal = |state| Refusal::Illegal { pid, state, transition: Transition::Reap };
         let slot = match self.find(pid)? {
@@ -119,7 +119,7 @@ impl Table {
         Ok(effects)
     }
 
-    /// A step of the release was answered.
+    /// Records the answer to a step of the release.
     pub fn released(&mut self, of: Incarnation, event: ReleaseEvent, now: Moment) -> Result<Effects, Refusal> {
         let Some(slot) = self.reporting(of)? else { return Ok(Effects::new()) };
         let entry = &self.arena[slot];
@@ -145,9 +145,9 @@ impl Table {
         }
     }
 
-    /// The running and the paused go to PID 0, zombies to the reaper.
+    /// Gives living children to PID 0 and zombies to the reaper.
     fn give_up_children(&mut self, slot: Slot, effects: &mut Effects) {
-        let from = self.arena[slot].pid();
+        let (from, parent) = (self.arena[slot].pid(), self.arena[slot].facts.uuid);
         let below = std::mem::take(&mut self.arena[slot].suspended_below);
         if below > 0 {
             self.count_above(slot, -i64::from(below));
@@ -156,6 +156,7 @@ impl Table {
         for child in children {
             self.arena.move_under(child, Slot::RUNTIME);
             let orphan = &self.arena[child];
+            self.descent.add(orphan.facts.uuid, parent);
             let of = orphan.machine.incarnation();
             effects.push(if orphan.is_living() { Effect::Reparented { of, from } } else { Effect::Reap { of } });
         }

@@ -1,4 +1,4 @@
-//! Processes come into the table: new ones, and those an earlier daemon left.
+//! Adds processes to the table: new ones, and recovered ones.
 
 use crate::arena::Slot;
 use crate::ids::{Generation, Pid, Uuid};
@@ -8,8 +8,8 @@ use crate::refusal::Refusal;
 use crate::table::{Found, Table};
 use crate::time::Moment;
 
-/// How many PIDs that were passed over may still be used. Those that never are, because their process could not be
-/// begun, are forgotten in time.
+/// How many skipped PIDs may still be used. The oldest are forgotten, because the creation of their process may have
+/// failed.
 const PASSED_OVER_MAX: u32 = 1024;
 
 impl Table {
@@ -21,13 +21,13 @@ impl Table {
             return Err(Refusal::ParentNotRunning { pid: spec.parent, state });
         }
         let machine = Machine::new(spec.incarnation(), spec.stopwatch);
-        // It owes no progress before it is started, and its time begins then.
+        // No progress is expected before the start, and its time begins then.
         self.admit(spec, machine, parent, 0);
         Ok(())
     }
 
-    /// Adds a process that an earlier daemon left, under a new PID. Its parent, where that was recovered too, comes
-    /// first. [`Machine::recovered`] says in which state it is.
+    /// Adds a recovered process under a new PID. Its parent, if it was recovered too, has to be added first.
+    /// [`Machine::recovered`] tells its state.
     pub fn recover(&mut self, spec: Spec, recovered: Recovered, now: Moment) -> Result<(), Refusal> {
         let parent = self.check(&spec)?;
         let machine = Machine::recovered(spec.incarnation(), spec.stopwatch, recovered, now);
@@ -37,7 +37,7 @@ impl Table {
         Ok(())
     }
 
-    /// The parent's slot, if nothing speaks against the process.
+    /// Returns the parent's slot if the process may be added.
     fn check(&self, spec: &Spec) -> Result<Slot, Refusal> {
         if spec.pid <= self.last_pid && !self.passed_over.contains(&spec.pid) {
             return Err(Refusal::PidUsed { pid: spec.pid, last: self.last_pid });
@@ -55,7 +55,7 @@ impl Table {
         }
         let not_running = |state| Refusal::ParentNotRunning { pid: spec.parent, state };
         match self.find(spec.parent)? {
-            // One that was recovered and not started yet has its children already.
+            // A recovered parent has its children before it is started.
             Found::Living(slot) if self.arena[slot].machine.end().is_none() => Ok(slot),
             Found::Living(slot) => Err(not_running(self.arena[slot].machine.state())),
             Found::Ended(_) => Err(not_running(State::Dead)),
@@ -72,10 +72,16 @@ impl Table {
         }
         let slot = self.arena.insert(Entry::new(facts, machine, last_progress_ms), parent);
         self.by_pid.insert(pid, slot);
-        self.by_uuid.insert((uuid, pid));
+        self.index_uuid(uuid, pid);
+        if let Some(above) = parent_uuid.filter(|_| parent == Slot::RUNTIME) {
+            self.descent.add(uuid, above);
+        }
         self.use_pid(pid);
-        if let Some(record) = before.and_then(|(pid, _)| self.records.get_mut(&pid)) {
-            record.successor = Some(pid);
+        if let Some((earlier, _)) = before {
+            if let Some(record) = self.records.get_mut(&earlier) {
+                record.successor = Some(pid);
+            }
+            self.carry_handles_over(earlier, pid);
         }
         slot
     }
@@ -91,7 +97,7 @@ impl Table {
         }
     }
 
-    /// The current incarnation of a UUID.
+    /// Returns the current incarnation of a UUID.
     pub(super) fn latest(&self, uuid: Uuid) -> Option<(Pid, Generation)> {
         let (_, pid) = self.by_uuid.range((uuid, Pid(0))..=(uuid, Pid(u32::MAX))).next_back()?;
         self.incarnation(*pid).map(|incarnation| (*pid, incarnation.generation))

@@ -1,7 +1,7 @@
-//! One process as `ps` and `info` show it.
+//! The view of a process that `ps` and `info` show.
 //!
-//! A view borrows: listing a hundred thousand processes copies no text. What only a body knows (its session, a command
-//! line agent's activity) is added by whoever has it.
+//! A view borrows: listing a hundred thousand processes copies no text. The caller adds what only a body knows (its
+//! session, the activity of a command line agent).
 
 use std::ops::Bound;
 
@@ -14,18 +14,19 @@ use crate::limits::Usd;
 use crate::machine::{Life, Pause, Running};
 use crate::process::{Body, Entry, Facts, State};
 use crate::signal::Signal;
-use crate::status::{End, Exit, ProcessStatus, SuspendReason, Why};
+use crate::status::{Cause, End, Exit, ProcessStatus, SuspendReason, Why};
 use crate::table::completion::Record;
 use crate::table::{Found, Table};
 use crate::time::Moment;
 
-/// The word a table shows.
+/// The state that a table shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says it")]
 pub enum Display {
     Loading,
     Running,
+    /// A program that is held at its gate: whoever has its session says so.
+    Ready,
     Pausing,
     Suspended,
     InDoubt,
@@ -33,15 +34,15 @@ pub enum Display {
     Stalled,
     Zombie,
     Dead,
-    /// Its journal cannot be read, so nobody knows more.
+    /// The journal cannot be read, so nothing else is known.
     Damaged,
 }
 
 impl Display {
-    /// Every word there is.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Loading,
         Self::Running,
+        Self::Ready,
         Self::Pausing,
         Self::Suspended,
         Self::InDoubt,
@@ -52,18 +53,19 @@ impl Display {
         Self::Damaged,
     ];
 
-    /// Returns what a word stands for.
+    /// Parses a state as [`Self::word`] writes it.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|display| display.word() == word)
     }
 
-    /// `running` and so on, as in JSON.
+    /// Returns the state as in JSON, such as `running`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Loading => "loading",
             Self::Running => "running",
+            Self::Ready => "ready",
             Self::Pausing => "pausing",
             Self::Suspended => "suspended",
             Self::InDoubt => "in_doubt",
@@ -78,7 +80,6 @@ impl Display {
 
 /// A snapshot of one process. Its JSON has the published fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "the published names of the fields, described with the interface")]
 pub struct View<'a> {
     pub pid: Pid,
     pub ppid: Pid,
@@ -97,15 +98,21 @@ pub struct View<'a> {
     pub paused_at: Option<Timestamp>,
     pub display: Display,
     pub suspend_reason: Option<SuspendReason>,
-    /// The signal by which it was told to end, while it has not.
+    /// Who asked for the pause, if somebody did.
+    pub paused_by: Option<Cause>,
+    /// The signal that asked the process to end, until it has ended.
     pub ending: Option<Signal>,
     pub status: Option<&'a ProcessStatus>,
     pub why: Option<Why>,
-    /// Which process ended it, 0 for the runtime.
+    /// The process that ended it, 0 for the runtime.
     pub killed_by: Option<Pid>,
     /// The root of the tree that was signalled.
     pub killed_from: Option<Pid>,
+    /// By whom it was ended, or is being ended.
+    pub ended_by: Option<Cause>,
     pub exit: Option<Exit<'a>>,
+    /// The exit code of `wait`, once it ended.
+    pub exit_code: Option<u8>,
     pub step: u32,
     pub max_steps: Option<u32>,
     pub tokens_in: u64,
@@ -122,7 +129,7 @@ pub struct View<'a> {
     pub elapsed_ms: u64,
 }
 
-/// Where in its life it is, with the data of that state and nothing else.
+/// The state of a process with the data that belongs to it.
 enum Phase<'a> {
     Created,
     Running { running: &'a Running, stalled: bool },
@@ -171,7 +178,7 @@ fn display_suspended(reason: SuspendReason) -> Display {
     }
 }
 
-/// What a view is made of, beside the phase.
+/// The parts of a view apart from the phase.
 struct Parts<'a> {
     incarnation: Incarnation,
     facts: &'a Facts,
@@ -181,7 +188,7 @@ struct Parts<'a> {
 }
 
 impl Table {
-    /// One process, in the table or ended.
+    /// Returns the view of a process, in the table or ended.
     #[must_use]
     pub fn view(&self, pid: Pid, now: Moment) -> Option<View<'_>> {
         match self.find(pid).ok()? {
@@ -190,18 +197,18 @@ impl Table {
         }
     }
 
-    /// Every process in the table, by PID.
+    /// Returns every process in the table, by PID.
     pub fn processes(&self, now: Moment) -> impl Iterator<Item = View<'_>> {
         self.by_pid.values().map(move |slot| self.view_of(*slot, now))
     }
 
-    /// Every process in the table with a PID above this one, by PID.
+    /// Returns every process in the table with a higher PID, by PID.
     pub fn processes_after(&self, pid: Pid, now: Moment) -> impl Iterator<Item = View<'_>> {
         let after = self.by_pid.range((Bound::Excluded(pid), Bound::Unbounded));
         after.map(move |(_, slot)| self.view_of(*slot, now))
     }
 
-    /// Every process that has left the table and is remembered, by PID.
+    /// Returns every remembered process that has left the table, by PID.
     pub fn ended(&self) -> impl Iterator<Item = View<'_>> {
         self.records.values().map(|record| view_of_record(record))
     }
@@ -239,9 +246,9 @@ fn view<'a>(parts: &Parts<'a>, phase: &Phase<'a>) -> View<'a> {
             (Some(started_at), Some(ended_at), Some(end), successor)
         }
     };
-    let (paused, ending) = match *phase {
-        Phase::Running { running, .. } => (running.pause.asked(), running.ending.map(|(signal, _)| signal)),
-        Phase::Created | Phase::Zombie { .. } | Phase::Dead { .. } => (None, None),
+    let (paused, paused_by, ending) = match *phase {
+        Phase::Running { running, .. } => (running.pause.asked(), running.pause.cause(), running.ending),
+        Phase::Created | Phase::Zombie { .. } | Phase::Dead { .. } => (None, None, None),
     };
     let (paused_at, suspend_reason) = paused.unzip();
     let display = phase.display();
@@ -265,12 +272,15 @@ fn view<'a>(parts: &Parts<'a>, phase: &Phase<'a>) -> View<'a> {
         paused_at,
         display,
         suspend_reason,
-        ending,
+        paused_by,
+        ending: ending.map(|(signal, _)| signal),
         status: end.map(|end| &end.status),
         why: cause.map(|cause| cause.why),
         killed_by: cause.map(|cause| cause.by),
         killed_from: cause.and_then(|cause| cause.root),
+        ended_by: cause.or(ending.map(|(_, cause)| cause)),
         exit: end.map(End::exit),
+        exit_code: end.map(End::exit_code),
         step: facts.usage.step,
         max_steps: about.limits.max_steps,
         tokens_in: facts.usage.tokens_in,

@@ -1,4 +1,4 @@
-//! Drafts: what an owner decides on before it is recorded, and what the table makes of it.
+//! Drafts: changes that an owner makes before they are recorded, and their publication.
 
 use proptest::prelude::*;
 use relive_core::{
@@ -40,7 +40,7 @@ fn a_draft_changes_nothing_until_it_is_published() {
 }
 
 #[test]
-fn a_pause_and_a_resume_in_one_draft_concern_nobody_else() {
+fn a_pause_and_a_resume_in_one_draft_are_not_told_to_ancestors() {
     let mut world = World::new();
     let parent = world.run(Pid::RUNTIME);
     let pid = world.run(parent);
@@ -50,7 +50,7 @@ fn a_pause_and_a_resume_in_one_draft_concern_nobody_else() {
 }
 
 #[test]
-fn another_pause_in_one_draft_is_told_and_counted_once() {
+fn two_pauses_in_one_draft_are_told_and_counted_once() {
     let mut world = World::new();
     let parent = world.run(Pid::RUNTIME);
     let pid = world.run(parent);
@@ -64,20 +64,23 @@ fn another_pause_in_one_draft_is_told_and_counted_once() {
 }
 
 #[test]
-fn an_ancestor_that_is_paused_is_counted_for_and_not_told() {
+fn a_paused_ancestor_counts_paused_descendants_and_is_told_unless_they_were_paused_together() {
     let mut world = World::new();
     let root = world.run(Pid::RUNTIME);
     let parent = world.run(root);
     let pid = world.run(parent);
     world.pause(parent);
     let effects = world.pause(pid).effects;
-    assert_eq!(names(&effects), ["Stop", "SuspendedBelow"]);
-    assert!(matches!(effects[1], Effect::SuspendedBelow { ancestor, .. } if ancestor == root));
+    assert_eq!(names(&effects), ["Stop", "SuspendedBelow", "SuspendedBelow"]);
+    assert!(matches!(effects[1], Effect::SuspendedBelow { ancestor, .. } if ancestor == parent));
     assert_eq!([root, parent].map(|pid| world.table.suspended_below(pid)), [2, 1]);
+    world.signal_tree(root, Signal::Resume);
+    let together = world.signal_tree(root, Signal::Pause).effects;
+    assert!(together.iter().all(|effect| !matches!(effect, Effect::SuspendedBelow { .. })), "{together:?}");
 }
 
 #[test]
-fn publishing_an_end_takes_authority_away_and_hands_it_to_the_reaper() {
+fn publishing_an_end_closes_handles_and_calls_the_reaper() {
     let mut world = World::new();
     let (pid, other) = (world.run(Pid::RUNTIME), world.run(Pid::RUNTIME));
     world.table.hand(Caller::Person, pid, other, Rights::Controller).unwrap();
@@ -111,7 +114,7 @@ fn a_stale_draft_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn what_would_be_recorded_is_what_the_end_is() {
+fn end_of_predicts_the_end_that_terminate_records() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     world.suspend(pid);
@@ -124,7 +127,7 @@ fn what_would_be_recorded_is_what_the_end_is() {
 }
 
 #[test]
-fn a_machine_tells_how_far_its_pause_is() {
+fn a_machine_tells_pausing_from_suspended() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     let check = |world: &World, urgency: Option<Urgency>, at_boundary: bool, paused: bool| {
@@ -146,7 +149,7 @@ fn a_machine_tells_how_far_its_pause_is() {
 }
 
 #[test]
-fn a_resume_that_meets_a_process_in_a_tree_is_not_refused() {
+fn a_resume_of_a_subtree_is_not_refused_by_a_process_that_waits() {
     let mut world = World::new();
     let (parked, queued) = (world.run(Pid::RUNTIME), world.spawn(Pid::RUNTIME));
     world.suspend_for(parked, SuspendReason::Approval);
@@ -159,7 +162,7 @@ fn a_resume_that_meets_a_process_in_a_tree_is_not_refused() {
 }
 
 #[test]
-fn whether_something_changed_is_also_said_of_masks_and_handlers() {
+fn setting_masks_and_handlers_reports_whether_they_changed() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     let mask = SignalSet::EMPTY.with(Signal::Int);
@@ -172,7 +175,7 @@ fn whether_something_changed_is_also_said_of_masks_and_handlers() {
 }
 
 #[test]
-fn trees_are_listed_parents_first_without_the_ended() {
+fn subtrees_are_listed_parents_first_without_ended_processes() {
     let mut world = World::new();
     let root = world.run(Pid::RUNTIME);
     let (left, right) = (world.run(root), world.run(root));
@@ -192,16 +195,17 @@ fn trees_are_listed_parents_first_without_the_ended() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One world publishes after each event, the other after all events in a row that are for one process.
+    /// One world publishes after each event, the other after each run of events for the same process.
     #[test]
-    fn several_events_published_at_once_are_the_same_as_one_by_one(steps in steps()) {
+    fn publishing_several_events_at_once_equals_one_by_one(steps in steps()) {
         let (mut single, mut batched) = (World::new(), World::new());
         let mut open: Option<Machine> = None;
         let mut last = Pid(0);
         for (operation, target, ms) in steps {
             single.ms += i64::from(ms);
             batched.ms = single.ms;
-            // Three of four stay with the process of the step before, or there would be no rows of events.
+            // Three of four events stay with the process of the event before; otherwise there would be no runs of
+            // events.
             let fresh = Pid(u32::try_from(target.index(single.table.last_pid().0 as usize + 2)).unwrap());
             let pid = if ms % 4 == 0 { fresh } else { last };
             last = pid;
@@ -246,7 +250,7 @@ fn publish(world: &mut World, open: &mut Option<Machine>) -> Result<(), TestCase
     Ok(())
 }
 
-/// The same processes in the same tree, and counts of the paused that are right.
+/// Checks that both worlds have the same processes in the same tree, with correct counts of paused descendants.
 fn compare(single: &World, batched: &World) -> Result<(), TestCaseError> {
     for pid in (1..=single.table.last_pid().0).map(Pid) {
         prop_assert_eq!(single.table.machine(pid), batched.table.machine(pid));

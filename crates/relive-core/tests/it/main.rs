@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests; the helpers are outside of `#[test]` functions")]
 
+mod authority;
 mod drafts;
 mod names;
 mod pauses;

@@ -1,4 +1,4 @@
-//! Who can name whom, and by what.
+//! Looking up processes by name, UUID and PID, and the authority to name them.
 
 use relive_core::{Caller, ErrorCode, Event, Pid, Refusal, Rights, Spec, Table};
 
@@ -10,7 +10,7 @@ fn check(world: &World, text: &str, expect: Result<Pid, ErrorCode>) {
 }
 
 #[test]
-fn digits_are_a_pid_and_the_rest_is_a_name_or_a_uuid() {
+fn digits_are_a_pid_and_other_text_is_a_name_or_a_uuid() {
     let mut world = World::new();
     let coder = world.run_named(Pid::RUNTIME, "coder");
     let trap = world.run_named(Pid::RUNTIME, "1");
@@ -36,7 +36,7 @@ fn an_ambiguous_name_lists_its_candidates() {
     let first = world.run_named(Pid::RUNTIME, "worker");
     let second = world.run_named(Pid::RUNTIME, "worker");
     let refusal = world.table.look_up(Caller::Person, "worker").unwrap_err();
-    assert_eq!(refusal.to_string(), "`worker` could be any of: PID 1, PID 2");
+    assert_eq!(refusal.to_string(), "`worker` is ambiguous, it could be: PID 1, PID 2");
     world.finish(first);
     check(&world, "worker", Ok(second));
     world.finish(second);
@@ -54,7 +54,7 @@ fn an_ambiguous_name_lists_its_candidates() {
 }
 
 #[test]
-fn an_unknown_name_is_answered_with_the_closest_one() {
+fn an_unknown_name_suggests_the_closest_one() {
     let mut world = World::new();
     world.run_named(Pid::RUNTIME, "reviewer");
     let refusal = world.table.look_up(Caller::Person, "reviwer").unwrap_err();
@@ -64,7 +64,7 @@ fn an_unknown_name_is_answered_with_the_closest_one() {
 }
 
 #[test]
-fn a_suggestion_comes_from_the_living_and_from_names_near_by() {
+fn suggestions_come_from_living_processes_and_sorted_neighbours() {
     let mut world = World::new();
     let ended = world.run_named(Pid::RUNTIME, "reviewer");
     world.finish(ended);
@@ -82,7 +82,7 @@ fn a_suggestion_comes_from_the_living_and_from_names_near_by() {
     check("xlpha", "alpha");
 }
 
-/// What an unknown name costs must not grow with what has ended.
+/// The cost of an unknown name must not grow with the number of ended processes.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "only the ratio of two times counts")]
 fn an_unknown_name_costs_the_same_among_many_that_ended() {
@@ -107,7 +107,7 @@ fn an_unknown_name_costs_the_same_among_many_that_ended() {
 }
 
 #[test]
-fn a_uuid_is_its_current_incarnation() {
+fn a_uuid_finds_its_current_incarnation() {
     let mut world = World::new();
     let first = world.run(Pid::RUNTIME);
     world.finish(first);
@@ -119,9 +119,8 @@ fn a_uuid_is_its_current_incarnation() {
     check(&world, &first.to_string(), Ok(first));
 }
 
-/// A process that asks, one below it, one beside it, and one that was handed to it.
 #[test]
-fn pids_come_in_any_order_and_never_twice() {
+fn pids_arrive_in_any_order_and_are_never_used_twice() {
     let mut world = World::new();
     let now = world.now();
     let spec = |pid, name| Spec::new(Pid(pid), uuid(name), Pid::RUNTIME, now);
@@ -145,7 +144,7 @@ fn neighbours() -> (World, [Pid; 4]) {
 }
 
 #[test]
-fn a_process_may_name_itself_what_is_below_it_and_what_it_was_handed() {
+fn a_process_may_name_itself_its_descendants_and_its_handles() {
     let (world, [asking, below, beside, handed]) = neighbours();
     let rights = |caller: Pid, target: Pid| world.table.rights(Caller::Process(caller), target);
     assert_eq!(rights(asking, asking), Some(Rights::Owner));
@@ -162,7 +161,7 @@ fn a_process_may_name_itself_what_is_below_it_and_what_it_was_handed() {
 }
 
 #[test]
-fn unknown_and_forbidden_look_alike() {
+fn unknown_and_forbidden_processes_are_refused_alike() {
     let (mut world, [asking, _, beside, handed]) = neighbours();
     let caller = Caller::Process(asking);
     let check = |table: &Table, text: &str| {
@@ -197,7 +196,7 @@ fn authority_ends_with_the_process_and_with_the_handle() {
 }
 
 #[test]
-fn only_an_owner_hands_on_and_only_to_the_running() {
+fn only_an_owner_hands_handles_and_only_to_running_processes() {
     let (mut world, [asking, below, beside, handed]) = neighbours();
     let queued = world.spawn(asking);
     let caller = Caller::Process(asking);
@@ -216,7 +215,7 @@ fn only_an_owner_hands_on_and_only_to_the_running() {
 }
 
 #[test]
-fn what_ended_below_a_process_is_still_its_to_name() {
+fn a_process_may_still_name_its_ended_descendants() {
     let mut world = World::new();
     let top = world.run(Pid::RUNTIME);
     let middle = world.run(top);
@@ -228,4 +227,36 @@ fn what_ended_below_a_process_is_still_its_to_name() {
     }
     assert_eq!(world.table.look_up(Caller::Process(top), "bottom"), Ok(bottom));
     assert_eq!(world.table.look_up(Caller::Process(top), "bottmo").unwrap_err().code(), ErrorCode::NotFound);
+}
+
+#[test]
+fn a_process_is_found_by_the_end_of_its_uuid_as_by_its_beginning() {
+    let mut world = World::new();
+    let mut run = |end: &str| {
+        let mut spec = world.spec(Pid::RUNTIME);
+        spec.uuid = format!("0198f3c1-0000-7000-8000-0000{end}").parse().unwrap();
+        world.spawn_as(spec)
+    };
+    let first = run("0c9d1e77");
+    let second = run("1c9d1e77");
+    let third = run("12345678");
+    check(&world, "0c9d1e77", Ok(first));
+    check(&world, "1C9D1E77", Ok(second));
+    check(&world, "00000c9d1e77", Ok(first));
+    check(&world, "8000-00000c9d1e77", Ok(first));
+    check(&world, "c9d1e77", Err(ErrorCode::Invalid));
+    check(&world, "1e77", Err(ErrorCode::Invalid));
+    // Digits alone are a PID.
+    check(&world, "12345678", Err(ErrorCode::NotFound));
+    check(&world, "80000000-12345678", Err(ErrorCode::NotFound));
+    check(&world, "-000012345678", Err(ErrorCode::NotFound));
+    check(&world, "0198f3c1-0000-7000-8000-000012345678", Ok(third));
+    check(&world, "77", Err(ErrorCode::NotFound));
+    world.effects(first, Event::Start);
+    world.finish(first);
+    world.release(first);
+    check(&world, "0c9d1e77", Ok(first));
+    let swept = world.table.sweep(relive_core::Moment { up_ms: u64::MAX, ..world.now() });
+    assert_eq!(swept, [first]);
+    check(&world, "0c9d1e77", Err(ErrorCode::NotFound));
 }

@@ -1,8 +1,8 @@
-//! Pause and resume: who stops, who wakes, and what the clock does.
+//! Pause and resume: which processes stop, which continue, and when the clock runs.
 
 use relive_core::{
     Effect, ErrorCode, Event, Pid, Recovered, Signal, SignalSet, Spec, Stopwatch, SuspendReason, Suspension, Urgency,
-    Usage,
+    UsageTotals,
 };
 
 use crate::support::{Message, Reached, Scope, World, names};
@@ -21,7 +21,7 @@ fn paused(world: &World, pids: [Pid; 4]) -> [bool; 4] {
 }
 
 #[test]
-fn case_12_pausing_one_pauses_that_one() {
+fn case_12_pausing_one_process_pauses_only_that_one() {
     let mut world = World::new();
     let pids @ [_, child, ..] = family(&mut world);
     assert_eq!(world.pause(child).pids, [child]);
@@ -33,7 +33,7 @@ fn case_12_pausing_one_pauses_that_one() {
 }
 
 #[test]
-fn case_12_pausing_a_subtree_pauses_all_below_and_counts_those_that_changed() {
+fn case_12_pausing_a_subtree_pauses_and_counts_its_descendants() {
     let mut world = World::new();
     let pids @ [root, child, grandchild, sibling] = family(&mut world);
     world.pause(grandchild);
@@ -60,7 +60,7 @@ fn case_12_a_queued_child_of_a_paused_subtree_does_not_start_running() {
 }
 
 #[test]
-fn case_13_pausing_until_the_boundary_then_suspended() {
+fn case_13_a_process_is_pausing_until_its_boundary_then_suspended() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     let of = world.of(pid);
@@ -77,7 +77,7 @@ fn case_13_pausing_until_the_boundary_then_suspended() {
 }
 
 #[test]
-fn case_13_now_cancels_what_a_pause_would_wait_for() {
+fn case_13_pausing_now_cancels_work_in_progress() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     let now = Effect::Stop { of: world.of(pid), urgency: Urgency::Now };
@@ -89,7 +89,7 @@ fn case_13_now_cancels_what_a_pause_would_wait_for() {
 }
 
 #[test]
-fn case_13_a_resume_before_the_boundary_takes_the_pause_back() {
+fn case_13_a_resume_before_the_boundary_cancels_the_pause() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     world.pause(pid);
@@ -155,7 +155,7 @@ fn case_14_the_heartbeat_monitor_never_flags_a_paused_process() {
     world.pause(stopped);
     world.ms += 299_999;
     assert_eq!(world.table.check_stalled(300_000, world.now()), []);
-    world.table.progress(world.of(busy), Usage { step: 1, ..Usage::default() }, world.now()).unwrap();
+    world.table.progress(world.of(busy), UsageTotals { step: 1, ..UsageTotals::default() }, world.now()).unwrap();
     world.ms += 1;
     assert_eq!(world.table.check_stalled(300_000, world.now()), [Effect::Stalled { of: world.of(silent) }]);
     assert_eq!(world.table.check_stalled(300_000, world.now()), [], "said once");
@@ -163,15 +163,15 @@ fn case_14_the_heartbeat_monitor_never_flags_a_paused_process() {
     assert_eq!(world.view(queued).display.word(), "loading");
 
     world.ms += 900_000;
-    world.table.progress(world.of(busy), Usage::default(), world.now()).unwrap();
+    world.table.progress(world.of(busy), UsageTotals::default(), world.now()).unwrap();
     world.resume(stopped);
     assert_eq!(world.table.check_stalled(300_000, world.now()), [], "its time starts again with the resume");
-    world.table.progress(world.of(silent), Usage::default(), world.now()).unwrap();
+    world.table.progress(world.of(silent), UsageTotals::default(), world.now()).unwrap();
     assert_eq!(world.view(silent).display.word(), "running");
 }
 
 #[test]
-fn a_pause_takes_the_stall_of_a_process_away() {
+fn a_pause_clears_the_stalled_mark() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     world.ms += 300_000;
@@ -184,7 +184,7 @@ fn a_pause_takes_the_stall_of_a_process_away() {
 }
 
 #[test]
-fn case_15_resuming_a_descendant_wakes_the_ancestors_the_user_paused() {
+fn case_15_resuming_a_descendant_resumes_ancestors_the_user_paused() {
     let mut world = World::new();
     let pids @ [root, child, grandchild, _] = family(&mut world);
     let top = world.signal_tree(root, Signal::Pause);
@@ -198,7 +198,7 @@ fn case_15_resuming_a_descendant_wakes_the_ancestors_the_user_paused() {
 }
 
 #[test]
-fn case_15_an_ancestor_stopped_otherwise_sleeps_on_and_those_above_it_wake() {
+fn case_15_resuming_a_descendant_skips_ancestors_paused_for_other_reasons() {
     let mut world = World::new();
     let pids @ [root, child, grandchild, _] = family(&mut world);
     world.suspend_for(child, SuspendReason::BudgetExceeded);
@@ -210,7 +210,7 @@ fn case_15_an_ancestor_stopped_otherwise_sleeps_on_and_those_above_it_wake() {
 }
 
 #[test]
-fn ancestors_learn_of_what_is_paused_below_them() {
+fn ancestors_are_told_of_paused_descendants() {
     let mut world = World::new();
     let [root, child, grandchild, sibling] = family(&mut world);
     let told = |ancestor, of, reason| Effect::SuspendedBelow { ancestor, of, reason };
@@ -232,7 +232,7 @@ fn ancestors_learn_of_what_is_paused_below_them() {
 }
 
 #[test]
-fn what_waits_for_a_decision_is_not_resumed() {
+fn a_process_that_waits_for_an_answer_is_not_resumed() {
     let mut world = World::new();
     let [root, child, grandchild, _] = family(&mut world);
     for reason in [SuspendReason::InDoubt, SuspendReason::Approval] {
@@ -252,7 +252,7 @@ fn what_waits_for_a_decision_is_not_resumed() {
 }
 
 #[test]
-fn a_process_that_has_not_been_started_has_nothing_to_resume() {
+fn resuming_a_process_that_has_not_been_started_is_refused() {
     let mut world = World::new();
     let queued = world.spawn(Pid::RUNTIME);
     let refusal = world.send(queued, Scope::Process, Message::new(Signal::Resume)).unwrap_err();
@@ -264,7 +264,7 @@ fn a_process_that_has_not_been_started_has_nothing_to_resume() {
 }
 
 #[test]
-fn killed_while_paused_says_so_and_killed_on_the_way_there_does_not() {
+fn an_end_says_killed_while_paused_only_after_the_boundary() {
     let check = |at_boundary: bool, signal: Signal, expect: &str| {
         let mut world = World::new();
         let parent = world.run(Pid::RUNTIME);
@@ -298,12 +298,13 @@ fn a_stopped_process_runs_no_handler() {
 }
 
 #[test]
-fn what_an_earlier_daemon_left_paused_comes_back_paused() {
+fn a_process_paused_under_an_earlier_daemon_is_recovered_paused() {
     let mut world = World::new();
     let spec = Spec { stopwatch: Stopwatch::default(), ..world.spec(Pid::RUNTIME) };
     let (parent, asked_at) = (spec.pid, world.now().at);
     world.ms += 500_000;
-    let paused = |reason| Recovered { suspension: Some(Suspension { asked_at, reason }), ..Recovered::default() };
+    let paused =
+        |reason| Recovered { suspension: Some(Suspension { asked_at, reason, cause: None }), ..Recovered::default() };
     world.table.recover(spec, paused(SuspendReason::DaemonStop), world.now()).unwrap();
     let spec = world.spec(parent);
     let child = spec.pid;

@@ -1,4 +1,4 @@
-//! Trees, signals, attribution.
+//! Trees, signals and causes.
 
 use relive_core::{
     Cause, Effect, End, ErrorCode, Event, KillSignal, Outcome, Pid, ProcessStatus, Signal, SignalSet, Spec, State,
@@ -8,7 +8,7 @@ use relive_core::{
 use crate::support::{Message, Reached, Scope, USER, World, names, uuid};
 
 #[test]
-fn case_06_a_parent_that_ends_leaves_its_children_to_pid_0() {
+fn case_06_the_children_of_an_ended_parent_move_to_pid_0() {
     let mut world = World::new();
     let grandparent = world.run(Pid::RUNTIME);
     let parent = world.run(grandparent);
@@ -37,7 +37,7 @@ fn case_06_a_parent_that_ends_leaves_its_children_to_pid_0() {
 }
 
 #[test]
-fn case_07_every_kill_is_attributed() {
+fn case_07_every_kill_has_a_cause() {
     let mut world = World::new();
     let root = world.run(Pid::RUNTIME);
     let parent = world.run(root);
@@ -61,7 +61,7 @@ fn case_07_every_kill_is_attributed() {
 }
 
 #[test]
-fn the_strongest_signal_names_the_cause_and_the_body_may_know_better() {
+fn the_strongest_signal_is_the_cause_unless_the_body_names_another() {
     let mut world = World::new();
     let (escalated, segfaulted, oom) = (world.run(Pid(0)), world.run(Pid(0)), world.run(Pid(0)));
     world.signal_for(escalated, Signal::Int, USER);
@@ -86,7 +86,7 @@ fn all() -> SignalSet {
 }
 
 #[test]
-fn case_08_a_blocked_signal_is_pending_once_and_lands_in_order() {
+fn case_08_a_blocked_signal_is_pending_once_and_delivered_in_order() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     world.effects(pid, Event::SetHandlers(all()));
@@ -106,7 +106,7 @@ fn case_08_a_blocked_signal_is_pending_once_and_lands_in_order() {
 }
 
 #[test]
-fn case_07_a_pending_signal_keeps_the_cause_of_the_first_who_sent_it() {
+fn case_07_a_pending_signal_keeps_the_cause_of_its_first_sender() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     world.effects(pid, Event::SetMask(all()));
@@ -134,7 +134,7 @@ fn case_08_pause_and_resume_cancel_each_other_while_pending() {
 }
 
 #[test]
-fn case_08_the_last_word_counts_also_where_only_one_of_the_two_is_blocked() {
+fn case_08_the_last_of_pause_and_resume_counts_even_if_only_one_is_blocked() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     let pause_only = SignalSet::EMPTY.with(Signal::Pause);
@@ -157,7 +157,7 @@ fn case_08_kill_ignores_mask_and_handlers() {
 }
 
 #[test]
-fn term_is_followed_by_kill_when_its_grace_is_over() {
+fn term_is_followed_by_kill_after_the_grace_period() {
     let mut world = World::new();
     let (pid, other) = (world.run(Pid::RUNTIME), world.run(Pid::RUNTIME));
     let of = world.of(pid);
@@ -179,23 +179,23 @@ fn term_is_followed_by_kill_when_its_grace_is_over() {
 }
 
 #[test]
-fn a_stale_timer_or_report_is_harmless_and_an_unknown_one_is_refused() {
+fn stale_reports_change_nothing_and_unknown_ones_are_refused() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     world.signal(pid, Signal::Term);
     let mut stale = world.of(pid);
     stale.generation = stale.generation.next();
     let before = world.table.clone();
-    world.table.progress(stale, relive_core::Usage::default(), world.now()).unwrap();
+    world.table.progress(stale, relive_core::UsageTotals::default(), world.now()).unwrap();
     assert!(world.table == before);
     stale.pid = Pid(99);
-    let refusal = world.table.progress(stale, relive_core::Usage::default(), world.now()).unwrap_err();
+    let refusal = world.table.progress(stale, relive_core::UsageTotals::default(), world.now()).unwrap_err();
     assert_eq!(refusal.code(), ErrorCode::NotFound);
     assert_eq!(world.apply(Pid(99), Event::GraceExpired).unwrap_err().code(), ErrorCode::NotFound);
 }
 
 #[test]
-fn a_handled_term_still_has_its_grace() {
+fn a_handled_term_is_still_followed_by_kill() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     world.effects(pid, Event::SetHandlers(all()));
@@ -204,7 +204,7 @@ fn a_handled_term_still_has_its_grace() {
 }
 
 #[test]
-fn a_tree_is_reached_without_the_zombies_and_the_counts_are_of_what_changed() {
+fn a_subtree_signal_skips_zombies_and_counts_changed_processes() {
     let mut world = World::new();
     let root = world.run(Pid::RUNTIME);
     let (left, right) = (world.run(root), world.run(root));
@@ -221,7 +221,7 @@ fn a_tree_is_reached_without_the_zombies_and_the_counts_are_of_what_changed() {
 }
 
 #[test]
-fn a_zombie_root_still_passes_the_signal_on_to_those_below() {
+fn a_signal_to_a_zombie_root_still_reaches_its_descendants() {
     let mut world = World::new();
     let root = world.run(Pid::RUNTIME);
     let child = world.run(root);
@@ -246,7 +246,7 @@ fn case_11_a_process_that_ends_at_once_is_not_missed() {
 }
 
 #[test]
-fn a_process_killed_in_the_queue_or_not_launched_passes_through_running() {
+fn a_process_that_ends_before_its_launch_passes_through_running() {
     let mut world = World::new();
     let (queued, broken) = (world.spawn(Pid::RUNTIME), world.spawn(Pid::RUNTIME));
     world.ms += 5;
@@ -262,7 +262,7 @@ fn a_process_killed_in_the_queue_or_not_launched_passes_through_running() {
 }
 
 #[test]
-fn a_body_that_was_cancelled_by_nobody_is_refused() {
+fn a_body_that_reports_an_unrequested_cancel_is_refused() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     let before = world.table.clone();
@@ -272,7 +272,7 @@ fn a_body_that_was_cancelled_by_nobody_is_refused() {
 }
 
 #[test]
-fn a_spawn_that_cannot_be_changes_nothing() {
+fn a_refused_spawn_changes_nothing() {
     let mut world = World::new();
     let (running, queued, zombie, dead) =
         (world.run(Pid(0)), world.spawn(Pid(0)), world.run(Pid(0)), world.run(Pid(0)));
@@ -317,7 +317,7 @@ fn a_chain_of_ten_thousand_does_not_overflow_and_keeps_its_counts() {
 }
 
 #[test]
-fn two_that_begin_at_once_may_arrive_in_either_order_and_no_pid_is_used_twice() {
+fn concurrent_spawns_arrive_in_either_order_without_reusing_a_pid() {
     let mut world = World::new();
     let now = world.now();
     let spec = |pid: u32| relive_core::Spec::new(Pid(pid), crate::support::uuid(100 + pid), Pid::RUNTIME, now);
@@ -330,4 +330,39 @@ fn two_that_begin_at_once_may_arrive_in_either_order_and_no_pid_is_used_twice() 
     }
     world.table.spawn(spec(1)).unwrap();
     assert!(world.table.spawn(again(1)).is_err());
+}
+
+/// A process ends as it asks for, however its body is made to end.
+#[test]
+fn case_69_a_process_that_ends_itself_has_the_end_it_asked_for() {
+    let own = || End { reason: Some("enough".into()), ..End::of(ProcessStatus::Exited { code: 3 }) };
+    for outcome in [Outcome::Cancelled, Outcome::Ended(End::of(ProcessStatus::Killed { signal: Signal::Kill.into() }))]
+    {
+        let mut world = World::new();
+        let pid = world.run(Pid::RUNTIME);
+        let of = world.of(pid);
+        assert_eq!(world.effects(pid, Event::EndSelf(Box::new(own()))), [Effect::Kill { of }]);
+        assert_eq!(world.effects(pid, Event::EndSelf(Box::new(End::of(ProcessStatus::Abandoned)))), [], "once");
+        assert!(world.signal(pid, Signal::Kill).pids.is_empty(), "it ends already");
+        world.apply(pid, Event::Terminate(outcome)).unwrap();
+        let view = world.view(pid);
+        assert_eq!((view.status, view.why), (Some(&ProcessStatus::Exited { code: 3 }), None));
+        assert_eq!(view.exit.unwrap().reason, "enough");
+    }
+    // Whoever asked it to end before is the cause; a KILL cannot be improved upon.
+    for (signal, status) in [
+        (Signal::Term, ProcessStatus::Abandoned),
+        (Signal::Kill, ProcessStatus::Killed { signal: Signal::Kill.into() }),
+    ] {
+        let mut world = World::new();
+        let pid = world.run(Pid::RUNTIME);
+        world.signal(pid, signal);
+        world.apply(pid, Event::EndSelf(Box::new(End::of(ProcessStatus::Abandoned)))).unwrap();
+        world.cancelled(pid);
+        assert_eq!((world.view(pid).status, world.view(pid).why), (Some(&status), Some(Why::User)));
+    }
+    let mut world = World::new();
+    let unstarted = world.spawn(Pid::RUNTIME);
+    let refused = world.apply(unstarted, Event::EndSelf(Box::new(own()))).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Invalid);
 }

@@ -1,5 +1,5 @@
-//! Random operations, against a model that is simple enough to believe: it keeps a map, counts by walking all of it,
-//! and adds up elapsed time tick by tick.
+//! Random operations, checked against a simple model: it keeps a map, counts by walking all of it, and adds up elapsed
+//! time tick by tick.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,8 @@ pub(crate) enum Operation {
     Handlers(SignalSet),
 }
 
-/// An operation, its target among all PIDs ever used and two that never were, and the time since the one before.
+/// An operation, its target (any PID ever used, or one of two that never were), and the time since the operation
+/// before.
 pub(crate) type Step = (Operation, Index, u16);
 
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -60,7 +61,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => set().prop_map(O::Handlers),
     ];
     let one = (operation, any::<Index>(), 0..1000_u16).prop_map(|step| vec![step]);
-    // A whole life's end at once, for otherwise few would ever leave the table.
+    // A whole release in one operation; otherwise few processes would ever leave the table.
     let answers = Just(ReleaseEvent::ALL.map(O::Answer).to_vec()).prop_shuffle();
     let release = (answers, any::<Index>()).prop_map(|(answers, target)| {
         let operations = [vec![O::Start, O::Finish, O::Reap], answers].concat();
@@ -95,7 +96,7 @@ impl Model {
     fn admit(&mut self, parent: u32, state: State, pause: Option<SuspendReason>) -> Expected {
         if parent != 0 {
             let of_parent = self.all.get(&parent).ok_or(ErrorCode::NotFound)?.state;
-            // A parent that was recovered too may not have been started yet.
+            // A recovered parent may not have been started yet.
             let recovered = pause.is_some() && of_parent == State::Created;
             if of_parent != State::Running && !recovered {
                 return Err(ErrorCode::Conflict);
@@ -151,7 +152,7 @@ impl Model {
         }
     }
 
-    /// Whether the process was changed, and whether it was woken.
+    /// Returns whether the process changed, and whether it was resumed.
     fn deliver(&mut self, pid: u32, signal: Signal) -> (bool, bool) {
         let simple = self.all.get_mut(&pid).unwrap();
         match simple.state {
@@ -229,7 +230,7 @@ impl Model {
             let lands = simple.state == State::Running && !simple.mask.contains(signal);
             if lands && simple.pending.contains(signal) {
                 simple.pending = simple.pending.without(signal);
-                // A pending RESUME that meets a process in doubt is passed by, not refused.
+                // A pending RESUME for a process in doubt is skipped, not refused.
                 let (_, woken) = self.deliver(pid, signal);
                 if woken {
                     self.wake_above(pid, &mut vec![]);
@@ -238,7 +239,7 @@ impl Model {
         }
     }
 
-    /// Those that changed, or the code of the refusal.
+    /// Returns the processes that changed, or the code of the refusal.
     fn apply(&mut self, operation: Operation, pid: u32) -> Expected {
         use Operation as O;
         match operation {
@@ -300,7 +301,7 @@ impl Model {
 }
 
 impl Simple {
-    /// A signal that is not blocked.
+    /// Delivers a signal that is not blocked.
     fn take(&mut self, signal: Signal) -> (bool, bool) {
         let rank = |signal: Option<Signal>| match signal {
             None | Some(Signal::Pause | Signal::Resume) => 0,
@@ -355,7 +356,7 @@ pub(crate) fn run(world: &mut World, operation: Operation, pid: Pid) -> Result<R
         }
         O::Restore(reason) => {
             let spec = world.spec(pid);
-            let suspension = Some(Suspension { asked_at: now.at, reason });
+            let suspension = Some(Suspension { asked_at: now.at, reason, cause: None });
             let recovered = relive_core::Recovered { suspension, ..relive_core::Recovered::default() };
             world.table.recover(spec, recovered, now).map(|()| Reached::default())
         }
@@ -377,7 +378,7 @@ pub(crate) fn run(world: &mut World, operation: Operation, pid: Pid) -> Result<R
     }
 }
 
-/// The operation as an event of the target, where it is one.
+/// Returns the event for the target, if the operation is one.
 pub(crate) fn event_of(operation: Operation) -> Option<Event> {
     use Operation as O;
     let urgency = Urgency::Boundary;
@@ -400,7 +401,7 @@ pub(crate) fn event_of(operation: Operation) -> Option<Event> {
     })
 }
 
-/// What the model and the table must agree on, for every process there ever was.
+/// Compares the model and the table for every process that ever existed.
 fn compare(world: &World, model: &Model) -> Result<(), TestCaseError> {
     for (pid, simple) in &model.all {
         let view = world.view(Pid(*pid));
@@ -416,7 +417,7 @@ fn compare(world: &World, model: &Model) -> Result<(), TestCaseError> {
         let paused_below = living.iter().filter(|pid| model.all[*pid].pause.is_some()).count();
         prop_assert_eq!(view.suspended_below as usize, paused_below, "{}", pid);
     }
-    // Every process of the table hangs in the tree once, below a parent that is there.
+    // Every process of the table appears in the tree once, under an existing parent.
     let mut in_tree = vec![];
     let mut stack = vec![Pid::RUNTIME];
     while let Some(pid) = stack.pop() {
@@ -429,7 +430,7 @@ fn compare(world: &World, model: &Model) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What a person would call a change, seen from outside.
+/// Returns the state that a caller can observe.
 fn outside(world: &World, pid: u32) -> Option<impl PartialEq> {
     let view = world.table.view(Pid(pid), world.now())?;
     Some((view.state, view.paused_at, view.ending, world.pending(Pid(pid)), view.exit.map(|exit| exit.code)))

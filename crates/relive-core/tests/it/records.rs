@@ -1,4 +1,4 @@
-//! Completion records: how long they stay, and what they answer.
+//! Completion records: how long they are kept, and what they answer.
 
 use relive_core::{
     Caller, Cause, End, ErrorCode, Generation, Past, Pid, ProcessStatus, Rights, Settings, Signal, Spec, Table, Wait,
@@ -17,7 +17,7 @@ fn ended(world: &mut World) -> Pid {
 }
 
 #[test]
-fn a_record_is_dropped_when_its_time_is_over() {
+fn a_record_is_dropped_after_its_retention_time() {
     let mut world = World::new();
     let pid = ended(&mut world);
     world.ms += RETENTION_MS - 1;
@@ -33,7 +33,7 @@ fn a_record_is_dropped_when_its_time_is_over() {
 }
 
 #[test]
-fn a_handle_keeps_a_record_and_the_last_one_to_close_lets_it_go() {
+fn a_record_is_kept_until_its_last_handle_closes() {
     for opened_before_the_end in [true, false] {
         let mut world = World::new();
         let pid = world.run(Pid::RUNTIME);
@@ -55,7 +55,7 @@ fn a_handle_keeps_a_record_and_the_last_one_to_close_lets_it_go() {
 }
 
 #[test]
-fn a_handle_of_a_process_that_ended_keeps_nothing() {
+fn a_handle_held_by_an_ended_process_keeps_no_record() {
     let mut world = World::new();
     let (holder, pid) = (world.run(Pid::RUNTIME), ended(&mut world));
     world.table.hand(Caller::Person, holder, pid, Rights::Observer).unwrap();
@@ -66,7 +66,7 @@ fn a_handle_of_a_process_that_ended_keeps_nothing() {
 }
 
 #[test]
-fn an_interrupted_pid_answers_for_itself_and_names_its_successor() {
+fn a_wait_for_an_interrupted_pid_names_its_successor() {
     let mut world = World::new();
     world.table = Table::new(Settings::default(), Pid(7));
     let end = End {

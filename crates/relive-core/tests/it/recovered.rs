@@ -1,4 +1,4 @@
-//! What an earlier daemon left: where a process continues, and what was acknowledged and is still to come.
+//! Recovered processes: their state, and the acknowledged requests that are still to be carried out.
 
 use relive_core::{
     Cause, Event, Pid, ProcessStatus, Recovered, Signal, SignalSet, Spec, State, Stopwatch, SuspendReason, Suspension,
@@ -19,11 +19,11 @@ fn recover_as(world: &mut World, spec: Spec, recovered: Recovered) -> Pid {
 }
 
 fn suspension(world: &World) -> Option<Suspension> {
-    Some(Suspension { asked_at: world.now().at, reason: SuspendReason::User })
+    Some(Suspension { asked_at: world.now().at, reason: SuspendReason::User, cause: None })
 }
 
 #[test]
-fn a_process_that_was_running_is_to_be_started() {
+fn a_process_that_was_running_is_recovered_as_created() {
     let mut world = World::new();
     let stopwatch = Stopwatch::started(400, world.now().up_ms);
     let spec = Spec { stopwatch, created_at: Timestamp::UNIX_EPOCH, ..world.spec(Pid::RUNTIME) };
@@ -37,7 +37,7 @@ fn a_process_that_was_running_is_to_be_started() {
 }
 
 #[test]
-fn the_time_of_a_suspended_process_stands_still_until_it_is_resumed() {
+fn the_clock_of_a_recovered_suspended_process_is_stopped_until_resume() {
     let mut world = World::new();
     let suspension = suspension(&world);
     let stopwatch = Stopwatch::started(400, world.now().up_ms - 100);
@@ -69,7 +69,7 @@ fn an_acknowledged_end_is_carried_out_with_the_recorded_cause() {
 }
 
 #[test]
-fn pending_signals_land_at_the_start_unless_they_are_blocked() {
+fn pending_signals_are_delivered_at_the_start_unless_blocked() {
     let mut world = World::new();
     let pending = vec![(Signal::Pause, USER), (Signal::Int, USER)];
     let mask = SignalSet::EMPTY.with(Signal::Int);
@@ -79,7 +79,7 @@ fn pending_signals_land_at_the_start_unless_they_are_blocked() {
 }
 
 #[test]
-fn pending_signals_of_a_suspended_process_land_when_the_mask_is_set() {
+fn pending_signals_of_a_suspended_process_are_delivered_by_set_mask() {
     let mut world = World::new();
     let suspension = suspension(&world);
     let pending = vec![(Signal::Term, USER)];
@@ -90,7 +90,7 @@ fn pending_signals_of_a_suspended_process_land_when_the_mask_is_set() {
 }
 
 #[test]
-fn what_cannot_be_pending_or_end_a_process_is_ignored() {
+fn signals_that_cannot_be_pending_or_end_a_process_are_ignored() {
     let mut world = World::new();
     let pending = vec![(Signal::Pause, USER), (Signal::Resume, USER), (Signal::Kill, USER)];
     let ending = Some((Signal::Resume, USER));

@@ -1,4 +1,4 @@
-//! The release: its steps, once each, in their one order, whatever order the answers come in.
+//! The release: its steps come once each, in a fixed order, in whatever order the answers arrive.
 
 use relive_core::{Effects, ErrorCode, Pid, ReleaseEvent};
 
@@ -20,7 +20,7 @@ fn permutations(events: Vec<ReleaseEvent>) -> Vec<Vec<ReleaseEvent>> {
 }
 
 #[test]
-fn steps_come_once_and_in_order_in_every_order_of_answers_with_every_one_twice() {
+fn steps_come_once_and_in_order_for_every_order_of_repeated_answers() {
     for order in permutations(ReleaseEvent::ALL.to_vec()) {
         for before_reap in 0..=4 {
             let mut world = World::new();
@@ -47,7 +47,7 @@ fn steps_come_once_and_in_order_in_every_order_of_answers_with_every_one_twice()
 }
 
 #[test]
-fn each_step_waits_for_the_answer_to_the_one_before() {
+fn each_step_waits_for_the_answer_to_the_previous_one() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     let of = world.of(pid);
@@ -64,7 +64,7 @@ fn each_step_waits_for_the_answer_to_the_one_before() {
 }
 
 #[test]
-fn orphans_go_before_anything_else() {
+fn orphans_are_reparented_before_any_other_step() {
     let mut world = World::new();
     let parent = world.run(Pid::RUNTIME);
     let (running, zombie) = (world.run(parent), world.run(parent));
@@ -77,7 +77,7 @@ fn orphans_go_before_anything_else() {
 }
 
 #[test]
-fn nothing_is_released_of_a_process_that_has_not_ended() {
+fn a_living_process_is_not_released() {
     let mut world = World::new();
     let pid = world.run(Pid::RUNTIME);
     let before = world.table.clone();

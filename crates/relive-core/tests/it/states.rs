@@ -1,10 +1,10 @@
-//! Every situation a process can be in, and what every event does there: `docs/states.md`.
+//! Every situation of a process and the result of every event there, written to `docs/states.md`.
 
 use std::fmt::Write as _;
 
 use relive_core::{
     Effects, ErrorCode, Event, Outcome, Pid, Refusal, ReleaseEvent, Signal, SignalSet, State, SuspendReason, Urgency,
-    Usage,
+    UsageTotals,
 };
 
 use crate::support::{Message, Scope, World, names};
@@ -36,7 +36,7 @@ const TRANSITIONS: [(&str, Do); 3] = [
     ("reap", |world| world.table.reap(PID, world.now())),
 ];
 
-const EVENTS: [(&str, Do); 17] = [
+const EVENTS: [(&str, Do); 18] = [
     TRANSITIONS[0],
     TRANSITIONS[1],
     ("terminate, cancelled", |world| apply(world, Event::Terminate(Outcome::Cancelled))),
@@ -59,16 +59,20 @@ const EVENTS: [(&str, Do); 17] = [
         apply(world, Event::Suspend { reason: SuspendReason::BudgetExceeded, urgency: Urgency::Boundary })
     }),
     ("boundary reached", |world| apply(world, Event::BoundaryReached)),
+    ("ends itself", |world| {
+        let end = relive_core::End::of(relive_core::ProcessStatus::Abandoned);
+        apply(world, Event::EndSelf(Box::new(end)))
+    }),
     ("grace expired", |world| apply(world, Event::GraceExpired)),
     ("all unblocked", |world| apply(world, Event::SetMask(SignalSet::EMPTY))),
     ("no progress for 5 min", |world| {
         world.ms += 300_000;
-        world.table.progress(world.of(Pid(1)), Usage::default(), world.now())?;
+        world.table.progress(world.of(Pid(1)), UsageTotals::default(), world.now())?;
         Ok(world.table.check_stalled(300_000, world.now()))
     }),
 ];
 
-/// How to get there from nothing, by the same events.
+/// The events that lead from a new process to each situation.
 const SITUATIONS: [(State, &[&str]); 15] = [
     (State::Created, &[]),
     (State::Created, &["SIGPAUSE"]),
@@ -103,7 +107,7 @@ fn situation(path: &[&str]) -> World {
     world
 }
 
-/// What the machine itself says about where the process is.
+/// Describes the situation of the process, as the machine reports it.
 fn describe(world: &World) -> String {
     let view = world.view(PID);
     let mut text = format!("{}", view.state);
@@ -129,7 +133,7 @@ fn describe(world: &World) -> String {
     text
 }
 
-/// One event in one situation: what it becomes and what the driver is told.
+/// Applies one event in one situation; returns the new situation and the effects.
 fn walk(before: &World, event: Do) -> (String, String) {
     let mut after = before.clone();
     match event(&mut after) {
@@ -179,7 +183,7 @@ fn document() -> String {
     text
 }
 
-/// The shortest way to a state, which is the one the first table shows.
+/// Returns the length of the shortest path to a state, which the first table shows.
 fn plain_path_len(state: State) -> usize {
     match state {
         State::Created => 0,
@@ -191,7 +195,7 @@ fn plain_path_len(state: State) -> usize {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test writes the page when it is told to")]
-fn the_page_of_states_is_what_the_machine_does() {
+fn docs_states_md_matches_the_machine() {
     let text = document();
     if std::env::var("RELIVE_BLESS").is_ok() {
         std::fs::write(PATH, &text).unwrap();

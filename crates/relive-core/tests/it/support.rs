@@ -1,4 +1,4 @@
-//! A table with a clock, and short words for what tests do to it.
+//! A table with a clock, and shorthand for what tests do to it.
 
 use relive_core::{
     Aim, Applied, Cause, Effect, Effects, End, Event, Incarnation, Machine, Moment, Outcome, Pid, ProcessStatus,
@@ -8,7 +8,6 @@ use relive_core::{
 
 pub(crate) const USER: Cause = Cause { why: Why::User, by: Pid::RUNTIME, root: None };
 
-/// One process, or everything below it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     Process,
@@ -23,16 +22,16 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// From the user, at the boundary.
+    /// Creates a message from the user that takes effect at the boundary.
     pub(crate) fn new(signal: Signal) -> Self {
         Self { signal, cause: USER, urgency: Urgency::Boundary }
     }
 }
 
-/// What a verb that may concern several processes did.
+/// The result of an operation on one or more processes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Reached {
-    /// Those that changed, parents before children, resumed ancestors last.
+    /// The processes that changed, parents before children, resumed ancestors last.
     pub(crate) pids: Vec<Pid>,
     pub(crate) effects: Effects,
 }
@@ -49,9 +48,9 @@ impl Reached {
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) table: Table,
-    /// Since boot.
+    /// In milliseconds since boot.
     pub(crate) ms: i64,
-    /// What somebody did to the wall clock.
+    /// How far the wall clock was moved.
     pub(crate) wall_jump_ms: i64,
 }
 
@@ -81,7 +80,7 @@ impl World {
         pid
     }
 
-    /// Spawned and started.
+    /// Spawns and starts a process.
     pub(crate) fn run(&mut self, parent: Pid) -> Pid {
         let pid = self.spawn(parent);
         self.apply(pid, Event::Start).unwrap();
@@ -106,7 +105,7 @@ impl World {
         self.table.apply(pid, event, self.now())
     }
 
-    /// The effects of an event that is not refused.
+    /// Returns the effects of an event that must not be refused.
     pub(crate) fn effects(&mut self, pid: Pid, event: Event) -> Effects {
         self.apply(pid, event).unwrap().effects
     }
@@ -132,7 +131,7 @@ impl World {
         self.send(pid, Scope::Process, message).unwrap()
     }
 
-    /// Paused, and at its boundary.
+    /// Pauses a process and reports its boundary.
     pub(crate) fn suspend(&mut self, pid: Pid) {
         self.pause(pid);
         self.apply(pid, Event::BoundaryReached).unwrap();
@@ -146,8 +145,8 @@ impl World {
         self.signal(pid, Signal::Resume)
     }
 
-    /// Sends a signal as the coordinator of the runtime does: one event for each process, parents first, and after a
-    /// resume the ancestors that the user paused.
+    /// Sends a signal like the coordinator of the runtime: one event for each process, parents first, and after a
+    /// resume also for the ancestors that the user paused.
     pub(crate) fn send(&mut self, target: Pid, scope: Scope, message: Message) -> Result<Reached, Refusal> {
         let Message { signal, mut cause, urgency } = message;
         let mut pids = vec![target];
@@ -165,7 +164,7 @@ impl World {
         Ok(reached)
     }
 
-    /// Resumes the ancestors that the user paused, if something was resumed.
+    /// Resumes the ancestors that the user paused, if anything was resumed.
     pub(crate) fn resume_above(&mut self, pid: Pid, cause: Cause, reached: &mut Reached) {
         if !reached.effects.iter().any(|effect| matches!(effect, Effect::Resume { .. })) {
             return;
@@ -177,7 +176,7 @@ impl World {
         }
     }
 
-    /// The signals that wait to be unblocked.
+    /// Returns the pending signals.
     pub(crate) fn pending(&self, pid: Pid) -> SignalSet {
         let machine = self.table.machine(pid);
         machine.into_iter().flat_map(Machine::pending).map(|(signal, _)| signal).collect()
@@ -187,12 +186,12 @@ impl World {
         self.effects(pid, Event::Terminate(Outcome::Ended(End::of(ProcessStatus::Exited { code: 0 }))))
     }
 
-    /// Ends a process that was told to end.
+    /// Ends a process that was asked to end.
     pub(crate) fn cancelled(&mut self, pid: Pid) -> Effects {
         self.effects(pid, Event::Terminate(Outcome::Cancelled))
     }
 
-    /// Reaped and released to the end.
+    /// Reaps a process and carries out its whole release.
     pub(crate) fn release(&mut self, pid: Pid) -> Effects {
         let of = self.of(pid);
         let mut effects = self.table.reap(pid, self.now()).unwrap();
@@ -211,7 +210,7 @@ pub(crate) fn uuid(number: u32) -> Uuid {
     Uuid::from_u128(0x0198_f3c1_0000_7000_8000_0000_0000_0000 | u128::from(number))
 }
 
-/// The effects by name, without whom they are for.
+/// Returns the names of the effects, without their targets.
 pub(crate) fn names(effects: &[Effect]) -> Vec<String> {
     effects.iter().map(|effect| format!("{effect:?}").split([' ', '{']).next().unwrap().to_string()).collect()
 }

@@ -1,4 +1,4 @@
-//! One connection: what it is doing, how long it may, and how it is closed.
+//! One connection: its phase, its deadlines, and its end.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -13,6 +13,7 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use relive_runtime::Caller;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -22,24 +23,24 @@ use tower::ServiceExt as _;
 pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// How long a connection may stay open between two requests.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// How long a client may leave unread what the daemon writes.
+/// How long a client may leave the daemon's output unread.
 const UNREAD_MAX: Duration = Duration::from_secs(60);
-/// The largest head of a request, and the most that is kept for a client that does not read.
+/// The largest head of a request, and the most output that is buffered for a client that does not read.
 const BUFFER_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// What a connection is doing.
+/// The phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// It is new, or has sent a part of a request's head.
+    /// New, or a part of a request's head was received.
     Head,
     /// The body of a request is being read.
     Body,
-    /// A handler has the request, or its answer is being made.
+    /// A handler has the request, or its answer is being produced.
     Serving,
-    /// The whole answer was handed over and is being written.
+    /// The complete answer is being written.
     Answering,
-    /// It waits for the next request.
+    /// Waits for the next request.
     Idle,
 }
 
@@ -47,13 +48,13 @@ enum Phase {
 struct Activity {
     phase: Phase,
     since: Instant,
-    /// Since when the client has not read what was written.
+    /// Since when the client has not read the output.
     unread_since: Option<Instant>,
-    /// The answer is a stream or a wait, which ends with the daemon.
+    /// Whether the answer is a stream or a wait, which ends with the daemon.
     is_stream: bool,
 }
 
-/// A connection as the others see it.
+/// A connection, as other connections see it.
 #[derive(Debug)]
 pub(super) struct Connection {
     activity: Mutex<Activity>,
@@ -80,17 +81,16 @@ impl Connection {
         self.lock().is_stream = false;
     }
 
-    /// The body of the request was read to its end.
+    /// Notes that the body of the request was read completely.
     pub(super) fn has_request(&self) {
         self.enter(Phase::Serving);
     }
 
-    /// The answer is a stream or a wait.
+    /// Notes that the answer is a stream or a wait.
     pub(super) fn is_stream(&self) {
         self.lock().is_stream = true;
     }
 
-    /// Closes the connection.
     pub(super) fn close(&self) {
         self.close.notify_one();
     }
@@ -111,14 +111,14 @@ impl Connection {
         let of_phase = match activity.phase {
             Phase::Head => Some(activity.since + HEAD_WITHIN),
             Phase::Idle => Some(activity.since + IDLE_MAX),
-            // The handlers have deadlines of their own, and whoever reads a body has one.
+            // The handlers have their own deadlines, and so does reading a body.
             Phase::Body | Phase::Serving | Phase::Answering => None,
         };
         let of_writing = activity.unread_since.map(|since| since + UNREAD_MAX);
         of_phase.into_iter().chain(of_writing).min()
     }
 
-    /// Tells whether a daemon that stops owes this client an answer.
+    /// Returns whether a stopping daemon owes this client an answer.
     fn is_owed_an_answer(&self) -> bool {
         let activity = self.lock();
         match activity.phase {
@@ -128,9 +128,10 @@ impl Connection {
     }
 }
 
-/// Serves the requests of one client until it, the daemon or a deadline ends the connection.
+/// Serves the requests of one client until the client, the daemon or a deadline ends the connection.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
+    caller: Caller,
     connection: Arc<Connection>,
     router: Router,
     mut stop: watch::Receiver<bool>,
@@ -139,6 +140,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         connection.begin_request();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Arc::clone(&connection));
+        request.extensions_mut().insert(caller);
         let (router, connection) = (router.clone(), Arc::clone(&connection));
         async move {
             let response = router.oneshot(request).await?;
@@ -147,7 +149,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     });
     let wire = Wire { shared: Arc::new(Mutex::new((stream, Vec::new()))), connection: Arc::clone(&connection) };
     let io = TokioIo::new(wire.clone());
-    // Without hyper's own timeout, which would count the time between two requests as well.
+    // Without hyper's own timeout, which would include the time between two requests.
     let http = http1::Builder::new()
         .header_read_timeout(None)
         .max_buf_size(BUFFER_MAX)
@@ -180,7 +182,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         if is_stopping && !connection.is_owed_an_answer() {
             return Poll::Ready(());
         }
-        // Whatever moves the deadline happens while `http` is polled.
+        // Everything that moves the deadline happens while `http` is polled.
         let Some(at) = connection.deadline() else { return Poll::Pending };
         if deadline.deadline() != at {
             deadline.as_mut().reset(at);
@@ -190,7 +192,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     .await;
 }
 
-/// The body of an answer, which tells the connection when it was handed over.
+/// The body of an answer, which notifies the connection when it was sent.
 struct AnswerBody {
     body: Body,
     connection: Arc<Connection>,
@@ -219,9 +221,9 @@ impl Drop for AnswerBody {
     }
 }
 
-/// A stream whose reads and writes tell the connection what it is doing. One task has all clones.
+/// A stream whose reads and writes update the phase of the connection. One task has all clones.
 struct Wire<S> {
-    /// The stream, and bytes that were read from it before they were asked for.
+    /// The stream, and bytes that were read from it in advance.
     shared: Arc<Mutex<(S, Vec<u8>)>>,
     connection: Arc<Connection>,
 }
@@ -249,8 +251,8 @@ impl<S> Wire<S> {
 }
 
 impl<S: AsyncRead + Unpin> Wire<S> {
-    /// Tells whether the client of a request that is being served has gone. hyper sees that only while it has no bytes
-    /// of a next request; a client that sent some would be served without end.
+    /// Returns whether the client of the current request has hung up. hyper detects that only while it has no bytes of
+    /// a next request; otherwise a client that sent some would be served without end.
     fn has_hung_up(&self, cx: &mut Context<'_>) -> bool {
         let (phase, is_stream) = {
             let activity = self.connection.lock();
@@ -269,7 +271,8 @@ impl<S: AsyncRead + Unpin> Wire<S> {
                 Poll::Ready(_) => return true,
             }
         }
-        // No more is read, so no end would be seen: a wait would be served without end, other requests have a deadline.
+        // Nothing more is read, so a hang-up would not be seen: a wait would be served without end, other requests have
+        // a deadline.
         is_stream
     }
 }

@@ -1,4 +1,4 @@
-//! All connections: how many there are, which one makes room for another, and their end.
+//! All connections: their limit, which one is closed for another, and their end.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -8,16 +8,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
+use relive_runtime::Caller;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::connection::{self, Connection};
 
-/// How many connections are open at once: more than all classes of requests have room for, so that there always is one
-/// that is not being served and can be closed.
+/// The limit of open connections: more than all classes of requests admit, so that there is always one that is not
+/// being served and can be closed.
 pub(super) const CONNECTIONS_MAX: usize = 1024;
-/// How many connections are accepted before the first of them was looked at. Clients that connect faster than that wait
-/// in the system's queue, in turn; accepted at once, they would push out those before them.
+/// How many connections are accepted before the first of them was polled. Clients that connect faster than that wait in
+/// the system's queue; accepted at once, they would displace those before them.
 const NEW_MAX: usize = 64;
 
 /// The connections of a daemon, cheap to clone.
@@ -29,7 +30,7 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 struct Inner {
     open: Mutex<Open>,
-    /// Told when one has closed.
+    /// Notified when one has closed.
     closed: Notify,
     new: Arc<Semaphore>,
     stop: watch::Receiver<bool>,
@@ -57,7 +58,7 @@ impl Connections {
         self.inner.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until those that were accepted before have been looked at.
+    /// Waits until the connections accepted before have been polled.
     pub(crate) async fn accepts(&self) -> Option<Turn> {
         Arc::clone(&self.inner.new).acquire_owned().await.ok().map(Turn)
     }
@@ -66,6 +67,7 @@ impl Connections {
     pub(crate) fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         stream: S,
+        identify: impl FnOnce(&S) -> Caller + Send + 'static,
         router: Router,
         turn: Option<Turn>,
     ) {
@@ -77,7 +79,8 @@ impl Connections {
         let entry = self.register(&connection);
         let stop = self.inner.stop.clone();
         tokio::spawn(async move {
-            let mut served = pin!(connection::serve(stream, connection, router, stop));
+            let caller = identify(&stream);
+            let mut served = pin!(connection::serve(stream, caller, connection, router, stop));
             // Once, which reads what the client has sent so far.
             let first = poll_fn(|cx| Poll::Ready(served.as_mut().poll(cx))).await;
             drop(turn);
@@ -96,7 +99,7 @@ impl Connections {
         Entry { connections: self.clone(), number }
     }
 
-    /// Closes the connection that nobody will miss; `false` where all are being served.
+    /// Closes the most dispensable connection; returns `false` if all are being served.
     pub(crate) fn make_room(&self) -> bool {
         let mut open = self.open();
         let ranks = open.by_number.iter().filter_map(|(number, connection)| Some((connection.dispensable()?, *number)));
@@ -107,7 +110,7 @@ impl Connections {
         true
     }
 
-    /// Waits until all are closed, but no longer than this.
+    /// Waits until all are closed, at most this long.
     pub(crate) async fn closed_within(&self, limit: Duration) {
         let closed = async {
             loop {
@@ -125,11 +128,11 @@ impl Connections {
     }
 }
 
-/// The right to accept one connection, until it was looked at.
+/// The permission to accept one connection, held until it was polled.
 #[derive(Debug)]
 pub(crate) struct Turn(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
 
-/// A connection's place among the others.
+/// A connection in the list.
 struct Entry {
     connections: Connections,
     number: u64,

@@ -1,4 +1,4 @@
-//! Which data directory a request is for. Whoever names a socket may reach the daemon of another one.
+//! Checks the data directory of a request: a client that sets the socket path may reach the daemon of another one.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -44,7 +44,7 @@ impl DataDirectory {
     }
 }
 
-/// Refuses a request whose client means another data directory.
+/// Refuses a request for another data directory.
 pub(super) async fn is_ours(State(directory): State<DataDirectory>, request: Request, next: Next) -> Response {
     match directory.check(&request) {
         Ok(()) => next.run(request).await,

@@ -13,11 +13,12 @@ use crate::error::{Answer, HttpError};
 /// How many items are written at a time.
 const PAGE: usize = 256;
 
-/// Items, and the cursor of the page after them.
+/// Items, and the cursor of the next page.
 type Page<T> = (Vec<T>, Option<String>);
 
-/// Answers with everything that a query asks for. A page is read when the client has taken the one before, so that a slow
-/// client holds one page. If the first cannot be read the answer is an error; a later one breaks the document off.
+/// Answers with all results of a query. A page is read when the client has received the previous one, so that a slow
+/// client costs one page of memory. If the first cannot be read the answer is an error; a later one breaks off the
+/// document.
 pub(super) async fn whole<T, F>(query: ListQuery, read: impl Fn(ListQuery) -> F + Send + 'static) -> Answer<Response>
 where
     T: Serialize + Send + 'static,
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_list_is_one_document_however_its_pages_are_cut() {
+    async fn a_list_is_one_document_for_any_page_size() {
         for pages in [vec![0], vec![1], vec![2, 3], vec![0, 2, 0, 0, 1], vec![3, 0]] {
             let count: usize = pages.iter().sum();
             let expected = serde_json::json!({ "processes": (0..count).collect::<Vec<_>>() }).to_string();
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_that_cannot_be_read_is_never_taken_for_the_end() {
+    async fn an_unreadable_page_does_not_look_like_the_end_of_the_list() {
         let unavailable = || relive_runtime::Error::new(ErrorCode::Unavailable, "later");
         let first: Answer<Response> =
             whole(ListQuery::default(), move |_| std::future::ready(Err::<Page<u8>, _>(unavailable()))).await;

@@ -1,4 +1,4 @@
-//! The unix socket: one daemon's, for one uid.
+//! The unix socket: one daemon, one uid.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
@@ -6,24 +6,28 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::Router;
+use relive_api::{UnsafeDirectory, check_directory};
 use relive_journal::Disk;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::connections::Connections;
+use super::identity::Identities;
 
-/// How long no connection is accepted after that failed, and how often it is logged.
+/// How long to wait after a failed accept, and how often that is logged.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Why the socket cannot be had.
+/// The reason why the socket cannot be bound.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BindError {
     #[error("{path}: another program listens on this socket", path = .0.display())]
     Foreign(PathBuf),
     #[error("{path}: exists and is not a socket", path = .0.display())]
     NoSocket(PathBuf),
+    #[error(transparent)]
+    Unsafe(#[from] UnsafeDirectory),
     #[error("{path}: {source}", path = path.display())]
     Io { path: PathBuf, source: io::Error },
 }
@@ -35,7 +39,7 @@ pub(crate) struct Socket {
     file: SocketFile,
 }
 
-/// The name of the socket in the file system.
+/// The socket file.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -43,17 +47,21 @@ pub(crate) struct SocketFile {
     inode: u64,
 }
 
-/// Takes the socket's name. The caller has the data directory's lock, so a socket that nobody answers is a dead daemon's.
+/// Binds the socket. The caller holds the data directory's lock, so a socket without an answer belongs to a dead
+/// daemon.
 pub(crate) async fn bind(path: &Path) -> Result<Socket, BindError> {
     let failed = |source| BindError::Io { path: path.to_owned(), source };
     if let Some(directory) = path.parent() {
+        // Also before anything is made in a directory that is not ours to make something in.
+        check_directory(directory)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        check_directory(directory)?;
     }
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
             return Err(BindError::NoSocket(path.to_owned()));
         }
-        // It does not block: a listener whose queue is full is alive as well.
+        // It does not block: a listener with a full queue is alive as well.
         match UnixStream::connect(path).await {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 Disk::new().unlink(path).map_err(failed)?
@@ -70,7 +78,7 @@ pub(crate) async fn bind(path: &Path) -> Result<Socket, BindError> {
 }
 
 impl SocketFile {
-    /// Removes it, unless somebody else has put another in its place.
+    /// Removes the file, unless another program has replaced it.
     pub(crate) fn remove(self) {
         let found = std::fs::symlink_metadata(&self.path);
         if found.is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode)) {
@@ -80,10 +88,11 @@ impl SocketFile {
 }
 
 impl Socket {
-    /// Accepts connections until the daemon stops, and then no more.
+    /// Accepts connections until the daemon stops.
     pub(crate) async fn accept(
         self,
         connections: &Connections,
+        identities: &Identities,
         router: &Router,
         mut stop: watch::Receiver<bool>,
     ) -> SocketFile {
@@ -96,10 +105,13 @@ impl Socket {
                 next = async { (connections.accepts().await, self.listener.accept().await) } => next,
             };
             match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream))) {
-                Ok((peer, stream)) if peer == uid => connections.serve(stream, router.clone(), turn),
+                Ok((peer, stream)) if peer == uid => {
+                    let identities = identities.clone();
+                    connections.serve(stream, move |stream| identities.caller(stream), router.clone(), turn);
+                }
                 Ok((peer, _)) => tracing::warn!("refused a connection of uid {peer}"),
                 Err(error) => {
-                    // Out of descriptors, as a rule.
+                    // Usually out of descriptors.
                     if logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY) {
                         tracing::warn!("cannot accept a connection: {error}");
                         logged = Some(Instant::now());

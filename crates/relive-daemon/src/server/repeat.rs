@@ -1,8 +1,9 @@
-//! Requests that are sent again: a repeat gets the answer of the first, also while that is under way.
+//! Repeated requests: a repeat gets the answer of the first one, even while that is being served.
 //!
-//! This is for repeats that meet the same daemon. What a verb changed is in the journal with the request's id, so a
-//! repeat is recognised by the next daemon too, and by this one if its answer was too long to be kept. A refusal is not
-//! remembered: asking again may help.
+//! This handles repeats to the same daemon. The journal records the id of a request with its changes, so the next
+//! daemon recognizes a repeat too, and so does this one if the answer was too long to be kept. A refusal because
+//! of the state of a process (404, 409) is remembered too: an earlier copy of the request may be read after the refusal,
+//! and must not be carried out then. Other failures are not remembered, so that another attempt may succeed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,14 +33,14 @@ const ID_MAX: usize = 100;
 type Reply = (StatusCode, Bytes);
 type UnderWay = Arc<OnceCell<Reply>>;
 
-/// Requests are the same if id, path and body are.
+/// Identifies a request: id, path and body.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     id: String,
     request: Hash,
 }
 
-/// The answers to requests that had an id, cheap to clone.
+/// The answers to requests with an id, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Repeats {
     inner: Arc<Mutex<Inner>>,
@@ -47,10 +48,10 @@ pub(super) struct Repeats {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Has no more entries than requests are let in.
+    /// Has no more entries than admitted requests.
     under_way: HashMap<Key, UnderWay>,
     remembered: HashMap<Key, Reply>,
-    /// When each was answered, the oldest first.
+    /// When each was answered, oldest first.
     order: VecDeque<(Instant, Key)>,
 }
 
@@ -71,7 +72,7 @@ impl Repeats {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the answer of the first such request, or the place where it will be.
+    /// Returns the answer of the first such request, or the cell where it will be.
     fn find(&self, key: &Key) -> UnderWay {
         let mut inner = self.lock();
         inner.forget_the_old();
@@ -82,7 +83,7 @@ impl Repeats {
     }
 }
 
-/// Takes a request off those under way, and remembers its answer if it has one: also when the handler panicked.
+/// Removes a request from the running ones, and remembers its answer if there is one: also when the handler panicked.
 struct Finish {
     repeats: Repeats,
     key: Key,
@@ -98,8 +99,8 @@ impl Drop for Finish {
         match self.under_way.get() {
             Some((status, bytes)) => {
                 inner.under_way.remove(&self.key);
-                if status.is_success() && bytes.len() <= ANSWER_MAX {
-                    // A copy, because the bytes may be a part of something larger.
+                if is_remembered(*status) && bytes.len() <= ANSWER_MAX {
+                    // Copied, because the bytes may be a part of something larger.
                     let reply = (*status, Bytes::copy_from_slice(bytes));
                     inner.remembered.insert(self.key.clone(), reply);
                     inner.order.push_back((Instant::now(), self.key.clone()));
@@ -115,7 +116,11 @@ impl Drop for Finish {
     }
 }
 
-/// Serves a request to its end, whether or not its client stays, and one with an id once.
+fn is_remembered(status: StatusCode) -> bool {
+    status.is_success() || matches!(status, StatusCode::NOT_FOUND | StatusCode::CONFLICT)
+}
+
+/// Serves a request completely, even if its client hangs up, and one with an id once.
 pub(super) async fn to_the_end(repeats: &Repeats, request: Request, next: Next, room: Room) -> Response {
     let served = match identified(repeats, request, next).await {
         Ok(served) => served,
@@ -128,7 +133,7 @@ pub(super) async fn to_the_end(repeats: &Repeats, request: Request, next: Next, 
     };
     #[cfg(feature = "faults")]
     if relive_runtime::faults::is_on("inline-verbs") {
-        return served.await;
+        return Box::pin(served).await;
     }
     match tokio::spawn(served).await {
         Ok(response) => response,
@@ -146,11 +151,13 @@ async fn identified(
         return Err(HttpError::new(ErrorCode::Invalid, format!("a request id has at most {ID_MAX} bytes")));
     }
     let (head, body) = request.into_parts();
-    // It was read whole before.
+    // It was read completely before.
     let unread = |error| HttpError::new(ErrorCode::Invalid, format!("the body: {error}"));
     let bytes = to_bytes(body, relive_api::BODY_MAX).await.map_err(unread)?;
     let finish = id.map(|id| {
-        let request = Hash::of(&[head.uri.path().as_bytes(), b"\0", &bytes].concat());
+        // A process that repeats the request of another one is answered for itself.
+        let caller = format!("{:?}", head.extensions.get::<relive_runtime::Caller>());
+        let request = Hash::of(&[caller.as_bytes(), b"\0", head.uri.path().as_bytes(), b"\0", &bytes].concat());
         let key = Key { id, request };
         Finish { repeats: repeats.clone(), under_way: repeats.find(&key), key }
     });

@@ -1,22 +1,23 @@
-//! Streams are read from the files: any number of readers, each at its own place, none in the writer's way.
+//! Streams are read from the files: any number of readers, each at its own position, none blocking the writer.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
-use relive_core::{ErrorCode, Uuid};
+use relive_core::ErrorCode;
 use relive_journal::ProcessDirectory;
+use relive_journal::events::EventReader;
 use relive_journal::reader::{Cursor, Item, Reader};
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
 
-use super::{Id, Params, Server};
+use super::{Asked, Id, Params, Server};
 use crate::error::{Answer, HttpError};
-use relive_runtime::Runtime;
+use relive_runtime::{Access, Readable};
 
 /// How many records are read at a time, and how many bytes of them.
 const BATCH: usize = 64;
@@ -31,43 +32,58 @@ pub(super) struct StreamQuery {
     after: Option<String>,
 }
 
+impl StreamQuery {
+    /// Continues after the last event that a client has seen. A client that connects again sends its first address, so the
+    /// header is the newer one.
+    fn resumed(self, headers: &HeaderMap) -> Answer<Self> {
+        let Some(seen) = headers.get("last-event-id").filter(|seen| !seen.is_empty()) else { return Ok(self) };
+        let seen = seen.to_str().map_err(|_| HttpError::new(ErrorCode::Invalid, "Last-Event-ID: not an id"))?;
+        Ok(Self { after: Some(seen.to_owned()), ..self })
+    }
+}
+
 pub(super) async fn journal(
     State(server): State<Server>,
+    Asked(access): Asked,
     Id(id): Id,
+    headers: HeaderMap,
     Params(query): Params<StreamQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
-    open(server, id, query, ProcessDirectory::steps, Shown::OnDisk).await
+    let query = query.resumed(&headers)?;
+    open(server, access, id, query, |directory, after| Source::Journal(Reader::new(directory.steps(), after))).await
 }
 
 pub(super) async fn events(
     State(server): State<Server>,
+    Asked(access): Asked,
     Id(id): Id,
+    headers: HeaderMap,
     Params(query): Params<StreamQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
-    open(server, id, query, ProcessDirectory::events, Shown::Written).await
+    let query = query.resumed(&headers)?;
+    open(server, access, id, query, |directory, after| Source::Events(Box::new(EventReader::new(directory, after))))
+        .await
 }
 
 async fn open(
     server: Server,
+    access: Access,
     id: String,
     query: StreamQuery,
-    file: fn(&ProcessDirectory) -> PathBuf,
-    shown: Shown,
+    source: fn(&ProcessDirectory, Cursor) -> Source,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
     let after = match query.after.as_deref() {
         None | Some("") => Cursor::default(),
         Some(text) => text.parse().map_err(|error| HttpError::new(ErrorCode::Invalid, format!("after: {error}")))?,
     };
-    let uuid = server.runtime.process(&id).await?.uuid;
-    let path = file(&server.runtime.directory(uuid));
+    let readable = access.readable(&id).await?;
+    let source = source(&readable.directory(), after);
     let follower = Follower {
-        bell: server.runtime.follow(uuid),
-        stop: server.stop.subscribe(),
-        runtime: server.runtime,
+        bell: readable.bell(),
+        stop: server.stopping(),
+        readable,
         reads: server.stream_reads,
-        uuid,
-        shown,
-        reader: Some(Reader::new(path, after)),
+        source: Some(source),
         follow: query.follow,
         waiting: VecDeque::new(),
         over: false,
@@ -76,22 +92,28 @@ async fn open(
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
 }
 
-/// How much of a file a stream shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    /// Only what a power cut cannot take back.
-    OnDisk,
-    /// All of it.
-    Written,
+/// What a stream reads.
+enum Source {
+    /// Records, of which only those are shown that a power cut cannot take back.
+    Journal(Reader),
+    /// Events, all that are written.
+    Events(Box<EventReader>),
+}
+
+impl Source {
+    fn next_item(&mut self) -> std::io::Result<Option<Item>> {
+        match self {
+            Self::Journal(reader) => reader.next_item(),
+            Self::Events(reader) => reader.next_item(),
+        }
+    }
 }
 
 struct Follower {
-    runtime: Arc<Runtime>,
+    readable: Readable,
     reads: Arc<Semaphore>,
-    uuid: Uuid,
-    shown: Shown,
-    /// Absent while a job has it.
-    reader: Option<Reader>,
+    /// Absent while a job uses it.
+    source: Option<Source>,
     bell: watch::Receiver<()>,
     stop: watch::Receiver<bool>,
     follow: bool,
@@ -105,13 +127,13 @@ impl Follower {
             if let Some(event) = self.waiting.pop_front() {
                 return Some((Ok(event), self));
             }
-            // A daemon that stops ends its streams; whoever follows comes back with the last id.
-            if self.over || *self.stop.borrow() {
+            // A stopping daemon ends its streams; a follower comes back with the last id.
+            if self.over || *self.stop.borrow() || !self.readable.is_seen() {
                 return None;
             }
-            // Asked before reading: what is written between the two is still read.
+            // Marked before reading: what is written between the two is still read.
             self.bell.borrow_and_update();
-            let ended = self.runtime.is_over(self.uuid);
+            let ended = self.readable.is_over();
             let items = self.read().await?;
             if !items.is_empty() {
                 self.waiting.extend(items.into_iter().map(event));
@@ -122,26 +144,27 @@ impl Follower {
                 tokio::select! {
                     rung = self.bell.changed() => if rung.is_err() { return None },
                     _ = self.stop.wait_for(|stopping| *stopping) => return None,
+                    () = self.readable.loses_sight() => return None,
                 }
             }
         }
     }
 
     async fn read(&mut self) -> Option<Vec<Item>> {
-        let mut reader = self.reader.take()?;
-        if self.shown == Shown::OnDisk {
-            reader.set_limit(self.runtime.synced_end(self.uuid).unwrap_or(u64::MAX));
+        let mut source = self.source.take()?;
+        if let Source::Journal(reader) = &mut source {
+            reader.set_limit(self.readable.synced_end().unwrap_or(u64::MAX));
         }
         let _turn = self.reads.acquire().await.ok()?;
-        let (reader, items) = self
-            .runtime
+        let (source, items) = self
+            .readable
             .pools()
             .reads
             .run(move || {
                 let (mut items, mut bytes) = (Vec::new(), 0);
                 while items.len() < BATCH
                     && bytes < BATCH_BYTES
-                    && let Ok(Some(item)) = reader.next_item()
+                    && let Ok(Some(item)) = source.next_item()
                 {
                     bytes += match &item {
                         Item::Record(entry) => entry.line.len(),
@@ -149,11 +172,11 @@ impl Follower {
                     };
                     items.push(item);
                 }
-                (reader, items)
+                (source, items)
             })
             .await
             .ok()?;
-        self.reader = Some(reader);
+        self.source = Some(source);
         Some(items)
     }
 }

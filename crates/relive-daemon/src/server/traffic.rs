@@ -1,4 +1,4 @@
-//! Which requests are let in: classes with room of their own, whole bodies, and a time by which there is an answer.
+//! Admission of requests: classes with their own limits, complete bodies, and a deadline for the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::error::{Answer, HttpError};
 
 /// How long the body of a request may take.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
-/// How many bytes of long bodies are in memory at once. Short ones are always taken, so that long ones cannot keep a
-/// signal out.
+/// How many bytes of long bodies are in memory at once. Short ones are always accepted, so that long ones cannot block
+/// a signal.
 const BODIES_MAX_BYTES: usize = 256 << 20;
 const SHORT_BODY: usize = 64 << 10;
-/// When a client is told that its request takes longer than it should wait.
+/// When a client is told that its request takes too long.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// Requests that share room. A class that is full refuses, and takes nothing from the others.
+/// Requests that share a limit. A full class refuses, without affecting the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
-    /// What a person needs to stay in control.
+    /// Requests that a person needs to stay in control.
     Control,
     /// Requests that start, list or change something.
     Others,
@@ -55,7 +55,7 @@ impl Class {
     }
 }
 
-/// The requests in flight, cheap to clone.
+/// The running requests, cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Traffic {
     control: Arc<Semaphore>,
@@ -66,7 +66,7 @@ pub(super) struct Traffic {
     stop: watch::Receiver<bool>,
 }
 
-/// What a request takes up until it is done.
+/// The resources of a request until it is done.
 #[derive(Debug)]
 pub(super) struct Room {
     _of_class: OwnedSemaphorePermit,
@@ -91,7 +91,7 @@ impl Traffic {
     }
 
     fn admit(&self, class: Class, request: &Request) -> Answer<Room> {
-        // A stop is answered and asked about to the end.
+        // A stop, and questions about it, are answered to the end.
         let is_new_work = !request.uri().path().starts_with("/v1/daemon");
         if is_new_work && *self.stop.borrow() {
             return Err(stopping());
@@ -110,12 +110,12 @@ impl Traffic {
     }
 }
 
-/// What a client of a daemon that stops is told.
+/// Returns the refusal of a stopping daemon.
 pub(super) fn stopping() -> HttpError {
     HttpError::new(ErrorCode::Unavailable, "the daemon is stopping").with_hint("relive daemon status")
 }
 
-/// Reads the body before anything is done, and names the version in every answer: half a request is no request.
+/// Reads the body before anything is done, and adds the version to every answer: half a request is not a request.
 pub(super) async fn whole(State(traffic): State<Traffic>, request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let mut response = match tokio::time::timeout(BODY_WITHIN, read_body(&traffic, request)).await {
@@ -172,7 +172,7 @@ async fn read_body(traffic: &Traffic, request: Request) -> Answer<Request> {
     Ok(Request::from_parts(head, Body::from(Bytes::from(bytes))))
 }
 
-/// Serves a request of a class that has room for it.
+/// Serves a request if its class is not full.
 pub(super) async fn admit(State((traffic, class)): State<(Traffic, Class)>, request: Request, next: Next) -> Response {
     let room = match traffic.admit(class, &request) {
         Ok(room) => room,
@@ -205,7 +205,7 @@ async fn in_time(traffic: &Traffic, request: Request, next: Next, room: Room) ->
     })
 }
 
-/// Returns the command that tells what became of a request.
+/// Returns the command that tells what happened to a request.
 fn hint_for(path: &str) -> String {
     let id = path.strip_prefix("/v1/processes/").and_then(|rest| rest.split('/').next());
     match id.filter(|id| id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')) {
@@ -214,7 +214,7 @@ fn hint_for(path: &str) -> String {
     }
 }
 
-/// An answer whose length is not known takes its room until its last byte.
+/// Holds the resources of an answer of unknown length until its last byte.
 fn until_last_byte(response: Response, room: Room) -> Response {
     if response.body().size_hint().exact().is_some() {
         return response;

@@ -1,4 +1,4 @@
-//! Random requests: methods, paths, headers and bodies that almost fit, and bytes that do not.
+//! Random requests: methods, paths, headers and bodies that are almost valid, and arbitrary bytes.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
+use relive_daemon::in_process::Caller;
 
 use crate::any_request::{Place, UUID};
 
 const OTHER_METHODS: [&str; 5] = ["PUT", "DELETE", "HEAD", "OPTIONS", "get"];
-const VERBS: [&str; 16] = [
+pub(crate) const VERBS: [&str; 26] = [
     "",
     "/wait",
     "/pause",
@@ -27,8 +28,18 @@ const VERBS: [&str; 16] = [
     "/journal?follow=true",
     "/events?follow=true&after=1.1",
     "/journal?after=%ff",
+    "/rename",
+    "/remove",
+    "/diff",
+    "/diff?from=4294967295&to=0&text=true",
+    "/diff?from=-1",
+    "/rewind",
+    "/restore",
+    "/merge",
+    "/flow",
+    "/node",
 ];
-const PLACES: [&str; 11] = [
+pub(crate) const PLACES: [&str; 23] = [
     "/v1/daemon",
     "/v1/processes",
     "/v1/processes?all=true",
@@ -36,12 +47,24 @@ const PLACES: [&str; 11] = [
     "/v1/programs",
     "/v1/resumable",
     "/v1/gc",
+    "/v1/flows",
+    "/v1/self",
+    "/v1/self/end",
+    "/v1/handles",
+    "/v1/handles/release",
+    "/v1/usage?by=day,model",
+    "/v1/usage?by=nothing&since=0",
+    "/v1/blame",
+    "/v1/workspaces",
+    "/v1/workspaces/remove",
+    "/v1/processes?limit=18446744073709551615&cursor=%00",
+    "/v1/resumable?limit=0&cursor=x",
     "/v1/",
     "*",
     "//",
     "http://relive/v1/daemon",
 ];
-const BODIES: [&str; 22] = [
+pub(crate) const BODIES: [&str; 31] = [
     "",
     "{}",
     "null",
@@ -64,10 +87,19 @@ const BODIES: [&str; 22] = [
     "{\"fork\": \"01900000-0000-7000-8000-00000000000b\"}",
     "{\"from_step\": 4294967295}",
     "{\"input\": \"x\", \"max_steps\": 0}",
+    "{\"target\": \"1\", \"to\": \"1\", \"as\": \"owner\"}",
+    "{\"target\": \"1\"}",
+    "{\"name\": \"../x\"}",
+    "{\"to_step\": 4294967295, \"force\": true}",
+    "{\"step\": 1, \"paths\": [\"..\", \"\"], \"cwd\": \"\"}",
+    "{\"into\": \"relative\", \"dry_run\": true}",
+    "{\"path\": \"/dev/zero\", \"line\": 18446744073709551615}",
+    "{\"id\": \"../..\", \"dry_run\": true}",
+    "{\"how\": \"exit\", \"code\": 1e9}",
 ];
 
-/// Requests that fit, so that what is behind the parsing is tried as well.
-const FITTING: [(&str, &str, &str); 16] = [
+/// Valid requests, so that the code after the parser is tested as well.
+pub(crate) const FITTING: [(&str, &str, &str); 29] = [
     ("POST", "/v1/processes/1/pause", "{\"now\": true}"),
     ("POST", "/v1/processes/1/resume", "{}"),
     ("POST", "/v1/processes/1/resume", "{\"input\": \"x\"}"),
@@ -84,6 +116,19 @@ const FITTING: [(&str, &str, &str); 16] = [
     ("GET", "/v1/processes/1/events?follow=true", ""),
     ("GET", "/v1/processes/1/lineage", ""),
     ("GET", "/v1/processes?all=true", ""),
+    ("POST", "/v1/processes/1/signals", "{\"block\": [\"TERM\"], \"unblock\": [\"INT\"]}"),
+    ("POST", "/v1/processes/1/rename", "{\"name\": \"another\"}"),
+    ("POST", "/v1/processes/1/remove", ""),
+    ("GET", "/v1/processes/1/diff?from=0&to=1", ""),
+    ("POST", "/v1/processes/1/rewind", "{\"to_step\": 1, \"dry_run\": true}"),
+    ("POST", "/v1/processes/1/merge", "{\"dry_run\": true}"),
+    ("POST", "/v1/handles", "{\"target\": \"1\", \"to\": \"1\", \"as\": \"observer\"}"),
+    ("POST", "/v1/handles/release", "{\"target\": \"1\", \"of\": \"1\"}"),
+    ("GET", "/v1/handles", ""),
+    ("GET", "/v1/self", ""),
+    ("POST", "/v1/blame", "{\"path\": \"/dev/zero\"}"),
+    ("GET", "/v1/usage?by=day", ""),
+    ("GET", "/v1/workspaces", ""),
 ];
 
 fn id() -> impl Strategy<Value = String> {
@@ -111,7 +156,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Headers that are about the body; the length may be wrong.
+/// Headers about the body; the length may be wrong.
 fn framing() -> impl Strategy<Value = &'static str> {
     prop_oneof![8 => Just("length"), 2 => Just("chunked"), 1 => select(vec!["short", "long", "none", "both", "twice"])]
 }
@@ -150,7 +195,7 @@ fn chunked(body: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", body.len()).as_bytes(), body, b"\r\n0\r\n\r\n"].concat()
 }
 
-/// One request, some in a row on one connection, or bytes.
+/// One request, several on one connection, or bytes.
 fn client() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         8 => request(),
@@ -170,14 +215,15 @@ async fn no_request_makes_the_daemon_panic_hang_or_answer_500() {
     let (mut runner, mut statuses) = (TestRunner::default(), BTreeMap::<Option<u16>, u32>::new());
     for number in 0..cases {
         let bytes = strategy.new_tree(&mut runner).unwrap().current();
-        *statuses.entry(place.check(&bytes).await).or_default() += 1;
+        let caller = if number % 2 == 0 { Caller::Process(UUID.parse().unwrap()) } else { Caller::Person };
+        *statuses.entry(place.check(caller, &bytes).await).or_default() += 1;
         if number % 50 == 0 {
             place.check_alive().await;
         }
     }
     place.check_alive().await;
     println!("{statuses:?}");
-    for expected in [200, 400, 404] {
+    for expected in [200, 400, 403, 404] {
         assert!(statuses.contains_key(&Some(expected)), "the requests do not get far: {statuses:?}");
     }
 }

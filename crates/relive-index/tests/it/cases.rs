@@ -1,4 +1,4 @@
-//! Damage, bounds, and rebuilding while things happen.
+//! Damage, limits, and rebuilding during changes.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn a_damaged_database_is_deleted_at_the_start() {
         world.index = Index::in_memory().unwrap();
         damage(&world.temp.path().join("index/index.db"));
         world.open_index();
-        // What is found out later counts as well: then it is empty from there on.
+        // Damage that is found later counts as well: the index is empty from then on.
         let known = world.index.by_name("worker");
         assert!(matches!(known, Ok(None) | Err(Error::Corrupt { .. })), "{what}: {known:?}");
         assert!(!world.index.is_complete().unwrap(), "{what}");
@@ -82,11 +82,11 @@ fn a_database_that_turns_out_damaged_is_replaced_by_an_empty_one() {
 }
 
 #[test]
-fn what_is_told_during_a_rebuild_is_newer_than_what_is_read() {
+fn updates_during_a_rebuild_win_over_the_entries_that_are_read() {
     let world = World::new();
     let [first, second, third] = ["first", "second", "third"].map(|name| world.begin(Some(name), "/"));
     world.end(third, 0);
-    // Read before it changes, and taken in after it.
+    // Read before the change, and added after it.
     let stale: Vec<_> = entries(&world.data).collect();
     let told = std::iter::once_with(|| {
         world.end(first, 1);
@@ -102,7 +102,7 @@ fn what_is_told_during_a_rebuild_is_newer_than_what_is_read() {
 }
 
 #[test]
-fn a_rebuild_that_is_stopped_leaves_the_index_incomplete() {
+fn a_stopped_rebuild_leaves_the_index_incomplete() {
     let world = World::new();
     let uuid = world.begin(Some("worker"), "/");
     let row = Row::read(&world.data, uuid).unwrap().unwrap();
@@ -116,7 +116,7 @@ fn a_rebuild_that_is_stopped_leaves_the_index_incomplete() {
 }
 
 #[test]
-fn a_refresh_finds_what_was_lost_and_what_is_gone() {
+fn a_refresh_adds_lost_rows_and_removes_rows_of_deleted_processes() {
     let world = World::new();
     let [changed, collected, vanished] = [(); 3].map(|()| world.begin(Some("worker"), "/"));
     world.end(collected, 0);
@@ -139,7 +139,7 @@ fn a_refresh_finds_what_was_lost_and_what_is_gone() {
 }
 
 #[test]
-fn a_history_that_cannot_be_read_is_found_by_its_id() {
+fn a_process_with_an_unreadable_journal_is_found_by_its_id() {
     let world = World::new();
     let good = world.begin(Some("worker"), "/");
     let bad = world.begin(Some("broken"), "/");
@@ -155,7 +155,7 @@ fn a_history_that_cannot_be_read_is_found_by_its_id() {
 }
 
 #[test]
-fn answers_are_bounded_and_nothing_that_is_typed_is_an_error() {
+fn answers_are_bounded_and_no_search_text_is_an_error() {
     let world = World::new();
     for _ in 0..5 {
         world.begin(Some("worker"), "/");
@@ -199,7 +199,7 @@ fn a_process_with_many_incarnations_answers_for_each() {
 }
 
 #[test]
-fn what_was_collected_long_ago_is_forgotten() {
+fn processes_collected_long_ago_are_forgotten() {
     let world = World::new();
     let uuid = world.begin(None, "/");
     let long_ago = relive_core::Timestamp::from_millisecond(now().as_millisecond() - 400 * 86_400_000).unwrap();

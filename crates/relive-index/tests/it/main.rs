@@ -1,4 +1,4 @@
-//! The index, beside a full scan of the same data directory.
+//! The index, compared with a full scan of the same data directory.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Whatever happens to the processes and to the index, every answer is that of a full scan.
+//! After any sequence of events, every answer equals that of a full scan.
 
 use proptest::prelude::*;
 use relive_core::{Pid, Uuid};
@@ -8,7 +8,7 @@ use relive_journal::JournalState;
 use crate::scan::{Scan, listings};
 use crate::support::{DIRECTORIES, NAMES, World};
 
-/// Something that happens; numbers choose among what there is.
+/// An event; numbers select among the existing processes.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Begin(usize, usize),
@@ -17,9 +17,9 @@ enum Act {
     Pause(usize),
     Alias(usize),
     Collect(usize),
-    /// The daemon starts again.
+    /// The daemon restarts.
     Reopen,
-    /// The daemon starts again and finds no index.
+    /// The daemon restarts and finds no index.
     Delete,
     /// Rows are lost, as by a power cut.
     Lose(usize),
@@ -79,7 +79,7 @@ fn perform(world: &mut World, act: Act) {
     }
 }
 
-/// All pages of a listing, so many rows each.
+/// Returns all pages of a listing, with this many rows each.
 fn pages(world: &World, filter: &Filter, order: Order, limit: usize) -> Vec<relive_journal::ProcInfo> {
     let (mut all, mut after): (Vec<_>, Option<Cursor>) = (Vec::new(), None);
     loop {
@@ -129,7 +129,7 @@ fn compare(world: &World) {
     assert!(pages(world, &dead, Order::Pid, 3).iter().all(|info| info.state == JournalState::Dead));
 }
 
-/// So many cases, or as many as a soak asks for.
+/// Returns the usual number of cases, or the number that a soak test asks for.
 fn cases(usual: u32) -> ProptestConfig {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|number| number.parse().ok());
     ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(asked.unwrap_or(usual)) }

@@ -1,4 +1,4 @@
-//! Every answer by reading the whole data directory, as slowly and plainly as possible.
+//! Computes every answer by reading the whole data directory, slowly and plainly.
 
 use relive_core::{Pid, Timestamp, Uuid};
 use relive_index::{Filter, Order, Outcome, PidEntry, Row, State};
@@ -94,13 +94,13 @@ impl Scan {
         found.into_iter().map(|row| row.info.clone()).collect()
     }
 
-    /// Every id there is or was.
+    /// Returns every id that exists or existed.
     pub(crate) fn uuids(&self) -> impl Iterator<Item = Uuid> {
         self.here.iter().map(|row| row.info.uuid).chain(self.collected.iter().map(|(uuid, ..)| *uuid))
     }
 }
 
-/// Every filter with at most two parts, in every order.
+/// Returns every filter with at most two conditions, in every order.
 pub(crate) fn listings() -> Vec<(Filter, Order)> {
     let states = [None, Some(State::Running), Some(State::Suspended), Some(State::Dead)];
     let outcomes = [None, Some(Outcome::Succeeded), Some(Outcome::Failed)];

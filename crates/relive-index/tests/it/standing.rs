@@ -1,4 +1,4 @@
-//! Whether the index knows everything, what it knows of trees, and a disk that is full.
+//! Completeness of the index, budgets of trees, and a full disk.
 
 use relive_index::{Error, Filter, Index, Order, Row};
 use relive_journal::Disk;
@@ -6,7 +6,7 @@ use relive_journal::Disk;
 use crate::support::{World, now};
 
 #[test]
-fn only_an_index_that_was_closed_knows_everything() {
+fn only_a_closed_index_is_complete_at_the_next_start() {
     let mut world = World::new();
     world.begin(None, "/");
     assert!(!world.index.begin(&world.data).unwrap(), "nobody closed it");
@@ -21,12 +21,12 @@ fn only_an_index_that_was_closed_knows_everything() {
 }
 
 #[test]
-fn an_index_does_not_know_what_somebody_else_began_since_it_was_closed() {
+fn an_index_is_incomplete_if_a_process_was_created_after_it_was_closed() {
     let mut world = World::new();
     world.begin(None, "/");
     world.index.close(&world.data).unwrap();
     world.open_index();
-    // By a daemon that has no index.
+    // Created by a daemon without an index.
     let closed = std::mem::replace(&mut world.index, Index::in_memory().unwrap());
     world.begin(None, "/");
     assert!(!closed.begin(&world.data).unwrap());
@@ -47,7 +47,7 @@ fn a_database_that_was_removed_or_replaced_is_noticed() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_that_loses_nothing_that_was_told_before() {
+fn a_full_disk_is_an_error_and_keeps_earlier_rows() {
     let world = World::new();
     let uuid = world.begin(Some("worker"), "/");
     world.index.limit_pages(1).unwrap();
@@ -58,7 +58,7 @@ fn a_full_disk_is_an_error_that_loses_nothing_that_was_told_before() {
 }
 
 #[test]
-fn whoever_draws_from_a_budget_is_found_at_any_depth_and_after_it_was_collected() {
+fn dependents_of_a_budget_are_found_at_any_depth_and_after_collection() {
     let world = World::new();
     let root = world.begin(None, "/");
     let child = world.begin_below(Some(root), None, "/");
@@ -83,7 +83,7 @@ fn whoever_draws_from_a_budget_is_found_at_any_depth_and_after_it_was_collected(
 }
 
 #[test]
-fn a_listing_may_begin_at_a_moment() {
+fn a_listing_can_be_limited_to_recent_processes() {
     let world = World::new();
     world.begin(None, "/");
     let since = Some(now());

@@ -1,4 +1,4 @@
-//! A data directory with processes, and the index beside it, told what the daemon would tell it.
+//! A data directory with processes, and an index that is updated as the daemon would.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -15,7 +15,7 @@ use relive_journal::{DataDirectory, Disk, Durability, Io, Opening, WriteError, W
 pub(crate) const NAMES: [Option<&str>; 4] = [None, Some("worker"), Some("worker-2"), Some("tést")];
 pub(crate) const DIRECTORIES: [&str; 4] = ["/", "/home/user", "/home/user/project", "/home/user0"];
 
-/// A moment later than every one before it.
+/// Returns a moment later than all earlier ones.
 pub(crate) fn now() -> Timestamp {
     static TICKS: AtomicU64 = AtomicU64::new(0);
     let tick = TICKS.fetch_add(1, Ordering::Relaxed);
@@ -27,7 +27,7 @@ fn moment() -> Moment {
     Moment { at, up_ms: u64::try_from(at.as_millisecond() - 1_600_000_000_000).unwrap() }
 }
 
-/// Ends in a digit that repeats, so that suffixes are shared.
+/// Returns a UUID that ends in a repeating digit, so that suffixes are shared.
 fn uuid() -> Uuid {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -84,6 +84,7 @@ impl World {
             program: None,
             intent: "do the work".into(),
             cwd: cwd.to_owned(),
+            isolated: None,
             limits: Limits::default(),
             on_in_doubt: OnInDoubt::TellModel,
             on_budget: OnBudget::End,
@@ -91,6 +92,7 @@ impl World {
             policy: Policy::default(),
             root_uuid: None,
             depth: 0,
+            workspace: None,
             request: None,
         };
         let opening = self.opening(OpenedBy::Spawn);
@@ -119,37 +121,36 @@ impl World {
 
     pub(crate) fn pause(&self, uuid: Uuid) {
         let mut writer = self.open(uuid);
-        let paused = Paused { reason: SuspendReason::User, asked_at: now(), resume_at: None, req: None };
+        let paused = Paused { reason: SuspendReason::User, asked_at: now(), resume_at: None, cause: None, req: None };
         writer.append(moment(), vec![Body::Paused(paused)], Durability::Synced).unwrap();
         self.tell(&writer);
     }
 
-    /// Gives a process a PID that stands for it and is in no journal.
+    /// Assigns a PID to a process that is in no journal.
     pub(crate) fn alias(&self, uuid: Uuid) {
         let pid = self.data.next_pid().unwrap();
         self.data.note_pid(pid, uuid);
         self.index.note_pids([(pid, uuid)]).unwrap();
     }
 
-    /// Collects a process that has ended.
     pub(crate) fn collect(&self, uuid: Uuid) {
         let wall = now();
         let clock = ClockReading { wall, since_boot_ms: 0, boot_id: "boot".to_owned() };
-        let rules = GcRules { retention_days: None, max_entries: Some(0) };
+        let rules = GcRules { retention_days: None, max_entries: Some(0), older_than_ms: None };
         let survey = self.data.survey(rules, &clock).unwrap();
         let Some(candidate) = survey.candidates.iter().find(|candidate| candidate.uuid == uuid) else { return };
         assert_eq!(self.data.collect(candidate, wall).unwrap(), Collected::Gone);
         self.index.remove(uuid, wall).unwrap();
     }
 
-    /// As a daemon that starts and finds no index.
+    /// Restarts like a daemon that finds no index.
     pub(crate) fn delete_index(&mut self) {
         self.index = Index::in_memory().unwrap();
         Disk::new().remove_tree(&self.temp.path().join("index")).unwrap();
         self.open_index();
     }
 
-    /// As a daemon that starts again.
+    /// Restarts like a daemon.
     pub(crate) fn open_index(&mut self) {
         self.index = Index::in_memory().unwrap();
         self.index = Index::open(self.temp.path()).unwrap();

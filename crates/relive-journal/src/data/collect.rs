@@ -1,8 +1,9 @@
-//! Garbage collection: which histories go, and how one goes without a trace of half of it.
+//! Garbage collection: which journals are deleted, and how a journal is deleted completely or not at all.
 //!
-//! A history goes in this order: its tombstone, synced; its directory out of `steps/`, synced; its files. Whatever of this
-//! a crash cuts short leaves a history whole or gone. What has not ended is never a candidate, and the journal's lock
-//! is held meanwhile, so a process that is being resumed is safe.
+//! A journal is deleted in this order: its tombstone is written and synced; its directory is moved out of `steps/`,
+//! synced; its files are deleted. A crash at any point leaves the journal complete or gone. A process that has not
+//! ended is never a candidate, and the journal's lock is held in the meantime, so a process that is being resumed is
+//! safe.
 
 use std::fs;
 use std::io;
@@ -24,22 +25,24 @@ use crate::writer::WriteError;
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 const CLOCK_MAX: u64 = 64 << 10;
 
-/// Which histories go. Either rule is enough; absent turns it off.
+/// The rules of garbage collection. Either rule is enough; an absent one is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GcRules {
-    /// Those that ended more than so many days ago.
+    /// Collects processes that ended more than this many days ago.
     pub retention_days: Option<u32>,
-    /// Those that ended first, when more than so many have.
+    /// Collects the processes that ended first, if more than this many have ended.
     pub max_entries: Option<usize>,
+    /// Collects processes that ended longer ago than this, in milliseconds.
+    pub older_than_ms: Option<u64>,
 }
 
 impl Default for GcRules {
     fn default() -> Self {
-        Self { retention_days: Some(30), max_entries: Some(500) }
+        Self { retention_days: Some(30), max_entries: Some(500), older_than_ms: None }
     }
 }
 
-/// Which rule a history goes by.
+/// The rule by which a process is collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GcReason {
@@ -47,60 +50,56 @@ pub enum GcReason {
     Retention,
     /// There are too many.
     MaxEntries,
+    /// A user asked for it.
+    Asked,
 }
 
-/// A history that may go.
+/// A process that may be collected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Candidate {
-    /// The process whose history it is.
     pub uuid: Uuid,
-    /// When it ended.
     pub dead_at: Timestamp,
-    /// What its files hold.
+    /// The size of its files.
     pub bytes: u64,
-    /// Why.
     pub reason: GcReason,
 }
 
-/// What there is to collect.
+/// The result of a survey.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// The oldest first.
+    /// Oldest first.
     pub candidates: Vec<Candidate>,
-    /// Histories that were passed over because nobody can tell when they ended, each with what is wrong.
+    /// Processes that were skipped because the time of their end is not known, each with the reason.
     pub warnings: Vec<(Uuid, String)>,
 }
 
 /// What became of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Collected {
-    /// It is gone.
     Gone,
-    /// It is not what it was: it was resumed, or is gone already.
+    /// It changed: it was resumed, or is gone already.
     Spared,
 }
 
 /// The clocks, read at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockReading {
-    /// The wall clock.
     pub wall: Timestamp,
-    /// The time since the boot, sleep included.
+    /// The time since the boot, including sleep.
     pub since_boot_ms: u64,
-    /// Which boot.
     pub boot_id: String,
 }
 
-/// Why nothing is collected.
+/// The reason why nothing is collected.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
     /// The wall clock cannot be trusted.
     #[error(
-        "the wall clock has jumped by {hours} hours since the last look, so nobody knows how old a history is; \
-         if the clock is right now, ask again"
+        "the wall clock has jumped by {hours} hours since the last collection, so the age of processes is not known; \
+         if the clock is right now, try again"
     )]
     ClockJumped {
-        /// Forward, or back if negative.
+        /// Forward, or backward if negative.
         hours: i64,
     },
     /// Something cannot be read or written.
@@ -109,8 +108,8 @@ pub enum CollectError {
 }
 
 impl DataDirectory {
-    /// What there is to collect. Changes nothing, but remembers the clocks: if the wall clock has jumped by more than a
-    /// day against the time since boot, the first survey after that refuses.
+    /// Finds the processes to collect. It deletes nothing, but remembers the clocks: if the wall clock has jumped by
+    /// more than a day against the time since boot, the first survey after that refuses.
     pub fn survey(&self, rules: GcRules, clock: &ClockReading) -> Result<Survey, CollectError> {
         self.check_clock(clock)?;
         let mut survey = Survey::default();
@@ -121,8 +120,10 @@ impl DataDirectory {
             }
             match ProcInfo::read_from(&self.io.disk, &self.directory(uuid)) {
                 Ok(Some(ProcInfo { dead_at: Some(dead_at), .. })) => ended.push((dead_at, uuid)),
-                Ok(Some(_)) => survey.warnings.push((uuid, "it has not ended, and is not live".to_owned())),
-                Ok(None) => survey.warnings.push((uuid, "its journal does not say what it is".to_owned())),
+                Ok(Some(_)) => {
+                    survey.warnings.push((uuid, "it has not ended, but has no marker of a living process".to_owned()))
+                }
+                Ok(None) => survey.warnings.push((uuid, "its journal does not describe the process".to_owned())),
                 // Collected since the directory was listed.
                 Err(_) if !self.directory(uuid).path().exists() => {}
                 Err(error) => survey.warnings.push((uuid, format!("its journal cannot be read: {error}"))),
@@ -133,14 +134,16 @@ impl DataDirectory {
         for (place, (dead_at, uuid)) in ended.into_iter().enumerate() {
             let age_ms = clock.wall.as_millisecond() - dead_at.as_millisecond();
             let old = rules.retention_days.is_some_and(|days| age_ms > i64::from(days) * DAY_MS);
-            let reason = match (old, place < surplus) {
-                (true, _) => GcReason::Retention,
-                (false, true) => GcReason::MaxEntries,
-                (false, false) => continue,
+            let asked = rules.older_than_ms.is_some_and(|older| u64::try_from(age_ms).is_ok_and(|age| age > older));
+            let reason = match (asked, old, place < surplus) {
+                (true, _, _) => GcReason::Asked,
+                (false, true, _) => GcReason::Retention,
+                (false, false, true) => GcReason::MaxEntries,
+                (false, false, false) => continue,
             };
             let bytes = match tree_bytes(self.directory(uuid).path()) {
                 Ok(bytes) => bytes,
-                // Another collection was quicker.
+                // Another collection was faster.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
                     survey.warnings.push((uuid, format!("its files cannot be counted: {error}")));
@@ -152,12 +155,23 @@ impl DataDirectory {
         Ok(survey)
     }
 
-    /// Removes a candidate's history, if it is still one. With a full disk the reserve makes room for its tombstone, and
-    /// is taken again afterwards, if there is room for it by then; without a reserve, the files of the history that its
-    /// journal does without.
+    /// Returns a process as a candidate at the request of a user; `None` if it has not ended, or is being resumed.
+    pub fn candidate(&self, uuid: Uuid) -> io::Result<Option<Candidate>> {
+        if self.marker(uuid).exists() {
+            return Ok(None);
+        }
+        let directory = self.directory(uuid);
+        let Some(info) = ProcInfo::read_from(&self.io.disk, &directory)? else { return Ok(None) };
+        let Some(dead_at) = info.dead_at else { return Ok(None) };
+        Ok(Some(Candidate { uuid, dead_at, bytes: tree_bytes(directory.path())?, reason: GcReason::Asked }))
+    }
+
+    /// Deletes the journal of a candidate, if it still is one. On a full disk the reserve provides space for the
+    /// tombstone, and is allocated again afterwards if possible; without a reserve, the derived files of the process
+    /// are deleted first.
     pub fn collect(&self, candidate: &Candidate, now: Timestamp) -> io::Result<Collected> {
         let settled = match self.settle() {
-            // The history itself may make room for that.
+            // Deleting the journal itself may provide the space.
             Err(error) if is_full(&error) => false,
             other => other.map(|()| true)?,
         };
@@ -186,19 +200,19 @@ impl DataDirectory {
         self.relieved_by(&directory, || {
             disk.rename(directory.path(), &aside)?;
             disk.sync_dir(&self.root.join("steps")).inspect_err(|_| {
-                // Nobody knows where it is on the disk, so it stays whole.
+                // Its state on the disk is not known, so it stays whole.
                 let _ = disk.rename(&aside, directory.path());
             })
         })?;
-        // It is gone. What cannot be removed now the next start removes.
+        // It is gone. The next start removes what cannot be removed now.
         let _ = disk.remove_tree(&aside);
         self.compact_tombstones(now);
         let _ = self.restore_reserve();
         Ok(Collected::Gone)
     }
 
-    /// Does something that makes room: if the disk is full also without the reserve, once more without the files that
-    /// are made from the journal, and then without the events.
+    /// Runs an action that frees space: if the disk is full even without the reserve, again without the derived files,
+    /// and then without the events.
     fn relieved_by<T>(&self, history: &ProcessDirectory, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let derived = [history.previous_checkpoint(), history.checkpoint(), history.ctx_profile(), history.proc_info()];
         let mut done = self.relieved(&mut act);
@@ -207,7 +221,7 @@ impl DataDirectory {
                 break;
             }
             for file in files {
-                // Whatever cannot be removed makes no room.
+                // A file that cannot be removed frees no space.
                 let _ = self.io.disk.unlink(file);
             }
             done = act();
@@ -221,7 +235,7 @@ impl DataDirectory {
         let on_disk = || regular::read(&path, CLOCK_MAX).ok().and_then(|bytes| line::decode_file(&bytes));
         let before: Option<ClockReading> = last.take().or_else(on_disk);
         match self.io.disk.replace(&path, &line::encode_file(now).map_err(io::Error::from)?) {
-            // Collecting makes room, so it must not need any.
+            // Collecting frees space, so it must not need any.
             Err(error) if is_full(&error) => *last = Some(now.clone()),
             other => other?,
         }
@@ -232,7 +246,7 @@ impl DataDirectory {
             wall_ms
                 - (i64::try_from(now.since_boot_ms).unwrap_or(i64::MAX)).saturating_sub_unsigned(before.since_boot_ms)
         } else {
-            // Nobody knows how long the machine was off; but it was not off for less than nothing.
+            // It is not known how long the machine was off, but not for a negative time.
             wall_ms.min(0)
         };
         if jump_ms.abs() > DAY_MS {
@@ -242,7 +256,7 @@ impl DataDirectory {
     }
 }
 
-/// What a directory's files hold. What goes away meanwhile holds nothing.
+/// Returns the size of a directory's files. Files removed in the meantime do not count.
 fn tree_bytes(path: &Path) -> io::Result<u64> {
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     let entries = match fs::read_dir(path) {

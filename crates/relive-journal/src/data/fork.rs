@@ -14,7 +14,7 @@ use crate::directory::ProcessDirectory;
 use crate::history::{History, Phase, Place};
 use crate::opening::Opening;
 use crate::payload::Blobs;
-use crate::record::{Body, Input, Record};
+use crate::record::{Body, Input, OwnWorkspace, Record};
 use crate::regular;
 use crate::scan::{Health, Hole, Until, scan_until};
 use crate::writer::{Durability, Take, WriteError, Writer};
@@ -33,20 +33,17 @@ pub enum ForkPoint {
 pub struct ForkRequest {
     /// Its UUID, chosen by whoever asks.
     pub uuid: Uuid,
-    /// Its first incarnation.
     pub opening: Opening,
-    /// Of which process.
     pub source: Uuid,
-    /// From where.
     pub point: ForkPoint,
-    /// Its name.
     pub name: Option<String>,
-    /// Its parent.
     pub parent_uuid: Option<Uuid>,
     /// What it may spend; as its original if absent.
     pub limits: Option<Limits>,
     /// What it is told first.
     pub input: Option<Input>,
+    /// The copy of the files that it works on; where its original works if absent.
+    pub workspace: Option<ForkWorkspace>,
     /// A hash of the request, see [`crate::record::Spawned::request`].
     pub request: Option<String>,
     /// The end of what is synced of an original that is being written: nothing after it is copied. Without it nobody
@@ -54,51 +51,41 @@ pub struct ForkRequest {
     pub within: Option<u64>,
 }
 
+#[derive(Debug, Clone)]
+pub struct ForkWorkspace {
+    pub cwd: String,
+    pub own: OwnWorkspace,
+}
+
 /// Why there is no fork. Nothing of it remains.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
     /// The original has not come that far.
-    #[error("step {asked} of {source_uuid} is not there: its last whole step is {last}")]
+    #[error("process {source_uuid} has no step {asked}: its last complete step is {last}")]
     NoSuchStep {
-        /// The original.
         source_uuid: Uuid,
         /// The step that was asked for.
         asked: u32,
-        /// Its last.
+        /// The last step of the origin.
         last: u32,
     },
     /// The prefix that was asked for has a hole.
-    #[error("the history of {source_uuid} is damaged at {hole}")]
+    #[error("the journal of {source_uuid} is damaged at {hole}")]
     Damaged {
-        /// The original.
         source_uuid: Uuid,
-        /// Where.
         hole: Hole,
         /// Its last step before the hole: a fork from there works.
         last: u32,
     },
     /// The prefix that was asked for was written by a newer Relive.
     #[error("the history of {source_uuid} was written by a newer Relive: {hole}")]
-    ReadOnly {
-        /// The original.
-        source_uuid: Uuid,
-        /// Where.
-        hole: Hole,
-    },
+    ReadOnly { source_uuid: Uuid, hole: Hole },
     /// The original was collected, perhaps while it was being copied.
     #[error("process {source_uuid} was garbage collected")]
-    Collected {
-        /// The original.
-        source_uuid: Uuid,
-    },
+    Collected { source_uuid: Uuid },
     /// The original cannot be read.
     #[error("{source_uuid}: {source}")]
-    Io {
-        /// The original.
-        source_uuid: Uuid,
-        /// The system's word for it.
-        source: io::Error,
-    },
+    Io { source_uuid: Uuid, source: io::Error },
     /// The fork could not be made.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
@@ -132,7 +119,7 @@ impl DataDirectory {
         }
         let prefix = prefix(&original, &journal, &request)?;
         let Some(identity) = &prefix.identity else {
-            let error = io::Error::new(io::ErrorKind::InvalidData, "the journal does not say what it is");
+            let error = io::Error::new(io::ErrorKind::InvalidData, "the journal does not describe a process");
             return Err(unreadable(error).into());
         };
         let mut spawned = identity.spawned.clone();
@@ -147,6 +134,9 @@ impl DataDirectory {
         (spawned.root_uuid, spawned.depth) = (None, 0);
         spawned.limits = request.limits.unwrap_or(prefix.limits);
         spawned.request = request.request;
+        if let Some(ForkWorkspace { cwd, own }) = request.workspace {
+            (spawned.cwd, spawned.workspace) = (cwd, Some(own));
+        }
         let mut batch = vec![request.opening.body(0), Body::Spawned(Box::new(spawned))];
         let records = decide(&start(&prefix, &batch, request.opening.now))?;
         batch.extend(request.input.map(Body::Input).into_iter().chain(records));
@@ -154,6 +144,7 @@ impl DataDirectory {
             let file = self.copy_prefix(&original, &journal, &prefix, directory).map_err(unreadable)?;
             let mut writer = Writer::new(&self.io, directory.clone(), file, prefix, Take::Copied);
             writer.append(request.opening.now, batch, Durability::Synced)?;
+            self.io.disk.sync_dir(directory.path()).map_err(unreadable)?;
             Ok::<_, ForkError>(writer)
         });
         Ok(made?)

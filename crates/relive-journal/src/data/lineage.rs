@@ -1,4 +1,4 @@
-//! Where a fork comes from, and where that came from.
+//! The lineage of a fork: its origin, the origin of that, and so on.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,22 +11,19 @@ use crate::info::ProcInfo;
 /// How far back a lineage is followed.
 pub const LINEAGE_MAX: usize = 1000;
 
-/// One ancestor of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ancestor {
-    /// Which.
     pub uuid: Uuid,
-    /// Its last step that the one below shares.
+    /// Its last step that it shares with its descendant.
     pub step: u32,
-    /// Whether its history was collected, or is not known here.
+    /// Whether its journal was collected, or is not known here.
     pub gone: bool,
 }
 
-/// Why a lineage cannot be told.
+/// The reason why a lineage cannot be determined.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each says it")]
 pub enum LineageError {
-    #[error("{0} is its own ancestor: its journal, or another of its line, was changed by hand")]
+    #[error("{0} is its own ancestor: a journal in its lineage was changed by hand")]
     Cycle(Uuid),
     #[error("{0} has more than {LINEAGE_MAX} ancestors")]
     TooLong(Uuid),
@@ -35,7 +32,7 @@ pub enum LineageError {
 }
 
 impl DataDirectory {
-    /// The ancestors of a process, nearest first.
+    /// Returns the lineage of a process, nearest first.
     pub fn lineage(&self, uuid: Uuid) -> Result<Vec<Ancestor>, LineageError> {
         let mut ancestors = Vec::new();
         let mut seen = HashSet::from([uuid]);
@@ -54,7 +51,7 @@ impl DataDirectory {
         Ok(ancestors)
     }
 
-    /// What a process is a fork of, and whether its own history is gone.
+    /// Returns the origin of a process, and whether its own journal is gone.
     fn origin(&self, uuid: Uuid) -> Result<(Option<Origin>, bool), LineageError> {
         let failed = |source| LineageError::Io { uuid, source };
         match self.known(uuid).map_err(failed)? {

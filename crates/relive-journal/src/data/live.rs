@@ -1,6 +1,6 @@
-//! The processes that have not ended, as a start finds them.
+//! The processes that have not ended, for the start of a daemon.
 //!
-//! One process never keeps the others from being found: what cannot be read is handed over by name.
+//! One process never prevents the others from being found: an unreadable one is reported by name.
 
 use std::fs;
 use std::io;
@@ -16,11 +16,8 @@ use crate::scan::Health;
 /// A process that has not ended.
 #[derive(Debug)]
 pub struct Live {
-    /// Which.
     pub uuid: Uuid,
-    /// What its journal amounts to.
     pub history: History,
-    /// Whether its journal can be written.
     pub health: Health,
 }
 
@@ -28,16 +25,13 @@ pub struct Live {
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {source}", path = path.display())]
 pub struct Unreadable {
-    /// The process.
     pub uuid: Uuid,
-    /// The file that cannot be read.
     pub path: PathBuf,
-    /// The system's reason.
     pub source: io::Error,
 }
 
 impl DataDirectory {
-    /// The processes that have not ended and can be read, in the order of their UUIDs.
+    /// Returns the readable processes that have not ended, ordered by UUID.
     pub fn live(&self) -> io::Result<Vec<Live>> {
         let mut found = Vec::new();
         self.for_each_live(|live| found.extend(live.ok()))?;
@@ -45,9 +39,9 @@ impl DataDirectory {
         Ok(found)
     }
 
-    /// Hands over each process that has not ended, so that nobody need hold all histories at once, and each that cannot
-    /// be read. Markers of processes that have ended, or never began, are removed. What it reads is bounded by the
-    /// number of markers. An error means that the markers themselves cannot be listed.
+    /// Calls `each` for every process that has not ended, so that the caller need not hold all of them at once, and for
+    /// every unreadable one. Markers of processes that have ended or never existed are removed. The work is bounded by
+    /// the number of markers. An error means that the markers themselves cannot be listed.
     pub fn for_each_live(&self, mut each: impl FnMut(Result<Live, Unreadable>)) -> io::Result<()> {
         for uuid in self.marked()? {
             match self.read_live(uuid) {
@@ -59,7 +53,7 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// Returns the processes that may not have ended: [`Self::read_live`] tells.
+    /// Returns the processes that may not have ended; [`Self::read_live`] tells.
     pub fn marked(&self) -> io::Result<Vec<Uuid>> {
         let unmarked = self.lock_pending().unmarked.clone();
         match unmarked {
@@ -68,25 +62,35 @@ impl DataDirectory {
         }
     }
 
-    /// Reads one process; nothing if it has ended, or never began.
+    /// Reads one process; `None` if it has ended or never existed.
     pub fn read_live(&self, uuid: Uuid) -> Result<Option<Live>, Unreadable> {
+        self.read_live_or(uuid, |_| {})
+    }
+
+    /// Reads one process. If it has ended, returns `None` and calls `ended` before its marker is removed.
+    pub fn read_live_or(&self, uuid: Uuid, ended: impl FnOnce(&History)) -> Result<Option<Live>, Unreadable> {
         let directory = self.directory(uuid);
         let unreadable = |path: PathBuf| move |source| Unreadable { uuid, path, source };
         let (history, health) = match self.history(uuid) {
             Err(error) if is_absent(&error, &directory) => {
-                // A marker that cannot be removed is found again by the next start.
-                let _ = self.io.disk.unlink(&self.marker(uuid));
+                // The next start finds a marker that cannot be removed again.
+                let _ = self.unmark(uuid);
                 return Ok(None);
             }
             other => other.map_err(unreadable(directory.steps()))?,
         };
+        if history.identity.as_ref().is_some_and(|identity| identity.spawned.uuid != uuid) {
+            let error = io::Error::new(io::ErrorKind::InvalidData, "this is the journal of another process");
+            return Err(unreadable(directory.steps())(error));
+        }
         if history.ended().is_some() {
             // Its writer may have been killed before its last sync.
             let disk = &self.io.disk;
             let file = disk.open_append(&directory.steps()).map_err(unreadable(directory.steps()))?;
             let synced = disk.sync(&file).inspect_err(|_| self.io.poison(directory.path()));
             synced.map_err(unreadable(directory.steps()))?;
-            // Whatever fails here the next start does.
+            ended(&history);
+            // The next start repeats whatever fails here.
             let _ = self.retire(uuid, &history);
             return Ok(None);
         }
@@ -95,12 +99,12 @@ impl DataDirectory {
     }
 }
 
-/// Tells whether there is no such process: a directory under `steps/` always has a journal.
+/// Returns whether there is no such process: a directory under `steps/` always has a journal.
 fn is_absent(error: &io::Error, directory: &ProcessDirectory) -> bool {
     error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(directory.path()).is_err()
 }
 
-/// Refuses metadata that nobody could read. A program has none.
+/// Refuses unreadable metadata. A program has none.
 fn check_meta(directory: &ProcessDirectory) -> io::Result<()> {
     match fs::metadata(directory.process_meta()) {
         Ok(metadata) if metadata.is_file() => Ok(()),

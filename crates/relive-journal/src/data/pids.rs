@@ -1,9 +1,9 @@
-//! PIDs: small integers, never given out twice.
+//! PIDs: small integers that are never reused.
 //!
-//! The file `pids` holds the highest PID that may have been given out. It is raised by [`BLOCK`] at a time, so most
-//! PIDs cost no sync; after a crash the rest of the block is skipped, never reused. `pids.log` says whose each one is: for
-//! those that only stood for a suspended process nobody else does. It is not synced. It is compacted when it has doubled
-//! since the last time.
+//! The file `pids` contains the highest PID that may have been assigned. It is raised by [`BLOCK`] at a time, so most
+//! PIDs cost no sync; after a crash the rest of the block is skipped, never reused. `pids.log` records the process of
+//! each PID, which for a PID that was only assigned to a suspended process is recorded nowhere else. It is not synced.
+//! It is compacted when it has doubled since the last time.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,11 +23,11 @@ const BLOCK: u32 = 16;
 const LOG: &str = "pids.log";
 /// How many PIDs of a process a compacted log keeps.
 pub const NOTED_MAX: usize = 16;
-/// A shorter log is never compacted.
+/// The size below which the log is never compacted.
 const LOG_COMPACT_MIN_BYTES: u64 = 64 << 10;
 const FILE_MAX: u64 = 4096;
 
-/// What is known of `pids.log`. Held while it is changed.
+/// The state of `pids.log`. Locked while it is changed.
 #[derive(Debug, Default)]
 pub(super) struct PidLog {
     /// Its length when it was last compacted, or could not be.
@@ -37,12 +37,12 @@ pub(super) struct PidLog {
 #[derive(Debug)]
 pub(super) struct Pids {
     last: u32,
-    /// What the file says; absent where there is no such file, or it does not say.
+    /// The content of the file; absent if it is missing or unreadable.
     reserved: Option<u32>,
 }
 
 impl Pids {
-    /// What cannot be read is missing: then the histories say which PIDs were given out.
+    /// Reads the file. If it is unreadable, the journals tell which PIDs were assigned.
     pub(super) fn read(root: &Path) -> Self {
         let text = regular::read(&root.join("pids"), FILE_MAX).unwrap_or_default();
         let reserved = String::from_utf8_lossy(&text).strip_suffix('\n').and_then(|number| number.parse().ok());
@@ -66,13 +66,13 @@ impl Pids {
         Ok(Pid(next))
     }
 
-    /// Makes room for so many at once.
+    /// Reserves this many PIDs at once.
     fn reserve_next(&mut self, disk: &Disk, root: &Path, count: usize) -> io::Result<()> {
         let wanted = self.last.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         if self.reserved.is_some_and(|reserved| wanted <= reserved) { Ok(()) } else { self.reserve(disk, root, wanted) }
     }
 
-    /// Makes sure that no PID up to `highest` is given out.
+    /// Ensures that no PID up to `highest` is assigned.
     pub(super) fn raise(&mut self, disk: &Disk, root: &Path, highest: Pid) -> io::Result<()> {
         self.last = self.last.max(highest.0);
         self.reserve(disk, root, self.last)
@@ -86,23 +86,23 @@ impl Pids {
 }
 
 impl DataDirectory {
-    /// The highest PID that may have been given out.
+    /// Returns the highest PID that may have been assigned.
     #[must_use]
     pub fn last_pid(&self) -> Pid {
         self.lock_pids().last()
     }
 
-    /// Makes the next so many PIDs cost one sync together, for whoever is about to need them.
+    /// Reserves this many PIDs with one sync, for a caller that is about to need them.
     pub fn reserve_pids(&self, count: usize) -> io::Result<()> {
         self.lock_pids().reserve_next(&self.io.disk, &self.root, count)
     }
 
-    /// Remembers whose a PID is.
+    /// Records the process of a PID.
     pub fn note_pid(&self, pid: Pid, uuid: Uuid) {
         self.note_pids([(pid, uuid)]);
     }
 
-    /// Remembers whose each PID is.
+    /// Records the process of each PID.
     pub fn note_pids(&self, pids: impl IntoIterator<Item = (Pid, Uuid)>) {
         let lines: String = pids.into_iter().map(|(pid, uuid)| format!("{pid} {uuid}\n")).collect();
         let mut log = self.pid_log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +112,7 @@ impl DataDirectory {
         }
     }
 
-    /// Returns the length of `pids.log` with these lines.
+    /// Appends lines to `pids.log` and returns its length.
     fn append_pids(&self, lines: &str) -> io::Result<u64> {
         let disk = &self.io.disk;
         let file = disk.open_or_create(&self.root.join(LOG))?;
@@ -121,13 +121,13 @@ impl DataDirectory {
         if let Some(before_last) = length.checked_sub(1) {
             file.file().read_exact_at(&mut last, before_last)?;
         }
-        // A line that was cut short must not spoil the next one.
+        // A truncated line must not corrupt the next one.
         let text = if last == *b"\n" { Cow::Borrowed(lines) } else { Cow::Owned(format!("\n{lines}")) };
         disk.append(&file, text.as_bytes())?;
         Ok(length + text.len() as u64)
     }
 
-    /// Keeps the last [`NOTED_MAX`] PIDs of each process that has a history. Returns the new length.
+    /// Keeps the last [`NOTED_MAX`] PIDs of each process that has a journal. Returns the new length.
     fn compact_pids(&self) -> io::Result<u64> {
         let mut counts: HashMap<Uuid, usize> = HashMap::new();
         let mut kept: Vec<(Pid, Uuid)> = Vec::new();
@@ -145,7 +145,7 @@ impl DataDirectory {
         Ok(text.len() as u64)
     }
 
-    /// The PIDs whose process was noted, oldest first. Some stand in no journal: those that only stood for a suspended
+    /// Returns the recorded PIDs, oldest first. Some are in no journal, because they were only assigned to a suspended
     /// process.
     #[must_use]
     pub fn noted_pids(&self) -> Vec<(Pid, Uuid)> {
@@ -153,7 +153,7 @@ impl DataDirectory {
     }
 }
 
-/// Reads `pids.log`; what cannot be read is forgotten.
+/// Reads `pids.log`; unreadable lines are dropped.
 pub(super) fn noted(root: &Path) -> Vec<(Pid, Uuid)> {
     let bytes = regular::read(&root.join(LOG), regular::LARGE_MAX).unwrap_or_default();
     let parse = |line: &str| {

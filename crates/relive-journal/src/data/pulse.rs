@@ -1,7 +1,7 @@
-//! `pulse`: the last moment at which a daemon was seen to run bodies.
+//! `pulse`: the last moment at which a daemon was known to run bodies.
 //!
 //! It is written in place each second while a body runs, and never synced: it tells how long a process executed after
-//! its last record, which matters only to a daemon of the same boot, and that one reads what the cache has.
+//! its last record, which matters only to a daemon of the same boot, and that one reads the cached content.
 
 use std::io;
 use std::path::Path;
@@ -18,12 +18,12 @@ use crate::regular;
 
 const PULSE_MAX: u64 = 4096;
 
-/// One beat of the pulse: a sign of life of a daemon.
+/// A sign of life of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beat {
-    /// The boot.
     pub boot_id: String,
-    /// When the daemon started, in milliseconds since the boot. It says nothing of processes that it never had.
+    /// When the daemon started, in milliseconds since the boot. It does not concern processes that the daemon never
+    /// had.
     #[serde(rename = "from")]
     pub from_ms: u64,
     /// When it ran bodies, in milliseconds since the boot.
@@ -34,22 +34,22 @@ pub struct Beat {
 /// The pulse of a data directory.
 #[derive(Debug, Default)]
 pub(super) struct PulseFile {
-    /// That of the daemon before.
+    /// The pulse of the previous daemon.
     last: Option<Beat>,
     /// Open from the first pulse on.
     file: std::sync::Mutex<Option<DiskFile>>,
 }
 
 impl PulseFile {
-    /// Reads what the daemon before left. A pulse that cannot be read is none.
+    /// Reads the pulse of the previous daemon. An unreadable one counts as absent.
     pub(super) fn read(root: &Path) -> Self {
         let bytes = regular::read(&root.join("pulse"), PULSE_MAX).unwrap_or_default();
-        // A shorter pulse leaves the end of a longer one behind it.
+        // A shorter pulse leaves the end of a longer one after it.
         let first = bytes.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
         Self { last: line::decode_file(first), ..Self::default() }
     }
 
-    /// Returns how long a process has executed, with what its journal does not say, for a daemon of this boot.
+    /// Returns the execution time of a process, including the time after its last record, for a daemon of this boot.
     pub(super) fn ran_ms(&self, history: &History, boot_id: &str, seen: Option<&Seen>) -> u64 {
         let last_boot = history.incarnation().map(|last| last.boot_id.as_str());
         let until = match (seen, &self.last) {
@@ -66,14 +66,14 @@ impl PulseFile {
 }
 
 impl DataDirectory {
-    /// Returns how long a process that an earlier daemon left has executed, with what its journal does not say, for a
-    /// daemon of this boot.
+    /// Returns the execution time of a recovered process, including the time after its last record, for a daemon of
+    /// this boot.
     #[must_use]
     pub fn ran_ms(&self, history: &History, boot_id: &str) -> u64 {
         self.pulse.ran_ms(history, boot_id, None)
     }
 
-    /// Notes that bodies run now. A failure costs only precision.
+    /// Records that bodies are running. A failure costs only precision.
     pub fn beat(&self, beat: &Beat) -> io::Result<()> {
         let bytes = line::encode_file(beat)?;
         let mut file = self.pulse.file.lock().unwrap_or_else(PoisonError::into_inner);

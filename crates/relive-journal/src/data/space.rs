@@ -1,4 +1,4 @@
-//! A full disk: blocks kept in reserve for the last records, and a floor below which nothing new is begun.
+//! A full disk: blocks reserved for the last records, and a floor below which no process is started.
 
 use std::io;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use super::DataDirectory;
 use crate::disk::{Disk, is_full};
 
-/// How much room is kept.
+/// The rules for free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpaceRules {
-    /// The size of the file that is given back when the disk is full.
+    /// The size of the file that is released when the disk is full.
     pub reserve_bytes: u64,
-    /// With less free than this no process is begun.
+    /// No process is created with less free space than this.
     pub floor_bytes: u64,
 }
 
@@ -21,34 +21,33 @@ impl Default for SpaceRules {
     }
 }
 
-/// How much room there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// What this user may still write.
+    /// The bytes that this user may still write.
     pub free_bytes: u64,
-    /// Whether a process may be begun.
+    /// Whether a process may be created.
     pub above_floor: bool,
 }
 
 impl DataDirectory {
-    /// How much room there is.
     pub fn space(&self) -> io::Result<Space> {
         let stat = rustix::fs::statvfs(&self.root)?;
         let free_bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
         Ok(Space { free_bytes, above_floor: free_bytes >= self.space.floor_bytes })
     }
 
-    /// Gives the reserve back to the disk, so that what must be said can still be recorded.
+    /// Releases the reserve, so that the last records can still be written.
     pub fn release_reserve(&self) -> io::Result<()> {
         self.io.disk.unlink(&self.root.join("reserve"))
     }
 
-    /// Does something that makes room, or must not wait for room: if the disk is full, once more without the reserve.
+    /// Runs an action that frees space, or must not fail for lack of it: if the disk is full, again without the
+    /// reserve.
     pub(super) fn relieved<T>(&self, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         relieved(&self.io.disk, &self.root, act)
     }
 
-    /// Takes the reserve again, if there is room for it; `false` if there is not.
+    /// Allocates the reserve again; returns `false` if there is not enough space.
     pub fn restore_reserve(&self) -> io::Result<bool> {
         let path = self.root.join("reserve");
         let size = self.space.reserve_bytes;
@@ -64,13 +63,13 @@ impl DataDirectory {
         };
         match self.io.disk.allocate(&file, size) {
             Ok(()) => Ok(true),
-            // A file system that cannot reserve is no reason not to run.
+            // A file system that cannot allocate blocks does not prevent running.
             Err(_) => self.io.disk.unlink(&path).map(|()| false),
         }
     }
 }
 
-/// Does it; if the disk is full and there is a reserve, gives that back and does it once more.
+/// Runs an action; if the disk is full and there is a reserve, releases the reserve and runs it again.
 pub(super) fn relieved<T>(disk: &Disk, root: &Path, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let reserve = root.join("reserve");
     match act() {

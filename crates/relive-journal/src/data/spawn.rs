@@ -1,4 +1,4 @@
-//! Beginning a process: its directory is made aside, whole and synced, and gets its name last.
+//! Creates processes: the directory is prepared elsewhere, complete and synced, and renamed at the end.
 
 use std::io;
 
@@ -12,55 +12,45 @@ use crate::opening::Opening;
 use crate::record::{Body, Input, Spawned};
 use crate::writer::{Durability, Take, WriteError, Writer};
 
-/// What a process begins with.
+/// A request to create a process.
 #[derive(Debug)]
 pub struct SpawnRequest {
-    /// Its first incarnation.
     pub opening: Opening,
-    /// What it is. Its UUID is chosen by whoever asks.
+    /// The properties. The UUID is chosen by the caller.
     pub spawned: Spawned,
-    /// What it is told and given, where it is an agent.
+    /// The prompt and tools, for an agent.
     pub meta: Option<ProcessMeta>,
-    /// Its first message, if it has one.
+    /// The first message, if there is one.
     pub input: Option<Input>,
-    /// What else is recorded at its start, after the message and in the same write.
+    /// Further records for the start, after the message and in the same write.
     pub records: Vec<Body>,
 }
 
-/// Why a process could not be begun. Nothing of it remains.
+/// The reason why a process could not be created. Nothing of it remains.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// There is, or was, one with this UUID.
+    /// There is, or was, a process with this UUID.
     #[error("there is already a process {0}")]
     Exists(Uuid),
     /// The disk is nearly full.
-    #[error("only {free_bytes} bytes are free, and no process is begun below {floor_bytes}")]
-    NoSpace {
-        /// What is free.
-        free_bytes: u64,
-        /// What should be.
-        floor_bytes: u64,
-    },
+    #[error("only {free_bytes} bytes are free, and a new process needs {floor_bytes}")]
+    NoSpace { free_bytes: u64, floor_bytes: u64 },
     /// Its journal could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Its directory could not be made.
-    #[error("process {uuid} could not be made: {source}")]
-    Io {
-        /// Which.
-        uuid: Uuid,
-        /// The system's word for it.
-        source: io::Error,
-    },
+    /// Its directory could not be created.
+    #[error("process {uuid} could not be created: {source}")]
+    Io { uuid: Uuid, source: io::Error },
 }
 
 impl DataDirectory {
-    /// Begins a process. On return it is on the disk, whole.
+    /// Creates a process. On return it is completely on the disk.
     pub fn spawn(&self, request: SpawnRequest) -> Result<Writer, SpawnError> {
         let SpawnRequest { opening, spawned, meta, input, records } = request;
         self.make(spawned.uuid, |directory| {
             let disk = &self.io.disk;
             let failed = |source| WriteError::Io { path: directory.path().to_owned(), source };
+            let has_meta = meta.is_some();
             if let Some(meta) = meta {
                 meta.write(disk, directory).map_err(failed)?;
             }
@@ -70,11 +60,15 @@ impl DataDirectory {
             let mut batch = vec![opening.body(0), Body::Spawned(Box::new(spawned))];
             batch.extend(input.map(Body::Input).into_iter().chain(records));
             writer.append(opening.now, batch, Durability::Synced)?;
+            let alone = !has_meta && writer.history().blobs.is_empty();
+            if !alone || !disk.keeps_names_in_order(directory.path()) {
+                disk.sync_dir(directory.path()).map_err(failed)?;
+            }
             Ok(writer)
         })
     }
 
-    /// Makes the directory of a process with what `fill` puts in it, or nothing.
+    /// Creates the directory of a process with the content from `fill`, on the disk, or nothing.
     pub(super) fn make<E: From<SpawnError> + From<WriteError>>(
         &self,
         uuid: Uuid,
@@ -101,26 +95,25 @@ impl DataDirectory {
             Ok(writer.renamed(&self.io, directory.clone()))
         });
         if made.is_err() {
-            // What cannot be removed now is removed at the next start.
+            // The next start removes what cannot be removed now.
             let _ = self.io.disk.remove_tree(aside.path());
             if !directory.path().exists() {
-                let _ = self.io.disk.unlink(&self.marker(uuid));
+                let _ = self.unmark(uuid);
             }
         }
         made
     }
 
-    /// The marker first, so that a start finds every history that has its name.
+    /// Creates the marker first, so that a start finds every journal that has its name. The content is on the disk.
     fn publish(&self, uuid: Uuid, aside: &ProcessDirectory, directory: &ProcessDirectory) -> io::Result<()> {
         let disk = &self.io.disk;
-        disk.sync_dir(aside.path())?;
-        self.mark(uuid)?;
+        self.mark_new(uuid)?;
         disk.rename(aside.path(), directory.path())?;
         disk.sync_dir(&self.root.join("steps")).inspect_err(|_| self.unpublish(aside, directory))
     }
 
-    /// Takes the name back. The files go once that is on the disk, now or at the next start, so that half of them is
-    /// never seen.
+    /// Undoes the rename. The files are deleted once that is on the disk, now or at the next start, so that a partial
+    /// directory is never visible.
     fn unpublish(&self, aside: &ProcessDirectory, directory: &ProcessDirectory) {
         let disk = &self.io.disk;
         let undone = aside.path().with_extension("undone");

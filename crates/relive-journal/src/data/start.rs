@@ -1,12 +1,13 @@
-//! Opening a data directory.
+//! Opens a data directory.
 //!
-//! Two things never keep it from being opened: one process whose files cannot be read, and a full disk. What a full disk
-//! keeps a start from doing is pending, and done before anything is built on it.
+//! Neither an unreadable process nor a full disk prevents it from being opened. The work that a full disk prevents is
+//! pending, and done before anything depends on it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use relive_core::{Pid, Uuid};
@@ -16,31 +17,31 @@ use rustix::io::Errno;
 use super::pids::{Pids, noted};
 use super::pulse::PulseFile;
 use super::space::relieved;
-use super::{DataDirectory, OpenError, SpaceRules};
+use super::{BESIDE, DataDirectory, OpenError, SpaceRules, uuids_in, uuids_named};
 use crate::disk::{DiskFile, is_full};
 use crate::info::ProcInfo;
 use crate::regular;
 use crate::writer::Io;
 
-/// What a full disk kept a start from doing.
+/// The work that a full disk prevented.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// Entries of `steps/` may not be on the disk.
     steps: bool,
     /// Entries of `live/` may not be on the disk.
     live: bool,
-    /// There was no room for `live/`: the processes that would be marked in it.
+    /// Set if there was no space for `live/`: the processes that it should mark.
     pub(super) unmarked: Option<Vec<Uuid>>,
 }
 
-/// What the histories say where `live/` or `pids` is gone.
+/// The content of the journals, for a missing `live/` or `pids`.
 struct Histories {
     highest: Pid,
     unfinished: Vec<Uuid>,
 }
 
 impl DataDirectory {
-    /// Opens the directory, making it if need be, for as long as the returned value lives.
+    /// Opens the directory, and creates it if necessary. It is locked until the returned value is dropped.
     pub fn open(root: &Path, io: Io, space: SpaceRules) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Io { path: root.to_owned(), source };
         make_root(&io, root).map_err(failed)?;
@@ -48,10 +49,12 @@ impl DataDirectory {
         let failed_lock = |source| OpenError::Io { path: lock_path.clone(), source };
         let lock = relieved(&io.disk, root, || io.disk.open_or_create(&lock_path)).map_err(failed_lock)?;
         if !io.disk.try_lock(&lock).map_err(failed_lock)? {
-            return Err(OpenError::Held { path: root.to_owned(), holder: read_holder(lock.file()) });
+            let holder = read_holder(lock.file());
+            let socket = holder.and_then(|os_pid| socket_of(root, os_pid));
+            return Err(OpenError::Held { path: root.to_owned(), holder, socket });
         }
         for name in ["pids", "clock", "pulse"] {
-            // A directory is not replaced by a file. One that is not empty is somebody's.
+            // A file does not replace a directory. A directory that is not empty belongs to somebody else.
             let path = root.join(name);
             if path.is_dir() {
                 fs::remove_dir(&path).map_err(|source| OpenError::Io { path, source })?;
@@ -62,7 +65,7 @@ impl DataDirectory {
             root: root.to_owned(),
             pids: Mutex::new(Pids::read(root)),
             io,
-            _lock: lock,
+            lock,
             pid_log: Mutex::default(),
             tombstones: Mutex::default(),
             clock: Mutex::default(),
@@ -71,7 +74,7 @@ impl DataDirectory {
             space,
         };
         data.rebuild_what_is_missing().map_err(failed)?;
-        // Without a reserve there is only less room for the last records.
+        // Without a reserve there is only less space for the last records.
         let _ = data.restore_reserve();
         Ok(data)
     }
@@ -80,26 +83,46 @@ impl DataDirectory {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes `live/` and the PID high-water anew, from the histories, if either is gone.
+    /// Rebuilds `live/` and the highest PID from the journals, if either is missing.
     fn rebuild_what_is_missing(&self) -> io::Result<()> {
         let live = self.root.join("live");
         let (has_live, pids_missing) = (live.is_dir(), self.lock_pids().is_missing());
         if has_live {
-            // A marker that is here is taken as being on the disk from now on.
-            self.lock_pending().live = is_left_undone(self.io.disk.sync_dir(&live))?;
+            let unmarked = self.mark_again()?;
+            let mut pending = self.lock_pending();
+            // An existing marker counts as being on the disk from now on.
+            pending.live = is_left_undone(self.io.disk.sync_dir(&live))?;
+            pending.unmarked = unmarked;
         }
         if has_live && !pids_missing {
             return Ok(());
         }
         let Histories { highest, unfinished } = self.read_histories()?;
         if pids_missing {
-            // Where there is no room, the next PID finds that out.
+            // On a full disk, assigning the next PID reports the problem.
             is_left_undone(self.lock_pids().raise(&self.io.disk, &self.root, highest))?;
         }
         if !has_live && is_left_undone(self.make_live(&unfinished))? {
             self.lock_pending().unmarked = Some(unfinished);
         }
         Ok(())
+    }
+
+    /// Marks processes that only have the marker next to their journal: a power cut may have lost the other. Returns all
+    /// processes to mark if there is no space for it.
+    fn mark_again(&self) -> io::Result<Option<Vec<Uuid>>> {
+        for uuid in uuids_named(&self.root.join("steps"), BESIDE)? {
+            if self.is_marked(uuid) {
+                continue;
+            }
+            let made = self.relieved(|| self.io.disk.create(&self.marker(uuid)).map(drop));
+            if is_left_undone(made)? {
+                let mut all: BTreeSet<Uuid> = uuids_in(&self.root.join("live"))?.into_iter().collect();
+                all.extend(uuids_named(&self.root.join("steps"), BESIDE)?);
+                return Ok(Some(all.into_iter().collect()));
+            }
+        }
+        Ok(None)
     }
 
     fn read_histories(&self) -> io::Result<Histories> {
@@ -114,16 +137,16 @@ impl DataDirectory {
                     }
                 }
                 Ok(None) => {}
-                // A directory without a journal is no history, and no reason not to start.
+                // A directory without a journal is not a process, and does not prevent the start.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // It may not have ended: with a marker, whoever asks for what is live is told that it cannot be read.
+                // It may not have ended: with a marker, listing the living processes reports that it cannot be read.
                 Err(_) => unfinished.push(uuid),
             }
         }
         Ok(Histories { highest: highest.max(self.highest_collected()?), unfinished })
     }
 
-    /// Only a complete `live/` may be seen: it is made aside and renamed.
+    /// Creates `live/` elsewhere and renames it, so that an incomplete one is never visible.
     fn make_live(&self, unfinished: &[Uuid]) -> io::Result<()> {
         let disk = &self.io.disk;
         let (live, aside) = (self.root.join("live"), self.root.join("tmp").join("live"));
@@ -139,8 +162,8 @@ impl DataDirectory {
         disk.sync_dir(&self.root)
     }
 
-    /// Does what a full disk kept the start from doing; otherwise costs nothing. Called before anything is acknowledged,
-    /// moved or removed.
+    /// Does the work that a full disk prevented at the start; otherwise costs nothing. Called before anything is
+    /// acknowledged, moved or removed.
     pub(super) fn settle(&self) -> io::Result<()> {
         let mut pending = self.lock_pending();
         if pending.steps {
@@ -159,7 +182,7 @@ impl DataDirectory {
     }
 }
 
-/// Tells whether there was no room; any other error is one.
+/// Returns whether the disk was full; passes on any other error.
 fn is_left_undone(done: io::Result<()>) -> io::Result<bool> {
     match done {
         Ok(()) => Ok(false),
@@ -179,7 +202,7 @@ fn prepare(root: &Path, io: &Io, lock: &DiskFile) -> Result<Pending, OpenError> 
         // Something else may have its name, and nothing in it is needed.
         disk.remove_tree(&tmp).map_err(failed(&tmp))?;
     }
-    // The OS pid is only for the message that a second daemon gets.
+    // The OS pid is only for the error message of a second daemon.
     let _ = disk.truncate(lock, 0).and_then(|()| disk.append(lock, format!("{}\n", std::process::id()).as_bytes()));
     let mut made = Vec::new();
     for path in [&steps_path, &tmp] {
@@ -194,26 +217,26 @@ fn prepare(root: &Path, io: &Io, lock: &DiskFile) -> Result<Pending, OpenError> 
     if !made.is_empty() {
         disk.sync_dir(root)
             .inspect_err(|_| {
-                // Whoever tries next makes them anew: a sync that failed is not made good by another.
+                // The next attempt creates them again: a later sync does not repair a failed one.
                 for path in &made {
                     let _ = disk.remove_tree(path);
                 }
             })
             .map_err(failed(root))?;
     }
-    // One who was killed may have renamed and not synced: nothing is built on that, and nothing removed because of it,
-    // before it is on the disk.
+    // A killed daemon may have renamed without syncing: nothing may depend on that rename, and nothing may be removed
+    // because of it, before it is on the disk.
     let steps = is_left_undone(disk.sync_dir(&steps_path)).map_err(failed(&steps_path))?;
     if !steps {
         for entry in fs::read_dir(&tmp).map_err(failed(&tmp))? {
-            // What cannot be removed now the next start tries again; it is no reason not to run.
+            // The next start retries what cannot be removed now; this does not prevent running.
             let _ = disk.remove_tree(&entry.map_err(failed(&tmp))?.path());
         }
     }
     Ok(Pending { steps, ..Pending::default() })
 }
 
-/// Makes the directory and those above it, each on the disk in the one above.
+/// Creates the directory and its missing parents, each synced in its parent.
 fn make_root(io: &Io, root: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = root.ancestors().take_while(|directory| !directory.exists()).collect();
     fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
@@ -229,11 +252,24 @@ fn read_holder(mut lock: &File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// Returns the OS pid of the daemon that has the data directory `root`, if one has.
+/// The file with the OS pid of the daemon, and with its socket.
+pub(super) const LISTENING: &str = "listening";
+
+/// Returns the socket of the daemon that uses the data directory `root`, as it says itself.
+#[must_use]
+pub fn socket_of(root: &Path, os_pid: u32) -> Option<PathBuf> {
+    const LISTENING_MAX: u64 = 8 << 10;
+    let text = String::from_utf8(regular::read(&root.join(LISTENING), LISTENING_MAX).ok()?).ok()?;
+    let (pid, socket) = text.trim_end_matches('\n').split_once('\n')?;
+    // An earlier daemon may have left the file.
+    (pid.parse() == Ok(os_pid) && socket.starts_with('/')).then(|| PathBuf::from(socket))
+}
+
+/// Returns the OS pid of the daemon that uses the data directory `root`, if there is one.
 #[must_use]
 pub fn holder(root: &Path) -> Option<u32> {
     let lock = regular::open(&root.join("lock")).ok()?;
-    // Shared, and only for a moment: a daemon that starts just now tries again.
+    // Shared, and only for a moment: a daemon that starts at this moment tries again.
     match flock(&lock, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => read_holder(&lock),
         Ok(()) | Err(_) => None,

@@ -1,12 +1,12 @@
-//! `tombstones.jsonl`: what stays of a history that was collected.
+//! `tombstones.jsonl`: records of collected processes.
 //!
-//! A tombstone is kept for [`KEPT_DAYS`] days, and the newest [`KEPT_MAX`] are. The file is compacted when it has doubled
-//! since the last time, so no start reads it and each tombstone is copied a bounded number of times. A compacted file
-//! begins with a line that says how many are gone, and the highest PID among them: no PID is given out twice, also if
+//! A tombstone is kept for [`KEPT_DAYS`] days, and at most the newest [`KEPT_MAX`] are kept. The file is compacted when
+//! it has doubled since the last time, so no start reads it and each tombstone is copied a bounded number of times. A
+//! compacted file begins with a line with the number of dropped ones and their highest PID: no PID is reused, even if
 //! `pids` is lost.
 //!
-//! What cannot be such a file (a pipe, a directory, a loop of links, terabytes) is set aside under another name, and a new
-//! one is begun: what was collected is only said, and nothing waits for it.
+//! Anything else in its place (a pipe, a directory, a loop of links, terabytes) is renamed, and a new file is created:
+//! without a tombstone a process looks as if it never was, and its ancestors lose sight of what it spawned.
 
 use std::collections::HashSet;
 use std::fs;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DataDirectory;
 use crate::events::whole_lines;
-use crate::history::Spent;
+use crate::history::{LedgerEntry, Spent};
 use crate::info::ProcInfo;
 use crate::line;
 use crate::regular;
@@ -28,33 +28,30 @@ use crate::regular;
 pub const KEPT_MAX: usize = 100_000;
 /// For how many days a tombstone is kept.
 pub const KEPT_DAYS: i64 = 365;
-/// A shorter file is never compacted.
+/// The size below which the file is never compacted.
 const COMPACT_MIN_BYTES: u64 = 1 << 20;
-/// How many times something is set aside.
+/// How often something is set aside.
 const ASIDE_MAX: u32 = 100;
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// What is known of the file. Held while it is changed.
+/// The state of the file. Locked while it is changed.
 #[derive(Debug, Default)]
 pub(super) struct TombstoneLog {
-    /// Whether this daemon has made sure that the file has its name.
+    /// Whether this daemon has ensured that the directory entry is on the disk.
     named: bool,
     /// The file's length when it was last compacted, or could not be.
     compacted_bytes: u64,
-    /// After a power cut the file may be the one from before it was compacted, so nothing is appended to it.
+    /// After a power cut the file may be the one before the compaction, so nothing is appended to it.
     unsure: bool,
-    /// What was set aside and is not told yet.
+    /// A file that was set aside and not reported yet.
     set_aside: Option<SetAside>,
 }
 
-/// Something that stood in the place of `tombstones.jsonl` and was set aside.
+/// Something in the place of `tombstones.jsonl` that was set aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAside {
-    /// The place.
     pub path: PathBuf,
-    /// Where it is now.
     pub to: PathBuf,
-    /// What is wrong with it.
     pub problem: String,
 }
 
@@ -65,21 +62,29 @@ struct Dropped {
     highest_pid: Pid,
 }
 
-/// What stays of a history.
+/// The record of a collected process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are those of `ps --json`")]
 pub struct Tombstone {
     pub uuid: Uuid,
     pub name: Option<String>,
     #[serde(flatten)]
     pub origin: Option<Origin>,
+    /// Its parent: who spawned it may name what it spawned, also when it is gone. Absent if an older Relive collected
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_uuid: Option<Uuid>,
     /// The process whose budget it drew from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_uuid: Option<Uuid>,
-    /// What it has spent, which counts in that budget for as long as this is kept; absent where an older Relive
-    /// collected it.
+    /// Its spending, which counts in that budget as long as this is kept; absent if an older Relive collected it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
+    /// The same by day and model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<Vec<LedgerEntry>>,
+    /// The directory it worked in; absent where an older Relive collected it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
     pub pids: Vec<Pid>,
     #[serde(flatten)]
     pub end: Option<End>,
@@ -90,8 +95,9 @@ pub struct Tombstone {
 impl Tombstone {
     pub(super) fn of(info: ProcInfo, dead_at: Timestamp, collected_at: Timestamp) -> Self {
         let budget_uuid = info.payer();
-        let ProcInfo { uuid, name, origin, pids, end, spent, .. } = info;
-        Self { uuid, name, origin, budget_uuid, spent: Some(spent), pids, end, dead_at, collected_at }
+        let ProcInfo { uuid, name, origin, parent_uuid, pids, end, spent, ledger, cwd, .. } = info;
+        let (spent, cwd) = (Some(spent), Some(cwd));
+        Self { uuid, name, origin, parent_uuid, budget_uuid, spent, ledger, cwd, pids, end, dead_at, collected_at }
     }
 }
 
@@ -104,22 +110,22 @@ impl DataDirectory {
         self.tombstones.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every tombstone, oldest first. A process collected, resumed and collected again has two.
+    /// Returns every tombstone, oldest first. A process that was collected, resumed and collected again has two.
     pub fn tombstones(&self) -> io::Result<Vec<Tombstone>> {
         let bytes = self.read_tombstones()?;
         Ok(lines(&bytes).filter_map(parse).collect())
     }
 
-    /// The last tombstone of a process.
+    /// Returns the last tombstone of a process.
     pub(super) fn tombstone(&self, uuid: Uuid) -> io::Result<Option<Tombstone>> {
         let bytes = self.read_tombstones()?;
         let name = uuid.to_string();
-        // Most lines are of others: looking for the name first spares parsing them.
+        // Most lines are about other processes: searching for the UUID first avoids parsing them.
         let named = lines(&bytes).filter(|line| memchr::memmem::find(line, name.as_bytes()).is_some());
         Ok(named.filter_map(parse).filter(|tombstone| tombstone.uuid == uuid).last())
     }
 
-    /// The highest PID of a process that was collected.
+    /// Returns the highest PID of a collected process.
     pub(super) fn highest_collected(&self) -> io::Result<Pid> {
         let bytes = self.read_tombstones()?;
         let highest = |line| match (parse_dropped(line), parse(line)) {
@@ -132,7 +138,7 @@ impl DataDirectory {
 
     fn read_tombstones(&self) -> io::Result<Vec<u8>> {
         match self.try_to_read() {
-            // Once more with nobody else who sets it aside.
+            // Again while holding the lock, so that nobody else sets it aside.
             Err(error) if cannot_be_ours(&error) => self.read_locked(&mut self.lock_tombstones()),
             other => other.map_err(|error| at(&self.tombstones_path(), &error)),
         }
@@ -152,7 +158,7 @@ impl DataDirectory {
         }
     }
 
-    /// Returns what was set aside since the last time, for whoever can say so.
+    /// Returns what was set aside since the last call, so that the caller can report it.
     pub fn take_set_aside(&self) -> Option<SetAside> {
         self.lock_tombstones().set_aside.take()
     }
@@ -162,7 +168,7 @@ impl DataDirectory {
         let names = (1..=ASIDE_MAX).map(|number| self.root.join(format!("tombstones.jsonl.aside-{number}")));
         let to = names.into_iter().find(|to| fs::symlink_metadata(to).is_err());
         let to = to.ok_or_else(|| {
-            at(&path, &io::Error::other(format!("{problem}; and {ASIDE_MAX} such were set aside before")))
+            at(&path, &io::Error::other(format!("{problem}, and {ASIDE_MAX} others were set aside before")))
         })?;
         self.relieved(|| disk.rename(&path, &to)).map_err(|error| at(&path, &error))?;
         (log.named, log.unsure) = (false, false);
@@ -170,7 +176,7 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// Sets aside what cannot be the file of tombstones, before something is appended to it.
+    /// Sets aside anything else in the place of the tombstones, before appending.
     fn check_tombstones(&self, log: &mut TombstoneLog) -> io::Result<()> {
         let problem = match regular::open(&self.tombstones_path()).and_then(|file| file.metadata()) {
             Ok(metadata) if metadata.len() > regular::LARGE_MAX => too_long(),
@@ -209,12 +215,12 @@ impl DataDirectory {
         let added = if log.named { added } else { added.and_then(|()| disk.sync_dir(&self.root)) };
         log.named |= added.is_ok();
         added.inspect_err(|_| {
-            // What a failed sync gave up would be a hole before the next one.
+            // Data lost by a failed sync would be a hole before the next tombstone.
             let _ = if is_new { disk.unlink(&path) } else { disk.truncate(&file, whole) };
         })
     }
 
-    /// Drops what need not be kept, if the file has grown. A failure costs room and nothing else.
+    /// Drops tombstones that need not be kept, if the file has grown. A failure costs only space.
     pub(super) fn compact_tombstones(&self, now: Timestamp) {
         let path = self.tombstones_path();
         let mut log = self.lock_tombstones();
@@ -235,7 +241,7 @@ impl DataDirectory {
     }
 }
 
-/// Tells whether an error says that something else is in the file's place.
+/// Returns whether an error means that something else is in the file's place.
 fn cannot_be_ours(error: &io::Error) -> bool {
     use io::ErrorKind;
     // A socket, or a device without a driver.
@@ -250,12 +256,12 @@ fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {} bytes", regular::LARGE_MAX))
 }
 
-/// An error that names its file.
+/// Adds the path to an error.
 fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// What is kept of a file, with the line for what is not.
+/// Returns the compacted content of a file, with the line for the dropped tombstones.
 fn compacted(bytes: &[u8], now: Timestamp) -> io::Result<Vec<u8>> {
     let oldest_ms = now.as_millisecond().saturating_sub(KEPT_DAYS * DAY_MS);
     let mut gone = Dropped { dropped: 0, highest_pid: Pid::RUNTIME };
@@ -267,7 +273,7 @@ fn compacted(bytes: &[u8], now: Timestamp) -> io::Result<Vec<u8>> {
         }
         let Some(tombstone) = parse(line) else { continue };
         let recent = tombstone.collected_at.as_millisecond() >= oldest_ms && kept.len() < KEPT_MAX;
-        // Of a process that has two, the newer answers.
+        // Of two tombstones of one process the newer counts.
         if recent && seen.insert(tombstone.uuid) {
             kept.push(line);
         } else {

@@ -1,9 +1,10 @@
-//! What is in the page cache, and what a disk would still hold after a power cut.
+//! A model of the page cache, and of the content of a disk after a power cut.
 //!
-//! As unkind as POSIX allows: an entry is not safe because its file was synced; what a failed sync gave up is not saved
-//! by a later one, only by being changed again; what was not synced may be there, or not, or in part.
+//! It is as unkind as POSIX allows: an entry is not safe because its file was synced; data lost by a failed sync is not
+//! saved by a later one, only by being written again; unsynced data may survive, or not, or in part.
 //!
-//! Kinder than a disk in one point: of what was appended a beginning survives, never a later page without an earlier.
+//! It is kinder than a disk in one point: of appended data a prefix survives, never a later page without an earlier
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -13,12 +14,17 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use super::Names;
+
 /// The files below one directory.
 #[derive(Debug)]
 pub(super) struct Model {
     root: PathBuf,
     nodes: Vec<Node>,
     by_inode: HashMap<u64, usize>,
+    /// The directory in which each file was created, and its name there.
+    made_as: HashMap<usize, (usize, OsString)>,
+    names: Names,
 }
 
 type Entries = BTreeMap<OsString, usize>;
@@ -33,11 +39,11 @@ enum Node {
 struct Content {
     now: Vec<u8>,
     on_disk: Vec<u8>,
-    /// Up to here the cache has nothing to write back.
+    /// The length up to which the cache has nothing to write back.
     clean: usize,
-    /// The shortest the file was since its last sync, if it was cut.
+    /// The shortest length of the file since its last sync, if it was truncated.
     cut: Option<usize>,
-    /// What the cache holds and a failed sync gave up: it reads well, and is zeros on the disk.
+    /// Data that the cache holds and a failed sync lost: it reads correctly, and is zeros on the disk.
     lost: Vec<Range<usize>>,
 }
 
@@ -45,8 +51,10 @@ struct Content {
 struct Dir {
     now: Entries,
     on_disk: Entries,
-    /// Names whose last change a failed sync gave up.
+    /// Names whose last change a failed sync lost.
     lost: BTreeSet<OsString>,
+    /// The changes since the last sync, in order.
+    changes: Vec<(OsString, Option<usize>)>,
 }
 
 impl Content {
@@ -78,7 +86,7 @@ impl Content {
         self.clean = self.now.len();
     }
 
-    /// What was synced and, by luck, a part of what came after it.
+    /// Returns the synced data and, by chance, a part of what followed it.
     fn after_cut(&self, dice: Option<&mut Dice>) -> Vec<u8> {
         let mut bytes = self.on_disk.clone();
         let Some(dice) = dice else { return bytes };
@@ -87,7 +95,7 @@ impl Content {
         let part = &appended[..dice.roll(appended.len() + 1)];
         match (self.cut, dice.roll(3)) {
             (Some(_), 0) => return bytes,
-            // What was appended overwrote what had been cut off, whose end is still there.
+            // Appended data overwrote truncated data, whose end is still there.
             (Some(_), 1) => {
                 let end = bytes.len().max(kept + part.len());
                 bytes.resize(end, 0);
@@ -99,13 +107,13 @@ impl Content {
         bytes.truncate(kept);
         bytes.extend_from_slice(part);
         if dice.roll(3) == 0 {
-            // A later page got there and an earlier one did not.
+            // A later page was written and an earlier one was not.
             let from = kept + dice.roll(part.len() + 1);
             let to = (from + PAGE).min(bytes.len());
             bytes[from..to].fill(0);
         }
         if dice.roll(2) == 1 {
-            // The length got there and the bytes did not.
+            // The length was written and the bytes were not.
             let zeros = dice.roll(appended.len() - part.len() + 1);
             bytes.resize(bytes.len() + zeros, 0);
         }
@@ -116,6 +124,7 @@ impl Content {
 impl Dir {
     fn set(&mut self, name: OsString, node: Option<usize>) -> Option<usize> {
         self.lost.remove(&name);
+        self.changes.push((name.clone(), node));
         match node {
             Some(node) => self.now.insert(name, node),
             None => self.now.remove(&name),
@@ -127,6 +136,7 @@ impl Dir {
     }
 
     fn synced(&mut self) {
+        self.changes.clear();
         let names = self.names();
         for name in names.difference(&self.lost) {
             match self.now.get(name) {
@@ -141,8 +151,18 @@ impl Dir {
         self.lost.extend(changed);
     }
 
-    fn after_cut(&self, dice: Option<&mut Dice>) -> Entries {
+    fn after_cut(&self, names: Names, dice: Option<&mut Dice>) -> Entries {
         let Some(dice) = dice else { return self.on_disk.clone() };
+        if names == Names::InOrder {
+            let mut entries = self.on_disk.clone();
+            for (name, node) in &self.changes[..dice.roll(self.changes.len() + 1)] {
+                match node {
+                    Some(node) => entries.insert(name.clone(), *node),
+                    None => entries.remove(name),
+                };
+            }
+            return entries;
+        }
         match dice.roll(3) {
             0 => self.on_disk.clone(),
             1 => self.now.clone(),
@@ -158,9 +178,10 @@ impl Dir {
 }
 
 impl Model {
-    /// What is below `root`, all of it taken as being on the disk.
-    pub(super) fn of(root: &Path) -> io::Result<Self> {
-        let mut model = Self { root: root.to_owned(), nodes: Vec::new(), by_inode: HashMap::new() };
+    /// Reads everything below `root`, which counts as synced.
+    pub(super) fn of(root: &Path, names: Names) -> io::Result<Self> {
+        let (by_inode, made_as) = (HashMap::new(), HashMap::new());
+        let mut model = Self { root: root.to_owned(), nodes: Vec::new(), by_inode, made_as, names };
         model.import(root)?;
         Ok(model)
     }
@@ -175,7 +196,7 @@ impl Model {
                 let entry = entry?;
                 entries.insert(entry.file_name(), self.import(&entry.path())?);
             }
-            self.nodes[number] = Node::Dir(Dir { now: entries.clone(), on_disk: entries, lost: BTreeSet::new() });
+            self.nodes[number] = Node::Dir(Dir { now: entries.clone(), on_disk: entries, ..Dir::default() });
         } else {
             let now = fs::read(path)?;
             let (on_disk, clean) = (now.clone(), now.len());
@@ -185,12 +206,16 @@ impl Model {
         Ok(number)
     }
 
-    fn dir(&mut self, path: &Path) -> Option<&mut Dir> {
+    fn number_of(&self, path: &Path) -> Option<usize> {
         let below = path.strip_prefix(&self.root).ok()?;
-        let number = below.components().try_fold(0, |at, component| match (&self.nodes[at], component) {
+        below.components().try_fold(0, |at, component| match (&self.nodes[at], component) {
             (Node::Dir(dir), Component::Normal(name)) => dir.now.get(name).copied(),
             _ => None,
-        })?;
+        })
+    }
+
+    fn dir(&mut self, path: &Path) -> Option<&mut Dir> {
+        let number = self.number_of(path)?;
         match &mut self.nodes[number] {
             Node::Dir(dir) => Some(dir),
             Node::File(_) => None,
@@ -211,6 +236,10 @@ impl Model {
     pub(super) fn created(&mut self, path: &Path) {
         if let Ok(metadata) = fs::metadata(path) {
             self.by_inode.insert(metadata.ino(), self.nodes.len());
+        }
+        if let (Some(directory), Some(name)) = (path.parent().and_then(|above| self.number_of(above)), path.file_name())
+        {
+            self.made_as.insert(self.nodes.len(), (directory, name.to_owned()));
         }
         self.link(path, Node::File(Content::default()));
     }
@@ -243,7 +272,7 @@ impl Model {
         }
     }
 
-    /// As if it were cut off and written anew: a part of it may get there, or what was there before.
+    /// Models an overwrite like a truncation and a new write: a part of the new data may survive, or the old data.
     pub(super) fn overwrote(&mut self, file: &File, bytes: &[u8]) {
         if let Some(content) = self.content(file) {
             let mut now = bytes.to_vec();
@@ -262,6 +291,25 @@ impl Model {
     pub(super) fn synced(&mut self, file: &File) {
         if let Some(content) = self.content(file) {
             content.synced();
+        }
+        if self.names == Names::InOrder {
+            self.name_synced(file);
+        }
+    }
+
+    /// If names keep their order: writes the name of a new file to the disk, if it still has that name. A name from a rename
+    /// does not count.
+    fn name_synced(&mut self, file: &File) {
+        let number = file.metadata().ok().and_then(|metadata| self.by_inode.get(&metadata.ino()).copied());
+        let Some((number, (directory, name))) = number.and_then(|number| Some((number, self.made_as.get(&number)?)))
+        else {
+            return;
+        };
+        if let Node::Dir(dir) = &mut self.nodes[*directory]
+            && dir.now.get(name) == Some(&number)
+            && !dir.lost.contains(name)
+        {
+            dir.on_disk.insert(name.clone(), number);
         }
     }
 
@@ -283,7 +331,7 @@ impl Model {
         }
     }
 
-    /// Writes what a power cut leaves to the new directory `to`.
+    /// Writes the content after a power cut to the new directory `to`.
     pub(super) fn materialize(&self, to: &Path, dice: Option<Dice>) -> io::Result<()> {
         self.materialize_node(0, to, &mut { dice })
     }
@@ -294,7 +342,7 @@ impl Model {
             Node::File(content) => fs::write(to, content.after_cut(dice.as_mut())),
             Node::Dir(dir) => {
                 fs::create_dir(to)?;
-                for (name, child) in dir.after_cut(dice.as_mut()) {
+                for (name, child) in dir.after_cut(self.names, dice.as_mut()) {
                     self.materialize_node(child, &to.join(name), dice)?;
                 }
                 Ok(())
@@ -303,7 +351,7 @@ impl Model {
     }
 }
 
-/// What a disk writes at a time; smaller than any real one, so that a small script has many.
+/// The unit in which a disk writes; smaller than any real one, so that a small script has many.
 const PAGE: usize = 64;
 
 /// Numbers from a seed (splitmix64).
@@ -329,7 +377,7 @@ mod tests {
 
     use super::*;
 
-    /// Does `work` below a new directory; returns what a strict power cut leaves of it, names and contents.
+    /// Runs `work` below a new directory; returns the names and contents after a strict power cut.
     fn after_cut(injection: Injection, work: impl FnOnce(&Disk, &Path)) -> Vec<(String, Vec<u8>)> {
         let temp = tempfile::tempdir().unwrap();
         let (root, to) = (temp.path().join("root"), temp.path().join("cut"));
@@ -349,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_there_when_it_and_its_folder_were_synced() {
+    fn a_file_survives_if_it_and_its_directory_were_synced() {
         let left = after_cut(Injection::None, |disk, root| {
             for (name, sync, sync_dir) in
                 [("a", true, true), ("b", false, true), ("c", true, false), ("d", false, false)]
@@ -368,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_sync_does_not_save_what_a_failed_one_gave_up() {
+    fn a_later_sync_does_not_save_data_lost_by_a_failed_one() {
         let write = |cut: bool| {
             after_cut(Injection::Fail(4, 5), move |disk, root| {
                 let made = disk.create(&root.join("a")).unwrap();
@@ -387,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_happens_when_the_folder_is_synced_and_not_before() {
+    fn a_rename_survives_only_after_the_directory_is_synced() {
         let replace = |synced: bool| {
             after_cut(Injection::None, move |disk, root| {
                 disk.replace(&root.join("a"), b"old").unwrap();
@@ -402,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_a_failed_sync_gave_up_is_saved_only_by_being_made_again() {
+    fn an_entry_lost_by_a_failed_sync_survives_only_if_created_again() {
         let make = |again: bool| {
             after_cut(Injection::Fail(2, 5), move |disk, root| {
                 disk.create(&root.join("a")).unwrap();
@@ -419,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_write_is_half_and_nothing_else_is_halved() {
+    fn only_writes_are_halved() {
         let left = after_cut(Injection::None, |_, _| {});
         assert_eq!(left, []);
         let temp = tempfile::tempdir().unwrap();

@@ -1,45 +1,46 @@
-//! What humans have said about calls.
+//! Approvals of calls.
 
 use super::{CallState, History, Phase};
 use crate::policy::Permission;
 use crate::record::{Approval, Decision};
+use relive_types::CommandRule;
 
 /// Whether a call may be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Permit {
-    /// It may.
     Given,
-    /// A human has to be asked.
+    /// Yes, because this rule allows its command.
+    ByRule(CommandRule),
+    /// A person has to be asked.
     Needed,
-    /// A human has been asked, and has not answered.
+    /// A person has been asked, and has not answered.
     Awaited,
-    /// It may not, and the model is told so.
+    /// It may not be made, and the model is told so.
     Refused {
-        /// The one who refused.
         by: RefusedBy,
-        /// The person's words, if they gave any.
+        /// The reason that the person gave.
         reason: Option<String>,
     },
 }
 
-/// Who refused a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum RefusedBy {
     Person,
     Policy,
 }
 
 impl History {
-    /// Whether a call of the step under way may be made.
+    /// Returns whether a call of the current step may be made. `command` is its command, if it has one.
     #[must_use]
-    pub fn permit(&self, call: u32, tool: &str) -> Permit {
+    pub fn permit(&self, call: u32, tool: &str, command: Option<&str>) -> Permit {
         let refused = |by, reason| Permit::Refused { by, reason };
         let policy = self.identity.as_ref().map(|identity| &identity.spawned.policy);
-        match policy.map_or(Permission::Ask, |policy| policy.of(tool)) {
-            Permission::Allow => return Permit::Given,
-            Permission::Deny => return refused(RefusedBy::Policy, None),
-            Permission::Ask => {}
+        let rule = policy.zip(command).and_then(|(policy, command)| policy.rule_for(command));
+        match (policy.map_or(Permission::Ask, |policy| policy.of(tool)), rule) {
+            (Permission::Allow, _) => return Permit::Given,
+            (Permission::Ask | Permission::Deny, Some(rule)) => return Permit::ByRule(rule),
+            (Permission::Deny, None) => return refused(RefusedBy::Policy, None),
+            (Permission::Ask, None) => {}
         }
         if let Some(approval) = self.approval.as_ref().filter(|approval| approval.call == call) {
             match approval.decision {
@@ -47,6 +48,9 @@ impl History {
                 Decision::Denied => return refused(RefusedBy::Person, approval.reason.clone()),
                 Decision::Asked => {}
             }
+        }
+        if let Some(rule) = command.and_then(|command| self.rules.iter().find(|rule| rule.matches(command))) {
+            return Permit::ByRule(rule.clone());
         }
         match self.always.get(tool) {
             Some(Decision::Allowed) => Permit::Given,
@@ -56,7 +60,7 @@ impl History {
         }
     }
 
-    /// The call that a human has been asked about, while there is no answer.
+    /// Returns the open question to a person, if there is one.
     #[must_use]
     pub fn question(&self) -> Option<&Approval> {
         let asked = self.approval.as_ref().filter(|approval| approval.decision == Decision::Asked)?;
@@ -67,6 +71,9 @@ impl History {
     pub(super) fn approve(&mut self, approval: &Approval, seq: u64) {
         if let Some(name) = approval.name.as_ref().filter(|_| approval.always) {
             self.always.insert(name.clone(), approval.decision);
+        }
+        if approval.decision == Decision::Allowed {
+            self.rules.extend(approval.rule.clone());
         }
         if approval.decision == Decision::Asked {
             self.question_seq = seq;

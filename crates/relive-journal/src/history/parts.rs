@@ -1,4 +1,4 @@
-//! What a [`super::History`] is made of.
+//! The parts of a [`super::History`].
 
 use relive_core::{End, Generation, Pid, Timestamp, Usd};
 use serde::{Deserialize, Serialize};
@@ -6,15 +6,14 @@ use serde::{Deserialize, Serialize};
 use crate::record::Spawned;
 use crate::recovery::Recovery;
 
-/// Where a line is in `steps.jsonl`.
+/// The position of a record in `steps.jsonl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u64, u64, u32)", into = "(u64, u64, u32)")]
 pub struct Place {
-    /// The record's place in the journal.
     pub seq: u64,
-    /// Of the line's first byte.
+    /// The offset of its first byte.
     pub offset: u64,
-    /// Of the line, with its newline.
+    /// The length of the line, including its newline.
     pub len: u32,
 }
 
@@ -30,46 +29,39 @@ impl From<Place> for (u64, u64, u32) {
     }
 }
 
-/// What a process is, as its last `spawned` record says.
+/// The identity of a process, according to its last `spawned` record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The record itself.
     pub spawned: Spawned,
-    /// When it began.
     pub created_at: Timestamp,
 }
 
-/// One writer's time with the journal.
+/// One incarnation: the time of one writer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Incarnation {
-    /// Its PID.
     pub pid: Pid,
-    /// Its epoch.
     pub generation: Generation,
-    /// When it began.
     pub at: Timestamp,
-    /// The boot it lived in.
+    /// The id of the boot in which it ran.
     pub boot_id: String,
-    /// How it ended; absent while it lives, and where it was interrupted.
+    /// Absent while it lives and if it was interrupted.
     pub ended: Option<(Timestamp, End)>,
 }
 
-/// An intent without an outcome.
+/// A call without an outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenCall {
-    /// Which of the step's calls.
+    /// The number of the call within the step.
     pub call: u32,
-    /// Of the intent's record; with the UUID it is the call's key.
+    /// The number of its record; together with the UUID it is the call's key.
     pub seq: u64,
-    /// When it was begun.
     pub at: Timestamp,
-    /// The tool.
     pub name: String,
-    /// How to find out what became of it.
+    /// How to find out what happened to it.
     pub recovery: Recovery,
 }
 
-/// Where in a step the journal is.
+/// The position of the journal within a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -77,47 +69,39 @@ pub enum Phase {
     Boundary,
     /// A model is being asked, or was when the writer was lost.
     Asking {
-        /// What the call may have cost.
+        /// The most tokens the call may have used.
         reserved_tokens: u64,
-        /// What they cost; none where nobody knows.
+        /// The most it may have cost; absent if the price is not known.
         reserved_cost_usd: Option<Usd>,
     },
     /// The model answered and its calls are being run.
-    Calling {
-        /// What became of each.
-        calls: Vec<CallState>,
-    },
+    Calling { calls: Vec<CallState> },
 }
 
-/// What became of a call of the current step.
+/// The state of a call of the current step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// It was not begun.
     Waiting,
-    /// It was begun.
     Open(OpenCall),
     /// It has its outcome.
     Settled,
 }
 
-/// What the process has spent. A fork begins at nothing.
+/// The spending of a process. A fork begins at zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each name says it")]
 pub struct Spent {
     pub tokens_in: u64,
     pub tokens_out: u64,
-    /// Absent as soon as one call's price was not known.
+    /// Absent as soon as the price of one call is not known.
     pub cost_usd: Option<Usd>,
     /// Whether some of it is an estimate.
     pub estimated: bool,
 }
 
-/// A compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Summary {
-    /// Of its record.
     pub(crate) seq: u64,
-    /// Of the last record it stands for.
+    /// The last record that it covers.
     pub(crate) through: u64,
 }

@@ -1,19 +1,17 @@
-//! The requests a journal has answered, so that a repeat is recognised also after a restart.
+//! The requests that a journal has answered, so that a repeated one is recognized even after a restart.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::History;
 use crate::record::{Body, Record};
 
-/// How many request ids are remembered: those of a client that asks again are among the last.
+/// How many request ids are remembered: a client that repeats a request does so soon.
 const REQUESTS_MAX: usize = 64;
 
 /// The record that answered a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnsweredRequest {
-    /// Its kind.
     pub kind: &'static str,
-    /// Its place in the journal.
     pub seq: u64,
 }
 
@@ -23,7 +21,7 @@ impl Serialize for AnsweredRequest {
     }
 }
 
-/// By hand, because the derived one borrows `kind` from its input.
+/// Written by hand, because the derived one borrows `kind` from its input.
 impl<'de> Deserialize<'de> for AnsweredRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (kind, seq) = <(String, u64)>::deserialize(deserializer)?;
@@ -34,8 +32,8 @@ impl<'de> Deserialize<'de> for AnsweredRequest {
 }
 
 impl History {
-    /// The record that answered a request, if it is among the last 64. Of several records with the same request id it
-    /// is the first. A fork remembers only requests of its own.
+    /// Returns the record that answered a request, if it is among the last 64. Of several records with the same request
+    /// id it is the first. A fork remembers only its own requests.
     #[must_use]
     pub fn request(&self, id: &str) -> Option<AnsweredRequest> {
         self.requests.iter().find(|(known, _)| known == id).map(|(_, answered)| *answered)

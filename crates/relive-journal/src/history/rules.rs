@@ -15,12 +15,16 @@ impl History {
     pub(crate) fn admits(&self, body: &Body) -> Result<(), &'static str> {
         let require = |holds: bool, why| if holds { Ok(()) } else { Err(why) };
         if self.ended().is_some() {
-            return require(matches!(body, Body::Opened(_)), "this incarnation has ended");
+            // A name is no part of an incarnation, and its files are there for as long as its journal.
+            let may_follow = matches!(body, Body::Opened(_) | Body::Renamed(_) | Body::Snapshot(_) | Body::Rewound(_));
+            return require(may_follow, "this incarnation has ended");
         }
         let asking = matches!(self.phase, Phase::Asking { .. });
         match body {
             Body::Opened(_) | Body::Spawned(_) | Body::Input(_) | Body::Paused(_) => Ok(()),
             Body::Limits(_) | Body::Ended(_) | Body::Repair(_) | Body::SignalMask(_) => Ok(()),
+            Body::Renamed(_) | Body::Model(_) | Body::Granted(_) | Body::Released(_) => Ok(()),
+            Body::Snapshot(_) | Body::Rewound(_) | Body::Flow(_) => Ok(()),
             Body::ModelStarted(_) => {
                 require(!matches!(self.phase, Phase::Calling { .. }), "calls of the step before are not settled")
             }

@@ -1,6 +1,6 @@
-//! Signals that were acknowledged: the one that ends the process, and those that are kept while they are blocked.
+//! Acknowledged signals: the one that ends the process, and the blocked ones that wait.
 //!
-//! The rules are those of `relive-core`'s table, so that a recovered process stands where the table had it.
+//! The rules are those of `relive-core`, so that a recovered process is in the state that the table had.
 
 use relive_core::{Cause, Signal, SignalSet, SuspendReason};
 
@@ -9,7 +9,7 @@ use crate::record::{Paused, Resumed, ResumedBy, SignalMask, Signalled};
 
 impl History {
     pub(super) fn signal(&mut self, signalled: &Signalled) {
-        let Signalled { signal, cause, pending, req: _ } = signalled;
+        let Signalled { signal, cause, end: _, pending, req: _ } = signalled;
         if *pending {
             self.keep_signal(*signal, *cause);
             return;
@@ -23,18 +23,22 @@ impl History {
 
     pub(super) fn set_mask(&mut self, mask: &SignalMask) {
         (self.mask, self.handlers) = (mask.blocked, mask.handled);
-        // Those that are not blocked any more have landed: what followed from them is recorded before the mask.
+        let added = mask.on.map(|command| command.signal);
+        let has_command = |signal: &Signal| self.commands.contains(*signal) || added == Some(*signal);
+        self.commands =
+            Signal::LANDING_ORDER.into_iter().filter(|it| mask.handled.contains(*it) && has_command(it)).collect();
+        // Signals that are no longer blocked were delivered: their effects are recorded before the mask.
         self.pending.retain(|(kept, _)| mask.blocked.contains(*kept));
     }
 
-    /// The user's pause is a PAUSE that landed; one for another reason is no signal.
+    /// Removes a pending PAUSE when the user's pause is recorded; a pause for another reason is not a signal.
     pub(super) fn land_pause(&mut self, paused: &Paused) {
         if paused.reason == SuspendReason::User {
             self.drop_pending(&[Signal::Pause, Signal::Resume]);
         }
     }
 
-    /// A resume that somebody asked for is a RESUME that landed; the daemon's own is no signal.
+    /// Removes a pending RESUME when a requested resume is recorded; one by the daemon is not a signal.
     pub(super) fn land_resume(&mut self, resumed: &Resumed) {
         match resumed.by {
             ResumedBy::User | ResumedBy::Descendant => self.drop_pending(&[Signal::Pause, Signal::Resume]),
@@ -42,11 +46,11 @@ impl History {
         }
     }
 
-    /// An incarnation that has ended has no signals any more; the next one starts with none.
+    /// Forgets all signals when an incarnation ends; the next one starts with none.
     pub(super) fn forget_signals(&mut self) {
         self.ending = None;
         self.pending.clear();
-        (self.mask, self.handlers) = (SignalSet::EMPTY, SignalSet::EMPTY);
+        (self.mask, self.handlers, self.commands) = (SignalSet::EMPTY, SignalSet::EMPTY, SignalSet::EMPTY);
     }
 
     /// Keeps a signal once, with its first cause.
@@ -64,7 +68,8 @@ impl History {
     }
 }
 
-/// Being told to end again, and no more strongly, is nothing new; 0 for a signal that ends nothing.
+/// Returns the strength of a request to end; 0 for a signal that does not end a process. A repeated request that is not
+/// stronger changes nothing.
 fn strength(signal: Signal) -> u8 {
     match signal {
         Signal::Kill => 3,

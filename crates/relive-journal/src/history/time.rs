@@ -1,8 +1,8 @@
-//! How long a process has executed.
+//! The execution time of a process.
 //!
-//! Within one opening of the journal, which is within one boot, the differences of `up` are added while the process
-//! runs: from its `opened` or `resumed` to its `paused` or `ended`. What no record says, because a daemon was killed or a
-//! program ran on without one, stands in the next `opened`. The wall clock is not asked.
+//! Between two openings of the journal, which are within one boot, the differences of `up` are added while the process
+//! runs: from its `opened` or `resumed` to its `paused` or `ended`. Time that no record covers, because a daemon was
+//! killed or a program kept running without one, is in the next `opened`. The wall clock is not used.
 
 use relive_core::{Stopwatch, Timestamp};
 
@@ -10,19 +10,19 @@ use super::History;
 use crate::record::{Opened, Record};
 
 impl History {
-    /// Returns how long the process had executed when its last record was written.
+    /// Returns the execution time when the last record was written.
     #[must_use]
     pub fn ran_ms(&self) -> u64 {
         self.ran_until_ms(0)
     }
 
-    /// Returns its time as it runs or stands still now, for whoever has its journal open.
+    /// Returns the stopwatch in its current state, for the holder of the open journal.
     #[must_use]
     pub fn stopwatch(&self) -> Stopwatch {
         self.stopwatch.unwrap_or_else(|| Stopwatch::stopped(self.ran_ms()))
     }
 
-    /// Returns how long the process has executed if it ran on until a moment of the boot of its last record.
+    /// Returns the execution time if the process ran until a moment of the boot of its last record.
     pub(crate) fn ran_until_ms(&self, up_ms: u64) -> u64 {
         match self.stopwatch {
             Some(stopwatch) => stopwatch.elapsed_ms(self.last_up.unwrap_or(0).max(up_ms)),
@@ -30,12 +30,12 @@ impl History {
         }
     }
 
-    /// Tells whether its last record is of a daemon that started at a moment of the same boot.
+    /// Returns whether its last record is by a daemon that started at this moment of the same boot, or later.
     pub(crate) fn is_since(&self, up_ms: u64) -> bool {
         self.last_up.is_some_and(|last| last >= up_ms)
     }
 
-    /// What was shown before records had `up`: also time in which there was no daemon counts.
+    /// Returns the time that was shown before records had `up`: it includes time without a daemon.
     fn ran_ms_by_wall_clock(&self) -> u64 {
         let Some(identity) = &self.identity else { return 0 };
         let stood_at = self.ended().map(|(at, _)| *at).or(self.paused.as_ref().map(|paused| paused.asked_at));
@@ -48,18 +48,18 @@ impl History {
         self.last_up = self.last_up.max(up);
     }
 
-    /// An incarnation begins: its clock may be that of another boot.
+    /// Starts an incarnation, whose clock may be that of another boot.
     pub(super) fn begin_time(&mut self, record: &Record, opened: &Opened) {
         match record.up {
             Some(up) if self.paused.is_none() => self.stopwatch = Some(Stopwatch::started(opened.ran_ms, up)),
             Some(_) => self.stopwatch = Some(Stopwatch::stopped(opened.ran_ms)),
-            // An older Relive writes from here on, and nobody counts.
+            // An older Relive writes from here on and does not count.
             None => self.stop_time(self.last_up),
         }
         self.last_up = record.up;
     }
 
-    /// Starts from nothing: a fork has not run yet.
+    /// Resets the time: a fork has not run yet.
     pub(super) fn reset_time(&mut self, up: Option<u64>) {
         self.stopwatch = up.map(|up| Stopwatch::started(0, up));
         self.last_up = up;
@@ -78,7 +78,7 @@ impl History {
     }
 }
 
-/// Returns how long a process had executed by the wall clock, for journals that say nothing better.
+/// Returns the execution time by the wall clock, for journals without `up`.
 pub(crate) fn ran_by_wall_clock(created_at: Timestamp, until: Timestamp, paused_total_ms: u64) -> u64 {
     let alive_ms = until.as_millisecond() - created_at.as_millisecond();
     u64::try_from(alive_ms).unwrap_or(0).saturating_sub(paused_total_ms)

@@ -18,11 +18,14 @@ impl Body {
                 let args = calls.iter_mut().map(|call| &mut call.args);
                 args.chain(carry).try_for_each(|json| each(PayloadMut::Json(json)))
             }
-            Self::Partial(Partial { thinking, text, usage: _ }) => {
+            Self::Partial(Partial { thinking, text, usage: _, cause: _ }) => {
                 thinking.iter_mut().chain(text).try_for_each(|text| each(PayloadMut::Text(text)))
             }
             Self::CallEnded(body) => each(PayloadMut::Text(&mut body.result)),
             Self::Compacted(body) => each(PayloadMut::Text(&mut body.summary)),
+            Self::Flow(body) => {
+                body.definition.iter_mut().chain(&mut body.event).try_for_each(|json| each(PayloadMut::Json(json)))
+            }
             Self::Opened(_)
             | Self::ModelStarted(_)
             | Self::CallStarted(_)
@@ -35,7 +38,13 @@ impl Body {
             | Self::Ended(_)
             | Self::Repair(_)
             | Self::Signalled(_)
-            | Self::SignalMask(_) => Ok(()),
+            | Self::SignalMask(_)
+            | Self::Renamed(_)
+            | Self::Model(_)
+            | Self::Granted(_)
+            | Self::Released(_)
+            | Self::Snapshot(_)
+            | Self::Rewound(_) => Ok(()),
         }
     }
 
@@ -62,6 +71,13 @@ impl Body {
             Self::Partial(body) => texts(&[body.thinking.as_ref(), body.text.as_ref()]),
             Self::CallEnded(body) => texts(&[Some(&body.result)]),
             Self::Compacted(body) => texts(&[Some(&body.summary)]),
+            Self::Flow(body) => {
+                for json in body.definition.iter().chain(&body.event) {
+                    if let Json::Blob(blob) = json {
+                        each(blob.hash);
+                    }
+                }
+            }
             Self::Repair(body) => each(body.blob),
             Self::Opened(_)
             | Self::ModelStarted(_)
@@ -74,7 +90,13 @@ impl Body {
             | Self::Limits(_)
             | Self::Ended(_)
             | Self::Signalled(_)
-            | Self::SignalMask(_) => {}
+            | Self::SignalMask(_)
+            | Self::Renamed(_)
+            | Self::Model(_)
+            | Self::Granted(_)
+            | Self::Released(_)
+            | Self::Snapshot(_)
+            | Self::Rewound(_) => {}
         }
     }
 }

@@ -1,55 +1,58 @@
-//! The records by which verbs are acknowledged: synced before whoever asked is answered.
+//! The records that acknowledge requests: synced before the caller is answered.
 
-use relive_core::{Cause, End, Limits, Signal, SignalSet, SuspendReason, Timestamp};
+use relive_core::{Cause, End, Limits, Signal, SignalSet, SuspendReason, Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
 
 use super::is_false;
 use crate::signals;
 
-/// A suspension. One that somebody asked for is recorded when it is asked for: records of the step under way may follow
-/// until the body has stopped.
+/// A pause. A requested one is recorded at the request: records of the current step may follow until the body has
+/// stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
-    /// Why.
     pub reason: SuspendReason,
-    /// When it was asked for: elapsed time stands still from here.
+    /// When it was requested: the elapsed time stops here.
     pub asked_at: Timestamp,
-    /// When it is resumed without being asked, if it is.
+    /// When it is resumed automatically, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume_at: Option<Timestamp>,
+    /// Who asked for it, if somebody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
     /// The id of the request that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub req: Option<String>,
 }
 
-/// The end of a suspension.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumed {
-    /// What ended it.
     pub by: ResumedBy,
+    /// Who asked for it, if somebody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
     /// The id of the request that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub req: Option<String>,
 }
 
-/// What ends a suspension.
+/// The reason why a pause ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumedBy {
-    /// Somebody asked for it.
+    /// A person or a process asked for it.
     User,
-    /// A process below was resumed.
+    /// A descendant was resumed.
     Descendant,
-    /// The daemon is back.
+    /// The daemon started again.
     DaemonStart,
-    /// Its time came.
+    /// The scheduled time arrived.
     Timer,
 }
 
-/// The limits of a process, in place of those before.
+/// New limits of a process, which replace the earlier ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NewLimits {
-    /// All of them: a limit that is absent here does not hold any more.
+    /// All limits: one that is absent here no longer applies.
     #[serde(flatten)]
     pub limits: Limits,
     /// The id of the request that asked for it.
@@ -66,7 +69,6 @@ impl From<Limits> for NewLimits {
 /// The end of an incarnation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// The typed status, and by whom.
     #[serde(flatten)]
     pub end: End,
     /// The id of the request that asked for it.
@@ -80,14 +82,16 @@ impl From<End> for Ended {
     }
 }
 
-/// A signal that was acknowledged before it took effect. Whoever opens the journal next completes it.
+/// A signal that was acknowledged before it took effect. The next writer of the journal completes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signalled {
-    /// KILL, TERM or INT; with `pending` any signal but KILL.
+    /// KILL, TERM or INT; with `pending` any signal except KILL.
     pub signal: Signal,
-    /// Who sent it, and why.
     pub cause: Cause,
-    /// Whether the signal is blocked and kept until it is not. A PAUSE and a RESUME that are kept cancel each other.
+    /// How the process ends, if it asked for this itself: it is no kill then. Readers that do not know this take it for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Box<End>>,
+    /// Whether the signal is blocked and waits. A pending PAUSE and a pending RESUME cancel each other.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pending: bool,
     /// The id of the request that asked for it.
@@ -95,15 +99,47 @@ pub struct Signalled {
     pub req: Option<String>,
 }
 
-/// The signals a process blocks and handles, in place of those before.
+/// The signals that a process blocks and handles, which replace the earlier ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SignalMask {
-    /// Kept when they are sent, until they are not blocked any more.
+    /// Signals that wait until they are unblocked.
     #[serde(with = "signals")]
     pub blocked: SignalSet,
-    /// Passed to the process itself.
+    /// Signals that the process handles itself.
     #[serde(with = "signals")]
     pub handled: SignalSet,
+    /// The command that the process runs from now on for one of them, until that is no longer handled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<SignalCommand>,
+    /// The handled signal that the process gets with this record, which changes nothing then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<Signal>,
+    /// The id of the request that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub req: Option<String>,
+}
+
+/// A command that a program runs for a signal, instead of getting that of the operating system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalCommand {
+    pub signal: Signal,
+    /// Chosen by the part of the program that runs the command, so that it recognizes its own.
+    pub id: Uuid,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renamed {
+    pub name: String,
+    /// The id of the request that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub req: Option<String>,
+}
+
+/// A new model, which replaces the one that the process was started with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewModel {
+    /// `provider/model`.
+    pub model: String,
     /// The id of the request that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub req: Option<String>,

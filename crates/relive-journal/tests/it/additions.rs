@@ -6,18 +6,23 @@
 
 use std::path::{Path, PathBuf};
 
-use relive_core::{Cause, End, Limits, Moment, Signal, SuspendReason, Timestamp, Uuid, Why};
+use relive_core::{Cause, End, Limits, Moment, Rights, Signal, SuspendReason, Timestamp, Uuid, Why};
 use relive_journal::data::{Beat, ForkPoint};
-use relive_journal::record::{Body, Decision, OpenedBy, Outcome, Signalled};
+use relive_journal::history::Permit;
+use relive_journal::policy::{Permission, Policy};
+use relive_journal::record::{
+    Approval, Body, CallStarted, Decision, FlowRecord, Granted, OpenedBy, Outcome, Partial, Released, Signalled,
+};
 use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, Hash, Health, Next, Opening, Problem, Seen, Writer};
+use relive_types::CommandRule;
 
 use crate::golden::{KINDS_OF_0_1, check_sums, opened_copy, sums};
 use crate::open_and_repair::reseal;
 use crate::support::{
     Fixture, append, approval, call_ended, call_started, collect_all, completed, copy_tree, end, input, kept, lines,
-    max_steps, model_ended, model_started, open_journal, opening, partial, paused, put, remove, resolved, resumed,
-    signal_mask, signalled, spawn_request, step, with_request,
+    max_steps, model_ended, model_started, new_model, open_journal, opening, partial, paused, put, remove, renamed,
+    resolved, resumed, signal_mask, signalled, spawn_request, step, with_request,
 };
 
 struct Addition {
@@ -31,7 +36,7 @@ struct Addition {
     unknown: Option<(u64, &'static str)>,
 }
 
-const ADDITIONS: [Addition; 7] = [
+const ADDITIONS: &[Addition] = &[
     Addition {
         name: "v1-signalled",
         sums: "463c16d736c8fa7e029bd35b7c4b7b7ddc6d7b1ab8c555c0f8ec45a95f5f5ee0",
@@ -81,21 +86,77 @@ const ADDITIONS: [Addition; 7] = [
         check: check_budget,
         unknown: None,
     },
+    Addition {
+        name: "v1-renamed",
+        sums: "aef81b852f5127b423022d559137efdbb336d8e51608aeb11b9b23d9f1131dfd",
+        make: make_renamed,
+        check: check_renamed,
+        unknown: Some((8, "renamed")),
+    },
+    Addition {
+        name: "v1-rules",
+        sums: "bcd8fdc15426aba6064391dddbf1f3ca0673ae0680d1d235152a32128af794fe",
+        make: make_rules,
+        check: check_rules,
+        unknown: None,
+    },
+    Addition {
+        name: "v1-handles",
+        sums: "ba7eb68ac7e132c8345a9d93a9b41d6963157e6437723695e72b606f6e3485e7",
+        make: make_handles,
+        check: check_handles,
+        unknown: Some((8, "granted")),
+    },
+    Addition {
+        name: "v1-own-end",
+        sums: "20860682af17141c6d4c9fdf284e0c24068f4369c64e6b1feeb33cc32db701c7",
+        make: make_own_end,
+        check: check_own_end,
+        unknown: Some((10, "signalled")),
+    },
+    Addition {
+        name: "v1-files",
+        sums: "6e4081a5e3a1be28d3d12837075b6dcd353e283099f635dc707bac9694d3c473",
+        make: crate::files::make,
+        check: crate::files::check,
+        unknown: Some((4, "snapshot")),
+    },
+    Addition {
+        name: "v1-files-shared",
+        sums: "a229fa269ae1787a321cfb073755eb6fea06eb0282d2a5f20527fb335c40b3ca",
+        make: crate::files::make_shared,
+        check: crate::files::check_shared,
+        unknown: Some((4, "snapshot")),
+    },
+    Addition {
+        name: "v1-events",
+        sums: "2849675ff0de0accd3c5bca5a4de239952bc96c8a81bafb43009a60ae42b14ab",
+        make: crate::derived_events::make_golden,
+        check: crate::derived_events::check_golden,
+        unknown: None,
+    },
+    Addition {
+        name: "v1-flow",
+        sums: "740bd36d150caa7608152e398a25c4a05e5238eac72f474e8d2d8b4bfd1ea3e3",
+        make: make_flow,
+        check: check_flow,
+        unknown: Some((4, "flow")),
+    },
 ];
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-fn uuid() -> Uuid {
+pub(crate) fn uuid() -> Uuid {
     relive_core::uuid_v7(Timestamp::from_millisecond(1_700_000_000_000).unwrap(), [7; 10])
 }
 
-fn spawn(fixture: &Fixture) -> Writer {
+pub(crate) fn spawn(fixture: &Fixture) -> Writer {
     fixture.data.spawn(spawn_request(uuid(), fixture.data.next_pid().unwrap())).unwrap()
 }
 
-fn journal(fixture: &Fixture) -> Vec<u8> {
+pub(crate) fn journal(fixture: &Fixture) -> Vec<u8> {
     std::fs::read(fixture.data.directory(uuid()).steps()).unwrap()
 }
 
@@ -116,7 +177,7 @@ fn bless_golden() {
 
 #[test]
 fn the_golden_files_of_every_addition_are_the_ones_that_were_written_and_say_what_they_said() {
-    for addition in &ADDITIONS {
+    for addition in ADDITIONS {
         check_sums(&golden(addition.name), addition.sums);
         let fixture = opened_copy(&golden(addition.name));
         assert_eq!(fixture.health(uuid()), Health::Good, "{}", addition.name);
@@ -150,7 +211,7 @@ fn as_of_0_1(journal: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_reader_of_0_1_finds_a_journal_read_only_at_the_first_kind_or_value_it_does_not_know() {
-    for addition in &ADDITIONS {
+    for addition in ADDITIONS {
         let fixture = opened_copy(&golden(addition.name));
         let directory = fixture.data.directory(uuid());
         put(&directory.steps(), &as_of_0_1(&journal(&fixture)));
@@ -269,7 +330,7 @@ fn make_skip(fixture: &Fixture) {
 fn check_skip(fixture: &Fixture) {
     let history = fixture.history(uuid());
     assert_eq!((history.seq, history.completed_step), (12, 2));
-    assert!(!history.has_heard("tinted"));
+    assert!(!history.has_received("tinted"));
     assert_eq!(fixture.fork(uuid(), ForkPoint::Step(2)).unwrap().history().completed_step, 2);
 }
 
@@ -321,7 +382,10 @@ fn make_stalled(fixture: &Fixture) {
     writer.checkpoint().unwrap();
     append(&mut writer, vec![resumed(), model_started()]);
     let cause = Cause::runtime(Why::Stalled);
-    append(&mut writer, vec![Body::Signalled(Signalled { signal: Signal::Term, cause, pending: false, req: None })]);
+    append(
+        &mut writer,
+        vec![Body::Signalled(Signalled { signal: Signal::Term, cause, end: None, pending: false, req: None })],
+    );
 }
 
 fn check_stalled(fixture: &Fixture) {
@@ -360,4 +424,146 @@ fn check_budget(fixture: &Fixture) {
     assert_eq!((tombstone.uuid, tombstone.budget_uuid), (collected_uuid(), Some(Uuid::max())));
     assert_eq!(tombstone.spent.as_ref().map(|spent| spent.tokens_in), Some(history.spent.tokens_in));
     assert!(history.spent.tokens_in > 0);
+}
+
+/// A process that got another name and another model, and a name once more after its end. Then it was resumed.
+fn make_renamed(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    step(&mut writer, "one", "1");
+    append(&mut writer, vec![with_request(renamed("second"), "rename"), new_model("script/second.yaml")]);
+    step(&mut writer, "two", "2");
+    end(fixture, writer);
+    let third = relive_journal::record::Renamed { name: "third".to_owned(), req: None };
+    fixture.data.rename_ended(uuid(), third, crate::support::moment()).unwrap();
+    drop(fixture.resume(uuid()));
+}
+
+fn check_renamed(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!(history.identity.as_ref().unwrap().spawned.name.as_deref(), Some("third"));
+    assert_eq!(history.model.as_deref(), Some("script/second.yaml"));
+    assert!(history.request("rename").is_some());
+    assert_eq!((history.completed_step, history.incarnations.len()), (2, 2));
+    assert!(history.incarnations[0].ended.is_some(), "a name after the end changes nothing about the end");
+    let text = String::from_utf8(journal(fixture)).unwrap();
+    assert_eq!(text.matches("\"skip\":true").count(), 3);
+    let forked = fixture.fork(uuid(), ForkPoint::Step(1)).unwrap();
+    assert_eq!(forked.history().model, None, "what came after the step is not the fork's");
+}
+
+/// A process that may run some commands from its start, and another one by an answer; a model call that failed.
+fn make_rules(fixture: &Fixture) {
+    let mut request = spawn_request(uuid(), fixture.data.next_pid().unwrap());
+    let allowed = [("shell:git status*".to_owned(), Permission::Allow), ("shell".to_owned(), Permission::Ask)];
+    request.spawned.policy = Policy::default().with(&allowed.into());
+    let mut writer = fixture.data.spawn(request).unwrap();
+    append(&mut writer, vec![model_started()]);
+    let cause = Some("the connection was lost".to_owned());
+    append(&mut writer, vec![Body::Partial(Partial { cause, ..Partial::default() })]);
+    append(&mut writer, vec![model_started(), model_ended("two commands", 2)]);
+    let call_started = |call, rule: &str| {
+        let (name, rule) = ("shell".to_owned(), rule.parse().ok());
+        Body::CallStarted(CallStarted { call, name, recovery: Recovery::Join, rule })
+    };
+    append(&mut writer, vec![call_started(0, "shell:git status*"), call_ended(0, "clean")]);
+    let name = Some("shell".to_owned());
+    let asked =
+        Approval { call: 1, name, decision: Decision::Asked, always: false, rule: None, reason: None, req: None };
+    let rule = CommandRule::exactly("ls *; pwd").ok();
+    append(&mut writer, vec![Body::Approval(asked.clone()), paused(SuspendReason::Approval)]);
+    append(&mut writer, vec![Body::Approval(Approval { decision: Decision::Allowed, rule, ..asked }), resumed()]);
+    writer.checkpoint().unwrap();
+    append(&mut writer, vec![call_started(1, r"shell:ls \*; pwd"), call_ended(1, "/")]);
+}
+
+fn check_rules(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    let permit = |command| history.permit(9, "shell", Some(command));
+    let by_rule = |rule: &str| Permit::ByRule(rule.parse().unwrap());
+    assert_eq!(permit("git status -s"), by_rule("shell:git status*"));
+    assert_eq!(permit("ls *; pwd"), by_rule(r"shell:ls \*; pwd"));
+    assert_eq!(permit("ls a; pwd"), Permit::Needed);
+    assert!(history.always.is_empty(), "a reader that does not know the rule takes the answer for one call");
+    let lines = journal(fixture);
+    assert!(memchr::memmem::find(&lines, b"\"rule\":\"shell:git status*\"").is_some());
+    assert!(memchr::memmem::find(&lines, b"\"cause\":\"the connection was lost\"").is_some());
+}
+
+fn other(number: u8) -> Uuid {
+    relive_core::uuid_v7(Timestamp::from_millisecond(1_700_000_000_000).unwrap(), [number; 10])
+}
+
+/// A process that got handles, gave one up, and was forked.
+fn make_handles(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    step(&mut writer, "one", "1");
+    let granted = |number, rights, by| Body::Granted(Granted { target: other(number), rights, by, req: None });
+    append(&mut writer, vec![granted(1, Rights::Owner, None), granted(2, Rights::Observer, Some(other(9)))]);
+    append(&mut writer, vec![granted(2, Rights::Controller, None), granted(3, Rights::Observer, None)]);
+    append(&mut writer, vec![Body::Released(Released { target: other(3), req: Some("grant:r".to_owned()) })]);
+    step(&mut writer, "two", "2");
+}
+
+fn check_handles(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    let held: Vec<(Uuid, Rights)> = history.handles.clone().into_iter().collect();
+    assert_eq!(held, [(other(1), Rights::Owner), (other(2), Rights::Controller)]);
+    assert_eq!(history.children, [other(1)]);
+    assert!(history.request("grant:r").is_some());
+    // A fork observes the children of its prefix, and has nothing else of its original.
+    let fork = fixture.fork(uuid(), ForkPoint::Step(2)).unwrap();
+    let held: Vec<(Uuid, Rights)> = fork.history().handles.clone().into_iter().collect();
+    assert_eq!((held, fork.history().children.len()), (vec![(other(1), Rights::Observer)], 0));
+}
+
+/// A process that was paused and resumed by another one, and then ended itself.
+fn make_own_end(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    step(&mut writer, "one", "1");
+    let cause = Some(Cause::process(Why::Parent, relive_core::Pid(4)));
+    let (Body::Paused(pause), Body::Resumed(resume)) = (paused(SuspendReason::User), resumed()) else { return };
+    append(&mut writer, vec![Body::Paused(relive_journal::record::Paused { cause, ..pause })]);
+    append(&mut writer, vec![Body::Resumed(relive_journal::record::Resumed { cause, ..resume })]);
+    let end = End { reason: Some("enough".into()), ..End::of(relive_core::ProcessStatus::Exited { code: 3 }) };
+    let (signal, cause) = (Signal::Kill, Cause::process(Why::User, relive_core::Pid(1)));
+    let signalled = Signalled { signal, cause, end: Some(Box::new(end)), pending: false, req: None };
+    append(&mut writer, vec![Body::Signalled(signalled)]);
+}
+
+fn check_own_end(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    let ending = history.ending.unwrap();
+    assert_eq!(ending.signal, Signal::Kill, "older readers end it all the same");
+    let end = ending.end.unwrap();
+    assert_eq!((end.exit().code, &*end.exit().reason), (3, "enough"));
+    let journal = journal(fixture);
+    let names_parent = |line: &&[u8]| memchr::memmem::find(line, b"\"why\":\"parent\"").is_some();
+    assert_eq!(lines(&journal).into_iter().filter(names_parent).count(), 2);
+}
+
+/// A tree whose definition is in a blob.
+fn make_flow(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    let json = |text: &str| Some(relive_journal::payload::Json::parse(text).unwrap());
+    let definition = json(&format!("{{\"kind\":\"compose\",\"note\":\"{}\"}}", "x".repeat(70_000)));
+    append(&mut writer, vec![Body::Flow(FlowRecord { definition, event: None, req: None })]);
+    let event = json("{\"event\":\"starting\",\"slot\":\"a\"}");
+    append(&mut writer, vec![Body::Flow(FlowRecord { definition: None, event, req: Some("node:n".to_owned()) })]);
+    step(&mut writer, "one", "1");
+}
+
+fn check_flow(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!(history.request("node:n").map(|answered| (answered.kind, answered.seq)), Some(("flow", 5)));
+    let bytes = journal(fixture);
+    let records: Vec<FlowRecord> = lines(&bytes)
+        .into_iter()
+        .filter(|line| memchr::memmem::find(line, b"\"kind\":\"flow\"").is_some())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect();
+    let directory = fixture.data.directory(uuid());
+    let blobs = relive_journal::payload::Blobs::new(fixture.data.io().disk.clone(), directory.path());
+    let definition = blobs.json(records[0].definition.as_ref().unwrap()).unwrap();
+    assert_eq!(definition.len(), 70_000 + "{\"kind\":\"compose\",\"note\":\"\"}".len());
+    assert_eq!(blobs.json(records[1].event.as_ref().unwrap()).unwrap(), "{\"event\":\"starting\",\"slot\":\"a\"}");
 }

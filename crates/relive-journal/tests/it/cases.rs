@@ -1,4 +1,4 @@
-//! The behaviour cases, as far as the journal decides them.
+//! The behaviour cases that the journal decides.
 
 use relive_core::{Pid, SuspendReason, Uuid};
 use relive_journal::conversation::Message;
@@ -14,7 +14,7 @@ use crate::support::{
     resumed, step, uuid, uuid_of,
 };
 
-/// A process with so many whole steps, which then ended.
+/// Creates a process with this many completed steps, which then ended.
 fn dead_after(fixture: &Fixture, steps: u32, checkpoint: bool) -> Uuid {
     let mut writer = fixture.spawn();
     for number in 1..=steps {
@@ -27,7 +27,7 @@ fn dead_after(fixture: &Fixture, steps: u32, checkpoint: bool) -> Uuid {
 }
 
 #[test]
-fn case_17_an_interrupted_process_has_its_real_last_step_and_its_old_pid_names_the_next() {
+fn case_17_an_interrupted_process_keeps_its_last_step_and_its_old_pid_names_the_new_one() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);
@@ -55,7 +55,7 @@ fn case_17_an_interrupted_process_has_its_real_last_step_and_its_old_pid_names_t
 }
 
 #[test]
-fn case_17_a_process_that_fails_at_every_resume_is_a_crash_loop_until_it_gets_on() {
+fn case_17_a_process_that_fails_at_every_resume_is_a_crash_loop_until_it_makes_progress() {
     let fixture = Fixture::new();
     let writer = fixture.spawn();
     let uuid = uuid_of(&writer);
@@ -72,7 +72,7 @@ fn case_17_a_process_that_fails_at_every_resume_is_a_crash_loop_until_it_gets_on
 }
 
 #[test]
-fn case_18_a_dead_process_of_ten_steps_goes_on_at_step_11_with_and_without_a_checkpoint() {
+fn case_18_a_dead_process_of_ten_steps_resumes_at_step_11_with_and_without_a_checkpoint() {
     let fixture = Fixture::new();
     for checkpoint in [false, true] {
         let uuid = dead_after(&fixture, 10, checkpoint);
@@ -86,7 +86,7 @@ fn case_18_a_dead_process_of_ten_steps_goes_on_at_step_11_with_and_without_a_che
 }
 
 #[test]
-fn case_19_a_fork_leaves_the_original_as_it_was_and_goes_on_after_its_step() {
+fn case_19_a_fork_leaves_its_origin_unchanged_and_continues_after_its_step() {
     let fixture = Fixture::new();
     for checkpoint in [false, true] {
         let original = dead_after(&fixture, 50, checkpoint);
@@ -102,7 +102,7 @@ fn case_19_a_fork_leaves_the_original_as_it_was_and_goes_on_after_its_step() {
 }
 
 #[test]
-fn case_20_a_step_past_the_end_is_refused_with_the_real_last_one() {
+fn case_20_a_fork_past_the_end_is_refused_with_the_last_step() {
     let fixture = Fixture::new();
     let original = dead_after(&fixture, 50, true);
     let refused = fixture.fork(original, ForkPoint::Step(999)).unwrap_err();
@@ -112,7 +112,7 @@ fn case_20_a_step_past_the_end_is_refused_with_the_real_last_one() {
 }
 
 #[test]
-fn case_21_never_known_and_collected_are_told_apart_also_after_a_restart() {
+fn case_21_unknown_and_collected_processes_are_distinguished_even_after_a_restart() {
     let fixture = Fixture::new();
     let here = dead_after(&fixture, 1, false);
     assert!(matches!(fixture.data.known(here).unwrap(), Known::Here(_)));
@@ -128,7 +128,7 @@ fn case_21_never_known_and_collected_are_told_apart_also_after_a_restart() {
 }
 
 #[test]
-fn case_21_a_completed_agent_goes_on_with_an_input() {
+fn case_21_a_completed_agent_continues_with_an_input() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     append(&mut writer, vec![model_started()]);
@@ -140,13 +140,13 @@ fn case_21_a_completed_agent_goes_on_with_an_input() {
 }
 
 #[test]
-fn case_21_only_a_uuid_as_we_write_it_names_a_folder() {
+fn case_21_only_the_canonical_spelling_of_a_uuid_names_a_directory() {
     for name in ["../../etc/passwd", "0198f3c1/../x", "", "steps", "0198f3c1-0000-7000-8000-00000000000/"] {
         assert!(Uuid::try_parse(name).is_err(), "{name}");
     }
     let fixture = Fixture::new();
     let known = dead_after(&fixture, 1, false);
-    // Other spellings of a UUID, and what is no UUID, are nobody's directories.
+    // Other spellings of a UUID, and other names, are not directories of a process.
     let steps = fixture.temp.path().join("steps");
     for name in [known.to_string().to_uppercase(), known.simple().to_string(), known.urn().to_string(), "x".to_owned()]
     {
@@ -156,7 +156,7 @@ fn case_21_only_a_uuid_as_we_write_it_names_a_folder() {
 }
 
 #[test]
-fn case_22_pids_go_on_above_every_one_ever_used_also_when_the_highest_was_collected() {
+fn case_22_pids_stay_above_every_used_one_even_if_the_highest_was_collected() {
     let fixture = Fixture::new();
     let mut highest = Pid(0);
     for _ in 0..20 {
@@ -177,7 +177,7 @@ fn case_22_pids_go_on_above_every_one_ever_used_also_when_the_highest_was_collec
 }
 
 #[test]
-fn case_23_what_an_agent_was_told_at_its_start_survives_a_new_writer_and_a_fork() {
+fn case_23_the_prompt_and_tools_of_an_agent_survive_a_new_writer_and_a_fork() {
     let fixture = Fixture::new();
     let original = dead_after(&fixture, 1, false);
     let told = std::fs::read(fixture.data.directory(original).process_meta()).unwrap();
@@ -188,14 +188,14 @@ fn case_23_what_an_agent_was_told_at_its_start_survives_a_new_writer_and_a_fork(
         assert_eq!(std::fs::read(directory.process_meta()).unwrap(), told);
         assert_eq!(ProcessMeta::read(&directory).unwrap().system_prompt, "You are a test.");
     }
-    // And is never made up.
+    // And they are never reconstructed.
     let directory = fixture.data.directory(original);
     put(&directory.process_meta(), &told[..told.len() - 1]);
     assert_eq!(ProcessMeta::read(&directory).unwrap_err().kind(), std::io::ErrorKind::InvalidData);
 }
 
 #[test]
-fn case_26_a_torn_line_is_repaired_and_a_flipped_byte_is_named() {
+fn case_26_a_torn_line_is_repaired_and_a_flipped_byte_is_reported() {
     let fixture = Fixture::new();
     let uuid = dead_after(&fixture, 3, true);
     let path = fixture.data.directory(uuid).steps();
@@ -216,7 +216,7 @@ fn case_26_a_torn_line_is_repaired_and_a_flipped_byte_is_named() {
 }
 
 #[test]
-fn case_27_records_twice_out_of_order_or_of_an_older_writer_are_never_replayed() {
+fn case_27_repeated_misordered_or_older_records_are_never_replayed() {
     let fixture = Fixture::new();
     let uuid = dead_after(&fixture, 3, false);
     let path = fixture.data.directory(uuid).steps();
@@ -246,7 +246,7 @@ fn case_27_records_twice_out_of_order_or_of_an_older_writer_are_never_replayed()
 }
 
 #[test]
-fn case_28_space_is_in_proportion_to_steps() {
+fn case_28_the_journal_grows_in_proportion_to_steps() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let mut sizes = Vec::new();
@@ -265,7 +265,7 @@ fn case_28_space_is_in_proportion_to_steps() {
 }
 
 #[test]
-fn case_28_a_large_result_and_u2028_come_back_whole() {
+fn case_28_a_large_result_and_u2028_are_read_back_unchanged() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let large: String = ('a'..='z').cycle().take(5 << 20).collect();

@@ -1,4 +1,4 @@
-//! Garbage collection: what goes, what never does, and what stays of it.
+//! Garbage collection: which processes are collected, which never are, and what is kept of them.
 
 use relive_core::{End, Pid, ProcessStatus, SuspendReason, Uuid};
 use relive_journal::data::{ClockReading, CollectError, Collected, GcReason, GcRules, Known};
@@ -10,9 +10,9 @@ use crate::support::{
     paused, put, put_after, remove, step, uuid_of,
 };
 
-const NEITHER: GcRules = GcRules { retention_days: None, max_entries: None };
+const NEITHER: GcRules = GcRules { retention_days: None, max_entries: None, older_than_ms: None };
 
-/// Ends a process so many days after the first moment there is.
+/// Ends a process this many days after the first moment of the tests.
 fn ended_on(fixture: &Fixture, day: i64) -> Uuid {
     let mut writer = fixture.spawn();
     writer.append(at_moment(clock(day).wall), vec![completed()], relive_journal::Durability::Synced).unwrap();
@@ -21,12 +21,13 @@ fn ended_on(fixture: &Fixture, day: i64) -> Uuid {
 }
 
 #[test]
-fn either_rule_is_enough_and_absent_is_off() {
+fn either_rule_is_enough_and_an_absent_one_is_off() {
     let fixture = Fixture::new();
     let uuids: Vec<Uuid> = [5, 1, 3, 2, 4].into_iter().map(|day| ended_on(&fixture, day)).collect();
     let by_age = [uuids[1], uuids[3], uuids[2], uuids[4], uuids[0]];
     let check = |retention_days, max_entries, on_day, expect: &[GcReason]| {
-        let survey = fixture.data.survey(GcRules { retention_days, max_entries }, &clock(on_day)).unwrap();
+        let survey =
+            fixture.data.survey(GcRules { retention_days, max_entries, older_than_ms: None }, &clock(on_day)).unwrap();
         let found: Vec<_> = survey.candidates.iter().map(|one| (one.uuid, one.reason)).collect();
         let expect: Vec<_> = by_age.iter().copied().zip(expect.iter().copied()).collect();
         assert_eq!(found, expect, "{retention_days:?} days, {max_entries:?} entries, on day {on_day}");
@@ -45,7 +46,7 @@ fn either_rule_is_enough_and_absent_is_off() {
 }
 
 #[test]
-fn case_29_a_survey_changes_no_history_and_the_living_are_never_candidates() {
+fn case_29_a_survey_changes_no_journal_and_living_processes_are_never_candidates() {
     let fixture = Fixture::new();
     let dead = end(&fixture, fixture.spawn());
     let running = fixture.spawn();
@@ -60,7 +61,7 @@ fn case_29_a_survey_changes_no_history_and_the_living_are_never_candidates() {
         assert_eq!(survey.candidates[0].bytes, bytes as u64);
     }
     assert!(files(&fixture.temp.path().join("steps")) == before);
-    // Nor without their markers.
+    // Not even without their markers.
     for uuid in [uuid_of(&running), suspended, interrupted] {
         remove(&fixture.temp.path().join("live").join(uuid.to_string()));
     }
@@ -84,11 +85,11 @@ fn case_29_corrupt_metadata_is_skipped_with_a_warning() {
     warned.sort_unstable();
     assert_eq!(found, [good, snapshot], "a snapshot that is wrong is derived anew");
     assert_eq!(warned, [both, journal]);
-    assert!(survey.warnings[0].1.contains("does not say what it is"), "{:?}", survey.warnings);
+    assert!(survey.warnings[0].1.contains("does not describe the process"), "{:?}", survey.warnings);
 }
 
 #[test]
-fn case_29_a_history_that_was_resumed_a_moment_ago_is_spared() {
+fn case_29_a_process_that_was_resumed_after_the_survey_is_not_collected() {
     let fixture = Fixture::new();
     let resume: [fn(&Fixture, Uuid) -> Option<Writer>; 3] = [
         // It runs.
@@ -122,7 +123,7 @@ fn case_29_a_history_that_was_resumed_a_moment_ago_is_spared() {
 }
 
 #[test]
-fn a_clock_that_jumped_refuses_once() {
+fn the_first_survey_after_a_clock_jump_is_refused() {
     let fixture = Fixture::new();
     ended_on(&fixture, 0);
     let at = |wall: i64, since_boot: i64, boot: &str| ClockReading {
@@ -153,7 +154,7 @@ fn a_clock_that_jumped_refuses_once() {
 }
 
 #[test]
-fn a_tombstone_answers_after_a_restart_also_when_its_file_was_torn() {
+fn a_tombstone_is_found_after_a_restart_even_if_its_file_was_torn() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     step(&mut writer, "one", "1");

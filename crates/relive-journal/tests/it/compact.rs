@@ -1,4 +1,4 @@
-//! What is kept of what was collected, and of PIDs: bounded, whatever there was.
+//! Bounds on tombstones and recorded PIDs.
 
 use relive_core::{Pid, Timestamp, Uuid};
 use relive_journal::data::{Collected, KEPT_MAX, Known, NOTED_MAX, Tombstone};
@@ -15,8 +15,11 @@ fn tombstone(uuid: Uuid, pid: u32, collected_at: Timestamp) -> Tombstone {
         uuid,
         name,
         origin,
+        parent_uuid: None,
         budget_uuid: None,
         spent: None,
+        ledger: None,
+        cwd: None,
         pids: vec![Pid(pid)],
         end,
         dead_at: collected_at,
@@ -28,7 +31,7 @@ fn days_before(day: i64, days: i64) -> Timestamp {
     Timestamp::from_millisecond(clock(day).wall.as_millisecond() - days * DAY_MS).unwrap()
 }
 
-/// Writes the file of tombstones as many years of collecting would have.
+/// Writes a tombstone file as many years of collecting would.
 fn write_tombstones(fixture: &Fixture, tombstones: &[Tombstone]) -> u64 {
     let mut text = String::new();
     for tombstone in tombstones {
@@ -56,7 +59,7 @@ fn is_collected(data: &DataDirectory, uuid: Uuid) -> bool {
 }
 
 #[test]
-fn tombstones_older_than_a_year_go_and_no_pid_comes_back() {
+fn tombstones_older_than_a_year_are_dropped_and_no_pid_is_reused() {
     let fixture = Fixture::new();
     let old: Vec<Tombstone> =
         (0..6_000).map(|n| tombstone(uuid(), 1_000_000 + n, days_before(0, 366 + i64::from(n) % 50))).collect();
@@ -88,7 +91,7 @@ fn tombstones_older_than_a_year_go_and_no_pid_comes_back() {
 }
 
 #[test]
-fn of_many_tombstones_the_newest_are_kept() {
+fn only_the_newest_tombstones_are_kept() {
     let fixture = Fixture::new();
     let count = u32::try_from(KEPT_MAX).unwrap() + 500;
     let all: Vec<Tombstone> = (0..count).map(|n| tombstone(uuid(), 1 + n, days_before(0, 1))).collect();
@@ -104,7 +107,7 @@ fn of_many_tombstones_the_newest_are_kept() {
 }
 
 #[test]
-fn a_small_file_of_tombstones_is_left_alone() {
+fn a_small_tombstone_file_is_not_compacted() {
     let fixture = Fixture::new();
     let old = uuid();
     write_tombstones(&fixture, &[tombstone(old, 5, days_before(0, 900))]);
@@ -113,7 +116,7 @@ fn a_small_file_of_tombstones_is_left_alone() {
 }
 
 #[test]
-fn the_log_of_pids_keeps_a_few_of_each_process_and_none_of_what_was_collected() {
+fn the_pid_log_keeps_a_few_pids_per_process_and_none_of_collected_ones() {
     let fixture = Fixture::new();
     let [first, second] = [(); 2].map(|()| uuid_of(&fixture.spawn()));
     let gone = end(&fixture, fixture.spawn());
@@ -144,7 +147,7 @@ fn the_log_of_pids_keeps_a_few_of_each_process_and_none_of_what_was_collected() 
 }
 
 #[test]
-fn a_torn_line_in_the_log_of_pids_spoils_no_other() {
+fn a_torn_line_in_the_pid_log_corrupts_no_other_line() {
     let fixture = Fixture::new();
     let uuid = uuid_of(&fixture.spawn());
     put(&fixture.temp.path().join("pids.log"), format!("7 {uuid}\n8 0192").as_bytes());
@@ -152,10 +155,10 @@ fn a_torn_line_in_the_log_of_pids_spoils_no_other() {
     assert_eq!(fixture.data.noted_pids(), [(Pid(7), uuid), (Pid(9), uuid)]);
 }
 
-/// Killed or without power at any change of a compaction, every tombstone that must be kept is there.
+/// After a kill or power cut at any change of a compaction, every tombstone that must be kept is there.
 #[cfg(feature = "faults")]
 #[test]
-fn a_compaction_that_is_cut_short_loses_nothing() {
+fn an_interrupted_compaction_loses_nothing() {
     use relive_journal::Disk;
     use relive_journal::faults::{Faults, Injection, PowerCut, Switches};
     use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the model is shown: every call with its result, every message in its place, nothing twice.
+//! The conversation that a model sees: every call with its result, every message in its place, nothing twice.
 
 use proptest::prelude::*;
 use relive_core::{SuspendReason, Timestamp, Usd};
@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 #[test]
-fn what_is_said_while_calls_run_comes_after_their_results() {
+fn messages_during_calls_come_after_their_results() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     append(&mut writer, vec![model_started(), model_ended("one", 2), call_started(1, Recovery::Join)]);
@@ -30,7 +30,7 @@ fn what_is_said_while_calls_run_comes_after_their_results() {
 }
 
 #[test]
-fn what_is_said_while_the_model_is_asked_is_still_to_be_heard() {
+fn messages_during_a_model_call_are_part_of_the_next_one() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);
@@ -43,7 +43,7 @@ fn what_is_said_while_the_model_is_asked_is_still_to_be_heard() {
     writer.checkpoint().unwrap();
     assert_eq!(fixture.history(uuid), *writer.history());
 
-    // A call that was cut off or lost is asked again, and then hears it.
+    // A call that was cut off or lost is repeated, and then contains it.
     append(&mut writer, vec![model_started(), input("then", "x"), partial("cut"), model_started()]);
     append(&mut writer, vec![input("last", "x")]);
     drop(writer);
@@ -55,7 +55,7 @@ fn what_is_said_while_the_model_is_asked_is_still_to_be_heard() {
 }
 
 #[test]
-fn a_later_summary_takes_the_place_of_an_earlier_one() {
+fn a_later_summary_replaces_an_earlier_one() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);
@@ -67,15 +67,15 @@ fn a_later_summary_takes_the_place_of_an_earlier_one() {
     append(&mut writer, vec![compacted(ends[2], "steps 1 and 2")]);
     let rest = ["model 3 1", "tool 3 0 true 3", "model 4 1", "tool 4 0 true 4"];
     assert_eq!(fixture.said(uuid), [&["summary steps 1 and 2"], &rest[..]].concat());
-    // Of less than the journal holds, and older than the first summary's own record.
+    // Covers less than the journal holds, and is older than the first summary's own record.
     append(&mut writer, vec![compacted(ends[3], "steps 1 to 3")]);
     assert_eq!(fixture.said(uuid), [&["summary steps 1 to 3"], &rest[2..]].concat());
-    // A place inside a step leaves no result without its call.
+    // A cut inside a step leaves no result without its call.
     append(&mut writer, vec![compacted(ends[3] + 2, "steps 1 to 4, nearly")]);
     assert_eq!(fixture.said(uuid), ["summary steps 1 to 4, nearly"]);
 }
 
-/// Does one of the things that are possible now.
+/// Makes one of the currently possible changes.
 fn happen(writer: &mut Writer, choice: u8, number: usize) {
     let name = format!("m{number}");
     let body = match (&writer.history().phase, choice % 4) {
@@ -95,7 +95,7 @@ proptest! {
     #![proptest_config(cases(32))]
 
     #[test]
-    fn a_cut_parts_no_call_from_its_result_and_loses_nothing_that_comes_after_it(
+    fn a_cut_separates_no_call_from_its_result_and_loses_nothing_after_it(
         choices in prop::collection::vec(any::<u8>(), 1..40),
         earlier in any::<prop::sample::Index>(),
     ) {
@@ -108,7 +108,7 @@ proptest! {
         };
         for (number, choice) in choices.iter().enumerate() {
             happen(&mut writer, *choice, number);
-            // Once on the way, so that what is cut has been cut before.
+            // Once in between, so that an already compacted conversation is cut again.
             if number == earlier.index(choices.len()) && writer.history().phase == Phase::Boundary {
                 let through = cuts(&writer)[0].through;
                 append(&mut writer, vec![compacted(through, "earlier")]);
@@ -131,7 +131,7 @@ proptest! {
 }
 
 #[test]
-fn a_summary_that_was_asked_for_is_paid_and_what_was_said_meanwhile_stays() {
+fn a_summary_is_charged_and_messages_during_it_are_kept() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);
@@ -151,7 +151,7 @@ fn a_summary_that_was_asked_for_is_paid_and_what_was_said_meanwhile_stays() {
     assert_eq!((spent, history.completed_step, history.answers), ((70, 7), 1, 1));
     assert_eq!(history.plan().next, Next::Ask { step: 2, again: false });
     append(&mut writer, vec![model_started(), model_ended("two", 0)]);
-    // A fork from before has all of what was said, one from after it the summary.
+    // A fork from before the summary has the whole conversation, one from after it has the summary.
     let at = |step| uuid_of(&fixture.fork(uuid, ForkPoint::Step(step)).unwrap());
     assert_eq!(fixture.said(at(1)), ["user first", "model 1 1", "tool 1 0 true 1"]);
     assert_eq!(fixture.said(at(2)), ["summary all of it", "user during", "model 2 0"]);
@@ -159,7 +159,7 @@ fn a_summary_that_was_asked_for_is_paid_and_what_was_said_meanwhile_stays() {
 }
 
 #[test]
-fn a_call_in_doubt_and_a_call_somebody_decided_have_their_results() {
+fn calls_in_doubt_and_resolved_calls_have_results() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);
@@ -187,12 +187,19 @@ fn a_call_in_doubt_and_a_call_somebody_decided_have_their_results() {
 }
 
 #[test]
-fn time_asleep_is_counted_from_the_first_moment_it_was_asked_for() {
+fn paused_time_counts_from_the_first_request() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
-    let pause =
-        |second| Body::Paused(Paused { reason: SuspendReason::User, asked_at: at(second), resume_at: None, req: None });
+    let pause = |second| {
+        Body::Paused(Paused {
+            reason: SuspendReason::User,
+            asked_at: at(second),
+            resume_at: None,
+            cause: None,
+            req: None,
+        })
+    };
     let mut append =
         |second, body| writer.append(at_moment(at(second)), vec![body], relive_journal::Durability::Synced).unwrap();
     append(12, pause(10));
@@ -206,7 +213,7 @@ fn time_asleep_is_counted_from_the_first_moment_it_was_asked_for() {
 }
 
 #[test]
-fn what_was_spent_is_the_sum_of_all_answers_and_a_price_nobody_knows_makes_it_unknown() {
+fn spending_is_the_sum_of_all_answers_and_unknown_if_one_price_is() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let mut answer = |cost_usd: Option<u64>| {
@@ -226,7 +233,7 @@ fn what_was_spent_is_the_sum_of_all_answers_and_a_price_nobody_knows_makes_it_un
 }
 
 #[tokio::test]
-async fn a_conversation_has_what_was_deferred() {
+async fn a_conversation_includes_deferred_records() {
     let fixture = Fixture::new();
     let writer = fixture.spawn();
     let mut journal = relive_journal::OpenJournal::new(writer, relive_journal::Pool::default());

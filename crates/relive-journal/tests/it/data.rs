@@ -1,4 +1,4 @@
-//! The data directory, and what of the future its journals put up with.
+//! The data directory, and journals with parts from newer versions.
 
 use relive_core::{Pid, Usd};
 use relive_journal::conversation::Message;
@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 #[test]
-fn a_second_daemon_is_refused_with_the_firsts_pid() {
+fn a_second_daemon_is_refused_with_the_pid_of_the_first() {
     let fixture = Fixture::new();
     for _ in 0..2 {
         let refused = DataDirectory::open(fixture.temp.path(), Io::default(), NO_SPACE_RULES).unwrap_err();
@@ -26,7 +26,7 @@ fn a_second_daemon_is_refused_with_the_firsts_pid() {
 }
 
 #[test]
-fn who_has_the_data_directory_is_told_without_taking_it() {
+fn the_holder_of_the_data_directory_is_found_without_locking_it() {
     let fixture = Fixture::new();
     let root = fixture.temp.path().to_owned();
     assert_eq!(holder(&root), Some(std::process::id()));
@@ -63,7 +63,7 @@ fn a_uuid_is_used_once() {
 }
 
 #[test]
-fn what_a_crash_left_behind_is_removed_at_the_start() {
+fn files_left_behind_by_a_crash_are_removed_at_the_start() {
     let fixture = Fixture::new();
     let known = uuid_of(&fixture.spawn());
     let elsewhere = temp();
@@ -93,7 +93,7 @@ fn what_a_crash_left_behind_is_removed_at_the_start() {
 }
 
 #[test]
-fn an_end_that_was_not_tidied_up_is_tidied_up_at_the_start() {
+fn an_interrupted_retirement_is_completed_at_the_start() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);
@@ -107,7 +107,7 @@ fn an_end_that_was_not_tidied_up_is_tidied_up_at_the_start() {
 }
 
 #[test]
-fn room_is_kept_given_back_and_taken_again() {
+fn the_reserve_is_allocated_released_and_allocated_again() {
     let place = temp();
     let rules = SpaceRules { reserve_bytes: 1 << 20, floor_bytes: 0 };
     let data = DataDirectory::open(place.path(), Io::default(), rules).unwrap();
@@ -123,7 +123,7 @@ fn room_is_kept_given_back_and_taken_again() {
 }
 
 #[test]
-fn below_the_floor_no_process_is_begun_and_it_says_why() {
+fn below_the_floor_no_process_is_created_and_the_error_says_why() {
     let place = temp();
     let rules = SpaceRules { reserve_bytes: 4096, floor_bytes: u64::MAX };
     let data = DataDirectory::open(place.path(), Io::default(), rules).unwrap();
@@ -131,7 +131,7 @@ fn below_the_floor_no_process_is_begun_and_it_says_why() {
     assert!(!data.space().unwrap().above_floor);
     let refused = data.spawn(spawn_request(uuid(), Pid(1))).unwrap_err();
     assert!(matches!(refused, SpawnError::NoSpace { floor_bytes: u64::MAX, .. }), "{refused}");
-    assert!(refused.to_string().contains("bytes are free, and no process is begun below"));
+    assert!(refused.to_string().contains("bytes are free, and a new process needs"));
     assert!(data.uuids().unwrap().is_empty() && data.live().unwrap().is_empty());
 }
 
@@ -145,10 +145,10 @@ fn edit(path: &std::path::Path, line: usize, from: &str, to: &str) {
 }
 
 #[test]
-fn what_a_newer_relive_wrote_is_read_only_and_named() {
+fn records_of_a_newer_relive_make_a_journal_read_only_with_the_reason() {
     let fixture = Fixture::new();
     let kind = |name: &str| Problem::Kind(name.to_owned());
-    // What is changed in line 5, `model_ended`, or in line 8, the `opened` of the second writer.
+    // The changes in line 5, `model_ended`, or in line 8, the `opened` of the second writer.
     let changes = [
         (5, "\"v\":1", "\"v\":2", Some(Problem::Version(2))),
         (5, "\"v\":1,\"seq\":5", "\"v\":9,\"seq\":18446744073709551615", Some(Problem::Version(9))),
@@ -187,7 +187,7 @@ fn what_a_newer_relive_wrote_is_read_only_and_named() {
 }
 
 #[test]
-fn an_unknown_kind_that_may_be_skipped_is_passed_over_and_counts_as_a_record() {
+fn an_unknown_kind_that_may_be_skipped_is_skipped_and_counted() {
     let fixture = Fixture::new();
     let (skip, no_skip) = ("\"step\":1,\"skip\":true,", "\"step\":1,\"tone\":\"skip\",\"skip\":true,");
     for (instead, skipped) in [(skip, true), (no_skip, false), ("\"step\":1,\"skip\":false,", false)] {
@@ -209,7 +209,7 @@ fn an_unknown_kind_that_may_be_skipped_is_passed_over_and_counts_as_a_record() {
             continue;
         }
         assert_eq!((history.seq, history.completed_step, history.last_at), (before.seq, 2, before.last_at));
-        assert!(!history.has_heard("tinted"));
+        assert!(!history.has_received("tinted"));
         let mut writer = fixture.resume(uuid);
         step(&mut writer, "three", "3");
         assert!(std::fs::read(&path).unwrap().starts_with(&bytes), "the record stays");
@@ -219,7 +219,7 @@ fn an_unknown_kind_that_may_be_skipped_is_passed_over_and_counts_as_a_record() {
 }
 
 #[test]
-fn fields_nobody_knows_are_kept_and_passed_over() {
+fn unknown_fields_are_kept_and_ignored() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let (uuid, path) = (uuid_of(&writer), writer.directory().steps());
@@ -278,7 +278,7 @@ fn many_large_arguments_fit_into_one_line() {
 }
 
 #[test]
-fn arguments_come_back_as_they_were_whatever_they_look_like() {
+fn arguments_of_any_form_are_read_back_unchanged() {
     let fixture = Fixture::new();
     let hash = "0".repeat(64);
     let args = [
@@ -303,7 +303,7 @@ fn arguments_over_several_lines_stay_one_record() {
 }
 
 #[test]
-fn a_line_too_long_even_without_its_payloads_is_refused_and_nothing_stays() {
+fn a_record_too_long_without_its_payloads_is_refused_and_leaves_nothing() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     append(&mut writer, vec![model_started()]);
@@ -321,7 +321,7 @@ fn a_line_too_long_even_without_its_payloads_is_refused_and_nothing_stays() {
 }
 
 #[test]
-fn a_blob_that_is_not_what_its_name_says_is_not_handed_out() {
+fn a_blob_that_does_not_match_its_name_is_not_returned() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     step(&mut writer, "one", &"large ".repeat(12_000));
@@ -329,5 +329,5 @@ fn a_blob_that_is_not_what_its_name_says_is_not_handed_out() {
     let hash = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
     put(&path, &bytes[1..]);
     let text = Text::Blob(relive_journal::payload::BlobRef { hash, bytes: 72_000, head: String::new() });
-    assert!(writer.blobs().text(&text).unwrap_err().to_string().contains("do not match its name"));
+    assert!(writer.blobs().text(&text).unwrap_err().to_string().contains("does not match the name"));
 }

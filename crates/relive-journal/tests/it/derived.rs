@@ -1,4 +1,4 @@
-//! Everything but journals, what an agent was told, and blobs can be deleted or wrong: every answer stays the same.
+//! All files except journals, metadata and blobs can be deleted or wrong without changing any answer.
 
 use relive_core::{Pid, Signal, SuspendReason, Uuid};
 use relive_journal::data::{Ancestor, ForkPoint, Known};
@@ -10,7 +10,7 @@ use crate::support::{
     open, paused, put, remove, signal_mask, signalled, step, temp, uuid, uuid_of, varied, with_request,
 };
 
-/// Everything that can be asked about a data directory.
+/// Every answer about a data directory.
 #[derive(Debug, PartialEq)]
 struct Answers {
     live: Vec<(Uuid, History, Health)>,
@@ -35,7 +35,7 @@ fn answers(fixture: &Fixture, uuids: &[Uuid]) -> Answers {
         let lineage = fixture.data.lineage(uuid).unwrap();
         Some(Details { plan: history.plan(), said: fixture.said(uuid), history, health, info, lineage })
     };
-    // A directory's path is its data directory's, not an answer.
+    // The path differs between data directories, and is not part of the answer.
     let known = |uuid| match fixture.data.known(uuid).unwrap() {
         Known::Here(_) => Known::Here(relive_journal::ProcessDirectory::new(uuid.to_string().into())),
         other @ (Known::Collected(_) | Known::Never) => other,
@@ -46,7 +46,7 @@ fn answers(fixture: &Fixture, uuids: &[Uuid]) -> Answers {
     }
 }
 
-/// Processes in every condition there is.
+/// Creates processes in every condition.
 fn populate(fixture: &Fixture) -> Vec<Uuid> {
     let gone = end(fixture, fixture.spawn());
     collect_all(fixture);
@@ -59,7 +59,7 @@ fn populate(fixture: &Fixture) -> Vec<Uuid> {
         writer.checkpoint().unwrap();
         step(&mut writer, "two", "2");
         writer.checkpoint().unwrap();
-        writer.events().append(now(), 1, "open", &serde_json::json!({})).unwrap();
+        writer.append_event(now(), 1, "open", &serde_json::json!({})).unwrap();
         uuids.push(uuid_of(&writer));
         match leave {
             0 => append(&mut writer, vec![paused(SuspendReason::User)]),
@@ -94,7 +94,7 @@ fn remove_all_that_is_derived(fixture: &Fixture) {
 }
 
 #[test]
-fn with_all_that_is_derived_deleted_every_answer_is_the_same() {
+fn deleting_derived_files_changes_no_answer() {
     let fixture = Fixture::new();
     let uuids = populate(&fixture);
     let used = fixture.data.next_pid().unwrap();
@@ -112,13 +112,13 @@ fn with_all_that_is_derived_deleted_every_answer_is_the_same() {
         let restarted = Fixture { temp: copy, data };
         assert_eq!(answers(&restarted, &uuids), before, "without {parts:?}");
         let next = restarted.data.next_pid().unwrap();
-        // The last one was given to nobody: only the file knew of it.
+        // The last one was assigned to no process: only the file knew it.
         assert!(next >= used, "{next} without {parts:?}, and {used} was the next");
     }
 }
 
 #[test]
-fn pids_that_were_reserved_together_cost_no_more_syncs_and_are_given_out_once() {
+fn pids_reserved_together_cost_no_more_syncs_and_are_used_once() {
     let fixture = Fixture::new();
     fixture.data.reserve_pids(100).unwrap();
     let before = fixture.data.io().disk.counts();
@@ -130,7 +130,7 @@ fn pids_that_were_reserved_together_cost_no_more_syncs_and_are_given_out_once() 
 }
 
 #[test]
-fn a_folder_that_is_no_history_does_not_stop_a_start() {
+fn a_directory_without_a_journal_does_not_prevent_a_start() {
     let fixture = Fixture::new();
     let known = uuid_of(&fixture.spawn());
     let empty = fixture.data.directory(uuid());
@@ -144,7 +144,7 @@ fn a_folder_that_is_no_history_does_not_stop_a_start() {
 }
 
 #[test]
-fn a_checkpoint_that_does_not_fit_is_passed_over() {
+fn a_checkpoint_that_does_not_match_is_ignored() {
     let fixture = Fixture::new();
     let mut other = fixture.spawn();
     step(&mut other, "of another", "process");
@@ -175,17 +175,17 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
         bytes[at] ^= 1;
         bytes
     };
-    // A change of the past that a checkpoint tells of, in place of the journal.
+    // A changed past in a checkpoint, instead of that in the journal.
     let told = |bytes: &[u8]| {
         let text = String::from_utf8(bytes.to_vec()).unwrap().replacen("\"tokens_out\":", "\"tokens_out\":1000", 1);
         crate::open_and_repair::reseal(text.as_bytes())
     };
     let of_version = |version: &str| {
         let text = String::from_utf8(second.clone()).unwrap();
-        assert!(text.starts_with("{\"v\":4,"), "{text}");
-        told(text.replacen("\"v\":4", version, 1).as_bytes())
+        assert!(text.starts_with("{\"v\":5,"), "{text}");
+        told(text.replacen("\"v\":5", version, 1).as_bytes())
     };
-    let (older, newer) = (of_version("\"v\":3"), of_version("\"v\":5"));
+    let (older, newer) = (of_version("\"v\":4"), of_version("\"v\":6"));
     let bad = [ahead, foreign, Vec::new(), second[..second.len() / 2].to_vec(), second[..second.len() - 1].to_vec()];
     let bad = bad.into_iter().chain((0..second.len()).step_by(97).map(flipped)).chain([older, newer, b"{}".to_vec()]);
     for bytes in bad {
@@ -195,7 +195,7 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
             assert_eq!(fixture.data.history(uuid).unwrap(), expected, "{}", String::from_utf8_lossy(&bytes));
         }
     }
-    // And the ones that fit are used: what they say of the past is believed.
+    // Matching ones are used: their account of the past is trusted.
     for (current, previous) in [(told(&second), first.clone()), (b"rubbish".to_vec(), told(&first))] {
         put(&directory.checkpoint(), &current);
         put(&directory.previous_checkpoint(), &previous);
@@ -204,7 +204,7 @@ fn a_checkpoint_that_does_not_fit_is_passed_over() {
 }
 
 #[test]
-fn a_snapshot_that_is_stale_or_wrong_is_derived_anew() {
+fn a_stale_or_wrong_snapshot_is_derived_again() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let directory = writer.directory().clone();
@@ -221,7 +221,7 @@ fn a_snapshot_that_is_stale_or_wrong_is_derived_anew() {
 }
 
 #[test]
-fn a_snapshot_of_a_last_record_that_is_not_whole_is_derived_anew() {
+fn a_snapshot_of_an_incomplete_last_record_is_derived_again() {
     let fixture = Fixture::new();
     for text in ["short".to_owned(), "long ".repeat(3_000)] {
         let mut writer = fixture.spawn();

@@ -17,7 +17,7 @@ use crate::support::{
 use crate::unreadable::within_a_minute;
 
 fn event(writer: &mut Writer) -> Cursor {
-    writer.events().append(now(), 1, "open", &serde_json::json!({"path": "/some/file"})).unwrap()
+    writer.append_event(now(), 1, "open", &serde_json::json!({"path": "/some/file"})).unwrap()
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn events_are_one_write_and_never_cost_a_sync() {
     };
     let before = fixture.disk().counts();
     for number in 0..3 {
-        writer.events().push(now(), 1, "open", &serde_json::json!({"number": number})).unwrap();
+        writer.push_event(now(), 1, "open", &serde_json::json!({"number": number})).unwrap();
     }
     assert_eq!(count(before), (0, 0, 0));
     writer.events().flush(now()).unwrap();
@@ -54,9 +54,9 @@ fn events_are_one_write_and_never_cost_a_sync() {
     check(vec![completed()]);
 }
 
-/// A file that holds two events and then nothing but zeros, in which nobody may look for a newline to the end.
+/// A file with two events followed by zeros, which must not be searched for a newline to the end.
 #[test]
-fn a_file_that_claims_terabytes_is_cut_and_the_next_events_follow() {
+fn an_event_file_that_claims_terabytes_is_truncated_and_appended_to() {
     for end in [&b""[..], &b"\n"[..]] {
         let fixture = Fixture::new();
         let mut writer = fixture.spawn();
@@ -80,18 +80,18 @@ fn a_file_that_claims_terabytes_is_cut_and_the_next_events_follow() {
 }
 
 #[test]
-fn an_event_that_is_too_long_leaves_no_hole_in_the_numbers() {
+fn an_event_that_is_too_long_uses_no_number() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let first = event(&mut writer);
     let path = writer.directory().events();
-    let refused = writer.events().push(now(), 1, "open", &serde_json::json!({"a": "x".repeat(1 << 20)}));
+    let refused = writer.push_event(now(), 1, "open", &serde_json::json!({"a": "x".repeat(1 << 20)}));
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
-    assert_eq!(event(&mut writer).seq, first.seq + 1);
+    assert_eq!(event(&mut writer).part, first.part + 1);
     assert_eq!(lines(&std::fs::read(path).unwrap()).len(), 2);
 }
 
-/// Appends events until the older ones are dropped; the number of the last event.
+/// Appends events until older ones are dropped; returns the id of the last event.
 fn until_dropped(writer: &mut Writer) -> Cursor {
     let path = writer.directory().events();
     event(writer);
@@ -117,7 +117,7 @@ fn gaps(path: &std::path::Path) -> Vec<Gap> {
 }
 
 #[test]
-fn what_is_dropped_leaves_a_gap_that_says_so() {
+fn dropped_events_leave_a_gap_record() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let (uuid, path) = (uuid_of(&writer), writer.directory().events());
@@ -133,20 +133,20 @@ fn what_is_dropped_leaves_a_gap_that_says_so() {
         assert!(path.metadata().unwrap().len() <= 4000);
         let [gap] = gaps(&path).try_into().unwrap();
         assert_eq!(gap.first, first, "round {round}: one gap stands for all before it");
-        assert_eq!(gap.dropped, gap.last.seq);
+        assert_eq!(gap.dropped, gap.last.part);
         let fresh = drain(&mut Reader::new(path.clone(), Cursor::default()));
         assert_eq!(fresh[0], format!("{} gap", gap.last));
-        assert_eq!(fresh.len() as u64, 1 + last.seq - gap.last.seq, "and every later one is there");
+        assert_eq!(fresh.len() as u64, 1 + last.part - gap.last.part, "and every later one is there");
         seen.extend(drain(&mut eager));
     }
-    // One had each old file open, and read on in it before it went to the next.
-    let all: Vec<String> = (1..=seen.len()).map(|number| format!("1.{number} open")).collect();
+    // A reader with an open old file reads it to its end before the new one.
+    let all: Vec<String> = (1..=seen.len()).map(|number| format!("1.{}.{number} open", first.seq)).collect();
     assert_eq!(seen, all);
     let behind = drain(&mut ahead);
     assert!(behind.iter().any(|item| item.ends_with("gap")), "one that was behind sees the gap");
     assert_eq!(seen.last(), behind.last());
 
-    // A gap spans writers.
+    // A gap can span several writers.
     drop(writer);
     let mut writer = fixture.resume(uuid);
     writer.events().set_max(4000);
@@ -155,7 +155,7 @@ fn what_is_dropped_leaves_a_gap_that_says_so() {
     let [gap] = gaps(&path).try_into().unwrap();
     assert_eq!((gap.first, gap.last.epoch.0), (first, 2));
     let epoch_1: Cursor = seen.last().unwrap().split(' ').next().unwrap().parse().unwrap();
-    assert_eq!(gap.dropped, epoch_1.seq + gap.last.seq, "up to {last}");
+    assert_eq!(gap.dropped, epoch_1.part + gap.last.part, "up to {last}");
 }
 
 #[test]
@@ -165,13 +165,14 @@ fn a_reader_that_keeps_up_misses_nothing_when_events_are_dropped() {
     writer.events().set_max(2000);
     let mut reader = Reader::new(writer.directory().events(), Cursor::default());
     for number in 1..=200 {
-        event(&mut writer);
-        assert_eq!(drain(&mut reader), [format!("1.{number} open")]);
+        let id = event(&mut writer);
+        assert_eq!(id.part, number);
+        assert_eq!(drain(&mut reader), [format!("{id} open")]);
     }
 }
 
 #[test]
-fn a_torn_event_is_cut_off_before_the_next_is_written() {
+fn a_torn_event_is_removed_before_the_next_is_written() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let (uuid, path) = (uuid_of(&writer), writer.directory().events());
@@ -196,19 +197,20 @@ fn a_torn_event_is_cut_off_before_the_next_is_written() {
 }
 
 #[test]
-fn an_event_over_several_lines_or_too_long_does_no_harm() {
+fn multi_line_and_oversized_events_do_no_harm() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let raw = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
-    writer.events().append(now(), 1, "open", &serde_json::json!({"args": raw("{\n  \"a\": 1\n}")})).unwrap();
+    writer.append_event(now(), 1, "open", &serde_json::json!({"args": raw("{\n  \"a\": 1\n}")})).unwrap();
     #[derive(serde::Serialize)]
     struct Args {
         args: Box<serde_json::value::RawValue>,
     }
-    writer.events().append(now(), 1, "open", &Args { args: raw("{\n  \"a\": \"\\n\"\n}") }).unwrap();
-    let refused = writer.events().append(now(), 1, "open", &serde_json::json!({"a": "x".repeat(1 << 20)})).unwrap_err();
+    writer.append_event(now(), 1, "open", &Args { args: raw("{\n  \"a\": \"\\n\"\n}") }).unwrap();
+    let refused = writer.append_event(now(), 1, "open", &serde_json::json!({"a": "x".repeat(1 << 20)})).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
-    event(&mut writer);
+    let third = event(&mut writer);
     let mut reader = Reader::new(writer.directory().events(), Cursor::default());
-    assert_eq!(drain(&mut reader), ["1.1 open", "1.2 open", "1.3 open"]);
+    let seq = third.seq;
+    assert_eq!(drain(&mut reader), [1, 2, 3].map(|part| format!("1.{seq}.{part} open")));
 }

@@ -1,4 +1,4 @@
-//! A fork is its original, read up to there, and the original never notices.
+//! A fork is a prefix of its origin, and does not affect the origin.
 
 use relive_core::Uuid;
 use relive_journal::conversation::TOLD_PENDING;
@@ -13,7 +13,7 @@ use crate::support::{
     max_steps, model_ended, model_started, moment, opening, put, put_after, remove, step, uuid, uuid_of, varied,
 };
 
-/// Forks at a point, and compares the fork with a journal that simply ends there. Returns the fork.
+/// Forks at a point, compares the fork with a journal that ends there, and returns the fork.
 fn check(fixture: &Fixture, source: Uuid, point: ForkPoint) -> Uuid {
     let directory = fixture.data.directory(source);
     let before = files(directory.path());
@@ -45,7 +45,7 @@ fn check(fixture: &Fixture, source: Uuid, point: ForkPoint) -> Uuid {
 }
 
 impl Fixture {
-    /// A process with these bytes as its journal, and nothing else of its own.
+    /// Creates a process with these bytes as its journal, and no other files.
     fn fork_free_copy(&self, source: Uuid, journal: &[u8]) -> Uuid {
         let uuid = crate::support::uuid();
         let directory = self.data.directory(uuid);
@@ -59,14 +59,14 @@ impl Fixture {
 }
 
 #[test]
-fn a_fork_at_any_step_is_its_original_up_to_there() {
+fn a_fork_at_any_step_equals_its_origin_up_to_that_step() {
     let fixture = Fixture::new();
     let uuid = varied(&fixture);
     let last = fixture.history(uuid).completed_step;
     for point in (0..=last).map(ForkPoint::Step).chain([ForkPoint::End]) {
         check(&fixture, uuid, point);
     }
-    // Also a fork of a fork, from before and after the place where it left.
+    // Also a fork of a fork, from before and after its own fork point.
     let fork = check(&fixture, uuid, ForkPoint::Step(3));
     let mut writer = fixture.resume(fork);
     step(&mut writer, "another way", "x");
@@ -79,7 +79,7 @@ fn a_fork_at_any_step_is_its_original_up_to_there() {
 }
 
 #[test]
-fn a_fork_of_a_live_process_leaves_its_open_step_out() {
+fn a_fork_of_a_living_process_excludes_its_open_step() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let source = uuid_of(&writer);
@@ -103,7 +103,7 @@ fn a_fork_of_a_live_process_leaves_its_open_step_out() {
 }
 
 #[test]
-fn a_model_call_the_original_lost_is_not_the_forks_to_pay() {
+fn a_lost_model_call_of_the_origin_is_not_charged_to_the_fork() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let source = uuid_of(&writer);
@@ -121,7 +121,7 @@ fn a_model_call_the_original_lost_is_not_the_forks_to_pay() {
 }
 
 #[test]
-fn a_fork_before_the_damage_works_and_one_after_it_names_the_line() {
+fn a_fork_before_the_damage_works_and_one_after_it_reports_the_line() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     for _ in 0..4 {
@@ -165,7 +165,7 @@ fn a_fork_before_the_damage_works_and_one_after_it_names_the_line() {
 }
 
 #[test]
-fn a_fork_outlives_its_original_and_remembers_its_name() {
+fn a_fork_outlives_its_origin_and_keeps_its_lineage() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     step(&mut writer, "one", &"large ".repeat(12_000));
@@ -193,7 +193,7 @@ fn a_fork_outlives_its_original_and_remembers_its_name() {
 }
 
 #[test]
-fn a_fork_and_its_first_records_are_one_write_of_its_own_journal() {
+fn a_fork_and_its_first_records_are_one_write() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     step(&mut writer, "one", "1");
@@ -224,7 +224,7 @@ fn a_fork_and_its_first_records_are_one_write_of_its_own_journal() {
 }
 
 #[test]
-fn a_fork_that_is_refused_leaves_nothing() {
+fn a_refused_fork_leaves_nothing() {
     let fixture = Fixture::new();
     let source = uuid_of(&fixture.spawn());
     let opening = opening(fixture.data.next_pid().unwrap(), OpenedBy::Spawn);
@@ -235,7 +235,7 @@ fn a_fork_that_is_refused_leaves_nothing() {
 }
 
 #[test]
-fn a_fork_whose_original_is_collected_meanwhile_is_refused_whole() {
+fn a_fork_whose_origin_is_collected_during_the_copy_is_refused() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     step(&mut writer, "one", "1");
@@ -252,7 +252,7 @@ fn a_fork_whose_original_is_collected_meanwhile_is_refused_whole() {
 }
 
 #[test]
-fn a_fork_of_a_journal_that_is_being_written_ends_within_what_is_synced() {
+fn a_fork_of_a_journal_in_use_contains_only_synced_records() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let source = uuid_of(&writer);
@@ -283,7 +283,7 @@ fn a_fork_of_a_journal_that_is_being_written_ends_within_what_is_synced() {
     assert!(matches!(refused, ForkError::NoSuchStep { asked: 2, last: 1, .. }), "{refused}");
     let (whole, more_syncs) = fork(ForkPoint::Step(2), None);
     assert_eq!((whole.unwrap().history().completed_step, more_syncs), (2, syncs + 1), "the original is synced first");
-    // An end that is not the end of a record is the end of the one before it.
+    // A limit inside a record ends before that record.
     let (inside, _) = fork(ForkPoint::End, Some(within - 1));
     assert_eq!(fixture.said(uuid_of(&inside.unwrap())).last().unwrap(), "tool 1 0 true 1");
 }

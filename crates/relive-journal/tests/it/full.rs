@@ -16,8 +16,8 @@ use crate::support::{
 
 const RULES: SpaceRules = SpaceRules { reserve_bytes: 4096, floor_bytes: 0 };
 
-/// A data directory with a reserve, one process that has ended, one that has ended and is still marked, and one that has
-/// not.
+/// A data directory with a reserve, one ended process, one ended process that still has its marker, and one that has
+/// not ended.
 struct Before {
     temp: tempfile::TempDir,
     ended: Uuid,
@@ -49,7 +49,7 @@ fn full(root: &Path, full: Full) -> (Arc<Faults>, Io) {
     (faults, io)
 }
 
-/// Opens the full disk, checks that everything there answers, and returns it.
+/// Opens the full disk, checks that every process there answers, and returns it.
 fn open_full(before: &Before, io: &Io, what: &str) -> DataDirectory {
     let data = DataDirectory::open(before.temp.path(), io.clone(), RULES)
         .unwrap_or_else(|error| panic!("{what}: a full disk keeps it from opening: {error}"));
@@ -63,17 +63,17 @@ fn open_full(before: &Before, io: &Io, what: &str) -> DataDirectory {
     data
 }
 
-/// What may be gone beside a full disk.
+/// Files that may be missing on a full disk.
 const LOST: [&str; 6] = ["nothing", "live", "pids", "lock", "clock", "pids.log"];
 
 #[test]
-fn a_full_disk_opens_and_answers_and_refuses_what_needs_room() {
+fn a_full_disk_opens_and_answers_and_refuses_new_processes() {
     for lost in LOST {
         let before = before();
         remove(&before.temp.path().join(lost));
         let (faults, io) = full(before.temp.path(), Full::Always);
         if lost == "lock" {
-            // Without room for a lock nobody can tell that there is no other daemon.
+            // Without space for a lock, another daemon cannot be ruled out.
             assert!(DataDirectory::open(before.temp.path(), io, RULES).is_err());
             continue;
         }
@@ -87,7 +87,7 @@ fn a_full_disk_opens_and_answers_and_refuses_what_needs_room() {
         assert!(matches!(data.known(before.ended).unwrap(), Known::Here(_)));
         let refused = open_journal(&data, before.live, &opening(relive_core::Pid(99), OpenedBy::Resume));
         assert!(refused.is_err(), "without {lost}: nothing is acknowledged");
-        // There is room again.
+        // The disk has space again.
         faults.make_room();
         for candidate in &survey.candidates {
             assert_eq!(data.collect(candidate, now()).unwrap(), Collected::Gone, "without {lost}");
@@ -102,7 +102,7 @@ fn a_full_disk_opens_and_answers_and_refuses_what_needs_room() {
 }
 
 #[test]
-fn a_full_disk_collects_with_the_reserve_and_takes_it_again() {
+fn a_full_disk_collects_with_the_reserve_and_allocates_it_again() {
     for lost in LOST {
         let before = before();
         remove(&before.temp.path().join(lost));
@@ -126,12 +126,12 @@ fn a_full_disk_collects_with_the_reserve_and_takes_it_again() {
 }
 
 #[test]
-fn a_full_disk_without_a_reserve_collects_with_the_room_of_the_history_itself() {
+fn a_full_disk_without_a_reserve_collects_by_deleting_derived_files_first() {
     for removed in ["proc-info.json", "events.jsonl"] {
         let fixture = Fixture::new();
         let mut writer = fixture.spawn();
         step(&mut writer, "one", "1");
-        writer.events().append(now(), 1, "open", &serde_json::json!({})).unwrap();
+        writer.append_event(now(), 1, "open", &serde_json::json!({})).unwrap();
         let uuid = end(&fixture, writer);
         let Fixture { temp, data } = fixture;
         drop(data);
@@ -144,7 +144,7 @@ fn a_full_disk_without_a_reserve_collects_with_the_room_of_the_history_itself() 
 }
 
 #[test]
-fn on_a_full_disk_an_end_can_be_collected_after_the_reserve_made_room_for_it() {
+fn on_a_full_disk_an_end_recorded_with_the_reserve_can_be_collected() {
     let before = before();
     let (faults, io) = full(before.temp.path(), Full::Always);
     faults.make_room();
@@ -155,7 +155,7 @@ fn on_a_full_disk_an_end_can_be_collected_after_the_reserve_made_room_for_it() {
     assert!(matches!(refused, WriteError::DiskFull { .. }), "{refused}");
     data.release_reserve().unwrap();
     append(&mut writer, vec![completed()]);
-    // What other programs wrote took the rest.
+    // Other programs used up the rest.
     faults.fill_up(Full::Always);
     data.retire(before.live, writer.history()).unwrap();
     drop(writer);
@@ -164,7 +164,7 @@ fn on_a_full_disk_an_end_can_be_collected_after_the_reserve_made_room_for_it() {
 }
 
 #[test]
-fn a_clock_that_jumped_on_a_full_disk_refuses_once_too() {
+fn on_a_full_disk_the_first_survey_after_a_clock_jump_is_refused_too() {
     let before = before();
     let (_, io) = full(before.temp.path(), Full::Always);
     let data = open_full(&before, &io, "a clock");
@@ -174,9 +174,9 @@ fn a_clock_that_jumped_on_a_full_disk_refuses_once_too() {
     assert!(data.survey(EVERY_ENDED, &jumped).is_ok());
 }
 
-/// Whatever single change finds no room, a data directory that was there opens.
+/// An existing data directory opens, whichever single change finds no space.
 #[test]
-fn no_single_change_that_finds_no_room_keeps_a_start_from_succeeding() {
+fn a_start_succeeds_whichever_single_change_finds_no_space() {
     for lost in ["nothing", "live", "pids"] {
         for n in 1..40 {
             let before = before();

@@ -9,7 +9,9 @@ mod compact;
 mod conversations;
 mod data;
 mod derived;
+mod derived_events;
 mod events;
+mod files;
 mod forks;
 #[cfg(feature = "faults")]
 mod full;
@@ -17,6 +19,8 @@ mod golden;
 mod model;
 mod open_and_repair;
 mod openings;
+#[cfg(feature = "faults")]
+mod programs;
 mod properties;
 mod protocol;
 mod random;

@@ -1,4 +1,4 @@
-//! A simple model of a process, written without looking at how the crate does it. See `random.rs`.
+//! A simple model of a process, written independently of the crate. See `random.rs`.
 
 use relive_core::{Limits, Pid, Signal, SuspendReason, Uuid};
 use relive_journal::conversation::{TOLD_DONE, TOLD_IN_DOUBT, TOLD_NOT_DONE, TOLD_PENDING};
@@ -6,7 +6,7 @@ use relive_journal::history::AnsweredRequest;
 use relive_journal::record::Outcome;
 use relive_journal::{History, Next};
 
-/// What became of a call.
+/// The state of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Slot {
     Waiting,
@@ -25,7 +25,7 @@ pub(crate) enum Doing {
 /// A message: the record it comes from, and its text as `support::said` gives it.
 type Said = (u64, String);
 
-/// What a fork takes with it.
+/// The part of a process that a fork inherits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Past {
     pub(crate) step: u32,
@@ -43,12 +43,12 @@ pub(crate) struct Model {
     pub(crate) origin: Option<(Uuid, u32)>,
     pub(crate) pids: Vec<Pid>,
     pub(crate) past: Past,
-    /// As of the end of each step; as of the first model call for 0.
+    /// At the end of each step; at the first model call for 0.
     pub(crate) steps: Vec<Past>,
-    /// As of the last model call.
+    /// At the last model call.
     pub(crate) asked: Past,
     pub(crate) doing: Doing,
-    /// Said since the model was asked, or since it answered and its calls are not settled.
+    /// Messages since the model was asked, or since its answer while calls are not settled.
     pub(crate) later: Vec<Said>,
     pub(crate) tokens: (u64, u64),
     pub(crate) paused: Option<SuspendReason>,
@@ -56,7 +56,7 @@ pub(crate) struct Model {
     pub(crate) kept: Vec<Signal>,
     pub(crate) blocked: Vec<Signal>,
     pub(crate) handled: Vec<Signal>,
-    /// Request ids, each with the kind and the place of the first record that has it.
+    /// Request ids, each with the kind and the number of the first record that has it.
     pub(crate) requests: Vec<(String, &'static str, u64)>,
     pub(crate) ended: bool,
 }
@@ -93,7 +93,7 @@ impl Model {
         }
     }
 
-    /// A PAUSE or a RESUME took effect: neither is kept any more.
+    /// Removes pending PAUSE and RESUME signals, because one took effect.
     pub(crate) fn land(&mut self) {
         self.kept.retain(|kept| !matches!(kept, Signal::Pause | Signal::Resume));
     }
@@ -194,7 +194,7 @@ impl Model {
         self.past.summary = Some(format!("summary {summary}"));
     }
 
-    /// The process as it begins again, as another, from `past`.
+    /// Returns the process that a fork from `past` creates.
     pub(crate) fn fork(origin: Uuid, past: &Past, steps: &[Past], pid: Pid) -> Self {
         let shared = if past.ever_asked { past.step as usize + 1 } else { 0 };
         let steps = steps.iter().take(shared).cloned().collect();
@@ -202,7 +202,7 @@ impl Model {
         Self { origin, pids: vec![pid], past: past.clone(), steps, ..Self::default() }
     }
 
-    /// What it is asked to compare with, from what the crate says.
+    /// Compares the model with the state from the crate.
     pub(crate) fn check(&self, history: &History, said: &[String]) {
         let calls: Vec<&Slot> = match &self.doing {
             Doing::Calling(calls) => calls.iter().collect(),
@@ -249,7 +249,7 @@ impl Model {
     }
 }
 
-/// Each call's result, or what stands for it.
+/// Returns the result of each call, or its placeholder.
 fn results(calls: &[Slot], step: u32) -> Vec<String> {
     let each = |(call, slot): (usize, &Slot)| match slot {
         Slot::Told(told) => told.clone(),

@@ -1,4 +1,4 @@
-//! What must hold of any bytes at all in the place of a journal. The fuzz target `open` runs the same function.
+//! Properties of any bytes in the place of a journal. The fuzz target `open` runs the same function.
 
 use std::convert::Infallible;
 use std::fs;
@@ -10,7 +10,7 @@ use relive_journal::reader::{Cursor, Entry, Item, Reader};
 use relive_journal::record::{Body, Input, OpenedBy};
 use relive_journal::{DataDirectory, Disk, Durability, Health, Next, Opening, ProcInfo, WriteError, Writer};
 
-/// Reads `bytes` as the journal of process `uuid`, takes it if it can be taken, writes to it, and reads it again.
+/// Reads `bytes` as the journal of process `uuid`, opens it if possible, writes to it, and reads it again.
 pub(crate) fn open_and_repair(data: &DataDirectory, uuid: Uuid, bytes: &[u8]) {
     let directory = data.directory(uuid);
     Disk::new().remove_tree(directory.path()).unwrap();
@@ -80,7 +80,7 @@ fn read_all(path: &Path) -> Vec<Entry> {
     entries
 }
 
-/// Gives every line that looks like a record the checksum it should have, so that what is behind it is reached too.
+/// Corrects the checksum of every line that looks like a record, so that the code after that check is reached too.
 pub(crate) fn reseal(bytes: &[u8]) -> Vec<u8> {
     const TAIL: usize = r#","crc":"01234567"}"#.len();
     let mut sealed = Vec::with_capacity(bytes.len());

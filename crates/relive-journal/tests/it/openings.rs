@@ -1,4 +1,4 @@
-//! Opening a journal: what is decided on it, and the records that follow, are one write and one sync or nothing.
+//! Opening a journal: the new incarnation and the caller's records are one write and one sync, or nothing.
 
 use std::convert::Infallible;
 
@@ -39,7 +39,7 @@ fn writes_and_syncs(counts: Counts) -> (u64, u64) {
 }
 
 #[test]
-fn a_new_incarnation_and_what_was_decided_are_one_write_and_one_sync() {
+fn a_new_incarnation_and_its_first_records_are_one_write_and_one_sync() {
     let fixture = Fixture::new();
     for generation in [None, Some(2)] {
         let uuid = uuid_of(&fixture.spawn());
@@ -64,7 +64,7 @@ fn a_dead_process_is_marked_before_its_new_incarnation_begins() {
 }
 
 #[test]
-fn an_incarnation_continues_in_its_own_epoch_with_nothing_but_what_was_decided() {
+fn an_incarnation_continues_in_its_epoch_with_only_the_callers_records() {
     let fixture = Fixture::new();
     let uuid = uuid_of(&fixture.spawn());
     let (records, before) = (fixture.records(uuid), fixture.disk().counts());
@@ -107,7 +107,7 @@ fn another_generation_is_misplaced_and_nothing_is_written() {
 }
 
 #[test]
-fn whoever_decides_sees_the_journal_before_it_is_opened_and_a_refusal_changes_nothing() {
+fn the_caller_sees_the_journal_before_it_is_opened_and_a_refusal_changes_nothing() {
     let fixture = Fixture::new();
     let dead = end(&fixture, fixture.spawn());
     let torn = uuid_of(&fixture.spawn());

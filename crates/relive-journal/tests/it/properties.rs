@@ -1,4 +1,4 @@
-//! What holds for every journal, wherever it is cut and whatever byte of it is wrong.
+//! Properties of every journal, wherever it is cut and whichever byte is wrong.
 
 use proptest::prelude::*;
 use relive_core::Uuid;
@@ -8,7 +8,7 @@ use relive_journal::{Health, History, Problem, WriteError};
 use crate::open_and_repair::{open_and_repair, reseal};
 use crate::support::{Fixture, append, lines, open_journal, opening, put, step, uuid_of, varied};
 
-/// Where the lines of a journal begin, and its length.
+/// Returns the starts of the lines of a journal, and its length.
 fn starts(bytes: &[u8]) -> Vec<usize> {
     let mut starts = vec![0];
     starts.extend(lines(bytes).iter().scan(0, |end, line| {
@@ -45,14 +45,14 @@ fn a_journal_cut_at_any_byte_opens_with_every_whole_record_and_is_repaired() {
             let (offset, bytes) = (starts[records] as u64, torn as u64);
             assert_eq!((&found, health), (&whole, Health::Torn { offset, bytes }), "cut at {cut}");
         }
-        // Every line's ends, and of the rest enough to meet every field.
+        // Both ends of every line, and enough of the rest to reach every field.
         if torn < 3 || cut + 2 >= starts[records + usize::from(records + 1 < starts.len())] || cut % 17 == 0 {
             open_and_repair(&fixture.data, uuid, &bytes[..cut]);
         }
     }
 }
 
-/// Whether one of these lines says that record `seq` was on the disk when it was written.
+/// Returns whether one of these lines declares record `seq` to be on the disk.
 fn claimed_later(bytes: &[u8], seq: u64) -> bool {
     lines(bytes).iter().any(|line| {
         let line: serde_json::Value = serde_json::from_slice(line).unwrap();
@@ -60,7 +60,7 @@ fn claimed_later(bytes: &[u8], seq: u64) -> bool {
     })
 }
 
-/// A flipped bit, and what must be said of it.
+/// Flips a bit, and checks the reported damage.
 fn check_flip(fixture: &Fixture, uuid: Uuid, bytes: &[u8], starts: &[usize], (at, bit): (usize, u32)) {
     let mut bad = bytes.to_vec();
     bad[at] ^= 1 << bit;
@@ -86,7 +86,7 @@ fn check_flip(fixture: &Fixture, uuid: Uuid, bytes: &[u8], starts: &[usize], (at
 }
 
 #[test]
-fn every_flipped_byte_is_found_in_its_line() {
+fn every_flipped_byte_is_reported_with_its_line() {
     let fixture = Fixture::new();
     let uuid = varied(&fixture);
     let bytes = journal_of(&fixture, uuid);
@@ -103,7 +103,7 @@ fn every_flipped_byte_is_found_in_its_line() {
 }
 
 #[test]
-fn a_flipped_byte_in_a_large_journal_is_found_in_its_line() {
+fn a_flipped_byte_in_a_large_journal_is_reported_with_its_line() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);
@@ -120,7 +120,7 @@ fn a_flipped_byte_in_a_large_journal_is_found_in_its_line() {
     });
 }
 
-/// One thing done to a journal's bytes; places are in thousandths of it.
+/// A change of a journal's bytes; positions are in thousandths of it.
 #[derive(Debug, Clone)]
 enum Mutation {
     Cut(usize),
@@ -183,7 +183,7 @@ fn mutate(bytes: &[u8], mutation: &Mutation) -> Vec<u8> {
         }
         Mutation::Rename(line) => {
             let line = &mut lines[place(*line, count)];
-            // A line may have been cut right there.
+            // The line may have been cut at this point.
             if let Some(at) = memchr::memmem::find(line, br#""kind":""#)
                 && let Some(letter) = line.get_mut(at + 8)
             {
@@ -196,7 +196,7 @@ fn mutate(bytes: &[u8], mutation: &Mutation) -> Vec<u8> {
 }
 
 #[test]
-fn no_bytes_at_all_make_a_journal_panic_or_lose_a_record() {
+fn arbitrary_bytes_cause_no_panic_and_no_lost_record() {
     let fixture = Fixture::new();
     let corpus = crate::golden::journals();
     let uuid = crate::support::uuid();

@@ -1,4 +1,4 @@
-//! What the protocol costs, to the last system call, and what it leaves on the disk.
+//! The cost of the protocol in system calls, and the files it leaves on the disk.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -10,7 +10,7 @@ use crate::support::{
     Fixture, append, call_ended, call_started, completed, model_ended, model_started, moment, now, step, uuid_of,
 };
 
-/// The batches of one step with `calls` calls, as the agent's loop writes them from the second step on.
+/// Writes one step with `calls` calls, in the batches that the agent loop uses from the second step on.
 fn steady_step(fixture: &Fixture, calls: u32) -> Counts {
     let mut writer = fixture.spawn();
     append(&mut writer, vec![model_started()]);
@@ -41,7 +41,7 @@ fn a_step_of_n_calls_costs_n_plus_1_writes_and_syncs_and_opens_nothing() {
 }
 
 #[test]
-fn a_process_costs_five_syncs_to_begin_and_holds_one_descriptor() {
+fn creating_an_agent_costs_four_syncs_and_one_descriptor() {
     let fixture = Fixture::new();
     drop(fixture.spawn()); // reserves a block of PIDs
     let open_files = || {
@@ -55,18 +55,18 @@ fn a_process_costs_five_syncs_to_begin_and_holds_one_descriptor() {
     };
     let (before, files_before) = (fixture.disk().counts(), open_files());
     let writer = fixture.spawn();
-    assert_eq!(fixture.disk().counts().since(before).syncs, 5);
+    assert_eq!(fixture.disk().counts().since(before).syncs, 4);
     assert_eq!(open_files() - files_before, 1);
     drop(writer);
     assert_eq!(open_files(), files_before);
 }
 
 #[test]
-fn files_and_folders_are_for_their_owner_alone() {
+fn files_and_directories_are_private_to_their_owner() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     step(&mut writer, "text", &"x".repeat(100_000));
-    writer.events().append(now(), 1, "open", &serde_json::json!({"path": "a"})).unwrap();
+    writer.append_event(now(), 1, "open", &serde_json::json!({"path": "a"})).unwrap();
     writer.checkpoint().unwrap();
     append(&mut writer, vec![completed()]);
     fixture.data.retire(uuid_of(&writer), writer.history()).unwrap();
@@ -88,7 +88,7 @@ fn files_and_folders_are_for_their_owner_alone() {
 }
 
 #[test]
-fn what_was_written_is_what_a_new_writer_finds() {
+fn a_new_writer_finds_the_state_of_the_previous_one() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);

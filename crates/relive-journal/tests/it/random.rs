@@ -1,4 +1,4 @@
-//! Random sequences of everything that can be done, compared with `model.rs` after each.
+//! Random sequences of all operations, compared with `model.rs` after each.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::support::{
     with_request,
 };
 
-/// A process, its writer if it has one, and somebody who reads along.
+/// A process, its writer if it has one, and a concurrent reader.
 struct Process {
     model: Model,
     writer: Option<Writer>,
@@ -52,7 +52,7 @@ impl World {
         self.highest = pid;
     }
 
-    /// Writes one record to a process that can be written to; the record's place.
+    /// Writes one record to a writable process; returns its number.
     fn write(&mut self, uuid: Uuid, body: Body, durability: Durability) -> u64 {
         let process = self.processes.get_mut(&uuid).unwrap();
         let writer = process.writer.as_mut().unwrap();
@@ -64,7 +64,7 @@ impl World {
         &mut self.processes.get_mut(&uuid).unwrap().model
     }
 
-    /// One record of a step, whichever comes next.
+    /// Writes the next record of a step.
     fn advance(&mut self, uuid: Uuid, choice: u8) {
         let write = |world: &mut Self, body| world.write(uuid, body, Durability::Synced);
         match self.model(uuid).doing.clone() {
@@ -141,7 +141,7 @@ impl World {
         model.paused = if is_paused { None } else { Some(reason) };
     }
 
-    /// Writes a record that was asked for by one of a few requests.
+    /// Writes a record for one of a few request ids.
     fn request(&mut self, uuid: Uuid, body: Body, choice: u8) {
         let (id, kind) = (format!("request {}", choice % 100), body.kind());
         let seq = self.write(uuid, with_request(body, &id), Durability::Synced);
@@ -161,7 +161,7 @@ impl World {
         let (blocked, handled) = (signals(choice & 15), signals(choice >> 4));
         self.request(uuid, signal_mask(&blocked, &handled), choice);
         let model = self.model(uuid);
-        // Those that are not blocked any more have landed.
+        // Signals that are no longer blocked were delivered.
         model.kept.retain(|signal| blocked.contains(signal));
         (model.blocked, model.handled) = (blocked, handled);
     }
@@ -304,7 +304,7 @@ impl World {
 }
 
 #[test]
-fn whatever_is_done_the_journal_says_what_a_simple_model_says() {
+fn the_journal_agrees_with_the_model() {
     let acts = proptest::collection::vec((0..32_u8, any::<u8>(), any::<u8>()), 1..120);
     proptest!(crate::support::cases(64), |(acts in acts)| {
         let fixture = Some(Fixture::new());

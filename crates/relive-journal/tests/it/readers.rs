@@ -1,4 +1,4 @@
-//! Readers: each gets every record once, in order, whatever happens to the file meanwhile.
+//! Readers: each gets every record once, in order, whatever happens to the file in the meantime.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ fn reader(path: PathBuf) -> Reader {
     Reader::new(path, Cursor::default())
 }
 
-/// What there is to read now, as `epoch.seq kind`; damage as `damaged`.
+/// Returns everything that can be read now, as `epoch.seq kind`; damage as `damaged`.
 pub(crate) fn drain(reader: &mut Reader) -> Vec<String> {
     std::iter::from_fn(|| reader.next_item().unwrap())
         .map(|item| match item {
@@ -26,7 +26,7 @@ pub(crate) fn drain(reader: &mut Reader) -> Vec<String> {
 }
 
 #[test]
-fn case_10_any_number_of_readers_join_anywhere_and_none_misses_or_repeats() {
+fn case_10_readers_can_join_anywhere_and_none_misses_or_repeats_a_record() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let (uuid, path) = (uuid_of(&writer), writer.directory().steps());
@@ -39,7 +39,7 @@ fn case_10_any_number_of_readers_join_anywhere_and_none_misses_or_repeats() {
             writer = fixture.resume(uuid);
         }
         for (place, (reader, seen)) in readers.iter_mut().enumerate() {
-            // Some read at every turn, some seldom, some begin again from the last id they know.
+            // Some read at every turn, some rarely, and some start again from the last id they know.
             if number % (place + 1) == 0 {
                 seen.extend(drain(reader));
             }
@@ -58,7 +58,7 @@ fn case_10_any_number_of_readers_join_anywhere_and_none_misses_or_repeats() {
 }
 
 #[test]
-fn a_reader_sees_no_line_before_it_is_whole() {
+fn a_reader_returns_no_record_before_it_is_complete() {
     let fixture = Fixture::new();
     let writer = fixture.spawn();
     let path = writer.directory().steps();
@@ -75,17 +75,17 @@ fn a_reader_sees_no_line_before_it_is_whole() {
 }
 
 #[test]
-fn a_reader_before_the_file_waits_for_it() {
+fn a_reader_waits_for_a_file_that_does_not_exist_yet() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let mut reader = reader(writer.directory().events());
     assert_eq!(drain(&mut reader), [""; 0]);
-    writer.events().append(now(), 0, "open", &serde_json::json!({})).unwrap();
-    assert_eq!(drain(&mut reader), ["1.1 open"]);
+    let id = writer.append_event(now(), 0, "open", &serde_json::json!({})).unwrap();
+    assert_eq!(drain(&mut reader), [format!("{id} open")]);
     assert_eq!(drain(&mut reader), [""; 0]);
 }
 
-/// A process whose last write was cut short in `torn`, with a reader that has read all of it.
+/// Creates a process whose last write was cut to `torn`, with a reader that has read all of it.
 fn torn(fixture: &Fixture, torn: &[u8]) -> (Reader, Writer) {
     let mut writer = fixture.spawn();
     step(&mut writer, "one", "1");
@@ -96,12 +96,12 @@ fn torn(fixture: &Fixture, torn: &[u8]) -> (Reader, Writer) {
     let mut reader = reader(path);
     let before = drain(&mut reader);
     assert_eq!(before.iter().filter(|item| *item != "damaged").count(), 7, "{before:?}");
-    // The repair and what follows it are longer than what was cut: the file never looks shorter.
+    // The repair and the records after it are longer than the cut part: the file never looks shorter.
     (reader, fixture.resume(uuid))
 }
 
 #[test]
-fn a_reader_follows_across_a_repair_that_put_other_bytes_where_it_was() {
+fn a_reader_continues_after_a_repair_that_replaced_bytes_it_had_read() {
     let fixture = Fixture::new();
     let cuts: [&[u8]; 5] = [b"{", b"{\"v\":1,\"seq\":9,", b"rubbish\n", b"rubbish\nmore\n{\"v\":", &[b'x'; 3000]];
     for cut in cuts {
@@ -114,7 +114,7 @@ fn a_reader_follows_across_a_repair_that_put_other_bytes_where_it_was() {
 }
 
 #[test]
-fn damage_is_told_once_and_what_is_after_it_is_read() {
+fn damage_is_reported_once_and_later_records_are_read() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     step(&mut writer, "one", "1");
@@ -156,45 +156,45 @@ fn records_of_an_older_writer_are_skipped() {
 }
 
 #[test]
-fn a_reader_survives_the_loss_of_what_was_not_synced() {
+fn a_reader_continues_after_the_loss_of_unsynced_records() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let (uuid, path) = (uuid_of(&writer), writer.directory().steps());
     let synced = std::fs::read(&path).unwrap();
     writer.append(moment(), vec![model_started()], Durability::Written).unwrap();
-    let event = |writer: &mut Writer| writer.events().append(now(), 1, "open", &serde_json::json!({})).unwrap();
+    let event = |writer: &mut Writer| writer.append_event(now(), 1, "open", &serde_json::json!({})).unwrap();
     let events = writer.directory().events();
     let ids: Vec<Cursor> = (0..3).map(|_| event(&mut writer)).collect();
     let (mut steps, mut traced) = (reader(path.clone()), reader(events.clone()));
     assert_eq!((drain(&mut steps).len(), drain(&mut traced).len()), (4, 3));
     drop(writer);
-    // The power goes; the readers' ids are what their clients remember.
+    // The power fails; the readers' ids are what their clients remember.
     put(&path, &synced);
     put(&events, lines(&std::fs::read(&events).unwrap())[0]);
     let mut writer = fixture.resume(uuid);
     let later = event(&mut writer);
     assert!(later > ids[2], "{later} comes after everything that was ever shown");
     let mut again = Reader::new(events.clone(), traced.last());
-    assert_eq!(drain(&mut again), ["2.1 open"]);
-    assert_eq!(drain(&mut Reader::new(events, ids[0])), ["2.1 open"]);
+    assert_eq!(drain(&mut again), [format!("{later} open")]);
+    assert_eq!(drain(&mut Reader::new(events, ids[0])), [format!("{later} open")]);
     append(&mut writer, vec![model_started()]);
     let mut again = Reader::new(path, steps.last());
     assert_eq!(drain(&mut again), ["2.4 opened", "2.5 model_started"]);
 }
 
 #[test]
-fn an_id_reads_as_it_is_written_and_nothing_else_is_one() {
-    for text in ["1.1", "0.0", "4294967295.18446744073709551615"] {
+fn record_ids_are_parsed_and_other_texts_are_refused() {
+    for text in ["1.1", "0.0", "1.2.3", "4294967295.18446744073709551615"] {
         assert_eq!(text.parse::<Cursor>().unwrap().to_string(), text);
     }
-    for text in ["", "1", "1.", ".1", "1.1.1", "-1.1", "1.x", "4294967296.1"] {
+    for text in ["", "1", "1.", ".1", "1.1.1.1", "1.1.", "-1.1", "1.x", "4294967296.1"] {
         assert_eq!(text.parse::<Cursor>(), Err(NotACursor), "{text}");
     }
     assert!("2.1".parse::<Cursor>().unwrap() > "1.999".parse().unwrap());
 }
 
 #[test]
-fn an_entry_is_the_line_itself() {
+fn an_entry_contains_the_unmodified_line() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     append(&mut writer, vec![model_started()]);

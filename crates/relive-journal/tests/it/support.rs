@@ -17,7 +17,8 @@ use relive_journal::payload::{Json, Text};
 use relive_journal::policy::Policy;
 use relive_journal::record::{
     Approval, Body, Call, CallEnded, CallStarted, Compacted, Decision, Doubt, Input, ModelEnded, ModelStarted,
-    OnBudget, OpenedBy, Outcome, Partial, Paused, Resolved, Resumed, ResumedBy, SignalMask, Signalled, Spawned, Usage,
+    NewModel, OnBudget, OpenedBy, Outcome, Partial, Paused, Renamed, Resolved, Resumed, ResumedBy, SignalMask,
+    Signalled, Spawned, Usage,
 };
 use relive_journal::recovery::{OnInDoubt, Recovery};
 use relive_journal::{
@@ -196,6 +197,7 @@ pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
             program: None,
             intent: "do the work".into(),
             cwd: "/".to_owned(),
+            isolated: None,
             limits: Limits::default(),
             on_in_doubt: OnInDoubt::TellModel,
             on_budget: OnBudget::End,
@@ -203,6 +205,7 @@ pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
             policy: Policy::default(),
             root_uuid: None,
             depth: 0,
+            workspace: None,
             request: None,
         },
         meta: Some(ProcessMeta::new("script/test".to_owned(), "You are a test.".to_owned(), tools)),
@@ -212,8 +215,8 @@ pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
 }
 
 pub(crate) fn fork_request(uuid: Uuid, source: Uuid, point: ForkPoint, opening: Opening) -> ForkRequest {
-    let (name, parent_uuid, limits, input, request, within) = (None, None, None, None, None, None);
-    ForkRequest { uuid, opening, source, point, name, parent_uuid, limits, input, request, within }
+    let (name, parent_uuid, limits, input, workspace, request, within) = (None, None, None, None, None, None, None);
+    ForkRequest { uuid, opening, source, point, name, parent_uuid, limits, input, workspace, request, within }
 }
 
 pub(crate) fn input(id: &str, text: &str) -> Body {
@@ -221,7 +224,12 @@ pub(crate) fn input(id: &str, text: &str) -> Body {
 }
 
 pub(crate) fn model_started() -> Body {
-    Body::ModelStarted(ModelStarted { model: "script/test".to_owned(), reserved_tokens: 100, reserved_cost_usd: None })
+    Body::ModelStarted(ModelStarted {
+        model: "script/test".to_owned(),
+        reserved_tokens: 100,
+        reserved_cost_usd: None,
+        purpose: None,
+    })
 }
 
 /// An answer that asks for `calls` tool calls.
@@ -242,7 +250,7 @@ pub(crate) fn model_ended(text: &str, calls: u32) -> Body {
 }
 
 pub(crate) fn call_started(call: u32, recovery: Recovery) -> Body {
-    Body::CallStarted(CallStarted { call, name: "tool".to_owned(), recovery })
+    Body::CallStarted(CallStarted { call, name: "tool".to_owned(), recovery, rule: None })
 }
 
 pub(crate) fn call_ended(call: u32, result: &str) -> Body {
@@ -250,11 +258,11 @@ pub(crate) fn call_ended(call: u32, result: &str) -> Body {
 }
 
 pub(crate) fn paused(reason: SuspendReason) -> Body {
-    Body::Paused(Paused { reason, asked_at: now(), resume_at: None, req: None })
+    Body::Paused(Paused { reason, asked_at: now(), resume_at: None, cause: None, req: None })
 }
 
 pub(crate) fn resumed() -> Body {
-    Body::Resumed(Resumed { by: ResumedBy::User, req: None })
+    Body::Resumed(Resumed { by: ResumedBy::User, cause: None, req: None })
 }
 
 pub(crate) fn completed() -> Body {
@@ -286,7 +294,7 @@ pub(crate) fn clock(days: i64) -> ClockReading {
     ClockReading { wall, since_boot_ms: u64::try_from(ms).unwrap(), boot_id: "boot".to_owned() }
 }
 
-pub(crate) const EVERY_ENDED: GcRules = GcRules { retention_days: None, max_entries: Some(0) };
+pub(crate) const EVERY_ENDED: GcRules = GcRules { retention_days: None, max_entries: Some(0), older_than_ms: None };
 
 /// Collects every history that has ended.
 pub(crate) fn collect_all(fixture: &Fixture) -> Vec<Uuid> {
@@ -303,7 +311,7 @@ pub(crate) fn uuid_of(writer: &Writer) -> Uuid {
 
 pub(crate) fn partial(text: &str) -> Body {
     let usage = Usage { tokens_in: 10, tokens_out: 1, cost_usd: None, estimated: true, ..Usage::default() };
-    Body::Partial(Partial { thinking: None, text: Some(text.into()), usage })
+    Body::Partial(Partial { thinking: None, text: Some(text.into()), usage, cause: None })
 }
 
 pub(crate) fn doubt(call: u32) -> Body {
@@ -315,7 +323,7 @@ pub(crate) fn resolved(call: u32, outcome: Outcome) -> Body {
 }
 
 pub(crate) fn approval(call: u32, decision: Decision) -> Body {
-    Body::Approval(Approval { call, decision, name: None, always: false, reason: None, req: None })
+    Body::Approval(Approval { call, decision, name: None, always: false, rule: None, reason: None, req: None })
 }
 
 pub(crate) fn compacted(through: u64, summary: &str) -> Body {
@@ -328,17 +336,25 @@ pub(crate) fn max_steps(max_steps: u32) -> Body {
 
 /// A signal by which the process ends.
 pub(crate) fn signalled(signal: Signal) -> Body {
-    Body::Signalled(Signalled { signal, cause: Cause::runtime(Why::User), pending: false, req: None })
+    Body::Signalled(Signalled { signal, cause: Cause::runtime(Why::User), end: None, pending: false, req: None })
 }
 
 /// A signal that is kept.
 pub(crate) fn kept(signal: Signal) -> Body {
-    Body::Signalled(Signalled { signal, cause: Cause::runtime(Why::User), pending: true, req: None })
+    Body::Signalled(Signalled { signal, cause: Cause::runtime(Why::User), end: None, pending: true, req: None })
 }
 
 pub(crate) fn signal_mask(blocked: &[Signal], handled: &[Signal]) -> Body {
     let set = |signals: &[Signal]| signals.iter().copied().collect();
-    Body::SignalMask(SignalMask { blocked: set(blocked), handled: set(handled), req: None })
+    Body::SignalMask(SignalMask { blocked: set(blocked), handled: set(handled), ..SignalMask::default() })
+}
+
+pub(crate) fn renamed(name: &str) -> Body {
+    Body::Renamed(Renamed { name: name.to_owned(), req: None })
+}
+
+pub(crate) fn new_model(model: &str) -> Body {
+    Body::Model(NewModel { model: model.to_owned(), req: None })
 }
 
 /// The same record, asked for by this request.
@@ -352,6 +368,12 @@ pub(crate) fn with_request(mut body: Body, id: &str) -> Body {
         Body::Ended(body) => &mut body.req,
         Body::Signalled(body) => &mut body.req,
         Body::SignalMask(body) => &mut body.req,
+        Body::Renamed(body) => &mut body.req,
+        Body::Model(body) => &mut body.req,
+        Body::Granted(body) => &mut body.req,
+        Body::Released(body) => &mut body.req,
+        Body::Rewound(body) => &mut body.req,
+        Body::Flow(body) => &mut body.req,
         Body::Opened(_)
         | Body::Spawned(_)
         | Body::Input(_)
@@ -362,6 +384,7 @@ pub(crate) fn with_request(mut body: Body, id: &str) -> Body {
         | Body::CallEnded(_)
         | Body::Doubt(_)
         | Body::Compacted(_)
+        | Body::Snapshot(_)
         | Body::Repair(_) => panic!("a `{}` record has no `req`", body.kind()),
     };
     *req = Some(id.to_owned());
@@ -379,6 +402,7 @@ pub(crate) fn every_kind(writer: &mut Writer) {
     append(writer, vec![resolved(2, Outcome::NotDone), model_started()]);
     append(writer, vec![partial("tw"), paused(SuspendReason::User)]);
     append(writer, vec![with_request(resumed(), "resume"), input("second", "go on")]);
+    append(writer, vec![renamed("other"), new_model("script/other.yaml")]);
     let mask = signal_mask(&[Signal::Int, Signal::Pause], &[Signal::Term]);
     append(writer, vec![mask, with_request(kept(Signal::Pause), "pause"), kept(Signal::Int)]);
     step(writer, "two", &"large ".repeat(12_000));

@@ -1,8 +1,8 @@
-//! Every point of a script at which it can be stopped, failed or cut off from power.
+//! A script that is stopped, failed or cut off from power at every point.
 //!
-//! At each change the script makes, each way it can go wrong is tried; then the promises are checked in several worlds:
-//! the directory as the killed process left it, what power cuts leave of it, and what power cuts leave of it after the
-//! killed process was started again and went on.
+//! At each change the script makes, every fault is tried; then the promises are checked in several worlds: the
+//! directory as the killed process left it, the content after power cuts, and the content after power cuts that follow
+//! a restart of the killed process.
 
 mod check;
 mod oracle;
@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use relive_journal::data::OpenError;
-use relive_journal::faults::{Faults, Injection, PowerCut, Switches};
+use relive_journal::faults::{Faults, Injection, Names, PowerCut, Switches};
 use relive_journal::record::OpenedBy;
 use relive_journal::{DataDirectory, Disk, Io, WriteError};
 
 use check::{Bare, Resume, check};
 use oracle::Oracle;
-use script::{Outcome, Script, Trust};
+use script::{Life, Outcome, Script, Trust};
 
 use crate::support::{NO_SPACE_RULES, open, open_journal, opening, spawn_request, uuid};
 
@@ -33,25 +33,31 @@ const SHOWN_MAX: usize = 20;
 /// How many changes after a failed sync the process is killed.
 const LATER: [u64; 3] = [1, 4, 19];
 
-/// In memory if possible: the checker's own syncs are not what is measured.
+/// In memory if possible: the checker's own syncs are not measured.
 fn temporary() -> tempfile::TempDir {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() { tempfile::tempdir_in(shared).unwrap() } else { tempfile::tempdir().unwrap() }
 }
 
-/// What is broken on purpose: a part of the protocol, or its caller.
+/// A fault on purpose: in the protocol or in its caller.
 #[derive(Debug, Clone, Copy)]
 struct Broken {
     switches: Switches,
+    life: Life,
     trust: Trust,
 }
 
 const NOTHING: Broken = Broken {
-    switches: Switches { no_sync: false, no_dir_sync: false, no_repair: false, no_lock: false },
+    switches: Switches { no_sync: false, no_dir_sync: false, no_repair: false, no_lock: false, names: Names::Apart },
+    life: Life::Whole,
     trust: Trust::Sync,
 };
 
-/// What was tried and what was wrong.
+/// On a disk that keeps the order of names, and known as such.
+const NAMES_IN_ORDER: Broken =
+    Broken { switches: Switches { names: Names::InOrder, ..NOTHING.switches }, life: Life::Programs, ..NOTHING };
+
+/// The number of tried points, and the violations.
 #[derive(Debug, Default)]
 struct Report {
     points: AtomicU64,
@@ -60,7 +66,7 @@ struct Report {
     enough: AtomicBool,
 }
 
-/// One run of the script, with one thing going wrong, and every world that can follow.
+/// One run of the script with one fault, and every world that can follow.
 struct Point<'a> {
     injection: Injection,
     broken: Broken,
@@ -70,13 +76,13 @@ struct Point<'a> {
 }
 
 impl<'a> Point<'a> {
-    /// Returns the change at which things went wrong; `None` if the script was over before.
+    /// Returns the change at which the fault happened; `None` if the script ended before.
     fn run(injection: Injection, broken: Broken, bare: &'a Bare, report: &'a Report) -> Option<String> {
         let temp = temporary();
         let root = temp.path().join("data");
         Disk::new().mkdir(&root).unwrap();
         let faults = Arc::new(Faults::new(&root, injection, broken.switches).unwrap());
-        let Outcome { mut oracle, violations, stopped_inside } = Script::run(&root, &faults, broken.trust);
+        let Outcome { mut oracle, violations, stopped_inside } = Script::run(&root, &faults, broken.life, broken.trust);
         let point = Self { injection, broken, faults, bare, report };
         point.note("while it ran", violations);
         report.points.fetch_add(1, Ordering::Relaxed);
@@ -86,13 +92,13 @@ impl<'a> Point<'a> {
         if matches!(injection, Injection::Stop(_) | Injection::StopHalfway(_)) {
             (1..=more_seeds()).for_each(|more| point.cut(PowerCut::Mixed(seed + more), "after", &oracle));
         }
-        point.faults.revive();
+        point.faults.restart();
         let disk = Disk::with_faults(Arc::clone(&point.faults));
         let violations = check(&root, disk, &mut oracle, Resume::Live, bare);
         report.worlds.fetch_add(1, Ordering::Relaxed);
         let whole = violations.is_empty();
         point.note("after the process was killed", violations);
-        // One who is killed while it deals with a failed sync leaves a cache that lies to whoever starts next. Only a
+        // A process that is killed while it handles a failed sync leaves a cache that misleads the next one. Only a
         // reboot helps, and that is the power cut above.
         let lying = matches!(injection, Injection::FailThenStop { .. }) && stopped_inside;
         if whole && !lying {
@@ -127,12 +133,12 @@ impl<'a> Point<'a> {
     }
 }
 
-/// How many more power cuts of chance follow a stop: one, or in a soak as many as it asks for.
+/// Returns how many more random power cuts follow a stop: one, or the number that a soak test asks for.
 fn more_seeds() -> u64 {
     std::env::var("RELIVE_SWEEP_SEEDS").ok().and_then(|number| number.parse().ok()).unwrap_or(1)
 }
 
-/// The same luck in every sweep, and another at every point.
+/// Returns a seed that is the same in every sweep, and different at every point.
 fn seed(injection: Injection) -> u64 {
     let mut hasher = DefaultHasher::new();
     format!("{injection:?}").hash(&mut hasher);
@@ -140,11 +146,12 @@ fn seed(injection: Injection) -> u64 {
 }
 
 fn is_default(broken: Broken) -> bool {
-    let Broken { switches: Switches { no_sync, no_dir_sync, no_repair, no_lock }, trust } = broken;
-    trust == Trust::Sync && !(no_sync || no_dir_sync || no_repair || no_lock)
+    let Broken { switches: Switches { no_sync, no_dir_sync, no_repair, no_lock, names }, life: _, trust } = broken;
+    let is_broken = no_sync || no_dir_sync || no_repair || no_lock || names == Names::WronglyTrusted;
+    trust == Trust::Sync && !is_broken
 }
 
-/// Every way the n-th change can go wrong.
+/// Tries every fault at the n-th change.
 fn try_point(n: u64, broken: Broken, bare: &Bare, report: &Report) {
     let run = |injection| Point::run(injection, broken, bare, report);
     let change = run(Injection::Stop(n)).unwrap_or_default();
@@ -165,16 +172,16 @@ fn try_point(n: u64, broken: Broken, bare: &Bare, report: &Report) {
     }
 }
 
-/// How many changes the script makes when nothing goes wrong.
+/// Returns how many changes the script makes without faults.
 fn length(broken: Broken) -> u64 {
     let temp = temporary();
     let faults = Arc::new(Faults::new(temp.path(), Injection::None, broken.switches).unwrap());
-    let violations = Script::run(temp.path(), &faults, broken.trust).violations;
+    let violations = Script::run(temp.path(), &faults, broken.life, broken.trust).violations;
     assert_eq!(violations, Vec::<String>::new(), "with nothing going wrong");
     faults.count()
 }
 
-/// Tries every point, in order, until all is done or enough is known.
+/// Tries every point, in order, until all are done or enough violations are found.
 fn sweep(broken: Broken) -> Report {
     let count = length(broken);
     let report = Report::default();
@@ -198,12 +205,21 @@ fn sweep(broken: Broken) -> Report {
 
 #[test]
 fn the_promises_hold_at_every_point_of_the_sweep() {
+    check_sweep(NOTHING);
+}
+
+#[test]
+fn the_promises_hold_at_every_point_of_the_sweep_where_names_keep_their_order() {
+    check_sweep(NAMES_IN_ORDER);
+}
+
+fn check_sweep(broken: Broken) {
     let start = Instant::now();
-    let report = sweep(NOTHING);
+    let report = sweep(broken);
     let violations = report.violations.into_inner().unwrap();
     println!(
         "sweep: {} changes, {} points, {} worlds, {:.1} s",
-        length(NOTHING),
+        length(broken),
         report.points.into_inner(),
         report.worlds.into_inner(),
         start.elapsed().as_secs_f32()
@@ -211,7 +227,7 @@ fn the_promises_hold_at_every_point_of_the_sweep() {
     assert!(violations.is_empty(), "{} violations:\n{}", violations.len(), violations.join("\n"));
 }
 
-/// What is wrong with the locks of a data directory and of a journal.
+/// Returns the violations of the locks of a data directory and of a journal.
 fn check_locks(switches: Switches) -> Vec<String> {
     let temp = temporary();
     let disk = || {
@@ -241,18 +257,19 @@ fn check_locks(switches: Switches) -> Vec<String> {
 }
 
 #[test]
-fn the_sweep_of_locks_a_second_daemon_and_a_second_writer_are_refused() {
+fn the_locks_refuse_a_second_daemon_and_a_second_writer() {
     assert_eq!(check_locks(Switches::default()), Vec::<String>::new());
 }
 
-/// A checker that cannot fail proves nothing.
+/// Checks that the sweep can fail.
 #[test]
-fn each_switch_turns_the_sweep_red() {
+fn each_switch_makes_the_sweep_fail() {
     let default = Switches::default();
     for broken in [
         Broken { switches: Switches { no_sync: true, ..default }, ..NOTHING },
         Broken { switches: Switches { no_dir_sync: true, ..default }, ..NOTHING },
         Broken { switches: Switches { no_repair: true, ..default }, ..NOTHING },
+        Broken { switches: Switches { names: Names::WronglyTrusted, ..default }, ..NAMES_IN_ORDER },
         Broken { trust: Trust::Write, ..NOTHING },
     ] {
         let violations = sweep(broken).violations.into_inner().unwrap();

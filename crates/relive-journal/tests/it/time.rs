@@ -1,4 +1,4 @@
-//! How long a process has executed: what the records say, what a pulse adds to it, and what no clock can spoil.
+//! The execution time of a process: from records, from the pulse, and despite clock changes.
 
 use proptest::prelude::*;
 use relive_core::{Moment, Pid, SuspendReason, Timestamp, Uuid};
@@ -12,7 +12,7 @@ use crate::support::{
     put, remove, resumed, spawn_request, uuid, uuid_of,
 };
 
-/// A moment of a boot; the wall clock shows anything.
+/// Returns a moment of a boot, with an arbitrary wall clock time.
 fn up(up_ms: u64) -> Moment {
     let anything = i64::try_from(up_ms.wrapping_mul(7_919) % 1_000_000).unwrap();
     Moment { at: Timestamp::from_second(1_700_000_000 + anything).unwrap(), up_ms }
@@ -32,7 +32,7 @@ fn append_at(writer: &mut Writer, up_ms: u64, body: Body) {
     writer.append(up(up_ms), vec![body], Durability::Synced).unwrap();
 }
 
-/// What the journal says, which a new reader finds too, also from a checkpoint.
+/// Returns the time from the journal, and checks that a new reader agrees, also from a checkpoint.
 fn ran_ms(fixture: &Fixture, writer: &mut Writer) -> u64 {
     let (uuid, history) = (uuid_of(writer), writer.history().clone());
     remove(&writer.directory().checkpoint());
@@ -43,7 +43,7 @@ fn ran_ms(fixture: &Fixture, writer: &mut Writer) -> u64 {
     history.ran_ms()
 }
 
-/// Opens a journal whose daemon was killed, as the next one does.
+/// Opens a journal whose daemon was killed, like the next daemon.
 fn recover_at(fixture: &Fixture, uuid: Uuid, boot_id: &str, up_ms: u64) -> Writer {
     let opening = open_at(fixture.data.next_pid().unwrap(), OpenedBy::Recovery, boot_id, up_ms);
     open_journal(&fixture.data, uuid, &opening).unwrap()
@@ -54,7 +54,7 @@ fn beat(fixture: &Fixture, boot_id: &str, from_ms: u64, up_ms: u64) {
 }
 
 #[test]
-fn only_time_between_the_beginning_or_a_resume_and_a_pause_or_the_end_counts() {
+fn only_time_between_start_or_resume_and_pause_or_end_counts() {
     let fixture = Fixture::new();
     let mut writer = spawn_at(&fixture, 1_000);
     assert_eq!(ran_ms(&fixture, &mut writer), 0);
@@ -79,7 +79,7 @@ fn only_time_between_the_beginning_or_a_resume_and_a_pause_or_the_end_counts() {
 }
 
 #[test]
-fn a_killed_daemon_is_believed_to_have_run_until_its_last_pulse() {
+fn time_until_the_last_pulse_of_a_killed_daemon_counts() {
     for (pulse, expected, why) in [
         (None, 200, "nothing but the last record is known"),
         (Some(("boot", 900, 1_900)), 900, "until the pulse"),
@@ -106,7 +106,7 @@ fn a_killed_daemon_is_believed_to_have_run_until_its_last_pulse() {
 }
 
 #[test]
-fn after_another_boot_a_process_has_run_until_its_last_record() {
+fn after_a_reboot_time_counts_until_the_last_record() {
     let fixture = Fixture::new();
     let mut writer = spawn_at(&fixture, 1_000);
     append_at(&mut writer, 1_200, model_started());
@@ -121,7 +121,7 @@ fn after_another_boot_a_process_has_run_until_its_last_record() {
 }
 
 #[test]
-fn what_stood_still_when_the_daemon_was_killed_gets_nothing_from_a_pulse() {
+fn a_pulse_adds_no_time_to_a_paused_process() {
     for still in [paused(SuspendReason::User), completed()] {
         let fixture = Fixture::new();
         let mut writer = spawn_at(&fixture, 1_000);
@@ -135,7 +135,7 @@ fn what_stood_still_when_the_daemon_was_killed_gets_nothing_from_a_pulse() {
 }
 
 #[test]
-fn a_process_that_stays_suspended_through_a_restart_does_not_run() {
+fn time_does_not_count_while_suspended_across_a_restart() {
     let fixture = Fixture::new();
     let mut writer = spawn_at(&fixture, 1_000);
     append_at(&mut writer, 1_200, paused(SuspendReason::User));
@@ -150,7 +150,7 @@ fn a_process_that_stays_suspended_through_a_restart_does_not_run() {
 }
 
 #[test]
-fn who_looked_knows_better_than_a_pulse() {
+fn an_observed_time_overrides_the_pulse() {
     for (seen, expected) in [(("boot", 4_000), 3_000), (("boot", 1_100), 200), (("another", 4_000), 200)] {
         let fixture = Fixture::new();
         let mut writer = spawn_at(&fixture, 1_000);
@@ -178,7 +178,7 @@ fn a_fork_has_not_run_yet() {
     assert_eq!((ran_ms(&fixture, &mut fork), ran_ms(&fixture, &mut writer)), (40, 300));
 }
 
-/// The journal as Relive wrote it before its records said `up`.
+/// Removes `up` from a journal, as older versions of Relive wrote it.
 fn without_up(fixture: &Fixture, uuid: Uuid) {
     let path = fixture.data.directory(uuid).steps();
     let text = String::from_utf8(std::fs::read(&path).unwrap()).unwrap();
@@ -196,7 +196,7 @@ fn without_up(fixture: &Fixture, uuid: Uuid) {
 }
 
 #[test]
-fn a_journal_without_up_says_what_it_said_and_counts_from_its_next_opening_on() {
+fn a_journal_without_up_keeps_its_time_and_counts_from_its_next_opening() {
     let fixture = Fixture::new();
     let at =
         |ms: u64| Moment { at: Timestamp::from_millisecond(1_700_000_000_000 + ms.cast_signed()).unwrap(), up_ms: ms };
@@ -224,7 +224,7 @@ fn a_journal_without_up_says_what_it_said_and_counts_from_its_next_opening_on() 
 }
 
 #[test]
-fn an_older_relive_in_between_takes_nothing_away() {
+fn an_older_relive_in_between_loses_no_time() {
     let fixture = Fixture::new();
     let mut writer = spawn_at(&fixture, 1_000);
     append_at(&mut writer, 1_200, input("more", "more"));
@@ -248,7 +248,7 @@ fn an_older_relive_in_between_takes_nothing_away() {
 }
 
 #[test]
-fn a_pulse_is_overwritten_in_place_and_rubbish_is_none() {
+fn a_pulse_is_overwritten_in_place_and_garbage_is_ignored() {
     let fixture = Fixture::new();
     let path = fixture.temp.path().join("pulse");
     beat(&fixture, "a boot with a long name", 1, 1_000_000);
@@ -282,7 +282,7 @@ fn a_pulse_is_overwritten_in_place_and_rubbish_is_none() {
 }
 
 #[test]
-fn a_line_grows_by_at_most_20_bytes() {
+fn up_adds_at_most_20_bytes_to_a_record() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     // A machine that was started a year ago.
@@ -294,14 +294,14 @@ fn a_line_grows_by_at_most_20_bytes() {
     assert!("\"up\":31536000000,".len() <= 20);
 }
 
-/// What happens to a process, after so many milliseconds.
+/// An event in the life of a process, after this many milliseconds.
 #[derive(Debug, Clone, Copy)]
 enum Happens {
     Record,
     Pause,
     Resume,
     End,
-    /// The daemon is killed so long after its last pulse, and the next one starts so much later.
+    /// The daemon is killed this long after its last pulse, and the next one starts this much later.
     Kill {
         after_pulse: u64,
         down: u64,
@@ -323,7 +323,7 @@ fn happens() -> impl Strategy<Value = (u64, Happens)> {
     (0_u64..5_000, kind)
 }
 
-/// A process, and a stopwatch that somebody who watches it has in hand.
+/// A process, and an independent stopwatch.
 struct Watched {
     fixture: Option<Fixture>,
     writer: Option<Writer>,
@@ -396,7 +396,7 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn whatever_happens_the_time_is_that_in_which_it_ran(
+    fn the_execution_time_matches_a_stopwatch_after_any_events(
         all in proptest::collection::vec(happens(), 1..25),
     ) {
         let fixture = Fixture::new();

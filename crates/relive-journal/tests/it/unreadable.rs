@@ -1,4 +1,4 @@
-//! One process whose files cannot be read keeps no other from being found, and nothing is waited for.
+//! A process with unreadable files does not prevent others from being found, and nothing blocks.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -30,17 +30,17 @@ fn link_to_itself(path: &Path) {
 
 type PutInstead = fn(&Path);
 
-/// What may stand in a file's place.
+/// The things that may be in a file's place.
 const INSTEAD: [(&str, PutInstead); 3] = [("pipe", fifo), ("directory", directory), ("link", link_to_itself)];
 
-/// Fails where something waits for ever.
+/// Fails if the action blocks for ever.
 pub(crate) fn within_a_minute<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(act()));
     receiver.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what}: it waits for ever"))
 }
 
-/// Opens the data directory and returns what a start finds: what can be read, and what cannot.
+/// Opens the data directory and returns the readable and the unreadable processes of a start.
 fn start(root: &Path, what: &str) -> (DataDirectory, Vec<Uuid>, Vec<Unreadable>) {
     let root = root.to_owned();
     within_a_minute(what, move || {
@@ -115,7 +115,7 @@ fn a_journal_without_permission_is_reported() {
     let bad = uuid_of(&data.spawn(spawn_request(uuid(), Pid(1))).unwrap());
     std::fs::set_permissions(data.directory(bad).steps(), PermissionsExt::from_mode(0o000)).unwrap();
     if std::fs::File::open(data.directory(bad).steps()).is_ok() {
-        // Whoever runs this may read everything.
+        // This user may read everything.
         return;
     }
     drop(data);
@@ -150,7 +150,7 @@ fn a_journal_that_the_disk_cannot_read_is_reported() {
     }
 }
 
-/// An unfinished process, with a checkpoint and a snapshot, that has a thing of this kind in place of one file.
+/// Creates an unfinished process, with a checkpoint and a snapshot, with one file replaced.
 fn with(place: fn(&ProcessDirectory) -> PathBuf, put_instead: fn(&Path)) -> (tempfile::TempDir, Uuid) {
     let Fixture { temp, data } = Fixture::new();
     let mut writer = data.spawn(spawn_request(uuid(), data.next_pid().unwrap())).unwrap();
@@ -164,7 +164,7 @@ fn with(place: fn(&ProcessDirectory) -> PathBuf, put_instead: fn(&Path)) -> (tem
 }
 
 #[test]
-fn derived_files_that_cannot_be_read_change_nothing() {
+fn unreadable_derived_files_change_no_answer() {
     let places: [fn(&ProcessDirectory) -> PathBuf; 3] =
         [ProcessDirectory::checkpoint, ProcessDirectory::previous_checkpoint, ProcessDirectory::proc_info];
     for place in places {
@@ -195,7 +195,7 @@ fn metadata_that_cannot_be_read_is_reported() {
 }
 
 #[test]
-fn a_pipe_in_place_of_any_file_is_waited_for_by_nobody() {
+fn a_pipe_in_place_of_any_file_blocks_nothing() {
     let Fixture { temp, data } = Fixture::new();
     let ended = uuid_of(&data.spawn(spawn_request(uuid(), data.next_pid().unwrap())).unwrap());
     let steps = data.directory(ended).steps();
@@ -240,7 +240,7 @@ fn link_to_a_device(path: &Path) {
 }
 
 #[test]
-fn what_stands_in_the_place_of_the_tombstones_is_set_aside_and_collecting_continues() {
+fn anything_in_place_of_the_tombstones_is_set_aside_and_collecting_continues() {
     let others: [(&str, PutInstead); 2] = [("terabytes", terabytes), ("device", link_to_a_device)];
     for (what, put_instead) in INSTEAD.into_iter().chain(others) {
         for reads_first in [true, false] {
@@ -266,7 +266,7 @@ fn what_stands_in_the_place_of_the_tombstones_is_set_aside_and_collecting_contin
 }
 
 #[test]
-fn one_unreadable_history_stops_no_collection() {
+fn an_unreadable_journal_does_not_prevent_collecting_others() {
     let fixture = Fixture::new();
     let [good, bad] = [(); 2].map(|()| end(&fixture, fixture.spawn()));
     remove(&fixture.data.directory(bad).steps());
@@ -276,7 +276,7 @@ fn one_unreadable_history_stops_no_collection() {
 }
 
 #[test]
-fn a_journal_that_goes_on_without_end_is_damaged_and_not_read_to_its_end() {
+fn an_endless_journal_is_reported_as_damaged_without_reading_all_of_it() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     step(&mut writer, "one", "1");

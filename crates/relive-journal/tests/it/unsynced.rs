@@ -1,4 +1,4 @@
-//! Records that were written and not synced: a power cut may take them, so nothing else may hold them.
+//! Records that were written and not synced: a power cut may lose them, so nothing else may depend on them.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Rig {
         Self { temp, faults, data }
     }
 
-    /// A process with a synced step, and one that was only written.
+    /// Creates a process with a synced step, and one that was only written.
     fn spawn(&self) -> Writer {
         let mut writer = self.data.spawn(spawn_request(uuid(), self.data.next_pid().unwrap())).unwrap();
         step(&mut writer, "one", "1");
@@ -60,12 +60,12 @@ fn journal(directory: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn after_a_power_cut_a_fork_has_no_record_of_its_originals_that_the_original_lost() {
+fn after_a_power_cut_a_fork_has_no_record_that_its_origin_lost() {
     for is_written in [true, false] {
         let rig = Rig::new(Injection::None);
         let writer = rig.spawn();
         let (source, within) = (uuid_of(&writer), writer.synced_end());
-        // Without its writer all of the original is synced first; with it only what is synced is copied.
+        // Without a writer all of the origin is synced first; with one, only the synced part is copied.
         let within = if is_written { Some(within) } else { None };
         let kept = if is_written { Some(writer) } else { None };
         let fork = rig.fork(source, within).unwrap();
@@ -80,8 +80,8 @@ fn after_a_power_cut_a_fork_has_no_record_of_its_originals_that_the_original_los
 }
 
 #[test]
-fn an_original_that_cannot_be_synced_is_not_forked_and_not_opened_again() {
-    // The change that syncs the original is found by counting.
+fn an_origin_that_cannot_be_synced_is_neither_forked_nor_opened_again() {
+    // Counting finds the change that syncs the origin.
     let rig = Rig::new(Injection::None);
     let source = uuid_of(&rig.spawn());
     rig.data.next_pid().unwrap();
@@ -101,7 +101,7 @@ fn an_original_that_cannot_be_synced_is_not_forked_and_not_opened_again() {
 }
 
 #[test]
-fn a_failed_sync_cuts_off_what_was_written_since_the_last_one_and_nothing_else() {
+fn a_failed_sync_cuts_off_only_the_records_since_the_last_sync() {
     for resumes in [false, true] {
         let mut fail = None;
         for attempt in 0..2 {
@@ -110,7 +110,7 @@ fn a_failed_sync_cuts_off_what_was_written_since_the_last_one_and_nothing_else()
             let source = uuid_of(&writer);
             let mut synced = usize::try_from(writer.synced_end()).unwrap();
             if resumes {
-                // All of it was there before this writer, so none of it is its to cut.
+                // All of it existed before this writer, which therefore cuts nothing.
                 synced = journal(writer.directory().path()).len();
                 drop(writer);
                 let opening = opening(rig.data.next_pid().unwrap(), OpenedBy::Resume);
@@ -134,7 +134,7 @@ fn a_failed_sync_cuts_off_what_was_written_since_the_last_one_and_nothing_else()
 }
 
 #[test]
-fn a_sync_makes_what_was_written_outlive_a_power_cut() {
+fn synced_records_survive_a_power_cut() {
     let rig = Rig::new(Injection::None);
     let mut writer = rig.spawn();
     let (source, synced) = (uuid_of(&writer), usize::try_from(writer.synced_end()).unwrap());
@@ -146,13 +146,13 @@ fn a_sync_makes_what_was_written_outlive_a_power_cut() {
 }
 
 #[test]
-fn a_batch_that_is_refused_leaves_what_was_deferred_before_it() {
+fn a_refused_batch_keeps_records_deferred_before_it() {
     let fixture = crate::support::Fixture::new();
     let mut writer = fixture.spawn();
     let deferred = vec![crate::support::model_started()];
     writer.append(crate::support::moment(), deferred, Durability::Deferred).unwrap();
     let before = writer.history().clone();
-    // A call that no answer made.
+    // A call that is in no answer.
     let refused = vec![crate::support::input("m", "hello"), crate::support::call_ended(7, "none")];
     assert!(writer.append(crate::support::moment(), refused, Durability::Synced).is_err());
     assert_eq!(writer.history(), &before);
@@ -162,7 +162,7 @@ fn a_batch_that_is_refused_leaves_what_was_deferred_before_it() {
 }
 
 #[test]
-fn a_sync_that_fails_after_its_writer_has_gone_keeps_the_next_one_from_building_on_it() {
+fn a_sync_that_fails_after_its_writer_ended_prevents_reopening() {
     for order in ["the writer goes first", "the sync fails first"] {
         let rig = Rig::new(Injection::None);
         let mut writer = rig.spawn();

@@ -1,9 +1,9 @@
-//! The records by which verbs are acknowledged: what they look like, and what a journal amounts to with them.
+//! The records that acknowledge requests: their format, and their effect on the state of a journal.
 
 use relive_core::{Cause, Pid, Signal, SignalSet, SuspendReason, Why};
 use relive_journal::data::ForkPoint;
 use relive_journal::history::{AnsweredRequest, Phase};
-use relive_journal::record::{Body, Decision, Outcome, Resumed, ResumedBy, Signalled};
+use relive_journal::record::{Body, Decision, Outcome, Resumed, ResumedBy, SignalCommand, SignalMask, Signalled};
 use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, History, Next, WriteError, Writer};
 
@@ -13,7 +13,7 @@ use crate::support::{
     with_request,
 };
 
-/// The last line of a journal, from after its step to before its checksum.
+/// Returns the last line of a journal, from after its step to before its checksum.
 fn last_fields(writer: &Writer) -> String {
     let journal = std::fs::read(writer.directory().steps()).unwrap();
     let line = std::str::from_utf8(lines(&journal).last().unwrap()).unwrap();
@@ -23,7 +23,7 @@ fn last_fields(writer: &Writer) -> String {
 }
 
 #[test]
-fn records_of_verbs_read_well_and_name_no_request_where_there_was_none() {
+fn records_of_requests_have_the_documented_json() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     append(&mut writer, vec![paused(SuspendReason::User)]);
@@ -47,7 +47,7 @@ fn records_of_verbs_read_well_and_name_no_request_where_there_was_none() {
     check(with_request(completed(), "r4"), r#""status":{"kind":"exited","code":0},"req":"r4""#);
 }
 
-/// What the journal amounts to after these records, which a new reader finds too, also from a checkpoint.
+/// Returns the state after these records, and checks that a new reader agrees, also from a checkpoint.
 fn after(batch: Vec<Body>) -> History {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
@@ -82,13 +82,19 @@ fn the_strongest_signal_to_end_counts_and_of_equal_ones_the_first() {
         let history = after(sent.iter().copied().map(signalled).collect());
         assert_eq!(ending(&history), Some(expected), "{sent:?}");
     }
-    let by = |by| Signalled { signal: Term, cause: Cause::process(Why::User, Pid(by)), pending: false, req: None };
+    let by = |by| Signalled {
+        signal: Term,
+        cause: Cause::process(Why::User, Pid(by)),
+        end: None,
+        pending: false,
+        req: None,
+    };
     let history = after(vec![Body::Signalled(by(3)), Body::Signalled(by(4))]);
     assert_eq!(history.ending, Some(by(3)), "the first cause stays");
 }
 
 #[test]
-fn a_signal_to_end_outlives_its_writer_until_the_end_is_recorded() {
+fn a_signal_to_end_survives_its_writer_until_the_end_is_recorded() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);
@@ -106,7 +112,7 @@ fn a_signal_to_end_outlives_its_writer_until_the_end_is_recorded() {
 }
 
 #[test]
-fn a_fork_is_not_told_what_its_original_was_told() {
+fn a_fork_does_not_inherit_signals_of_its_origin() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let told = vec![signal_mask(&[Signal::Pause], &[Signal::Int]), kept(Signal::Pause)];
@@ -119,9 +125,28 @@ fn a_fork_is_not_told_what_its_original_was_told() {
 }
 
 #[test]
-fn a_kept_signal_stays_until_its_own_record() {
+fn a_command_for_a_signal_counts_until_the_signal_is_handled_no_longer() {
+    use Signal::{Int, Term};
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let uuid = uuid_of(&writer);
+    let set = |signals: &[Signal]| signals.iter().copied().collect::<SignalSet>();
+    let on = SignalCommand { signal: Term, id: uuid };
+    let mask = SignalMask { handled: set(&[Int, Term]), on: Some(on), ..SignalMask::default() };
+    append(&mut writer, vec![Body::SignalMask(mask), signal_mask(&[Int], &[Int, Term])]);
+    drop(writer);
+    let fixture = fixture.reopen();
+    let mut writer = fixture.resume(uuid);
+    assert_eq!(writer.history().commands, set(&[Term]), "another mask and another writer leave it");
+    append(&mut writer, vec![signal_mask(&[], &[Int])]);
+    append(&mut writer, vec![signal_mask(&[], &[Int, Term])]);
+    assert_eq!(writer.history().commands, SignalSet::EMPTY, "it was removed");
+}
+
+#[test]
+fn a_pending_signal_stays_until_its_delivery_is_recorded() {
     use Signal::{Int, Pause, Resume, Term};
-    let resumed_by = |by| Body::Resumed(Resumed { by, req: None });
+    let resumed_by = |by| Body::Resumed(Resumed { by, cause: None, req: None });
     let stopped = || paused(SuspendReason::BudgetExceeded);
     let check = |batch: Vec<Body>, expected: &[Signal]| {
         let kinds: Vec<&str> = batch.iter().map(Body::kind).collect();
@@ -139,13 +164,14 @@ fn a_kept_signal_stays_until_its_own_record() {
     check(vec![stopped(), kept(Pause), resumed_by(ResumedBy::Timer)], &[Pause]);
     check(vec![stopped(), kept(Pause), resumed_by(ResumedBy::DaemonStart)], &[Pause]);
     check(vec![kept(Pause), kept(Term), completed()], &[]);
-    let first = Signalled { signal: Term, cause: Cause::process(Why::User, Pid(3)), pending: true, req: None };
+    let first =
+        Signalled { signal: Term, cause: Cause::process(Why::User, Pid(3)), end: None, pending: true, req: None };
     let history = after(vec![Body::Signalled(first.clone()), kept(Term)]);
     assert_eq!(history.pending, [(Term, first.cause)], "the first cause stays");
 }
 
 #[test]
-fn a_signal_that_cannot_be_sent_so_is_refused() {
+fn an_invalid_signal_record_is_refused() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     for body in [kept(Signal::Kill), signalled(Signal::Pause), signalled(Signal::Resume)] {
@@ -159,7 +185,7 @@ fn a_signal_that_cannot_be_sent_so_is_refused() {
 }
 
 #[test]
-fn a_request_is_recognised_by_every_kind_that_answers_one_also_after_a_restart() {
+fn a_repeated_request_is_recognized_for_every_kind_even_after_a_restart() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let uuid = uuid_of(&writer);
@@ -191,7 +217,7 @@ fn a_request_is_recognised_by_every_kind_that_answers_one_also_after_a_restart()
         }
         let first = AnsweredRequest { kind: "resumed", seq: seq + 1 };
         assert_eq!(history.request("resume"), Some(first), "of several records the first");
-        assert!(history.has_heard("resume"));
+        assert!(history.has_received("resume"));
         assert_eq!(history.request("another"), None);
     };
     check(writer.history());
@@ -212,7 +238,7 @@ fn the_last_64_requests_are_remembered() {
 }
 
 #[test]
-fn a_pause_that_is_recorded_when_asked_lets_the_step_under_way_come_to_its_end() {
+fn a_pause_recorded_at_the_request_lets_the_current_step_finish() {
     let pause = || paused(SuspendReason::User);
     let is_paused = |history: &History| history.paused.as_ref().map(|paused| paused.reason);
     let check = |before: Vec<Body>, later: Vec<Body>, next: Next| {
@@ -241,7 +267,7 @@ fn a_pause_that_is_recorded_when_asked_lets_the_step_under_way_come_to_its_end()
 }
 
 #[test]
-fn a_pause_for_another_reason_takes_over_from_an_early_one_and_one_resume_ends_both() {
+fn a_pause_for_another_reason_replaces_an_earlier_one_and_one_resume_ends_both() {
     let question = vec![model_started(), paused(SuspendReason::User), model_ended("one", 1)];
     let batch = question.into_iter().chain([approval(0, Decision::Asked), paused(SuspendReason::Approval)]);
     let history = after(batch.clone().collect());
@@ -254,7 +280,7 @@ fn a_pause_for_another_reason_takes_over_from_an_early_one_and_one_resume_ends_b
 }
 
 #[test]
-fn a_pause_stands_from_when_it_was_asked_for_to_the_resume() {
+fn a_pause_lasts_from_the_request_to_the_resume() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     append(&mut writer, vec![model_started()]);

@@ -1,4 +1,4 @@
-//! What is said comes through.
+//! Answers arrive complete.
 
 use relive_fake_model::{FakeModel, Turn};
 use relive_llm::{Message, ToolCall};
@@ -11,7 +11,7 @@ fn args(call: &ToolCall) -> Value {
 }
 
 #[tokio::test]
-async fn text_comes_in_its_pieces_and_with_its_usage() {
+async fn text_arrives_in_pieces_and_with_its_usage() {
     for name in MODELS {
         let heard = hear(name, Turn::text("Hello, ").then("wörld\n").then("!").usage(1000, 50, 0)).await;
         assert_eq!(heard.error, None, "{name}");
@@ -23,7 +23,7 @@ async fn text_comes_in_its_pieces_and_with_its_usage() {
 }
 
 #[tokio::test]
-async fn a_known_price_is_a_cost_and_an_unknown_one_is_none() {
+async fn the_cost_is_set_only_if_the_price_is_known() {
     let cost = async |name: &str, cached| {
         let heard = hear(name, Turn::text("x").usage(1000, 100, cached)).await;
         heard.usage.unwrap().cost_usd.map(relive_types::Usd::nanos)
@@ -38,7 +38,7 @@ async fn a_known_price_is_a_cost_and_an_unknown_one_is_none() {
 }
 
 #[tokio::test]
-async fn what_came_from_the_cache_is_told() {
+async fn cached_tokens_are_reported() {
     for name in MODELS.into_iter().filter(|name| !name.starts_with("ollama")) {
         let usage = hear(name, Turn::text("x").usage(1000, 10, 400)).await.usage.unwrap();
         assert_eq!((usage.tokens_in, usage.cache_read), (1000, 400), "{name}");
@@ -46,7 +46,7 @@ async fn what_came_from_the_cache_is_told() {
 }
 
 #[tokio::test]
-async fn a_usage_that_is_missing_is_missing_and_nothing_else() {
+async fn a_missing_usage_is_reported_as_missing() {
     for name in MODELS {
         let heard = hear(name, Turn::text("said").without_usage()).await;
         assert_eq!((heard.text.as_str(), heard.usage, heard.error), ("said", None, None), "{name}");
@@ -54,7 +54,7 @@ async fn a_usage_that_is_missing_is_missing_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn calls_come_whole_and_in_their_order() {
+async fn calls_arrive_whole_and_in_order() {
     for name in MODELS {
         let turn = Turn::text("Two files.")
             .and_calls("read", json!({"path": "a \"quoted\" näme"}))
@@ -71,7 +71,7 @@ async fn calls_come_whole_and_in_their_order() {
 }
 
 #[tokio::test]
-async fn thinking_is_heard_where_it_is_shown() {
+async fn thinking_arrives_from_providers_that_show_it() {
     for name in MODELS {
         let heard = hear(name, Turn::text("So.").thinking("Let me think. Yes.")).await;
         let hidden = name.starts_with("openai-responses");
@@ -83,7 +83,7 @@ async fn thinking_is_heard_where_it_is_shown() {
 }
 
 #[tokio::test]
-async fn a_question_says_what_it_should_and_its_key_only_in_the_header() {
+async fn a_request_has_prompt_tools_and_messages_and_the_key_only_in_the_header() {
     for name in MODELS {
         let server = FakeModel::start([]);
         ask(&model(name, &server), &[user("the question"), Message::Summary { text: "the summary".to_owned() }]).await;

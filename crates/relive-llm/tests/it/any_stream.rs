@@ -1,4 +1,4 @@
-//! Any bytes at all as the answer of a provider. The fuzz target `model_stream` does the same with its own bytes.
+//! Arbitrary bytes as the answer of a provider. The fuzz target `model_stream` does the same with its own bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub(crate) const NAMES: [&str; 6] = [
 /// The longest arguments that are collected, and one more piece.
 const ARGS_MAX: usize = (2 << 20) + (1 << 20);
 
-/// What came of an answer.
+/// The result of an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) text: String,
@@ -31,14 +31,14 @@ pub(crate) struct Outcome {
     pub(crate) error: Option<ModelError>,
 }
 
-/// Serves the pieces to one question, over and over if `endless`, and returns what came of it.
+/// Serves the pieces to one question, repeatedly if `endless`, and returns the result.
 pub(crate) async fn serve(name: &str, pieces: Vec<Vec<u8>>, endless: bool) -> Outcome {
     let limit = if endless { u64::MAX } else { 0 };
     serve_status(name, "200 OK", pieces, limit).await.0
 }
 
-/// Serves the pieces with this status, over and over until `limit` bytes are sent, and returns what came of it and how
-/// many bytes were.
+/// Serves the pieces with this status, repeatedly until `limit` bytes are sent, and returns the result and the number
+/// of bytes.
 pub(crate) async fn serve_status(name: &str, status: &str, pieces: Vec<Vec<u8>>, limit: u64) -> (Outcome, u64) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -91,7 +91,7 @@ async fn ask(model: &dyn relive_llm::Model) -> Outcome {
             Err(error) => outcome.error = Some(error),
         }
         if outcome.text.len() > 8 << 20 {
-            // The agent's loop cuts here.
+            // The agent loop cuts here.
             break;
         }
     }

@@ -74,7 +74,7 @@ fn piece(name: &str, args: &str) -> String {
 const IN_PIECES: [&str; 4] = [NAMES[0], NAMES[1], NAMES[2], NAMES[5]];
 
 #[tokio::test]
-async fn the_pieces_of_a_call_are_signs_of_life_and_make_one_call() {
+async fn the_pieces_of_a_call_are_progress_and_make_one_call() {
     for name in IN_PIECES {
         let Wire { begin, end } = wire(name);
         let args = [r#"{"path":"#, r#""a","#, r#""content":"b"}"#].map(|args| piece(name, args)).concat();
@@ -86,7 +86,7 @@ async fn the_pieces_of_a_call_are_signs_of_life_and_make_one_call() {
 }
 
 #[tokio::test]
-async fn an_argument_of_16_mb_is_cut_at_2_and_handed_over_to_be_refused() {
+async fn an_argument_of_16_mib_is_cut_at_2_mib_so_that_the_tool_refuses_it() {
     for name in IN_PIECES {
         let Wire { begin, .. } = wire(name);
         let mut pieces = vec![begin.into_bytes(), piece(name, r#"{"path":"a","content":""#).into_bytes()];
@@ -102,7 +102,7 @@ async fn an_argument_of_16_mb_is_cut_at_2_and_handed_over_to_be_refused() {
 }
 
 #[tokio::test]
-async fn an_index_that_the_server_chooses_is_not_the_length_of_a_list() {
+async fn a_huge_call_index_allocates_no_memory() {
     for name in [NAMES[1], NAMES[5]] {
         let delta =
             json!({"tool_calls": [{"index": u32::MAX, "id": "c", "function": {"name": "read", "arguments": "{}"}}]});
@@ -113,7 +113,7 @@ async fn an_index_that_the_server_chooses_is_not_the_length_of_a_list() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_nested_too_deep_reach_the_loop_or_are_not_asked_for_again() {
+async fn deeply_nested_arguments_are_passed_on_or_fail_without_a_retry() {
     let nested = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
     for name in IN_PIECES {
         let Wire { begin, end } = wire(name);
@@ -132,7 +132,7 @@ async fn arguments_that_are_nested_too_deep_reach_the_loop_or_are_not_asked_for_
 }
 
 #[tokio::test]
-async fn a_frame_without_end_is_cut() {
+async fn an_endless_frame_is_cut() {
     let begun = Instant::now();
     let outcome = serve(NAMES[0], vec![b"data: ".to_vec(), vec![b'x'; 1 << 20]], true).await;
     assert!(matches!(outcome.error, Some(ModelError::TooLong(_))), "{:?}", outcome.error);
@@ -140,7 +140,7 @@ async fn a_frame_without_end_is_cut() {
 }
 
 #[tokio::test]
-async fn a_refusal_without_end_is_cut_and_keeps_its_status() {
+async fn an_endless_refusal_is_cut_and_keeps_its_status() {
     for name in NAMES {
         let (outcome, sent) = serve_status(name, "503 No", vec![vec![b'x'; 1 << 20]], 256 << 20).await;
         let Some(ModelError::Overloaded { text, .. }) = &outcome.error else { panic!("{name}: {:?}", outcome.error) };
@@ -151,13 +151,13 @@ async fn a_refusal_without_end_is_cut_and_keeps_its_status() {
 
 #[tokio::test]
 #[ignore = "sends 128 MiB"]
-async fn frames_without_end_that_say_nothing_are_cut() {
+async fn endless_empty_frames_are_cut() {
     let ping = event("ping", &json!({"type": "ping", "padding": "x".repeat(100_000)}));
     let outcome = serve(NAMES[0], vec![ping.into_bytes()], true).await;
     assert!(matches!(outcome.error, Some(ModelError::TooLong(_))), "{:?}", outcome.error);
 }
 
-/// Frames that look like those of a provider, whole, cut or changed.
+/// Returns frames that resemble those of a provider: whole, cut or changed.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let word = prop::sample::select(vec![
         "\"choices\"",

@@ -1,4 +1,4 @@
-//! Whole conversations: the server refuses one that is not as it was.
+//! Whole conversations. The server refuses a conversation that was changed.
 
 use relive_fake_model::{FakeModel, Turn};
 use relive_llm::Message;
@@ -18,7 +18,7 @@ fn turns() -> Vec<Turn> {
     ]
 }
 
-/// Answers, with the results of its calls.
+/// Adds an answer and the results of its calls.
 fn take_in(messages: &mut Vec<Message>, heard: &Heard) {
     messages.push(heard.message());
     for (number, call) in heard.calls.iter().enumerate() {
@@ -39,7 +39,7 @@ async fn a_conversation_with_tools_and_thinking_is_accepted_to_its_end() {
             assert_eq!(heard.calls.len(), 2 - step, "{name}");
             take_in(&mut messages, &heard);
         }
-        // Somebody spoke while the tools ran.
+        // The user wrote a message while the tools ran.
         messages.push(user("and quickly"));
         let heard = ask(&model, &messages).await;
         assert_eq!((heard.text.as_str(), heard.error.as_ref()), ("All done.", None), "{name}");
@@ -69,7 +69,7 @@ async fn thinking_of_another_provider_is_not_sent() {
 }
 
 #[tokio::test]
-async fn an_answer_in_which_nothing_was_said_is_passed_over() {
+async fn an_empty_answer_is_left_out_of_the_conversation() {
     for name in MODELS {
         let server = FakeModel::start([]);
         let nothing = Heard { text: " \n".to_owned(), ..Heard::default() }.message();

@@ -1,4 +1,4 @@
-//! What goes wrong is told for what it is.
+//! Failures are classified correctly.
 
 use std::future::ready;
 use std::time::Duration;
@@ -22,15 +22,15 @@ async fn status(name: &str, status: u16, retry_after: Option<&str>) -> ModelErro
 }
 
 #[tokio::test]
-async fn a_refused_key_is_told_apart() {
+async fn a_refused_key_is_reported_as_unauthorized() {
     for name in MODELS {
         let error = status(name, 401, None).await;
-        assert_eq!(error, ModelError::Unauthorized(format!("{} answered 401: fake 401", provider(name))));
+        assert_eq!(error, ModelError::Unauthorized(format!("{} refused the key (401): fake 401", provider(name))));
     }
 }
 
 #[tokio::test]
-async fn a_rate_limit_says_when() {
+async fn a_rate_limit_has_the_time_to_wait() {
     for name in MODELS {
         for (said, after) in [(Some("3"), Some(3)), (Some("7200"), Some(7200)), (None, None)] {
             let text = format!("{} answered 429: fake 429", provider(name));
@@ -41,7 +41,7 @@ async fn a_rate_limit_says_when() {
 }
 
 #[tokio::test]
-async fn a_provider_with_too_much_to_do_is_told_apart() {
+async fn an_overloaded_provider_is_reported_as_unavailable() {
     for name in MODELS {
         for code in [500, 503, 529] {
             let error = status(name, code, None).await;
@@ -52,10 +52,10 @@ async fn a_provider_with_too_much_to_do_is_told_apart() {
 }
 
 #[tokio::test]
-async fn what_was_said_before_the_line_broke_is_kept_and_the_break_told() {
+async fn text_before_a_broken_connection_is_kept_and_the_break_reported() {
     for name in MODELS {
         let turn = Turn::text("one ").then("two ").then("three ").then("four ").then("five ").then("six ");
-        // The pieces before the text differ, so this is somewhere in the middle of it.
+        // The pieces before the text differ between providers; this is somewhere in the middle of it.
         let heard = hear(name, turn.after(Failure::Cut(5))).await;
         let whole = "one two three four five six ";
         assert!(whole.starts_with(&heard.text) && (4..whole.len()).contains(&heard.text.len()), "{name}: {heard:?}");
@@ -83,14 +83,14 @@ async fn a_server_that_falls_silent_times_out_by_name() {
         let server = FakeModel::start([turn.after(Failure::Stall(4))]);
         let timeouts = Timeouts { first_byte: Duration::from_secs(20), idle: Duration::from_millis(200) };
         let heard = ask(&patient(name, &server, timeouts), &[user("go")]).await;
-        let text = format!("{} said nothing more for 200 ms", provider(name));
+        let text = format!("{} sent nothing for 200 ms", provider(name));
         assert_eq!(heard.error, Some(ModelError::TimedOut { text, after: timeouts.idle }), "{name}");
         assert!(heard.text.starts_with("one"), "{name}: {heard:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_said_to_be_unreachable() {
+async fn a_missing_server_is_reported_as_unreachable() {
     for name in MODELS {
         let server = FakeModel::start([]);
         let model = model(name, &server);
@@ -130,7 +130,7 @@ async fn dropping_an_answer_ends_the_call() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_what_to_do() {
+fn a_model_that_cannot_be_opened_has_a_helpful_error() {
     let open = |name: &str, key: Option<&str>, base_url: Option<&str>| {
         let access = Access { base_url: base_url.map(str::to_owned), key: key.map(Secret::new) };
         relive_llm::open(name, access, &Prices::builtin(), &Windows::builtin()).map(drop)
@@ -142,7 +142,7 @@ fn what_cannot_be_opened_says_what_to_do() {
     assert_eq!(open("nobody/x", Some(KEY), None), unknown("nobody/x", None));
     assert_eq!(open("anthropic", Some(KEY), None), unknown("anthropic", Some("anthropic")));
     let needs = OpenError::NeedsKey { provider: "gemini", variable: "GEMINI_API_KEY" };
-    assert_eq!(needs.to_string(), "gemini needs a key, and GEMINI_API_KEY is not set");
+    assert_eq!(needs.to_string(), "gemini needs a key: GEMINI_API_KEY is not set");
     assert_eq!(open("gemini/x", None, None), Err(needs.clone()));
     assert_eq!(open("gemini/x", Some("  \n"), None), Err(needs));
     assert!(matches!(open("openai/x", Some(KEY), Some("localhost:1")), Err(OpenError::BadUrl { .. })));

@@ -1,4 +1,4 @@
-//! Every provider against a server that speaks its language.
+//! Every provider against a server that speaks its wire format.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

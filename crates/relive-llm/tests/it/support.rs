@@ -9,7 +9,7 @@ use relive_llm::{Access, Prices, Secret, Timeouts, Windows};
 use relive_llm::{Delta, Message, Model, ModelError, Purpose, Question, ToolCall};
 use relive_types::Usage;
 
-/// One model of each provider. Each thinks.
+/// One model of each provider, all of which think.
 pub(crate) const MODELS: [&str; 6] = [
     "anthropic/claude-sonnet-4-5",
     "openai-chat/gpt-5",
@@ -33,7 +33,7 @@ pub(crate) fn patient(name: &str, server: &FakeModel, timeouts: Timeouts) -> Arc
     relive_llm::open_with(name, access, &Prices::builtin(), &Windows::builtin(), timeouts).unwrap()
 }
 
-/// What was heard of an answer.
+/// The pieces of an answer.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct Heard {
     pub(crate) thinking: String,
@@ -100,7 +100,7 @@ pub(crate) async fn ask(model: &Arc<dyn Model>, messages: &[Message]) -> Heard {
     heard
 }
 
-/// One turn, one question.
+/// Asks one question, answered by one turn.
 pub(crate) async fn hear(name: &str, turn: Turn) -> Heard {
     let server = FakeModel::start([turn]);
     ask(&model(name, &server), &[user("go")]).await

@@ -1,44 +1,59 @@
 //! The native agent as a body.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_agent::tool::{ChildEnd, ChildRequest, Context as ToolContext, Host};
+use relive_agent::snapshots::Snapshots;
+use relive_agent::tool::{ChildEnd, ChildRequest, Context as ToolContext, Host, OwnEnd};
 use relive_agent::{Agent, Budget, Cadence, Exit as AgentExit};
-use relive_api::Environment;
+use relive_api::{EndSelfRequest, Environment, Isolated, Isolation};
 use relive_core::status::MAX_STEPS_EXCEEDED;
 use relive_core::{Cause, End, ErrorCode, Moment, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
+use relive_journal::history::Files;
 use relive_journal::record::OnBudget;
-use relive_journal::{DataDirectory, History, Next, ProcessMeta, Seen};
+use relive_journal::{DataDirectory, History, JobLost, Next, ProcessMeta, Seen};
 use relive_llm::Model;
 use relive_session::protocol::Verb as SessionVerb;
 use relive_session::sessions::{SessionStatus, Sessions};
 
-use super::{Body, Context, Exit, Hearing, LiveSession, PreparedModel, Rest, Verb};
+use super::{Body, Context, DeliveryTime, Exit, LiveSession, PreparedModel, Rest, Verb};
 use crate::clock::Clock;
 use crate::credentials::{Credentials, NoModel, provider_of};
+use crate::drive::BodyOwner;
 use crate::environment::{Environments, for_tools};
 use crate::error::{Error, Result};
 use crate::instructions::tool_names;
+use crate::isolation::Isolations;
 use crate::lookup::Presence;
 use crate::pools::Pools;
 use crate::runtime::{ProcessRef, Runtime};
+use crate::self_socket::SelfSocket;
+use crate::warnings::Warnings;
+use crate::workspaces::{ProcessFiles, Workspaces};
 
 /// What a completed agent is told when nobody says anything.
 const CONTINUE: &str = "Continue.";
 
+/// How often it is tried to read the files of a model that are not read in time.
+const BUILDS_MAX: u32 = 4;
+
 /// Runs native agents.
 #[derive(Debug)]
 pub(crate) struct AgentBody {
+    pub(crate) isolations: Isolations,
     pub(crate) data: Arc<DataDirectory>,
+    /// The data directory, without symbolic links.
+    pub(crate) real_root: PathBuf,
     pub(crate) pools: Pools,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) environments: Arc<Environments>,
     pub(crate) cadence: Cadence,
     pub(crate) git_notes: bool,
+    pub(crate) workspaces: Workspaces,
+    pub(crate) warnings: Warnings,
 }
 
 /// What an agent is made of, its journal apart.
@@ -49,12 +64,18 @@ struct Parts {
     private: Arc<[PathBuf]>,
     intent: String,
     on_budget: OnBudget,
+    /// The root of its tree.
+    root: Uuid,
+    files: Files,
+    isolated: Isolated,
 }
 
 /// Why an agent cannot be made.
 enum NoAgent {
     Model(NoModel),
     Journal(String),
+    /// A file was not read in time, which says nothing about the agent.
+    Unread(JobLost),
 }
 
 impl Body for AgentBody {
@@ -65,7 +86,7 @@ impl Body for AgentBody {
         }
     }
 
-    fn hears(&self, _: Uuid, _: Hearing) -> BoxFuture<'_, Result<()>> {
+    fn accepts_message(&self, _: Uuid, _: DeliveryTime) -> BoxFuture<'_, Result<()>> {
         std::future::ready(Ok(())).boxed()
     }
 
@@ -80,15 +101,20 @@ impl Body for AgentBody {
     }
 
     fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
-        let parts = self.parts(cx.process, cx.prepared.clone());
+        let parts = self.parts(cx.process, cx.prepared.clone(), cx.owner.clone());
         let (sessions, folder) = (Arc::clone(&self.sessions), self.data.directory(cx.process.uuid).sessions());
         let (pool, slow_pool) = (self.pools.tools.clone(), self.pools.slow_tools.clone());
         let (cadence, git_notes) = (self.cadence, self.git_notes);
+        let (workspaces, warnings) = (self.workspaces.clone(), self.warnings.clone());
+        let isolations = self.isolations.clone();
         async move {
-            let Parts { meta, model, cwd, private, intent, on_budget } = match parts.await {
+            let Parts { meta, model, cwd, private, intent, on_budget, root, files, isolated } = match parts.await {
                 Ok(parts) => parts,
                 Err(NoAgent::Journal(fault) | NoAgent::Model(NoModel::Wrong(fault))) => {
                     return Exit::Ended(End::of(ProcessStatus::Faulted { fault }));
+                }
+                Err(NoAgent::Unread(lost) | NoAgent::Model(NoModel::Unread(lost))) => {
+                    return Exit::Unknown(std::io::Error::other(lost));
                 }
                 Err(NoAgent::Model(NoModel::NeedsKey { message, hint: _ })) => {
                     cx.owner.warn_once(format!("{} waits for credentials: {message}", cx.process.uuid));
@@ -101,16 +127,25 @@ impl Body for AgentBody {
             let mut tools = relive_agent::tools::all();
             tools.retain(|tool| given.iter().any(|name| name == tool.name()));
             let host = Arc::new(cx.owner.host());
+            if folder.exists() {
+                // A command of an earlier run of this body may still be there.
+                host.open_socket();
+            }
             let context = ToolContext {
                 uuid: cx.process.uuid,
-                cwd: cwd.into(),
+                cwd: cwd.clone().into(),
                 private,
                 host: host.clone(),
                 pool,
                 slow_pool,
                 sessions,
+                isolation: isolations.policy(&isolated),
                 folder,
             };
+            let snapshots = workspaces.are_wanted().then(|| {
+                let files = ProcessFiles::new(workspaces, warnings, cwd.into(), root, &files);
+                Arc::new(files) as Arc<dyn Snapshots>
+            });
             let agent = Agent {
                 journal: cx.journal,
                 meta,
@@ -123,9 +158,14 @@ impl Body for AgentBody {
                 cadence,
                 suspend_on_budget: on_budget == OnBudget::Suspend,
                 git_notes,
+                snapshots,
                 pulse: cx.pulse,
             };
-            exit_of(agent.run().await)
+            let exit = agent.run().await;
+            if let AgentExit::NeedsCredentials(refusal) = &exit {
+                cx.owner.key_refused(refusal);
+            }
+            exit_of(exit)
         }
         .boxed()
     }
@@ -192,47 +232,78 @@ impl AgentBody {
         &self,
         process: ProcessRef,
         prepared: Option<PreparedModel>,
+        owner: BodyOwner,
     ) -> impl Future<Output = Result<Parts, NoAgent>> + Send + 'static {
         let (data, pool) = (Arc::clone(&self.data), self.pools.files.clone());
         let (credentials, environments) = (Arc::clone(&self.credentials), Arc::clone(&self.environments));
-        let own = [self.data.root().to_owned(), self.environments.directory().to_owned()];
+        let own = [self.real_root.clone()];
         async move {
             let uuid = process.uuid;
+            let failed = |error: &dyn std::fmt::Display| NoAgent::Journal(error.to_string());
+            // The journal is open, so nobody reads it again for this.
+            let known =
+                owner.look(|history| (history.identity.clone(), history.model.clone(), history.files.clone())).await;
+            let (identity, changed, files) = known.map_err(|error| failed(&error))?;
+            let spawned = identity.ok_or_else(|| failed(&"the journal has no `spawned`"))?.spawned;
             let read = pool.run(move || {
                 let folder = data.directory(uuid);
-                let (history, _) = data.history(uuid)?;
-                let spawned = history.identity.ok_or_else(|| std::io::Error::other("the journal has no `spawned`"))?;
                 let blobs = relive_journal::payload::Blobs::new(data.io().disk.clone(), folder.path());
-                let intent = blobs.text(&spawned.spawned.intent).map_err(std::io::Error::other)?;
+                let intent = blobs.text(&spawned.intent).map_err(std::io::Error::other)?;
                 let named = |error| std::io::Error::other(format!("process-meta.json cannot be read: {error}"));
-                let meta = ProcessMeta::read(&folder).map_err(named)?;
-                let private = private(Path::new(&spawned.spawned.cwd), &own);
-                Ok::<_, std::io::Error>((meta, spawned.spawned, private, intent))
+                let mut meta = ProcessMeta::read(&folder).map_err(named)?;
+                if let Some(model) = changed {
+                    meta.model = model;
+                }
+                let mut private = private(Path::new(&spawned.cwd), &own);
+                if spawned.isolated.as_ref().is_some_and(|isolated| isolated.isolation != Isolation::None) {
+                    let cwd = real(Path::new(&spawned.cwd));
+                    private = private.iter().cloned().chain(relive_sandbox::protected(&cwd)).collect();
+                }
+                Ok::<_, std::io::Error>((meta, spawned, private, intent))
             });
-            let failed = |error: &dyn std::fmt::Display| NoAgent::Journal(error.to_string());
             let (meta, spawned, private, intent) =
-                read.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+                read.await.map_err(NoAgent::Unread)?.map_err(|error| failed(&error))?;
             let model = match prepared {
                 Some(PreparedModel(model)) => model,
                 None => {
                     let environment = match provider_of(&meta.model) {
-                        Some(_) => environments.load(&pool, uuid).await.map_err(|error| failed(&error))?,
+                        Some(_) => environments.of(uuid),
                         None => Environment::default(),
                     };
                     let cwd = Path::new(&spawned.cwd);
-                    credentials.model(&meta.model, cwd, uuid, &environment).await.map_err(NoAgent::Model)?
+                    let model = || credentials.model(&meta.model, cwd, uuid, &environment);
+                    patiently(model).await.map_err(NoAgent::Model)?
                 }
             };
-            Ok(Parts { meta, model, cwd: spawned.cwd, private, intent, on_budget: spawned.on_budget })
+            let root = spawned.root_uuid.unwrap_or(uuid);
+            let isolated = spawned.isolated.unwrap_or_default();
+            let on_budget = spawned.on_budget;
+            Ok(Parts { meta, model, cwd: spawned.cwd, private, intent, on_budget, root, files, isolated })
         }
     }
 }
 
+/// Builds a model. After a start many wait for their files at the same time, and on a slow disk some wait longer than one
+/// file may take: those try again.
+async fn patiently<T, F: Future<Output = Result<T, NoModel>>>(mut build: impl FnMut() -> F) -> Result<T, NoModel> {
+    for _ in 1..BUILDS_MAX {
+        match build().await {
+            Err(NoModel::Unread(_)) => {}
+            built => return built,
+        }
+    }
+    build().await
+}
+
 /// Returns those of Relive's own directories that an agent could reach from its working directory.
 fn private(cwd: &Path, own: &[PathBuf]) -> Arc<[PathBuf]> {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let cwd = real(cwd);
-    own.iter().map(|path| real(path)).filter(|path| path.starts_with(&cwd) || cwd.starts_with(path)).collect()
+    own.iter().filter(|path| path.starts_with(&cwd) || cwd.starts_with(path)).cloned().collect()
+}
+
+/// Returns a path without symbolic links, as far as there is one.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 fn exit_of(exit: AgentExit) -> Exit {
@@ -253,7 +324,7 @@ fn exit_of(exit: AgentExit) -> Exit {
         AgentExit::Approval => suspended(SuspendReason::Approval, None),
         AgentExit::InDoubt => suspended(SuspendReason::InDoubt, None),
         AgentExit::Quota { resume_at } => suspended(SuspendReason::Quota, Some(resume_at)),
-        AgentExit::NeedsCredentials => suspended(SuspendReason::NeedsCredentials, None),
+        AgentExit::NeedsCredentials(_) => suspended(SuspendReason::NeedsCredentials, None),
         AgentExit::Stopped => Exit::Stopped,
         AgentExit::Unrecorded(error) => Exit::Unrecorded(error),
     }
@@ -265,6 +336,22 @@ pub(crate) struct AgentHost {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) clock: Clock,
     pub(crate) process: ProcessRef,
+    /// The socket of the process, from its first command on.
+    pub(crate) socket: Arc<OnceLock<Option<SelfSocket>>>,
+}
+
+impl AgentHost {
+    fn open_socket(&self) -> Option<&SelfSocket> {
+        let open = || {
+            let opened = self.runtime.self_sockets.open(self.process.uuid);
+            let said = |error: &std::io::Error| {
+                let uuid = self.process.uuid;
+                self.runtime.warn_once(format!("the programs of {uuid} have no socket of their own: {error}"));
+            };
+            opened.inspect_err(said).ok()
+        };
+        self.socket.get_or_init(open).as_ref()
+    }
 }
 
 impl Host for AgentHost {
@@ -278,9 +365,12 @@ impl Host for AgentHost {
 
     fn environment(&self) -> BoxFuture<'static, Result<Vec<(String, String)>, String>> {
         let (runtime, uuid) = (Arc::clone(&self.runtime), self.process.uuid);
+        self.open_socket();
+        let socket = Arc::clone(&self.socket);
         async move {
-            let environment = runtime.environment_of(uuid).await.map_err(|error| error.to_string())?;
-            Ok(for_tools(&environment, &runtime.settings.tool_env))
+            let environment = runtime.environment_of(uuid);
+            let environment = for_tools(&environment, &runtime.live.now().tool_env);
+            Ok(runtime.self_sockets.added_to(environment, socket.get().and_then(Option::as_ref)))
         }
         .boxed()
     }
@@ -288,6 +378,16 @@ impl Host for AgentHost {
     fn spawn_agent(&self, request: ChildRequest) -> BoxFuture<'static, Result<(), String>> {
         let (runtime, process) = (Arc::clone(&self.runtime), self.process);
         async move { runtime.spawn_child(process, request).await.map_err(|error| error.to_string()) }.boxed()
+    }
+
+    fn end_self(&self, how: OwnEnd) -> BoxFuture<'static, Result<(), String>> {
+        let (runtime, uuid) = (Arc::clone(&self.runtime), self.process.uuid);
+        let request = match how {
+            OwnEnd::Exit { code, reason } => EndSelfRequest::Exit { code, reason },
+            OwnEnd::Fault { fault } => EndSelfRequest::Fault { fault },
+            OwnEnd::Abandon => EndSelfRequest::Abandon,
+        };
+        async move { runtime.end_self(uuid, request, None).await.map_err(|error| error.to_string()) }.boxed()
     }
 
     fn exists(&self, uuid: Uuid) -> BoxFuture<'static, bool> {
@@ -305,5 +405,30 @@ impl Budget for AgentHost {
     fn reserve(&self, tokens: u64, cost: Usd) -> BoxFuture<'static, bool> {
         let (runtime, process) = (Arc::clone(&self.runtime), self.process);
         async move { runtime.reserve(process.uuid, tokens, cost).await }.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails this often, and returns how often a model was built, and whether there was one.
+    async fn built(failures: u32, failure: fn() -> NoModel) -> (u32, bool) {
+        let mut attempts = 0;
+        let model = patiently(|| {
+            attempts += 1;
+            std::future::ready(if attempts > failures { Ok(()) } else { Err(failure()) })
+        });
+        let model = model.await.is_ok();
+        (attempts, model)
+    }
+
+    #[tokio::test]
+    async fn a_model_whose_files_were_not_read_in_time_is_built_again_and_no_other() {
+        let unread: fn() -> NoModel = || NoModel::Unread(JobLost);
+        assert_eq!(built(0, unread).await, (1, true));
+        assert_eq!(built(BUILDS_MAX - 1, unread).await, (BUILDS_MAX, true));
+        assert_eq!(built(u32::MAX, unread).await, (BUILDS_MAX, false));
+        assert_eq!(built(1, || NoModel::Wrong(String::new())).await, (1, false));
     }
 }

@@ -1,7 +1,7 @@
-//! Any program as a body: its session is launched or found, orders are passed on to it, and its end is reported.
+//! Any program as a body: launches or finds its session, passes orders on to it, and reports its end.
 //!
-//! The session does not depend on the daemon, so nothing here is the program's to lose. A body that finds its session
-//! alive adopts it; one that finds its exit record reports that. A program is launched only where its session's
+//! The session does not depend on the daemon, so a crash here does not affect the program. A body that finds its
+//! session alive adopts it; one that finds its exit record reports that. A program is launched only if its session's
 //! directory shows that it never ran.
 
 mod attend;
@@ -15,53 +15,64 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use relive_api::Isolated;
 use relive_core::program::{Inherited, Namespace, ResourceLimit, Stdio};
-use relive_core::{Cause, End, KillSignal, Moment, ProcessStatus, Program, Signal, Uuid, Why};
+use relive_core::{Cause, End, KillSignal, Moment, Pid, ProcessStatus, Program, Signal, Uuid, Why};
 use relive_journal::{DataDirectory, History, Pool, Seen};
 use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::launch::LaunchError;
+use relive_session::proc::Identity;
 use relive_session::sessions::{Ran, SessionStatus, Sessions};
 use relive_session::spec::{self, Spec};
 use relive_session::stage::SessionResult;
-use relive_session::tree::Plan;
+use relive_session::tree::Ladder;
 use rustix::io::Errno;
 
-use attend::{Attended, Left, attend};
+use attend::{Attended, Beginning, Left, attend};
 
-use super::{Body, Context, Exit, Hearing, LiveSession, OTHER_VERSION, Rest, Shim, Verb};
+use super::{Body, Context, DeliveryTime, Exit, LiveSession, OTHER_VERSION, Rest, Shim, Verb};
 use crate::environment::Environments;
 use crate::error::Result;
+use crate::isolation::Isolations;
 use crate::runtime::ProcessRef;
+use crate::self_socket::{SelfSocket, SelfSockets};
 use crate::warnings::Warnings;
 
 /// How often a program is launched if its shim is lost each time before the program runs.
 const LAUNCHES_MAX: u32 = 5;
 /// The delay before the second launch. It doubles with each further one.
 const LAUNCH_AGAIN: Duration = Duration::from_millis(100);
-/// How many processes and threads a program may have if nobody says.
+/// Why a program did not run whose shims were lost without an error.
+const NO_SHIM: &str = "its shim was killed again and again before the program ran";
+/// The default limit of processes and threads of a program.
 const PIDS_DEFAULT: u32 = 4096;
 
 /// Runs programs.
 #[derive(Debug, Clone)]
 pub(crate) struct ExecBody {
+    pub(crate) isolations: Isolations,
     pub(crate) data: Arc<DataDirectory>,
     pub(crate) pool: Pool,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) environments: Arc<Environments>,
+    pub(crate) self_sockets: Arc<SelfSockets>,
     pub(crate) warnings: Warnings,
 }
 
-/// Why there is no session.
+/// The reason why there is no session.
 enum NoSession {
-    /// It cannot be started.
     Failed(ProcessStatus),
-    /// Nobody can tell whether it runs: it is left as it is.
+    /// It is unknown whether it runs: it is not touched.
     Unknown(io::Error),
-    /// It runs, and nobody here can talk to its shim, which speaks another version of the protocol.
-    Foreign { folder: PathBuf, program: Arc<Program>, error: io::Error },
-    /// Its shim has gone before the program ran.
+    /// It runs, but its shim has another version of the protocol.
+    Foreign {
+        folder: PathBuf,
+        program: Arc<Program>,
+        error: io::Error,
+    },
+    /// Its shim was gone before the program ran.
     ShimLost(LaunchError),
-    /// It was to end before it was launched.
+    /// It had to end before it was launched.
     NotNeeded,
 }
 
@@ -76,20 +87,39 @@ struct Launches {
 /// The session of the current run.
 struct RunSession {
     status: SessionStatus,
+    beginning: Beginning,
     folder: PathBuf,
     program: Arc<Program>,
 }
 
-/// What a program was created with.
+/// The properties of a program from its creation.
 struct Facts {
     program: Arc<Program>,
     cwd: String,
-    /// Whether somebody is about to read its output as it comes.
+    isolated: Isolated,
+    /// Whether a client is about to read its output as it arrives.
     pace: spec::Pace,
     /// The session of the current run, if it was launched before.
     before: Option<PathBuf>,
-    /// Where a session launched now would be.
+    /// The directory of a session launched now.
     next: PathBuf,
+    /// How the names of its files come onto the disk.
+    names: spec::Names,
+    /// Why it may have run although nothing is left of that.
+    trace: Trace,
+    /// Whether an earlier daemon may have launched it.
+    is_recovered: bool,
+}
+
+/// What is known of a run without a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trace {
+    /// It was not launched.
+    None,
+    /// It may have been, in another boot.
+    OtherBoot,
+    /// It was, and its session's directory was removed.
+    Removed,
 }
 
 impl Body for ExecBody {
@@ -99,7 +129,7 @@ impl Body for ExecBody {
         }
     }
 
-    fn hears(&self, uuid: Uuid, when: Hearing) -> BoxFuture<'_, Result<()>> {
+    fn accepts_message(&self, uuid: Uuid, when: DeliveryTime) -> BoxFuture<'_, Result<()>> {
         self.check_message(uuid, when).boxed()
     }
 
@@ -117,7 +147,7 @@ impl Body for ExecBody {
     }
 
     fn settle(&self, process: ProcessRef, _: Rest) -> BoxFuture<'_, io::Result<()>> {
-        // Its body never leaves a session that runs, so this is about the ends of runs that nobody attended.
+        // Its body never leaves a running session, so this handles the ends of runs without a body.
         async move { self.sessions.end_all(&self.data.directory(process.uuid).sessions()).await }.boxed()
     }
 
@@ -130,7 +160,7 @@ impl Body for ExecBody {
             let before = self.facts(uuid).await.ok()?.before?;
             Some(match self.sessions.ran(&before).await.ok()?? {
                 Ran::StillRuns => Seen { boot_id: self.sessions.boot_id().to_owned(), up_ms: now.up_ms },
-                // A program can write what it likes into its directory, but not what is still to come.
+                // A program can write anything into its directory, but not a time in the future.
                 Ran::Until { boot_id, up_ms } if boot_id == self.sessions.boot_id() => {
                     Seen { boot_id, up_ms: up_ms.min(now.up_ms) }
                 }
@@ -155,7 +185,9 @@ impl Body for ExecBody {
             let LiveSession { process, program, folder, shim } = session;
             let refused = match shim {
                 Shim::Answers { connection, rungs: _ } => {
-                    Attended { sessions: &sessions, connection, folder, program }.pass_on(signal).await
+                    Attended { sessions: &sessions, beginning: Beginning::Found, connection, folder, program }
+                        .pass_on(signal)
+                        .await
                 }
                 Shim::OtherVersion => Some(OTHER_VERSION.to_owned()),
             };
@@ -170,12 +202,17 @@ impl Body for ExecBody {
 impl ExecBody {
     async fn run_to_end(&self, mut cx: Context) -> Exit {
         let mut launches = Launches::default();
-        // Recorded by an earlier daemon, or carried out by us while we could talk to the shim.
+        // Recorded by an earlier daemon, or carried out while the shim could be reached.
         let mut paused = cx.orders.borrow().stop;
+        let socket = self.self_sockets.open(cx.process.uuid);
+        if let Err(error) = &socket {
+            cx.owner.warn_once(format!("the programs of {} have no socket of their own: {error}", cx.process.uuid));
+        }
+        let socket = socket.ok();
         loop {
-            // Whoever asks waits until it is found again.
+            // Callers wait until it is found again.
             cx.session.send_replace(None);
-            let session = match self.session_of(&mut cx, &mut launches).await {
+            let session = match self.session_of(&mut cx, &mut launches, socket.as_ref()).await {
                 Ok(found) => found,
                 Err(NoSession::ShimLost(error)) => {
                     cx.owner.warn(format!("{} did not run, its shim was lost: {error}", cx.process.uuid));
@@ -194,16 +231,16 @@ impl ExecBody {
                 }
                 Err(NoSession::NotNeeded) => return Exit::Cancelled,
             };
-            let RunSession { status, folder, program } = session;
+            let RunSession { status, beginning, folder, program } = session;
             let connection = match status {
                 SessionStatus::Alive(connection) => connection,
                 SessionStatus::Ended(record) => return Exit::Ended(attributed(end_of(&record), &record, &cx)),
                 SessionStatus::NeverRan => return Exit::Cancelled,
             };
-            let attended = Attended { sessions: &self.sessions, connection, folder, program };
+            let attended = Attended { sessions: &self.sessions, beginning, connection, folder, program };
             let messages = self.deliver(cx.process.uuid, cx.owner.clone(), Arc::clone(&cx.journal), &attended);
             match attend(&mut cx, &attended, messages).await {
-                Left::Ended(record) => return Exit::Ended(attributed(end_of(&record), &record, &cx)),
+                Left::Ended(record) => return Exit::Over(attributed(end_of(&record), &record, &cx)),
                 Left::Gone => {}
             }
             paused = cx.orders.borrow().stop;
@@ -211,22 +248,18 @@ impl ExecBody {
     }
 
     /// Finds the session of the current run, or launches it if it never ran.
-    async fn session_of(&self, cx: &mut Context, launches: &mut Launches) -> Result<RunSession, NoSession> {
+    async fn session_of(
+        &self,
+        cx: &mut Context,
+        launches: &mut Launches,
+        socket: Option<&SelfSocket>,
+    ) -> Result<RunSession, NoSession> {
         let failed = |stage: &str, error: &io::Error| NoSession::Failed(startup_failed(stage, error));
         let uuid = cx.process.uuid;
         let facts = self.facts(uuid).await.map_err(NoSession::Unknown)?;
-        let program = Arc::clone(&facts.program);
-        if let Some(path) = &facts.before {
-            match self.sessions.find(path).await {
-                Ok(SessionStatus::NeverRan) => {}
-                Ok(status @ (SessionStatus::Alive(_) | SessionStatus::Ended(_))) => {
-                    return Ok(RunSession { status, folder: path.clone(), program });
-                }
-                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                    return Err(NoSession::Foreign { folder: path.clone(), program, error });
-                }
-                Err(error) => return Err(NoSession::Unknown(error)),
-            }
+        let (program, beginning) = (Arc::clone(&facts.program), Beginning::Found);
+        if let Some(found) = self.found(&facts, launches).await? {
+            return Ok(found);
         }
         if !may_launch(cx, launches.count).await {
             return Err(NoSession::NotNeeded);
@@ -235,21 +268,32 @@ impl ExecBody {
             return Err(NoSession::Failed(given_up(launches.lost.take())));
         }
         launches.count += 1;
+        let lost = match facts.trace {
+            Trace::None => None,
+            Trace::OtherBoot => Some(relive_session::sessions::host_lost()),
+            Trace::Removed => Some(relive_session::sessions::shim_lost()),
+        };
+        if let Some(record) = lost {
+            return Ok(RunSession { status: SessionStatus::Ended(record), beginning, folder: facts.next, program });
+        }
         let ladder = self.sessions.ladder().await.map_err(|error| failed("ladder", &error))?;
         let deadline = cx.orders.borrow().deadline;
-        let spec = self.spec_of(uuid, &facts, ladder.plan.clone()).await;
+        let spec = self.spec_of(uuid, &facts, ladder, socket).await;
         let spec = spec.map(|spec| Spec { timeout_ms: deadline.map(attend::left_ms), ..spec });
         let spec = spec.map_err(|error| failed("environment", &error))?;
         match self.sessions.launch(&facts.next, &spec).await {
             Ok(connection) => {
                 launches.lost = None;
-                Ok(RunSession { status: SessionStatus::Alive(connection), folder: facts.next, program })
+                let (status, beginning) = (SessionStatus::Alive(connection), Beginning::Launched { deadline });
+                Ok(RunSession { status, beginning, folder: facts.next, program })
             }
             Err(error) => {
                 cx.owner.warn(format!("{uuid} cannot be launched: {error}"));
-                // The shim may have left a record that says more.
+                // The shim may have left a record with more details.
                 match (self.sessions.find(&facts.next).await, &error) {
-                    (Ok(status @ SessionStatus::Ended(_)), _) => Ok(RunSession { status, folder: facts.next, program }),
+                    (Ok(status @ SessionStatus::Ended(_)), _) => {
+                        Ok(RunSession { status, beginning, folder: facts.next, program })
+                    }
                     (Ok(SessionStatus::NeverRan), LaunchError::Answer { .. }) => Err(NoSession::ShimLost(error)),
                     (Ok(_) | Err(_), _) => Err(failed("launch", &io::Error::other(error))),
                 }
@@ -257,14 +301,55 @@ impl ExecBody {
         }
     }
 
-    async fn facts(&self, uuid: Uuid) -> io::Result<Facts> {
-        let data = Arc::clone(&self.data);
-        self.pool.run(move || facts(&data, uuid)).await.map_err(io::Error::other)?
+    /// Finds the session of the current run, if it was launched.
+    async fn found(&self, facts: &Facts, launches: &Launches) -> Result<Option<RunSession>, NoSession> {
+        let mut found = None;
+        if let Some(path) = &facts.before {
+            found = self.found_in(path, facts).await?;
+        }
+        let is_alive = |found: &RunSession| matches!(found.status, SessionStatus::Alive(_));
+        if found.as_ref().is_some_and(is_alive) || !(facts.is_recovered || launches.count > 0) {
+            return Ok(found);
+        }
+        // The program can remove its session's directory, and create others.
+        let sessions = facts.next.parent().unwrap_or(&facts.next);
+        for path in self.sessions.running_in(sessions).await.map_err(NoSession::Unknown)? {
+            if let Some(running) = self.found_in(&path, facts).await? {
+                return Ok(Some(running));
+            }
+        }
+        Ok(found)
     }
 
-    async fn spec_of(&self, uuid: relive_core::Uuid, facts: &Facts, tree: Plan) -> io::Result<Spec> {
-        let environment = self.environments.load(&self.pool, uuid).await?;
+    async fn found_in(&self, path: &Path, facts: &Facts) -> Result<Option<RunSession>, NoSession> {
+        let (folder, program) = (path.to_owned(), Arc::clone(&facts.program));
+        match self.sessions.find(path).await {
+            Ok(SessionStatus::NeverRan) => Ok(None),
+            Ok(status @ (SessionStatus::Alive(_) | SessionStatus::Ended(_))) => {
+                Ok(Some(RunSession { status, beginning: Beginning::Found, folder, program }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                Err(NoSession::Foreign { folder, program, error })
+            }
+            Err(error) => Err(NoSession::Unknown(error)),
+        }
+    }
+
+    async fn facts(&self, uuid: Uuid) -> io::Result<Facts> {
+        let (data, boot_id) = (Arc::clone(&self.data), self.sessions.boot_id().to_owned());
+        self.pool.run(move || facts(&data, uuid, &boot_id)).await.map_err(io::Error::other)?
+    }
+
+    async fn spec_of(
+        &self,
+        uuid: relive_core::Uuid,
+        facts: &Facts,
+        ladder: &Ladder,
+        socket: Option<&SelfSocket>,
+    ) -> io::Result<Spec> {
+        let environment = self.environments.of(uuid);
         let env = environment.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let env = self.self_sockets.added_to(env, socket);
         let program = &facts.program;
         Ok(Spec {
             stdio: match program.stdio {
@@ -279,23 +364,24 @@ impl ExecBody {
                 Namespace::Pid => spec::Namespace::Pid,
                 Namespace::PidWithoutInit => spec::Namespace::PidWithoutInit,
             },
-            limits: spec::Limits {
-                memory: program.memory,
-                cpu: program.cpu,
-                unheld: if program.allow_degraded { spec::Unheld::Say } else { spec::Unheld::Fail },
-                pids: Some(spec::PidsLimit {
-                    max: program.pids.unwrap_or(PIDS_DEFAULT),
-                    required: program.pids.is_some(),
-                }),
+            isolation: spec::Isolation {
+                policy: self.isolations.policy(&facts.isolated),
+                machine: ladder.isolation.clone(),
             },
+            enter: program.enter.as_ref().map(|enter| spec::Enter {
+                program: Identity { pid: enter.host_pid, start_time: enter.start_time },
+                namespaces: crate::isolation::namespaces(&enter.namespaces),
+            }),
+            limits: limits(program),
             pace: facts.pace,
             inherited: program.shell.as_ref().map(inherited),
-            ..Spec::new(program.argv.clone(), env, facts.cwd.clone(), tree)
+            names: facts.names,
+            ..Spec::new(program.argv.clone(), env, facts.cwd.clone(), ladder.plan.clone())
         })
     }
 }
 
-/// Waits until a program may be launched after so many launches; `false` if it is to end before that.
+/// Waits until a program may be launched after this many launches; `false` if it has to end before that.
 async fn may_launch(cx: &mut Context, launches: u32) -> bool {
     let wait = match launches {
         0 | LAUNCHES_MAX => Duration::ZERO,
@@ -303,6 +389,19 @@ async fn may_launch(cx: &mut Context, launches: u32) -> bool {
     };
     let told = cx.orders.wait_for(|orders| orders.end.is_some());
     tokio::time::timeout(wait, told).await.is_err()
+}
+
+/// Returns the limits of a program. One that enters a session has the limits of that.
+fn limits(program: &Program) -> spec::Limits {
+    if program.enter.is_some() {
+        return spec::Limits::default();
+    }
+    spec::Limits {
+        memory: program.memory,
+        cpu: program.cpu,
+        unheld: if program.allow_degraded { spec::Unheld::Say } else { spec::Unheld::Fail },
+        pids: Some(spec::PidsLimit { max: program.pids.unwrap_or(PIDS_DEFAULT), required: program.pids.is_some() }),
+    }
 }
 
 fn inherited(shell: &Inherited) -> spec::Inherited {
@@ -316,30 +415,54 @@ fn inherited(shell: &Inherited) -> spec::Inherited {
     }
 }
 
-/// What the journal and the directory of sessions say of a program.
-fn facts(data: &DataDirectory, uuid: relive_core::Uuid) -> io::Result<Facts> {
+/// Returns what the journal and the directory of sessions tell about a program.
+fn facts(data: &DataDirectory, uuid: relive_core::Uuid, boot_id: &str) -> io::Result<Facts> {
     let (history, _) = data.history(uuid)?;
-    let sessions = data.directory(uuid).sessions();
+    let directory = data.directory(uuid);
+    let sessions = directory.sessions();
     let untold = || io::Error::other("the journal does not say which program it is");
     let spawned = &history.identity.as_ref().ok_or_else(untold)?.spawned;
     let program = Arc::new(spawned.program.clone().ok_or_else(untold)?);
-    // A session of an incarnation that ended is of an earlier run.
+    // A session of an ended incarnation belongs to an earlier run.
     let over = history.incarnations.iter().rev().find(|incarnation| incarnation.ended.is_some());
     let over = over.map_or(0, |incarnation| incarnation.generation.0);
-    let before = relive_session::sessions::numbered(&sessions)?.into_iter().filter(|number| *number > over).max();
-    // Whoever typed the command is there for its first run only.
+    let is_of_run = |number: &u32| *number > over && *number <= history.epoch.0;
+    let before = relive_session::sessions::numbered(&sessions)?.into_iter().filter(is_of_run).max();
+    let trace = match before {
+        Some(_) => Trace::None,
+        // Its name is on the disk only when it ends, so after another boot a missing session says nothing.
+        None if run_began_in_other_boot(&history, over, boot_id) => Trace::OtherBoot,
+        None if relive_session::sessions::is_emptied(&sessions)? => Trace::Removed,
+        None => Trace::None,
+    };
+    let together = data.io().disk.keeps_names_in_order(directory.path());
+    let names = if together { spec::Names::InOrder } else { spec::Names::Apart };
+    // The person who typed the command is present for its first run only.
     let first = history.incarnations.len() <= 1;
     let pace = if program.foreground && first { spec::Pace::Held } else { spec::Pace::Free };
     Ok(Facts {
         pace,
         program,
+        names,
+        trace,
+        is_recovered: history.epoch.0 > over + 1,
         cwd: spawned.cwd.clone(),
+        isolated: spawned.isolated.clone().unwrap_or_default(),
         before: before.map(|number| sessions.join(number.to_string())),
         next: sessions.join(history.epoch.0.to_string()),
     })
 }
 
-/// Returns how a program ended, from its session's record. Who asked for it is the owner's to know.
+/// Tells whether an incarnation of the current run, which are those after the generation `over`, was of another boot. Those
+/// that a fork has from its original are none of its own.
+fn run_began_in_other_boot(history: &History, over: u32, boot_id: &str) -> bool {
+    let created_at = history.identity.as_ref().map(|identity| identity.created_at);
+    let all = &history.incarnations;
+    let first = all.iter().rposition(|incarnation| Some(incarnation.at) == created_at).unwrap_or(0);
+    all[first..].iter().any(|incarnation| incarnation.generation.0 > over && incarnation.boot_id != boot_id)
+}
+
+/// Returns how a program ended, from its session's record. Only the owner knows who asked for it.
 fn end_of(record: &ExitRecord) -> End {
     let status = match &record.result {
         SessionResult::Exited(code) => ProcessStatus::Exited { code: *code },
@@ -364,16 +487,27 @@ fn end_of(record: &ExitRecord) -> End {
         Some(EndedBy::Kill | EndedBy::Signal) | None if record.timed_out => Some(Why::Timeout),
         Some(EndedBy::Kill | EndedBy::Signal | EndedBy::Version) | None => None,
     };
-    End { cause: why.map(Cause::runtime), ..End::of(status) }
+    let cause = why.map(|why| match (why, record.by) {
+        (Why::Aborted, Some(by)) => Cause::process(why, Pid(by)),
+        (why, _) => Cause::runtime(why),
+    });
+    End { cause, ..End::of(status) }
 }
 
-/// Adds that a person ended the program: by a signal of the operating system's, which no order told of. SIGPIPE is sent by
-/// the command whose reader is gone.
+/// Adds who ended the program with a signal of the operating system, of which there was no order: a process, or else the
+/// person. SIGPIPE is sent by the command whose reader is gone.
 fn attributed(end: End, record: &ExitRecord, cx: &Context) -> End {
     const SIGPIPE: u8 = 13;
+    const SIGTERM: u8 = 15;
+    if record.result == SessionResult::Aborted && cx.orders.borrow().end == Some(Signal::Term) {
+        // It was told to end while it waited at its gate.
+        return End::of(os_killed(SIGTERM));
+    }
     let sent = record.why == Some(EndedBy::Signal) && end.status != os_killed(SIGPIPE);
     if sent && end.cause.is_none() && cx.orders.borrow().end.is_none() {
-        return End { cause: Some(Cause::runtime(Why::User)), ..end };
+        let person = || Cause::runtime(Why::User);
+        let cause = record.by.map_or_else(person, |by| Cause::process(Why::Parent, Pid(by)));
+        return End { cause: Some(cause), ..end };
     }
     end
 }
@@ -385,7 +519,7 @@ fn os_killed(number: u8) -> ProcessStatus {
 /// Returns the status of a program whose last shim was lost before the program ran; with the reason, if the shim never
 /// answered.
 fn given_up(lost: Option<LaunchError>) -> ProcessStatus {
-    let errno = lost.map_or_else(|| "ESRCH".to_owned(), |error| error.to_string());
+    let errno = lost.map_or_else(|| NO_SHIM.to_owned(), |error| error.to_string());
     ProcessStatus::StartupFailed { stage: "shim".to_owned(), errno, code: Errno::SRCH.raw_os_error() }
 }
 
@@ -394,7 +528,7 @@ fn startup_failed(stage: &str, error: &io::Error) -> ProcessStatus {
     ProcessStatus::StartupFailed { stage: stage.to_owned(), errno: error.to_string(), code }
 }
 
-/// The directory of the last session of a process, if it had one.
+/// Returns the directory of the last session of a process, if it had one.
 pub(crate) fn last_session(sessions: &Path) -> io::Result<Option<PathBuf>> {
     let last = relive_session::sessions::numbered(sessions)?.into_iter().max();
     Ok(last.map(|number| sessions.join(number.to_string())))
@@ -407,7 +541,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_is_given_up_says_what_became_of_its_last_shim() {
+    fn the_status_of_an_abandoned_launch_names_the_failure_of_its_last_shim() {
         let check = |lost, expect: &str| {
             let status = given_up(lost);
             assert!(
@@ -416,7 +550,10 @@ mod tests {
             );
         };
         let silent = LaunchError::Answer { program: "/bin/relive".into(), source: AdoptError::HungUp };
-        check(Some(silent), "the shim /bin/relive does not answer as it should: the shim hung up before it greeted");
-        check(None, "ESRCH");
+        check(
+            Some(silent),
+            "the shim /bin/relive does not answer correctly: the shim hung up before it introduced itself",
+        );
+        check(None, "its shim was killed again and again before the program ran");
     }
 }

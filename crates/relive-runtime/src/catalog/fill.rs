@@ -1,4 +1,4 @@
-//! Filling the index from the data directory, on a thread of its own.
+//! Fills the index from the data directory, on a thread of its own.
 
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -8,11 +8,11 @@ use relive_index::{Error, Index, entries};
 
 use super::{Shared, Standing};
 
-/// How long a data directory that cannot be listed is left alone.
+/// How long to wait before a data directory that cannot be listed is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How far filling stands back.
+/// The niceness of the filling thread.
 const NICENESS: i32 = 10;
-/// How often an index that fails while it is filled is begun anew on the disk.
+/// How often an index that fails while it is filled is recreated on the disk.
 const RENEWALS_MAX: u32 = 3;
 
 /// Starts filling; `false` if there is no thread for it. Called with the queue locked.
@@ -25,9 +25,9 @@ pub(super) fn start(shared: &Arc<Shared>) -> bool {
     started.is_ok()
 }
 
-/// Compares until nothing was missed meanwhile.
+/// Compares until nothing was missed in the meantime.
 fn fill(shared: &Arc<Shared>) {
-    // Of this thread alone: whatever else the daemon does comes first.
+    // For this thread alone: all other work of the daemon takes precedence.
     let _ = rustix::process::nice(NICENESS);
     let mut renewals = 0;
     loop {

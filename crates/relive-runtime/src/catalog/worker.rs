@@ -1,4 +1,4 @@
-//! The thread that has the index.
+//! The thread that owns the index.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -7,16 +7,14 @@ use std::thread;
 use relive_index::{Error, Index, Row};
 use relive_journal::data::SetAside;
 
-use super::{Change, Question, Queue, Shared, Standing, Task, fill};
+use super::{BATCH, Change, Question, Queue, Shared, Standing, Task, fill};
 
-/// How many changes are one transaction.
-const BATCH: usize = 256;
-/// How often an index is begun anew on the disk. After that it stays in memory: something there is against it.
+/// How often an index is recreated on the disk. After that it stays in memory, because the problem persists.
 const RENEWALS_MAX: u32 = 3;
-/// How often closing begins anew because something was told meanwhile.
+/// How often closing starts over because of a new change.
 const CLOSINGS_MAX: u32 = 64;
 
-/// Starts the thread. Without it the catalog has no answers, and nothing else is lost.
+/// Starts the thread. Without it the catalog has no answers, but nothing else is lost.
 pub(super) fn start(shared: &Arc<Shared>) {
     let worker = Worker { shared: Arc::clone(shared), renewals: 0, knows_all: false };
     let started = thread::Builder::new().name("relive-index".into()).spawn(move || worker.work());
@@ -36,7 +34,7 @@ enum Work {
 struct Worker {
     shared: Arc<Shared>,
     renewals: u32,
-    /// Whether the daemon before left an index that knows everything.
+    /// Whether the previous daemon left a complete index.
     knows_all: bool,
 }
 
@@ -45,7 +43,7 @@ impl Worker {
         self.open();
         while let Some(work) = self.shared.next() {
             let Some(index) = self.shared.index() else { continue };
-            // What was asked while the index was gone has no answer; what was told is found by comparing.
+            // Questions from while the index was gone have no answer; changes are found by comparing.
             let done = index.check_place().and_then(|()| self.carry_out(&index, work));
             drop(index);
             self.shared.tell_set_aside();
@@ -94,8 +92,8 @@ impl Worker {
         Ok(true)
     }
 
-    /// Marks the index as one that knows everything, if it does. What is told while it is closed is written first: a
-    /// process that ends while the daemon stops is not waited for by the stop if it is a program, or has no body.
+    /// Marks the index as complete, if it is. Changes that arrive during the close are written first: the stop does not
+    /// wait for the end of a program, or of a process without a body.
     fn close(&self, index: &Index) -> relive_index::Result<()> {
         for _ in 0..CLOSINGS_MAX {
             if *self.shared.standing.borrow() != Standing::Complete {
@@ -103,7 +101,7 @@ impl Worker {
             }
             let told = self.shared.lock().take_changes();
             write(index, told)?;
-            // Whatever is told later changes the list of histories after this has looked at it, and so undoes the mark.
+            // A later change modifies the list of journals after this check, and so invalidates the mark.
             index.close(&self.shared.data)?;
             let mut queue = self.shared.lock();
             if !queue.has_changes() {
@@ -111,11 +109,11 @@ impl Worker {
                 return Ok(());
             }
         }
-        // The next start looks for what was not written.
+        // The next start finds what was not written.
         index.mark_incomplete()
     }
 
-    /// Puts an empty index in the place of one that failed, and has it filled.
+    /// Replaces a failed index with an empty one, and starts to fill it.
     fn renew(&mut self, error: &Error) {
         self.knows_all = false;
         self.renewals += 1;
@@ -148,16 +146,16 @@ impl Shared {
         *self.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(index));
     }
 
-    /// Warns of what stood in the place of the tombstones.
+    /// Reports what was in the place of the tombstones.
     pub(super) fn tell_set_aside(&self) {
         if let Some(SetAside { path, to, problem }) = self.data.take_set_aside() {
             let (path, to) = (path.display(), to.display());
-            let lost = "what was collected before is not known any more";
+            let lost = "processes collected earlier are no longer known";
             self.warnings.warn(format!("{path} cannot be used ({problem}) and is now {to}: {lost}"));
         }
     }
 
-    /// Notes that something was missed, and has it found.
+    /// Notes that a change was missed, and starts a comparison.
     pub(super) fn miss(self: &Arc<Self>, queue: &mut Queue) {
         queue.missed += 1;
         self.standing.send_replace(Standing::Incomplete);
@@ -166,7 +164,7 @@ impl Shared {
         }
     }
 
-    /// Replaces an index that failed: by an empty one on the disk if that may help, else by one in memory.
+    /// Replaces a failed index: with an empty one on the disk if that may help, else with one in memory.
     pub(super) fn renew(&self, error: &Error, gives_up: bool) {
         self.standing.send_replace(Standing::Incomplete);
         let again = match error {
@@ -180,7 +178,7 @@ impl Shared {
             let until = "earlier processes are listed from memory until the next start";
             self.warnings.warn_once(format!("the index cannot be used: {error}; {until}"));
         }
-        // What it has missed must not be taken for what never was.
+        // An outdated index would answer "not found" for processes that it has missed.
         let _ = Index::delete(root);
         let index = if again { Index::open(root) } else { Index::in_memory() };
         match index.or_else(|_| Index::in_memory()) {
@@ -189,7 +187,7 @@ impl Shared {
         }
     }
 
-    /// Waits for the next work; nothing when the catalog is closed.
+    /// Waits for the next work; `None` when the catalog is closed.
     fn next(&self) -> Option<Work> {
         let mut queue = self.lock();
         loop {
@@ -228,7 +226,7 @@ impl Queue {
         self.tasks.iter().any(|task| matches!(task, Task::Change(_)))
     }
 
-    /// Takes every change out, also those behind other work.
+    /// Takes all changes out of the queue, including those behind other work.
     fn take_changes(&mut self) -> Vec<Change> {
         let (mut changes, mut others) = (Vec::new(), VecDeque::new());
         for task in self.tasks.drain(..) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_core::{Urgency, Usage};
+use relive_core::{Urgency, UsageTotals};
 use relive_journal::conversation::Cut;
 use relive_journal::history::Permit;
 use relive_journal::journal::{Event as JournalEvent, Pending};
@@ -57,12 +57,12 @@ impl Journal for OwnedJournal {
         Box::pin(async move { Ok(self.with(Writer::sync).await??) })
     }
 
-    fn permit(&self, call: u32, tool: &str) -> Pending<'_, Result<Permit, JournalError>> {
-        let tool = tool.to_owned();
+    fn permit(&self, call: u32, tool: &str, command: Option<&str>) -> Pending<'_, Result<Permit, JournalError>> {
+        let (tool, command) = (tool.to_owned(), command.map(str::to_owned));
         Box::pin(async move {
             let turn = self.turn().await?;
             let journal = turn.state.journal.as_ref().ok_or(relive_journal::JobLost)?;
-            Ok(journal.history()?.permit(call, &tool))
+            Ok(journal.history()?.permit(call, &tool, command.as_deref()))
         })
     }
 
@@ -85,10 +85,11 @@ impl Journal for OwnedJournal {
     fn checkpoint(&self) -> Pending<'_, ()> {
         Box::pin(async move {
             let Ok(mut turn) = self.turn().await else { return };
-            if let Some(journal) = &mut turn.state.journal {
-                journal.checkpoint_if_due().await;
+            // The snapshot is older than the journal with the next record anyway, so it is written only with a checkpoint.
+            let Some(journal) = &mut turn.state.journal else { return };
+            if journal.checkpoint_if_due().await {
+                turn.write_info().await;
             }
-            turn.write_info().await;
         })
     }
 }
@@ -101,7 +102,8 @@ impl Turn {
         batch: Vec<Record>,
         durability: Durability,
     ) -> Result<Progress, JournalError> {
-        let begins = batch.iter().any(|body| matches!(body, Record::CallStarted(_) | Record::ModelStarted(_)));
+        let begins =
+            batch.iter().any(|body| matches!(body, Record::CallStarted(_) | Record::ModelStarted(_) | Record::Flow(_)));
         {
             let state = self.runtime.lock();
             let machine = state.table.machine(process.of.pid).filter(|machine| machine.incarnation() == process.of);
@@ -139,8 +141,20 @@ impl Runtime {
         self.settle_soon(owner);
     }
 
+    /// Writes events of a process whose journal nobody has open: it is suspended. The turn keeps everybody else away.
+    async fn append_events(&self, turn: &Turn, events: Vec<JournalEvent>) {
+        if events.is_empty() || turn.machine().is_none() {
+            return;
+        }
+        let uuid = turn.uuid();
+        let written = self.on_journal(move |data| data.append_events(uuid, events)).await;
+        if let Ok(Err(error)) = written {
+            self.warn_once(format!("the events of {uuid} cannot be written: {error}"));
+        }
+    }
+
     /// Has everything of a process written that is not in its files yet, and its records synced, soon.
-    fn settle_soon(self: &Arc<Self>, owner: &Arc<Owner>) {
+    pub(super) fn settle_soon(self: &Arc<Self>, owner: &Arc<Owner>) {
         if !owner.claim_settle() {
             return;
         }
@@ -150,7 +164,10 @@ impl Runtime {
             let Ok(mut turn) = runtime.turn_with(Arc::clone(&owner), Lane::Own).await else { return };
             owner.release_settle();
             let events = owner.take_events();
-            let Some(journal) = &mut turn.state.journal else { return runtime.changes.ring(owner.uuid) };
+            let Some(journal) = &mut turn.state.journal else {
+                runtime.append_events(&turn, events).await;
+                return runtime.changes.ring(owner.uuid);
+            };
             if !events.is_empty() || !journal.is_settled() {
                 match journal.settle(events).await {
                     // Until the sync has ended: streams show what is on the disk, and are told then.
@@ -163,14 +180,17 @@ impl Runtime {
                     }
                 }
             }
+            if owner.take_info_due() {
+                turn.write_info().await;
+            }
             runtime.changes.ring(owner.uuid);
         });
     }
 }
 
 /// What a process has used, as the table counts it.
-pub(crate) fn usage(history: &History) -> Usage {
-    Usage {
+pub(crate) fn usage(history: &History) -> UsageTotals {
+    UsageTotals {
         step: history.completed_step,
         tokens_in: history.spent.tokens_in,
         tokens_out: history.spent.tokens_out,

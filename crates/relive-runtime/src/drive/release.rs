@@ -1,17 +1,28 @@
-//! The end of a process: recorded, made known, and everything it had released, in one order.
+//! The end of a process: it is recorded, published, and its resources are released in a fixed order.
 
 use std::sync::Arc;
 
-use relive_core::{Event, Incarnation, Outcome, ReleaseEvent};
-use serde_json::json;
+use relive_core::{End, Event, Incarnation, Outcome, ReleaseEvent};
+use serde_json::{Value, json};
 
 use super::AfterExit;
 use super::stop::unrecorded;
+use crate::attribution::signal_of;
 use crate::owner::{Change, Turn};
 use crate::records::RecordDetails;
 
 /// The steps of a release, as its events name them.
-const STEPS: [&str; 7] = ["orphans", "cancel", "join", "debug_channel", "context", "dead", "left"];
+pub(crate) const STEPS: [&str; 7] = ["orphans", "cancel", "join", "debug_channel", "context", "dead", "left"];
+
+/// Returns the event of an end. `by` says in words who ended the process.
+pub(crate) fn ended_event(end: &End, by: Option<String>) -> Value {
+    let exit = end.exit();
+    let mut event = json!({"code": exit.code, "reason": exit.reason});
+    if let Some(by) = by {
+        event["by"] = by.into();
+    }
+    event
+}
 
 impl Turn {
     /// Records the end of a process, then releases it.
@@ -19,13 +30,14 @@ impl Turn {
         let runtime = Arc::clone(&self.runtime);
         if let Err(error) = change.apply(Event::Terminate(outcome), &runtime) {
             runtime.warn(format!("the end of {} was refused: {error}", self.uuid()));
-            self.drop_body();
+            self.drop_body(change.draft().incarnation());
             return AfterExit::Over;
         }
         let of = change.draft().incarnation();
         if let Some(end) = change.draft().end() {
-            let exit = end.exit();
-            change.events.push(("ended", json!({"code": exit.code, "reason": exit.reason})));
+            let by = end.cause.map(|cause| runtime.in_words_now(cause, signal_of(end).as_deref()));
+            let event = ended_event(end, by);
+            change.events.push(("ended", event));
         }
         let before = change.before().clone();
         if let Err(error) = self.commit(change).await {
@@ -43,14 +55,14 @@ impl Turn {
         let answer = |event| {
             let _ = runtime.lock().table.released(of, event, runtime.moment());
         };
-        // Orphans go to PID 0 before anything of their parent does.
+        // Orphans go to PID 0 before their parent is released.
         let _ = runtime.lock().table.reap(of.pid, runtime.moment());
-        // Before the body counts as gone: a daemon that stops waits for that, and closes the index then.
+        // Before the body counts as gone: a stopping daemon waits for that, and then closes the index.
         if let Some(history) = self.state.journal.as_ref().and_then(|journal| journal.history().ok()) {
             runtime.catalog.tell(history);
         }
-        // Nobody gives the body orders any more. It has returned, so joining it is over at once.
-        self.drop_body();
+        // The body gets no more orders. It has returned, so joining it takes no time.
+        self.drop_body(of);
         answer(ReleaseEvent::Cancelled);
         answer(ReleaseEvent::Joined);
         answer(ReleaseEvent::Closed);
@@ -73,26 +85,32 @@ impl Turn {
         }
         runtime.budgets.close(uuid);
         answer(ReleaseEvent::Freed);
+        {
+            let mut state = runtime.lock();
+            state.refused_keys.remove(&of.pid);
+            state.paused_for_rewind.remove(&of.pid);
+        }
+        runtime.sight_changed.notify_waiters();
         if let Some(waiting) = runtime.lock().waiting.remove(&of.pid) {
             waiting.notify_waiters();
         }
         runtime.changes.ring(uuid);
     }
 
-    /// Writes the snapshot and removes the marker, while the journal is still held: once the process can be resumed, the
-    /// marker is the next incarnation's.
+    /// Writes the snapshot and removes the marker, while the journal is still held: once the process can be resumed,
+    /// the marker belongs to the next incarnation.
     async fn retire(&mut self) {
         let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
         let Some(journal) = &mut self.state.journal else { return };
         let data = Arc::clone(&runtime.data);
         let retired = journal
             .with(move |writer| {
-                // Nobody depends on it.
+                // Nothing depends on it.
                 let _ = data.write_profile(uuid);
                 data.retire(uuid, writer.history())
             })
             .await;
-        // The journal says it; the next start does the rest.
+        // The end is in the journal; the next start does the rest.
         if let Ok(Err(error)) = retired {
             runtime.warn(format!("the snapshot of {uuid} could not be written: {error}"));
         }

@@ -1,4 +1,4 @@
-//! A body that stands still: its pause recorded, its journal put down.
+//! Stops a body: records its pause, and closes its journal.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::runtime::ProcessRef;
 use crate::signal::RETRY_EVERY;
 
 impl Turn {
-    /// The body stands at its boundary: records a pause of its own if it has one, and puts the journal down.
+    /// Handles a body that has stopped at its boundary: records a pause of its own if it has one, and closes the
+    /// journal.
     pub(super) async fn stop(
         &mut self,
         mut change: Change,
@@ -33,7 +34,7 @@ impl Turn {
         let _ = change.apply(Event::BoundaryReached, &runtime);
         let of = change.draft().incarnation();
         let paused = change.draft().pause();
-        // What the last step left unsynced is on the disk before the process is shown as suspended.
+        // Unsynced records of the last step are on the disk before the process is shown as suspended.
         if let Some(journal) = &mut self.state.journal
             && let Err(error) = journal.with(Writer::sync).await.map_err(Error::from).and_then(|synced| Ok(synced?))
         {
@@ -45,7 +46,7 @@ impl Turn {
         }
         match self.record(change).await {
             Ok(recorded) => {
-                // Before it is shown as suspended: whoever sees that may look at the files.
+                // Before it is shown as suspended: a client that sees that may look at the files.
                 self.write_snapshot(of).await;
                 if let Some((draft, effects)) = recorded {
                     self.publish(draft, effects);
@@ -60,14 +61,14 @@ impl Turn {
         let events = self.owner.take_events();
         if let Some(journal) = &mut self.state.journal {
             journal.write_events(events).await;
-            // Whoever follows was told before these were there.
+            // Followers were notified before these were there.
             runtime.changes.ring(self.uuid());
         }
-        self.drop_body();
+        self.drop_body(of);
         AfterExit::Over
     }
 
-    /// Writes events, checkpoint and snapshot of a process that stands still.
+    /// Writes events, checkpoint and snapshot of a stopped process.
     async fn write_snapshot(&mut self, of: Incarnation) {
         let events = self.owner.take_events();
         let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
@@ -89,7 +90,7 @@ impl Turn {
         runtime.changes.ring(uuid);
     }
 
-    /// What the body does cannot be recorded, so the process stands still; one that was told to end is ended later.
+    /// Suspends a process whose work cannot be recorded; one that was asked to end is ended later.
     pub(super) async fn suspend_unrecorded(
         &mut self,
         mut change: Change,
@@ -101,7 +102,7 @@ impl Turn {
         runtime.warn(format!("{} cannot record what it does: {error}", self.uuid()));
         if change.draft().told_to_end().is_some() {
             self.publish(change.draft().clone(), Vec::new());
-            self.drop_body();
+            self.drop_body(process.of);
             runtime.finish_soon(process, RETRY_EVERY);
             return AfterExit::Over;
         }
@@ -110,7 +111,7 @@ impl Turn {
             return AfterExit::Over;
         }
         runtime.disk_full().await;
-        // The reserve has made room for this record; if not even that, the pause holds all the same.
+        // The reserve has made space for this record; even without it the pause applies.
         let suspend = Event::Suspend { reason, urgency: Urgency::Now };
         let _ = change.apply(suspend, &runtime);
         let _ = change.apply(Event::BoundaryReached, &runtime);
@@ -118,21 +119,21 @@ impl Turn {
         if self.commit(change).await.is_err() {
             self.publish(draft, Vec::new());
         }
-        self.drop_body();
+        self.drop_body(process.of);
         AfterExit::Over
     }
 
     /// Suspends a process in the table alone.
     fn suspend_silently(&mut self, mut change: Change, reason: SuspendReason) {
-        let runtime = Arc::clone(&self.runtime);
+        let (runtime, of) = (Arc::clone(&self.runtime), change.draft().incarnation());
         let _ = change.apply(Event::Suspend { reason, urgency: Urgency::Now }, &runtime);
         let _ = change.apply(Event::BoundaryReached, &runtime);
         self.publish(change.draft().clone(), Vec::new());
-        self.drop_body();
+        self.drop_body(of);
     }
 }
 
-/// The reason for which a process is suspended that cannot be recorded.
+/// Returns the reason for suspending a process that cannot be recorded.
 pub(super) fn unrecorded(error: &Error) -> SuspendReason {
     if error.is_disk_full() { SuspendReason::DiskFull } else { SuspendReason::IoError }
 }

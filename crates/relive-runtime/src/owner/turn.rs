@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::records::{self, RecordDetails};
 use crate::runtime::Runtime;
 
-/// A turn with a process. While it lasts nobody else decides about the process or writes to its journal.
+/// A turn with a process. Nobody else decides about the process or writes to its journal until it ends.
 pub(crate) struct Turn {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) owner: Arc<Owner>,
@@ -26,14 +26,14 @@ pub(crate) struct Change {
     draft: Machine,
     effects: Effects,
     changed: bool,
-    /// When it was decided: of all its events, and so of its records. The time of the process as the table counts it is
-    /// then the one that its journal says.
+    /// When it was decided: the time of all its events, and so of its records. The process's time in the table is then
+    /// the same as in its journal.
     decided: Option<Moment>,
-    /// Records of the verb itself, before those that follow from the draft.
+    /// Records of the verb itself, before those of the draft.
     pub(crate) first: Vec<Body>,
-    /// And after them.
+    /// Records of the verb itself, after those of the draft.
     pub(crate) last: Vec<Body>,
-    /// Written once the records are.
+    /// Written after the records.
     pub(crate) events: Vec<(&'static str, serde_json::Value)>,
     pub(crate) details: RecordDetails,
 }
@@ -75,12 +75,12 @@ impl Change {
         self.changed
     }
 
-    /// Tells whether a pause ends.
+    /// Returns whether a pause ends.
     pub(crate) fn resumes(&self) -> bool {
         self.effects.iter().any(|effect| matches!(effect, Effect::Resume { .. }))
     }
 
-    /// The signals that the process is to handle itself.
+    /// Returns the signals that the process has to handle itself.
     pub(crate) fn handled(&self) -> impl Iterator<Item = Signal> {
         self.effects
             .iter()
@@ -106,12 +106,12 @@ impl Turn {
         self.owner.uuid
     }
 
-    /// Returns the process as the table has it, if it has not ended.
+    /// Returns the process from the table, if it has not ended.
     pub(crate) fn machine(&self) -> Option<Machine> {
         self.runtime.machine_of(self.uuid())
     }
 
-    /// Looks at what the journal amounts to, in memory or on the disk.
+    /// Reads the state of the journal, from memory or from the disk.
     pub(crate) async fn look<T: Send + 'static>(
         &mut self,
         look: impl FnOnce(&History) -> T + Send + 'static,
@@ -122,13 +122,13 @@ impl Turn {
         let uuid = self.uuid();
         let read = self.runtime.on_journal(move |data| data.history(uuid).map(|(history, _)| look(&history))).await?;
         match read {
-            // Collected since it was looked up, as a rule: then that is what is said.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(self.runtime.what_is_gone(uuid).await?),
+            // Usually collected since it was looked up: then that is the error.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(self.runtime.gone_error(uuid).await?),
             read => Ok(read?),
         }
     }
 
-    /// Tells whether the journal has answered this request before.
+    /// Returns whether the journal has answered this request before.
     pub(crate) async fn was_answered(&mut self, request: Option<&str>) -> Result<bool> {
         let Some(id) = request.map(str::to_owned) else { return Ok(false) };
         self.look(move |history| history.request(&id).is_some()).await
@@ -154,7 +154,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Writes records; on a full disk once more, with the reserve given back, because everything is about to stop.
+    /// Writes records; on a full disk again after releasing the reserve, because everything is about to stop.
     async fn write_or_make_room(&mut self, of: Incarnation, now: Moment, batch: Vec<Body>) -> Result<()> {
         match self.write(of, now, batch.clone()).await {
             Err(error) if error.is_disk_full() => {
@@ -204,7 +204,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Records a change; returns what is to be published.
+    /// Records a change; returns what has to be published.
     pub(crate) async fn record(&mut self, change: Change) -> Result<Option<(Machine, Effects)>> {
         let Change { before, draft, effects, changed: _, decided, first, last, mut events, details } = change;
         let now = decided.unwrap_or_else(|| self.runtime.moment());
@@ -212,7 +212,11 @@ impl Turn {
         batch.extend(records::between(&before, &draft, &details));
         batch.extend(last);
         if before.pause().is_some() && draft.pause().is_none() && draft.end().is_none() {
-            events.push(("resumed", serde_json::json!({"by": details.resumed_by})));
+            let mut event = serde_json::json!({"by": details.resumed_by});
+            if let Some(cause) = details.cause {
+                event["who"] = self.runtime.in_words_now(cause, None).into();
+            }
+            events.push(("resumed", event));
         }
         #[cfg(feature = "faults")]
         if draft.end().is_none() && (crate::faults::is_on("publish-first") || crate::faults::is_on("ack-before-sync")) {
@@ -228,7 +232,7 @@ impl Turn {
         Ok(Some((draft, effects)))
     }
 
-    /// Publishes or answers before the write, for the switches that have to turn the torture red.
+    /// Publishes or answers before the write, for the switches that have to make the torture tests fail.
     #[cfg(feature = "faults")]
     fn commit_later(&mut self, draft: Machine, effects: Effects, now: Moment, batch: Vec<Body>) {
         let publish_first = crate::faults::is_on("publish-first");
@@ -237,7 +241,7 @@ impl Turn {
         }
         let (runtime, owner) = (Arc::clone(&self.runtime), Arc::clone(&self.owner));
         tokio::spawn(async move {
-            crate::faults::dawdle().await;
+            crate::faults::delay().await;
             let Ok(mut turn) = runtime.turn_with(owner, Lane::Own).await else { return };
             if !batch.is_empty() && turn.write(draft.incarnation(), now, batch).await.is_ok() && !publish_first {
                 turn.publish(draft, effects);
@@ -245,7 +249,7 @@ impl Turn {
         });
     }
 
-    /// Publishes a draft that is recorded, and carries out what follows from it.
+    /// Publishes a recorded draft, and carries out its effects.
     pub(crate) fn publish(&mut self, draft: Machine, effects: Effects) {
         let runtime = Arc::clone(&self.runtime);
         let is_free = draft.end().is_none() && draft.pause().is_none() && draft.ending().is_none();
@@ -292,10 +296,12 @@ impl Turn {
                 }
                 self.runtime.start_heartbeat();
             }
+            // Those above stop as well.
+            Effect::SuspendedBelow { reason: relive_core::SuspendReason::DaemonStop, .. } => {}
             Effect::SuspendedBelow { ancestor, of, reason } => {
                 self.runtime.tell(ancestor, "suspended_below", serde_json::json!({"pid": of, "reason": reason}));
             }
-            // Taken from the change by the verb, which knows what the body does with it.
+            // The verb takes it from the change, because it knows what the body does with it.
             Effect::Handle { .. } => {}
             Effect::Suspended { of } => self.runtime.emit_paused(&self.owner, of.pid),
             // The release drives the rest.
@@ -318,7 +324,7 @@ impl Turn {
     }
 }
 
-/// Leaves out a `resumed` of a pause that could not be recorded: the journal never heard of it.
+/// Leaves out the `resumed` of a pause that could not be recorded.
 fn without_idle_resume(history: &History, mut batch: Vec<Body>) -> Vec<Body> {
     if history.paused.is_none() {
         batch.retain(|body| !matches!(body, Body::Resumed(_)));
@@ -329,7 +335,7 @@ fn without_idle_resume(history: &History, mut batch: Vec<Body>) -> Vec<Body> {
 impl Drop for Turn {
     fn drop(&mut self) {
         if !self.owner.has_body() {
-            // A suspended process holds no descriptor.
+            // A suspended process has no descriptor.
             self.state.journal = None;
             self.owner.set_synced_end(None);
             self.state.said.clear();

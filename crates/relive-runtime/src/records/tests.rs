@@ -177,6 +177,7 @@ fn spawn(data: &DataDirectory, now: Moment) -> (Uuid, Writer) {
         intent: "anything".into(),
         program: None,
         cwd: "/".to_owned(),
+        isolated: None,
         limits: Default::default(),
         on_in_doubt: Default::default(),
         on_budget: Default::default(),
@@ -184,6 +185,7 @@ fn spawn(data: &DataDirectory, now: Moment) -> (Uuid, Writer) {
         policy: Default::default(),
         root_uuid: None,
         depth: 0,
+        workspace: None,
         request: None,
     };
     let opening = Opening { pid, by: OpenedBy::Spawn, boot_id: "boot".to_owned(), now, req: None, seen: None };

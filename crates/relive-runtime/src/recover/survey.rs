@@ -8,12 +8,15 @@ use std::io;
 use std::num::NonZero;
 use std::thread::Builder;
 
-use relive_core::{Pid, Recovered, Signal, Spec, Stopwatch, SuspendReason, Suspension, Timestamp, Uuid};
+use relive_core::{Pid, Recovered, Rights, Signal, Spec, Stopwatch, SuspendReason, Suspension, Timestamp, Uuid};
+use relive_index::Row;
 use relive_journal::data::Live;
 use relive_journal::record::Paused;
 use relive_journal::{DataDirectory, Health, History, Hole};
 
-use crate::catalog::Catalog;
+use super::running::Running;
+use super::told::complete_events;
+use crate::catalog::{BATCH, Catalog};
 use crate::error::Result;
 use crate::spec;
 use crate::trees::TreePlace;
@@ -34,6 +37,10 @@ pub(super) struct Found {
     pub(super) place: Option<TreePlace>,
     /// Whether calls are open, whose sessions may be running.
     pub(super) open_calls: bool,
+    /// What it holds a handle to.
+    pub(super) handles: Vec<(Uuid, Rights)>,
+    /// What its journal amounts to, for its writer, if it is to run.
+    pub(super) history: Option<Box<History>>,
 }
 
 /// How an earlier daemon left a process.
@@ -57,7 +64,11 @@ pub(super) struct Survey {
 }
 
 pub(super) fn survey(data: &DataDirectory, boot_id: &str, catalog: &Catalog) -> io::Result<Survey> {
-    let (mut found, unreadable) = read_all(data, boot_id, catalog, &data.marked()?)?;
+    let running = Running::look(data);
+    let uuids = not_ended(data, &running)?;
+    let (uuids, contradicted) = apart(data, &running, uuids);
+    let (mut found, mut unreadable) = read_all(data, boot_id, catalog, &uuids)?;
+    unreadable.extend(contradicted);
     found.sort_unstable_by_key(|found| found.spec.uuid);
     let mut found = parents_first(found);
     // Where there is no room for that, each is told so below.
@@ -70,6 +81,29 @@ pub(super) fn survey(data: &DataDirectory, boot_id: &str, catalog: &Catalog) -> 
     data.note_pids(pids.iter().copied());
     catalog.tell_pids(pids);
     Ok(Survey { found, unreadable })
+}
+
+/// Returns the processes that may not have ended: those with a marker, and those whose programs run. A program can remove its
+/// marker.
+fn not_ended(data: &DataDirectory, running: &Running) -> io::Result<Vec<Uuid>> {
+    let mut uuids = data.marked()?;
+    let marked: HashSet<Uuid> = uuids.iter().copied().collect();
+    uuids.extend(running.with_shims().filter(|uuid| !marked.contains(uuid)));
+    Ok(uuids)
+}
+
+/// Parts the processes whose programs run, although their directories say otherwise, from the others.
+fn apart(data: &DataDirectory, running: &Running, uuids: Vec<Uuid>) -> (Vec<Uuid>, Vec<(Uuid, Failure)>) {
+    let mut contradicted = Vec::new();
+    let others = uuids.into_iter().filter(|uuid| match running.contradicts(data, *uuid) {
+        Some(failure) => {
+            contradicted.push((*uuid, failure));
+            false
+        }
+        None => true,
+    });
+    let others = others.collect();
+    (others, contradicted)
 }
 
 type Read = (Vec<Found>, Vec<(Uuid, Failure)>);
@@ -111,11 +145,14 @@ fn in_shares<T: Sync, R: Send>(
 }
 
 fn read_share(data: &DataDirectory, boot_id: &str, catalog: &Catalog, uuids: &[Uuid]) -> Read {
-    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+    let (mut found, mut unreadable, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for uuid in uuids {
-        match data.read_live(*uuid) {
+        if rows.len() >= BATCH {
+            catalog.tell_rows(std::mem::take(&mut rows));
+        }
+        match data.read_live_or(*uuid, |history| complete_events(data, history)) {
             Ok(Some(live)) => {
-                catalog.tell(&live.history);
+                rows.extend(Row::of(&live.history));
                 match read(data, boot_id, live) {
                     Ok(one) => found.push(one),
                     Err(error) => unreadable.push((*uuid, Failure::damaged(&data.directory(*uuid), &error))),
@@ -124,12 +161,13 @@ fn read_share(data: &DataDirectory, boot_id: &str, catalog: &Catalog, uuids: &[U
             // It ended as the daemon before did, which may not have told that.
             Ok(None) => {
                 if let Ok((history, _)) = data.history(*uuid) {
-                    catalog.tell(&history);
+                    rows.extend(Row::of(&history));
                 }
             }
             Err(error) => unreadable.push((*uuid, Failure::unreadable(&error))),
         }
     }
+    catalog.tell_rows(rows);
     (found, unreadable)
 }
 
@@ -140,6 +178,10 @@ pub(super) fn survey_one(
     uuid: Uuid,
     pid: Option<Pid>,
 ) -> Result<Option<Found>, Failure> {
+    if let Some(mut failure) = Running::look(data).contradicts(data, uuid) {
+        failure.pid = pid;
+        return Err(failure);
+    }
     let Some(live) = data.read_live(uuid).map_err(|error| Failure::unreadable(&error))? else { return Ok(None) };
     let mut found = read(data, boot_id, live).map_err(|error| Failure::damaged(&data.directory(uuid), &error))?;
     found.pid = match pid {
@@ -149,27 +191,42 @@ pub(super) fn survey_one(
     Ok(Some(found))
 }
 
+fn is_tree(body: relive_core::Body) -> bool {
+    match body {
+        relive_core::Body::Compose | relive_core::Body::Supervisor => true,
+        relive_core::Body::Agent | relive_core::Body::Exec | relive_core::Body::Cli => false,
+    }
+}
+
 fn read(data: &DataDirectory, boot_id: &str, live: Live) -> Result<Found> {
     let Live { uuid, history, health } = live;
     let last_pid = history.incarnation().map_or(Pid::RUNTIME, |last| last.pid);
-    let mut spec = spec::from_history(&history, last_pid, Pid::RUNTIME, spec::model_of(data, uuid))?;
+    let model = spec::model_of(data, uuid, &history);
+    let mut spec = spec::from_history(&history, last_pid, Pid::RUNTIME, model)?;
     // It does not run before its journal is open.
     spec.stopwatch = Stopwatch::stopped(data.ran_ms(&history, boot_id));
+    let is_good = health == Health::Good;
     let left = match (health, &history.paused) {
         (Health::Damaged(hole) | Health::ReadOnly(hole), _) => PriorState::Unwritable(hole),
         // One that handles TERM itself runs until its grace is over.
         _ if history.ending.as_ref().is_some_and(|ending| !is_handled(ending.signal, &history)) => PriorState::Ending,
         (_, Some(Paused { reason: SuspendReason::DaemonStop, .. })) => PriorState::Stopped,
         (_, Some(paused)) => PriorState::Suspended { resume_at: paused.resume_at },
+        // A tree that only waits for its processes records nothing meanwhile, however often its daemon is killed.
+        (_, None) if is_tree(spec.body) => PriorState::Interrupted { crash_loop: false },
         (_, None) => PriorState::Interrupted { crash_loop: history.plan().crash_loop },
     };
+    let runs = matches!(left, PriorState::Interrupted { .. } | PriorState::Stopped);
+    let open_calls = history.open_calls().next().is_some();
     Ok(Found {
         spec,
         pid: Err(io::ErrorKind::NotFound.into()),
         left,
         recovered: recovered(&history),
         place: history.identity.as_ref().and_then(|identity| TreePlace::of(&identity.spawned)),
-        open_calls: history.open_calls().next().is_some(),
+        open_calls,
+        handles: history.handles.iter().map(|(target, rights)| (*target, *rights)).collect(),
+        history: (is_good && runs).then(|| Box::new(history)),
     })
 }
 
@@ -181,11 +238,16 @@ fn is_handled(signal: Signal, history: &History) -> bool {
 pub(crate) fn recovered(history: &History) -> Recovered {
     let suspension = history.paused.as_ref();
     Recovered {
-        suspension: suspension.map(|paused| Suspension { asked_at: paused.asked_at, reason: paused.reason }),
+        suspension: suspension.map(|paused| Suspension {
+            asked_at: paused.asked_at,
+            reason: paused.reason,
+            cause: paused.cause,
+        }),
         mask: history.mask,
         handlers: history.handlers,
         pending: history.pending.clone(),
         ending: history.ending.as_ref().map(|signalled| (signalled.signal, signalled.cause)),
+        own_end: history.ending.as_ref().and_then(|signalled| signalled.end.as_deref().cloned()),
     }
 }
 

@@ -1,7 +1,10 @@
 //! Who pays for a fork.
 
-use relive_api::{GcRequest, Process, ResumeRequest};
+use std::sync::Arc;
+
+use relive_api::{GcRequest, Process, ReleaseRequest, ResumeRequest};
 use relive_core::Uuid;
+use relive_runtime::{Access, Caller};
 
 use crate::world::{Daemon, World, new_uuid, resume};
 
@@ -60,10 +63,14 @@ fn what_forks_and_collected_children_have_spent_is_known_to_the_next_daemon() {
     drop(daemon);
     world.configure(|config| config.gc.max_entries = 1);
     let daemon = world.start();
-    let removed = daemon.block(daemon.runtime.gc(GcRequest { dry_run: false, at_most: None })).unwrap().removed;
+    let person = Access::new(Arc::clone(&daemon.runtime), Caller::Person);
+    let handle = ReleaseRequest { target: child.to_string(), of: Some(parent.to_string()) };
+    // A parent keeps its children until then.
+    daemon.block(person.release(handle, None)).unwrap();
+    let removed = daemon.block(daemon.runtime.gc(GcRequest::default())).unwrap().removed;
     assert_eq!(removed, [child]);
     assert_eq!(tree(&daemon, parent), (3, 120), "a tombstone says what was spent");
-    drop(daemon);
+    drop((person, daemon));
     world.let_go();
     std::fs::remove_dir_all(world.data().join("index")).unwrap();
     let daemon = world.start();

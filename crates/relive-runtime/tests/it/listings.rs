@@ -105,11 +105,16 @@ fn what_is_collected_while_it_is_listed_is_left_out_and_hides_nothing() {
     let world = World::with(|config| config.gc.max_entries = 1);
     let daemon = world.start();
     let model = world.script("turns: [{text: done}]");
-    let ended: Vec<Uuid> = (0..6).map(|_| daemon.run(world.request(&model)).uuid).collect();
-    ended.iter().for_each(|uuid| drop(daemon.wait(*uuid)));
+    // One after the other: the one that ended last is kept.
+    let run = |_| {
+        let uuid = daemon.run(world.request(&model)).uuid;
+        daemon.wait(uuid);
+        uuid
+    };
+    let ended: Vec<Uuid> = (0..6).map(run).collect();
     let first = daemon.block(daemon.runtime.page(ListQuery { limit: Some(2), ..all() })).unwrap();
     assert_eq!(first.processes.len(), 2);
-    daemon.block(daemon.runtime.gc(GcRequest { dry_run: false, at_most: None })).unwrap();
+    daemon.block(daemon.runtime.gc(GcRequest::default())).unwrap();
     let kept = *ended.last().unwrap();
     check(&daemon, ListQuery { cursor: first.next, ..all() }, &[kept]);
     check(&daemon, all(), &[kept]);

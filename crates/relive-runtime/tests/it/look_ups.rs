@@ -56,7 +56,7 @@ fn a_look_up_of_what_does_not_exist_reads_no_history_and_no_tombstones() {
     let world = World::with(|config| config.gc.max_entries = 20);
     let daemon = world.start();
     let processes = run_ended(&world, &daemon, 21);
-    daemon.block(daemon.runtime.gc(GcRequest { dry_run: false, at_most: None })).unwrap();
+    daemon.block(daemon.runtime.gc(GcRequest::default())).unwrap();
     drop(daemon);
     let disk = Disk::new();
     let daemon = world.start_on(disk.clone()).unwrap();
@@ -126,7 +126,7 @@ fn an_index_that_is_lost_while_nobody_runs_is_rebuilt() {
         let world = World::with(|config| config.gc.max_entries = 2);
         let daemon = world.start();
         let processes = run_ended(&world, &daemon, 3);
-        daemon.block(daemon.runtime.gc(GcRequest { dry_run: false, at_most: None })).unwrap();
+        daemon.block(daemon.runtime.gc(GcRequest::default())).unwrap();
         until_complete(&daemon);
         daemon.block(daemon.runtime.close());
         drop(daemon);
@@ -322,4 +322,74 @@ fn a_verb_on_a_process_whose_files_are_gone_says_so() {
     std::fs::remove_dir_all(world.data().join("steps").join(process.uuid.to_string())).unwrap();
     let refused = daemon.try_signal(process.uuid, crate::world::signal("KILL"), Some("again")).unwrap_err();
     assert_eq!(refused.code(), relive_core::ErrorCode::NotFound, "{refused}");
+}
+
+/// The first digits of a UUID are a clock: processes that were begun together share them.
+#[test]
+fn a_process_is_found_by_what_is_shown_of_its_uuid_whether_it_lives_or_not() {
+    let world = World::new();
+    let daemon = world.start();
+    let ended = run_ended(&world, &daemon, 1)[0];
+    let living = daemon.run(world.hanging());
+    let check = |daemon: &Daemon| {
+        for created in [ended, living] {
+            let shown = find(daemon, &created.uuid.to_string()).short;
+            assert!(created.uuid.to_string().ends_with(&shown) && shown.len() >= 8, "{shown}");
+            assert_eq!(find(daemon, &shown).uuid, created.uuid);
+            assert_eq!(find(daemon, &shown.to_uppercase()).uuid, created.uuid);
+        }
+    };
+    check(&daemon);
+    daemon.block(daemon.runtime.close());
+    drop(daemon);
+    let daemon = world.start();
+    until_complete(&daemon);
+    check(&daemon);
+}
+
+#[test]
+fn a_part_of_several_uuids_is_refused_with_all_it_could_be() {
+    let world = World::new();
+    let daemon = world.start();
+    let uuid = |first: &str, end: &str| format!("{first}-0000-7000-8000-0000{end}").parse().unwrap();
+    let model = world.script("turns: [{text: done}]");
+    let dead = daemon.run(relive_api::RunRequest { uuid: uuid("0198f3c1", "abcd1e77"), ..world.request(&model) });
+    daemon.wait(dead.uuid);
+    let living = daemon.run(relive_api::RunRequest { uuid: uuid("0198f3c2", "dcba1e77"), ..world.hanging() });
+    let check = |daemon: &Daemon| {
+        until_complete(daemon);
+        for part in ["1e77", "0198f3c"] {
+            let refused = daemon.block(daemon.runtime.process(part)).unwrap_err();
+            assert_eq!(refused.code(), ErrorCode::Invalid, "{part}");
+            let (dead, living) = (dead.uuid.to_string(), living.uuid.to_string());
+            assert!([dead, living].iter().all(|uuid| refused.to_string().contains(uuid)), "{refused}");
+        }
+        assert_eq!(daemon.info("abcd1e77").uuid, dead.uuid);
+        assert_eq!(daemon.info("0198f3c2").uuid, living.uuid);
+        check_refused(daemon, "ffff", ErrorCode::NotFound);
+    };
+    check(&daemon);
+    daemon.block(daemon.runtime.close());
+    drop(daemon);
+    check(&world.start());
+}
+
+#[test]
+fn a_name_belongs_to_one_living_process() {
+    let world = World::new();
+    let daemon = world.start();
+    let named = |name: &str| relive_api::RunRequest { name: Some(name.into()), ..world.hanging() };
+    let first = daemon.run(named("fixer"));
+    let request = named("fixer");
+    let refused = daemon.block(daemon.runtime.run(request)).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Conflict);
+    assert_eq!(refused.to_string(), "the name `fixer` is taken by another process");
+    daemon.signal(first.uuid, "SIGKILL", None);
+    daemon.wait(first.uuid);
+    let second = daemon.run(named("fixer"));
+    assert_eq!(daemon.info("fixer").uuid, second.uuid);
+    for name in ["42", "dead", "0c9d1e77", "-f", ""] {
+        let refused = daemon.block(daemon.runtime.run(named(name))).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::Invalid, "{name}: {refused}");
+    }
 }

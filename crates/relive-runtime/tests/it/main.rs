@@ -3,13 +3,17 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
 
+mod authority;
 mod clocks;
+mod costs;
 mod disks;
 mod ends;
+mod flows;
 mod forks;
 mod hang_ups;
 mod listings;
 mod look_ups;
+mod managing;
 mod owners;
 mod pids;
 mod recovery;

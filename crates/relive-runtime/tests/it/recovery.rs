@@ -33,6 +33,7 @@ fn a_signal_that_was_recorded_for_another_reason_keeps_it() {
     let process = world.start().run_hanging(&world);
     let cause = Cause { why: Why::Parent, by: Pid(7), root: Some(Pid(5)) };
     let signalled = relive_journal::record::Signalled {
+        end: None,
         signal: Signal::Term,
         cause,
         pending: false,
@@ -328,8 +329,8 @@ fn a_process_that_is_suspended_until_a_moment_is_resumed_then() {
     let asked_at = relive_core::Timestamp::now();
     let at = asked_at + std::time::Duration::from_millis(300);
     let resume_at = Some(at);
-    let quota = Paused { reason: SuspendReason::Quota, asked_at, resume_at, req: None };
-    let resumed = Resumed { by: ResumedBy::User, req: None };
+    let quota = Paused { reason: SuspendReason::Quota, asked_at, resume_at, cause: None, req: None };
+    let resumed = Resumed { by: ResumedBy::User, cause: None, req: None };
     world.append(process.uuid, OpenedBy::Resume, vec![Body::Resumed(resumed), Body::Paused(quota)]);
     let daemon = world.start();
     daemon.until_display(process.uuid, "running");

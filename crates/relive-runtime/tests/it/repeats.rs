@@ -90,7 +90,7 @@ fn a_fork_that_is_asked_for_again_is_there_also_when_its_source_was_collected() 
     let first = ask(&daemon, &source.uuid.to_string()).unwrap();
     let later = daemon.run(world.request(&world.script("turns: [{text: done}]")));
     daemon.wait(later.uuid);
-    let collected = daemon.block(daemon.runtime.gc(relive_api::GcRequest { dry_run: false, at_most: None })).unwrap();
+    let collected = daemon.block(daemon.runtime.gc(relive_api::GcRequest::default())).unwrap();
     assert_eq!(collected.removed.len(), 1, "the source");
     for id in [source.uuid.to_string(), source.pid.to_string()] {
         let again = ask(&daemon, &id).unwrap();

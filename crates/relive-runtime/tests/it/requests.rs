@@ -21,22 +21,24 @@ pub(crate) fn resume() -> ResumeRequest {
         subtree: false,
         input: None,
         name: None,
+        model: None,
+        workspace: None,
         limits: Default::default(),
         env: Default::default(),
     }
 }
 
 pub(crate) fn message(id: &str, text: &str) -> InputRequest {
-    InputRequest { id: id.to_owned(), text: text.to_owned() }
+    InputRequest { id: id.to_owned(), text: text.to_owned(), eof: false }
 }
 
 pub(crate) fn mask(blocked: &[&str], handled: &[&str]) -> SignalMaskRequest {
     let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
-    SignalMaskRequest { blocked: names(blocked), handled: names(handled) }
+    SignalMaskRequest { blocked: names(blocked), handled: names(handled), ..SignalMaskRequest::default() }
 }
 
 pub(crate) fn answer(outcome: Resolution) -> ResolveRequest {
-    ResolveRequest { outcome, always: false, reason: None, id: None }
+    ResolveRequest { outcome, always: false, reason: None, id: None, rule: None }
 }
 
 pub(crate) const PAUSE: PauseRequest = PauseRequest { subtree: false, now: false };

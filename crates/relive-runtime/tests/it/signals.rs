@@ -1,7 +1,11 @@
 //! Signal masks and handlers: what is kept, when it lands, and what a restart leaves of it.
 
-use relive_api::Resolution;
+use std::sync::Arc;
+
+use futures_util::future::join;
+use relive_api::{Resolution, RewindRequest};
 use relive_core::{ErrorCode, Pid, ProcessStatus, Signal, Uuid, Why};
+use relive_runtime::{Access, Caller};
 
 use crate::world::{Daemon, PAUSE_NOW, World, mask, resume, signal};
 
@@ -226,4 +230,29 @@ fn a_mask_of_a_process_that_is_being_recovered_loses_no_pending_signal() {
     drop(daemon);
     let daemon = world.start();
     daemon.until_display(uuid, "suspended");
+}
+
+/// A rewind pauses what runs, and resumes it if it is refused.
+#[test]
+fn a_pause_that_is_asked_for_during_a_rewind_outlasts_its_refusal() {
+    let world = World::new();
+    let daemon = world.start();
+    let person = Access::new(Arc::clone(&daemon.runtime), Caller::Person);
+    for _ in 0..8 {
+        let uuid = daemon.run_hanging(&world).uuid;
+        let id = uuid.to_string();
+        // Its files of that step are not known.
+        let rewind = RewindRequest { to_step: 0, undo: false, files_only: false, force: false, dry_run: false };
+        let pause = async {
+            while world.of_kind(uuid, "paused").is_empty() {
+                tokio::task::yield_now().await;
+            }
+            daemon.runtime.pause(&id, PAUSE_NOW, None).await
+        };
+        let (refused, paused) = daemon.block(join(person.rewind(&id, rewind, None), pause));
+        assert_eq!(refused.unwrap_err().code(), ErrorCode::Conflict);
+        paused.unwrap();
+        daemon.until_display(uuid, "suspended");
+        daemon.signal(uuid, "KILL", None);
+    }
 }

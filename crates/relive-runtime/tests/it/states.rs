@@ -180,7 +180,7 @@ fn verbs_on_a_process_that_is_suspended() {
 fn verbs_on_a_process_that_waits_for_an_approval() {
     let world = World::new();
     let daemon = world.start();
-    let after = "approval* resumed call_started call_ended model_started";
+    let after = "approval* resumed snapshot call_started call_ended model_started";
     let rows = [
         (Pause, "affected 0", "", "approval"),
         (Resume, "Conflict", "", "approval"),
@@ -210,9 +210,10 @@ fn left_in_doubt(world: &World, count: usize) -> Vec<Uuid> {
     drop(daemon);
     for uuid in &all {
         let name = Some("write".to_owned());
-        let allowed = Approval { call: 0, name, decision: Decision::Allowed, always: false, reason: None, req: None };
-        let resumed = Resumed { by: ResumedBy::User, req: None };
-        let started = CallStarted { call: 0, name: "write".to_owned(), recovery: Recovery::Doubt };
+        let allowed =
+            Approval { call: 0, name, decision: Decision::Allowed, always: false, rule: None, reason: None, req: None };
+        let resumed = Resumed { by: ResumedBy::User, cause: None, req: None };
+        let started = CallStarted { call: 0, name: "write".to_owned(), recovery: Recovery::Doubt, rule: None };
         let records = vec![Body::Approval(allowed), Body::Resumed(resumed), Body::CallStarted(started)];
         world.append(*uuid, OpenedBy::Resume, records);
     }
@@ -293,7 +294,7 @@ fn every_verb_says_of_a_collected_process_that_it_was_collected() {
     daemon.wait(first.uuid);
     let second = daemon.run(world.request(&model));
     daemon.wait(second.uuid);
-    let collected = daemon.block(daemon.runtime.gc(GcRequest { dry_run: false, at_most: None })).unwrap();
+    let collected = daemon.block(daemon.runtime.gc(GcRequest::default())).unwrap();
     assert_eq!(collected.removed, [first.uuid]);
     let check = |daemon: &Daemon| {
         for verb in ALL {

@@ -40,7 +40,7 @@ fn a_message_is_refused() {
     let id = process.uuid.to_string();
     let refused = after_kill(&daemon, &id, daemon.runtime.send(&id, message("m", "hello"))).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Conflict);
-    let expected = format!("process {} is being ended by SIGKILL, so it hears nothing", process.pid);
+    let expected = format!("process {} is being ended by SIGKILL and receives no messages", process.pid);
     assert_eq!(refused.to_string(), expected);
 }
 

@@ -222,7 +222,7 @@ fn interrupted(world: &World, root: Pid, name: &str, signalled: &[Uuid]) {
         let signal = relive_core::Signal::from_name(name).unwrap();
         let cause = relive_core::Cause { root: Some(root), ..relive_core::Cause::runtime(Why::User) };
         let req = Some(format!("{signal}:request-1"));
-        let record = relive_journal::record::Signalled { signal, cause, pending: false, req };
+        let record = relive_journal::record::Signalled { signal, cause, end: None, pending: false, req };
         let record = relive_journal::record::Body::Signalled(record);
         world.append(*uuid, relive_journal::record::OpenedBy::Resume, vec![record]);
     }
@@ -265,7 +265,7 @@ fn an_interrupted_pause_of_a_subtree_is_completed_when_it_is_asked_for_again() {
     world.let_go();
     let (reason, asked_at) = (SuspendReason::User, relive_core::Timestamp::now());
     let req = Some("SIGPAUSE:request-1".to_owned());
-    let paused = relive_journal::record::Paused { reason, asked_at, resume_at: None, req };
+    let paused = relive_journal::record::Paused { reason, asked_at, resume_at: None, cause: None, req };
     let paused = vec![relive_journal::record::Body::Paused(paused)];
     world.append(family[0], relive_journal::record::OpenedBy::Resume, paused);
     let daemon = world.start();
@@ -396,7 +396,7 @@ fn a_fork_is_told_that_a_child_of_its_original_was_collected() {
     request.policy = [("*".to_owned(), "allow".to_owned())].into();
     let parent = daemon.run(request);
     daemon.wait(parent.uuid);
-    let collected = daemon.block(daemon.runtime.gc(relive_api::GcRequest { dry_run: false, at_most: None })).unwrap();
+    let collected = daemon.block(daemon.runtime.gc(relive_api::GcRequest::default())).unwrap();
     assert_eq!(collected.removed.len(), 1, "the child");
     let mut fork = crate::world::resume();
     (fork.fork, fork.input) = (Some(crate::world::new_uuid()), Some("wait again".to_owned()));

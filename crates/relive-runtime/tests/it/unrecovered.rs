@@ -37,8 +37,8 @@ fn change(daemon: &Daemon, id: &str) -> Vec<Result<(), Error>> {
         daemon.block(runtime.answer(id, answer(Resolution::Allow), None)).map(drop),
         daemon.block(runtime.set_signal_mask(id, mask(&["INT"], &[]), None)).map(drop),
         daemon.block(runtime.signal_mask(id)).map(drop),
-        daemon.block(runtime.proceed(id)).map(drop),
-        daemon.block(runtime.abort(id)).map(drop),
+        daemon.block(runtime.proceed(id, relive_api::GateRequest::default())).map(drop),
+        daemon.block(runtime.abort(id, relive_api::GateRequest::default())).map(drop),
     ]
 }
 

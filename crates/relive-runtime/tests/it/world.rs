@@ -209,9 +209,14 @@ impl World {
     /// Returns a request to run an agent on this model.
     pub(crate) fn request(&self, model: &str) -> RunRequest {
         RunRequest {
+            workspace: None,
+            isolation: None,
+            network: None,
+            allow_degraded: false,
             uuid: new_uuid(),
             name: None,
             intent: "do it".to_owned(),
+            context: None,
             model: Some(model.to_owned()),
             agent: None,
             system_prompt: None,

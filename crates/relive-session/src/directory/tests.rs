@@ -38,6 +38,8 @@ fn exit_record() -> ExitRecord {
         version: 1,
         result: SessionResult::Exited(3),
         why: None,
+        by: None,
+        last_signal: None,
         host_pid: Some(7),
         child_pid: Some(7),
         at_ms: 1,
@@ -56,7 +58,7 @@ fn look(directory: &SessionDirectory) -> Found {
 }
 
 #[test]
-fn a_directory_whose_maker_died_before_it_had_its_name_was_never_made() {
+fn a_directory_whose_creator_died_before_the_rename_does_not_exist() {
     let outer = tempfile::tempdir().unwrap();
     let path = outer.path().join("session");
     rustix::fs::mkdir(outer.path().join(".session"), Mode::RWXU).unwrap();
@@ -64,12 +66,12 @@ fn a_directory_whose_maker_died_before_it_had_its_name_was_never_made() {
     assert!(matches!(look(&directory), Found::Starting));
     drop(lock);
     assert!(matches!(look(&directory), Found::NeverRan));
-    SessionDirectory::discard(&path).unwrap();
-    assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 0);
+    drop(SessionDirectory::create_again(&path).unwrap());
+    assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 1);
 }
 
 #[test]
-fn a_directory_is_made_once_and_is_nobody_elses() {
+fn a_directory_is_created_once_and_is_private() {
     use std::os::unix::fs::PermissionsExt as _;
     let (_outer, directory, _lock) = make();
     let again = SessionDirectory::create(directory.path()).unwrap_err();
@@ -84,7 +86,7 @@ fn a_directory_is_made_once_and_is_nobody_elses() {
 }
 
 #[test]
-fn what_is_written_is_read_and_what_is_not_there_is_none() {
+fn records_are_read_back_and_missing_ones_are_none() {
     let (_outer, directory, _lock) = make();
     assert_eq!(directory.read_state().unwrap(), None);
     assert_eq!(directory.read_exit().unwrap(), None);
@@ -96,7 +98,7 @@ fn what_is_written_is_read_and_what_is_not_there_is_none() {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_does_not_mean_that_nothing_ran() {
+fn an_unreadable_record_does_not_mean_that_nothing_ran() {
     let (_outer, directory, lock) = make();
     drop(lock);
     let mut file = File::from(directory.open_file(EXIT, OFlags::CREATE | OFlags::WRONLY).unwrap());
@@ -105,7 +107,7 @@ fn a_record_that_cannot_be_read_does_not_mean_that_nothing_ran() {
 }
 
 #[test]
-fn a_copy_of_the_lock_keeps_it_and_the_last_one_frees_it() {
+fn the_lock_is_free_when_its_last_copy_is_closed() {
     let (_outer, directory, lock) = make();
     let inherited = rustix::io::dup(&lock).unwrap();
     drop(lock);
@@ -115,7 +117,7 @@ fn a_copy_of_the_lock_keeps_it_and_the_last_one_frees_it() {
 }
 
 #[test]
-fn an_exit_record_decides_when_the_shim_has_gone_whatever_else_is_there() {
+fn an_exit_record_decides_once_the_shim_is_gone() {
     let (_outer, directory, lock) = make();
     let _listener = directory.ctl_bind().unwrap();
     directory.write_exit(&exit_record()).unwrap();
@@ -126,7 +128,7 @@ fn an_exit_record_decides_when_the_shim_has_gone_whatever_else_is_there() {
 }
 
 #[test]
-fn who_answers_is_alive_also_below_a_long_path() {
+fn a_shim_that_answers_is_alive_even_below_a_long_path() {
     let outer = tempfile::tempdir().unwrap();
     let long = outer.path().join("x".repeat(200));
     let (directory, _lock) = SessionDirectory::create(&long).unwrap();
@@ -136,17 +138,17 @@ fn who_answers_is_alive_also_below_a_long_path() {
 }
 
 #[test]
-fn a_held_lock_without_an_answer_means_ask_again() {
+fn a_held_lock_without_an_answer_means_look_again() {
     let (_outer, directory, _lock) = make();
     assert!(matches!(look(&directory), Found::Starting));
-    // Its socket is closed and it is just leaving.
+    // Its socket is closed and it is about to exit.
     drop(directory.ctl_bind().unwrap());
     directory.write_state(&state(RecordedStage::Running)).unwrap();
     assert!(matches!(look(&directory), Found::Starting));
 }
 
 #[test]
-fn too_many_that_wait_for_the_shim_do_not_make_it_dead() {
+fn a_full_backlog_of_connections_does_not_mean_that_the_shim_is_dead() {
     let (_outer, directory, _lock) = make();
     let _listener = directory.ctl_bind().unwrap();
     let mut waiting = Vec::new();
@@ -158,7 +160,7 @@ fn too_many_that_wait_for_the_shim_do_not_make_it_dead() {
 }
 
 #[test]
-fn a_program_the_directory_does_not_speak_of_never_ran() {
+fn a_program_without_a_running_state_never_ran() {
     let (_outer, directory, lock) = make();
     drop(lock);
     assert!(matches!(look(&directory), Found::NeverRan));
@@ -174,18 +176,44 @@ fn a_program_the_directory_does_not_speak_of_never_ran() {
 fn a_directory_of_another_boot_never_says_that_nothing_ran() {
     let (_outer, directory, lock) = make();
     drop(lock);
-    // The state may have been lost with the power: its absence shows nothing.
+    // The state may have been lost with the power: its absence proves nothing.
     assert!(matches!(directory.look(OTHER_BOOT).unwrap(), Found::OtherBoot(None)));
     directory.write_state(&state(RecordedStage::Ready)).unwrap();
     assert!(matches!(directory.look(OTHER_BOOT).unwrap(), Found::OtherBoot(Some(_))));
-    // And so may what the lock file said.
+    // And so may the content of the lock file.
     rustix::fs::ftruncate(directory.open_file(LOCK, OFlags::RDWR).unwrap(), 0).unwrap();
     assert!(matches!(look(&directory), Found::OtherBoot(Some(_))));
 }
 
-/// A shim that ends while somebody looks: every look says alive, ask again, or ended, and never lost.
 #[test]
-fn an_end_during_the_look_is_an_end() {
+fn an_exit_record_at_the_end_of_the_log_counts_when_the_other_is_lost() {
+    let (_outer, directory, lock) = make();
+    directory.write_state(&state(RecordedStage::Running)).unwrap();
+    let mut log = crate::log::Writer::open(&directory, 1 << 20).unwrap();
+    log.append_exit(&serde_json::to_vec(&exit_record()).unwrap()).unwrap();
+    assert!(matches!(look(&directory), Found::Starting), "the shim has not gone");
+    drop(lock);
+    assert!(matches!(look(&directory), Found::Ended(record) if record == exit_record()));
+    // What a power cut may leave of a file that was not synced.
+    directory.open_file(EXIT, OFlags::CREATE | OFlags::WRONLY).unwrap();
+    let found = directory.look(OTHER_BOOT).unwrap();
+    assert!(matches!(&found, Found::Ended(record) if *record == exit_record()), "{found:?}");
+}
+
+#[test]
+fn a_file_that_another_boot_spoilt_says_nothing() {
+    let (_outer, directory, lock) = make();
+    drop(lock);
+    for name in [EXIT, STATE] {
+        directory.open_file(name, OFlags::CREATE | OFlags::WRONLY).unwrap();
+    }
+    assert!(matches!(directory.look(OTHER_BOOT).unwrap(), Found::OtherBoot(None)));
+    assert!(matches!(look(&directory), Found::ShimLost(None)));
+}
+
+/// A shim ends during the looks: every look reports alive, starting or ended, and never lost.
+#[test]
+fn a_shim_that_ends_during_a_look_is_never_reported_as_lost() {
     for _ in 0..100 {
         let (_outer, directory, lock) = make();
         directory.write_state(&state(RecordedStage::Running)).unwrap();

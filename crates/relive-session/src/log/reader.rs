@@ -1,4 +1,4 @@
-//! Reading a log: at one's own place, while it is written.
+//! Reads a log while it is written, each reader at its own position.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,65 +9,58 @@ use std::path::Path;
 
 use rustix::fs::{Dir, OFlags};
 
-use super::{FRAME_MAX, HEAD, Head, MARK, MARK_SIZE, NAME, Stream, name_of};
+use super::{END, FRAME_MAX, HEAD, Head, MARK, MARK_SIZE, NAME, Stream, name_of};
 use crate::directory::SessionDirectory;
 
-/// What a reader finds next.
+/// The next item of a reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// Something that was printed.
+    /// Some output.
     Chunk(Chunk),
-    /// What stood from here to there is gone.
-    Gap {
-        /// Where the reader was.
-        from: u64,
-        /// Where it goes on.
-        to: u64,
-    },
+    /// The output in this range is gone.
+    Gap { from: u64, to: u64 },
 }
 
-/// Something that was printed.
+/// Some output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where it stands.
     pub offset: u64,
-    /// Where the next one does: a reader opened here goes on after this chunk.
+    /// The offset of the next chunk: a reader opened here continues after this one.
     pub next: u64,
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// Where it was printed.
     pub stream: Stream,
     /// At most 64 KiB.
     pub bytes: Vec<u8>,
 }
 
-/// A reader with a place of its own.
+/// A reader with its own position.
 #[derive(Debug)]
 pub struct Reader {
     directory: SessionDirectory,
     segment: Option<Segment>,
-    /// Everything before this has been read.
+    /// Everything before this was read.
     from: u64,
 }
 
-/// The beginning and the end of what was printed on both streams.
+/// The beginning and the end of the output of both streams.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ends {
     /// The first bytes.
     pub head: Vec<u8>,
-    /// How many between the two were left out, those that were gone among them.
+    /// How many bytes between the two were left out, including those that are gone.
     pub left_out: u64,
     /// The last bytes.
     pub tail: Vec<u8>,
 }
 
 impl Reader {
-    /// Reads the log of the session in this directory from an offset on: from the chunk that holds it.
+    /// Reads the log of the session in this directory, from the chunk that contains this offset.
     pub fn open(directory: &Path, from: u64) -> io::Result<Self> {
         Ok(Self { directory: SessionDirectory::open(directory)?, segment: None, from })
     }
 
-    /// The offset at which about the last `bytes` begin; always the beginning of a chunk, or the end.
+    /// Returns the offset at which about the last `bytes` begin; always the beginning of a chunk, or the end.
     pub fn tail(directory: &Path, bytes: u64) -> io::Result<u64> {
         let mut reader = Self::open(directory, 0)?;
         let Some(segment) = Segment::open(&reader.directory, NAME)? else { return Ok(0) };
@@ -80,7 +73,7 @@ impl Reader {
         })
     }
 
-    /// How far the log has been dropped to make room: the offset of the oldest output that is still there.
+    /// Returns the offset of the oldest output that still exists.
     pub fn oldest(directory: &Path) -> io::Result<u64> {
         let directory = SessionDirectory::open(directory)?;
         match older(directory.dir())?.first() {
@@ -89,7 +82,7 @@ impl Reader {
         }
     }
 
-    /// What comes next; none where nothing does yet. Never waits.
+    /// Returns the next item; `None` if there is none yet. Never waits.
     #[expect(clippy::should_implement_trait, reason = "there may be more after a none, and it can fail")]
     pub fn next(&mut self) -> io::Result<Option<Item>> {
         loop {
@@ -123,10 +116,10 @@ impl Reader {
         Item::Gap { from, to }
     }
 
-    /// The segment in which `from` stands.
+    /// Returns the segment that contains `from`.
     fn find(&self) -> io::Result<Place> {
         loop {
-            // The current one first: all that are older than it have their names by then.
+            // The current one first: all older ones have their names by then.
             let current = Segment::open(&self.directory, NAME)?;
             let current = match current {
                 Some(segment) if segment.first() <= self.from => return Ok(Place::In(segment)),
@@ -144,7 +137,7 @@ impl Reader {
         }
     }
 
-    /// At the end of what a segment has: is there another one after it?
+    /// Checks for another segment at the end of this one.
     fn follow(&mut self) -> io::Result<Follow> {
         let Some(segment) = &mut self.segment else { return Ok(Follow::Again) };
         match Segment::open(&self.directory, NAME)? {
@@ -152,7 +145,7 @@ impl Reader {
             Some(_) | None => return Ok(Follow::Wait),
         }
         if !segment.closed {
-            // More may have come before it was closed. Nothing comes after.
+            // More may have been written before it was closed. Nothing is written after.
             segment.closed = true;
             return Ok(Follow::Again);
         }
@@ -167,7 +160,7 @@ impl Reader {
     }
 }
 
-/// Reads all of a log, and keeps the first `head` and the last `tail` bytes of what both streams printed.
+/// Reads a whole log, and keeps the first `head` and the last `tail` bytes of the output of both streams.
 pub fn read_ends(directory: &Path, head: usize, tail: usize) -> io::Result<Ends> {
     let mut reader = Reader::open(directory, 0)?;
     let mut ends = Ends::default();
@@ -175,7 +168,7 @@ pub fn read_ends(directory: &Path, head: usize, tail: usize) -> io::Result<Ends>
     while let Some(item) = reader.next()? {
         match item {
             Item::Gap { from, to } => {
-                // What was first is gone: what comes now is not the beginning.
+                // The beginning is gone: the rest is not the beginning.
                 ends.left_out += to - from + last.len() as u64;
                 last.clear();
             }
@@ -192,6 +185,16 @@ pub fn read_ends(directory: &Path, head: usize, tail: usize) -> io::Result<Ends>
     }
     ends.tail = last.into();
     Ok(ends)
+}
+
+/// Returns the exit record with which the log ends, if it does.
+pub(crate) fn read_exit(directory: &SessionDirectory) -> io::Result<Option<Vec<u8>>> {
+    let Some(mut segment) = Segment::open(directory, NAME)? else { return Ok(None) };
+    let mut last = None;
+    while let Step::Frame(frame) = segment.step()? {
+        last = (frame.head.stream == END).then(|| frame.bytes.to_vec());
+    }
+    Ok(last)
 }
 
 enum Place {
@@ -211,10 +214,10 @@ enum Follow {
 pub(super) struct Segment {
     file: File,
     first: u64,
-    /// Bytes of the file from `start` on.
+    /// The bytes of the file from `start` on.
     buffer: Vec<u8>,
     start: u64,
-    /// How many of them have been read.
+    /// How many of them were read.
     used: usize,
     /// Whether there is a newer one.
     closed: bool,
@@ -222,7 +225,7 @@ pub(super) struct Segment {
 
 pub(super) enum Step<'a> {
     Frame(Frame<'a>),
-    /// Nothing whole comes next.
+    /// No complete frame follows.
     End,
 }
 
@@ -246,7 +249,7 @@ impl Frame<'_> {
 }
 
 impl Segment {
-    /// None where there is no such file.
+    /// Returns `None` if there is no such file.
     pub(super) fn open(directory: &SessionDirectory, name: &str) -> io::Result<Option<Self>> {
         let file = match directory.open_file(name, OFlags::RDONLY) {
             Ok(file) => File::from(file),
@@ -254,11 +257,15 @@ impl Segment {
             Err(error) => return Err(error),
         };
         let mut mark = [0; MARK_SIZE];
-        file.read_exact_at(&mut mark, 0)?;
+        let cut = |error: io::Error| {
+            let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+            if is_cut { io::Error::new(io::ErrorKind::InvalidData, format!("{name} was cut off")) } else { error }
+        };
+        file.read_exact_at(&mut mark, 0).map_err(cut)?;
         let (head, first) = mark.split_at(HEAD);
         let marked = head[0] == MARK && head[1..4] == [0, 0, 8];
         let (true, Ok(first)) = (marked, first.try_into().map(u64::from_be_bytes)) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name} does not begin as a log")));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name} is not a log")));
         };
         Ok(Some(Self { file, first, buffer: Vec::new(), start: 0, used: 0, closed: false }))
     }
@@ -267,7 +274,7 @@ impl Segment {
         self.first
     }
 
-    /// How much of the file has been read.
+    /// Returns how much of the file was read.
     pub(super) fn position(&self) -> u64 {
         self.start + self.used as u64
     }
@@ -289,7 +296,7 @@ impl Segment {
         Ok(Step::Frame(Frame { next: self.first + self.position(), head, offset, bytes: &self.buffer[bytes] }))
     }
 
-    /// Whether so many unread bytes are there, read from the file where the buffer has not got them.
+    /// Returns whether this many unread bytes are available, reading more from the file if necessary.
     fn has(&mut self, count: usize) -> io::Result<bool> {
         if self.buffer.len() - self.used >= count {
             return Ok(true);
@@ -301,7 +308,7 @@ impl Segment {
             let at = self.start + self.buffer.len() as u64;
             self.buffer.reserve(FRAME_MAX);
             if rustix::io::pread(&self.file, rustix::buffer::spare_capacity(&mut self.buffer), at)? == 0 {
-                // What is torn now may be there anew, and different, the next time.
+                // A torn frame may be complete, and different, the next time.
                 self.buffer.clear();
                 return Ok(false);
             }
@@ -310,7 +317,7 @@ impl Segment {
     }
 }
 
-/// The first offsets of the older segments, smallest first.
+/// Returns the first offsets of the older segments, smallest first.
 pub(super) fn older(dir: BorrowedFd<'_>) -> io::Result<Vec<u64>> {
     let mut found = Vec::new();
     for entry in Dir::read_from(dir)? {

@@ -35,7 +35,7 @@ fn names(directory: &Path) -> usize {
 }
 
 #[test]
-fn what_is_printed_is_read_in_order_with_its_stream() {
+fn output_is_read_in_order_with_its_stream() {
     let (_outer, directory) = make();
     let mut reader = Reader::open(directory.path(), 0).unwrap();
     assert_eq!(reader.next().unwrap(), None);
@@ -54,6 +54,36 @@ fn what_is_printed_is_read_in_order_with_its_stream() {
 }
 
 #[test]
+fn an_exit_record_at_the_end_is_no_output() {
+    let (_outer, directory) = make();
+    let mut writer = Writer::open(&directory, 1 << 20).unwrap();
+    assert_eq!(read_exit(&directory).unwrap(), None);
+    writer.append(Stream::Out, b"last words").unwrap();
+    let end = writer.end();
+    writer.append_exit(b"{}").unwrap();
+    assert_eq!(writer.end(), end);
+    assert_eq!(read_exit(&directory).unwrap().as_deref(), Some(&b"{}"[..]));
+    assert_eq!(chunks(directory.path()), [(Stream::Out, b"last words".to_vec())]);
+    assert_eq!(read_ends(directory.path(), 100, 100).unwrap().head, b"last words");
+}
+
+#[test]
+fn half_an_exit_record_is_none() {
+    let (_outer, directory) = make();
+    let mut writer = Writer::open(&directory, 1 << 20).unwrap();
+    writer.append(Stream::Out, b"last words").unwrap();
+    writer.append_exit(b"0123456789").unwrap();
+    let file = std::fs::File::from(directory.open_file("log", OFlags::RDWR).unwrap());
+    let length = file.metadata().unwrap().len();
+    file.set_len(length - 1).unwrap();
+    assert_eq!(read_exit(&directory).unwrap(), None);
+    // The length got onto the disk and the bytes did not.
+    file.set_len(length - 10 - HEAD as u64).unwrap();
+    file.set_len(length).unwrap();
+    assert_eq!(read_exit(&directory).unwrap(), None);
+}
+
+#[test]
 fn a_long_write_becomes_several_chunks() {
     let (_outer, directory) = make();
     let mut writer = Writer::open(&directory, 1 << 20).unwrap();
@@ -65,7 +95,7 @@ fn a_long_write_becomes_several_chunks() {
 }
 
 #[test]
-fn a_torn_end_is_not_read_and_the_next_writer_cuts_it_off() {
+fn a_torn_tail_is_not_read_and_the_next_writer_cuts_it_off() {
     let (_outer, directory) = make();
     let mut writer = Writer::open(&directory, 1 << 20).unwrap();
     writer.append(Stream::Out, b"whole").unwrap();
@@ -85,7 +115,7 @@ fn a_torn_end_is_not_read_and_the_next_writer_cuts_it_off() {
 }
 
 #[test]
-fn a_writer_that_died_while_it_rotated_is_followed_by_one_that_goes_on() {
+fn a_log_continues_after_its_writer_died_during_a_rotation() {
     let (_outer, directory) = make();
     let mut writer = Writer::open(&directory, 1 << 20).unwrap();
     writer.append(Stream::Out, b"before").unwrap();
@@ -102,7 +132,7 @@ fn a_writer_that_died_while_it_rotated_is_followed_by_one_that_goes_on() {
 }
 
 #[test]
-fn the_oldest_goes_and_who_comes_too_late_is_told() {
+fn the_oldest_output_is_dropped_and_late_readers_get_a_gap() {
     let (_outer, directory) = make();
     let mut writer = Writer::open(&directory, 0).unwrap();
     let mut slow = Reader::open(directory.path(), 0).unwrap();
@@ -120,7 +150,7 @@ fn the_oldest_goes_and_who_comes_too_late_is_told() {
 }
 
 #[test]
-fn the_last_bytes_and_both_ends() {
+fn tail_and_read_ends_return_the_first_and_last_bytes() {
     let (_outer, directory) = make();
     assert_eq!(Reader::tail(directory.path(), 10).unwrap(), 0);
     assert_eq!(read_ends(directory.path(), 4, 4).unwrap(), Ends::default());
@@ -141,7 +171,7 @@ fn the_last_bytes_and_both_ends() {
     check(0, 2, ("", 10, "kl"));
 }
 
-/// One writer and one reader on two threads, with rotation going on: nothing is lost, nothing is read twice.
+/// One writer and one reader on two threads during rotations: nothing is lost or read twice.
 #[test]
 fn a_reader_keeps_up_with_rotation() {
     const LINES: u32 = 20_000;
@@ -180,9 +210,9 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// What was appended is read, or stands in a gap that was reported: whoever reads, and wherever they began.
+    /// Appended output is read, or is in a reported gap, wherever a reader begins.
     #[test]
-    fn nothing_is_lost_that_was_not_reported(
+    fn lost_output_is_always_reported_as_a_gap(
         acts in proptest::collection::vec(act(), 1..120),
         max in 1024u64..8192,
         start in 0.0f64..1.0,
@@ -242,11 +272,11 @@ impl Follower {
         }
     }
 
-    /// All that was written at or after the beginning was read once and in order, but for what a gap covers.
+    /// Checks that everything written at or after the beginning was read once and in order, except for gaps.
     fn check(&self, written: &[(u64, u8)]) -> Result<(), TestCaseError> {
         let covered = |offset: u64| self.gaps.iter().any(|(from, to)| (*from..*to).contains(&offset));
         let expected: Vec<_> = written.iter().filter(|(at, _)| *at >= self.from && !covered(*at)).copied().collect();
-        // The chunk in whose middle the reader began is given whole.
+        // The chunk in whose middle the reader began is returned whole.
         let read: Vec<_> = self.read.iter().filter(|(at, _)| *at >= self.from).copied().collect();
         prop_assert_eq!(read, expected);
         Ok(())

@@ -1,4 +1,4 @@
-//! The one writer of a log.
+//! The single writer of a log.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,10 +9,10 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, OFlags, SeekFrom};
 
 use super::reader::{Segment, Step, older};
-use super::{FRAME_MAX, HEAD, Head, MARK, MARK_SIZE, NAME, NEW_NAME, Stream, name_of};
+use super::{END, FRAME_MAX, HEAD, Head, MARK, MARK_SIZE, NAME, NEW_NAME, Stream, name_of};
 use crate::directory::SessionDirectory;
 
-/// More only fills the disk: a reader who is faster than the program is never waited for.
+/// More would only fill the disk: a reader that is faster than the program never has to wait.
 const AHEAD_MAX_BYTES: u64 = 1024 * 1024;
 const SEGMENT_MIN_BYTES: u64 = 256 * 1024;
 
@@ -30,23 +30,23 @@ pub struct Writer {
     max_bytes: u64,
 }
 
-/// A segment that is not written any more.
+/// A segment that is no longer written.
 #[derive(Debug)]
 struct Older {
     first: u64,
     length: u64,
-    /// There until it was synced.
+    /// Present until it is synced.
     unsynced: Option<File>,
 }
 
 impl Writer {
-    /// Begins a log, or goes on with the one that is there. `max_bytes` below two segments of 256 KiB counts as two.
+    /// Starts a log, or continues an existing one. `max_bytes` below two segments of 256 KiB counts as two.
     pub fn open(directory: &SessionDirectory, max_bytes: u64) -> io::Result<Self> {
         let segment = SEGMENT_MIN_BYTES.max(max_bytes / 8);
         Self::with_segments(directory, max_bytes, segment)
     }
 
-    /// The same, with segments of this size.
+    /// Like [`Self::open`], with segments of this size.
     pub(super) fn with_segments(directory: &SessionDirectory, max_bytes: u64, segment_bytes: u64) -> io::Result<Self> {
         let directory = SessionDirectory::open(directory.path())?;
         let mut rotated = VecDeque::new();
@@ -57,7 +57,8 @@ impl Writer {
         let (file, first, end) = match Segment::open(&directory, NAME)? {
             Some(segment) => take_up(&directory, segment)?,
             None => {
-                // Without older segments: the very first one. With them: whoever wrote before died while it rotated.
+                // Without older segments it is the very first one. With them the previous writer died during a
+                // rotation.
                 let first = rotated.back().map_or(0, |older| older.first + older.length);
                 (begin(&directory, first)?, first, first + MARK_SIZE as u64)
             }
@@ -66,37 +67,46 @@ impl Writer {
         Ok(Self { directory, file, first, end, older: rotated, segment_bytes, max_bytes })
     }
 
-    /// Adds what was printed, now. What could not be written whole leaves nothing behind.
+    /// Appends output with the current time. Output that could not be written completely leaves nothing behind.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
         for bytes in bytes.chunks(FRAME_MAX) {
             let size = (HEAD + bytes.len()) as u64;
             if self.end + size > self.first + self.segment_bytes && self.end > self.first + MARK_SIZE as u64 {
                 self.rotate()?;
             }
-            let head = Head { stream: stream.number(), length: bytes.len(), at_ms: now_ms() }.encode();
-            match write_frame(&mut self.file, &head, bytes) {
-                Ok(()) => self.end += size,
-                Err(error) => {
-                    let length = self.end - self.first;
-                    self.file.set_len(length)?;
-                    rustix::fs::seek(&self.file, SeekFrom::Start(length))?;
-                    return Err(error);
-                }
-            }
+            self.write(stream.number(), bytes)?;
+            self.end += size;
         }
         Ok(())
     }
 
-    /// How far the log reaches.
+    /// Adds the exit record, after which nothing comes. It is no output: the log does not reach any further.
+    pub(crate) fn append_exit(&mut self, record: &[u8]) -> io::Result<()> {
+        if record.len() > FRAME_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.write(END, record)
+    }
+
+    fn write(&mut self, stream: u8, bytes: &[u8]) -> io::Result<()> {
+        let head = Head { stream, length: bytes.len(), at_ms: now_ms() }.encode();
+        write_frame(&mut self.file, &head, bytes).or_else(|error| {
+            let length = self.end - self.first;
+            self.file.set_len(length)?;
+            rustix::fs::seek(&self.file, SeekFrom::Start(length))?;
+            Err(error)
+        })
+    }
+
     #[must_use]
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// How far a writer may be ahead of a reader who is to lose nothing.
+    /// Returns how far a writer may be ahead of a reader that must not miss anything.
     #[must_use]
     pub fn ahead_max(&self) -> u64 {
-        // At least one older segment is always there, and what an ended program left in its pipes must fit as well.
+        // At least one older segment always exists, and what an ended program left in its pipes must fit as well.
         AHEAD_MAX_BYTES.min(self.segment_bytes / 4)
     }
 
@@ -131,7 +141,7 @@ impl Writer {
     }
 }
 
-/// Goes on with the current segment, from its last whole frame.
+/// Continues the current segment, from its last complete frame.
 fn take_up(directory: &SessionDirectory, mut segment: Segment) -> io::Result<(File, u64, u64)> {
     while let Step::Frame(_) = segment.step()? {}
     let length = segment.position();

@@ -1,8 +1,8 @@
-//! Sessions whose shim does not answer, because somebody stopped it, or because it hangs.
+//! Sessions whose shim does not answer, because somebody stopped it or because it hangs.
 //!
-//! A program can send SIGSTOP to its own parent. So nothing that an owner has to be able to do depends on the shim alone: the
-//! tree can be reached without it. It is held still first, so that the program does not stop its shim again, and the shim is
-//! continued. Where that does not help, tree and shim are killed from here.
+//! A program can send SIGSTOP to its own parent. So nothing that an owner must be able to do depends on the shim alone:
+//! the tree can be reached without it. The tree is frozen first, so that the program does not stop its shim again, and
+//! the shim is sent SIGCONT. If that does not help, tree and shim are killed from here.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,10 @@ use rustix::process::Signal;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::remains::shims_of;
 use super::{LOOK_EVERY, Sessions, empty};
 use crate::connection::{Connection, Gone};
-use crate::directory::SessionDirectory;
+use crate::directory::{self, SessionDirectory, State};
 use crate::errno;
 use crate::proc::{self, Identity};
 use crate::protocol::{Outcome, Verb};
@@ -23,14 +24,14 @@ use crate::tree::{self, Tree};
 
 /// How long a shim may take to answer. A freeze takes it two seconds at most.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a tree may take to stand still before its shim is continued all the same.
+/// How long a tree may take to freeze before its shim is sent SIGCONT anyway.
 const HOLD_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a shim whose tree was killed may take to leave its record.
+/// How long a shim whose tree was killed may take to write its record.
 const RECORD_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a killed shim may take to be gone.
 const GONE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A tree that was held still to reach its shim.
+/// A tree that was frozen to reach its shim.
 pub(super) struct Held {
     tree: Option<Tree>,
 }
@@ -40,18 +41,18 @@ impl Held {
         self.tree.as_ref().is_some_and(Tree::is_swept)
     }
 
-    /// Thaws it. A tree that stood still before stays as it was.
+    /// Thaws it. A tree that was frozen before stays frozen.
     pub(super) fn release(self) {
         if let Some(tree) = self.tree {
-            // One that has ended meanwhile needs nothing.
+            // A tree that has ended in the meantime needs nothing.
             let _ = tree.thaw();
         }
     }
 }
 
 impl Sessions {
-    /// Asks the shim of a session for something, and does not rely on it: one that does not answer is continued, and a session
-    /// that is to be killed ends even without it.
+    /// Sends a request to the shim of a session without relying on it: a shim that does not answer is sent SIGCONT, and
+    /// a session that has to be killed ends even without it.
     pub async fn order(&self, path: &Path, connection: &Connection, verb: Verb) -> Result<Outcome, Gone> {
         let call = verb.name();
         let stays_still = matches!(verb, Verb::Freeze | Verb::Kill);
@@ -63,7 +64,7 @@ impl Sessions {
         let Ok(held) = self.rouse(path).await else { return Ok(silent(call)) };
         let answer = timeout(ANSWER_PATIENCE, &mut asked).await;
         if freezes && answer.is_ok() && held.is_swept() {
-            // The shim continues only those that it stopped itself: it has to find them running.
+            // The shim continues only processes that it stopped itself: it has to find them running.
             held.release();
             let again = timeout(ANSWER_PATIENCE, connection.request(Verb::Freeze)).await;
             return again.unwrap_or_else(|_| Ok(silent(call)));
@@ -81,77 +82,105 @@ impl Sessions {
         }
     }
 
-    /// Holds the tree of a session still and continues its shim.
+    /// Freezes the tree of a session and sends its shim SIGCONT.
     pub(super) async fn rouse(&self, path: &Path) -> io::Result<Held> {
         let (tree, path) = (self.tree_of(path).await?, path.to_owned());
         let roused = spawn_blocking(move || {
             let moves = !tree.is_frozen();
-            // A tree that cannot be held still may stop its shim again; most do not.
+            // A tree that cannot be frozen may stop its shim again; most do not.
             let held = moves && tree.freeze(HOLD_PATIENCE).is_ok();
             if moves && !held {
                 let _ = tree.thaw();
             }
-            signal_shims(&path, Signal::CONT)?;
+            tree::signal_all(&shims_of(&path)?, Signal::CONT)?;
             Ok(Held { tree: held.then_some(tree) })
         });
         roused.await.map_err(io::Error::other)?
     }
 
-    /// Kills the tree of a session, and, if it does not leave by itself then, its shim. The directory's lock is free afterwards.
+    /// Thaws the tree of a session whose shim cannot be asked. Fails with `Unsupported` without a cgroup: only the shim knows
+    /// which processes it has stopped.
+    pub async fn thaw_without_shim(&self, path: &Path) -> io::Result<()> {
+        let tree = self.tree_of(path).await?;
+        if tree.is_swept() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        spawn_blocking(move || tree.thaw()).await.map_err(io::Error::other)?
+    }
+
+    /// Kills the tree of a session, and, if it does not exit then, its shim. When this returns, the shim is gone and the
+    /// directory's lock, if there is one, is free.
     pub async fn end_without_shim(&self, path: &Path) -> io::Result<()> {
         let (tree, path) = (self.tree_of(path).await?, path.to_owned());
         let ended = spawn_blocking(move || {
-            let directory = SessionDirectory::open(&path)?;
+            let shims = shims_of(&path)?;
             empty(&tree);
-            signal_shims(&path, Signal::CONT)?;
-            if wait_for_lock(&directory, RECORD_PATIENCE)? {
-                return Ok(());
+            tree::signal_all(&shims, Signal::CONT)?;
+            if !wait_for_end(&shims, RECORD_PATIENCE) {
+                let pids: Vec<i32> = shims.iter().map(|shim| shim.pid).collect();
+                let below = proc::descendants(&proc::all()?, &pids);
+                tree::signal_all(&shims, Signal::KILL)?;
+                // Those that left the tree have nobody else who would.
+                tree::signal_all(&below, Signal::KILL)?;
+                let gone = wait_for_end(&shims, GONE_PATIENCE);
+                // Its child may have been on its way into the tree.
+                empty(&tree);
+                if !gone {
+                    return Err(rustix::io::Errno::TIMEDOUT.into());
+                }
             }
-            signal_shims(&path, Signal::KILL)?;
-            let gone = wait_for_lock(&directory, GONE_PATIENCE)?;
-            // Its child may have been on the way into the tree.
-            empty(&tree);
-            if gone { Ok(()) } else { Err(rustix::io::Errno::TIMEDOUT.into()) }
+            wait_for_lock(&path)
         });
         ended.await.map_err(io::Error::other)?
     }
 
-    /// What holds the processes of a session. A state that the program wrote itself is not believed to be of another tree.
+    /// Returns the process tree of a session. A state that the program wrote itself cannot redirect it to another tree, and
+    /// cannot hide the session's own cgroup.
     pub(super) async fn tree_of(&self, path: &Path) -> io::Result<Tree> {
-        let opened = open(path.to_owned()).await?;
-        let (directory, state) = opened;
-        match state.filter(|state| state.boot_id == self.boot_id && state.tree.is_of(&directory.name())) {
-            Some(state) => Ok(Tree::reopen(&state.tree)),
-            None => Ok(Tree::planned(&self.ladder().await?.plan, &directory.name())),
+        let name = directory::name_of(path);
+        let planned = Tree::planned(&self.ladder().await?.plan, &name);
+        if planned.has_leaf() {
+            return Ok(planned);
         }
+        let state = state_in(path.to_owned()).await?;
+        let state = state.filter(|state| state.boot_id == self.boot_id && state.tree.is_of(&name));
+        Ok(state.map_or(planned, |state| Tree::reopen(&state.tree)))
     }
 }
 
-async fn open(path: PathBuf) -> io::Result<(SessionDirectory, Option<crate::directory::State>)> {
-    let opened = spawn_blocking(move || {
-        let directory = SessionDirectory::open(path)?;
-        let state = directory.read_state().unwrap_or_default();
-        Ok((directory, state))
+async fn state_in(path: PathBuf) -> io::Result<Option<State>> {
+    let read = spawn_blocking(move || match SessionDirectory::open(path) {
+        Err(error) if directory::is_missing_or_replaced(&error) => Ok(None),
+        opened => Ok(opened?.read_state().unwrap_or_default()),
     });
-    opened.await.map_err(io::Error::other)?
+    read.await.map_err(io::Error::other)?
 }
 
-/// The shims of a session: found by what they were started with, because all that is in the directory may be the program's.
-fn signal_shims(path: &Path, signal: Signal) -> io::Result<()> {
-    let shims: Vec<Identity> =
-        proc::all()?.into_iter().map(|stat| stat.identity).filter(|shim| proc::is_shim_of(shim.pid, path)).collect();
-    tree::signal_all(&shims, signal)
-}
-
-fn wait_for_lock(directory: &SessionDirectory, at_most: Duration) -> io::Result<bool> {
+/// Waits until none of these lives, and returns whether that is so.
+fn wait_for_end(processes: &[Identity], at_most: Duration) -> bool {
     let until = Instant::now() + at_most;
-    while !directory.lock_is_free()? {
+    while processes.iter().any(|process| process.lives()) {
         if Instant::now() > until {
-            return Ok(false);
+            return false;
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    Ok(true)
+    true
+}
+
+fn wait_for_lock(path: &Path) -> io::Result<()> {
+    let directory = match SessionDirectory::open(path) {
+        Err(error) if directory::is_missing_or_replaced(&error) => return Ok(()),
+        opened => opened?,
+    };
+    let until = Instant::now() + GONE_PATIENCE;
+    while !directory.lock_is_free()? {
+        if Instant::now() > until {
+            return Err(rustix::io::Errno::TIMEDOUT.into());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
 }
 
 fn silent(call: &str) -> Outcome {

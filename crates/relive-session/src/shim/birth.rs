@@ -1,4 +1,4 @@
-//! How a shim begins: what it is born with, and what it makes of itself before there is any child.
+//! The start of a shim: its initial descriptors, and its setup before there is any child.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,18 +12,18 @@ use super::child;
 use crate::SHIM;
 use crate::spec::Spec;
 
-/// What a shim is born with.
+/// The initial input of a shim.
 pub(super) struct Born {
     /// Descriptor 0: the owner's connection.
     pub(super) owner: OwnedFd,
     /// Descriptor 1: the directory's lock. It is never used, only held.
     pub(super) lock: OwnedFd,
-    /// Descriptor 2: what to run.
+    /// Descriptor 2: the spec.
     pub(super) spec: Spec,
     pub(super) directory: PathBuf,
 }
 
-/// Takes over what the shim was born with, and lets go of everything else.
+/// Takes the initial descriptors, and closes everything else.
 pub(super) fn take() -> io::Result<Born> {
     let stdin = rustix::stdio::stdin();
     let is_socket = rustix::net::sockopt::socket_type(stdin).is_ok_and(|kind| kind == SocketType::SEQPACKET);
@@ -31,8 +31,7 @@ pub(super) fn take() -> io::Result<Born> {
     let Some(directory) = directory else {
         return Err(io::Error::other(format!("{SHIM} is started by the Relive daemon, not by hand")));
     };
-    // Whatever else somebody left open is nobody's.
-    // SAFETY: nothing of ours is open above 2 yet.
+    // Any other open descriptor belongs to nobody. SAFETY: nothing of this program is open above 2 yet.
     unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
     let owner = rustix::io::fcntl_dupfd_cloexec(stdin, 3)?;
     let lock = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
@@ -46,14 +45,15 @@ pub(super) fn take() -> io::Result<Born> {
     Ok(Born { owner, lock, spec: serde_json::from_slice(&text)?, directory })
 }
 
-/// Makes the process a parent: of its own session, the reaper of every orphan below it, deaf to every signal but the one
-/// that a child ended, which is read from the descriptor that is returned. Before any child exists, so that no end is lost.
+/// Makes the process a parent: leader of its own session, subreaper, and with every signal blocked except for the end
+/// of a child, which is read from the returned descriptor. Called before any child exists, so that no end is lost.
 pub(super) fn become_parent() -> io::Result<OwnedFd> {
-    // It is the leader already where it was started as one.
+    // It is already the leader if it was started as one.
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     rustix::thread::set_name(c"relive-shim")?;
-    // SAFETY: plain structures of ours. Dispositions are inherited across execution: the program gets the default ones.
+    // SAFETY: plain structures owned by this function. Dispositions are inherited across execution: the program gets
+    // the default ones.
     unsafe {
         let mut all = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
@@ -70,15 +70,15 @@ pub(super) fn become_parent() -> io::Result<OwnedFd> {
     }
 }
 
-/// The signals that this process ignores, one bit each. No other is to be reset: it has no handlers of its own.
+/// Returns the signals that this process ignores, one bit each. No other needs a reset: it has no handlers of its own.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX)
 }
 
-/// Nobody else of this user reads the shim's memory from here on. Not before the clone: the ids of a child in a user
-/// namespace can be written only while it can be looked at.
+/// Hides the shim's memory from other processes of this user. Not before the clone: the ids of a child in a user
+/// namespace can be written only while it is visible.
 pub(super) fn hide() {
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }

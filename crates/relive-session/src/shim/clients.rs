@@ -1,7 +1,8 @@
-//! Those who are connected.
+//! The connected clients.
 //!
-//! What always holds: nobody is waited for. What a connection does not take stays with it: at most one answer per request it
-//! was read, and of each kind of notice the latest only; it is read again when its answers are gone.
+//! **Invariant:** the shim waits for no client. Messages that a client does not read are kept for it: at most one
+//! answer per request that was read, and only the latest notice of each kind; no more requests are read until its
+//! answers are sent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,13 +14,14 @@ use crate::exit::ExitRecord;
 use crate::packet::{self, Received};
 use crate::protocol::{CONNECTIONS_MAX, Message, Notice, OLDEST, Outcome, Reply, VERSION};
 use crate::stage::Snapshot;
+use crate::tree::Rungs;
 
-/// Those who are connected.
+/// The connected clients.
 pub(super) struct Clients {
     listener: OwnedFd,
     connected: Vec<Client>,
     next: u64,
-    /// Counts what was heard, to tell who was silent for long.
+    /// Counts requests, to find the client that was silent for the longest time.
     heard: u64,
 }
 
@@ -28,21 +30,21 @@ pub(super) struct Client {
     socket: OwnedFd,
     answers: VecDeque<(Reply, Option<OwnedFd>)>,
     greeted: bool,
-    /// The session moved since it was told.
+    /// Whether the session changed since its last notice.
     moved: bool,
     attached: bool,
-    /// The log grew since it was told.
+    /// Whether the log grew since its last notice.
     grown: bool,
-    /// How far it has read the log, where the program is to wait for it.
+    /// How far it has read the log, if the program has to wait for it.
     read: Option<u64>,
     told_the_end: bool,
     gone: bool,
-    /// When it last said something, by the count.
+    /// The value of the counter at its last request.
     heard: u64,
 }
 
 impl Clients {
-    /// The owner's own connection is the first.
+    /// Creates the list, with the owner's own connection first.
     pub(super) fn new(listener: OwnedFd, owner: OwnedFd) -> Self {
         let mut clients = Self { listener, connected: Vec::new(), next: 0, heard: 0 };
         clients.add(owner);
@@ -67,8 +69,9 @@ impl Clients {
         });
     }
 
-    /// Takes in who knocks. Another user is hung up on. Where there are too many, somebody makes room: first those who are
-    /// members of the tree, so that no program keeps its owner out, then whoever was silent for the longest.
+    /// Accepts new connections. Other users are disconnected. If there are too many, one client is dropped: first
+    /// members of the tree, so that no program locks its owner out, then the client that was silent for the longest
+    /// time.
     pub(super) fn accept(&mut self, members: impl Fn() -> Vec<i32>) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         while let Ok(socket) = rustix::net::accept_with(&self.listener, flags) {
@@ -78,7 +81,7 @@ impl Clients {
         }
     }
 
-    /// Whether there is room for one more.
+    /// Returns whether there is space for another one.
     fn make_room(&mut self, newcomer: &OwnedFd, members: impl Fn() -> Vec<i32>) -> bool {
         if self.connected.len() < CONNECTIONS_MAX {
             return true;
@@ -110,7 +113,7 @@ impl Clients {
         self.connected.iter_mut().find(|client| client.id == id)
     }
 
-    /// Reads one packet of a connection; none where there is nothing, or nobody any more.
+    /// Receives one packet of a connection; `None` if there is nothing, or the client is gone.
     pub(super) fn receive(&mut self, id: u64, buffer: &mut [u8]) -> Option<Received> {
         self.heard += 1;
         let heard = self.heard;
@@ -128,7 +131,7 @@ impl Clients {
         }
     }
 
-    /// Answers a request. Who asked may have gone.
+    /// Answers a request. The client may be gone.
     pub(super) fn answer(&mut self, connection: u64, request: u64, outcome: Outcome, descriptor: Option<OwnedFd>) {
         if let Some(client) = self.find(connection) {
             client.answers.push_back((Reply { id: request, outcome }, descriptor));
@@ -147,7 +150,7 @@ impl Clients {
         }
     }
 
-    /// How far the slowest of those has read for whom the program waits.
+    /// Returns the position of the slowest reader that the program waits for.
     pub(super) fn slowest_reader(&self) -> Option<u64> {
         self.connected.iter().filter_map(|client| client.read).min()
     }
@@ -164,7 +167,7 @@ impl Clients {
         }
     }
 
-    /// Sends what is to be sent, as far as it is taken. Notices say how things are now.
+    /// Sends pending messages, as far as the clients accept them. Notices contain the current state.
     pub(super) fn flush(&mut self, now: &Now<'_>) {
         for client in &mut self.connected {
             if !client.gone && client.flush(now).is_err() {
@@ -175,11 +178,12 @@ impl Clients {
     }
 }
 
-/// How things are now, for those who are to hear of it.
+/// The current state, for notices.
 pub(super) struct Now<'a> {
     pub(super) snapshot: Snapshot,
     pub(super) log_end: u64,
-    /// Once the exit record is there.
+    pub(super) rungs: Option<&'a Rungs>,
+    /// Set once the exit record exists.
     pub(super) ended: Option<&'a ExitRecord>,
 }
 
@@ -188,12 +192,12 @@ impl Client {
         self.socket.as_fd()
     }
 
-    /// Whether something waits until it is taken.
+    /// Returns whether messages wait for the client.
     pub(super) fn has_backlog(&self) -> bool {
         !self.answers.is_empty() || !self.greeted || self.moved || self.grown
     }
 
-    /// Whether it is read: not while it leaves its answers lying.
+    /// Returns whether its requests are read: not while it leaves answers unread.
     pub(super) fn is_read(&self) -> bool {
         self.answers.is_empty()
     }
@@ -202,7 +206,7 @@ impl Client {
         self.told_the_end
     }
 
-    /// An error means that it has gone.
+    /// An error means that the client is gone.
     fn flush(&mut self, now: &Now<'_>) -> io::Result<()> {
         if !self.greeted {
             self.greeted = self.tell(Notice::Hello {
@@ -211,6 +215,7 @@ impl Client {
                 relive: env!("CARGO_PKG_VERSION").into(),
                 shim_pid: std::process::id() as i32,
                 snapshot: now.snapshot.clone(),
+                rungs: now.rungs.cloned().map(Box::new),
             })?;
         }
         while self.greeted
@@ -222,7 +227,7 @@ impl Client {
             }
         }
         if self.greeted && self.moved {
-            // That it ended is said last, when the log is whole.
+            // The end is reported last, when the log is complete.
             let ended = now.snapshot.stage.is_terminal();
             self.moved = !(ended || self.tell(Notice::Moved { snapshot: now.snapshot.clone() })?);
         }
@@ -239,7 +244,7 @@ impl Client {
         self.send(&Message::Notice(notice), None)
     }
 
-    /// Whether it was taken.
+    /// Returns whether the message was accepted.
     fn send(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         let packet = serde_json::to_vec(message)?;
         match packet::send(&self.socket, &[&packet], descriptor) {
@@ -250,7 +255,7 @@ impl Client {
     }
 }
 
-/// The pid of the other side, as this process sees it.
+/// Returns the pid of the other side, as this process sees it.
 fn peer(socket: &OwnedFd) -> Option<i32> {
     rustix::net::sockopt::socket_peercred(socket).ok().map(|peer| peer.pid.as_raw_nonzero().get())
 }

@@ -1,7 +1,7 @@
-//! Starting the daemon again, for a program of the session that needs one and finds none.
+//! Starts the daemon again, for a program of the session that needs one and finds none.
 //!
-//! A daemon that the program started itself would be in the session's tree, and would end with it. The shim is outside; what it
-//! starts is its sibling, so that it is not below the shim either.
+//! A daemon that the program started itself would be in the session's tree, and would end with it. The shim is outside;
+//! the daemon becomes its sibling, so that it is not a descendant of the shim either.
 
 use std::ffi::CString;
 use std::io;
@@ -13,11 +13,11 @@ use rustix::fs::{CWD, Mode, OFlags};
 use crate::spec::DaemonStart;
 
 const ARGUMENTS: [&str; 3] = ["relive", "daemon", "serve"];
-/// This very program, where the file it was started from is gone.
+/// This very program, if the file it was started from is gone.
 const SELF: &std::ffi::CStr = c"/proc/self/exe";
 const CANNOT_RUN: libc::c_int = 127;
 
-/// Starts it. Whether another one is there already is for the daemon itself to find out.
+/// Starts the daemon, which itself finds out whether another one is running.
 pub(super) fn start(daemon: &DaemonStart) -> io::Result<()> {
     let invalid = |_| io::Error::from_raw_os_error(libc::EINVAL);
     let program = CString::new(daemon.program.as_str()).map_err(invalid)?;
@@ -30,7 +30,7 @@ pub(super) fn start(daemon: &DaemonStart) -> io::Result<()> {
     let log = rustix::fs::openat(CWD, &daemon.log, log, Mode::RUSR | Mode::WUSR)?;
     let null = rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let descriptors = [null.as_raw_fd(), null.as_raw_fd(), log.as_raw_fd()];
-    // SAFETY: the structure is plain numbers, zero where nothing is asked for.
+    // SAFETY: the structure is plain numbers, zero where nothing is requested.
     let mut request: libc::clone_args = unsafe { std::mem::zeroed() };
     request.flags = libc::CLONE_PARENT as u64;
     // SAFETY: no memory is shared and the shim has one thread; the child executes or ends.
@@ -52,7 +52,7 @@ unsafe fn run(
     argv: *const *const libc::c_char,
     envp: *const *const libc::c_char,
 ) -> ! {
-    // SAFETY: as the caller promises; each call is one system call on values of ours.
+    // SAFETY: as the caller guarantees; each call is one system call on values owned here.
     unsafe {
         libc::setsid();
         for (number, descriptor) in descriptors.into_iter().enumerate() {

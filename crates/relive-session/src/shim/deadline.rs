@@ -1,26 +1,25 @@
-//! When the time of a program is up. Its owner counts as well, and comes first: this is for the time without one.
+//! The time limit of a program. Its owner counts as well, and takes precedence: this one is for the time without an
+//! owner.
 
 use std::time::{Duration, Instant};
 
 /// How long a program may take to end once it was asked to.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How far it is with the time of a program. It stands still while the tree does.
+/// The state of the time limit. It does not count while the tree is frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Deadline {
     #[default]
     None,
-    /// Its time is up then.
     At(Instant),
-    /// It stands still, with so much left.
+    /// Frozen, with this much time left.
     Held(Duration),
     /// It was asked to end, and is killed then.
     Grace(Instant),
-    /// It was killed.
     Over,
 }
 
-/// What is due.
+/// The action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     Term,
@@ -29,11 +28,11 @@ pub(super) enum Due {
 
 impl Deadline {
     pub(super) fn of(left: Option<Duration>, now: Instant) -> Self {
-        // One that no clock can say is none.
+        // A time that no clock can represent is no limit.
         left.and_then(|left| now.checked_add(left)).map_or(Self::None, Self::At)
     }
 
-    /// Sets the time that is left. One that is up stays up.
+    /// Sets the remaining time. A limit that was reached stays reached.
     pub(super) fn set(&mut self, left: Option<Duration>, now: Instant) {
         *self = match (*self, left) {
             (Self::None | Self::At(_), left) => Self::of(left, now),
@@ -55,7 +54,7 @@ impl Deadline {
         }
     }
 
-    /// When something is due.
+    /// Returns when an action is due.
     pub(super) fn next(self) -> Option<Instant> {
         match self {
             Self::At(at) | Self::Grace(at) => Some(at),
@@ -63,7 +62,7 @@ impl Deadline {
         }
     }
 
-    /// Takes what is due now.
+    /// Returns the action that is due now.
     pub(super) fn take(&mut self, now: Instant) -> Option<Due> {
         match *self {
             Self::At(at) if at <= now => {
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_stands_still_with_the_tree() {
+    fn the_time_limit_does_not_count_while_the_tree_is_frozen() {
         let now = Instant::now();
         let mut deadline = Deadline::of(Some(SECOND * 3), now);
         deadline.hold(now + SECOND);

@@ -1,10 +1,12 @@
-//! The end of a session: nothing of it is left, its log is whole, its record is on the disk, and everybody knows.
+//! The end of a session: its tree is empty, its log is complete, its record is on the disk, and every client is told.
 
 use std::io;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::Shim;
-use crate::exit::{EndedBy, ExitRecord, Used, VERSION};
+use crate::errno::is_of_disk;
+use crate::exit::{EndedBy, ExitRecord, LastSignal, Used, VERSION};
+use crate::spec::Names;
 use crate::stage::SessionResult;
 use crate::tree::has_no_children;
 
@@ -12,15 +14,15 @@ use crate::tree::has_no_children;
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// The longest wait between two kills.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
-/// An output that somebody outside the tree holds open is given up when it is silent for so long,
+/// An output that a process outside the tree holds open is closed when it is silent for this long,
 const QUIET: Duration = Duration::from_millis(200);
 /// and in any case after this.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a disk that does not take the record is waited for,
+/// How long a disk that refuses the record is retried,
 const DISK_PATIENCE: Duration = Duration::from_secs(600);
-/// and how often it is tried.
+/// and how often.
 const DISK_AGAIN: Duration = Duration::from_millis(200);
-/// How long those who are connected may take to hear the end.
+/// How long clients may take to receive the end.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Shim {
@@ -28,20 +30,19 @@ impl Shim {
         let oom_kills = self.tree.as_ref().map_or(0, |tree| tree.oom_kills());
         self.kill_until_empty()?;
         self.drain()?;
-        self.output_lost |= self.log.sync().is_err();
-        let record = self.record(oom_kills);
-        // Before the record: whoever finds that does not look for leaves any more.
+        let mut record = self.record(oom_kills);
+        // Before the record: a reader of the record does not look for leaves any more.
         if let Some(tree) = self.tree.take() {
-            // A leaf with somebody in it whom nobody can kill stays; the record names them.
+            // A leaf with a process that cannot be killed stays; the record names the process.
             let _ = tree.remove();
         }
-        self.leave(&record)?;
+        self.leave(&mut record)?;
         let _ = self.directory.ctl_remove();
         self.say_goodbye(&record)
     }
 
     fn is_gone(&self) -> bool {
-        // Whoever left the tree is still below us.
+        // Processes that left the tree are still descendants.
         self.child_gone && self.tree.as_ref().is_none_or(|tree| tree.is_empty()) && has_no_children()
     }
 
@@ -49,7 +50,7 @@ impl Shim {
         let deadline = Instant::now() + KILL_PATIENCE;
         let mut pause = Duration::from_millis(1);
         while !self.is_gone() && Instant::now() < deadline {
-            // One that cannot be killed is tried again, and at last left and named.
+            // A process that cannot be killed is tried again, and finally named in the record.
             let _ = self.kill();
             self.turn(Some(pause))?;
             pause = (pause * 2).min(KILL_AGAIN);
@@ -79,6 +80,8 @@ impl Shim {
         ExitRecord {
             version: VERSION,
             why: self.why(&result, oom_kills),
+            by: self.sender(&result),
+            last_signal: self.last_signal_before(&result),
             result,
             host_pid: snapshot.host_pid,
             child_pid: snapshot.child_pid,
@@ -93,9 +96,9 @@ impl Shim {
         }
     }
 
-    /// Those that no kill could end.
+    /// Returns the processes that could not be killed.
     fn left(&self) -> Vec<i32> {
-        /// The record has to fit into the room that was set aside for it.
+        /// The record has to fit into the space reserved for it.
         const NAMED_MAX: usize = 100;
         let tree = self.tree.as_ref().filter(|_| !self.is_gone());
         let mut left = tree.map(|tree| tree.members()).unwrap_or_default();
@@ -106,28 +109,64 @@ impl Shim {
         left
     }
 
+    /// Returns the sender of the signal that ended the program.
+    fn sender(&self, result: &SessionResult) -> Option<u32> {
+        match result {
+            SessionResult::Signaled(number) => self.senders.get(number).copied(),
+            SessionResult::Aborted => self.aborted_by,
+            SessionResult::Exited(_) | SessionResult::Error(_) => None,
+        }
+    }
+
+    fn last_signal_before(&self, result: &SessionResult) -> Option<LastSignal> {
+        let SessionResult::Exited(_) = result else { return None };
+        let (number, sent_at) = self.last_signal?;
+        let before_end_ms = u64::try_from(sent_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Some(LastSignal { number, by: self.senders.get(&number).copied(), before_end_ms })
+    }
+
     fn why(&self, result: &SessionResult, oom_kills: u64) -> Option<EndedBy> {
         match *result {
             SessionResult::Aborted => Some(EndedBy::Abort),
             SessionResult::Signaled(libc::SIGKILL) if self.kill_asked => Some(EndedBy::Kill),
             SessionResult::Signaled(libc::SIGKILL) if oom_kills > 0 => Some(EndedBy::Oom),
-            // It failed because of a child, as a rule, whatever it made of that. One that coped with it has not failed.
+            // It usually failed because of a child, however it handled that. A program that coped with it has not
+            // failed.
             SessionResult::Exited(code) if oom_kills > 0 && code != 0 => Some(EndedBy::Oom),
             SessionResult::Signaled(number) => (self.sent & 1 << (number - 1) != 0).then_some(EndedBy::Signal),
             SessionResult::Exited(_) | SessionResult::Error(_) => None,
         }
     }
 
-    /// Writes the record, again and again on a disk that is full. At last those who are connected hear of it all the same.
-    fn leave(&mut self, record: &ExitRecord) -> io::Result<()> {
+    /// Puts the output and the record on the disk, by one sync if that is enough.
+    fn leave(&mut self, record: &mut ExitRecord) -> io::Result<()> {
+        let ended = match self.names {
+            Names::InOrder => serde_json::to_vec(record).ok().and_then(|bytes| self.log.append_exit(&bytes).ok()),
+            Names::Apart => None,
+        };
+        let synced = self.log.sync();
+        record.output_lost |= synced.is_err();
+        if ended.is_some() && synced.is_ok() && self.directory.write_exit_unsynced(record).is_ok() {
+            return Ok(());
+        }
+        self.leave_apart(record)
+    }
+
+    /// Writes the record. The clients are told at once if that fails, so that a program which spoilt its directory does
+    /// not hold back its own end; only a disk that may recover is tried again.
+    fn leave_apart(&mut self, record: &ExitRecord) -> io::Result<()> {
+        let Err(error) = self.directory.write_exit(record) else { return Ok(()) };
+        self.say_goodbye(record)?;
         let deadline = Instant::now() + DISK_PATIENCE;
-        while self.directory.write_exit(record).is_err() && Instant::now() < deadline {
+        let mut may_recover = is_of_disk(&error);
+        while may_recover && Instant::now() < deadline {
             self.turn(Some(DISK_AGAIN))?;
+            may_recover = self.directory.write_exit(record).is_err_and(|error| is_of_disk(&error));
         }
         Ok(())
     }
 
-    /// Who does not take it in time finds the record.
+    /// Sends the end to the clients. A client that does not receive it in time finds the record.
     fn say_goodbye(&mut self, record: &ExitRecord) -> io::Result<()> {
         let deadline = Instant::now() + GOODBYE_PATIENCE;
         self.accept();
@@ -140,15 +179,14 @@ impl Shim {
     }
 }
 
-/// Milliseconds since the boot.
 fn up_ms() -> u64 {
     let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     since.tv_sec as u64 * 1000 + since.tv_nsec as u64 / 1_000_000
 }
 
-/// Everybody who was below us has been reaped by us, or by somebody who was.
+/// Returns the resources of all descendants, which were reaped by the shim or by one of them.
 fn used() -> Used {
-    // SAFETY: a structure of ours to be written to.
+    // SAFETY: a structure owned here, to be written to.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);

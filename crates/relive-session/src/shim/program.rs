@@ -1,4 +1,5 @@
-//! The program as the kernel takes it: made before the child exists, because the child must not allocate.
+//! The program in the form that the kernel needs: prepared before the child exists, because the child must not
+//! allocate.
 
 use std::ffi::CString;
 use std::os::fd::RawFd;
@@ -12,7 +13,7 @@ use crate::stage::Failure;
 use crate::tree::MARKER;
 
 const SHELL: &str = "/bin/sh";
-/// Where programs are looked for in an environment that does not say.
+/// The default search path, for an environment without one.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The strings of a program, and the arrays of pointers to them.
@@ -27,7 +28,7 @@ pub(super) struct Program {
 }
 
 struct Pointers {
-    /// What the pointers point to.
+    /// Owns the strings behind the pointers.
     _strings: Vec<CString>,
     array: Vec<*const c_char>,
 }
@@ -40,7 +41,7 @@ impl Pointers {
 }
 
 impl Program {
-    /// `session` is what tells the session's processes from all others.
+    /// Prepares a program. `session` marks the session's processes.
     pub(super) fn of(spec: &Spec, session: &str) -> Result<Self, Failure> {
         let Some(name) = spec.argv.first() else { return Err(Failure::new("execve", libc::ENOENT)) };
         let variables = spec.env.iter().filter(|(name, _)| name != MARKER);
@@ -77,6 +78,8 @@ impl Program {
             terminal: stdio.is_terminal(),
             gate,
             own_proc,
+            isolated: ptr::null_mut(),
+            entry: None,
             init,
             umask: self.inherited.as_ref().map(|inherited| inherited.umask),
             nice: self.inherited.as_ref().map(|inherited| inherited.nice),
@@ -87,8 +90,8 @@ impl Program {
     }
 }
 
-/// The limits as the kernel takes them. The daemon has raised its own limit of open files: who inherits from nobody else gets
-/// the usual one back, with which no program runs into the limits of `select`.
+/// Returns the limits for the kernel. The daemon has raised its own limit of open files: a program without inherited
+/// settings gets the usual one back, so that it does not exceed the limits of `select`.
 fn limits(inherited: Option<&Inherited>) -> Vec<(libc::c_uint, libc::rlimit)> {
     const USUAL_FILES: u64 = 1024;
     let number = |limit: Option<u64>| limit.unwrap_or(libc::RLIM_INFINITY);
@@ -111,7 +114,7 @@ fn strings(from: impl IntoIterator<Item = String>) -> Result<Vec<CString>, Failu
     from.into_iter().map(|s| CString::new(s).map_err(|_| Failure::new("execve", libc::EINVAL))).collect()
 }
 
-/// The paths to try, in order. An empty part of `PATH` is the working directory.
+/// Returns the paths to try, in order. An empty part of `PATH` is the working directory.
 fn candidates(name: &str, env: &[(String, String)]) -> Vec<String> {
     if name.contains('/') || name.is_empty() {
         return vec![name.to_owned()];
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_looked_for_as_a_shell_does() {
+    fn a_program_is_searched_like_in_a_shell() {
         let check = |name: &str, path: Option<&str>, expect: &[&str]| {
             let env: Vec<_> = path.map(|path| ("PATH".to_owned(), path.to_owned())).into_iter().collect();
             assert_eq!(candidates(name, &env), expect);

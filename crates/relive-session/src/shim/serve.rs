@@ -1,4 +1,4 @@
-//! What is asked of a shim, and what it answers.
+//! The requests to a shim, and their answers.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,20 +13,20 @@ use crate::packet;
 use crate::protocol::{MessagePart, Outcome, PACKET_MAX, REQUEST_MAX, Request, STORED_MAX, Stat, Verb, WRITE_MAX};
 use crate::stage::{Answer, Failure};
 
-/// How long a freeze is waited for; output waits meanwhile.
+/// How long to wait for a freeze; output is not read in the meantime.
 const FREEZE_PATIENCE: Duration = Duration::from_millis(300);
 /// How many requests that sent a signal are remembered.
 const SIGNALS_REMEMBERED: usize = 64;
-/// The most members that `stat` names.
+/// The most members that `stat` lists.
 const MEMBERS_MAX: usize = 1000;
 
-/// What of a request can be read although the rest cannot.
+/// The id of a request whose rest cannot be parsed.
 #[derive(Deserialize)]
 struct IdOnly {
     id: u64,
 }
 
-/// What a request comes to, and when it is said.
+/// The answer to a request, and when it is sent.
 enum Done {
     Now(Outcome, Option<OwnedFd>),
     /// When its input is in the pipe.
@@ -36,7 +36,7 @@ enum Done {
 /// A piece of input.
 enum Piece<'a> {
     Bytes(Option<MessagePart>, &'a [u8]),
-    /// There is no more.
+    /// The end of the input.
     End,
 }
 
@@ -68,7 +68,7 @@ impl Shim {
     }
 
     fn answer(&mut self, asked: Asked, verb: Verb, bytes: &[u8], descriptor: Option<OwnedFd>) -> Done {
-        if let Verb::Signal { number, request } = &verb {
+        if let Verb::Signal { number, request, .. } = &verb {
             if !(1..=64).contains(number) || request.as_ref().is_some_and(|id| id.len() > REQUEST_MAX) {
                 return failed("kill", libc::EINVAL).into();
             }
@@ -80,6 +80,9 @@ impl Shim {
             Answer::Act => self.act(asked, verb, bytes, descriptor),
             Answer::Kept => {
                 self.signal_was_sent(&verb);
+                if let Verb::Abort { by } = verb {
+                    self.aborted_by = by;
+                }
                 Outcome::Kept.into()
             }
             Answer::NoProcess => Outcome::NoProcess.into(),
@@ -93,7 +96,10 @@ impl Shim {
                 Ok(()) => Outcome::Done.into(),
                 Err(Failure { stage, errno, .. }) => Outcome::Failed { call: stage, errno }.into(),
             },
-            Verb::Abort => outcome("kill", self.kill()).into(),
+            Verb::Abort { by } => {
+                self.aborted_by = by;
+                outcome("kill", self.kill()).into()
+            }
             Verb::Signal { number, .. } => {
                 let sent = outcome("kill", self.signal(number));
                 if sent == Outcome::Done {
@@ -138,9 +144,15 @@ impl Shim {
         }
     }
 
-    /// Remembers the request, for an owner who does not know whether the one before was answered.
+    /// Remembers the sender, and the request for an owner that does not know whether it was answered.
     fn signal_was_sent(&mut self, verb: &Verb) {
-        let Verb::Signal { request: Some(id), .. } = verb else { return };
+        let Verb::Signal { number, request, by } = verb else { return };
+        match by {
+            Some(by) => self.senders.insert(*number, *by),
+            None => self.senders.remove(number),
+        };
+        let Some(id) = request else { return };
+        self.last_signal = Some((*number, Instant::now()));
         if self.signals_sent.len() == SIGNALS_REMEMBERED {
             self.signals_sent.pop_front();
         }
@@ -151,7 +163,7 @@ impl Shim {
         let Some(tree) = &mut self.tree else { return Outcome::Done };
         match tree.freeze(FREEZE_PATIENCE) {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                // It stays told to: those who wait in the kernel stand still when they are back.
+                // The order stays: processes that wait in the kernel are frozen when they return.
                 self.frozen = true;
                 self.deadline.hold(Instant::now());
                 Outcome::Kept
@@ -188,7 +200,7 @@ impl Shim {
             return failed("write", libc::EPIPE).into();
         }
         if stdio.waits(asked.connection) {
-            return Outcome::WrongStage { message: "input of this connection waits already".into() }.into();
+            return Outcome::WrongStage { message: "earlier input of this connection is still waiting".into() }.into();
         }
         match piece {
             Piece::Bytes(_, bytes) if bytes.len() > WRITE_MAX => {
@@ -201,7 +213,7 @@ impl Shim {
         Done::Later
     }
 
-    /// Writes what there is room for, and answers those whose input is in.
+    /// Writes as much input as fits, and answers the requests whose input is written.
     pub(super) fn write_input(&mut self) {
         let Some(stdio) = &mut self.stdio else { return };
         for (asked, written) in stdio.write() {
@@ -248,7 +260,7 @@ fn unknown(message: String) -> Done {
 fn outcome(call: &str, result: io::Result<()>) -> Outcome {
     match result {
         Ok(()) => Outcome::Done,
-        // It has ended, and we are still to hear of it.
+        // It has ended, but the shim has not noticed yet.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Outcome::NoProcess,
         Err(error) => failed(call, error.raw_os_error().unwrap_or(libc::EIO)),
     }

@@ -1,7 +1,7 @@
-//! The shim's ends of what the program reads and writes.
+//! The shim's ends of the program's input and output.
 //!
-//! What always holds: output is read whatever the input does, and input is written in the order it was asked for, whoever
-//! asked; nobody who waits holds up the program.
+//! **Invariant:** output is read independently of the input, and input is written in the order of the requests; no
+//! waiting client delays the program.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,51 +18,49 @@ use crate::log::Stream;
 use crate::protocol::{InputState, MessagePart};
 use crate::spec::{self, Size};
 
-/// Both sides of descriptors 0, 1 and 2, until the child has its own.
+/// Both ends of descriptors 0, 1 and 2, until the child has its own.
 pub(super) struct Stdio {
-    /// The child's sides, closed here as soon as the child has them.
+    /// The child's ends, closed here as soon as the child has them.
     child: Option<Vec<OwnedFd>>,
     terminal: bool,
     input: Option<OwnedFd>,
     outputs: Vec<(Stream, OwnedFd)>,
     queue: VecDeque<Input>,
-    /// The last part of a message that was written whole.
+    /// The last part of a message that was written completely.
     written: Option<MessagePart>,
 }
 
-/// Somebody's input, waiting for room.
+/// Input that waits for space.
 struct Input {
     who: Asked,
     part: Option<MessagePart>,
     bytes: Vec<u8>,
     written: usize,
-    /// The pipe is closed after it.
+    /// Whether the pipe is closed after it.
     last: bool,
 }
 
-/// Which request of which connection.
+/// Identifies a request of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) connection: u64,
     pub(super) request: u64,
 }
 
-/// Whether a part of a message was handed in before.
+/// Whether a part of a message was received before.
 pub(super) enum Repeat {
     New,
-    /// It waits for room.
+    /// It waits for space.
     Waits,
-    /// It was written whole.
+    /// It was written completely.
     Written,
 }
 
-/// What came of a look at an output.
+/// The result of reading an output.
 pub(super) enum Output {
-    /// So many bytes.
     Bytes(usize),
-    /// Nothing now.
     Nothing,
-    /// Nothing ever: it is closed.
+    /// It is closed.
     End,
 }
 
@@ -81,7 +79,7 @@ impl Stdio {
                 let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
                 let master = rustix::pty::openpt(flags)?;
                 rustix::pty::unlockpt(&master)?;
-                // Not by its path, which may be another's in this mount namespace.
+                // Not by its path, which may be another terminal in this mount namespace.
                 let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
                 set_nonblocking(&master)?;
                 made.input = Some(master.try_clone()?);
@@ -123,21 +121,22 @@ impl Stdio {
         self.terminal
     }
 
-    /// The descriptors that become the child's 0, 1 and 2; the shim's own where the child has them already.
+    /// Returns the descriptors that become the child's 0, 1 and 2; the shim's own if the child already has them.
     pub(super) fn child(&self) -> [RawFd; 3] {
         let ends = self.child.as_deref().unwrap_or_default();
         [0, 1, 2].map(|number| ends.get(number).or(ends.first()).map_or(number as RawFd, AsRawFd::as_raw_fd))
     }
 
-    /// The child has its own sides: with ours open, its output would never end. A terminal's is kept as long as the child
-    /// lives, so that a program that closes its terminal and opens it again is heard.
+    /// Closes the child's ends once the child has them: otherwise its output would never end. That of a terminal is
+    /// kept as long as the child lives, so that the output of a program that closes its terminal and opens it again is
+    /// read.
     pub(super) fn handed_over(&mut self) {
         if !self.terminal {
             self.child = None;
         }
     }
 
-    /// The child has ended: nobody opens its terminal again.
+    /// Closes the terminal after the end of the child: nobody opens it again.
     pub(super) fn child_ended(&mut self) {
         self.child = None;
     }
@@ -152,13 +151,13 @@ impl Stdio {
         &self.outputs
     }
 
-    /// Reads from one of the outputs; one that has ended is not there any more afterwards.
+    /// Reads from one of the outputs; one that has ended is removed.
     pub(super) fn read(&mut self, index: usize, buffer: &mut [u8]) -> Output {
         let Some((_, descriptor)) = self.outputs.get(index) else { return Output::End };
         match rustix::io::read(descriptor, buffer) {
             Ok(length @ 1..) => Output::Bytes(length),
             Err(Errno::AGAIN | Errno::INTR) => Output::Nothing,
-            // A terminal that nobody has open any more says EIO.
+            // Reading a terminal that nobody has open fails with EIO.
             Ok(0) | Err(_) => {
                 self.outputs.remove(index);
                 Output::End
@@ -166,7 +165,7 @@ impl Stdio {
         }
     }
 
-    /// What to watch while input waits for room.
+    /// Returns the descriptor to watch while input waits for space.
     pub(super) fn waiting_input(&self) -> Option<&OwnedFd> {
         self.input.as_ref().filter(|_| !self.queue.is_empty())
     }
@@ -175,7 +174,7 @@ impl Stdio {
         self.input.is_some() && !self.queue.back().is_some_and(|input| input.last)
     }
 
-    /// Whether a connection's input still waits.
+    /// Returns whether input of a connection still waits.
     pub(super) fn waits(&self, connection: u64) -> bool {
         self.queue.iter().any(|input| input.who.connection == connection)
     }
@@ -184,7 +183,7 @@ impl Stdio {
         self.queue.push_back(Input { who, part, bytes, written: 0, last: false });
     }
 
-    /// Tells whether a part of a message was handed in before. Where it still waits, the one who asks now is answered.
+    /// Returns whether a part of a message was received before. If it still waits, the new request is answered.
     pub(super) fn repeat(&mut self, who: Asked, part: MessagePart) -> Repeat {
         if self.written.is_some_and(|written| part <= written) {
             return Repeat::Written;
@@ -202,7 +201,7 @@ impl Stdio {
         InputState { open: self.has_input() && !self.has_lost_its_reader(), written: self.written }
     }
 
-    /// Whether nobody can read the program's input any more. A terminal is read by whoever opens it next.
+    /// Returns whether nobody can read the program's input any more. A terminal can be opened again.
     fn has_lost_its_reader(&self) -> bool {
         let Some(input) = self.input.as_ref().filter(|_| !self.terminal) else { return false };
         let mut watched = [PollFd::new(input, PollFlags::OUT)];
@@ -210,7 +209,7 @@ impl Stdio {
             && watched[0].revents().contains(PollFlags::ERR)
     }
 
-    /// The input ends after what waits already.
+    /// Ends the input after the input that already waits.
     pub(super) fn push_end(&mut self, who: Asked) {
         let bytes = if self.terminal { self.end_of_file() } else { Vec::new() };
         self.queue.push_back(Input { who, part: None, bytes, written: 0, last: !self.terminal });
@@ -221,7 +220,7 @@ impl Stdio {
         vec![attributes.map_or(4, |attributes| attributes.special_codes[SpecialCodeIndex::VEOF])]
     }
 
-    /// Writes what there is room for; says what is done, or failed.
+    /// Writes as much as fits; returns the requests that are done or failed.
     pub(super) fn write(&mut self) -> Vec<(Asked, Result<(), Errno>)> {
         let mut done = Vec::new();
         while let Some(front) = self.queue.front_mut() {

@@ -1,4 +1,4 @@
-//! One turn of the shim's loop: wait until something can be done, then do all of it.
+//! One turn of the shim's loop: waits until something can be done, then does all of it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,20 +12,22 @@ use super::spawn::{Child, Said};
 use super::stdio::Output;
 use crate::exit::ExitRecord;
 use crate::stage::{End, Event, Stage};
+use crate::tree::Tree;
 
-/// What is watched.
+/// A watched descriptor.
 #[derive(Clone, Copy)]
 enum Watched {
     Signals,
     Listener,
     Gate,
+    Entered,
     Output(usize),
     Input,
     Client(u64),
 }
 
 impl Shim {
-    /// Waits, as long as it may, until something can be done, and does it. Says whether there was output.
+    /// Waits until something can be done, at most for `patience`, and does it. Returns whether there was output.
     pub(super) fn turn(&mut self, patience: Option<Duration>) -> io::Result<bool> {
         self.flush(None);
         let mut had_output = false;
@@ -34,9 +36,10 @@ impl Shim {
                 Watched::Signals => self.reap(),
                 Watched::Listener => self.accept(),
                 Watched::Gate => self.hear_gate(),
+                Watched::Entered => self.leave_entered(),
                 Watched::Output(index) => had_output |= self.read_output(index),
                 Watched::Input => self.write_input(),
-                // Gone, or readable: either way the read says.
+                // Closed or readable: reading it tells.
                 Watched::Client(id) if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) => {
                     self.serve(id)
                 }
@@ -50,14 +53,22 @@ impl Shim {
         Ok(had_output)
     }
 
+    /// Ends with the session that it runs in.
+    fn leave_entered(&mut self) {
+        self.entered = None;
+        // Repeated when the child has ended.
+        let _ = self.kill();
+    }
+
     pub(super) fn accept(&mut self) {
         let tree = self.tree.as_ref();
         self.clients.accept(|| tree.map(|tree| tree.members()).unwrap_or_default());
     }
 
-    /// Tells those who are connected; the end, too, once there is a record of it.
+    /// Sends notices to the clients; also the end, once its record exists.
     pub(super) fn flush(&mut self, ended: Option<&ExitRecord>) {
-        self.clients.flush(&Now { snapshot: self.session.snapshot(), log_end: self.log.end(), ended });
+        let (snapshot, rungs) = (self.session.snapshot(), self.tree.as_ref().map(Tree::rungs));
+        self.clients.flush(&Now { snapshot, log_end: self.log.end(), rungs, ended });
     }
 
     fn wait(&self, patience: Option<Duration>) -> io::Result<Vec<(Watched, PollFlags)>> {
@@ -73,11 +84,14 @@ impl Shim {
         if let Some(gate) = self.child.as_ref().and_then(|child| child.gate()) {
             watch(Watched::Gate, gate.as_fd(), PollFlags::IN);
         }
+        if let Some(entered) = &self.entered {
+            watch(Watched::Entered, entered.as_fd(), PollFlags::IN);
+        }
         if let Some(stdio) = &self.stdio {
             if let Some(input) = stdio.waiting_input() {
                 watch(Watched::Input, input.as_fd(), PollFlags::OUT);
             }
-            // The last first: one that ends leaves the numbers of those before it as they are.
+            // The last first: removing one that ends does not change the indices before it.
             let outputs = if self.is_held_back() { &[] } else { stdio.outputs() };
             for (index, (_, output)) in outputs.iter().enumerate().rev() {
                 watch(Watched::Output(index), output.as_fd(), PollFlags::IN);
@@ -106,7 +120,8 @@ impl Shim {
         Ok(happened.filter(|(_, events)| !events.is_empty()).collect())
     }
 
-    /// Whether the program has to wait until its reader has read more. What an ended program left in its pipes is little.
+    /// Returns whether the program has to wait until its reader has read more. What an ended program left in its pipes
+    /// is little.
     fn is_held_back(&self) -> bool {
         let due = || self.reader_due.filter(|due| Instant::now() < *due).map(|_| 0);
         let read = self.clients.slowest_reader().or_else(due);
@@ -114,18 +129,19 @@ impl Shim {
         ahead >= self.log.ahead_max() && !self.session.stage().is_terminal()
     }
 
-    /// Reaps whoever has ended: the child, and the orphans that were left to us.
+    /// Reaps ended processes: the child, and orphans.
     fn reap(&mut self) {
         let mut read = [0u8; size_of::<libc::signalfd_siginfo>()];
         while rustix::io::read(&self.signals, &mut read).is_ok_and(|length| length > 0) {}
         while let Some(pid) = next_ended() {
             let is_child = self.child.as_ref().is_some_and(|child| child.pid == pid);
             if is_child {
-                // What it said before it ended comes first, and whether it was the program shows only until it is reaped.
+                // Messages from before its end come first, and whether it was the program is visible only until it is
+                // reaped.
                 self.hear_gate();
             }
             let mut status = 0;
-            // SAFETY: a number of ours to be written to.
+            // SAFETY: a number owned here, to be written to.
             unsafe { libc::waitpid(pid, &raw mut status, 0) };
             if is_child {
                 self.child_ended(status);
@@ -140,7 +156,8 @@ impl Shim {
         }
         let Some(end) = self.child.as_ref().map(|child| child.end(status)) else { return };
         if matches!(end, End::Exited(_)) && self.session.stage() == Stage::Ready {
-            // An init has reaped it before we could look, and what fails before the program says so: this was the program.
+            // An init reaped it before the shim could look, and failures before the program are reported: this was the
+            // program.
             self.happened(Event::Executed);
         }
         self.happened(Event::Ended(end));
@@ -164,7 +181,7 @@ impl Shim {
         }
         self.happened(Event::Ready { child_pid });
         if self.session.stage() == Stage::Ready && !self.session.is_opened() {
-            // Only a help to those who look: what matters is that it does not say `running`.
+            // Only a hint for readers: what matters is that it does not say `running`.
             let _ = self.write_state(crate::directory::RecordedStage::Ready);
         }
     }
@@ -174,7 +191,7 @@ impl Shim {
         let Some(stream) = stdio.outputs().get(index).map(|(stream, _)| *stream) else { return false };
         match stdio.read(index, &mut self.buffer) {
             Output::Bytes(length) => {
-                // The program goes on without its log: a full disk must not hold it up.
+                // The program continues without its log: a full disk must not block it.
                 self.output_lost |= self.log.append(stream, &self.buffer[..length]).is_err();
                 self.clients.log_grew();
                 true
@@ -184,9 +201,9 @@ impl Shim {
     }
 }
 
-/// The pid of a child that has ended and is still to be reaped.
+/// Returns the pid of a child that has ended and is not reaped yet.
 fn next_ended() -> Option<i32> {
-    // SAFETY: a structure of ours to be written to; zero where nobody has ended.
+    // SAFETY: a structure owned here, to be written to; zero if nobody has ended.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;

@@ -1,7 +1,7 @@
-//! The facts of a session, and what follows from them.
+//! The facts of a session, and their consequences.
 //!
-//! What always holds: facts are only added; at most one event is terminal, and none is accepted after it; a verb is
-//! answered by the stage alone, in the order *ended*, *wrong stage*, *act*.
+//! **Invariant:** facts are only added; at most one event is terminal, and none is accepted after it; the stage alone
+//! determines the answer to a verb, in the order *ended*, *wrong stage*, *act*.
 
 use super::{Failure, Mode, SessionResult, Snapshot, Stage};
 use crate::protocol::Verb;
@@ -13,6 +13,7 @@ pub const KEPT_SIGNALS_MAX: usize = 64;
 /// The facts of a session.
 #[derive(Debug, Clone)]
 pub struct Session {
+    mode: Mode,
     gate: Gate,
     pty: bool,
     host_pid: Option<i32>,
@@ -26,27 +27,21 @@ pub struct Session {
     signals: Vec<i32>,
 }
 
-/// Something that happened to a session.
+/// An event in the life of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The child was cloned.
-    Spawned {
-        /// Its pid on the host.
-        host_pid: i32,
-    },
+    Spawned { host_pid: i32 },
     /// The child is an init, and this is the program below it.
-    BelowInit {
-        /// The program's pid on the host.
-        host_pid: i32,
-    },
-    /// It waits at the gate.
+    BelowInit { host_pid: i32 },
+    /// The child waits at the gate.
     Ready {
-        /// Its pid in its own namespace.
+        /// The pid in its own namespace.
         child_pid: i32,
     },
     /// The gate was opened: from here on the program may run.
     Opened,
-    /// The program runs; it has been looked at, not only believed.
+    /// The program runs, which was verified.
     Executed,
     /// The child ended.
     Ended(End),
@@ -63,7 +58,7 @@ pub enum End {
     Signaled(i32),
 }
 
-/// What an event calls for.
+/// The consequence of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// Open the gate.
@@ -72,38 +67,35 @@ pub enum Due {
     Abort,
     /// End the whole tree.
     Kill,
-    /// Send a signal that was kept.
+    /// Send a kept signal.
     Signal(i32),
 }
 
-/// What a verb comes to.
+/// The answer to a verb.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Do it.
     Act,
     /// It will be done when its stage is reached.
     Kept,
-    /// It has ended.
+    /// The program has ended.
     NoProcess,
-    /// Not in this stage.
     WrongStage(String),
 }
 
-/// An event that cannot happen now: it is passed over.
+/// An event that is impossible in this stage: it is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{event:?} cannot happen to a session that is {}", stage.name())]
 pub struct Rejected {
-    /// The event.
     pub event: Event,
-    /// Where the session stands.
     pub stage: Stage,
 }
 
 impl Session {
-    /// A session of which nothing has happened yet.
+    /// Returns a session without any facts.
     #[must_use]
     pub fn new(gate: Gate, pty: bool) -> Self {
         Self {
+            mode: Mode::Spawn,
             gate,
             pty,
             host_pid: None,
@@ -118,7 +110,12 @@ impl Session {
         }
     }
 
-    /// Where it stands.
+    /// Returns it as one that enters another session.
+    #[must_use]
+    pub fn entering(self) -> Self {
+        Self { mode: Mode::Enter, ..self }
+    }
+
     #[must_use]
     pub fn stage(&self) -> Stage {
         match &self.result {
@@ -133,11 +130,10 @@ impl Session {
         }
     }
 
-    /// One look at it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
-            mode: Mode::Spawn,
+            mode: self.mode,
             stage: self.stage(),
             host_pid: self.host_pid,
             child_pid: self.child_pid,
@@ -147,19 +143,18 @@ impl Session {
         }
     }
 
-    /// Whether the program may run: the gate has been opened.
+    /// Returns whether the program may run: the gate has been opened.
     #[must_use]
     pub fn is_opened(&self) -> bool {
         self.opened
     }
 
-    /// How it ended.
     #[must_use]
     pub fn result(&self) -> Option<&SessionResult> {
         self.result.as_ref()
     }
 
-    /// Takes in what happened; says what it calls for, in order.
+    /// Applies an event; returns its consequences, in order.
     pub fn apply(&mut self, event: Event) -> Result<Vec<Due>, Rejected> {
         let stage = self.stage();
         match (&event, stage) {
@@ -212,7 +207,7 @@ impl Session {
         }
     }
 
-    /// Decides what a verb comes to, and keeps what is to be kept.
+    /// Answers a verb, and keeps it if necessary.
     pub fn ask(&mut self, verb: &Verb) -> Answer {
         let stage = self.stage();
         match verb {
@@ -225,7 +220,7 @@ impl Session {
             | Verb::Return { .. } => Answer::Act,
             _ if stage.is_terminal() => Answer::NoProcess,
             Verb::Proceed => self.ask_proceed(stage),
-            Verb::Abort => self.ask_abort(stage),
+            Verb::Abort { .. } => self.ask_abort(stage),
             Verb::Signal { number, .. } => self.ask_signal(*number, stage),
             Verb::Kill if stage == Stage::Starting => {
                 self.kill_kept = true;
@@ -287,7 +282,7 @@ impl Session {
                 Answer::Kept
             }
             Stage::Starting | Stage::Spawned | Stage::Ready if self.signals.len() >= KEPT_SIGNALS_MAX => {
-                Answer::WrongStage(format!("{KEPT_SIGNALS_MAX} signals wait for it to run already"))
+                Answer::WrongStage(format!("{KEPT_SIGNALS_MAX} signals already wait for the program to run"))
             }
             Stage::Starting | Stage::Spawned | Stage::Ready => {
                 self.signals.push(number);

@@ -31,7 +31,7 @@ fn at(stage: Stage) -> Session {
         Stage::Exited => [&spawn[..], &run, &[Event::Ended(End::Exited(3))]].concat(),
         Stage::Signaled => [&spawn[..], &run, &[Event::Ended(End::Signaled(15))]].concat(),
         Stage::Aborted => {
-            assert_eq!(session.ask(&Verb::Abort), Answer::Kept);
+            assert_eq!(session.ask(&Verb::Abort { by: None }), Answer::Kept);
             [&spawn[..], &[Event::Ended(End::Signaled(9))]].concat()
         }
         Stage::Errored => vec![Event::Failed(failure())],
@@ -47,7 +47,7 @@ fn verbs() -> Vec<Verb> {
     let name = || "x".to_owned();
     vec![
         Verb::Proceed,
-        Verb::Abort,
+        Verb::Abort { by: None },
         Verb::signal(15),
         Verb::signal(9),
         Verb::Kill,
@@ -75,7 +75,7 @@ fn letter(answer: &Answer) -> char {
     }
 }
 
-/// a: done, k: kept, w: wrong stage, -: no process. One row a verb, one column a stage, in the order of [`STAGES`].
+/// a: done, k: kept, w: wrong stage, -: no process. One row per verb, one column per stage, in the order of [`STAGES`].
 #[test]
 fn every_verb_has_its_answer_in_every_stage() {
     let table = [
@@ -104,7 +104,7 @@ fn every_verb_has_its_answer_in_every_stage() {
     }
 }
 
-/// The stage after the event, or `-` where it cannot happen.
+/// The stage after the event, or `-` if it is impossible.
 #[test]
 fn every_event_has_its_effect_in_every_stage() {
     let table = [
@@ -129,8 +129,10 @@ fn every_event_has_its_effect_in_every_stage() {
 }
 
 #[test]
-fn a_wrong_stage_is_said_by_name() {
-    let Answer::WrongStage(message) = at(Stage::Running).ask(&Verb::Abort) else { panic!("abort of a running one") };
+fn a_wrong_stage_is_reported_with_the_reason() {
+    let Answer::WrongStage(message) = at(Stage::Running).ask(&Verb::Abort { by: None }) else {
+        panic!("abort of a running one")
+    };
     assert_eq!(message, "it cannot be aborted, because it is running: kill it instead");
 }
 
@@ -149,7 +151,7 @@ fn signals_kept_at_the_gate_are_due_in_order_once_it_runs() {
 fn an_abort_kept_before_ready_wins_over_an_open_gate() {
     let mut session = Session::new(Gate::Open, false);
     session.apply(Event::Spawned { host_pid: 7 }).unwrap();
-    assert_eq!(session.ask(&Verb::Abort), Answer::Kept);
+    assert_eq!(session.ask(&Verb::Abort { by: None }), Answer::Kept);
     assert_eq!(session.apply(Event::Ready { child_pid: 7 }), Ok(vec![Due::Abort]));
     assert!(session.apply(Event::Opened).is_err(), "an aborted one never runs");
     session.apply(Event::Ended(End::Signaled(9))).unwrap();
@@ -165,7 +167,7 @@ fn a_proceed_before_the_gate_is_reached_is_kept_and_opens_it_once() {
 
     let mut session = at(Stage::Spawned);
     assert_eq!(session.ask(&Verb::Proceed), Answer::Kept);
-    assert_eq!(session.ask(&Verb::Abort), Answer::Kept, "the last word counts");
+    assert_eq!(session.ask(&Verb::Abort { by: None }), Answer::Kept, "the last word counts");
     assert!(matches!(session.ask(&Verb::Proceed), Answer::WrongStage(_)));
     assert_eq!(session.apply(Event::Ready { child_pid: 7 }), Ok(vec![Due::Abort]));
 }
@@ -175,7 +177,7 @@ fn an_open_gate_is_neither_opened_again_nor_aborted() {
     let mut session = at(Stage::Ready);
     session.apply(Event::Opened).unwrap();
     assert!(matches!(session.ask(&Verb::Proceed), Answer::WrongStage(_)));
-    assert!(matches!(session.ask(&Verb::Abort), Answer::WrongStage(_)));
+    assert!(matches!(session.ask(&Verb::Abort { by: None }), Answer::WrongStage(_)));
 }
 
 #[test]

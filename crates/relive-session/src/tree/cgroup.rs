@@ -1,4 +1,4 @@
-//! The files of cgroups: where ours are, and what is done to a leaf.
+//! Cgroup files: the location of Relive's cgroups, and operations on a leaf.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
@@ -14,12 +14,12 @@ use super::nest::{self, Then};
 
 const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
-/// How long the cgroups that a program made in its leaf are looked through.
+/// How long the cgroups that a program created in its leaf are searched.
 const WALK_MAX: Duration = Duration::from_secs(2);
-/// How long a kill by a v1 freezer tries to hold all of them first.
+/// How long a kill with a v1 freezer tries to freeze all processes first.
 const HOLD_MAX: Duration = Duration::from_millis(200);
 
-/// Where this process is in the hierarchies there are.
+/// The cgroups of this process in all hierarchies.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub(super) v2: Option<PathBuf>,
@@ -29,8 +29,13 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn find() -> io::Result<Self> {
+        Self::of(rustix::process::getpid().as_raw_nonzero().get())
+    }
+
+    /// Finds the cgroups of another process, by the mounts of this one.
+    pub(super) fn of(pid: i32) -> io::Result<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
-        Ok(Self::parse(&mounts, &std::fs::read_to_string("/proc/self/cgroup")?))
+        Ok(Self::parse(&mounts, &std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?))
     }
 
     fn parse(mounts: &str, own: &str) -> Self {
@@ -70,7 +75,7 @@ impl<'a> Mount<'a> {
         Some(Self { root, point, kind: right.next()?, options: right.nth(1)? })
     }
 
-    /// Where a cgroup is, seen through this mount; none where it does not reach it.
+    /// Returns the directory of a cgroup in this mount; `None` if the mount does not contain it.
     fn directory_of(&self, path: &str) -> Option<PathBuf> {
         let below = Path::new(path).strip_prefix(self.root).ok()?;
         let plain = below.components().all(|part| matches!(part, std::path::Component::Normal(_)));
@@ -78,12 +83,12 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// One cgroup of ours.
+/// A leaf cgroup.
 #[derive(Clone, Copy)]
 pub(super) struct Leaf<'a>(pub(super) &'a Path);
 
 impl Leaf<'_> {
-    /// Makes it in `directory`, which is made too where it is missing, and given the controllers it can have.
+    /// Creates it in `directory`, which is created too if necessary, with all available controllers.
     pub(super) fn make(directory: &Path, name: &str) -> io::Result<PathBuf> {
         const TRIES: u32 = 16;
         let leaf = directory.join(name);
@@ -110,14 +115,14 @@ impl Leaf<'_> {
         write(&self.0.join(file), text)
     }
 
-    /// The number after a word in a file of such lines.
+    /// Returns the number after a word in a file of such lines.
     pub(super) fn count(self, file: &str, word: &str) -> Option<u64> {
         let text = std::fs::read_to_string(self.0.join(file)).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(' '))?;
         line.trim().parse().ok()
     }
 
-    /// The pids in it and in what is below it.
+    /// Returns the pids in it and below it.
     pub(super) fn members(self) -> io::Result<Vec<i32>> {
         let mut found = Vec::new();
         nest::walk(self.0, Instant::now() + WALK_MAX, &mut |cgroup| {
@@ -160,7 +165,7 @@ impl Leaf<'_> {
     pub(super) fn kill_v2(self) -> io::Result<()> {
         match self.write("cgroup.kill", "1") {
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.has("cgroup.freeze") => {
-                // Before Linux 5.14. The frozen can be killed here, and cannot fork.
+                // Before Linux 5.14. Frozen processes can be killed here, and cannot fork.
                 let held = self.freeze_v2(FREEZE_MAX);
                 self.kill_members()?;
                 self.thaw_v2()?;
@@ -171,7 +176,8 @@ impl Leaf<'_> {
         }
     }
 
-    /// Who is frozen here does not even die; so they are frozen, to have them all, killed, and thawed, to die.
+    /// Kills everything. In v1 frozen processes do not die, so they are frozen to catch them all, killed, and thawed to
+    /// die.
     pub(super) fn kill_v1(self) -> io::Result<()> {
         let held = self.hold_v1(HOLD_MAX);
         let killed = self.kill_members();
@@ -185,7 +191,7 @@ impl Leaf<'_> {
     fn hold_v1(self, at_most: Duration) -> io::Result<()> {
         let state = self.0.join("freezer.state");
         wait_until(at_most, || {
-            // Written anew each time: a process that came in while it froze may need it.
+            // Written again each time: a process that was added during the freeze may need it.
             write(&state, "FROZEN")?;
             Ok(std::fs::read_to_string(&state)?.trim() == "FROZEN")
         })
@@ -201,12 +207,12 @@ impl Leaf<'_> {
         Ok(())
     }
 
-    /// Whether nothing lives in it and below it. One that is gone is empty.
+    /// Returns whether nothing lives in it and below it. A missing cgroup is empty.
     pub(super) fn is_unpopulated(self) -> bool {
         self.count("cgroup.events", "populated") == Some(0) || !self.0.exists()
     }
 
-    /// Removes it and what a program made below it, as soon as the kernel lets go of it.
+    /// Removes it and everything that a program created below it, as soon as the kernel allows it.
     pub(super) fn remove(self, at_most: Duration) -> io::Result<()> {
         let until = Instant::now() + at_most;
         wait_until(at_most, || {
@@ -219,22 +225,22 @@ impl Leaf<'_> {
     }
 }
 
-/// Gives the leaves below `directory` what it can of memory, pids and cpu, where this is the v2 hierarchy. What cannot be given is
-/// seen by the files a leaf has not got.
+/// Enables memory, pids and cpu for the leaves below `directory`, if this is the v2 hierarchy. A controller that cannot
+/// be enabled shows by files that a leaf lacks.
 fn enable_controllers(directory: &Path) {
     for place in [directory.parent(), Some(directory)].into_iter().flatten() {
         let there = std::fs::read_to_string(place.join("cgroup.controllers")).unwrap_or_default();
         let enabled = Controllers::of(place);
         for controller in there.split_ascii_whitespace().filter(|name| ["memory", "pids", "cpu"].contains(name)) {
             if !enabled.has(controller) {
-                // Refused where `place` has processes of its own and is not the root: then there is none to give.
+                // Refused if `place` has processes of its own and is not the root: then there is none to enable.
                 let _ = write(&place.join(SUBTREE_CONTROL), &format!("+{controller}"));
             }
         }
     }
 }
 
-/// What a v2 cgroup gives those below it.
+/// The controllers that a v2 cgroup enables for its children.
 pub(super) struct Controllers {
     place: PathBuf,
     enabled: Vec<String>,
@@ -251,7 +257,7 @@ impl Controllers {
         self.enabled.iter().any(|name| name == controller)
     }
 
-    /// Takes back what was given since. Refused, and rightly, where somebody uses it by now.
+    /// Disables controllers that were enabled since. Refused, correctly, if they are in use by now.
     pub(super) fn restore(&self) {
         for controller in Self::of(&self.place).enabled.iter().filter(|name| !self.has(name)) {
             let _ = write(&self.place.join(SUBTREE_CONTROL), &format!("-{controller}"));
@@ -259,7 +265,7 @@ impl Controllers {
     }
 }
 
-/// A cgroup that was removed answers by one or the other.
+/// Returns whether a cgroup was removed: the kernel reports one or the other.
 fn is_gone(error: &io::Error) -> bool {
     rustix::io::Errno::from_io_error(error).is_some_and(nest::is_gone)
 }
@@ -274,7 +280,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::mkdirat(CWD, path, Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)?)
 }
 
-/// Writes to a file of the kernel: in one call, because each call is a command.
+/// Writes to a file of the kernel in one call, because each call is a command.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     let file = rustix::fs::openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     std::fs::File::from(file).write_all(text.as_bytes())
@@ -296,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_places_are_found_on_hybrid_pure_and_namespaced_machines() {
+    fn cgroups_are_found_on_hybrid_pure_and_namespaced_machines() {
         let hybrid = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
             37 31 0:34 / /sys/fs/cgroup/freezer rw,relatime shared:9 - cgroup cgroup rw,freezer\n\
             41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";

@@ -1,23 +1,23 @@
-//! A child to try things with. It does nothing but wait, and, where asked, mount `/proc` in its namespaces. Whatever becomes
-//! of its maker, it holds none of its descriptors.
+//! A child for probing. It only waits, and, if requested, mounts `/proc` in its namespaces. It never holds descriptors
+//! of its creator.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use super::Tree;
 
-/// Handlers of ours must not run in the child.
+/// Handlers of this process must not run in the child.
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 
-/// What the child does when the gate opens, and before it waits to be killed.
+/// The task of the child when the gate opens, before it waits to be killed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Task {
     Wait,
-    /// Where that fails, it ends with the error's number.
+    /// If that fails, it exits with the error number.
     MountProc,
 }
 
-/// A child of ours, which is killed and reaped when this is dropped.
+/// A child, which is killed and reaped when this is dropped.
 pub(super) struct Child {
     pub(super) pid: i32,
     gate: OwnedFd,
@@ -26,7 +26,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Clones one into the tree. It waits at its gate.
+    /// Clones a child into the tree. It waits at its gate.
     pub(super) fn clone_into(tree: &Tree, task: Task) -> io::Result<Self> {
         let (gate, opener) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let (answers, answer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -35,11 +35,11 @@ impl Child {
         arguments.flags = tree.clone_flags() | CLONE_CLEAR_SIGHAND;
         arguments.cgroup = tree.cgroup().map_or(0, |leaf| leaf.as_raw_fd() as u64);
         let (gate_number, answer_number) = (gate.as_raw_fd(), answer.as_raw_fd());
-        // SAFETY: the arguments are whole and live through the call. No memory is shared with the child, and until it ends
-        // it makes system calls only, which is all that may be done in the copy of a process with threads.
+        // SAFETY: the arguments are complete and live through the call. No memory is shared with the child, and until
+        // it ends it makes only system calls, which is all that is allowed in the copy of a process with threads.
         let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>()) };
         if pid == 0 {
-            // SAFETY: we are the child, on our own copy of everything.
+            // SAFETY: this is the child, on its own copy of everything.
             unsafe { be_the_child(gate_number, answer_number, task) }
         }
         if pid < 0 {
@@ -62,7 +62,7 @@ impl Child {
     /// Waits for its end. It must have been killed.
     pub(super) fn reap(&mut self) {
         while !self.reaped {
-            // SAFETY: a child of ours that nobody else waits for; no status is asked for.
+            // SAFETY: a child of this process that nobody else waits for; no status is requested.
             let reaped = unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL) };
             self.reaped = reaped == self.pid || io::Error::last_os_error().raw_os_error() != Some(libc::EINTR);
         }
@@ -72,7 +72,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.reaped {
-            // SAFETY: a child of ours that was not reaped: the pid is still its own.
+            // SAFETY: a child of this process that was not reaped: the pid is still its own.
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
             self.reap();
         }
@@ -82,15 +82,15 @@ impl Drop for Child {
 /// # Safety
 /// Only in a child that shares no memory with anybody.
 unsafe fn be_the_child(gate: i32, answer: i32, task: Task) -> ! {
-    // SAFETY: plain system calls on our own copies; every pointer is to a literal or to a local.
+    // SAFETY: plain system calls on own copies; every pointer is to a literal or to a local.
     unsafe {
-        // Before anything can freeze us: a copy of the maker's locks and sockets would outlive it. With the other end of our
-        // own gate open we would not see it close.
+        // Before anything can freeze this child: a copy of the creator's locks and sockets would outlive the creator.
+        // With the other end of its own gate open, the child would not see it close.
         let (low, high) = (gate.min(answer) as u32, gate.max(answer) as u32);
         libc::close_range(0, low.saturating_sub(1), 0);
         libc::close_range(low + 1, high.saturating_sub(1), 0);
         libc::close_range(high + 1, libc::c_uint::MAX, 0);
-        // The frozen do not see a gate close.
+        // Frozen processes do not see a gate close.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let mut byte = 0u8;
         let opened = libc::read(gate, (&raw mut byte).cast(), 1) == 1;
@@ -108,7 +108,7 @@ unsafe fn be_the_child(gate: i32, answer: i32, task: Task) -> ! {
             };
         byte = if done { 0 } else { *libc::__errno_location() as u8 };
         libc::write(answer, (&raw const byte).cast(), 1);
-        // Whoever made us is gone when the gate closes.
+        // The creator is gone when the gate closes.
         while opened && libc::read(gate, (&raw mut byte).cast(), 1) != 0 {}
         libc::_exit(0)
     }

@@ -1,9 +1,11 @@
-//! Which rungs this machine gives us, found by trying each.
+//! Finds out which rungs this machine supports, by trying each.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use super::cgroup::{Controllers, Leaf, Places, wait_until};
 use super::child::{Child, Task};
@@ -11,28 +13,29 @@ use super::{FREEZE_MAX, PidNamespace, Plan, Rungs, Tree};
 use crate::spec::{Limits, PidsLimit};
 use crate::stage::Failure;
 
-/// The variable that lets the ladder begin lower than it could, for tests.
-const VARIABLE: &str = "RELIVE_LADDER";
+/// The variable that makes the ladder begin at a lower rung, for tests.
+pub(crate) const VARIABLE: &str = "RELIVE_LADDER";
 const KILL_MAX: Duration = Duration::from_secs(5);
 const TRIED_MEMORY: u64 = 64 * 1024 * 1024;
-/// One processor.
+/// One core.
 const TRIED_CPU: u32 = 1000;
 const TRIED_PIDS: PidsLimit = PidsLimit { max: 16, required: true };
 
-/// What was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The result of probing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ladder {
-    /// Where trees are made.
     pub plan: Plan,
-    /// What holds them then; of the limits, those that could be held where they are asked for.
+    /// The rungs in use; for limits, those that could be enforced if requested.
     pub rungs: Rungs,
-    /// Why better rungs were not taken, one line each.
+    /// What a program can be held to.
+    #[serde(default)]
+    pub isolation: relive_sandbox::Machine,
+    /// Why better rungs were not used, one line each.
     pub notes: Vec<String>,
 }
 
-/// The rung the ladder begins at.
+/// The rung at which the ladder begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "each name says it")]
 pub enum Start {
     Cgroup2,
     Cgroup1,
@@ -41,8 +44,9 @@ pub enum Start {
 }
 
 impl Ladder {
-    /// Tries the rungs from the top, or from where `RELIVE_LADDER` says (`cgroup1`, `pid-namespace`, `process-group`).
-    /// Makes, uses and removes leaves in directories called `prefix`; nothing of them stays. Blocks, for some milliseconds.
+    /// Tries the rungs from the top, or from the one in `RELIVE_LADDER` (`cgroup1`, `pid-namespace`, `process-group`).
+    /// Creates, uses and removes leaves in directories called `prefix`; nothing of them stays. Blocks for some
+    /// milliseconds.
     #[must_use]
     pub fn probe(prefix: &str) -> Self {
         let wanted = std::env::var(VARIABLE).ok();
@@ -51,14 +55,14 @@ impl Ladder {
             Some("cgroup1") => (Start::Cgroup1, None),
             Some("pid-namespace") => (Start::PidNamespace, None),
             Some("process-group") => (Start::ProcessGroup, None),
-            Some(other) => (Start::Cgroup2, Some(format!("{VARIABLE}={other} is no rung, and was passed over"))),
+            Some(other) => (Start::Cgroup2, Some(format!("{VARIABLE}={other} is not a rung and was ignored"))),
         };
         let mut ladder = Self::probe_from(start, prefix);
         ladder.notes.extend(note);
         ladder
     }
 
-    /// The same from a rung on.
+    /// Tries the rungs from this one on.
     #[must_use]
     pub fn probe_from(start: Start, prefix: &str) -> Self {
         let mut notes = Vec::new();
@@ -116,18 +120,18 @@ impl Ladder {
         if let Some(before) = controllers {
             before.restore();
         }
-        Self { plan, rungs, notes }
+        Self { plan, rungs, isolation: relive_sandbox::probe(), notes }
     }
 }
 
-/// Whether a program can have a PID namespace in a user namespace here: found by trying it.
+/// Tries whether a program can have a PID namespace in a user namespace here.
 pub fn try_user_namespace(prefix: &str) -> Result<(), Failure> {
     let namespace = Some(PidNamespace::InUserNamespace);
     let plan = Plan { pid_namespace: namespace, prefix: prefix.into(), ..Plan::default() };
     attempt(&plan, &Limits::default()).map(|_| ())
 }
 
-/// The best rung that works.
+/// Returns the best rung that works.
 fn hold(start: Start, places: &Places, prefix: &str, notes: &mut Vec<String>) -> Plan {
     let bottom = Plan { prefix: prefix.into(), ..Plan::default() };
     let v2 = |directory: &PathBuf| Plan { v2: Some(directory.clone()), ..bottom.clone() };
@@ -143,7 +147,7 @@ fn hold(start: Start, places: &Places, prefix: &str, notes: &mut Vec<String>) ->
     for (rung, name, plan) in rungs {
         match plan {
             _ if rung < start => {}
-            None => notes.push(format!("{name}: not mounted, or not where we are")),
+            None => notes.push(format!("{name}: not mounted, or not visible here")),
             Some(plan) => match attempt(&plan, &Limits::default()) {
                 Ok(_) => return plan,
                 Err(failure) => notes.push(said(name, &failure)),
@@ -153,7 +157,7 @@ fn hold(start: Start, places: &Places, prefix: &str, notes: &mut Vec<String>) ->
     bottom
 }
 
-/// Removes what somebody left who was killed while they tried: a leaf, and at worst a frozen child in it.
+/// Removes the remains of a probe that was killed: a leaf, and at worst a frozen child in it.
 fn clear(places: &Places, prefix: &str) {
     for directory in places.v2.iter().chain(places.v1.values()) {
         for entry in std::fs::read_dir(directory.join(prefix)).into_iter().flatten().flatten() {
@@ -163,7 +167,7 @@ fn clear(places: &Places, prefix: &str) {
             if !std::path::Path::new("/proc").join(whose).exists() {
                 let path = entry.path();
                 let leaf = Leaf(&path);
-                // What cannot be killed or removed is in nobody's way.
+                // Remains that cannot be killed or removed do no harm.
                 let _ = if leaf.has("freezer.state") { leaf.kill_v1() } else { leaf.kill_v2() };
                 let _ = leaf.remove(KILL_MAX);
             }
@@ -171,7 +175,7 @@ fn clear(places: &Places, prefix: &str) {
     }
 }
 
-/// Makes a tree, puts a child into it, freezes, thaws and kills it, and removes it.
+/// Creates a tree, puts a child into it, freezes, thaws and kills it, and removes it.
 fn attempt(plan: &Plan, limits: &Limits) -> Result<Rungs, Failure> {
     static TRIED: AtomicU32 = AtomicU32::new(0);
     let name = format!("probe-{}-{}", std::process::id(), TRIED.fetch_add(1, Ordering::Relaxed));
@@ -191,7 +195,7 @@ fn exercise(tree: &mut Tree) -> Result<(), Failure> {
         return Err(Failure::new("members", libc::ESRCH));
     }
     if tree.rungs().tree == "process-group" {
-        // Only its limits were to be tried: whoever tries is no shim, and what is below it is not the tree.
+        // Only its limits are tried: the caller is not a shim, and its descendants are not the tree.
         return Ok(());
     }
     tree.freeze(FREEZE_MAX).map_err(failed("freeze"))?;
@@ -203,7 +207,7 @@ fn exercise(tree: &mut Tree) -> Result<(), Failure> {
 }
 
 impl Plan {
-    /// Whether it has nothing but what every process has, so that there is nothing to try.
+    /// Returns whether it has only what every process has, so that there is nothing to try.
     fn holds_nothing(&self) -> bool {
         let Self { v2, v1_freezer, v1_memory, v1_pids, v1_cpu, pid_namespace, prefix: _ } = self;
         let leaves = [v2, v1_freezer, v1_memory, v1_pids, v1_cpu];

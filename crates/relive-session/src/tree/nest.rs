@@ -1,6 +1,7 @@
-//! A cgroup and all that a program made below it, however deep.
+//! A cgroup and everything that a program created below it, at any depth.
 //!
-//! Everything is reached from the descriptor of the cgroup above it: a program can nest cgroups deeper than a path can say.
+//! Everything is reached from the descriptor of the parent cgroup: a program can nest cgroups deeper than a path can
+//! express.
 
 use std::ffi::CString;
 use std::io;
@@ -11,21 +12,21 @@ use std::time::Instant;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// What becomes of a cgroup that was looked at.
+/// What to do with a visited cgroup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     Keep,
     Remove,
 }
 
-/// A cgroup on the way down, and those in it that are still to be gone into.
+/// A cgroup on the way down, and its children that are still to be visited.
 struct Level {
     name: CString,
     below: Vec<CString>,
 }
 
-/// Looks at all cgroups below one, then at itself: children first. Those that are gone meanwhile are passed over; a program
-/// that makes more of them than can be looked at in time is given up on.
+/// Visits all cgroups below one, then the cgroup itself: children first. Removed ones are skipped; if a program creates
+/// more than can be visited in time, the walk gives up.
 pub(super) fn walk(
     top: &Path,
     until: Instant,
@@ -60,12 +61,12 @@ pub(super) fn walk(
     Ok(())
 }
 
-/// Tells whether a cgroup is not there any more. One that was removed answers by one or the other.
+/// Returns whether a cgroup no longer exists. The kernel reports one or the other for a removed one.
 pub(super) fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NODEV)
 }
 
-/// Takes one that is not there for one that was removed.
+/// Treats a missing cgroup as removed.
 pub(super) fn removed(outcome: rustix::io::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error) if is_gone(error) => Ok(()),

@@ -1,4 +1,4 @@
-//! Making a tree, with its limits, and putting its first process into it.
+//! Creates a tree, with its limits, and puts its first process into it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::sync::Mutex;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit};
 
-use super::cgroup::{Leaf, write};
+use super::cgroup::Leaf;
 use super::{Hold, Made, PidNamespace, Plan, Rungs, Tree, Whose};
 use crate::proc::{self, Identity};
 use crate::spec::{Limits, Unheld};
 use crate::stage::Failure;
 
-/// Said wherever a process group is all there is.
+/// Reported if a process group is all there is.
 const WEAK_TREE: &str = "tree: weak, a program whose shim was killed may outlive it";
-/// Said where a user namespace is part of what holds a tree. Nobody without rights can map the ids of root into it.
+/// Reported if a user namespace is part of a tree. An unprivileged user cannot map the ids of root into it.
 const NOBODYS: &str = "tree: files of root seem to be nobody's in its user namespace, so ssh and sudo refuse to work";
 const SHARED_COUNT: &str = "pids: weak, counted together with all other processes of the user";
 const NO_PIDS: &str = "pids: no limit can be held";
@@ -40,7 +40,7 @@ pub(super) fn make(plan: &Plan, name: &str, limits: &Limits) -> Result<Tree, Fai
     match fill(&mut tree, plan, limits) {
         Ok(()) => Ok(tree),
         Err(failure) => {
-            // What was made of it is empty, and the failure is what the caller has to hear of.
+            // Its parts are empty, and the caller needs the original failure.
             let _ = tree.remove();
             Err(failure)
         }
@@ -100,7 +100,7 @@ impl Tree {
     }
 }
 
-/// Of each tenth of a second the tree gets so much.
+/// Sets the share of each tenth of a second that the tree gets.
 fn limit_cpu(tree: &mut Tree, thousandths: u32) -> Result<(), Failure> {
     const PERIOD_US: u64 = 100_000;
     let quota_us = PERIOD_US * u64::from(thousandths) / 1000;
@@ -150,7 +150,7 @@ fn limit_pids(tree: &mut Tree, max: u32) -> Result<(), Failure> {
         return Ok(());
     }
     if rustix::process::geteuid().is_root() {
-        // The kernel does not count root's.
+        // The kernel does not count the processes of root.
         return Err(Failure::new("pids.max", libc::EOPNOTSUPP));
     }
     tree.rungs.pids = "rlimit".into();
@@ -166,14 +166,14 @@ fn limit_pids(tree: &mut Tree, max: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many threads the user has, in all processes: what the kernel compares the limit with.
-fn our_tasks() -> io::Result<u64> {
+/// Returns how many threads the user has, in all processes: the number that the kernel compares with the limit.
+pub(super) fn our_tasks() -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let me = rustix::process::geteuid().as_raw();
     let mut count = 0;
     for stat in proc::all()? {
         let directory = format!("/proc/{}/task", stat.identity.pid);
-        // Who ends while we count is not counted.
+        // Processes that end in the meantime are not counted.
         if std::fs::metadata(&directory).is_ok_and(|directory| directory.uid() == me) {
             count += std::fs::read_dir(&directory).map_or(0, |tasks| tasks.count() as u64);
         }
@@ -190,7 +190,7 @@ pub(super) fn place(tree: &mut Tree, pid: i32) -> Result<(), Failure> {
         Leaf(leaf).write("cgroup.procs", &pid.to_string()).map_err(failed("cgroup.procs"))?;
     }
     if tree.made.pid_namespace == Some(PidNamespace::InUserNamespace) {
-        map_ids(pid).map_err(failed("uid_map"))?;
+        relive_sandbox::map_ids(pid).map_err(failed("uid_map"))?;
     }
     if let (Some(max), Some(pid)) = (tree.pids_rlimit, Pid::from_raw(pid)) {
         let limit = Rlimit { current: Some(max), maximum: Some(max) };
@@ -199,16 +199,7 @@ pub(super) fn place(tree: &mut Tree, pid: i32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// In its user namespace it has the ids it has outside.
-pub(crate) fn map_ids(pid: i32) -> io::Result<()> {
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let file = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
-    write(&file("setgroups"), "deny")?;
-    write(&file("uid_map"), &format!("{uid} {uid} 1"))?;
-    write(&file("gid_map"), &format!("{gid} {gid} 1"))
-}
-
-/// What holds a tree, its limits apart.
+/// Returns the rungs of a tree, without its limits.
 pub(super) fn rungs_of(made: &Made) -> Rungs {
     let (tree, pause, kill) = match made.hold() {
         Hold::V2(leaf) if Leaf(leaf).has("cgroup.kill") => ("cgroup2", "cgroup2-freeze", "cgroup-kill"),
@@ -224,7 +215,8 @@ pub(super) fn rungs_of(made: &Made) -> Rungs {
     };
     let none = || "none".to_owned();
     let (tree, pause, kill) = (tree.into(), pause.into(), kill.into());
-    Rungs { tree, pause, kill, pids: none(), memory: none(), cpu: none(), degraded: weak }
+    let (isolation, namespaces) = (none(), Vec::new());
+    Rungs { tree, pause, kill, pids: none(), memory: none(), cpu: none(), isolation, namespaces, degraded: weak }
 }
 
 impl Made {

@@ -1,4 +1,4 @@
-//! Stopping and killing processes one by one, where no cgroup does it at once.
+//! Stops and kills processes one by one, for trees without a cgroup.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,11 +11,11 @@ use super::MARKER;
 use crate::proc::{self, Identity, Stat};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// How long a kill tries to hold all of them before it kills those it found.
+/// How long a kill tries to stop all processes before it kills those it found.
 const HOLD_MAX: Duration = Duration::from_millis(200);
 
-/// Stops all of them, those too that are born meanwhile: until two looks in a row find nobody new and nobody running. Those
-/// that had stopped themselves are left alone; the others are added to `stopped`.
+/// Stops all of them, including new ones, until two looks in a row find no new and no running process. Processes that
+/// had stopped themselves are not touched; the others are added to `stopped`.
 pub(super) fn stop(
     members: impl Fn() -> io::Result<Vec<Identity>>,
     stopped: &mut HashSet<Identity>,
@@ -29,14 +29,14 @@ pub(super) fn stop(
         for member in members()? {
             let now = Stat::of(member.pid).ok().filter(|stat| stat.identity == member && stat.lives());
             let Some(now) = now.filter(|stat| !is_stopped(*stat)) else { continue };
-            // One that somebody continued since is told again.
+            // A process that was continued since is stopped again.
             if told.insert(member) || runs(now) {
                 quiet = false;
                 match signal(member, Signal::STOP) {
                     Ok(()) => {
                         stopped.insert(member);
                     }
-                    // One that became another user cannot be stopped; the others can.
+                    // A process of another user cannot be stopped; the others can.
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
                     Err(error) => return Err(error),
                 }
@@ -57,28 +57,28 @@ fn is_stopped(stat: Stat) -> bool {
     matches!(stat.state, b'T' | b't')
 }
 
-/// Whether it may do something now. Who sleeps in the kernel (`D`) stops before it is back in its program.
+/// Returns whether it may run now. A process that sleeps in the kernel (`D`) stops before it returns to its program.
 fn runs(stat: Stat) -> bool {
     !is_stopped(stat) && stat.state != b'D' && stat.lives()
 }
 
-/// Whether there are some, and none of them may do anything now.
+/// Returns whether there are some, and none of them may run now.
 pub(super) fn are_stopped(members: &[Identity]) -> bool {
     let stopped = |member: &Identity| !Stat::of(member.pid).is_ok_and(|stat| stat.identity == *member && runs(stat));
     !members.is_empty() && members.iter().all(stopped)
 }
 
-/// Kills all of them; held still first, so that none is born behind our back.
+/// Kills all of them; stopped first, so that no new ones are missed.
 pub(super) fn kill(members: impl Fn() -> io::Result<Vec<Identity>>) -> io::Result<()> {
     match stop(&members, &mut HashSet::new(), HOLD_MAX) {
         Err(error) if error.kind() != io::ErrorKind::TimedOut => return Err(error),
-        // Those that were found are killed all the same; the caller comes again for the others.
+        // Those that were found are killed anyway; the caller repeats this for the others.
         Ok(()) | Err(_) => {}
     }
     signal_all(&members()?, Signal::KILL)
 }
 
-/// A signal for each of them; who has ended meanwhile needs none. One that cannot be reached spares no other.
+/// Sends a signal to each of them, skipping those that have ended. A failure does not spare the others.
 pub(crate) fn signal_all(members: &[Identity], number: Signal) -> io::Result<()> {
     let mut outcome = Ok(());
     for member in members {
@@ -90,7 +90,7 @@ pub(crate) fn signal_all(members: &[Identity], number: Signal) -> io::Result<()>
 fn signal(member: Identity, number: Signal) -> io::Result<()> {
     let Some(pid) = Pid::from_raw(member.pid) else { return Ok(()) };
     let sent = rustix::process::pidfd_open(pid, PidfdFlags::empty()).and_then(|pidfd| {
-        // Whom the descriptor stands for is known only now: the pid may have been used again before.
+        // Verified only now: the pid may have been reused before the descriptor was opened.
         if Identity::of(member.pid).is_ok_and(|now| now == member) {
             rustix::process::pidfd_send_signal(&pidfd, number)
         } else {
@@ -103,17 +103,18 @@ fn signal(member: Identity, number: Signal) -> io::Result<()> {
     }
 }
 
-/// Whether this process has no child, not even one to be reaped. A subreaper without a child has nothing below it.
+/// Returns whether this process has no child, not even an unreaped one. A subreaper without a child has no descendants.
 pub(crate) fn has_no_children() -> bool {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     // SAFETY: numbers only, for which zero means nothing.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` is ours to be written to; nobody is reaped by this.
+    // SAFETY: `found` is owned here, to be written to; this reaps nobody.
     let looked = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut found, options) };
     looked < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD)
 }
 
-/// What a shim that has gone left behind: what has its session's mark, and, while the first process lives, its group.
+/// Returns the processes that a lost shim left behind: those with its session's marker, and, while the first process
+/// lives, its group.
 pub(super) fn strays(all: &[Stat], name: &str, root: Option<Identity>) -> Vec<Identity> {
     let in_group = |stat: &Stat| root.is_some_and(|root| stat.group == root.pid || stat.identity == root);
     let marked = |stat: &Stat| proc::environment_has(stat.identity.pid, MARKER, name);

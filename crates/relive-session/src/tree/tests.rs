@@ -1,4 +1,4 @@
-//! Every rung this machine has, with real programs below a real process that stands for the shim.
+//! Every rung of this machine, with real programs below a real process in the role of the shim.
 
 mod shim;
 
@@ -11,11 +11,11 @@ use super::*;
 use crate::proc::Stat;
 use crate::spec::{PidsLimit, Unheld};
 
-/// Two that ignore TERM, one of them with a session of its own, and what they forked and left.
+/// Two processes that ignore TERM, one of them with a session of its own, and their orphaned children.
 const ESCAPES: &str = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; (sleep 1000 &); sleep 1001' &); sleep 1002";
 const NO_LIMITS: Limits = Limits { memory: None, cpu: None, pids: None, unheld: Unheld::Fail };
 
-/// Runs a test on each rung that can be had; names those that cannot.
+/// Runs a test on each available rung; reports the others.
 fn on_each_rung(test: impl Fn(&Ladder)) {
     for (start, name) in [
         (Start::Cgroup2, "cgroup2"),
@@ -32,7 +32,7 @@ fn on_each_rung(test: impl Fn(&Ladder)) {
     }
 }
 
-/// Tests run at once, and each has its own directory.
+/// Tests run concurrently, and each has its own directory.
 fn prefix() -> String {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("test").rsplit("::").next().unwrap_or("test").to_owned();
@@ -65,12 +65,12 @@ fn assert_no_trace(plan: &Plan) {
 }
 
 #[test]
-fn trying_the_ladder_leaves_no_trace() {
+fn probing_leaves_nothing_behind() {
     on_each_rung(|ladder| assert_no_trace(&ladder.plan));
 }
 
 #[test]
-fn what_was_left_by_somebody_killed_while_they_tried_holds_nothing_and_is_removed() {
+fn remains_of_a_killed_probe_are_removed() {
     on_each_rung(|ladder| {
         let plan = &ladder.plan;
         if plan.v2.is_none() && plan.v1_freezer.is_none() {
@@ -93,14 +93,14 @@ fn what_was_left_by_somebody_killed_while_they_tried_holds_nothing_and_is_remove
 }
 
 #[test]
-fn a_frozen_tree_uses_no_time_and_goes_on_when_thawed() {
+fn a_frozen_tree_uses_no_cpu_time_until_it_is_thawed() {
     on_each_rung(|ladder| {
         let mut shim = Shim::start(ladder, &NO_LIMITS, "(setsid sh -c 'while :; do :; done' &); while :; do :; done");
         wait_until("both run", || shim.members().len() >= 2 && ticks(&shim.members()) > 10);
         let members = shim.members();
         assert_eq!(shim.ask("freeze"), "done");
         let at_freeze = ticks(&members);
-        // Time has passed for somebody who is not frozen.
+        // Time has passed for a process that is not frozen.
         let me = [std::process::id() as i32];
         let mine = ticks(&me);
         wait_until("time passes", || ticks(&me) > mine + 20);
@@ -113,7 +113,7 @@ fn a_frozen_tree_uses_no_time_and_goes_on_when_thawed() {
 }
 
 #[test]
-fn a_job_that_had_stopped_itself_is_not_continued_by_a_thaw() {
+fn a_thaw_does_not_continue_a_job_that_stopped_itself() {
     on_each_rung(|ladder| {
         let mut shim = Shim::start(ladder, &NO_LIMITS, "sleep 1000 & kill -STOP $!; while :; do :; done");
         let states = |members: &[i32]| {
@@ -125,7 +125,7 @@ fn a_job_that_had_stopped_itself_is_not_continued_by_a_thaw() {
         wait_until("one has stopped, and one runs", || states(&shim.members()) == *b"RT");
         let members = shim.members();
         for _ in 0..2 {
-            // Asked again, as where a freeze takes its time.
+            // Repeated, as for a freeze that takes long.
             assert_eq!(shim.ask("freeze"), "done");
             assert_eq!(shim.ask("freeze"), "done");
             let at_freeze = ticks(&members);
@@ -138,13 +138,13 @@ fn a_job_that_had_stopped_itself_is_not_continued_by_a_thaw() {
 }
 
 #[test]
-fn nests_of_cgroups_are_emptied_and_removed_however_deep() {
+fn nested_cgroups_are_emptied_and_removed_at_any_depth() {
     on_each_rung(|ladder| {
         let mut shim = Shim::start(ladder, &NO_LIMITS, "sleep 1000 & sleep 1001");
         let made = shim.made();
         let Some(leaf) = made.leaves().next() else { return shim.kill_and_remove() };
         wait_until("both are there", || marked(&shim.name).len() >= 2);
-        // Deeper than a path can say, and wide at every level.
+        // Deeper than a path can express, and wide at every level.
         let open = |dir: std::os::fd::BorrowedFd<'_>, name: &str| {
             let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
             rustix::fs::openat(dir, name, flags, rustix::fs::Mode::empty()).unwrap()
@@ -172,7 +172,7 @@ fn nests_of_cgroups_are_emptied_and_removed_however_deep() {
 fn a_kill_leaves_nothing_of_a_tree_that_tries_to_escape() {
     on_each_rung(|ladder| {
         let mut shim = Shim::start(ladder, &NO_LIMITS, ESCAPES);
-        // The one that forks and leaves is there for a moment only.
+        // The one that forks and exits exists for a moment only.
         wait_until("all are there, and in the tree", || {
             let (members, all) = (shim.members(), marked(&shim.name));
             all.len() >= 4 && members.into_iter().collect::<HashSet<_>>() == all.into_iter().collect()
@@ -217,29 +217,33 @@ fn a_tree_whose_shim_was_killed_is_found_again_and_killed() {
 
 #[test]
 fn a_fork_bomb_is_bounded_and_killed() {
-    const MAX: u32 = 64;
+    const MAX: usize = 64;
     on_each_rung(|ladder| {
         if ladder.rungs.pids == "none" {
             eprintln!("skipped on {}: no limit of pids can be held", ladder.rungs.tree);
             return;
         }
-        let limits = Limits { pids: Some(PidsLimit { max: MAX, required: true }), ..Limits::default() };
+        let limits = Limits { pids: Some(PidsLimit { max: MAX as u32, required: true }), ..Limits::default() };
+        // The weakest limit counts all processes of the user, and others come and go while this runs: the bomb may have the
+        // room that they leave, or none because of them.
+        let weak = ladder.rungs.degraded.iter().any(|line| line.starts_with("pids: weak"));
+        let tasks = || if weak { place::our_tasks().unwrap() as usize } else { 0 };
+        let before = tasks();
         let mut shim = Shim::start(ladder, &limits, &shim::bomb());
+        let shared = before.max(tasks());
         let mut most = 0;
         wait_until("it is full", || {
             most = most.max(shim.members().len());
-            most as u32 > MAX / 2
+            most > MAX / 2 || weak && tasks() >= before + MAX / 2
         });
-        // Counted together with what else the user runs, it holds only about so many.
-        let weak = ladder.rungs.degraded.iter().any(|line| line.starts_with("pids: weak"));
-        assert!(most as u32 <= if weak { 2 * MAX } else { MAX }, "{most}");
+        assert!(most <= MAX + shared, "{most} with {shared} others");
         shim.kill_and_remove();
         assert_eq!(marked(&shim.name), [0; 0]);
     });
 }
 
 #[test]
-fn a_death_for_memory_is_known_as_one() {
+fn a_kill_for_lack_of_memory_is_detected() {
     on_each_rung(|ladder| {
         if ladder.rungs.memory == "none" {
             eprintln!("skipped on {}: no limit of memory can be held", ladder.rungs.tree);
@@ -258,7 +262,7 @@ fn a_death_for_memory_is_known_as_one() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_held_is_an_error_or_is_said() {
+fn a_limit_that_cannot_be_enforced_is_an_error_or_is_reported() {
     let plan = Plan { prefix: prefix(), ..Plan::default() };
     let memory = Limits { memory: Some(1 << 24), ..Limits::default() };
     let failure = Tree::make(&plan, "x", &memory).unwrap_err();
@@ -279,20 +283,20 @@ fn a_limit_that_cannot_be_held_is_an_error_or_is_said() {
 }
 
 #[test]
-fn a_process_that_cannot_be_stopped_is_not_taken_for_stopped() {
+fn a_process_that_cannot_be_stopped_is_not_reported_as_stopped() {
     if rustix::process::geteuid().is_root() {
         eprintln!("skipped: root can stop everybody");
         return;
     }
     let of_root = Identity::of(1).unwrap();
     let mut stopped = HashSet::new();
-    // It runs on, so the sweep goes on for as long as it may.
+    // It keeps running, so the sweep continues until its time limit.
     let swept = sweep::stop(|| Ok(vec![of_root]), &mut stopped, Duration::from_millis(20));
     assert_eq!((swept.unwrap_err().kind(), stopped), (io::ErrorKind::TimedOut, HashSet::new()));
 }
 
 #[test]
-fn processor_time_is_limited() {
+fn cpu_time_is_limited() {
     on_each_rung(|ladder| {
         if ladder.rungs.cpu == "none" {
             eprintln!("skipped on {}: no limit of processor time can be held", ladder.rungs.tree);
@@ -303,8 +307,8 @@ fn processor_time_is_limited() {
         wait_until("it runs", || !marked(&shim.name).is_empty());
         let (begun, members) = (Instant::now(), shim.members());
         let before = ticks(&members);
-        // A tick is a hundredth of a second: with a twentieth of a processor five of them take a second, and without a
-        // limit a twentieth of one.
+        // A tick is a hundredth of a second: with a twentieth of a core five of them take a second, and without a limit
+        // a twentieth of one.
         wait_until("it has used five ticks", || ticks(&members) >= before + 5);
         let took = begun.elapsed();
         assert!(took > Duration::from_millis(300), "{took:?} on {}", ladder.rungs.cpu);
@@ -314,7 +318,7 @@ fn processor_time_is_limited() {
 }
 
 #[test]
-fn a_leaf_is_used_once_and_its_name_is_one_component() {
+fn a_leaf_name_is_one_component_and_is_used_once() {
     on_each_rung(|ladder| {
         for name in ["", "a/b", "..", ".x"] {
             assert_eq!(Tree::make(&ladder.plan, name, &NO_LIMITS).unwrap_err().errno, "EINVAL", "{name}");
@@ -329,9 +333,9 @@ fn a_leaf_is_used_once_and_its_name_is_one_component() {
     });
 }
 
-/// As root the unprivileged rungs are not seen: so all of this once more, as somebody else.
+/// Root does not see the unprivileged rungs: so all tests run again as another user.
 #[test]
-fn every_rung_holds_without_rights_too() {
+fn every_rung_works_unprivileged() {
     use std::os::unix::fs::PermissionsExt as _;
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: we have no rights to give up");

@@ -1,4 +1,4 @@
-//! One directory of sessions, and what is asked of it.
+//! A directory of sessions, and helpers.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -58,12 +58,16 @@ impl Lab {
     }
 
     pub(crate) async fn launch(&self, name: &str, spec: &Spec) -> Running {
-        let (directory, lock) = SessionDirectory::create(self.dir.path().join(name)).unwrap();
-        let connection = self.launcher.launch(&directory, lock, spec).await.unwrap();
-        Running { connection, directory }
+        let path = self.dir.path().join(name);
+        let create = {
+            let path = path.clone();
+            move || SessionDirectory::create(path)
+        };
+        let connection = self.launcher.launch(create, spec).await.unwrap();
+        Running { connection, directory: SessionDirectory::open(path).unwrap() }
     }
 
-    /// Runs it to its end; its record and what it printed.
+    /// Runs it to its end; returns its record and its output.
     pub(crate) async fn run(&self, name: &str, spec: &Spec) -> (ExitRecord, String) {
         let running = self.launch(name, spec).await;
         let record = running.ended().await;
@@ -77,7 +81,7 @@ impl Running {
         within("the end", self.connection.ended()).await.unwrap()
     }
 
-    /// What its directory says when its shim has gone.
+    /// Returns the state of its directory once its shim is gone.
     pub(crate) async fn left(&self) -> Found {
         wait_until("the lock to be free", || self.directory.lock_is_free().unwrap()).await;
         self.directory.look(&boot_id().unwrap()).unwrap()
@@ -88,7 +92,7 @@ impl Running {
         within(&what, self.connection.wait_for(|seen| seen.snapshot.stage == stage)).await.unwrap().snapshot
     }
 
-    /// All that it has printed so far.
+    /// Returns its output so far.
     pub(crate) fn printed(&self) -> String {
         let mut reader = Reader::open(self.directory.path(), 0).unwrap();
         let mut text = Vec::new();
@@ -123,11 +127,11 @@ pub(crate) fn is_alive(pid: i32) -> bool {
     relive_session::proc::Stat::of(pid).is_ok_and(|stat| stat.lives())
 }
 
-/// A small generator of numbers that are alike for the same seed.
+/// A generator of numbers that are the same for the same seed.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// `RELIVE_SEED`, or one that is said.
+    /// Seeds from `RELIVE_SEED`, or from a random seed that is printed.
     pub(crate) fn new() -> Self {
         let seed = std::env::var("RELIVE_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) * 2_654_435_761 + 1);

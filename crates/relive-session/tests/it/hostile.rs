@@ -1,4 +1,4 @@
-//! Programs that fight their shim: whatever they do to it, their owner finds them, and can end them.
+//! Programs that attack their shim: their owner still finds them, and can end them.
 
 use std::io::Write as _;
 
@@ -17,7 +17,7 @@ fn stop(pid: i32) {
 }
 
 impl Running {
-    /// Writes a file of the session's directory as its program could.
+    /// Writes a file of the session's directory like its program could.
     fn forge(&self, name: &str, text: &str) {
         let path = self.directory.path().join(name);
         let mut file = std::fs::File::options().write(true).create(true).truncate(true).open(path).unwrap();
@@ -55,10 +55,10 @@ async fn a_program_whose_shim_is_stopped_can_be_killed() {
 }
 
 #[tokio::test]
-async fn a_program_that_stops_its_shim_again_and_again_can_be_paused_and_killed() {
+async fn a_program_that_repeatedly_stops_its_shim_can_be_paused_and_killed() {
     let lab = Lab::new();
     let running = lab.launch("again", &shell("echo there; while :; do kill -STOP $PPID; done")).await;
-    // In a PID namespace of its own it reaches nobody but its init, and is heard.
+    // In a PID namespace of its own it reaches only its init.
     let shim = running.connection.shim_pid();
     let is_stopped = || Stat::of(shim).is_ok_and(|stat| stat.state == b'T');
     wait_until("the shim to be stopped", || is_stopped() || running.printed().contains("there")).await;
@@ -85,7 +85,7 @@ async fn the_next_owner_finds_a_program_whose_shim_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_shim_that_cannot_be_continued_does_not_keep_its_program() {
+async fn a_program_is_killed_even_if_its_shim_cannot_be_continued() {
     let lab = Lab::new();
     let running = lab.launch("hung", &shell("sleep 1000 & sleep 1000")).await;
     let host = running.reaches(Stage::Running).await.host_pid.unwrap();
@@ -101,14 +101,27 @@ async fn a_shim_that_cannot_be_continued_does_not_keep_its_program() {
 }
 
 #[tokio::test]
-async fn held_connections_do_not_lock_the_next_owner_out() {
+async fn the_hello_names_the_mechanisms_in_use() {
+    let lab = Lab::new();
+    let running = lab.launch("hello", &gated(spec(&["true"]))).await;
+    let Ok(Outcome::Stat(stat)) = running.connection.request(Verb::Stat).await else { panic!("no stat") };
+    assert_eq!(running.connection.rungs(), Some(&stat.rungs));
+    let again = found_alive(&sessions(), &running).await;
+    assert_eq!(again.rungs(), Some(&stat.rungs), "also to an owner that finds it");
+    running.reaches(Stage::Ready).await;
+    assert_eq!(running.connection.request(Verb::Proceed).await, Ok(Outcome::Done));
+    running.ended().await;
+}
+
+#[tokio::test]
+async fn open_connections_do_not_lock_the_next_owner_out() {
     let lab = Lab::new();
     let running = lab.launch("crowded", &spec(&["cat"])).await;
     running.reaches(Stage::Running).await;
     let mut held = Vec::new();
     while held.len() < 100 {
         held.extend(running.directory.ctl_connect().ok());
-        // The shim takes them in as it gets to it.
+        // The shim accepts them one after the other.
         running.connection.request(Verb::Stat).await.ok();
     }
     let next = found_alive(&sessions(), &running).await;
@@ -118,7 +131,7 @@ async fn held_connections_do_not_lock_the_next_owner_out() {
 }
 
 #[tokio::test]
-async fn a_record_that_a_program_writes_itself_ends_nothing() {
+async fn a_forged_exit_record_does_not_end_a_session() {
     let lab = Lab::new();
     let (real, _) = lab.run("real", &spec(&["true"])).await;
     let forged = serde_json::to_string(&real).unwrap();
@@ -136,7 +149,7 @@ async fn a_record_that_a_program_writes_itself_ends_nothing() {
 }
 
 #[tokio::test]
-async fn who_kills_its_shim_and_forges_its_end_does_not_run_on() {
+async fn a_program_that_kills_its_shim_and_forges_its_end_is_killed() {
     let lab = Lab::new();
     if !ladder().rungs.tree.starts_with("cgroup") {
         return eprintln!("skipped: only a cgroup shows who runs on");

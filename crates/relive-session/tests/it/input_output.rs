@@ -1,4 +1,4 @@
-//! What goes in and what comes out: nothing is lost, and nobody who is slow holds up anybody.
+//! Input and output: nothing is lost, and a slow client delays nobody.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -17,7 +17,7 @@ fn on_a_terminal(spec: Spec) -> Spec {
 }
 
 #[tokio::test]
-async fn case_35_what_is_typed_comes_back_as_a_terminal_has_it() {
+async fn case_35_typed_input_is_echoed_like_on_a_terminal() {
     let lab = Lab::new();
     let running = lab.launch("echo", &on_a_terminal(spec(&["cat"]))).await;
     running.reaches(Stage::Running).await;
@@ -68,7 +68,7 @@ async fn case_35_64_kb_of_input_arrive_whole() {
 }
 
 #[tokio::test]
-async fn case_35_the_last_output_comes_before_the_end() {
+async fn case_35_the_last_output_is_in_the_log_before_the_end() {
     let lab = Lab::new();
     for (name, spec) in [("pipes", shell("seq 30000")), ("terminal", on_a_terminal(shell("seq 30000")))] {
         let (record, printed) = lab.run(name, &spec).await;
@@ -79,7 +79,7 @@ async fn case_35_the_last_output_comes_before_the_end() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_is_closed_and_opened_again_is_heard() {
+async fn output_of_a_reopened_terminal_is_read() {
     let lab = Lab::new();
     let script = "t=$(tty); exec </dev/null >/dev/null 2>&1; echo closed > $CLOSED; until [ -e $GO ]; do sleep 0.01; done; \
         exec > $t; seq 30000; echo done";
@@ -89,7 +89,7 @@ async fn a_terminal_that_is_closed_and_opened_again_is_heard() {
     program.env.push(("GO".into(), go.display().to_string()));
     let running = lab.launch("again", &program).await;
     wait_until("it to be closed", || closed.exists()).await;
-    // The shim has looked at all there is by the time it answers for the second time.
+    // The shim has read everything by the time of its second answer.
     for _ in 0..2 {
         running.connection.request(Verb::Stat).await.unwrap();
     }
@@ -99,7 +99,7 @@ async fn a_terminal_that_is_closed_and_opened_again_is_heard() {
 }
 
 #[tokio::test]
-async fn input_waits_for_its_reader_and_holds_up_nothing_else() {
+async fn waiting_input_delays_nothing_else() {
     let lab = Lab::new();
     let running = lab
         .launch(
@@ -123,7 +123,7 @@ async fn input_waits_for_its_reader_and_holds_up_nothing_else() {
 }
 
 #[tokio::test]
-async fn who_comes_back_reads_on_where_it_left() {
+async fn a_reader_that_reconnects_continues_at_its_offset() {
     let lab = Lab::new();
     let running = lab.launch("offsets", &shell("echo one; read line; echo two")).await;
     running.prints("one\n").await;
@@ -142,13 +142,13 @@ async fn who_comes_back_reads_on_where_it_left() {
     assert_eq!((rest.bytes.as_slice(), rest.next), (&b"two\n"[..], record.log_end));
 }
 
-/// Prints more than twenty times what its log keeps.
+/// Prints more than twenty times as much as its log keeps.
 fn prints_much() -> Spec {
     Spec { log_max_bytes: 512 * 1024, pace: Pace::Held, ..shell("seq 1500000") }
 }
 
 #[tokio::test]
-async fn a_program_waits_for_a_reader_who_needs_all_of_its_output() {
+async fn a_program_waits_for_a_reader_that_needs_all_output() {
     let lab = Lab::new();
     let running = lab.launch("held", &prints_much()).await;
     let reader = Connection::adopt(running.directory.ctl_connect().unwrap()).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_program_waits_for_a_reader_who_needs_all_of_its_output() {
 }
 
 #[tokio::test]
-async fn a_reader_who_leaves_lets_the_program_go_on() {
+async fn a_program_continues_when_its_reader_disconnects() {
     let lab = Lab::new();
     let running = lab.launch("left", &prints_much()).await;
     let reader = Connection::adopt(running.directory.ctl_connect().unwrap()).await.unwrap();
@@ -192,12 +192,12 @@ async fn a_reader_who_leaves_lets_the_program_go_on() {
 }
 
 #[tokio::test]
-async fn who_never_reads_holds_up_nobody() {
+async fn a_client_that_never_reads_delays_nobody() {
     let lab = Lab::new();
     let running = lab.launch("clogged", &shell("read line; seq 200000")).await;
     running.reaches(Stage::Running).await;
     let deaf = std::fs::File::from(running.directory.ctl_connect().unwrap());
-    // Until neither side takes any more.
+    // Until neither side accepts more.
     for id in 0.. {
         let request = format!("{{\"id\":{id},\"verb\":\"stat\"}}\n{{\"id\":{id},\"verb\":\"attach\"}}");
         match (&deaf).write(request.as_bytes()) {
@@ -212,7 +212,7 @@ async fn who_never_reads_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_answered_and_not_fatal() {
+async fn an_invalid_request_is_answered_with_an_error() {
     let lab = Lab::new();
     let running = lab.launch("nonsense", &spec(&["cat"])).await;
     let raw = std::fs::File::from(running.directory.ctl_connect().unwrap());
@@ -244,7 +244,7 @@ async fn what_is_no_request_is_answered_and_not_fatal() {
 }
 
 #[tokio::test]
-async fn a_descriptor_is_kept_for_the_next_owner() {
+async fn a_stored_descriptor_is_kept_for_the_next_owner() {
     let lab = Lab::new();
     let running = lab.launch("store", &spec(&["cat"])).await;
     let (mut read, write) = std::io::pipe().unwrap();
@@ -271,9 +271,9 @@ async fn a_descriptor_is_kept_for_the_next_owner() {
 }
 
 #[tokio::test]
-async fn an_output_that_somebody_outside_holds_open_does_not_hold_up_the_end() {
+async fn an_output_held_open_outside_the_tree_does_not_delay_the_end() {
     let lab = Lab::new();
-    let running = lab.launch("held", &shell("echo $$; read line; echo last")).await;
+    let running = lab.launch("held-open", &shell("echo $$; read line; echo last")).await;
     running.prints("\n").await;
     let Ok(Outcome::Stat(stat)) = running.connection.request(Verb::Stat).await else { panic!("no stat") };
     let program = stat.members.last().unwrap();
@@ -284,7 +284,7 @@ async fn an_output_that_somebody_outside_holds_open_does_not_hold_up_the_end() {
     drop(held);
 }
 
-/// Unmounts it at the end, whatever comes.
+/// Unmounts it at the end in any case.
 struct SmallDisk<'a>(&'a std::path::Path);
 
 impl Drop for SmallDisk<'_> {
@@ -294,7 +294,7 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[tokio::test]
-async fn a_full_disk_costs_output_and_nothing_else() {
+async fn a_full_disk_loses_only_output() {
     let lab = Lab::new();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none"]).arg(lab.dir.path()).output();
     if !mounted.is_ok_and(|output| output.status.success()) {
@@ -307,14 +307,14 @@ async fn a_full_disk_costs_output_and_nothing_else() {
     let program_ended = || running.connection.seen().borrow().snapshot.host_pid.is_some_and(|pid| !is_alive(pid));
     running.reaches(Stage::Running).await;
     wait_until("the program to end", program_ended).await;
-    // The disk stays full: the record has room of its own.
+    // The disk stays full: the record has reserved space.
     let record = running.ended().await;
     assert_eq!((record.result.clone(), record.output_lost), (SessionResult::Exited(3), true));
     assert_eq!(running.directory.read_exit().unwrap(), Some(record));
 }
 
 #[tokio::test]
-async fn an_end_is_recorded_on_a_disk_without_any_room() {
+async fn an_end_is_recorded_on_a_full_disk() {
     let lab = Lab::new();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none"]).arg(lab.dir.path()).output();
     if !mounted.is_ok_and(|output| output.status.success()) {

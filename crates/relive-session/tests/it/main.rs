@@ -1,4 +1,4 @@
-//! Sessions with a real shim, real programs and whatever this machine has to hold them.
+//! Sessions with a real shim, real programs and the mechanisms of this machine.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -6,7 +6,9 @@ mod containment;
 mod harness;
 mod hostile;
 mod input_output;
+mod isolation;
 mod messages;
 mod races;
 mod stages;
+mod tampering;
 mod unprivileged;

@@ -1,5 +1,5 @@
-//! Messages to a program: numbered, so that an owner who does not know what the one before has written can write all of it
-//! again, and the program reads each part once.
+//! Messages to a program are numbered, so that an owner that does not know what the previous one has written can write
+//! all of it again, and the program reads each part once.
 
 use relive_session::connection::Connection;
 use relive_session::protocol::{InputState, MessagePart, Outcome, Verb};
@@ -42,13 +42,13 @@ async fn a_message_that_waits_for_a_slow_program_is_not_queued_twice() {
     slow.cwd = lab.dir.path().display().to_string();
     let running = lab.launch("slow", &slow).await;
     running.reaches(Stage::Running).await;
-    // As much as a pipe takes, in two parts.
+    // As much as a pipe holds, in two parts.
     let (fills, waits) = (vec![b'x'; 64 * 1024], vec![b'y'; 1000]);
     assert_eq!(running.connection.write_message(1, &fills).await, Ok(Outcome::Done));
     let whole = Some(MessagePart { message: 1, part: 1 });
     let (first, next) = (again(&running).await, again(&running).await);
     for owner in [&first, &next] {
-        // The message goes out before the question, on the same connection: it waits when the question is answered.
+        // The message is sent before the question, on the same connection: it waits when the question is answered.
         tokio::select! {
             biased;
             written = owner.write_message(2, &waits) => panic!("{written:?}"),

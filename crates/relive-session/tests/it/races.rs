@@ -11,11 +11,11 @@ use relive_session::spec::{Gate, Namespace, Size, Spec, Stdio};
 
 use crate::harness::*;
 
-/// How many run at the same time.
+/// How many run concurrently.
 const AT_ONCE: u64 = 8;
-/// By what every program of these launches can be told.
+/// The variable that marks every program of these launches.
 const MARK: &str = "RELIVE_RACE";
-/// More descriptors than the other tests hold meanwhile, and fewer than there are launches.
+/// More descriptors than the other tests use in the meantime, and fewer than there are launches.
 const DESCRIPTORS_OF_OTHERS: usize = 128;
 
 fn any_spec(random: &mut Random, lab: &Lab) -> Spec {
@@ -40,7 +40,7 @@ fn any_spec(random: &mut Random, lab: &Lab) -> Spec {
 fn any_verb(random: &mut Random) -> Verb {
     match random.below(7) {
         0 => Verb::Proceed,
-        1 => Verb::Abort,
+        1 => Verb::Abort { by: None },
         2 => Verb::Freeze,
         3 => Verb::Thaw,
         4 => Verb::signal(libc::SIGTERM),
@@ -61,7 +61,7 @@ async fn one(lab: Arc<Lab>, name: String, spec: Spec, verbs: Vec<Verb>, pauses: 
     assert_eq!((on_disk, record.left.len()), (record.clone(), 0), "{name}");
     let shim = running.connection.shim_pid();
     wait_until("the shim to be reaped", || Stat::of(shim).is_err()).await;
-    // Another launch of this very moment may have a copy of it, until it executes.
+    // A concurrent launch may have a copy of it until it executes its program.
     wait_until("the lock to be free", || running.directory.lock_is_free().unwrap()).await;
     assert!(record.host_pid.is_none_or(|pid| !is_alive(pid)), "{name}");
     let files = std::fs::read_dir(running.directory.path()).unwrap();
@@ -70,7 +70,7 @@ async fn one(lab: Arc<Lab>, name: String, spec: Spec, verbs: Vec<Verb>, pauses: 
     assert!(files.iter().all(stays), "{name}: {files:?}");
 }
 
-/// Whoever has the mark, and whoever was cloned by a shim of these launches and never became another program.
+/// Returns processes with the mark, and processes cloned by a shim of these launches that never became another program.
 fn left_of(dir: &Path) -> Vec<(i32, String)> {
     let dir = dir.to_str().unwrap();
     let command = |pid| {
@@ -85,7 +85,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Shims that have ended and that nobody reaps.
+/// Returns the number of ended shims that nobody reaps.
 fn zombies() -> usize {
     let me = format!(" {} ", std::process::id());
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
@@ -93,18 +93,18 @@ fn zombies() -> usize {
     stats.filter(|stat| stat.split_once(") Z").is_some_and(|(_, rest)| rest.starts_with(&me))).count()
 }
 
-/// In a process of its own: the other tests end while shims of theirs are still to be reaped.
+/// In a process of its own: the other tests end while their shims are not reaped yet.
 #[test]
-fn a_launch_that_nobody_waits_for_any_more_leaves_no_zombie() {
+fn an_abandoned_launch_leaves_no_zombie() {
     let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-    alone.args(["--exact", "races::launches_that_are_left", "--ignored", "--nocapture"]);
+    alone.args(["--exact", "races::abandoned_launches", "--ignored", "--nocapture"]);
     let output = alone.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[tokio::test]
 #[ignore = "run by the test above"]
-async fn launches_that_are_left() {
+async fn abandoned_launches() {
     let lab = Lab::new();
     let mut random = Random::new();
     for number in 0..60 {

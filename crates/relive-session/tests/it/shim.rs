@@ -1,17 +1,21 @@
-//! The shim by itself, for the tests of this crate. The real one is the `relive` program under the shim's name. With `stuck` it
-//! is a program that waits in the kernel, where no freezer reaches it, until its input ends.
+//! The shim on its own, for the tests of this crate. The real one is the `relive` program under the shim's name. With
+//! `stuck` it is a program that waits in the kernel, where no freezer reaches it, until its input ends.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's program that cannot go on has failed")]
+
+#[path = "attempt.rs"]
+mod attempt;
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("stuck") => stuck(),
+        Some("attempt") => attempt::main(),
         Some(_) | None => relive_session::shim::main(),
     }
 }
 
-/// Lets one thread read into a page that nobody provides, so that it waits in the kernel (`D`), and provides it at the end of
-/// the input. Ends with 77 where the machine does not allow it.
+/// Lets one thread read a page that nobody provides, so that it waits in the kernel (`D`), and provides the page at the
+/// end of the input. Exits with 77 if the machine does not allow it.
 fn stuck() {
     use std::io::Read as _;
     const PAGE: usize = 4096;
@@ -20,7 +24,7 @@ fn stuck() {
     const UFFDIO_API: u64 = 0xc018_aa3f;
     const UFFDIO_REGISTER: u64 = 0xc020_aa00;
     const UFFDIO_ZEROPAGE: u64 = 0xc020_aa04;
-    // SAFETY: system calls on memory of ours; the page is given to nobody else.
+    // SAFETY: system calls on memory owned here; the page is not shared.
     let (descriptor, page) = unsafe {
         let descriptor = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as i32;
         if descriptor < 0 {
@@ -44,7 +48,7 @@ fn stuck() {
     let mut rest = Vec::new();
     std::io::stdin().read_to_end(&mut rest).unwrap();
     let mut zeropage = [page, PAGE as u64, 0, 0];
-    // SAFETY: the descriptor of above and numbers of ours.
+    // SAFETY: the descriptor from above and numbers owned here.
     if unsafe { libc::ioctl(descriptor, UFFDIO_ZEROPAGE, zeropage.as_mut_ptr()) } != 0 {
         panic!("{}", std::io::Error::last_os_error());
     }

@@ -1,4 +1,4 @@
-//! From the launch to the end: what every stage answers, and what is left behind.
+//! From the launch to the end: the answers in every stage, and the remains.
 
 use relive_session::directory::{Found, boot_id};
 use relive_session::exit::EndedBy;
@@ -40,7 +40,7 @@ async fn case_30_a_program_runs_and_its_end_is_on_the_disk() {
 }
 
 #[tokio::test]
-async fn the_gate_stays_shut_until_it_is_opened() {
+async fn a_gated_program_runs_only_after_proceed() {
     let lab = Lab::new();
     let running = lab.launch("gated", &gated(shell("echo ran"))).await;
     let ready = running.reaches(Stage::Ready).await;
@@ -54,7 +54,7 @@ async fn the_gate_stays_shut_until_it_is_opened() {
 }
 
 #[tokio::test]
-async fn case_31_signals_land_when_the_program_runs_and_sigkill_at_once() {
+async fn case_31_signals_are_delivered_when_the_program_runs_and_sigkill_at_once() {
     let lab = Lab::new();
     let term = || Verb::signal(libc::SIGTERM);
     let running = lab.launch("term", &spec(&["sleep", "1000"])).await;
@@ -84,7 +84,7 @@ async fn an_interrupt_reaches_the_programs_whole_group_as_on_a_terminal() {
     let lab = Lab::new();
     let running = lab.launch("int", &shell("echo up; sleep 1000; echo after")).await;
     running.prints("up\n").await;
-    // A shell that is interrupted before its command is there goes on with it.
+    // A shell that is interrupted before its command started continues with it.
     let is_sleep = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
     loop {
         let Ok(Outcome::Stat(stat)) = running.connection.request(Verb::Stat).await else { panic!("no stat") };
@@ -103,21 +103,23 @@ async fn case_32_an_aborted_program_never_ran() {
     let lab = Lab::new();
     let running = lab.launch("abort", &gated(shell("echo ran"))).await;
     running.reaches(Stage::Ready).await;
-    assert_eq!(running.connection.request(Verb::Abort).await, Ok(Outcome::Done));
+    assert_eq!(running.connection.request(Verb::Abort { by: None }).await, Ok(Outcome::Done));
     let record = running.ended().await;
     assert_eq!((record.result, record.why), (SessionResult::Aborted, Some(EndedBy::Abort)));
     assert_eq!(running.printed(), "");
 
-    // Asked at once, it comes before ready or at the gate: either way nothing runs.
+    // Requested at once, it arrives before ready or at the gate: nothing runs in either case.
     let running = lab.launch("early", &gated(shell("echo ran"))).await;
-    let answer = running.connection.request(Verb::Abort).await;
+    let answer = running.connection.request(Verb::Abort { by: None }).await;
     assert!(matches!(answer, Ok(Outcome::Kept | Outcome::Done)), "{answer:?}");
     assert_eq!(running.ended().await.result, SessionResult::Aborted);
     assert_eq!(running.printed(), "");
 
     let running = lab.launch("running", &spec(&["sleep", "1000"])).await;
     running.reaches(Stage::Running).await;
-    let Ok(Outcome::WrongStage { message }) = running.connection.request(Verb::Abort).await else { panic!("aborted") };
+    let Ok(Outcome::WrongStage { message }) = running.connection.request(Verb::Abort { by: None }).await else {
+        panic!("aborted")
+    };
     assert!(message.contains("running"), "{message}");
     assert_eq!(running.connection.request(Verb::Kill).await, Ok(Outcome::Done));
     let record = running.ended().await;
@@ -125,7 +127,7 @@ async fn case_32_an_aborted_program_never_ran() {
 }
 
 #[tokio::test]
-async fn case_33_the_host_pid_is_the_hosts() {
+async fn case_33_the_host_pid_is_the_pid_on_the_host() {
     let lab = Lab::new();
     for (name, namespace, seen_as) in [("init", Namespace::Pid, 2), ("no-init", Namespace::PidWithoutInit, 1)] {
         let script = Spec { namespace, ..shell("echo $$; read line; exit 7") };
@@ -157,7 +159,7 @@ fn up_ms() -> u64 {
 }
 
 #[tokio::test]
-async fn who_looks_is_told_until_when_a_program_has_run_and_settles_nothing() {
+async fn ran_tells_until_when_a_program_has_run_and_settles_nothing() {
     let lab = Lab::new();
     let boot = boot_id().unwrap();
     let ran = async |boot: &str, name: &str| {

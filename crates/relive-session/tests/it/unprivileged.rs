@@ -1,4 +1,4 @@
-//! All of it again without any privilege, where we have some.
+//! All tests again without privileges, if the user has some.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 const NOBODY: &str = "65534";
 
 #[test]
-fn all_of_it_holds_unprivileged_too() {
+fn all_tests_pass_unprivileged() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: not root, so all of it is unprivileged already");
     }
@@ -21,12 +21,17 @@ fn all_of_it_holds_unprivileged_too() {
     let this = std::env::current_exe().unwrap();
     let tests = copy(this.to_str().unwrap(), "it");
     let shim = copy(env!("CARGO_BIN_EXE_session-test-shim"), "shim");
+    // Outside of the temporary directories, of which an isolated program has its own.
+    let rooms = tempfile::Builder::new().prefix("relive-test-").tempdir_in("/var/lib").unwrap();
+    std::fs::set_permissions(rooms.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let output = Command::new("setpriv")
         .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--bounding-set", "-all"])
         .arg(tests)
         .args(["--skip", "unprivileged::", "--nocapture"])
         .env("SESSION_TEST_SHIM", shim)
         .env("TMPDIR", dir.path())
+        .env(crate::isolation::ROOMS, rooms.path())
+        .env("HOME", rooms.path())
         .env("RELIVE_LAUNCHES", "60")
         .current_dir("/")
         .output()

@@ -1,4 +1,4 @@
-//! The daemon that commands start: this very program.
+//! Starts the daemon of a command: this very program.
 
 mod inside;
 
@@ -11,7 +11,7 @@ use relive_client::{Cause, Delegated, Launcher};
 use crate::commands::config;
 use crate::context::Context;
 
-/// Tells whether a variable of our environment is set, and not to nothing.
+/// Returns whether an environment variable is set, and not empty.
 pub(super) fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }
@@ -19,7 +19,7 @@ pub(super) fn is_set(name: &str) -> bool {
 #[derive(Debug)]
 pub(super) struct Launch {
     paths: Paths,
-    /// Somebody watches, and is told what takes so long.
+    /// Whether a person watches, and is told what takes so long.
     is_watched: bool,
 }
 
@@ -39,14 +39,14 @@ impl Launcher for Launch {
     }
 
     fn command(&self) -> Result<Command, Cause> {
-        // The daemon would say the same, but only to its log.
+        // The daemon would report the same, but only in its log.
         config::load(&self.paths)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["daemon", "serve"]).stdin(Stdio::null()).stdout(Stdio::null());
-        // It outlives this directory and this terminal's Ctrl-C. Relative paths were made absolute by us, who know the
-        // directory.
+        // It outlives this directory and this terminal's Ctrl-C. Relative paths were made absolute before, because the
+        // command knows the directory.
         std::os::unix::process::CommandExt::process_group(command.current_dir("/"), 0);
-        // It outlives this shell as well, whose keys are for the processes that are begun from it.
+        // It outlives this shell as well, whose keys are for the processes that are created from it.
         command.env_clear().envs(crate::environment::for_the_daemon());
         for (name, path) in [("RELIVE_DATA_DIR", &self.paths.data), ("RELIVE_SOCKET", &self.paths.socket)] {
             if is_set(name) {
@@ -60,9 +60,14 @@ impl Launcher for Launch {
         Box::pin(inside::start(&self.paths))
     }
 
+    fn cannot_start(&self) -> bool {
+        super::is_isolated(&self.paths)
+    }
+
     fn is_slow(&self) {
         if self.is_watched {
-            crate::context::say("starting the daemon");
+            let what = if self.cannot_start() { "waiting for the daemon" } else { "starting the daemon" };
+            crate::context::say(what);
         }
     }
 }

@@ -14,14 +14,13 @@ use crate::error::{CommandError, Outcome};
 const AUTO: &str = "auto";
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Translate the output of a CLI agent to neutral events, with its state after every line
+/// Translate the output of a CLI agent to events, and show its state after every line
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
   relive agent-events claude.jsonl
   claude -p --output-format stream-json --verbose \"hi\" | relive agent-events -
-  relive agent-events --dialect codex-exec run.jsonl | jq -c '{line, activity}'
-  relive agent-events new-cli.jsonl | jq 'select(any(.events[]; .kind == \"unknown\"))'")]
+  relive agent-events --dialect codex-exec run.jsonl | jq -c '{line, activity}'")]
 #[command(after_long_help = "\
 Prints one JSON object for each line of the input, with or without --json:
   {\"line\":3,\"dialect\":\"claude\",\"events\":[{\"kind\":\"text\",...}],\"activity\":\"responding\",\"lifecycle\":\"working\"}
@@ -29,18 +28,19 @@ Prints one JSON object for each line of the input, with or without --json:
   line       number of the line, from 1
   dialect    null until it is detected
   activity   idle | thinking | running_tool | responding
-  lifecycle  spawning (until the first line that its dialect knows) | working | idle
-  waiting    approval | question; left out if nobody has to answer
+  lifecycle  spawning (until the first known line) | working | idle
+  waiting    approval | question; absent if the CLI does not wait for an answer
 
-A stream without a line that only one dialect has stays undecided to its end: dialect is null,
-every line is unknown or malformed, and the lifecycle is spawning. --dialect decides it.
+If no line belongs to only one dialect, none is detected: dialect stays null, every line is
+unknown or malformed, and the lifecycle stays spawning. --dialect sets it.
 
-Only what the CLI printed is read: a turn or an answer that was written to it is seen when the CLI reports it.
+Only the output of the CLI is read: a turn or an answer that was written to its input appears
+when the CLI reports it.
 
-A line that is not JSON, above 16 MiB, or of an unknown type is an event like any other:
+A line that is not JSON, is larger than 16 MiB or has an unknown type is an event as well:
 the exit code is still 0. docs/cli-agents.md lists all kinds of events.")]
 pub(crate) struct Args {
-    /// Language of the CLI; `auto` takes it from the first line that only one of these can have printed
+    /// The output format; `auto` detects it from the first line that only one format can contain
     #[arg(long, value_name = "D", default_value = AUTO, value_parser = dialect_parser())]
     dialect: DialectChoice,
     /// The recorded output of a CLI agent, a FIFO, or `-` for standard input
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Outcome<u8> {
     Ok(0)
 }
 
-/// Writes each report as soon as its line is there, so that a pipe can be watched.
+/// Writes each report as soon as its line is complete, so that a pipe can be watched.
 fn translate(mut stream: AgentStream, mut input: impl Read, mut out: impl Write, name: &str) -> Outcome<()> {
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {

@@ -1,5 +1,6 @@
-//! `relive attach`: be in front of a process again. Leaving never stops it.
+//! `relive attach`: watches a process again. Leaving never stops it.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
@@ -7,35 +8,43 @@ use std::path::Path;
 use relive_api::{Created, Process, Session};
 use relive_core::{Body, ErrorCode, State};
 use relive_session::log::Reader;
+use rustix::fs::FileType;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::interrupts::INTERRUPTED;
-use crate::client::Client;
+use super::run::foreground::{self, AtQuestion};
+use crate::client::{Client, loses_sight};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::session::input::AtEnd;
+use crate::session::output::{Output, not_shown, plainly};
 use crate::session::watch::{Arrival, Left, Manner, Pace, watch};
 use crate::session::{self, Opened};
 use crate::terminal::key::{self, Key, parse_key};
 
-/// What a shell adds to the number of the signal that ended a command.
+/// The number that a shell adds to the signal that ended a command.
 const SIGNALED: u8 = 128;
+/// The exit code of a command whose terminal was closed: 128 and the number of SIGHUP.
+const HUNG_UP: u8 = SIGNALED + 1;
 /// How much of the latest output is shown first: more than a screenful.
 const RECENT_BYTES: u64 = 16 * 1024;
 
-/// Show a process as it runs, and type to it
+/// Watch a process while it runs, and type to it
 ///
-/// A program with a terminal gets every key but the one that detaches; Ctrl-C is typed to it. To any other program lines
-/// are sent, and Ctrl-C only leaves. Leaving never stops anything.
+/// An agent receives each typed line as a message, or as the answer to its question. A program with a terminal receives
+/// every key except the detach key, including Ctrl-C. Any other program receives each typed line on its standard input; Ctrl-C
+/// detaches. Without anything to type from (`< /dev/null`) the latest output is shown; `relive logs -f` follows it.
+/// Detaching never stops a process.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive attach shell                      the key that leaves it running is shown
+  relive attach fixer                   watch an agent and type messages to it
+  relive attach shell                   use the terminal of a program
   relive attach 5 --detach-key ctrl-q")]
 pub(crate) struct Args {
-    /// A PID, a name, a UUID or its beginning
+    /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
     id: String,
-    /// The key that leaves it running, where it has a terminal
+    /// The key that detaches; the process keeps running
     #[arg(long, value_name = "KEY", default_value = key::DETACH, value_parser = parse_key)]
     detach_key: Key,
 }
@@ -49,15 +58,30 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         State::Zombie | State::Dead => return Err(ended(&process)),
     }
     let mut interrupts = signal(SignalKind::interrupt())
-        .map_err(|error| CommandError::internal("Ctrl-C cannot be listened to").because(error))?;
+        .map_err(|error| CommandError::internal("cannot listen for Ctrl-C").because(error))?;
+    let input = Input::of_stdin();
+    // Without a terminal to type on, nobody could detach from an agent any more.
+    let stays = input == Input::Open || context.err.is_terminal;
     let leave = async {
-        interrupts.recv().await;
+        if stays {
+            interrupts.recv().await;
+        }
     };
     match (process.body, &process.session) {
-        (Body::Exec, Some(session)) => program(context, args, &process, session, leave).await,
+        (Body::Exec, Some(session)) => tokio::select! {
+            left = program(context, args, &process, session, input, leave) => left,
+            refused = loses_sight(&client, &args.id, process.uuid) => Err(refused),
+        },
         (Body::Agent, _) => {
-            context.say(&format!("attached to PID {pid}; Ctrl-C leaves it running"));
-            super::run::attach::run(&client, Created { pid, uuid: process.uuid }, leave).await
+            let manner = foreground::Manner {
+                detach: args.detach_key,
+                unasked: AtQuestion::Wait,
+                arrival: foreground::Arrival::Again,
+                generation: process.generation.0,
+            };
+            let created = Created { pid, uuid: process.uuid };
+            let code = foreground::run(&client, created, manner, &Cell::new(false), leave).await?;
+            Ok(if stays || code != INTERRUPTED { code } else { 0 })
         }
         (Body::Exec | Body::Cli | Body::Compose | Body::Supervisor, _) => {
             let error = CommandError::new(ErrorCode::Conflict, format!("PID {pid}: there is nothing to attach to"));
@@ -71,11 +95,12 @@ async fn program(
     args: &Args,
     process: &Process,
     session: &Session,
+    input: Input,
     leave: impl Future<Output = ()>,
 ) -> Outcome<u8> {
     let pid = process.pid;
     if context.json {
-        let message = format!("PID {pid}: attach has no JSON: what it prints is the program's own");
+        let message = format!("PID {pid}: attach has no JSON: stdout belongs to the program");
         return Err(CommandError::invalid(message).with_hint(format!("relive logs -f --json {pid}")));
     }
     let connection = match session::open(&session.folder).await? {
@@ -83,34 +108,55 @@ async fn program(
         Opened::Ended(_) | Opened::Lost => return Err(ended(process)),
     };
     let folder = Path::new(&session.folder);
+    let from = Reader::tail(folder, RECENT_BYTES)?;
+    if input == Input::Ended {
+        let mut output = Output::start(folder, from, plainly)?;
+        output.end();
+        output.finished().await.map_err(not_shown)?;
+        context.say(&format!("detached at the end of the input, PID {pid} keeps running: relive logs -f {pid}"));
+        return Ok(0);
+    }
     let detach = (session.pty && io::stdin().is_terminal()).then_some(args.detach_key);
     context.say(&match detach {
-        Some(key) => format!("attached to PID {pid}; detach with {key}; Ctrl-C is typed to it"),
-        None => format!("attached to PID {pid}; Ctrl-C leaves it running"),
+        Some(key) => format!("attached to PID {pid}; detach with {key}; Ctrl-C goes to the program"),
+        None => format!("attached to PID {pid}; Ctrl-C detaches"),
     });
-    let manner = Manner {
-        from: Reader::tail(folder, RECENT_BYTES)?,
-        detach,
-        at_end: AtEnd::Leave,
-        pace: Pace::Free,
-        arrival: Arrival::Again,
-    };
+    let manner = Manner { from, detach, at_end: AtEnd::Leave, pace: Pace::Free, arrival: Arrival::Again };
     match watch(context, &connection, folder, &manner, leave).await? {
         Left::Ended(_) | Left::Lost => {
             context.say(&format!("PID {pid} has ended: relive info {pid}"));
             Ok(0)
         }
         Left::Detached => {
-            // The program's line was not ended.
-            context.say(&format!("\nleft running: relive attach {pid}"));
+            // The last line of the program was not ended.
+            context.say(&format!("\ndetached, PID {pid} keeps running: relive attach {pid}"));
             Ok(0)
         }
         Left::Interrupted => {
-            context.say(&format!("left running: relive attach {pid}"));
+            context.say(&format!("detached, PID {pid} keeps running: relive attach {pid}"));
             Ok(INTERRUPTED)
         }
-        Left::HungUp => Ok(0),
+        Left::HungUp => Ok(HUNG_UP),
         Left::Signaled(number) => Ok(SIGNALED + number),
+    }
+}
+
+/// Whether something can be typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    Open,
+    /// Standard input is closed, an empty file or `/dev/null`, as in a script or a service.
+    Ended,
+}
+
+impl Input {
+    fn of_stdin() -> Self {
+        let Ok(stdin) = rustix::fs::fstat(io::stdin()) else { return Self::Ended };
+        let is_null = rustix::fs::stat("/dev/null").is_ok_and(|null| null.st_rdev == stdin.st_rdev);
+        let kind = FileType::from_raw_mode(stdin.st_mode);
+        let is_null = is_null && kind == FileType::CharacterDevice;
+        let is_empty = kind == FileType::RegularFile && stdin.st_size == 0;
+        if is_null || is_empty { Self::Ended } else { Self::Open }
     }
 }
 

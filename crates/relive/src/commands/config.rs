@@ -1,4 +1,6 @@
-//! `relive config`: what is configured, and where.
+//! `relive config`: shows the configuration.
+
+mod edit;
 
 use relive_api::Paths;
 use relive_config::Config;
@@ -7,12 +9,15 @@ use serde_json::json;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
-/// Show the configuration
+/// Show or edit the configuration
+///
+/// The daemon reloads the file when it changes. `relive daemon status` names the settings that need a restart.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive config show                                      what holds, defaults included
-  relive config show > ~/.config/relive/config.yaml.new   begin a file with everything in it")]
+  relive config show   show all settings, including defaults
+  relive config edit   edit the file in $VISUAL or $EDITOR, and check it
+  relive config show > ~/.config/relive/config.yaml.new")]
 pub(crate) struct Args {
     #[command(subcommand)]
     verb: Verb,
@@ -20,22 +25,38 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Show what holds, defaults included, and where it comes from
+    /// Show all settings, including defaults, and the file they come from
     Show,
+    /// Edit the file in $VISUAL or $EDITOR; an invalid file is not saved
+    Edit,
+    /// Print the path of the file, even if it does not exist
+    Path,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Outcome<u8> {
     match args.verb {
         Verb::Show => show(context),
+        Verb::Edit => edit::run(context),
+        Verb::Path => path(context),
     }
 }
 
-/// What holds, or all that is wrong with it.
+fn path(context: &Context) -> Outcome<u8> {
+    let path = &context.paths.config;
+    if context.json {
+        context.print_json(&json!({ "path": path.display().to_string(), "exists": path.exists() }))?;
+    } else {
+        context.print_line(&path.display().to_string())?;
+    }
+    Ok(0)
+}
+
+/// Returns the effective configuration, or all mistakes in it.
 pub(crate) fn load(paths: &Paths) -> Outcome<Config> {
     let path = &paths.config;
     Config::load(path).map_err(|error| {
-        let error = CommandError::invalid("the configuration cannot be used").because(error);
-        error.with_hint(format!("${{EDITOR:-vi}} {}", path.display()))
+        let error = CommandError::invalid("the configuration is invalid").because(error);
+        error.with_hint("relive config edit")
     })
 }
 
@@ -47,8 +68,9 @@ fn show(context: &Context) -> Outcome<u8> {
         context.print_json(&json!({ "path": path.display().to_string(), "exists": exists, "config": config }))?;
         return Ok(0);
     }
-    let origin = if exists { "" } else { " (no such file: all defaults)" };
-    let yaml = config.to_yaml().map_err(|error| CommandError::internal("cannot show it").because(error))?;
+    let origin = if exists { "" } else { " (no such file: all settings have their defaults)" };
+    let yaml =
+        config.to_yaml().map_err(|error| CommandError::internal("cannot print the configuration").because(error))?;
     context.print(&format!("# {}{origin}\n{}\n", path.display(), yaml.trim_end()))?;
     Ok(0)
 }

@@ -1,5 +1,6 @@
-//! `relive daemon`: the daemon itself. Most people never type this: other commands start it.
+//! `relive daemon`: manages the daemon. Most people never need this: other commands start it.
 
+mod install;
 mod restart;
 mod serve;
 mod start;
@@ -10,13 +11,14 @@ use super::block_on;
 use crate::context::Context;
 use crate::error::Outcome;
 
-/// Start, stop or look at the daemon
+/// Start, stop, restart, inspect or install the daemon
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive daemon status    exits with 3 if it is not running
-  relive daemon restart   agents pause and resume; programs keep running
-  relive daemon stop")]
+  relive daemon status    exits with 3 if the daemon is not running
+  relive daemon restart   agents are paused and resumed; programs keep running
+  relive daemon stop
+  relive daemon install   start the daemon at login, with systemd")]
 pub(crate) struct Args {
     #[command(subcommand)]
     verb: Verb,
@@ -26,23 +28,26 @@ pub(crate) struct Args {
 enum Verb {
     /// Start the daemon if it is not running
     Start,
-    /// Pause the agents at their boundaries and stop the daemon
+    /// Pause all agents at their next step boundary and stop the daemon
     Stop,
-    /// Stop the daemon if it is running, and start it
+    /// Stop the daemon if it is running, then start it
     Restart,
-    /// Say whether the daemon is running; exit code 3 if it is not
+    /// Show whether the daemon is running; exit with 3 if it is not
     Status,
+    /// Write a systemd user unit that starts the daemon at login and after a crash
+    Install(install::Args),
     /// Run the daemon in the foreground
     #[command(hide = true)]
     Serve,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Outcome<u8> {
-    match args.verb {
+    match &args.verb {
         Verb::Start => block_on(start::run(context)),
         Verb::Stop => block_on(stop::run(context)),
         Verb::Restart => block_on(restart::run(context)),
         Verb::Status => block_on(status::run(context)),
+        Verb::Install(args) => install::run(context, args),
         Verb::Serve => serve::run(context),
     }
 }

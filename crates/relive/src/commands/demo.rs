@@ -1,7 +1,7 @@
-//! `relive demo`: the promise, shown on a real daemon.
+//! `relive demo`: demonstrates Relive with a real daemon.
 //!
-//! Everything happens in a folder of its own: its data, its socket, its daemon, its agents. The commands it prints are
-//! the ones it runs, with this very program. However it ends, its daemon is killed and its folder removed.
+//! Everything happens in a directory of its own: data, socket, daemon, agents. It runs exactly the commands that it
+//! prints, with this very program. However it ends, its daemon is killed and its directory removed.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,11 +14,11 @@ use tokio::sync::oneshot;
 
 use crate::error::{CommandError, Outcome};
 
-/// Show what Relive does: agents as a tree, paused, their daemon killed with -9, recovered, forked
+/// Show how agents are paused, recovered after `kill -9` of the daemon, and forked
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive demo   takes about ten seconds and needs no key, network, root or configuration")]
+  relive demo   takes ten seconds; needs no key, network, root or configuration")]
 pub(crate) struct Args {}
 
 const SCRIPTS: [(&str, &str); 3] = [
@@ -35,21 +35,21 @@ pub(crate) async fn run() -> Outcome<u8> {
     let actor = Arc::clone(&stage);
     std::thread::spawn(move || done.send(show(&actor)));
     let outcome = tokio::select! {
-        played = finished => played.unwrap_or_else(|_| Err(CommandError::internal("the demo broke off"))).map(|()| 0),
+        played = finished => played.unwrap_or_else(|_| Err(CommandError::internal("the demo stopped unexpectedly"))).map(|()| 0),
         _ = tokio::signal::ctrl_c() => Ok(INTERRUPTED),
     };
     stage.clear();
     outcome
 }
 
-/// The whole show.
+/// Runs the whole demonstration.
 fn show(stage: &Stage) -> Outcome<()> {
     say("An agent is a process. This one splits its work between two children:");
     stage.command(&["run", "-d", "--name", "lead", "--model", "script/lead.yaml", "make notes"])?;
     stage.until("three agents run", || Ok(stage.processes()?.len() == 3))?;
     stage.command(&["ps", "--tree"])?;
 
-    say("A subtree is paused and resumed as one. Each stops at a boundary; its clock stands still:");
+    say("A subtree is paused and resumed together. Each agent stops at a step boundary, and its time limit stops too:");
     stage.command(&["pause", "--subtree", "lead"])?;
     stage.until("all are suspended", || {
         Ok(stage.processes()?.iter().all(|process| process["display"] == "suspended"))
@@ -59,13 +59,15 @@ fn show(stage: &Stage) -> Outcome<()> {
 
     stage.until("the writer is in its third step", || Ok(stage.step_of("writer")? >= 2))?;
     let daemon = stage.daemon()?;
-    say("Now the daemon dies, in the middle of a step. Nobody gets to say goodbye:");
+    say("Now the daemon is killed in the middle of a step, without a chance to save anything:");
     stage.kill_daemon(daemon)?;
-    say("The next command starts another one. Same agents, same histories, new PIDs, and on they go:");
+    say(
+        "The next command starts another daemon, which recovers all agents. Their PIDs are new, their journals are the same:",
+    );
     stage.command(&["ps", "--tree"])?;
     stage.command(&["wait", "lead"])?;
 
-    say("What was open in the journal was settled by looking at the file, so each line is there once:");
+    say("A write that was interrupted is checked against the file before it is repeated, so each line is there once:");
     println!("  $ cat notes.txt");
     let notes = std::fs::read_to_string(stage.folder.join("notes.txt"))?;
     print!("{}", indent(&notes));
@@ -74,7 +76,7 @@ fn show(stage: &Stage) -> Outcome<()> {
         return Err(CommandError::internal(format!("a line was written twice: {line}")));
     }
 
-    say("Dead means frozen, not gone: any step of any history can be gone on from, as another process:");
+    say("A process that has ended can be forked from any of its steps:");
     let writer = stage.json(&["ps", "-a"])?;
     let writer = last_named(&writer, "writer").ok_or_else(|| CommandError::internal("the writer is gone"))?;
     let fork = ["resume", "--fork", "--from-step", "4", "--name", "again", &writer];
@@ -83,19 +85,19 @@ fn show(stage: &Stage) -> Outcome<()> {
     stage.command(&["wait", "again"])?;
     stage.command(&["steps", "again"])?;
 
-    say("That was all real: four agents, two daemons, one of them killed. Their folder is removed again.");
-    say("Yours:  relive run --model script/demo \"show me\"");
+    say("These were four real agents and two daemons, one of them killed. Their directory is removed now.");
+    say("Try it:  relive run --model script/demo \"show me\"");
     Ok(())
 }
 
-/// The UUID of the newest process of that name.
+/// Returns the UUID of the newest process with this name.
 fn last_named(list: &Value, name: &str) -> Option<String> {
     let processes = list["processes"].as_array()?;
     let named = processes.iter().rev().find(|process| process["name"] == name)?;
     named["uuid"].as_str().map(str::to_owned)
 }
 
-/// A folder, a daemon and agents of the demo's own.
+/// The directory, the daemon and the agents of the demo.
 #[derive(Debug)]
 struct Stage {
     exe: PathBuf,
@@ -122,7 +124,7 @@ impl Stage {
         command
     }
 
-    /// Prints a command, runs it, and prints what it prints.
+    /// Prints a command, runs it, and prints its output.
     fn command(&self, args: &[&str]) -> Outcome<()> {
         let quoted = args.iter().map(|arg| if arg.contains(' ') { format!("\"{arg}\"") } else { (*arg).to_owned() });
         println!("  $ relive {}", quoted.collect::<Vec<_>>().join(" "));
@@ -156,21 +158,21 @@ impl Stage {
         let deadline = Instant::now() + PATIENCE;
         while !is_so()? {
             if Instant::now() > deadline {
-                return Err(CommandError::internal(format!("waited in vain until {what}")));
+                return Err(CommandError::internal(format!("timed out waiting until {what}")));
             }
             std::thread::sleep(Duration::from_millis(30));
         }
         Ok(())
     }
 
-    /// The OS pid of its own daemon, which is what the lock of its own data folder says.
+    /// Returns the OS pid of the demo's own daemon, from the lock of its data directory.
     fn daemon(&self) -> Outcome<rustix::process::Pid> {
         let text = std::fs::read_to_string(self.folder.join("data/lock"))?;
         let pid = text.trim().parse().ok().and_then(rustix::process::Pid::from_raw);
         pid.ok_or_else(|| CommandError::internal("the demo's daemon cannot be found"))
     }
 
-    #[expect(clippy::unused_self, reason = "its own daemon")]
+    #[expect(clippy::unused_self, reason = "the demo's daemon")]
     fn kill_daemon(&self, pid: rustix::process::Pid) -> Outcome<()> {
         println!("  $ kill -9 {}", pid.as_raw_nonzero());
         Ok(rustix::process::kill_process(pid, rustix::process::Signal::KILL).map_err(std::io::Error::from)?)

@@ -1,7 +1,7 @@
-//! `relive doctor`: what this machine gives us, and what to do about what it does not.
+//! `relive doctor`: shows what this machine supports, and what to do about the rest.
 //!
-//! Needs no daemon, starts none, and leaves nothing behind. A row is necessary (`failed`: nothing works without it) or a
-//! rung that could be better (`weak`); both come with one remedy.
+//! It needs no daemon, starts none, and leaves nothing behind. A row is necessary (`failed`: nothing works without it)
+//! or could be better (`weak`); both come with one remedy.
 
 mod machine;
 mod sessions;
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::error::Outcome;
 use crate::terminal::{Look, Paint, without_controls};
 
-/// Show what this machine can hold, and what to do about what it cannot
+/// Show what this machine supports, and how to fix what it does not
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
@@ -23,21 +23,20 @@ Examples:
   relive doctor --json | jq '.rows[] | select(.state != \"ok\")'")]
 pub(crate) struct Args {}
 
-/// Where rows are wrapped, on a terminal or not.
+/// The width of rows, on a terminal or not.
 const WIDTH: usize = 80;
-/// Of the columns before the text.
+/// The width of the columns before the text.
 const INDENT: usize = 24;
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, Serialize)]
 struct Row {
     name: &'static str,
     state: State,
-    /// What was found, in a word or two where it has one.
+    /// The result, in a word or two.
     value: String,
-    /// What that means.
+    /// What the result means.
     means: String,
-    /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
 }
@@ -45,9 +44,8 @@ struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// As good as it gets.
     Ok,
-    /// It works; better is possible.
+    /// It works, but could be better.
     Weak,
     /// Nothing works without it.
     Failed,
@@ -72,7 +70,8 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     let prefix = format!("relive-doctor-{}", std::process::id());
     let ladder = Ladder::probe(&prefix);
     rows.extend([machine::kernel(), machine::user_namespaces(&prefix)]);
-    rows.extend(sessions::rows(&ladder));
+    rows.extend(sessions::rows(&ladder.rungs));
+    rows.push(sessions::isolation(&ladder.isolation));
     let failed = rows.iter().any(|row| row.state == State::Failed);
     if context.json {
         context.print_json(&json!({ "ok": !failed, "rows": rows, "notes": ladder.notes }))?;
@@ -103,7 +102,7 @@ fn text(rows: &[Row], look: &Look) -> String {
     out
 }
 
-/// Lines of at most so many columns that all begin at the same one. A word that is longer stays whole.
+/// Wraps text to lines that all begin at the same column. A longer word stays whole.
 fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut column = INDENT;
@@ -126,7 +125,34 @@ fn wrapped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use relive_session::tree::Rungs;
+
     use super::*;
+
+    fn rungs(of: [&str; 6], degraded: &[&str]) -> Rungs {
+        let [tree, pause, kill, pids, memory, cpu] = of.map(str::to_owned);
+        let degraded = degraded.iter().map(ToString::to_string).collect();
+        Rungs { tree, pause, kill, pids, memory, cpu, isolation: String::new(), namespaces: Vec::new(), degraded }
+    }
+
+    /// After a change: `INSTA_UPDATE=always cargo test -p relive --bin relive doctor`, then read the diff as prose.
+    #[test]
+    fn doctor_reads_as_in_its_snapshot() {
+        let good = rungs(["cgroup2", "cgroup2-freeze", "cgroup-kill", "cgroup2", "cgroup2", "cgroup2"], &[]);
+        let weak = ["process-group", "sigstop", "subreaper", "rlimit", "none", "none"];
+        let weak = rungs(weak, &["pids: all processes of the user count"]);
+        let mut rows = vec![
+            Row::ok("data", "/home/someone/.local/share/relive", "1234 MB free"),
+            Row::ok("config", "/home/someone/.config/relive/config.yaml", "invalid").failed("relive config show"),
+            Row::ok("daemon", "running", "pid 5, version 0.0.1, while this is 0.1.0").weak("relive daemon restart"),
+        ];
+        rows.extend(sessions::rows(&good));
+        rows.extend(sessions::rows(&weak));
+        let shown = text(&rows, &Look::plain()) + &serde_json::to_string_pretty(&rows[..3]).unwrap();
+        insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+            insta::assert_snapshot!("doctor", shown);
+        });
+    }
 
     #[test]
     fn rows_fit_eighty_columns_and_hints_stand_below() {

@@ -1,4 +1,4 @@
-//! `relive exec`: any program as a process, in the foreground or not.
+//! `relive exec`: runs any program as a process, in the foreground or the background.
 
 mod foreground;
 mod inherited;
@@ -8,9 +8,10 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use relive_api::{Created, ExecRequest, Namespace, Stdio};
+use relive_api::{Created, ExecRequest, Isolation, Namespace, NamespaceKind, Network, Stdio};
 use relive_core::Limits;
-use tokio::signal::unix::{SignalKind, signal};
+use relive_types::program::quote;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::interrupts::INTERRUPTED;
 use crate::client::{Client, Start};
@@ -24,64 +25,77 @@ use crate::terminal::raw;
 
 /// Run a program
 ///
-/// In the foreground it is as if the program had been typed: its input, its output, its exit code. Ctrl-C asks it to stop
-/// and a second one kills it; with -t the program has a terminal of its own and Ctrl-C is typed to it. It keeps running
-/// when the terminal is closed or the daemon dies. 125: aborted at the gate. 126, 127: cannot run, not found. 128+N: ended
-/// by signal N. --json is for -d, because the output is the program's.
+/// In the foreground, the program behaves as if you had typed it: same input, output and exit code. Ctrl-C asks it to stop
+/// and a second Ctrl-C kills it; with -t, the program has its own terminal and receives Ctrl-C as a key. The program keeps
+/// running when the terminal closes or the daemon dies.
+///
+/// Exit codes: 125 if it was aborted at the gate, 126 if it cannot be run, 127 if it was not found, 128+N if signal N
+/// ended it. --json requires -d, because stdout belongs to the program.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive exec -- make test                     as if you had typed make test
-  relive exec -t --name shell -- bash          in a terminal of its own; Ctrl-] leaves it running
-  while read x; do relive exec -n -- ./one $x; done < list
-  relive exec -d -i --name calc -- bc          then: relive send calc 6*7
-  relive exec -d --memory 2G --timeout 1h -- ./train.sh --epochs 3")]
+  relive exec -- make test
+      The same as typing `make test`.
+  relive exec -t --name shell -- bash
+      Run in a terminal of its own; Ctrl-] detaches and bash keeps running.
+  relive exec -d -i --name calc -- bc
+      Run in the background with an open input: `relive send calc 6*7`.
+  relive exec -d --memory 2G --timeout 1h -- ./train.sh --epochs 3
+  while read x; do relive exec -n -- ./one $x; done < list")]
 pub(crate) struct Args {
-    /// In the background: print its PID and return
+    /// Run in the background and print the PID
     #[arg(short, long)]
     detach: bool,
-    /// Give it a terminal of its own
+    /// Give the program a terminal of its own
     #[arg(short, long)]
     tty: bool,
-    /// With -d: keep its standard input open, for `send` and `attach`
+    /// With -d: keep standard input open for `send` and `attach`
     #[arg(short, long, conflicts_with = "no_input")]
     interactive: bool,
-    /// Do not read the standard input: the program gets none
+    /// Do not read standard input; the program gets an empty one
     #[arg(short = 'n', long, conflicts_with = "tty")]
     no_input: bool,
-    /// Hold it before its first instruction, until `proceed` or `abort`
+    /// Hold the program before its first instruction, until `proceed` or `abort`
     #[arg(long)]
     gate: bool,
     #[command(flatten)]
     environment: environment::EnvironmentArgs,
-    /// The directory it begins in; yours if absent
+    /// The working directory of the program; default: this directory
     #[arg(long, value_name = "DIRECTORY")]
     cwd: Option<PathBuf>,
-    /// It is ended after this long, pauses not counted
+    /// End the program after this time; pauses do not count
     #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
     timeout: Option<Duration>,
-    /// A name to call it by
+    /// A name for the process
     #[arg(long)]
     name: Option<String>,
-    /// Give it a PID namespace of its own: it sees no other processes
-    #[arg(long, value_name = "pid", value_parser = ["pid"])]
-    ns: Option<String>,
-    /// With --ns pid: a small init reaps and forwards signals; false makes the program PID 1 itself
+    /// What the program may reach: everything (`none`); only this directory, caches and private temporary directories for
+    /// writing, and no secrets (`confined`); also no caches and no network (`sealed`)
+    #[arg(long, value_name = "WORD")]
+    isolation: Option<Isolation>,
+    /// Give the program namespaces of its own: user, pid, mount, net, ipc, uts, cgroup, time
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    ns: Vec<NamespaceKind>,
+    /// Give the program the network of this machine, or only a loopback of its own; default: full, and none at --isolation
+    /// sealed
+    #[arg(long, value_name = "full|none", value_parser = parse_network)]
+    net: Option<Network>,
+    /// In a PID namespace: run a small init as PID 1 that reaps processes and forwards signals; `false` makes the program PID 1
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     init: bool,
-    /// Memory it and all it starts may use
+    /// Maximum memory of the program and its children, such as 512M or 2G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
-    /// Processes and threads there may be of it
+    /// Maximum number of processes and threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pids: Option<u32>,
-    /// Processors it and all it starts may use: 2, or 0.5 for half of one
+    /// Maximum number of processors for the program and its children, such as 2 or 0.5
     #[arg(long, value_name = "N", value_parser = parse_processors)]
     cpu: Option<u32>,
-    /// Run it without a limit that this machine cannot hold; `info` then shows it as degraded
+    /// Run the program even if this machine cannot enforce a limit or the isolation; `info` then shows `degraded`
     #[arg(long)]
     allow_degraded: bool,
-    /// With -t: the key that leaves it running
+    /// With -t: the key that detaches; the program keeps running
     #[arg(long, value_name = "KEY", default_value = key::DETACH, value_parser = parse_key)]
     detach_key: Key,
     /// The program and its arguments
@@ -89,26 +103,85 @@ pub(crate) struct Args {
     argv: Vec<OsString>,
 }
 
+impl Args {
+    fn command_line(&self) -> String {
+        command_line(&self.argv)
+    }
+}
+
+pub(super) fn is_name(argv: &[OsString]) -> bool {
+    argv.first().is_some_and(|name| !name.as_encoded_bytes().contains(&b'/'))
+}
+
+/// Returns a program and its arguments as they can be typed again.
+pub(super) fn command_line(argv: &[OsString]) -> String {
+    argv.iter().map(|word| quote(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+/// The exit code of a shell for a command that SIGTERM ended.
+const TERMINATED: u8 = 143;
+
+/// How a command is connected to the program that it starts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attachment {
+    /// The name of the command.
+    pub(super) command: &'static str,
+    pub(super) detach: bool,
+    pub(super) tty: bool,
+    pub(super) no_input: bool,
+    pub(super) gate: bool,
+    pub(super) detach_key: Key,
+    /// Whether the program is searched in the `PATH`.
+    pub(super) is_name: bool,
+}
+
+/// The signals that are passed on to a program in the foreground.
+struct Pressed {
+    interrupts: Signal,
+    terminations: Signal,
+}
+
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
-    check(context, args)?;
-    let request = request(args)?;
-    let cannot = |error| CommandError::internal("Ctrl-C cannot be listened to").because(error);
+    let attachment = Attachment {
+        command: "exec",
+        detach: args.detach,
+        tty: args.tty,
+        no_input: args.no_input,
+        gate: args.gate,
+        detach_key: args.detach_key,
+        is_name: is_name(&args.argv),
+    };
+    check_attachment(context, attachment, &format!("-- {}", args.command_line()))?;
+    check(args)?;
+    start(context, attachment, request(args, attachment)?).await
+}
+
+/// Starts a program, and stays with it unless it is to run in the background.
+pub(super) async fn start(context: &Context, attachment: Attachment, request: ExecRequest) -> Outcome<u8> {
+    let cannot = |error| CommandError::internal("cannot listen for signals").because(error);
     let mut interrupts = signal(SignalKind::interrupt()).map_err(cannot)?;
+    // Before there is a program: every SIGTERM is passed on to it, or said to have come too early.
+    let mut terminations = signal(SignalKind::terminate()).map_err(cannot)?;
     let begin = async {
         let client = Client::open(context, Start::Always).await?;
         let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
         let started = client.exec(&request).await?;
         Ok::<_, CommandError>((client, started))
     };
-    let (client, started) = tokio::select! {
-        begun = begin => begun?,
-        _ = interrupts.recv() => {
-            context.say("interrupted before the daemon answered: `relive ps` shows whether it runs");
-            return Ok(INTERRUPTED);
+    let begun = tokio::select! {
+        begun = begin => Ok(begun?),
+        _ = interrupts.recv() => Err(INTERRUPTED),
+        _ = terminations.recv() => Err(TERMINATED),
+    };
+    let (client, started) = match begun {
+        Ok(begun) => begun,
+        Err(code) => {
+            context.say("interrupted before the daemon answered: `relive ps` shows whether the process was created");
+            return Ok(code);
         }
     };
-    if !args.detach {
-        return foreground::run(&client, args, started, interrupts).await;
+    if !attachment.detach {
+        return foreground::run(&client, attachment, started, Pressed { interrupts, terminations }).await;
     }
     if context.json {
         context.print_json(&Created { pid: started.pid, uuid: started.uuid })?;
@@ -118,68 +191,109 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     Ok(0)
 }
 
-/// What cannot be, all of it that can be known without the daemon.
-fn check(context: &Context, args: &Args) -> Outcome<()> {
-    if context.json && !args.detach {
-        let message = "exec in the foreground has no JSON: what it prints is the program's own";
-        return Err(
-            CommandError::invalid(message).with_hint("relive exec -d --json -- ..., then relive logs -f --json")
-        );
+pub(super) fn parse_network(text: &str) -> Result<Network, String> {
+    match text {
+        "full" => Ok(Network::Full),
+        "none" => Ok(Network::None),
+        _ => Err("expected one of full, none".to_owned()),
     }
-    if args.tty && !args.detach && !io::stdin().is_terminal() {
+}
+
+/// Reports all mistakes in how a program is connected that can be found without the daemon. `rest` is what was typed after the
+/// options.
+pub(super) fn check_attachment(context: &Context, attachment: Attachment, rest: &str) -> Outcome<()> {
+    let Attachment { command, detach, tty, .. } = attachment;
+    if context.json && !detach {
+        let message = format!("{command} in the foreground has no JSON: stdout belongs to the program");
+        return Err(CommandError::invalid(message).with_hint(format!("relive {command} -d --json {rest}")));
+    }
+    if tty && !detach && !io::stdin().is_terminal() {
         let message = "-t needs a terminal on stdin, and there is none";
-        return Err(
-            CommandError::invalid(message).with_hint("leave -t out, or add -d and come back with relive attach")
-        );
-    }
-    if !args.init && args.ns.is_none() {
-        let message = "--init=false only makes sense in a PID namespace";
-        return Err(CommandError::invalid(message).with_hint("relive exec --ns pid --init=false -- ..."));
+        return Err(CommandError::invalid(message).with_hint(format!("relive {command} {rest}")));
     }
     Ok(())
 }
 
-/// Whether our two outputs lead to the same place: a terminal, or one file or pipe for both.
-fn have_one_output() -> bool {
+fn check(args: &Args) -> Outcome<()> {
+    let own_pids = args.ns.contains(&NamespaceKind::Pid) || args.isolation.is_some_and(|word| word != Isolation::None);
+    if !args.init && !own_pids {
+        let message = "--init=false only makes sense in a PID namespace";
+        return Err(CommandError::invalid(message)
+            .with_hint(format!("relive exec --ns pid --init=false -- {}", args.command_line())));
+    }
+    Ok(())
+}
+
+/// Returns whether both outputs lead to the same place: a terminal, or one file or pipe for both.
+pub(crate) fn have_one_output() -> bool {
     let place = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino, stat.st_rdev);
     let out = rustix::fs::fstat(io::stdout()).map(place);
     out.is_ok_and(|out| rustix::fs::fstat(io::stderr()).map(place) == Ok(out))
 }
 
-fn request(args: &Args) -> Outcome<ExecRequest> {
-    let utf8 = |what: &str, text: OsString| {
-        text.into_string().map_err(|text| CommandError::invalid(format!("{}: {what} is not UTF-8", text.display())))
-    };
-    let here = std::env::current_dir()
-        .map_err(|error| CommandError::invalid("there is no current directory").because(error))?;
-    let cwd = args.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));
+pub(super) fn utf8(what: &str, text: OsString) -> Outcome<String> {
+    text.into_string().map_err(|text| CommandError::invalid(format!("{}: {what} is not UTF-8", text.display())))
+}
+
+/// Returns a request for a program without a directory that is as the attachment says, and otherwise like one typed in this
+/// shell.
+pub(super) fn plain_request(
+    attachment: Attachment,
+    argv: &[OsString],
+    environment: &environment::EnvironmentArgs,
+) -> Outcome<ExecRequest> {
     let (rows, columns) = raw::size();
     Ok(ExecRequest {
         uuid: new_uuid()?,
+        name: None,
+        argv: argv.iter().map(|arg| utf8("an argument", arg.clone())).collect::<Outcome<_>>()?,
+        env: environment.environment()?,
+        cwd: String::new(),
+        stdio: match attachment {
+            Attachment { tty: true, .. } => Stdio::Pty { rows, columns },
+            Attachment { detach: true, .. } | Attachment { no_input: true, .. } => Stdio::Null,
+            Attachment { .. } => Stdio::Pipes,
+        },
+        gate: attachment.gate,
+        namespace: Namespace::Host,
+        isolation: Isolation::None,
+        namespaces: Vec::new(),
+        network: None,
+        limits: Limits::default(),
+        memory: None,
+        pids: None,
+        cpu: None,
+        allow_degraded: false,
+        foreground: !attachment.detach,
+        shell: inherited::inherited(),
+        // Also in the background: the log keeps the order of one pipe, as the terminal would, and not that of two.
+        one_output: !attachment.tty && have_one_output(),
+        enter: None,
+    })
+}
+
+fn request(args: &Args, attachment: Attachment) -> Outcome<ExecRequest> {
+    let here = std::env::current_dir()
+        .map_err(|error| CommandError::invalid("there is no current directory").because(error))?;
+    let cwd = args.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));
+    let plain = plain_request(attachment, &args.argv, &args.environment)?;
+    Ok(ExecRequest {
         name: args.name.clone(),
-        argv: args.argv.iter().map(|arg| utf8("an argument", arg.clone())).collect::<Outcome<_>>()?,
-        env: args.environment.environment()?,
         cwd: utf8("the name of the directory", cwd.into_os_string())?,
-        stdio: match (args.tty, args.detach) {
-            (true, _) => Stdio::Pty { rows, columns },
-            (false, true) if args.interactive => Stdio::Pipes,
-            (false, true) => Stdio::Null,
-            (false, false) if args.no_input => Stdio::Null,
-            (false, false) => Stdio::Pipes,
+        stdio: if args.detach && args.interactive && !args.tty { Stdio::Pipes } else { plain.stdio },
+        namespace: match (args.ns.contains(&NamespaceKind::Pid), args.init) {
+            (_, false) => Namespace::PidWithoutInit,
+            (true, true) => Namespace::Pid,
+            (false, true) => Namespace::Host,
         },
-        gate: args.gate,
-        namespace: match (&args.ns, args.init) {
-            (None, _) => Namespace::Host,
-            (Some(_), true) => Namespace::Pid,
-            (Some(_), false) => Namespace::PidWithoutInit,
-        },
+        isolation: args.isolation.unwrap_or_default(),
+        namespaces: args.ns.iter().copied().filter(|kind| *kind != NamespaceKind::Pid).collect(),
+        network: args.net,
         limits: Limits { timeout_ms: args.timeout.map(as_millis), ..Limits::default() },
         memory: args.memory,
         pids: args.pids,
         cpu: args.cpu,
         allow_degraded: args.allow_degraded,
-        foreground: !args.detach,
-        shell: inherited::inherited(),
-        one_output: !args.detach && !args.tty && have_one_output(),
+        ..plain
     })
 }

@@ -1,36 +1,47 @@
 //! `relive gc`: collect histories that are due.
 
-use relive_api::{GcAnswer, GcRequest};
+use std::time::Duration;
+
+use relive_api::{GcAnswer, GcCandidate, GcRequest};
 use serde_json::json;
 
+use super::rm::count;
 use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
+use crate::render::size::bytes;
+use crate::render::table::{Align, Cell, Column, draw};
+use crate::render::time::{as_millis, local_minute};
 
 /// More than this many are not removed without being asked about.
 const UNASKED_MAX: usize = 100;
 
-/// Remove the histories of processes that ended long ago
+/// Remove processes that ended long ago, with their journals
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive gc --dry-run   what would go, and why
-  relive gc             asks above 100
-  relive gc --force     does not ask")]
+  relive gc --dry-run                   show what would be removed, and why
+  relive gc                             remove; asks if there are more than 100
+  relive gc --force                     remove without asking
+  relive gc --older-than 7d --dry-run   show what ended more than a week ago")]
 pub(crate) struct Args {
-    /// Say what would go; change nothing
+    /// Show what would be removed, and remove nothing
     #[arg(long, conflicts_with = "force")]
     dry_run: bool,
-    /// Do not ask, however many there are
+    /// Do not ask for confirmation, however many there are
     #[arg(long)]
     force: bool,
+    /// Remove what ended longer ago than this, instead of what the configuration says
+    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
+    older_than: Option<Duration>,
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::open(context, Start::IfHistories).await?;
-    let collect = GcRequest { dry_run: false, at_most: None };
+    let older_than_ms = args.older_than.map(as_millis);
+    let collect = GcRequest { older_than_ms, ..GcRequest::default() };
     let asked = !args.dry_run && !args.force && !context.json;
-    let request = GcRequest { dry_run: args.dry_run, at_most: asked.then_some(UNASKED_MAX) };
+    let request = GcRequest { dry_run: args.dry_run, at_most: asked.then_some(UNASKED_MAX), older_than_ms };
     let mut answer = match &client {
         Some(client) => client.gc(&request).await?,
         None => nothing(),
@@ -48,7 +59,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     }
     let total = answer.candidates.len();
     while answer.left > 0 {
-        let so_far = format!("removed {} of {total} histories", answer.removed.len());
+        let so_far = format!("removed {} of {}", answer.removed.len(), count(total));
         context.say(&so_far);
         // A daemon that is stopped meanwhile is not started again.
         let Some(client) = Client::open(context, Start::Never).await? else {
@@ -58,6 +69,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         };
         let part = client.gc(&collect).await?;
         answer.left = part.left;
+        answer.snapshots = part.snapshots.or(answer.snapshots);
         answer.removed.extend(part.removed);
         answer.freed_bytes += part.freed_bytes;
         answer.failures.extend(part.failures);
@@ -69,7 +81,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         context.say(&format!("warning: {warning}"));
     }
     if let (true, Some(failure)) = (answer.removed.is_empty(), answer.failures.first()) {
-        let message = format!("none of {} histories could be removed: {failure}", answer.failures.len());
+        let message = format!("cannot remove {}: {failure}", count(answer.failures.len()));
         return Err(CommandError::internal(message));
     }
     for failure in &answer.failures {
@@ -88,60 +100,77 @@ fn nothing() -> GcAnswer {
         warnings: Vec::new(),
         failures: Vec::new(),
         left: 0,
+        snapshots: None,
     }
 }
 
 fn confirm(context: &Context, answer: &GcAnswer) -> Outcome<bool> {
-    let count = answer.candidates.len();
-    let size = size(answer.candidates.iter().map(|candidate| candidate.bytes).sum());
+    let count = count(answer.candidates.len());
+    let size = bytes(answer.candidates.iter().map(|candidate| candidate.bytes).sum());
     if !context.can_ask() {
-        let message = format!("{count} histories ({size}) would go, and there is nobody to ask");
+        let message = format!("this would remove {count} ({size}), and there is no terminal to ask on");
         return Err(CommandError::invalid(message).with_hint("relive gc --force"));
     }
-    Ok(context.ask(&format!("Remove {count} histories ({size})? They cannot be resumed or read after that.")))
+    Ok(context.ask(&format!("Remove {count} ({size})? Removed processes cannot be resumed or read.")))
 }
 
 fn tell(context: &Context, args: &Args, answer: &GcAnswer) -> Outcome<()> {
     if args.dry_run {
         if context.json {
-            return context.print_json(&json!({ "candidates": answer.candidates }));
+            return context.print_json(&json!({ "candidates": answer.candidates, "snapshots": answer.snapshots }));
         }
-        for candidate in &answer.candidates {
-            let size = size(candidate.bytes);
-            context
-                .print_line(&format!("{}  {}  {size:>8}  {}", candidate.uuid, candidate.dead_at, candidate.reason))?;
+        if !answer.candidates.is_empty() {
+            context.print(&table(context, &answer.candidates))?;
         }
-        context.say(&format!("{} histories would go", answer.candidates.len()));
+        context.say(&match answer.candidates.len() {
+            0 => "nothing to remove".to_owned(),
+            some => format!("{} would be removed", count(some)),
+        });
+        if let Some(snapshots) = &answer.snapshots {
+            let (all, freed) = (bytes(snapshots.bytes), bytes(snapshots.freed_bytes));
+            context.say(&format!("snapshots of files: {all}, of which {freed} would be freed"));
+        }
         return Ok(());
     }
     if context.json {
         let (removed, freed_bytes) = (answer.removed.len(), answer.freed_bytes);
-        return context.print_json(&json!({ "removed": removed, "freed_bytes": freed_bytes, "uuids": answer.removed }));
+        let mut told = json!({ "removed": removed, "freed_bytes": freed_bytes, "uuids": answer.removed });
+        if let Some(snapshots) = answer.snapshots.filter(|snapshots| snapshots.freed_bytes > 0) {
+            told["snapshots"] = json!(snapshots);
+        }
+        return context.print_json(&told);
     }
     if answer.removed.is_empty() {
-        return context.print_line("nothing to collect");
+        context.print_line("nothing to remove")?;
+    } else {
+        let freed = bytes(answer.freed_bytes);
+        context.print_line(&format!("removed {}, {freed} freed", count(answer.removed.len())))?;
     }
-    context.print_line(&format!("removed {} histories, {} freed", answer.removed.len(), size(answer.freed_bytes)))
+    if let Some(freed) = answer.snapshots.map(|snapshots| snapshots.freed_bytes).filter(|freed| *freed > 0) {
+        context.print_line(&format!("snapshots of files: {} freed", bytes(freed)))?;
+    }
+    Ok(())
 }
 
-fn size(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 3] = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
-    match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
-        Some((name, unit)) => format!("{}.{} {name}", bytes / unit, bytes % unit / (unit / 10)),
-        None => format!("{bytes} B"),
-    }
+/// Returns which rule an ended process meets: a key of config.yaml, or the option.
+fn reason(word: &str) -> &str {
+    if word == "asked" { "--older-than" } else { word }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes() {
-        let check = |bytes, text: &str| assert_eq!(size(bytes), text);
-        check(0, "0 B");
-        check(1_999, "1.9 kB");
-        check(50_000_000, "50.0 MB");
-        check(2_300_000_000, "2.3 GB");
-    }
+fn table(context: &Context, candidates: &[GcCandidate]) -> String {
+    let left = |header| Column { header, align: Align::Left };
+    let columns = [left("UUID"), left("ENDED"), Column { header: "SIZE", align: Align::Right }, left("REASON")];
+    let rows: Vec<Vec<Cell>> = candidates
+        .iter()
+        .map(|candidate| {
+            vec![
+                Cell::plain(candidate.uuid.to_string()),
+                Cell::plain(local_minute(candidate.dead_at)),
+                Cell::plain(bytes(candidate.bytes)),
+                Cell::plain(reason(&candidate.reason)),
+            ]
+        })
+        .collect();
+    // A UUID without its end names nothing.
+    draw(&columns, columns.len() - 1, &rows, &context.out)
 }

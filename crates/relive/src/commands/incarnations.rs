@@ -1,4 +1,4 @@
-//! Which PID an event belongs to. Events name their writer's generation; the journal names its PID.
+//! Finds the PID of an event. Events have the generation of their writer; the journal has its PID.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ impl Incarnations {
         Self { uuid, known: BTreeMap::from([(generation, Some(pid))]) }
     }
 
-    /// The PID of the event with this id; the journal is read only for a generation not met before.
+    /// Returns the PID of the event with this id; the journal is read only for an unknown generation.
     pub(crate) async fn pid_of(&mut self, client: &Client<'_>, id: &str) -> Outcome<Option<Pid>> {
         let Some(generation) = generation(id) else { return Ok(None) };
         if !self.known.contains_key(&generation) {
@@ -30,7 +30,7 @@ impl Incarnations {
         Ok(self.known.get(&generation).copied().flatten())
     }
 
-    /// Learns all of them from the journal.
+    /// Reads all of them from the journal.
     pub(crate) async fn read(&mut self, client: &Client<'_>) -> Outcome<()> {
         let known = &mut self.known;
         let each = async |event: Event| {
@@ -40,7 +40,7 @@ impl Incarnations {
         Ok(client.read(&self.uuid, Source::Journal, &mut None, each).await?)
     }
 
-    /// From a line of the journal itself.
+    /// Adds one from a record of the journal.
     pub(crate) fn learn(&mut self, id: &str, data: &str) {
         learn(&mut self.known, id, data);
     }

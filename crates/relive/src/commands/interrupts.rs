@@ -1,30 +1,38 @@
-//! Ctrl-C in the foreground: the first asks the process to stop, the second kills it, one more leaves.
+//! Ctrl-C in the foreground: the first asks the process to stop, the second kills it, the third leaves.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use relive_api::{Affected, SignalRequest};
-use relive_core::Signal;
+use relive_core::{Pid, Signal};
 use tokio::signal::unix::Signal as Presses;
 use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::error::Outcome;
 
-/// What a shell gives for a command that Ctrl-C ended.
+/// The exit code of a shell for a command that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// How long a killed process is waited for.
+/// How long to wait for a killed process.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 
 type Sending<'a> = Pin<Box<dyn Future<Output = Outcome<Affected>> + 'a>>;
 
-/// Sends what was pressed, and `SIGTERM` where that is to be passed on. Returns when it is time to leave.
-pub(crate) async fn obey(client: &Client<'_>, uuid: &str, mut presses: Presses, mut terminations: Option<Presses>) {
+/// Sends signals for pressed keys, and `SIGTERM` if it has to be passed on. Returns when it is time to leave.
+/// `pressed_any` reports whether anything was pressed.
+pub(crate) async fn obey(
+    client: &Client<'_>,
+    (pid, uuid): (Pid, &str),
+    mut presses: Presses,
+    mut terminations: Option<Presses>,
+    pressed_any: &Cell<bool>,
+) {
     let context = client.context();
     let mut sending: Sending<'_> = Box::pin(std::future::pending());
-    // Whether something is being sent, and whether that is all that keeps us: a kill that was asked for is sent.
+    // Whether a signal is being sent, and whether only that prevents leaving: a requested kill is sent.
     let (mut under_way, mut leaving) = (false, false);
     let mut count = 0_u32;
     let mut give_up: Option<Instant> = None;
@@ -55,6 +63,7 @@ pub(crate) async fn obey(client: &Client<'_>, uuid: &str, mut presses: Presses, 
             }
             pressed = presses.recv() => {
                 count += 1;
+                pressed_any.set(true);
                 match count {
                     _ if pressed.is_none() => return,
                     1 => Signal::Int,
@@ -69,10 +78,14 @@ pub(crate) async fn obey(client: &Client<'_>, uuid: &str, mut presses: Presses, 
             _ = terminated => Signal::Term,
             () = given_up => return,
         };
+        if context.err.is_terminal && signal != Signal::Term {
+            // The terminal has echoed the key.
+            context.say("");
+        }
         match signal {
-            Signal::Int => context.say("asked to stop (SIGINT); Ctrl-C again kills it"),
+            Signal::Int => context.say(&format!("asked PID {pid} to stop (SIGINT); press Ctrl-C again to kill it")),
             Signal::Kill => {
-                context.say("killing it (SIGKILL)");
+                context.say(&format!("killing PID {pid} (SIGKILL)"));
                 give_up = Some(Instant::now() + KILLED_WITHIN);
             }
             Signal::Term | Signal::Pause | Signal::Resume => {}

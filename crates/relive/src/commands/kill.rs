@@ -3,36 +3,40 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use relive_api::{ListQuery, Process, SignalRequest};
-use relive_core::{OsSignal, Pid, Signal};
+use relive_api::{Affected, ListQuery, Process, SignalRequest};
+use relive_core::{Body, ErrorCode, OsSignal, Pid, Signal, SuspendReason};
 
-use super::report_affected;
-use crate::client::Client;
+use super::resume::raising;
+use super::targets::{Batch, Scope, Target, Targets};
+use super::tell_affected;
+use crate::client::{Client, is_continues};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::terminal::one_line;
 
-/// Send a signal to a process
+/// Send a signal to processes
 ///
-/// Every process knows TERM, KILL, INT, PAUSE and RESUME. A program knows all signals of the operating system besides, by name or
-/// number.
+/// Every process accepts TERM, KILL, INT, PAUSE and RESUME. A program also accepts every signal of the operating system,
+/// by name or number.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive kill 5                asks it to end; after 10 s it is ended
-  relive kill -9 5             ends it now; so does -s KILL
-  relive kill -s HUP server    what a program makes of SIGHUP is its own affair
-  relive kill --subtree -y 5   and everything below it")]
+  relive kill 5                ask it to end, and kill it after 10 s
+  relive kill -9 5             kill it now; `-s KILL` does the same
+  relive kill -s HUP server    send SIGHUP to a program
+  relive kill --subtree -y 5   end it and all its descendants
+  relive kill 5 6 'test-*'     end several processes
+  relive kill --all -y         end every process")]
 pub(crate) struct Args {
-    /// A PID, a name, a UUID or its beginning
-    id: String,
-    /// A name or a number of the operating system's; `-9` and `-HUP` do as well
+    #[command(flatten)]
+    targets: Targets,
+    /// The name or number of the signal, also as -9 or -HUP; 0 only tells whether the process has ended
     #[arg(short, long, value_name = "SIGNAL", default_value = "SIGTERM", value_parser = parse_signal)]
     signal: AnySignal,
-    /// Everything below as well
+    /// Include all descendants of the process
     #[arg(long)]
     subtree: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
@@ -40,10 +44,12 @@ pub(crate) struct Args {
 /// A signal that a user can send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnySignal {
-    /// One that every process knows.
+    /// A signal that every process accepts.
     Relive(Signal),
-    /// One that programs know.
+    /// A signal that programs accept.
     Os(OsSignal),
+    /// No signal: only tells whether the process has ended.
+    Nothing,
 }
 
 impl fmt::Display for AnySignal {
@@ -51,6 +57,7 @@ impl fmt::Display for AnySignal {
         match self {
             Self::Relive(signal) => signal.fmt(f),
             Self::Os(signal) => signal.fmt(f),
+            Self::Nothing => f.write_str("0"),
         }
     }
 }
@@ -60,10 +67,13 @@ fn parse_signal(text: &str) -> Result<AnySignal, String> {
         let relive = Signal::from_name(name).map(AnySignal::Relive);
         relive.or_else(|| OsSignal::from_name(name).map(AnySignal::Os))
     };
-    // A number is the operating system's; its TERM, KILL and INT are ours as well.
+    // A number is that of the operating system; its TERM, KILL and INT are also Relive's.
     let numbered = |number: u8| named(&OsSignal::from_number(number)?.name());
+    if text == "0" {
+        return Ok(AnySignal::Nothing);
+    }
     if let Ok(32..=33) = text.parse::<u8>() {
-        return Err("the C library keeps this one for itself; there are 1 to 31 and 34 to 64".to_owned());
+        return Err("the C library reserves this signal; use 1 to 31 or 34 to 64".to_owned());
     }
     let found = match text.parse() {
         Ok(number) => numbered(number).or_else(|| OsSignal::from_number(number).map(AnySignal::Os)),
@@ -73,14 +83,16 @@ fn parse_signal(text: &str) -> Result<AnySignal, String> {
         let bare = text.to_ascii_uppercase();
         let names: Vec<&str> = Signal::ALL.into_iter().map(Signal::name).chain(OsSignal::names()).collect();
         let meant = relive_types::suggest::closest(&bare, names.iter().flat_map(|name| [*name, &name[3..]]));
-        let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
-        format!("there is no such signal{meant}")
+        match meant {
+            Some(meant) => format!("unknown signal (did you mean `{meant}`?)"),
+            None => "unknown signal: use a name such as TERM or HUP, or a number".to_owned(),
+        }
     })
 }
 
-/// Spells out `kill -9` and `kill -HUP` as `kill --signal=9`, which is what clap understands.
+/// Rewrites `kill -9` and `kill -HUP` as `kill --signal=9`, which clap understands.
 pub(crate) fn spell_out(typed: &[OsString]) -> Vec<OsString> {
-    // The one option before the verb that has a value in a word of its own.
+    // The only option before the command that has its value in a separate word.
     let is_value = |place: usize| place > 1 && typed[place - 1] == "--color";
     let is_option = |place: usize| typed[place].to_str().is_none_or(|word| word.starts_with('-'));
     let verb = (1..typed.len()).find(|place| !is_option(*place) && !is_value(*place));
@@ -97,49 +109,140 @@ pub(crate) fn spell_out(typed: &[OsString]) -> Vec<OsString> {
     typed.iter().enumerate().map(spelled).collect()
 }
 
-/// Whether this is a signal and not a row of options, which are small letters.
+/// Returns whether this is a signal and not a group of options, which are small letters.
 fn is_short(signal: &str) -> bool {
     let is_number = !signal.is_empty() && signal.bytes().all(|byte| byte.is_ascii_digit());
-    is_number || signal.starts_with(|first: char| first.is_ascii_uppercase()) && parse_signal(signal).is_ok()
+    // Also one that does not exist: the error is about the value.
+    let is_name = signal.len() > 1 && signal.starts_with(|first: char| first.is_ascii_uppercase());
+    is_number || is_name
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
-    let client = Client::about(context, &args.id).await?;
-    if args.subtree && !args.yes && ends(args.signal) {
-        let root = client.process(&args.id).await?;
-        let list = client.list(&ListQuery::default()).await?;
-        let reached = subtree(&list.processes, root.pid);
-        if reached.len() > 1 && !confirm(context, args, &reached)? {
-            context.say("nothing was done");
-            return Ok(0);
+    let mut batch = Batch::new(context, &args.targets);
+    let Some(client) = args.targets.client(context).await? else { return batch.finish("no process is running") };
+    let targets = args.targets.expand(&client, Scope::Living).await?;
+    if !args.yes && ends(args.signal) && !is_wanted(context, args, &client, &targets).await? {
+        context.say("nothing was sent");
+        return Ok(0);
+    }
+    for target in targets {
+        let before = match target.found {
+            Some(process) => Some(*process),
+            // Only for the words: a failure to look is told by the signal itself.
+            None if context.json || target.error.is_some() => None,
+            None => std::ops::Deref::deref(&client).process(&target.id).await.ok(),
+        };
+        let request = SignalRequest { signal: args.signal.to_string(), subtree: args.subtree };
+        let sent = match target.error {
+            Some(error) => Err(error),
+            None if args.signal == AnySignal::Nothing => {
+                match client.process(&target.id).await.and_then(|process| lives(&process)) {
+                    Ok(()) => batch.answer(&target.id, &Affected::default(), "", 0)?,
+                    Err(error) => batch.failure(&target.id, error)?,
+                }
+                continue;
+            }
+            None => client.signal(&target.id, &request).await,
+        };
+        match sent {
+            Ok(affected) => {
+                let undo = undo(args, &target.id, before.as_ref());
+                let done = format!("got {}", args.signal);
+                let (told, code) = match &affected.note {
+                    // It waits for the gate of the program, or for nothing.
+                    Some(note) if matches!(args.signal, AnySignal::Os(_)) && !is_continues(note) => {
+                        (format!("{note}\n"), 0)
+                    }
+                    Some(_) | None => tell_affected(context, &target.id, &affected, &done, undo.as_deref()),
+                };
+                batch.answer(&target.id, &affected, &told, code)?;
+            }
+            Err(error) => batch.failure(&target.id, error)?,
         }
     }
-    let request = SignalRequest { signal: args.signal.to_string(), subtree: args.subtree };
-    let affected = client.signal(&args.id, &request).await?;
+    batch.finish("no process is running")
+}
+
+/// Fails for a process that has ended.
+fn lives(process: &Process) -> Outcome<()> {
+    match process.dead_at {
+        Some(_) => Err(CommandError::new(ErrorCode::Conflict, format!("PID {} has ended", process.pid))),
+        None => Ok(()),
+    }
+}
+
+/// Returns the command that takes a signal back, if there is one. A program that was ended has only a new run.
+fn undo(args: &Args, id: &str, before: Option<&Process>) -> Option<String> {
     let subtree = if args.subtree { " --subtree" } else { "" };
-    let undo = match args.signal {
-        AnySignal::Relive(Signal::Term | Signal::Kill | Signal::Int) => Some(format!("relive resume {}", args.id)),
-        AnySignal::Relive(Signal::Pause) => Some(format!("relive resume {}{subtree}", args.id)),
-        AnySignal::Relive(Signal::Resume) => Some(format!("relive pause {}{subtree}", args.id)),
-        AnySignal::Os(_) => None,
-    };
-    report_affected(context, &args.id, &affected, &format!("got {}", args.signal), undo.as_deref())
+    match args.signal {
+        AnySignal::Relive(Signal::Term | Signal::Kill | Signal::Int) => match before.map(|before| before.body) {
+            Some(Body::Exec) => None,
+            Some(Body::Agent | Body::Cli | Body::Compose | Body::Supervisor) | None => {
+                let is_spent = |before: &&Process| before.suspend_reason == Some(SuspendReason::BudgetExceeded);
+                let raised = match before.filter(is_spent) {
+                    // A plain resume would end at once.
+                    Some(before) => format!(" {}", raising(before)?),
+                    None => String::new(),
+                };
+                // It cannot be resumed before it has ended.
+                Some(format!("relive wait {id}; relive resume {id}{raised}"))
+            }
+        },
+        AnySignal::Relive(Signal::Pause) => Some(format!("relive resume {id}{subtree}")),
+        AnySignal::Relive(Signal::Resume) => Some(format!("relive pause {id}{subtree}")),
+        AnySignal::Os(_) | AnySignal::Nothing => None,
+    }
+}
+
+/// Asks before more processes end than were named: those of a subtree, of a pattern, or all.
+async fn is_wanted(context: &Context, args: &Args, client: &Client<'_>, targets: &[Target]) -> Outcome<bool> {
+    let mut reached: Vec<Process> = targets.iter().filter_map(|target| target.found.as_deref().cloned()).collect();
+    if args.subtree {
+        let list = client.list(&ListQuery::default()).await?;
+        for target in targets.iter().filter(|target| target.error.is_none()) {
+            let root = match &target.found {
+                Some(process) => process.pid,
+                None => match client.process(&target.id).await {
+                    Ok(process) => process.pid,
+                    // It is told by the signal itself, unless it is the only one.
+                    Err(error) if targets.len() == 1 => return Err(error),
+                    Err(_) => continue,
+                },
+            };
+            for process in subtree(&list.processes, root) {
+                if !reached.iter().any(|reached| reached.pid == process.pid) {
+                    reached.push(process.clone());
+                }
+            }
+        }
+    }
+    // A pattern may reach something else than was meant, also if that is one process.
+    let is_named = args.targets.is_named();
+    if reached.len() > 1 || !is_named && !reached.is_empty() { confirm(context, args, &reached) } else { Ok(true) }
 }
 
 fn ends(signal: AnySignal) -> bool {
     match signal {
         AnySignal::Relive(Signal::Term | Signal::Kill | Signal::Int) => true,
-        AnySignal::Relive(Signal::Pause | Signal::Resume) | AnySignal::Os(_) => false,
+        AnySignal::Relive(Signal::Pause | Signal::Resume) | AnySignal::Os(_) | AnySignal::Nothing => false,
     }
 }
 
-fn confirm(context: &Context, args: &Args, reached: &[&Process]) -> Outcome<bool> {
-    let count = reached.len();
+fn confirm(context: &Context, args: &Args, reached: &[Process]) -> Outcome<bool> {
+    let count = match reached.len() {
+        1 => "1 process".to_owned(),
+        count => format!("{count} processes"),
+    };
     if !context.can_ask() {
-        let message = format!("{}: this would send {} to {count} processes", args.id, args.signal);
-        return Err(CommandError::invalid(message).with_hint(format!("relive kill --subtree -y {}", args.id)));
+        let typed = args.targets.typed();
+        let message = format!("{typed}: this would send {} to {count}", args.signal);
+        let subtree = if args.subtree { "--subtree " } else { "" };
+        let is_usual = args.signal == AnySignal::Relive(Signal::Term);
+        let name = args.signal.to_string();
+        let signal = if is_usual { String::new() } else { format!("-s {} ", name.trim_start_matches("SIG")) };
+        return Err(CommandError::invalid(message).with_hint(format!("relive kill {signal}{subtree}-y {typed}")));
     }
-    context.say(&format!("{} goes to {count} processes:", args.signal));
+    context.say(&format!("This sends {} to {count}:", args.signal));
     for process in reached {
         let name = one_line(process.name.as_ref().unwrap_or(&process.intent));
         context.say(&format!("  PID {} {} {name}", process.pid, process.display));
@@ -147,7 +250,7 @@ fn confirm(context: &Context, args: &Args, reached: &[&Process]) -> Outcome<bool
     Ok(context.ask("Send it?"))
 }
 
-/// The process and everything below it, parents first.
+/// Returns the process and its descendants, parents first.
 fn subtree(processes: &[Process], root: Pid) -> Vec<&Process> {
     let mut reached: Vec<&Process> = processes.iter().filter(|process| process.pid == root).collect();
     let mut next = 0;
@@ -188,15 +291,16 @@ mod tests {
         check("PAUSE", "SIGPAUSE");
         check("34", "SIGRTMIN");
         for text in ["32", "33"] {
-            assert!(parse_signal(text).unwrap_err().contains("the C library keeps this one for itself"), "{text}");
+            assert!(parse_signal(text).unwrap_err().contains("the C library reserves this signal"), "{text}");
         }
         assert!(parse_signal("TREM").unwrap_err().ends_with("(did you mean `TERM`?)"));
         assert!(parse_signal("HPU").unwrap_err().ends_with("(did you mean `HUP`?)"));
-        assert!(parse_signal("0").is_err() && parse_signal("65").is_err());
+        assert_eq!(parse_signal("0"), Ok(AnySignal::Nothing));
+        assert!(parse_signal("65").is_err());
     }
 
     #[test]
-    fn a_signal_can_be_typed_as_the_system_s_kill_has_it() {
+    fn a_signal_can_be_typed_like_for_the_kill_of_the_system() {
         let check = |typed: &str, expect: &str| {
             let words: Vec<OsString> = typed.split(' ').map(OsString::from).collect();
             let expect: Vec<OsString> = expect.split(' ').map(OsString::from).collect();
@@ -209,12 +313,13 @@ mod tests {
         check("relive --color=always --json kill -9 5", "relive --color=always --json kill --signal=9 5");
         check("relive --color kill kill -9 5", "relive --color kill kill --signal=9 5");
         check("relive --color kill info -9", "relive --color kill info -9");
-        // Not a signal that can be sent: why not is said of the value.
+        // Not a signal that can be sent: the error is about the value.
         check("relive kill -33 5", "relive kill --signal=33 5");
         check("relive kill -s HUP -y 5", "relive kill -s HUP -y 5");
         check("relive kill -- -9", "relive kill -- -9");
         check("relive exec -- kill -9 5", "relive exec -- kill -9 5");
         check("relive info kill", "relive info kill");
-        check("relive kill -XYZ 5", "relive kill -XYZ 5");
+        check("relive kill -XYZ 5", "relive kill --signal=XYZ 5");
+        check("relive kill -V", "relive kill -V");
     }
 }

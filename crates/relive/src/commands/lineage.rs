@@ -1,17 +1,17 @@
-//! `relive lineage`: where a fork comes from.
+//! `relive lineage`: shows the origins of a fork.
 
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
 
-/// Show what a process is a fork of
+/// Show the processes that a process was forked from
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
   relive lineage 7
   relive lineage 7 --json | jq '.ancestors[0].uuid'")]
 pub(crate) struct Args {
-    /// A PID, a name, a UUID or its beginning
+    /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
     id: String,
 }
 

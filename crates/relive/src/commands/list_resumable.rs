@@ -1,17 +1,21 @@
-//! `relive list-resumable`: what `resume` can take up.
+//! `relive list-resumable`: lists resumable processes.
 
-use relive_api::{ListQuery, ResumableList};
+use relive_api::{ListQuery, Resumable, ResumableList};
+use relive_core::Timestamp;
+use relive_types::short_id::short;
 
 use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::render::table::{Align, Cell, Column, draw};
+use crate::render;
+use crate::render::table::{Align, Cell, Column, Table};
+use crate::render::time::age;
 use crate::terminal::one_line;
 
-/// How many processes are asked for at a time.
+/// How many processes are requested at a time.
 const PAGE: usize = 256;
 
-/// List the processes that `resume` can take up
+/// List the processes that can be resumed
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
@@ -42,25 +46,38 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     Ok(0)
 }
 
+/// Returns why it does not run, in the words of `ps`.
+fn reason(process: &Resumable) -> String {
+    let Some(reason) = &process.reason else { return "-".to_owned() };
+    if process.status.is_some() {
+        return render::exit::reason(process.status.as_ref(), reason);
+    }
+    match serde_json::from_value(reason.as_str().into()) {
+        Ok(reason) => render::processes::suspension(reason),
+        Err(_) => one_line(reason),
+    }
+}
+
 fn table(context: &Context, list: &ResumableList) -> String {
     let left = |header| Column { header, align: Align::Left };
     let right = |header| Column { header, align: Align::Right };
-    let columns =
-        [left("UUID"), right("PID"), left("STATE"), right("STEP"), left("REASON"), left("LAST ACTIVE"), left("NAME")];
+    let columns = [right("PID"), left("ID"), left("STATE"), right("STEP"), right("AGE"), left("NAME"), left("REASON")];
+    let now = Timestamp::now();
     let rows: Vec<Vec<Cell>> = list
         .processes
         .iter()
         .map(|process| {
             vec![
-                Cell::plain(process.uuid.to_string()),
                 Cell::plain(process.pid.to_string()),
+                Cell::plain(short(process.uuid)),
                 Cell::plain(process.display.clone()),
                 Cell::plain(process.step.to_string()),
-                Cell::plain(process.reason.as_deref().map_or("-".into(), one_line)),
-                Cell::plain(process.last_active.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+                Cell::plain(age(process.last_active, now)),
                 Cell::plain(one_line(process.name.as_ref().unwrap_or(&process.intent))),
+                Cell::plain(reason(process)),
             ]
         })
         .collect();
-    draw(&columns, columns.len() - 1, &rows, &context.out)
+    let (name, reason) = (columns.len() - 2, columns.len() - 1);
+    Table::cutting(&columns, &[name, reason]).draw(&rows, &context.out)
 }

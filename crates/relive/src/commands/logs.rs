@@ -1,51 +1,74 @@
-//! `relive logs`: the journal of an agent, for a person; the output of a program.
+//! `relive logs`: shows the journal of an agent, or the output of a program.
 
+mod follow;
 mod printer;
 mod program;
 
 use std::collections::VecDeque;
 
+use jiff::Timestamp;
 use relive_client::{Event, Source};
+use relive_core::ErrorCode;
 
 use super::incarnations::Incarnations;
-use crate::client::Client;
+use crate::client::{Client, loses_sight};
 use crate::context::Context;
-use crate::error::Outcome;
+use crate::error::{CommandError, Outcome};
 use crate::render::journal::Journal;
 use crate::render::line::Line;
+use crate::render::time::{Clock, parse_since};
 
-/// Show what an agent was asked, said and did, or what a program printed
-#[derive(Debug, clap::Args)]
+/// Show the conversation and tool calls of an agent, or the output of a program
+#[derive(Debug, Default, clap::Args)]
 #[command(before_long_help = "\
 Examples:
   relive logs 5
-  relive logs -f -n 20 fixer   the last 20 records or lines, and what comes; Ctrl-C only leaves
+  relive logs -f -n 20 fixer     the last 20 records, then new ones as they come
+  relive logs -t --since 10m 5   the last ten minutes, with times
   relive logs 5 --json | jq 'select(.kind==\"call_ended\")'")]
 pub(crate) struct Args {
-    /// A PID, a name, a UUID or its beginning
-    id: String,
-    /// Keep showing what comes until the process ends
+    /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
+    pub(super) id: String,
+    /// Show new output as it comes, until the process ends; Ctrl-C stops showing it
     #[arg(short, long)]
-    follow: bool,
-    /// Only the last so many records, of a program lines
+    pub(super) follow: bool,
+    /// Only the last N records of an agent, or lines of a program
     #[arg(short = 'n', long, value_name = "N")]
-    lines: Option<usize>,
-    /// The time of each line
+    pub(super) lines: Option<usize>,
+    /// Only what came after this time, such as 10m (ago), 22:00 or 2026-11-15T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    pub(super) since: Option<Timestamp>,
+    /// Show the time of each line
     #[arg(short, long)]
-    timestamps: bool,
+    pub(super) timestamps: bool,
+    /// Show times in UTC instead of local time
+    #[arg(long)]
+    pub(super) utc: bool,
+}
+
+impl Args {
+    /// What is written in front of each line, if anything is.
+    fn clock(&self) -> Option<Clock> {
+        self.timestamps.then(|| if self.utc { Clock::utc() } else { Clock::local() })
+    }
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
     let process = client.process(&args.id).await?;
     if let Some(session) = &process.session {
-        return program::run(context, args, &process, session).await;
+        return tokio::select! {
+            shown = program::run(context, args, &process, session) => shown,
+            refused = loses_sight(&client, &args.id, process.uuid), if args.follow => Err(refused),
+        };
     }
     let uuid = process.uuid.to_string();
     let mut shown = Shown {
         context,
-        journal: Journal::new(args.timestamps),
+        journal: Journal::new(process.pid, args.clock()),
+        since: args.since,
         incarnations: Incarnations::new(uuid.clone(), process.generation.0, process.pid),
+        any: false,
     };
     let mut last = None;
     if args.lines.is_some() || !args.follow {
@@ -59,11 +82,14 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         kept.rest().try_for_each(|text| context.print(&text))?;
     }
     if args.follow {
-        let each = async |event: Event| {
-            let text = shown.text(&client, &event).await?;
-            context.print(&text)
-        };
-        client.follow(&uuid, Source::Journal, &mut last, each).await?;
+        follow::run(&client, &process, &mut shown, last).await?;
+    }
+    if !shown.any {
+        // A journal begins with two records before anybody can know its process.
+        let path = context.paths.data.join("steps").join(&uuid).join("steps.jsonl");
+        let message = format!("the journal of PID {} is missing or empty: {}", process.pid, path.display());
+        let error = CommandError::new(ErrorCode::NotFound, message);
+        return Err(error.with_hint(format!("relive strace {}", process.pid)));
     }
     Ok(0)
 }
@@ -71,22 +97,31 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
 struct Shown<'a> {
     context: &'a Context,
     journal: Journal,
+    since: Option<Timestamp>,
     incarnations: Incarnations,
+    /// Whether there was any record.
+    any: bool,
 }
 
 impl Shown<'_> {
     async fn text(&mut self, client: &Client<'_>, event: &Event) -> Outcome<String> {
-        if !self.context.json {
-            return Ok(self.journal.show(&event.data, &self.context.out));
-        }
+        self.any = true;
+        // What is left out is read all the same: a result is named by its call.
+        let text = if self.context.json { String::new() } else { self.journal.show(&event.data, &self.context.out) };
         self.incarnations.learn(&event.id, &event.data);
         let Some(line) = Line::parse(&event.data) else { return Ok(String::new()) };
+        if self.since.zip(line.at).is_some_and(|(since, at)| at < since) {
+            return Ok(String::new());
+        }
+        if !self.context.json {
+            return Ok(text);
+        }
         let pid = self.incarnations.pid_of(client, &event.id).await?;
         Ok(line.to_json(&event.id, pid) + "\n")
     }
 }
 
-/// The last so many of what is not empty; all of it, at once, where there is no number.
+/// Keeps the last items that are not empty; without a number, passes everything on at once.
 pub(crate) struct Last {
     max: Option<usize>,
     kept: VecDeque<String>,
@@ -97,7 +132,7 @@ impl Last {
         Self { max, kept: VecDeque::new() }
     }
 
-    /// What can be shown already.
+    /// Returns what can already be shown.
     pub(crate) fn push(&mut self, text: String) -> Option<String> {
         let Some(max) = self.max else { return Some(text) };
         if !text.is_empty() {
@@ -119,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_so_many() {
+    fn only_the_last_lines_are_kept() {
         let mut last = Last::new(Some(2));
         for text in ["a", "b", "", "c"] {
             assert_eq!(last.push(text.into()), None);

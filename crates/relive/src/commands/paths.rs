@@ -1,11 +1,11 @@
-//! `relive paths`: where things are.
+//! `relive paths`: shows the paths of data, configuration, socket and log.
 
 use serde_json::json;
 
 use crate::context::Context;
 use crate::error::Outcome;
 
-/// Show where the data, the configuration, the socket and the log are
+/// Show the paths of the data, the configuration, the socket and the log
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:

@@ -5,19 +5,19 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
 
-/// Let a program that waits at the gate run
+/// Start a program that waits at its gate
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
   relive exec -d --gate --name job -- make
   relive proceed job")]
 pub(crate) struct Args {
-    /// A PID, a name, a UUID or its beginning
+    /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
     id: String,
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
     let affected = client.proceed(&args.id).await?;
-    report_affected(context, &args.id, &affected, "runs now", None)
+    report_affected(context, &args.id, &affected, "started", None)
 }

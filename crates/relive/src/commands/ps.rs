@@ -1,6 +1,6 @@
-//! `relive ps`: what runs.
+//! `relive ps`: lists processes.
 
-use std::time::Duration;
+mod watch;
 
 use relive_api::{ListQuery, Process};
 use relive_core::{Display, Timestamp};
@@ -8,52 +8,77 @@ use relive_core::{Display, Timestamp};
 use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
-use crate::render::processes::{self, Order};
+use crate::render::processes::{self, Column, Order, SortKey};
 use crate::render::table::Table;
+use crate::render::time::parse_since;
+use crate::terminal::Look;
 
-/// How many processes are asked for at a time.
+/// How many processes are requested at a time.
 const PAGE: usize = 256;
 
 /// List processes
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive ps                          what runs or is suspended
-  relive ps -a --tree                those that ended too, each below its parent
-  relive ps --failed --since 2h      what went wrong in the last two hours
-  relive ps -a --name 'test-*' -n 5  the last five with such a name
+  relive ps                          list running and suspended processes
+  relive ps -a --tree                include ended ones, each below its parent
+  relive ps --failed --since 2h      list what failed in the last two hours
+  relive ps -a --name 'test-*' -n 5  list the last five with such a name
+  relive ps -a --sort cost           list the most expensive first
+  relive ps --columns pid,doing      show only these columns
+  relive ps --watch                  refresh every second until you press q
   relive kill $(relive ps -q | tail -1)")]
 pub(crate) struct Args {
-    /// Those that have ended too
+    /// Include processes that have ended
     #[arg(short, long)]
     all: bool,
-    /// Each below its parent
+    /// Show each process below its parent
     #[arg(long)]
     tree: bool,
-    /// PIDs only, one a line, ascending
+    /// Print only the PIDs in ascending order, one per line
     #[arg(short, long)]
     quiet: bool,
-    /// Those in this state; `dead` implies -a
+    /// Only processes in this state; `dead` implies -a
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Display::ALL.map(Display::word)))]
     state: Option<String>,
-    /// Those that were started in this directory or below it
+    /// Only processes that were started in or below this directory
     #[arg(long)]
     here: bool,
-    /// Those whose name matches: `*` is any text, `?` any one character
+    /// Only processes whose name matches: `*` matches any text, `?` any character
     #[arg(long, value_name = "GLOB")]
     name: Option<String>,
-    /// Those that ended with an exit code other than 0; implies -a
+    /// Only processes that ended with an exit code other than 0; implies -a
     #[arg(long)]
     failed: bool,
-    /// Those that live, or ended within the last DURATION; implies -a
-    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
-    since: Option<Duration>,
-    /// The last N, by PID
+    /// Only processes that have not ended, or ended after this time, such as 2h (ago) or 22:00; implies -a
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    since: Option<Timestamp>,
+    /// Only the N processes with the highest PIDs
     #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     last: Option<u32>,
+    /// Sort by this key; amounts are sorted in descending order
+    #[arg(long, value_name = "KEY", value_enum, ignore_case = true, conflicts_with = "tree")]
+    sort: Option<SortKey>,
+    /// Show only these columns, separated by commas
+    #[arg(
+        long,
+        value_name = "COLUMNS",
+        value_enum,
+        ignore_case = true,
+        value_delimiter = ',',
+        conflicts_with = "quiet"
+    )]
+    columns: Vec<Column>,
+    /// Refresh every second until q or Ctrl-C
+    #[arg(long, conflicts_with_all = ["quiet"])]
+    watch: bool,
 }
 
 impl Args {
+    fn columns(&self, look: &Look) -> Vec<Column> {
+        if self.columns.is_empty() { Column::fitting(look) } else { self.columns.clone() }
+    }
+
     fn query(&self) -> Outcome<ListQuery> {
         let cwd = if self.here { Some(super::run::current_directory()?) } else { None };
         let ended = self.state.as_deref() == Some(Display::Dead.word()) || self.failed || self.since.is_some();
@@ -63,7 +88,7 @@ impl Args {
             name: self.name.clone(),
             cwd,
             failed: self.failed,
-            since: self.since.map(|since| moment_before(Timestamp::now(), since)).transpose()?,
+            since: self.since,
             newest: self.last.is_some(),
             limit: Some(PAGE),
             cursor: None,
@@ -71,22 +96,17 @@ impl Args {
     }
 }
 
-fn moment_before(now: Timestamp, duration: Duration) -> Outcome<Timestamp> {
-    now.checked_sub(duration).map_err(|error| CommandError::invalid("--since is too long ago").because(error))
-}
-
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
+    if args.watch {
+        return watch::run(context, args).await;
+    }
     let mut printer = Printer::new(context, args);
     let query = args.query()?;
     if let Some(client) = Client::open(context, Start::IfHistories).await? {
         let mut pages = Pages { client, query: Some(query), left: args.last.map(|last| last as usize) };
-        if args.tree || args.last.is_some() {
-            // What comes first is known when everything is.
-            let mut whole = Vec::new();
-            while let Some(page) = pages.next().await? {
-                whole.extend(page);
-            }
-            printer.print(whole)?;
+        if args.tree || args.last.is_some() || args.sort.is_some() {
+            // The first row is known only when all rows are.
+            printer.print(pages.whole().await?)?;
         } else {
             while let Some(page) = pages.next().await? {
                 printer.print(page)?;
@@ -97,7 +117,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     Ok(0)
 }
 
-/// The pages of a list, read when they are asked for.
+/// The pages of a list, read on demand.
 struct Pages<'a> {
     client: Client<'a>,
     /// The query of the next page.
@@ -107,6 +127,14 @@ struct Pages<'a> {
 }
 
 impl Pages<'_> {
+    async fn whole(&mut self) -> Outcome<Vec<Process>> {
+        let mut whole = Vec::new();
+        while let Some(page) = self.next().await? {
+            whole.extend(page);
+        }
+        Ok(whole)
+    }
+
     async fn next(&mut self) -> Outcome<Option<Vec<Process>>> {
         let Some(query) = self.query.take() else { return Ok(None) };
         let query = ListQuery { limit: query.limit.map(|limit| limit.min(self.left.unwrap_or(limit))), ..query };
@@ -124,32 +152,35 @@ impl Pages<'_> {
 struct Printer<'a> {
     context: &'a Context,
     form: Form,
+    sort: SortKey,
     has_items: bool,
 }
 
 enum Form {
     Json,
     Pids,
-    Table(Table, Order),
+    Table(Table, Order, Vec<Column>),
 }
 
 impl<'a> Printer<'a> {
     fn new(context: &'a Context, args: &Args) -> Self {
-        let order = if args.tree { Order::Tree } else { Order::Pid };
+        let order = if args.tree { Order::Tree } else { Order::Listed };
+        let columns = args.columns(&context.out);
         let form = match (context.json, args.quiet) {
             (true, _) => Form::Json,
             (false, true) => Form::Pids,
-            (false, false) => Form::Table(processes::table(), order),
+            (false, false) => Form::Table(processes::table(&columns), order, columns),
         };
-        Self { context, form, has_items: false }
+        Self { context, form, sort: args.sort.unwrap_or(SortKey::Pid), has_items: false }
     }
 
     fn print(&mut self, mut page: Vec<Process>) -> Outcome<()> {
-        page.sort_by_key(|process| process.pid);
+        self.sort.sort(&mut page);
         let text = match &mut self.form {
             Form::Pids => page.iter().map(|process| format!("{}\n", process.pid)).collect(),
-            Form::Table(table, order) => {
-                table.draw(&processes::rows(&page, *order, &self.context.out), &self.context.out)
+            Form::Table(table, order, columns) => {
+                let rows = processes::rows(&page, *order, columns, Timestamp::now(), &self.context.out);
+                table.draw(&rows, &self.context.out)
             }
             Form::Json => {
                 let mut text = String::new();
@@ -157,7 +188,7 @@ impl<'a> Printer<'a> {
                     text.push_str(if self.has_items { "," } else { "{\"processes\":[" });
                     self.has_items = true;
                     text += &serde_json::to_string(process)
-                        .map_err(|error| CommandError::internal("cannot write the answer").because(error))?;
+                        .map_err(|error| CommandError::internal("cannot write to stdout").because(error))?;
                 }
                 text
             }
@@ -168,8 +199,8 @@ impl<'a> Printer<'a> {
     fn finish(&mut self) -> Outcome<()> {
         let text = match &mut self.form {
             Form::Pids => String::new(),
-            // The header, if there was nothing else.
-            Form::Table(table, _) => table.draw(&[], &self.context.out),
+            // Only the header, if there was nothing else.
+            Form::Table(table, _, _) => table.draw(&[], &self.context.out),
             Form::Json if self.has_items => "]}\n".to_owned(),
             Form::Json => "{\"processes\":[]}\n".to_owned(),
         };

@@ -1,51 +1,60 @@
-//! `relive resolve`: a human's word on a call that is in doubt, or that may not be made unasked.
+//! `relive resolve`: answers an approval, or resolves a call in doubt.
 
 use relive_api::{PendingCall, Process, Resolution, ResolveRequest};
 use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
+use relive_types::CommandRule;
+use relive_types::rule::RuleError;
 use serde::Serialize;
 
 use super::report_affected;
+use super::run::questions;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
-use crate::render::parked;
+use crate::render::{approval, parked};
+use crate::terminal::Look;
 
-/// Decide about a call: whether it may be made, or what became of it
+/// Allow or deny a tool call, or say what became of a call in doubt
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive resolve 5                    what it waits for, what is known, what can be said
-  relive resolve 5 --allow --always   it may make this call, and every later one of this tool
+  relive resolve 5                      show the call that waits for an answer
+  relive resolve 5 --allow
+  relive resolve 5 --allow --always     do not ask about this command again
+  relive resolve 5 --allow --always --rule 'shell:git status*'
   relive resolve 5 --deny --reason \"use git mv\"
-  relive resolve 5 --not-done         a call in doubt: it did not happen")]
+  relive resolve 5 --not-done           a call in doubt did not happen")]
 #[command(group(clap::ArgGroup::new("outcome")))]
 pub(crate) struct Args {
-    /// A PID, a name, a UUID or its beginning
+    /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
     id: String,
-    /// The call may be made
+    /// Allow the call
     #[arg(long, group = "outcome")]
     allow: bool,
-    /// The call may not be made; the model is told so
+    /// Deny the call; the model is told
     #[arg(long, group = "outcome")]
     deny: bool,
-    /// The answer holds for every later call of the tool in this process
+    /// Remember the answer in this process: for the same shell command, or for every call of another tool
     #[arg(long, conflicts_with_all = ["done", "not_done", "retry"], requires = "outcome")]
     always: bool,
-    /// Why, for the model
+    /// With --allow --always: allow these commands, such as 'shell:git status*', or all calls of a tool
+    #[arg(long, value_name = "RULE", requires = "always", requires = "allow")]
+    rule: Option<String>,
+    /// The reason, for the model
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["done", "not_done", "retry"], requires = "outcome")]
     reason: Option<String>,
-    /// In doubt: it happened
+    /// In doubt: the call happened
     #[arg(long, group = "outcome")]
     done: bool,
-    /// In doubt: it did not happen, and shall not
+    /// In doubt: the call did not happen, and must not be repeated
     #[arg(long, group = "outcome")]
     not_done: bool,
-    /// In doubt: run it again, whatever it did
+    /// In doubt: repeat the call, whatever it did before
     #[arg(long, group = "outcome")]
     retry: bool,
 }
 
-/// `resolve --json` without a decision.
+/// The answer of `resolve --json` without a decision.
 #[derive(Serialize)]
 struct Waiting<'a> {
     pid: Pid,
@@ -53,6 +62,9 @@ struct Waiting<'a> {
     suspend_reason: Option<SuspendReason>,
     approval: Option<&'a PendingCall>,
     in_doubt: &'a [PendingCall],
+    /// What a call that writes a file would change, as people read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diff: Option<String>,
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
@@ -62,28 +74,56 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         (args.deny, Resolution::Deny, "resumed: the call is denied"),
         (args.done, Resolution::Done, "resumed: the call happened"),
         (args.not_done, Resolution::NotDone, "resumed: the call did not happen"),
-        (args.retry, Resolution::Retry, "resumed: the call is run again"),
+        (args.retry, Resolution::Retry, "resumed: the call is repeated"),
     ];
     let Some((_, outcome, done)) = decisions.into_iter().find(|(said, ..)| *said) else {
         return show(context, &args.id, &client.process(&args.id).await?);
     };
-    // Answers what is asked now, and nothing that is asked a moment later.
+    // Answers the present question, and not one that is asked a moment later.
     let process = client.process(&args.id).await?;
-    let id = process.approval.as_ref().or(process.in_doubt.first()).map(|call| call.id);
-    let request = ResolveRequest { outcome, always: args.always, reason: args.reason.clone(), id };
+    let call = process.approval.as_ref().or(process.in_doubt.first());
+    let rule = rule(args, call)?;
+    let id = call.map(|call| call.id);
+    let request = ResolveRequest { outcome, always: args.always, reason: args.reason.clone(), id, rule };
     let affected = client.resolve(&args.id, &request).await?;
-    report_affected(context, &args.id, &affected, done, None)
+    let stored = request.rule.map(|rule| format!("; stored the rule {}", approval::exact(&rule.to_string())));
+    report_affected(context, &args.id, &affected, &format!("{done}{}", stored.unwrap_or_default()), None)
+}
+
+/// Returns the rule that a permanent answer stores; `None` if it applies to every call of the tool.
+fn rule(args: &Args, call: Option<&PendingCall>) -> Outcome<Option<CommandRule>> {
+    let Some(call) = call.filter(|_| args.always && args.allow) else { return Ok(None) };
+    match &args.rule {
+        None => approval::rule_for_always(call),
+        Some(tool) if *tool == call.tool => Ok(None),
+        Some(rule) => {
+            let rule: CommandRule =
+                rule.parse().map_err(|error: RuleError| CommandError::invalid(error.to_string()))?;
+            match approval::command(call) {
+                Some(command) if rule.matches(command) => Ok(Some(rule)),
+                Some(_) | None => {
+                    let message = format!("`{rule}` does not match the call that is asked about");
+                    Err(CommandError::invalid(message).with_hint(format!("relive resolve {}", args.id)))
+                }
+            }
+        }
+    }
 }
 
 fn show(context: &Context, id: &str, process: &Process) -> Outcome<u8> {
-    let Some(told) = parked::describe(process) else {
-        let message = format!("`{id}` does not wait for an answer: it is {}", process.display);
+    let told = parked::describe(process, |call| questions::shown(process, call, &context.out).text);
+    let Some(told) = told else {
+        let state =
+            if process.dead_at.is_some() { "it has ended".to_owned() } else { format!("it is {}", process.display) };
+        let message = format!("`{id}` does not wait for an answer: {state}");
         return Err(CommandError::new(ErrorCode::Conflict, message).with_hint(format!("relive info {id}")));
     };
     if context.json {
         let Process { pid, uuid, suspend_reason, approval, in_doubt, .. } = process;
-        let waiting =
-            Waiting { pid: *pid, uuid: *uuid, suspend_reason: *suspend_reason, approval: approval.as_ref(), in_doubt };
+        let writing = approval.as_ref().filter(|call| approval::written_file(call).is_some());
+        let diff = writing.map(|call| questions::shown(process, call, &Look::plain()).text);
+        let (suspend_reason, approval) = (*suspend_reason, approval.as_ref());
+        let waiting = Waiting { pid: *pid, uuid: *uuid, suspend_reason, approval, in_doubt, diff };
         context.print_json(&waiting)?;
     } else {
         context.print(&told)?;

@@ -2,108 +2,236 @@
 
 use std::time::Duration;
 
-use relive_api::{ResumeRequest, Resumed};
-use relive_core::{Body, Limits, State, Usd, Uuid};
+use relive_api::{Process, ResumeRequest, Resumed, WorkspaceKind};
+use relive_core::{Body, Limits, Pid, ProcessStatus, State, Usd};
+use relive_types::program::quote;
+use relive_types::short_id::short;
 
+use super::targets::{Batch, Scope, Targets};
 use crate::client::{Client, is_continues};
 use crate::commands::run::parse_dollars;
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
 use crate::render::time::as_millis;
+use crate::terminal::one_line;
 
-/// Resume a suspended or ended process, or fork it
+/// What an agent that has completed its task is told where nobody says anything else.
+const CONTINUE: &str = "Continue.";
+
+/// Resume suspended or ended processes, or fork one
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive resume 5                            from where it stopped
-  relive resume 5 --input \"now the docs\"   with a message to it
-  relive resume 5 --max-tokens 200000        with a higher budget
-  relive resume --fork --from-step 5 fixer   another one that shares its first five steps")]
+  relive resume 5                           continue where it stopped
+  relive resume 5 --input \"now the docs\"    continue with a message
+  relive resume 5 --max-tokens 200000       continue with a higher limit
+  relive resume 5 --model openai/gpt-5      continue with another model
+  relive resume --fork --from-step 5 fixer  fork it after its step 5
+  relive resume --all                       resume every suspended process")]
 pub(crate) struct Args {
-    /// A PID, a name, a UUID or its beginning
-    id: String,
-    /// As a new process; the original stays as it is
+    #[command(flatten)]
+    targets: Targets,
+    /// Create a new process that starts from the steps of this one, which does not change
     #[arg(long)]
     fork: bool,
-    /// From the end of this step; with --fork
+    /// With --fork: start after this step
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     from_step: Option<u32>,
-    /// Everything below as well
+    /// Include all descendants of the process
     #[arg(long, conflicts_with = "fork")]
     subtree: bool,
-    /// What to say to it
-    #[arg(long, value_name = "TEXT")]
-    input: Option<String>,
-    /// A name for the fork
+    /// With --fork: `own` works on a copy of the files as they were after that step (default if they are known), `here` in the directory of the original
+    #[arg(long, value_name = "own|here", value_parser = parse_workspace)]
+    workspace: Option<WorkspaceKind>,
+    /// With --fork: a name for the new process
     #[arg(long)]
     name: Option<String>,
-    /// A new limit of steps, counted from the beginning
+    #[command(flatten)]
+    changes: Changes,
+}
+
+/// What can be different when a process continues.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Changes {
+    /// A message to the agent
+    #[arg(long, value_name = "TEXT")]
+    input: Option<String>,
+    /// Use this provider and model instead
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    model: Option<String>,
+    /// Set a new limit of steps, counted from the first step
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_steps: Option<u32>,
-    /// A new limit of tokens, in and out together
+    /// Set a new limit of tokens, input and output together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: Option<u64>,
-    /// A new limit of cost, in dollars
+    /// Set a new limit of cost, in dollars
     #[arg(long, value_name = "USD", value_parser = parse_dollars)]
     max_cost: Option<Usd>,
-    /// A new limit of time since it began, pauses not counted
+    /// Set a new time limit, counted from the start; pauses do not count
     #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
     timeout: Option<Duration>,
 }
 
+impl Changes {
+    pub(crate) fn request(&self) -> ResumeRequest {
+        ResumeRequest {
+            input: self.input.clone(),
+            model: self.model.clone(),
+            limits: Limits {
+                max_steps: self.max_steps,
+                max_tokens: self.max_tokens,
+                max_cost_usd: self.max_cost,
+                timeout_ms: self.timeout.map(as_millis),
+            },
+            env: crate::environment::of_this_shell(),
+            ..ResumeRequest::default()
+        }
+    }
+}
+
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     check(args)?;
-    let client = Client::about(context, &args.id).await?;
-    let request = ResumeRequest {
-        fork: args.fork.then(new_uuid).transpose()?,
-        from_step: args.from_step,
-        subtree: args.subtree,
-        input: args.input.clone(),
-        name: args.name.clone(),
-        limits: Limits {
-            max_steps: args.max_steps,
-            max_tokens: args.max_tokens,
-            max_cost_usd: args.max_cost,
-            timeout_ms: args.timeout.map(as_millis),
-        },
-        env: crate::environment::of_this_shell(),
-    };
-    // Only for the words: a failure to look is told by the resume itself.
-    let before = if context.json { None } else { client.process(&args.id).await.ok() };
-    let resumed = client.resume(&args.id, &request).await?;
-    if context.json {
-        context.print_json(&resumed)?;
-    } else if let Some(program) = before.filter(|before| before.body == Body::Exec) {
-        context.print(&tell_of_program(&resumed, program.state))?;
-    } else {
-        context.print(&tell(&resumed, args.fork))?;
+    let mut batch = Batch::new(context, &args.targets);
+    let Some(client) = args.targets.client(context).await? else { return batch.finish("nothing to resume") };
+    for target in args.targets.expand(&client, Scope::Suspended).await? {
+        let resumed = match target.error {
+            Some(error) => Err(error),
+            None => resume(context, args, &client, &target.id).await,
+        };
+        match resumed {
+            Ok(Some((resumed, told))) => batch.answer(&target.id, &resumed, &told, 0)?,
+            Ok(None) => {
+                context.say("nothing was resumed");
+                return Ok(0);
+            }
+            Err(error) => batch.failure(&target.id, error)?,
+        }
     }
-    Ok(0)
+    batch.finish("nothing to resume")
+}
+
+/// Resumes one process, or forks it; `None` if the person who was asked wants nothing.
+async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -> Outcome<Option<(Resumed, String)>> {
+    // A failure to look is told by the resume itself.
+    let before = std::ops::Deref::deref(client).process(id).await.ok();
+    let mut request = args.changes.request();
+    request.fork = args.fork.then(new_uuid).transpose()?;
+    (request.from_step, request.subtree, request.name) = (args.from_step, args.subtree, args.name.clone());
+    request.workspace = args.workspace;
+    let mut continues = false;
+    if let Some(before) = &before
+        && request.input.is_none()
+        && args.from_step.is_none()
+        && has_completed(before)
+    {
+        match next_task(context, before) {
+            NextTask::Say(text) => request.input = Some(text),
+            NextTask::Continue => continues = true,
+            NextTask::Nothing => return Ok(None),
+        }
+    }
+    let resumed = client.resume(id, &request).await?;
+    if continues && !context.json && !context.can_ask() {
+        context.say(&format!(
+            "PID {} had completed its task: sent it \"{CONTINUE}\" (use --input TEXT to send something else)",
+            resumed.pid
+        ));
+    }
+    let told = match before.filter(|before| before.body == Body::Exec) {
+        Some(program) if !args.fork => tell_of_program(&resumed, program.state),
+        Some(_) | None => tell(&resumed, args.fork),
+    };
+    Ok(Some((resumed, told)))
+}
+
+/// Tells whether an agent has done what it was asked to.
+fn has_completed(process: &Process) -> bool {
+    process.body == Body::Agent && matches!(process.status, Some(ProcessStatus::Exited { code: 0 }))
+}
+
+enum NextTask {
+    Say(String),
+    Continue,
+    Nothing,
+}
+
+/// Asks what an agent that has completed its task is to do. Where nobody can be asked it is told to continue.
+fn next_task(context: &Context, process: &Process) -> NextTask {
+    let pid = process.pid;
+    if !context.can_ask() || context.json {
+        return NextTask::Continue;
+    }
+    match context.ask_line(&format!("PID {pid} has completed its task. What next? [{CONTINUE}] ")) {
+        None => NextTask::Nothing,
+        Some(text) if text.trim().is_empty() => NextTask::Continue,
+        Some(text) => NextTask::Say(text),
+    }
+}
+
+/// Returns the options that let a process continue which a limit of its own has stopped.
+pub(crate) fn raising(process: &Process) -> Option<&str> {
+    let hint = process.hint.as_deref().filter(|hint| !hint.contains("&&"))?;
+    hint.find(" --").map(|at| &hint[at + 1..])
+}
+
+pub(crate) fn parse_workspace(text: &str) -> Result<WorkspaceKind, String> {
+    match text {
+        "own" => Ok(WorkspaceKind::Own),
+        "here" => Ok(WorkspaceKind::Here),
+        _ => Err("use `own` or `here`".to_owned()),
+    }
 }
 
 /// What only makes sense for a fork, all of it at once.
 fn check(args: &Args) -> Outcome<()> {
+    let typed = args.targets.typed();
     if args.fork {
-        return Ok(());
+        if args.targets.is_one() {
+            return Ok(());
+        }
+        let error = CommandError::invalid("--fork takes one process");
+        return Err(match args.targets.ids.first() {
+            Some(id) => error.with_hint(format!("relive resume --fork {}", quote(id))),
+            None => error.with_hint("relive ps"),
+        });
     }
-    let wrong: Vec<&str> = [("--from-step", args.from_step.is_some()), ("--name", args.name.is_some())]
-        .into_iter()
-        .filter_map(|(flag, given)| given.then_some(flag))
-        .collect();
+    let wrong: Vec<&str> = [
+        ("--from-step", args.from_step.is_some()),
+        ("--name", args.name.is_some()),
+        ("--workspace", args.workspace.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(flag, given)| given.then_some(flag))
+    .collect();
     if wrong.is_empty() {
         return Ok(());
     }
-    let message =
-        format!("{}: {} only with --fork, because a history is never rewritten", args.id, wrong.join(" and "));
-    let flags = args.from_step.map(|step| format!(" --from-step {step}")).unwrap_or_default();
-    Err(CommandError::invalid(message).with_hint(format!("relive resume --fork{flags} {}", args.id)))
+    let message = format!("{typed}: {} cannot be used without --fork", wrong.join(" and "));
+    if !args.targets.is_one() {
+        return Err(CommandError::invalid(message).with_hint(format!("relive resume {typed}")));
+    }
+    if let (Some(name), ["--name"]) = (&args.name, wrong.as_slice()) {
+        return Err(CommandError::invalid(message).with_hint(format!("relive rename {typed} {}", quote(name))));
+    }
+    let step = args.from_step.map(|step| format!(" --from-step {step}"));
+    let name = args.name.as_ref().map(|name| format!(" --name {}", quote(name)));
+    let workspace = args.workspace.map(|workspace| format!(" --workspace {}", workspace.word()));
+    let flags: String = [step, name, workspace].into_iter().flatten().collect();
+    Err(CommandError::invalid(message).with_hint(format!("relive resume --fork{flags} {typed}")))
 }
 
-fn tell(resumed: &Resumed, fork: bool) -> String {
+pub(crate) fn tell(resumed: &Resumed, fork: bool) -> String {
     let Resumed { pid, resumed_from_step: step, .. } = resumed;
+    if resumed.pending.contains(pid) {
+        return super::waits_for(&resumed.pending) + "\n";
+    }
     let model = resumed.model.as_deref().unwrap_or("no model");
     if !resumed.changed {
-        return format!("PID {pid} is running already: nothing changed\n");
+        return format!("PID {pid} is already running: nothing changed\n");
+    }
+    if resumed.cancelled.contains(pid) {
+        return cancelled(resumed);
     }
     let uuid = short(resumed.uuid);
     let mut told = match resumed.origin_uuid.filter(|_| fork) {
@@ -118,6 +246,13 @@ fn tell(resumed: &Resumed, fork: bool) -> String {
             )
         }
     };
+    if let Some(workspace) = resumed.workspace.as_ref().filter(|_| fork) {
+        let path = one_line(&workspace.path);
+        told.push_str(&match workspace.kind {
+            WorkspaceKind::Own => format!("files: a copy as of step {step}, in {path}\n"),
+            WorkspaceKind::Here => format!("files: unchanged, in {path}\n"),
+        });
+    }
     if let Some(note) = resumed.note.as_ref().filter(|note| !is_continues(note)) {
         told.push_str(&format!("note: {note}\n"));
     }
@@ -127,35 +262,50 @@ fn tell(resumed: &Resumed, fork: bool) -> String {
     told
 }
 
+/// Says that a process was never paused, and what else was resumed.
+fn cancelled(resumed: &Resumed) -> String {
+    let mut told = format!("PID {} had not paused yet: its pause is cancelled\n", resumed.pid);
+    let others: Vec<Pid> = resumed.pids.iter().copied().filter(|pid| *pid != resumed.pid).collect();
+    if !others.is_empty() {
+        told.push_str(&format!("{} resumed\n", super::name_pids(others.len(), &others)));
+    }
+    told
+}
+
 /// A program has only its present: it is thawed, or run once more.
 fn tell_of_program(resumed: &Resumed, before: State) -> String {
     let Resumed { pid, uuid, .. } = resumed;
+    if resumed.pending.contains(pid) {
+        return super::waits_for(&resumed.pending) + "\n";
+    }
     if !resumed.changed {
-        return format!("PID {pid} is running already: nothing changed\n");
+        return format!("PID {pid} is already running: nothing changed\n");
+    }
+    if resumed.cancelled.contains(pid) {
+        return cancelled(resumed);
     }
     match before {
         State::Created | State::Running => format!("PID {pid} resumed\n"),
         State::Zombie | State::Dead => {
             let uuid = short(*uuid);
-            format!("starting {uuid} again: programs have no journal to resume from\nPID {pid} running\n")
+            let mut told = format!("starting {uuid} again: programs have no journal to resume from\nPID {pid} started");
+            if let Some(note) = resumed.note.as_ref().filter(|note| !is_continues(note)) {
+                told.push_str(&format!("; {note}"));
+            }
+            told.push('\n');
+            told
         }
     }
-}
-
-/// The beginning of a UUID, as people compare them.
-fn short(uuid: Uuid) -> String {
-    uuid.to_string()[..8].to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use relive_core::Pid;
 
     fn resumed() -> Resumed {
         Resumed {
             pid: Pid(5),
-            uuid: "0198f3c1-0000-7000-8000-000000000000".parse().unwrap(),
+            uuid: "0198f3c1-0000-7000-8000-00000c9d1e77".parse().unwrap(),
             origin_uuid: None,
             resumed_from_step: 12,
             max_steps: Some(20),
@@ -163,7 +313,10 @@ mod tests {
             changed: true,
             affected: 1,
             pids: vec![Pid(5)],
+            pending: Vec::new(),
+            cancelled: Vec::new(),
             note: None,
+            workspace: None,
         }
     }
 
@@ -172,30 +325,32 @@ mod tests {
         assert_eq!(tell_of_program(&resumed(), State::Running), "PID 5 resumed\n");
         assert_eq!(
             tell_of_program(&resumed(), State::Dead),
-            "starting 0198f3c1 again: programs have no journal to resume from\nPID 5 running\n"
+            "starting 0c9d1e77 again: programs have no journal to resume from\nPID 5 started\n"
         );
+        let gated = Resumed { note: Some("it waits at its gate".into()), ..resumed() };
+        assert!(tell_of_program(&gated, State::Dead).ends_with("\nPID 5 started; it waits at its gate\n"));
     }
 
     #[test]
     fn it_says_where_it_resumes_and_as_whom() {
         assert_eq!(
             tell(&resumed(), false),
-            "resuming 0198f3c1 from its journal (step 12/20)\n\
-             PID 5 running (anthropic/claude) | resumed from 0198f3c1\n"
+            "resuming 0c9d1e77 from its journal (step 12/20)\n\
+             PID 5 running (anthropic/claude) | resumed from 0c9d1e77\n"
         );
-        let origin = Some("0198f3c1-0000-7000-8000-000000000000".parse().unwrap());
-        let uuid = "0199a2b4-0000-7000-8000-000000000000".parse().unwrap();
+        let origin = Some("0198f3c1-0000-7000-8000-00000c9d1e77".parse().unwrap());
+        let uuid = "0199a2b4-0000-7000-8000-00005f6a7b8c".parse().unwrap();
         let fork =
             Resumed { pid: Pid(6), uuid, origin_uuid: origin, resumed_from_step: 5, max_steps: None, ..resumed() };
         assert_eq!(
             tell(&fork, true),
-            "forking 0198f3c1 at step 5 -> 0199a2b4\nPID 6 running (anthropic/claude) | forked from 0198f3c1\n"
+            "forking 0c9d1e77 at step 5 -> 5f6a7b8c\nPID 6 running (anthropic/claude) | forked from 0c9d1e77\n"
         );
         let noted = Resumed { note: Some("the files differ".into()), ..fork.clone() };
-        assert!(tell(&noted, true).ends_with("| forked from 0198f3c1\nnote: the files differ\n"));
+        assert!(tell(&noted, true).ends_with("| forked from 0c9d1e77\nnote: the files differ\n"));
         // A fork that is resumed later is resumed, not forked again.
-        assert!(tell(&fork, false).starts_with("resuming 0199a2b4 from its journal (step 5)\n"));
+        assert!(tell(&fork, false).starts_with("resuming 5f6a7b8c from its journal (step 5)\n"));
         let still = Resumed { changed: false, affected: 0, ..resumed() };
-        assert_eq!(tell(&still, false), "PID 5 is running already: nothing changed\n");
+        assert_eq!(tell(&still, false), "PID 5 is already running: nothing changed\n");
     }
 }

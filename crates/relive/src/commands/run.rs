@@ -1,67 +1,107 @@
 //! `relive run`: an agent, in the foreground or not.
 
-pub(crate) mod attach;
+pub(crate) mod foreground;
 mod policy;
-mod prompt;
+pub(crate) mod questions;
 mod show;
+mod stdin;
 
+use std::cell::Cell;
 use std::time::Duration;
 
-use relive_api::RunRequest;
+use relive_api::{Isolation, Network, RunRequest};
 use relive_core::{ErrorCode, Limits, Usd};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::foreground::{Arrival, AtQuestion, Manner};
+use self::stdin::Patience;
 use super::interrupts::{INTERRUPTED, obey};
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
 use crate::render::time::as_millis;
+use crate::terminal::key::{self, Key};
 
 /// Run an agent
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive run \"fix the failing test\"           Ctrl-C asks it to stop, a second one kills it
-  relive run -d --name fixer \"fix the test\"  prints its PID and runs in the background
-  relive run --max-steps 20 --timeout 10m --system @prompt.md \"review the last commit\"
-  relive run --agent reviewer --env-file .env \"review the last commit\"   as agents/reviewer.yaml says
-  relive run --ask write --deny shell \"tidy up\"   asks before each write, and never runs a command")]
+  relive run \"fix the failing test\"
+      Run in the foreground. Ctrl-C asks the agent to stop, a second Ctrl-C
+      kills it, and Ctrl-] detaches: the agent keeps running.
+  git diff | relive run \"review this\"
+      Give the agent the piped text as context. `run -` reads the task itself.
+  relive run -d --name fixer \"fix the test\"
+      Run in the background.
+  relive run --max-steps 20 --timeout 10m --system @prompt.md \"review this\"
+  relive run --agent reviewer --env-file .env \"review the last commit\"
+      Use the settings in agents/reviewer.yaml.
+  relive run --allow 'shell:cargo test*' \"fix the test\"
+      Ask before every other command.
+  relive run --ask write --deny shell \"tidy up\"
+      Ask before every write, and never run a command.
+  while read -r url; do relive run -n \"check $url\"; done < urls
+      Do not read the input of the loop.")]
 pub(crate) struct Args {
-    /// What it is to do
+    /// The task of the agent; `-` reads it from standard input
     intent: String,
-    /// In the background: print its PID and return
+    /// Run in the background and print the PID
     #[arg(short, long)]
     detach: bool,
-    /// Provider and model: script/FILE.yaml, or script/demo
-    #[arg(long, value_name = "P/M")]
+    /// The provider and the model, such as openai/gpt-5 or script/demo; default: `default_model` in config.yaml
+    #[arg(long, value_name = "PROVIDER/MODEL")]
     model: Option<String>,
-    /// A name to call it by
+    /// A name for the process
     #[arg(long)]
     name: Option<String>,
-    /// As agents/NAME.yaml says, here or beside config.yaml: model, system prompt, tools, limits; flags win
+    /// Take model, system prompt, tools and limits from agents/NAME.yaml, in this directory or beside config.yaml; flags override it
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// The system prompt, or @ and the file it is in; AGENTS.md of this folder is added
+    /// The system prompt, or @ and a file that contains it; AGENTS.md of this directory is appended
     #[arg(long, value_name = "TEXT|@FILE")]
     system: Option<String>,
-    /// It fails when it would take more steps
+    /// End the agent when it exceeds this many steps
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_steps: Option<u32>,
-    /// It is ended when it would use more tokens, in and out together
+    /// End the agent when it exceeds this many tokens, input and output together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: Option<u64>,
-    /// It is ended when it would cost more dollars
+    /// End the agent when it costs more than this many dollars
     #[arg(long, value_name = "USD", value_parser = parse_dollars)]
     max_cost: Option<Usd>,
-    /// It is ended after this long, pauses not counted
+    /// End the agent after this time; pauses do not count
     #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
     timeout: Option<Duration>,
-    /// What becomes of a call whose outcome a crash hid
+    /// What to do with a tool call whose outcome is unknown after a crash
     #[arg(long, value_name = "POLICY", value_parser = ["tell_model", "park", "retry"])]
     on_in_doubt: Option<String>,
-    /// What becomes of a process that has spent what it may
+    /// What to do when the agent reaches a limit of steps, tokens, cost or time
     #[arg(long, value_name = "POLICY", value_parser = ["end", "suspend"])]
     on_budget: Option<String>,
+    /// Do not read standard input; otherwise piped text is context for the agent
+    #[arg(short = 'n', long, conflicts_with = "stdin")]
+    no_stdin: bool,
+    /// Read standard input to its end, however long that takes
+    #[arg(short = 'i', long)]
+    stdin: bool,
+    /// Without a terminal, keep waiting instead of failing when the agent needs an approval, a key or a higher limit
+    #[arg(long)]
+    wait_approval: bool,
+    /// The key that detaches; the agent keeps running
+    #[arg(long, value_name = "KEY", default_value = key::DETACH, value_parser = key::parse_key)]
+    detach_key: Key,
+    /// `own`: work on a copy of this directory, the default for sealed agents; `here`: work in this directory
+    #[arg(long, value_name = "own|here", value_parser = super::resume::parse_workspace)]
+    workspace: Option<relive_api::WorkspaceKind>,
+    /// What the agent's commands may reach: none, confined or sealed, see `relive exec --help`; default: `isolation.agents` in config.yaml
+    #[arg(long, value_name = "WORD")]
+    isolation: Option<Isolation>,
+    /// Give the commands the network of this machine, or only a loopback of their own
+    #[arg(long, value_name = "full|none", value_parser = super::exec::parse_network)]
+    net: Option<Network>,
+    /// Run commands even if this machine cannot give all of the isolation
+    #[arg(long)]
+    allow_degraded: bool,
     #[command(flatten)]
     policy: policy::Args,
     #[command(flatten)]
@@ -69,8 +109,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
-    let request = request(args)?;
-    let cannot = |error| CommandError::internal("Ctrl-C cannot be listened to").because(error);
+    let request = request(context, args)?;
+    let cannot = |error| CommandError::internal("cannot listen for Ctrl-C").because(error);
     let mut interrupts = if args.detach { None } else { Some(signal(SignalKind::interrupt()).map_err(cannot)?) };
     let begin = async {
         let client = Client::open(context, Start::Always).await?;
@@ -87,31 +127,57 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let (client, created) = tokio::select! {
         begun = begin => begun?,
         () = interrupted => {
-            context.say("interrupted before the daemon answered: `relive ps` shows whether it runs");
+            context.say("interrupted before the daemon answered: `relive ps` shows whether the process was created");
             return Ok(INTERRUPTED);
         }
     };
     match interrupts {
         Some(interrupts) => {
-            let uuid = created.uuid.to_string();
-            attach::run(&client, created, obey(&client, &uuid, interrupts, None)).await
+            let (uuid, pressed) = (created.uuid.to_string(), Cell::new(false));
+            let manner = Manner {
+                detach: args.detach_key,
+                unasked: if args.wait_approval { AtQuestion::Wait } else { AtQuestion::Fail },
+                arrival: Arrival::First,
+                generation: 1,
+            };
+            let leave = obey(&client, (created.pid, &uuid), interrupts, None, &pressed);
+            foreground::run(&client, created, manner, &pressed, leave).await
         }
         None if context.json => context.print_json(&created).map(|()| 0),
         None => context.print_line(&created.pid.to_string()).map(|()| 0),
     }
 }
 
-fn request(args: &Args) -> Outcome<RunRequest> {
+/// What the agent is to do, and what was piped in for it.
+fn task(context: &Context, args: &Args) -> Outcome<(String, Option<String>)> {
+    if args.intent == "-" {
+        return Ok((stdin::intent()?, None));
+    }
+    if args.no_stdin {
+        return Ok((args.intent.clone(), None));
+    }
+    let patience = if args.stdin { Patience::Endless } else { Patience::Short };
+    let piped = stdin::read(patience)?;
+    if let Some(piped) = &piped {
+        context.say(&stdin::note(piped));
+    }
+    let text = piped.map(|piped| piped.text).filter(|text| !text.is_empty());
+    Ok((args.intent.clone(), text))
+}
+
+fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
     let cwd = current_directory()?;
-    if args.intent.trim().is_empty() {
+    let (intent, piped) = task(context, args)?;
+    if intent.trim().is_empty() {
         return Err(
-            CommandError::invalid("say what the agent is to do").with_hint("relive run \"fix the failing test\"")
+            CommandError::invalid("the task of the agent is empty").with_hint("relive run \"fix the failing test\"")
         );
     }
     Ok(RunRequest {
         uuid: new_uuid()?,
         name: args.name.clone(),
-        intent: args.intent.clone(),
+        intent,
+        context: piped,
         model: args.model.clone(),
         agent: args.agent.clone(),
         system_prompt: args.system.as_deref().map(system_prompt).transpose()?,
@@ -127,13 +193,19 @@ fn request(args: &Args) -> Outcome<RunRequest> {
         on_budget: args.on_budget.clone(),
         policy: args.policy.by_tool()?,
         yes: args.policy.yes,
+        workspace: args.workspace,
+        isolation: args.isolation,
+        network: args.net,
+        allow_degraded: args.allow_degraded,
     })
 }
 
 /// An amount of dollars, more than nothing.
 pub(crate) fn parse_dollars(text: &str) -> Result<Usd, String> {
     let amount = text.strip_prefix('$').unwrap_or(text).parse().ok().and_then(Usd::from_dollars);
-    amount.filter(|amount| amount.nanos() > 0).ok_or_else(|| "not an amount of dollars: say it like 0.50".to_owned())
+    amount
+        .filter(|amount| amount.nanos() > 0)
+        .ok_or_else(|| "not an amount of dollars: use a number such as 0.50".to_owned())
 }
 
 fn system_prompt(given: &str) -> Outcome<String> {
@@ -150,8 +222,8 @@ fn explain(context: &Context, request: &RunRequest, error: CommandError) -> Comm
         return error;
     }
     error.with_hint(format!(
-        "relive run --model script/FILE.yaml ..., or script/demo, which is built in; or put `default_model: script/demo` \
-         into {}; or try `relive demo`, which needs none",
+        "add --model PROVIDER/MODEL (script/demo needs no key), or set `default_model: script/demo` in {}; `relive demo` \
+         needs no model",
         context.paths.config.display()
     ))
 }

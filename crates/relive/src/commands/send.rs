@@ -8,30 +8,49 @@ use crate::error::Outcome;
 
 /// Send a message to an agent, or a line to a program
 ///
-/// An agent reads it at its next step. A program reads it from its standard input, if that is open: `exec -d -i` keeps it
-/// open, and a program with a terminal has it typed. The message is on the disk when this returns. It is not read twice; a
-/// program that ends or closes its input before it has read it never does.
+/// An agent reads the message at its next step. A program reads it from its standard input, which `exec -d -i` keeps
+/// open; a program with a terminal receives it as typed keys. The message is durable when this command returns, and is
+/// delivered at most once: a program that ends or closes its input first never reads it.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
   relive send 5 \"leave the public API as it is\"
   relive send fixer \"$(cat notes.md)\"
-  relive send calc \"6 * 7\"               to a program that was started with exec -d -i")]
+  relive send calc \"6 * 7\"         to a program started with `exec -d -i`
+  relive send calc --eof           it has got everything")]
 pub(crate) struct Args {
-    /// A PID, a name, a UUID or its beginning
+    /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
     id: String,
-    /// What to say
-    text: String,
+    /// The message
+    #[arg(required_unless_present = "eof")]
+    text: Option<String>,
+    /// Close the input of a program, after the message if there is one: it reads the end of a file
+    #[arg(long)]
+    eof: bool,
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
-    let request = InputRequest { id: new_uuid()?.to_string(), text: args.text.clone() };
-    let answer = client.input(&args.id, &request).await?;
-    if context.json {
-        context.print_json(&answer)?;
-    } else {
-        context.print_line(&format!("sent to {}", args.id))?;
+    let mut answer = None;
+    if let Some(text) = &args.text {
+        let request = InputRequest { id: new_uuid()?.to_string(), text: text.clone(), eof: false };
+        answer = Some(client.input(&args.id, &request).await?);
     }
+    if args.eof {
+        let request = InputRequest { id: new_uuid()?.to_string(), text: String::new(), eof: true };
+        answer = Some(client.input(&args.id, &request).await?);
+    }
+    if context.json {
+        if let Some(answer) = answer {
+            context.print_json(&answer)?;
+        }
+        return Ok(0);
+    }
+    let id = &args.id;
+    context.print_line(&match (&args.text, args.eof) {
+        (Some(_), true) => format!("sent to {id}, and closed its input"),
+        (Some(_), false) => format!("sent to {id}"),
+        (None, _) => format!("closed the input of {id}"),
+    })?;
     Ok(0)
 }

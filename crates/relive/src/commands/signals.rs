@@ -1,4 +1,4 @@
-//! `relive signals`: which signals a process blocks and handles itself, and which wait.
+//! `relive signals`: shows and sets the signals that a process blocks and handles itself, and shows pending ones.
 
 use relive_api::{SignalMaskRequest, SignalState};
 
@@ -6,26 +6,26 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
 
-/// Show or change what a process does with signals
+/// Show or change how a process reacts to signals
 ///
-/// A blocked signal waits until it is unblocked; a PAUSE and a RESUME that both wait cancel each other. A handled signal
-/// is passed to the process instead of acting on it: an agent gets it as a message, a program as the operating system's
-/// signal. After a TERM the process is killed when its grace of 10 s is over, handled or not. KILL can be neither blocked
-/// nor handled.
+/// A blocked signal stays pending until it is unblocked; a pending PAUSE and a pending RESUME cancel each other. A handled
+/// signal is passed to the process instead of acting on it: an agent receives it as a message, a program as a signal of
+/// the operating system, unless it chose a command with `relive self on`. After TERM, the process is killed when its grace period of 10 s is over, even if it handles
+/// TERM. KILL can be neither blocked nor handled.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive signals 5                       show what is blocked, handled and waiting
-  relive signals 5 --block TERM,PAUSE    keep TERM and PAUSE waiting
-  relive signals 5 --block none          let them act now
-  relive signals 5 --handle INT          tell the agent of an INT instead of ending it")]
+  relive signals 5                     show blocked, handled and pending signals
+  relive signals 5 --block TERM,PAUSE  block TERM and PAUSE
+  relive signals 5 --block none        unblock all; pending signals act now
+  relive signals 5 --handle INT        tell the agent about INT, do not end it")]
 pub(crate) struct Args {
-    /// A PID, a name, a UUID or its beginning
+    /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
     id: String,
-    /// Block these signals and no others; `none` unblocks all
+    /// Block exactly these signals; `none` unblocks all
     #[arg(long, value_name = "SIGNALS", value_delimiter = ',')]
     block: Option<Vec<String>>,
-    /// Let the process handle these signals and no others; `none` for none
+    /// Let the process handle exactly these signals; `none` handles none
     #[arg(long, value_name = "SIGNALS", value_delimiter = ',')]
     handle: Option<Vec<String>>,
 }
@@ -35,7 +35,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let state = if args.block.is_none() && args.handle.is_none() {
         client.signals(&args.id).await?
     } else {
-        let request = SignalMaskRequest { blocked: names(args.block.as_ref()), handled: names(args.handle.as_ref()) };
+        let (blocked, handled) = (names(args.block.as_ref()), names(args.handle.as_ref()));
+        let request = SignalMaskRequest { blocked, handled, ..SignalMaskRequest::default() };
         client.set_signals(&args.id, &request).await?
     };
     if context.json {

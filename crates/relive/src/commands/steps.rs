@@ -1,27 +1,33 @@
-//! `relive steps`: one line a step.
+//! `relive steps`: lists the steps of a process, one line each.
 
 use relive_client::{Error, Event, Source};
+use relive_core::Body;
 use serde_json::json;
 
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::render::steps::{fold, table};
+use crate::render::time::Clock;
 
 /// List the steps of a process
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
   relive steps 5                          find the step to go back to
-  relive resume --fork --from-step 12 5   and fork from its end")]
+  relive resume --fork --from-step 12 5   fork process 5 after its step 12")]
 pub(crate) struct Args {
-    /// A PID, a name, a UUID or its beginning
+    /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
     id: String,
+    /// Show times in UTC instead of local time
+    #[arg(long)]
+    utc: bool,
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
-    let uuid = client.process(&args.id).await?.uuid.to_string();
+    let process = client.process(&args.id).await?;
+    let uuid = process.uuid.to_string();
     let mut steps = Vec::new();
     let each = async |event: Event| {
         fold(&mut steps, &event.data);
@@ -31,7 +37,11 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     if context.json {
         context.print_json(&json!({ "steps": steps }))?;
     } else {
-        context.print(&table(&steps, &context.out))?;
+        let clock = if args.utc { Clock::utc() } else { Clock::local() };
+        context.print(&table(&steps, &clock, &context.out))?;
+        if process.body == Body::Exec {
+            context.say(&format!("PID {0} is a program and has no steps: relive logs {0}", process.pid));
+        }
     }
     Ok(0)
 }

@@ -1,51 +1,99 @@
-//! `relive wait`: observes the end of a process and exits with its code. The process is left alone.
+//! `relive wait`: waits for the end of a process and exits with its code. It does not affect the process.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use relive_api::{Process, WaitAnswer};
 use relive_client::Waited;
-use relive_core::ErrorCode;
+use relive_core::{ErrorCode, SuspendReason};
 
+use super::targets::{Batch, Scope, Targets};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
+use crate::render;
 use crate::render::time::{as_millis, elapsed};
+use crate::terminal::one_line;
 
 /// Wait for a process to end, and exit with its code
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
   relive wait 5
-  relive wait fixer --timeout 10m || echo \"not done, or failed: $?\"")]
+  relive wait fixer --timeout 10m || echo \"not done, or failed: $?\"
+  relive wait 5 6 'test-*'      wait for all; exit with 0 if none failed")]
 pub(crate) struct Args {
-    /// A PID, a name, a UUID or its beginning
-    id: String,
-    /// Give up after this long, with exit code 124; the process keeps running
+    #[command(flatten)]
+    targets: Targets,
+    /// Give up after this time with exit code 124; the process keeps running
     #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
     timeout: Option<Duration>,
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
-    let client = Client::about(context, &args.id).await?;
-    let process = client.process(&args.id).await?;
-    let answer = match client.wait(&args.id, &process.uuid.to_string(), args.timeout).await? {
+    let mut batch = Batch::new(context, &args.targets);
+    let Some(client) = args.targets.client(context).await? else { return batch.finish("no process is running") };
+    let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    for target in args.targets.expand(&client, Scope::Living).await? {
+        // One after the other takes as long as the longest of them.
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let waited = match target.error {
+            Some(error) => Err(error),
+            None => wait(context, args, &client, &target.id, left).await,
+        };
+        match waited {
+            Ok(answer) => batch.answer(&target.id, &answer, &told(context, args, &answer), answer.exit_code)?,
+            Err(error) => batch.failure(&target.id, error)?,
+        }
+    }
+    batch.finish("no process is running")
+}
+
+async fn wait(
+    context: &Context,
+    args: &Args,
+    client: &Client<'_>,
+    id: &str,
+    left: Option<Duration>,
+) -> Outcome<WaitAnswer> {
+    let process = client.process(id).await?;
+    say_what_it_waits_for(context, &process);
+    let answer = match client.wait(id, &process.uuid.to_string(), left).await? {
         Waited::Answer(answer) => *answer,
         Waited::TimedOut => timed_out(&process),
     };
-    if context.json {
-        context.print_json(&answer)?;
-        return Ok(answer.exit_code);
-    }
-    if answer.timed_out {
+    if answer.timed_out && !context.json {
         let timeout = elapsed(args.timeout.map_or(0, as_millis));
         let message = format!("PID {} has not ended after {timeout}, and keeps running", answer.pid);
-        let error = CommandError::new(ErrorCode::Timeout, message);
-        return Err(error.with_hint(format!("relive wait {}", args.id)));
+        return Err(CommandError::new(ErrorCode::Timeout, message).with_hint(format!("relive wait {id}")));
     }
-    if let Some(exit) = answer.exit.as_ref().filter(|_| context.err.is_terminal) {
-        context.say(&format!("PID {}: {}", answer.pid, exit.reason));
+    Ok(answer)
+}
+
+/// Says that a process cannot end before a person has done something.
+fn say_what_it_waits_for(context: &Context, process: &Process) {
+    let Some(reason) = process.suspend_reason.filter(|_| !context.json && context.err.is_terminal) else { return };
+    let pid = process.pid;
+    let next = match (&process.hint, reason) {
+        (Some(hint), _) => one_line(hint),
+        (None, SuspendReason::Approval | SuspendReason::InDoubt) => format!("relive resolve {pid}"),
+        (None, SuspendReason::User | SuspendReason::IoError) => format!("relive resume {pid}"),
+        (None, _) => return,
+    };
+    context.say(&format!("PID {pid} is suspended ({}): {next}", render::processes::suspension(reason)));
+}
+
+/// What is said of an end: of several whose is whose, of one only to a person.
+fn told(context: &Context, args: &Args, answer: &WaitAnswer) -> String {
+    let Some(exit) = &answer.exit else { return String::new() };
+    let reason = render::exit::reason(answer.status.as_ref(), &exit.reason);
+    let line = format!("PID {}: {reason} ({})", answer.pid, answer.exit_code);
+    if !args.targets.is_one() {
+        return format!("{line}\n");
     }
-    Ok(answer.exit_code)
+    if context.err.is_terminal {
+        context.say(&line);
+    }
+    String::new()
 }
 
 fn timed_out(process: &Process) -> WaitAnswer {

@@ -1,13 +1,13 @@
-//! One event, one line: what `strace` shows.
+//! One event on one line, as `strace` shows it.
 
 use super::line::Line;
 use super::table::fit;
-use super::time::clock;
+use super::time::Clock;
 use crate::terminal::{Look, Paint, one_line};
 
 /// Time, id, kind, fields.
-pub(crate) fn line(id: &str, line: &Line, look: &Look) -> String {
-    let at = line.at.map_or_else(|| "-".to_owned(), clock);
+pub(crate) fn line(id: &str, line: &Line, clock: &Clock, look: &Look) -> String {
+    let at = line.at.map_or_else(|| "-".to_owned(), |at| clock.time(at));
     let fields = line.fields.iter().map(|(name, value)| format!(" {name}={}", shown(value.get())));
     let fields: String = fields.collect();
     let head = format!("{at} {id:<6} {:<12}", line.kind);
@@ -17,12 +17,12 @@ pub(crate) fn line(id: &str, line: &Line, look: &Look) -> String {
     format!("{painted}{rest}").trim_end().to_owned()
 }
 
-/// A plain word as it is, anything else as JSON; nothing a terminal would act on.
+/// Shows a plain word unquoted, anything else as JSON, without anything that a terminal would interpret.
 pub(crate) fn shown(json: &str) -> String {
     let text: Option<String> = serde_json::from_str(json).ok();
     match text {
         Some(text) if !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./:@+,".contains(c)) => text,
-        // JSON has no bare control characters but for the blanks between its parts.
+        // JSON has no bare control characters except for white space between its parts.
         Some(_) | None => one_line(json),
     }
 }
@@ -37,9 +37,9 @@ mod tests {
             r#"{"v":1,"seq":7,"epoch":1,"at":"2026-11-15T12:03:04.5Z","kind":"call","step":1,"name":"shell","args":{"command":"ls -l\n"},"crc":"x"}"#,
         )
         .unwrap();
-        let plain = line("1.7", &parsed, &Look::plain());
+        let plain = line("1.7", &parsed, &Clock::utc(), &Look::plain());
         assert_eq!(plain, r#"12:03:04.500Z 1.7    call         name=shell args={"command":"ls -l\n"}"#);
         let narrow = Look { width: Some(50), ascii: true, ..Look::plain() };
-        assert_eq!(line("1.7", &parsed, &narrow), "12:03:04.500Z 1.7    call         name=shell ar...");
+        assert_eq!(line("1.7", &parsed, &Clock::utc(), &narrow), "12:03:04.500Z 1.7    call         name=shell ar...");
     }
 }

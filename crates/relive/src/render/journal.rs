@@ -3,50 +3,62 @@
 use relive_core::{End, SuspendReason};
 use relive_journal::payload::{Json, Text};
 use relive_journal::record::{
-    Approval, Call, CallEnded, Compacted, Decision, Doubt, Input, ModelEnded, Opened, OpenedBy, Outcome, Partial,
-    Paused, Repair, Resolved, Resumed, ResumedBy, Signalled, Spawned,
+    Approval, Call, CallEnded, CallStarted, Compacted, Decision, Doubt, FilesVerb, FlowRecord, Input, ModelEnded,
+    Opened, OpenedBy, Outcome, Partial, Paused, Repair, Resolved, Resumed, ResumedBy, Rewound, Signalled, Spawned,
 };
 use serde::de::DeserializeOwned;
 
+use super::approval::exact;
+use super::files::count;
 use super::line::Line;
+use super::time::Clock;
 use crate::terminal::{Look, Paint, one_line, without_controls};
 
 /// How many lines of a tool's result are shown.
 const RESULT_LINES: usize = 10;
 
 /// Remembers what a result belongs to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Journal {
+    id: String,
     calls: Vec<Call>,
-    times: bool,
+    /// Where each line begins with the moment of its record.
+    clock: Option<Clock>,
+    /// The task was shown already: a fork says it again.
+    told: bool,
 }
 
 impl Journal {
-    /// `times`: each line begins with the moment of its record.
-    pub(crate) fn new(times: bool) -> Self {
-        Self { calls: Vec::new(), times }
+    /// `id` is the process, for commands that are suggested. With a clock, each line begins with the moment of its record.
+    pub(crate) fn new(id: impl ToString, clock: Option<Clock>) -> Self {
+        Self { id: id.to_string(), calls: Vec::new(), clock, told: false }
     }
 
     /// What to show for the next line; empty where there is nothing to show.
     pub(crate) fn show(&mut self, text: &str, look: &Look) -> String {
         let Some(line) = Line::parse(text) else { return String::new() };
         let shown = self.body(&line, text, look).unwrap_or_default();
-        let at = line.at.filter(|_| self.times).map(|at| format!("{at} ")).unwrap_or_default();
+        let at =
+            self.clock.as_ref().zip(line.at).map(|(clock, at)| format!("{} ", clock.moment(at))).unwrap_or_default();
         shown.lines().map(|line| format!("{}{line}\n", look.paint(Paint::Dim, &at))).collect()
     }
 
     fn body(&mut self, line: &Line, text: &str, look: &Look) -> Option<String> {
         Some(match line.kind.as_str() {
-            "spawned" => self::spawned(&read::<Spawned>(text)?, look),
+            "spawned" => self.spawned(&read::<Spawned>(text)?, look),
             "input" => match read::<Input>(text)? {
-                // What it was begun with has been shown.
-                Input { id, .. } if id == "intent" => return None,
+                // What it was begun with has been shown, but for what was piped in.
+                Input { id, text, .. } if id == "intent" => piped(&text, look)?,
                 input => quote(&self::payload(&input.text), look),
             },
             "model_ended" => self.model_ended(read(text)?, look),
             "partial" => {
-                let Partial { thinking, text, .. } = read(text)?;
-                self::said(thinking.as_ref(), text.as_ref(), look) + &note("the model was cut off here: partial", look)
+                let Partial { thinking, text, cause, .. } = read(text)?;
+                self::said(thinking.as_ref(), text.as_ref(), look) + &note(&cut_off(cause.as_deref()), look)
+            }
+            "call_started" => {
+                let rule = read::<CallStarted>(text)?.rule?;
+                note(&format!("allowed by the rule {}", exact(&rule.to_string())), look)
             }
             "call_ended" => self.call_ended(&read(text)?, look),
             "doubt" => {
@@ -65,14 +77,27 @@ impl Journal {
             "signalled" => note(&signalled(&read(text)?), look),
             "signal_mask" => note(&signal_mask(line), look),
             "limits" => limits(line, look),
+            "renamed" => note(&format!("renamed to {}", one_line(&line.field::<String>("name")?)), look),
+            "model" => note(&format!("runs on {} from here on", one_line(&line.field::<String>("model")?)), look),
+            "flow" => return flow(&read(text)?).map(|text| note(&text, look)),
             "ended" => ended(&read(text)?, look),
             "repair" => note(&format!("repaired: {} torn bytes were cut off", read::<Repair>(text)?.cut_bytes), look),
+            "rewound" => return rewound(&read(text)?).map(|text| note(&text, look)),
             "damaged" => {
                 let offset: u64 = line.field("offset").unwrap_or(0);
                 note(&format!("damaged: the line at byte {offset} does not match its checksum"), look)
             }
             _ => return None,
         })
+    }
+
+    fn spawned(&mut self, spawned: &Spawned, look: &Look) -> String {
+        let fork = match spawned.origin {
+            Some(origin) => note(&format!("forked from {} at step {}", origin.uuid, origin.step), look),
+            None => String::new(),
+        };
+        // The task of a fork is that of its original, whose records come first.
+        if std::mem::replace(&mut self.told, true) { fork } else { fork + &quote(&payload(&spawned.intent), look) }
     }
 
     fn model_ended(&mut self, ended: ModelEnded, look: &Look) -> String {
@@ -92,7 +117,7 @@ impl Journal {
             shown.push_str(&format!("    {line}\n"));
         }
         if all.len() > RESULT_LINES {
-            let more = format!("    ({} more lines: relive logs --json)\n", all.len() - RESULT_LINES);
+            let more = format!("    ({} more lines: relive logs --json {})\n", all.len() - RESULT_LINES, self.id);
             shown.push_str(&look.paint(Paint::Dim, &more));
         }
         shown
@@ -102,7 +127,7 @@ impl Journal {
         let outcome = match resolved.outcome {
             Outcome::Done => "it happened",
             Outcome::NotDone => "it did not happen",
-            Outcome::Retry => "it is run again",
+            Outcome::Retry => "it is repeated",
         };
         let by = if resolved.by_policy { ", by policy" } else { "" };
         note(&format!("resolved: {}: {outcome}{by}", self.name_of(resolved.call)), look)
@@ -110,7 +135,7 @@ impl Journal {
 
     fn approval(&self, approval: &Approval, look: &Look) -> String {
         let decision = match approval.decision {
-            Decision::Asked => "a human is asked",
+            Decision::Asked => "waiting for an answer",
             Decision::Allowed => "allowed",
             Decision::Denied => "denied",
         };
@@ -125,8 +150,15 @@ impl Journal {
     }
 }
 
+fn cut_off(cause: Option<&str>) -> String {
+    match cause {
+        Some(cause) => format!("the model call did not finish: {}", one_line(cause)),
+        None => "the model call did not finish; its cause was not recorded".to_owned(),
+    }
+}
+
 fn signalled(signalled: &Signalled) -> String {
-    let state = if signalled.pending { " is blocked and waits" } else { " was sent: it is to end" };
+    let state = if signalled.pending { " is blocked and pending" } else { " was sent: the process has to end" };
     format!("{}{state}", signalled.signal)
 }
 
@@ -135,7 +167,48 @@ fn signal_mask(line: &Line) -> String {
         let names: Vec<String> = line.field(field).unwrap_or_default();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
+    if let Some(signal) = line.field::<String>("delivered") {
+        return format!("{} was sent: it handles that itself", one_line(&signal));
+    }
     format!("signals: blocked {}, handled {}", names("blocked"), names("handled"))
+}
+
+/// Only what is done is of interest.
+fn rewound(rewound: &Rewound) -> Option<String> {
+    let Rewound { verb, done: true, to_step, into, changed, .. } = rewound else { return None };
+    let (step, were) = (to_step.unwrap_or(0), if *changed == 1 { "was" } else { "were" });
+    let files = count(*changed);
+    Some(match verb {
+        FilesVerb::Rewind => format!("{files} {were} put back to step {step}"),
+        FilesVerb::Restore => format!("{files} {were} restored from step {step}"),
+        FilesVerb::Merge => format!("{files} {were} merged into {}", one_line(into.as_deref().unwrap_or("?"))),
+    })
+}
+
+/// Starts and ends of the processes of a tree, and what a person asked of it.
+fn flow(record: &FlowRecord) -> Option<String> {
+    use relive_flow::{Event, Outcome, Start};
+    let Some(Json::Inline(event)) = &record.event else { return None };
+    Some(match serde_json::from_str(event.get()).ok()? {
+        Event::Starting { slot, uuid, start } => match start {
+            Start::New => format!("{slot} started: {uuid}"),
+            Start::Resume { .. } => format!("{slot} resumed: {uuid}"),
+            Start::Fork { from, .. } => format!("{slot} forked from {from}: {uuid}"),
+        },
+        Event::Ended { slot, outcome, note, .. } => {
+            let how = match outcome {
+                Outcome::Succeeded => "succeeded".to_owned(),
+                Outcome::Failed { code } => format!("failed ({code})"),
+                Outcome::Stopped => "was stopped".to_owned(),
+                Outcome::Halted => "was ended with the run".to_owned(),
+                Outcome::NeverRan => "never ran".to_owned(),
+            };
+            let note = note.map(|note| format!(": {}", one_line(&note))).unwrap_or_default();
+            format!("{slot} {how}{note}")
+        }
+        Event::Redo { slot, .. } => format!("{slot} is to continue"),
+        Event::Reopened { .. } => "what did not succeed is to continue".to_owned(),
+    })
 }
 
 fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
@@ -172,18 +245,18 @@ fn said(thinking: Option<&Text>, text: Option<&Text>, look: &Look) -> String {
 
 fn asked(call: &Call) -> String {
     let args = match &call.args {
-        Json::Inline(raw) => one_line(raw.get()),
-        Json::Blob(blob) => format!("{} ({} bytes)", one_line(&blob.head), blob.bytes),
+        Json::Inline(raw) => exact(raw.get()),
+        Json::Blob(blob) => format!("{}... ({} bytes, in blobs/{})", exact(&blob.head), blob.bytes, blob.hash),
     };
-    format!("  {} {args}", one_line(&call.name))
+    format!("  {} {args}", exact(&call.name))
 }
 
-fn spawned(spawned: &Spawned, look: &Look) -> String {
-    let fork = match spawned.origin {
-        Some(origin) => note(&format!("a fork of {} at step {}", origin.uuid, origin.step), look),
-        None => String::new(),
-    };
-    fork + &quote(&payload(&spawned.intent), look)
+/// Says that something was piped in. It is data, and may be long.
+fn piped(text: &Text, look: &Look) -> Option<String> {
+    let text = payload(text);
+    let (_, rest) = text.split_once("\n\nThe standard input of the command, ")?;
+    let (bytes, _) = rest.split_once(" bytes, follows between two marks.")?;
+    bytes.parse::<u64>().ok().map(|bytes| note(&format!("with {bytes} bytes from the standard input"), look))
 }
 
 fn opened(opened: &Opened, look: &Look) -> String {
@@ -201,9 +274,9 @@ fn reason(reason: SuspendReason) -> &'static str {
 fn resumed_by(by: ResumedBy) -> &'static str {
     match by {
         ResumedBy::User => "by the user",
-        ResumedBy::Descendant => "because a process below was",
-        ResumedBy::DaemonStart => "because the daemon is back",
-        ResumedBy::Timer => "because its time came",
+        ResumedBy::Descendant => "because a descendant was resumed",
+        ResumedBy::DaemonStart => "by the daemon after its start",
+        ResumedBy::Timer => "at its resume time",
     }
 }
 
@@ -214,12 +287,13 @@ fn limits(line: &Line, look: &Look) -> String {
         .filter(|(name, _)| name != "req")
         .map(|(name, value)| format!("{name} {}", value.get()))
         .collect();
-    note(&format!("limits from here on: {}", if fields.is_empty() { "none".into() } else { fields.join(", ") }), look)
+    note(&format!("new limits: {}", if fields.is_empty() { "none".into() } else { fields.join(", ") }), look)
 }
 
 fn ended(end: &End, look: &Look) -> String {
     let exit = end.exit();
-    note(&format!("ended: {} ({})", one_line(&exit.reason), exit.code), look)
+    let exit = relive_api::Exit { code: exit.code, reason: exit.reason.into_owned(), err: None };
+    note(&format!("{} ({})", super::exit::phrase(Some(&end.status), &exit), end.exit_code()), look)
 }
 
 #[cfg(test)]
@@ -227,11 +301,24 @@ mod tests {
     use super::*;
 
     fn show(lines: &[&str]) -> String {
-        let mut journal = Journal::new(false);
+        let mut journal = Journal::new(5, None);
         lines.iter().map(|line| journal.show(line, &Look::plain())).collect()
     }
 
     const SPAWNED: &str = r#"{"v":1,"seq":2,"epoch":1,"at":"2026-11-15T12:00:00Z","kind":"spawned","step":0,"uuid":"0198f3c1-0000-7000-8000-000000000000","body":"agent","intent":"fix the test","cwd":"/w","crc":"00000000"}"#;
+
+    #[test]
+    fn one_file_that_was_put_back_is_not_called_files() {
+        let record = |verb: &str, changed: u32| {
+            let tree = "0".repeat(64);
+            format!(
+                r#"{{"kind":"rewound","step":2,"verb":"{verb}","done":true,"to_step":1,"tree":"{tree}","grade":"exact","into":"/w","changed":{changed}}}"#
+            )
+        };
+        let told: Vec<String> = ["rewind", "restore", "merge"].map(|verb| show(&[&record(verb, 1)])).into();
+        assert!(told.iter().all(|told| told.contains("1 file was ")), "{told:?}");
+        assert!(show(&[&record("rewind", 2)]).contains("2 files were put back to step 1"));
+    }
 
     #[test]
     fn a_life_reads_from_top_to_bottom() {
@@ -247,7 +334,8 @@ mod tests {
             r#"{"kind":"opened","pid":7,"by":"recovery","boot_id":"b","relive":"0.1.0"}"#,
             r#"{"kind":"resumed","step":1,"by":"user"}"#,
             r#"{"kind":"input","step":1,"id":"m","text":"and the docs\nplease"}"#,
-            r#"{"kind":"partial","step":2,"text":"Wel"}"#,
+            r#"{"kind":"partial","step":2,"text":"Wel","cause":"429: slow\ndown"}"#,
+            r#"{"kind":"partial","step":2}"#,
             r#"{"kind":"a kind of the future","step":2}"#,
             "not JSON",
             r#"{"kind":"ended","step":2,"status":{"kind":"killed","signal":"SIGTERM"},"why":"user"}"#,
@@ -256,8 +344,23 @@ mod tests {
             shown,
             "> fix the test\nhm\nI look.\n  shell {\"command\":\"ls\"}\n  shell: ok\n    a\n    ?[2Jb\n\
              -- paused (user)\n-- recovered by a new daemon as PID 7\n-- resumed by the user\n> and the docs\n> please\n\
-             Wel\n-- the model was cut off here: partial\n-- ended: interrupted (1)\n"
+             Wel\n-- the model call did not finish: 429: slow down\n\
+             -- the model call did not finish; its cause was not recorded\n-- ended by SIGTERM (1)\n"
         );
+    }
+
+    #[test]
+    fn a_fork_says_its_task_once_and_arguments_are_quoted_exactly() {
+        let fork = SPAWNED
+            .replace(r#""body""#, r#""origin_uuid":"0198f3c1-0000-7000-8000-000000000001","origin_step":2,"body""#);
+        let call =
+            r#"{"kind":"model_ended","step":1,"calls":[{"id":"a","name":"shell","args":{"command": "a  b\n\t"}}]}"#;
+        assert_eq!(
+            show(&[SPAWNED, call, &fork]),
+            "> fix the test\n  shell {\"command\": \"a  b\\n\\t\"}\n\
+             -- forked from 0198f3c1-0000-7000-8000-000000000001 at step 2\n"
+        );
+        assert!(show(&[&fork]).ends_with("at step 2\n> fix the test\n"));
     }
 
     #[test]
@@ -266,7 +369,7 @@ mod tests {
         let result = serde_json::to_string(&long.join("\n")).unwrap();
         let shown = show(&[&format!(r#"{{"kind":"call_ended","call":3,"ok":false,"result":{result}}}"#)]);
         assert!(shown.starts_with("  call 3: failed\n    1\n"), "{shown}");
-        assert!(shown.ends_with("    10\n    (2 more lines: relive logs --json)\n"), "{shown}");
+        assert!(shown.ends_with("    10\n    (2 more lines: relive logs --json 5)\n"), "{shown}");
         let hash = "a".repeat(64);
         let blob = format!(r#"{{"kind":"input","id":"m","text":{{"$blob":"{hash}","bytes":70000,"head":"begins"}}}}"#);
         assert!(show(&[&blob]).contains(&format!("> begins\n> (70000 bytes in all, in blobs/{hash})")));
@@ -276,7 +379,7 @@ mod tests {
 
     #[test]
     fn with_times_every_line_has_one() {
-        let shown = Journal::new(true).show(SPAWNED, &Look::plain());
-        assert_eq!(shown, "2026-11-15T12:00:00Z > fix the test\n");
+        let shown = Journal::new(5, Some(Clock::utc())).show(SPAWNED, &Look::plain());
+        assert_eq!(shown, "2026-11-15T12:00:00.000Z > fix the test\n");
     }
 }

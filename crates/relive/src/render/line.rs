@@ -1,4 +1,4 @@
-//! A line of a journal or of the events, as it came: its head read, its other fields untouched.
+//! A record of a journal or an event: its head parsed, its other fields unchanged.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ pub(crate) struct Line {
     pub at: Option<Timestamp>,
     pub kind: String,
     pub step: u32,
-    /// All others in their order, but for those that only the file needs.
+    /// All other fields in order, except for those that only the file needs.
     pub fields: Vec<(String, Box<RawValue>)>,
 }
 
 impl Line {
-    /// `None` where it is no object.
+    /// Returns `None` if it is not an object.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let Fields(all) = serde_json::from_str(text).ok()?;
         let mut line = Self { at: None, kind: String::new(), step: 0, fields: Vec::new() };
@@ -25,7 +25,7 @@ impl Line {
                 "at" => line.at = serde_json::from_str(value.get()).ok(),
                 "kind" => line.kind = serde_json::from_str(value.get()).ok()?,
                 "step" => line.step = serde_json::from_str(value.get()).unwrap_or(0),
-                "v" | "seq" | "epoch" | "crc" => {}
+                "v" | "seq" | "epoch" | "part" | "crc" => {}
                 _ => line.fields.push((name, value)),
             }
         }

@@ -1,11 +1,15 @@
-//! The calls that wait for a human's word, exactly as they would be made.
+//! The calls that wait for a person's answer, exactly as they would be made.
 
 use relive_api::{PendingCall, Process};
 
-/// How much of a call's arguments a person is shown.
+use super::approval::{self, exact};
+use super::time::Clock;
+
+/// How much of a call's arguments is shown.
 const ARGS_MAX: usize = 2_000;
 
-/// The tool and its arguments on one line. A single text is shown as such, with the tool's command in backticks.
+/// Returns the tool and its arguments on one line. A single text is shown as such, with the tool's command in
+/// backticks.
 pub(crate) fn call(call: &PendingCall) -> String {
     let args = match call.args.as_object().filter(|args| args.len() == 1).and_then(|args| args.values().next()) {
         Some(serde_json::Value::String(text)) => format!("`{}`", shortened(&exact(text))),
@@ -14,33 +18,34 @@ pub(crate) fn call(call: &PendingCall) -> String {
     format!("{} {args}", exact(&call.tool))
 }
 
-/// What waits for a word, what is known about it, and what can be said; nothing where nothing waits.
-pub(crate) fn describe(process: &Process) -> Option<String> {
+/// Describes the waiting calls and the possible answers; `None` if nothing waits. `show` renders a call that asks for
+/// approval.
+pub(crate) fn describe(process: &Process, show: impl Fn(&PendingCall) -> String) -> Option<String> {
     let pid = process.pid;
     if let Some(asked) = &process.approval {
-        let (call, at) = (call(asked), asked.at);
+        let (call, at) = (show(asked), Clock::local().second(asked.at));
         return Some(format!(
-            "PID {pid} asks whether it may make this call:\n  {call}\n  asked at {at}; nothing of it has been done\n\n\
-             relive resolve {pid} --allow   it may\n\
-             relive resolve {pid} --deny    it may not; --reason TEXT tells the model why\n\
-             with --always the answer holds for every later call of {} in this process\n",
-            exact(&asked.tool)
+            "{call}asked at {at}; the call has not started\n\n\
+             relive resolve {pid} --allow   allow the call\n\
+             relive resolve {pid} --deny    deny the call; --reason TEXT tells the model why\n\
+             with --always {}\n",
+            always(asked)
         ));
     }
     if process.in_doubt.is_empty() {
         return None;
     }
-    let mut told = format!("PID {pid} was interrupted, and what became of this is not known:\n");
+    let mut told = format!("PID {pid} was interrupted, and the outcome of this call is unknown:\n");
     for doubtful in &process.in_doubt {
-        told.push_str(&format!("  {}\n  begun at {}\n", call(doubtful), doubtful.at));
+        told.push_str(&format!("  {}\n  started at {}\n", call(doubtful), Clock::local().second(doubtful.at)));
         if let Some(looked) = &doubtful.looked {
-            told.push_str(&format!("  looked at: {}\n", exact(looked)));
+            told.push_str(&format!("  checked: {}\n", exact(looked)));
         }
     }
     told.push_str(&format!(
-        "\nrelive resolve {pid} --done       it happened: the model is told so\n\
-         relive resolve {pid} --not-done   it did not happen, and shall not: the model is told so\n\
-         relive resolve {pid} --retry      run it again, whatever it did\n"
+        "\nrelive resolve {pid} --done       the call happened; the model is told\n\
+         relive resolve {pid} --not-done   the call did not happen and is not repeated; the model is told\n\
+         relive resolve {pid} --retry      repeat the call, whatever it did before\n"
     ));
     Some(told)
 }
@@ -50,21 +55,16 @@ fn shortened(text: &str) -> String {
         return text.to_owned();
     }
     let head = &text[..text.floor_char_boundary(ARGS_MAX)];
-    format!("{head}... ({} bytes in all: relive info --json)", text.len())
+    format!("{head}... ({} bytes in all)", text.len())
 }
 
-/// With every character that is not seen, or that moves others about, spelled out: what is approved is what is read.
-fn exact(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
-    };
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_hidden(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+/// Describes what a permanent answer applies to.
+fn always(asked: &PendingCall) -> String {
+    match approval::rule_for_always(asked) {
+        Ok(Some(rule)) => format!("you are not asked again about {}", exact(&rule.to_string())),
+        Ok(None) => format!("the answer applies to every later call of {} in this process", exact(&asked.tool)),
+        Err(_) => "name the commands that you are not asked about again: --rule RULE".to_owned(),
     }
-    shown
 }
 
 #[cfg(test)]
@@ -86,17 +86,17 @@ mod tests {
         check(json!({"path": "a", "content": "b\n"}), r#"shell {"path":"a","content":"b\n"}"#);
         check(json!({}), "shell {}");
         let long = call(&parked(json!({"command": "x".repeat(3_000)})));
-        assert!(long.ends_with("... (3000 bytes in all: relive info --json)`"), "{long}");
+        assert!(long.ends_with("... (3000 bytes in all)`"), "{long}");
     }
 
     #[test]
-    fn what_waits_is_told_with_what_can_be_said() {
-        assert_eq!(describe(&process(5, 0)), None);
+    fn waiting_calls_are_shown_with_the_possible_answers() {
+        assert_eq!(describe(&process(5, 0), call), None);
         let asks = Process { approval: Some(parked(json!({"command": "ls"}))), ..process(5, 0) };
-        let told = describe(&asks).unwrap();
+        let told = describe(&asks, call).unwrap();
         assert!(told.contains("shell `ls`") && told.contains("relive resolve 5 --allow"), "{told}");
         let doubtful = PendingCall { looked: Some("nothing".into()), ..parked(json!({"command": "ls"})) };
-        let told = describe(&Process { in_doubt: vec![doubtful], ..process(5, 0) }).unwrap();
-        assert!(told.contains("looked at: nothing") && told.contains("relive resolve 5 --not-done"), "{told}");
+        let told = describe(&Process { in_doubt: vec![doubtful], ..process(5, 0) }, call).unwrap();
+        assert!(told.contains("checked: nothing") && told.contains("relive resolve 5 --not-done"), "{told}");
     }
 }

@@ -2,59 +2,48 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use relive_api::{PendingCall, Process, Session, TreeUsage, reason_word};
-use relive_core::{Body, Pid, Usd};
+use relive_api::{PendingCall, Process, Session, TreeUsage, Workspace, reason_word};
+use relive_core::{Body, Pid, ProcessStatus, Timestamp, Usd, Why};
+
+mod columns;
 
 use super::parked;
-use super::table::{Align, Cell, Column, Table};
-use super::time::elapsed;
+use super::table::{Cell, Table};
+use super::time::{Clock, elapsed};
 use crate::terminal::{Look, Paint, one_line};
+
+pub(crate) use columns::{Column, SortKey, suspension};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    Pid,
+    /// As they come.
+    Listed,
     Tree,
 }
 
-const NAME_COLUMN: usize = 2;
-
 /// `ps`, without rows.
-pub(crate) fn table() -> Table {
-    let left = |header| Column { header, align: Align::Left };
-    let right = |header| Column { header, align: Align::Right };
-    let columns = [
-        right("PID"),
-        left("STATE"),
-        left("NAME"),
-        left("BODY"),
-        right("STEP"),
-        right("TOKENS"),
-        right("COST"),
-        right("ELAPSED"),
-    ];
-    Table::new(&columns, NAME_COLUMN)
+pub(crate) fn table(columns: &[Column]) -> Table {
+    let heads: Vec<_> = columns.iter().map(|column| column.head()).collect();
+    let cuts: Vec<usize> = (0..columns.len()).filter(|place| columns[*place].is_cut()).collect();
+    Table::cutting(&heads, &cuts)
 }
 
 /// The rows of `ps`.
-pub(crate) fn rows(processes: &[Process], order: Order, look: &Look) -> Vec<Vec<Cell>> {
+pub(crate) fn rows(
+    processes: &[Process],
+    order: Order,
+    columns: &[Column],
+    now: Timestamp,
+    look: &Look,
+) -> Vec<Vec<Cell>> {
     let placed = match order {
-        Order::Pid => processes.iter().map(|process| (String::new(), process)).collect(),
+        Order::Listed => processes.iter().map(|process| (String::new(), process)).collect(),
         Order::Tree => tree(processes, look),
     };
-    placed.into_iter().map(|(branch, process)| row(&branch, process, look)).collect()
-}
-
-fn row(branch: &str, process: &Process, look: &Look) -> Vec<Cell> {
-    vec![
-        Cell::plain(process.pid.to_string()),
-        Cell { text: state(process, look), paint: state_paint(&process.display) },
-        Cell::plain(format!("{branch}{}", name(process))),
-        Cell::plain(body(process.body)),
-        Cell::plain(of_agent(process, || out_of(process.step, process.max_steps))),
-        Cell::plain(of_agent(process, || process.tokens_in.saturating_add(process.tokens_out).to_string())),
-        Cell::plain(of_agent(process, || cost(process))),
-        Cell::plain(elapsed(process.elapsed_ms)),
-    ]
+    let row = |(branch, process): (String, &Process)| {
+        columns.iter().map(|column| column.cell(&branch, process, now, look)).collect()
+    };
+    placed.into_iter().map(row).collect()
 }
 
 /// A program takes no steps and spends no tokens.
@@ -77,6 +66,7 @@ fn state(process: &Process, look: &Look) -> String {
 fn state_paint(display: &str) -> Option<Paint> {
     match display {
         "running" => Some(Paint::Green),
+        "ready" => Some(Paint::Cyan),
         "pausing" | "suspended" | "stalled" => Some(Paint::Yellow),
         "in_doubt" | "approval" => Some(Paint::Red),
         "zombie" | "dead" => Some(Paint::Dim),
@@ -101,11 +91,17 @@ fn out_of(count: impl ToString, max: Option<impl ToString>) -> String {
     }
 }
 
+/// The exit code, and the reason.
+fn exit(process: &Process) -> Option<(i32, String)> {
+    let exit = process.exit.as_ref()?;
+    Some((super::exit::code(process, exit), super::exit::reason(process.status.as_ref(), &exit.reason)))
+}
+
 fn cost(process: &Process) -> String {
     dollars(process.cost_usd)
 }
 
-fn dollars(cost: Option<Usd>) -> String {
+pub(crate) fn dollars(cost: Option<Usd>) -> String {
     const NANOS_PER_TENTH_OF_MILL: u64 = 100_000;
     let Some(cost) = cost else { return "-".into() };
     let tenths = cost.nanos().saturating_add(NANOS_PER_TENTH_OF_MILL / 2) / NANOS_PER_TENTH_OF_MILL;
@@ -140,11 +136,12 @@ fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, &'a Process)>
 }
 
 /// `info`.
-pub(crate) fn details(process: &Process, look: &Look) -> String {
+pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     let mut rows: Vec<(&str, String)> = vec![
         ("PID", process.pid.to_string()),
         ("UUID", process.uuid.to_string()),
-        ("STATE", state_in_words(process, look)),
+        ("ID", one_line(&process.short)),
+        ("STATE", state_in_words(process, clock, look)),
     ];
     let mut add = |name, value: Option<String>| rows.extend(value.map(|value| (name, value)));
     add("HINT", process.hint.as_deref().map(one_line));
@@ -153,14 +150,16 @@ pub(crate) fn details(process: &Process, look: &Look) -> String {
     add("BODY", Some(body(process.body).into()));
     add("MODEL", process.model.as_deref().map(one_line));
     for file in &process.instructions {
-        let cut = if file.cut { ", of which only the beginning was taken" } else { "" };
-        add("TOLD BY", Some(format!("{} ({} bytes{cut})", one_line(&file.path), file.bytes)));
+        let cut = if file.cut { ", only the beginning was read" } else { "" };
+        add("PROMPT", Some(format!("{} ({} bytes{cut})", one_line(&file.path), file.bytes)));
     }
-    add("FOLDER", Some(one_line(&process.cwd)));
+    add("DIRECTORY", Some(one_line(&process.cwd)));
+    add("WORKSPACE", process.workspace.as_ref().map(workspace));
+    add("DOING", process.doing.as_deref().map(one_line));
     add("PARENT", Some(parent(process)));
     add("FORK OF", process.origin_uuid.map(|uuid| format!("{uuid} at step {}", process.origin_step.unwrap_or(0))));
     add("SUCCESSOR", process.successor_pid.map(|pid| format!("PID {pid}")));
-    add("EXIT", process.exit.as_ref().map(|exit| format!("{} ({})", exit.code, one_line(&exit.reason))));
+    add("EXIT", exit(process).map(|(code, reason)| format!("{code} ({reason})")));
     add("WHY", why(process));
     match process.body {
         Body::Exec => {}
@@ -171,20 +170,37 @@ pub(crate) fn details(process: &Process, look: &Look) -> String {
         }
     }
     add("ELAPSED", Some(elapsed(process.elapsed_ms)));
-    add("CREATED", Some(process.created_at.to_string()));
-    add("PAUSED", process.paused_at.map(|at| at.to_string()));
-    add("ENDED", process.dead_at.map(|at| at.to_string()));
-    add("ASKS", process.approval.as_ref().map(|asked| decision(process, asked)));
+    add("CREATED", Some(clock.second(process.created_at)));
+    let paused_by = process.paused_by.as_deref().map(|by| format!(" by {}", one_line(by))).unwrap_or_default();
+    add("PAUSED", process.paused_at.map(|at| format!("{}{paused_by}", clock.second(at))));
+    add("ENDED", process.dead_at.map(|at| clock.second(at)));
+    add("APPROVAL", process.approval.as_ref().map(|asked| decision(process, asked)));
     add("IN DOUBT", process.in_doubt.first().map(|open| decision(process, open)));
     add("TREE", process.tree.map(tree_usage));
     let below = process.suspended_below;
     add("BELOW", (below > 0).then(|| format!("{below} suspended")));
+    for below in &process.suspended {
+        let name = below.name.as_deref().map(|name| format!(" ({})", one_line(name))).unwrap_or_default();
+        add("", Some(format!("PID {}{name}: {}", below.pid, reason_word(below.reason))));
+    }
+    add("BLOCKED", (!process.blocked_signals.is_empty()).then(|| process.blocked_signals.join(", ")));
+    add("HANDLED", (!process.handled_signals.is_empty()).then(|| process.handled_signals.join(", ")));
+    add("PENDING", (!process.pending_signals.is_empty()).then(|| process.pending_signals.join(", ")));
     add("RESUMABLE", Some(if process.resumable { "yes" } else { "no" }.into()));
+    rows.extend(process.isolation.map(|isolation| ("ISOLATION", isolation.name().to_owned())));
     if let Some(session) = &process.session {
         rows.extend(session_rows(session));
     }
     let line = |(name, value): (&str, String)| format!("{} {value}\n", look.paint(Paint::Bold, &format!("{name:<10}")));
     rows.into_iter().map(line).collect()
+}
+
+/// `own, exact, 3 files changed`.
+fn workspace(workspace: &Workspace) -> String {
+    let grade = workspace.grade.as_ref().map(|grade| format!(", {grade}")).unwrap_or_default();
+    let changed =
+        workspace.changed.map(|changed| format!(", {changed} {} changed", if changed == 1 { "file" } else { "files" }));
+    format!("{}{grade}{}", workspace.kind.word(), changed.unwrap_or_default())
 }
 
 /// OS pids as a list.
@@ -199,17 +215,19 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     let inner = session.child_pid.filter(|pid| Some(*pid) != session.host_pid);
     rows.extend(inner.map(|pid| ("OWN PID", pid.to_string())));
     rows.extend(session.init_pid.map(|pid| ("INIT PID", pid.to_string())));
-    rows.extend(session.result.as_ref().map(|result| ("RESULT", result.to_string())));
     rows.push(("FROZEN", if session.frozen { "yes" } else { "no" }.into()));
     rows.push(("HELD BY", format!("tree {}, pause {}, kill {}", session.tree, session.pause, session.kill)));
     rows.push(("ISOLATION", session.isolation.clone()));
+    if !session.namespaces.is_empty() {
+        rows.push(("NAMESPACES", session.namespaces.join(" ")));
+    }
     if !session.degraded.is_empty() {
         rows.push(("DEGRADED", one_line(&session.degraded.join("; "))));
     }
     let dropped = session.output_dropped;
     let missing = [
         (dropped > 0).then(|| format!("about {dropped} bytes at the beginning were dropped to make room")),
-        session.output_lost.then(|| "some is missing: the disk did not take it".to_owned()),
+        session.output_lost.then(|| "some is missing: it could not be written to disk".to_owned()),
     ];
     let missing: Vec<String> = missing.into_iter().flatten().collect();
     if !missing.is_empty() {
@@ -228,27 +246,27 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
 /// What the kernel did to a program that used too much memory.
 pub(crate) fn killed_for_memory(count: u64) -> String {
     match count {
-        1 => "the kernel killed a process of it for memory".to_owned(),
-        count => format!("the kernel killed {count} processes of it for memory"),
+        1 => "the kernel killed one of its processes: out of memory".to_owned(),
+        count => format!("the kernel killed {count} of its processes: out of memory"),
     }
 }
 
-fn state_in_words(process: &Process, look: &Look) -> String {
+fn state_in_words(process: &Process, clock: &Clock, look: &Look) -> String {
     let mut text = state(process, look);
     if let Some(reason) = process.suspend_reason {
-        text = format!("{text} ({})", reason_word(reason));
+        text = format!("{text} ({})", suspension(reason));
     }
     if let Some(moment) = process.resume_at {
-        text = format!("{text} until {moment}");
+        text = format!("{text} until {}", clock.second(moment));
     }
     if let Some(signal) = process.ending {
-        text = format!("{text}, told to end by {signal}");
+        text = format!("{text}, ending by {signal}");
     }
     text
 }
 
 fn decision(process: &Process, call: &PendingCall) -> String {
-    format!("{} (decide: relive resolve {})", parked::call(call), process.pid)
+    format!("{} (answer: relive resolve {})", parked::call(call), process.pid)
 }
 
 fn tree_usage(tree: TreeUsage) -> String {
@@ -263,11 +281,38 @@ fn parent(process: &Process) -> String {
     }
 }
 
+/// Who ended it, and by what: `you (SIGINT)`, `PID 3 (SIGTERM)`, `timeout`.
 fn why(process: &Process) -> Option<String> {
-    let why = serde_json::to_value(process.why?).ok()?;
-    let by = process.killed_by.map(|pid| format!(", by PID {pid}")).unwrap_or_default();
-    let from = process.killed_from.map(|pid| format!(", from the tree of PID {pid}")).unwrap_or_default();
-    Some(format!("{}{by}{from}", why.as_str()?))
+    if let Some(by) = &process.ended_by {
+        return Some(one_line(by));
+    }
+    let Some(why) = process.why else { return exited_after(process) };
+    let word = serde_json::to_value(why).ok()?;
+    let word = word.as_str()?.replace('_', " ");
+    let is_asked_for = matches!(why, Why::User | Why::Parent);
+    let who = match process.killed_by.filter(|pid| *pid != Pid::RUNTIME) {
+        Some(pid) if is_asked_for => format!("PID {pid}"),
+        Some(pid) => format!("{word}, by PID {pid}"),
+        None if why == Why::User => "you".to_owned(),
+        None => word,
+    };
+    let signal = if let Some(ProcessStatus::Killed { signal }) = &process.status
+        && is_asked_for
+    {
+        format!(" ({})", signal.name())
+    } else {
+        String::new()
+    };
+    let from = process.killed_from.map(|pid| format!(", with the tree of PID {pid}")).unwrap_or_default();
+    Some(format!("{who}{signal}{from}"))
+}
+
+/// Says which signal somebody sent to a program before it exited by itself. Whether it exited because of it, only the
+/// program knows.
+fn exited_after(process: &Process) -> Option<String> {
+    let sent = process.session.as_ref()?.last_signal.as_ref()?;
+    let (ago, from) = (elapsed(sent.before_end_ms), one_line(&sent.from));
+    Some(format!("itself, {ago} after {} from {from}", one_line(&sent.signal)))
 }
 
 fn tokens(process: &Process) -> String {

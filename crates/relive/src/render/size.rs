@@ -1,8 +1,8 @@
-//! Amounts of memory and processors as people type them.
+//! Amounts of memory and cores as people type them.
 
-/// Reads `512K`, `64M`, `2G`, powers of 1024. A bare number is refused: nobody knows its unit.
+/// Parses `512K`, `64M`, `2G`, powers of 1024. A bare number is refused, because its unit is unclear.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || "say it like 512K, 64M or 2G".to_owned();
+    let wrong = || "use a size such as 512K, 64M or 2G".to_owned();
     let upper = text.to_ascii_uppercase();
     let short = upper.strip_suffix("IB").or_else(|| upper.strip_suffix('B')).unwrap_or(&upper);
     let split = short.len().checked_sub(1).filter(|split| short.is_char_boundary(*split)).ok_or_else(wrong)?;
@@ -17,12 +17,12 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     count.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(wrong)
 }
 
-/// Reads `2` or `0.5` processors, as thousandths.
+/// Parses `2` or `0.5` cores, as thousandths.
 pub(crate) fn parse_processors(text: &str) -> Result<u32, String> {
     // The kernel counts in thousandths of a second, of each tenth of one.
     const LEAST: u32 = 10;
     const MOST: u32 = 1_000_000;
-    let wrong = || "say it like 2, 1.5 or 0.25; at least 0.01".to_owned();
+    let wrong = || "use a number such as 2, 1.5 or 0.25, at least 0.01".to_owned();
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits(whole) || !digits(part) || part.len() > 3 {
@@ -31,6 +31,15 @@ pub(crate) fn parse_processors(text: &str) -> Result<u32, String> {
     let (whole, part) = (whole.parse::<u32>(), format!("{part:0<3}").parse::<u32>());
     let thousandths = whole.ok().zip(part.ok()).and_then(|(whole, part)| whole.checked_mul(1000)?.checked_add(part));
     thousandths.filter(|thousandths| (LEAST..=MOST).contains(thousandths)).ok_or_else(wrong)
+}
+
+/// `1.9 kB`, `50.0 MB`.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
+    match UNITS.iter().find(|(_, unit)| count >= *unit) {
+        Some((name, unit)) => format!("{}.{} {name}", count / unit, count % unit / (unit / 10)),
+        None => format!("{count} B"),
+    }
 }
 
 #[cfg(test)]
@@ -59,5 +68,14 @@ mod tests {
         for bad in ["", "64", "M", "B", "-1M", "1.5G", "0M", "99999999999T", "\u{20ac}"] {
             check(bad, None);
         }
+    }
+
+    #[test]
+    fn amounts_of_bytes() {
+        let check = |count, text: &str| assert_eq!(bytes(count), text);
+        check(0, "0 B");
+        check(1_999, "1.9 kB");
+        check(50_000_000, "50.0 MB");
+        check(2_300_000_000, "2.3 GB");
     }
 }

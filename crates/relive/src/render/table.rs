@@ -1,6 +1,7 @@
 //! Tables: upper-case headers, no borders, two spaces between columns.
 //!
-//! On a terminal a table fits its width by cutting the one column that may be cut; elsewhere nothing is cut.
+//! On a terminal a table fits its width by cutting the columns that may be cut, the widest first; elsewhere nothing is
+//! cut.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -19,7 +20,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// One cell; its paint does not count for its width.
+/// One cell; its colour does not count in its width.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     pub text: String,
@@ -33,27 +34,33 @@ impl Cell {
 }
 
 const GAP: usize = 2;
-/// A column that is cut keeps at least this much.
+/// A cut column keeps at least this width.
 const CUT_MIN: usize = 8;
 
-/// Draws it. `cut` is the column that gives way when the terminal is too narrow.
+/// Draws it. `cut` is the column that is cut if the terminal is too narrow.
 pub(crate) fn draw(columns: &[Column], cut: usize, rows: &[Vec<Cell>], look: &Look) -> String {
     Table::new(columns, cut).draw(rows, look)
 }
 
-/// A table that is drawn as its rows come. Its columns never become narrower.
+/// A table that is drawn as its rows arrive. Its columns never become narrower.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
-    cut: usize,
+    /// The columns that may be cut.
+    cuts: Vec<usize>,
     widths: Vec<usize>,
     has_header: bool,
 }
 
 impl Table {
     pub(crate) fn new(columns: &[Column], cut: usize) -> Self {
+        Self::cutting(columns, &[cut])
+    }
+
+    /// A table of which these columns give way when the terminal is too narrow.
+    pub(crate) fn cutting(columns: &[Column], cuts: &[usize]) -> Self {
         let widths = columns.iter().map(|column| column.header.width()).collect();
-        Self { columns: columns.to_vec(), cut, widths, has_header: false }
+        Self { columns: columns.to_vec(), cuts: cuts.to_vec(), widths, has_header: false }
     }
 
     /// Draws these rows, after the header if they are the first.
@@ -66,7 +73,7 @@ impl Table {
         let has_header = std::mem::replace(&mut self.has_header, true);
         lines(
             &self.columns,
-            self.cut,
+            &self.cuts,
             self.widths.clone(),
             if has_header { Header::No } else { Header::Yes },
             rows,
@@ -83,17 +90,15 @@ enum Header {
 
 fn lines(
     columns: &[Column],
-    cut: usize,
+    cuts: &[usize],
     mut widths: Vec<usize>,
     header: Header,
     rows: &[Vec<Cell>],
     look: &Look,
 ) -> String {
     if let Some(limit) = look.width {
-        let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-        if let Some(width) = widths.get_mut(cut) {
-            *width = (*width).saturating_sub(total.saturating_sub(limit)).max(CUT_MIN.min(*width));
-        }
+        cut_to(limit, &mut widths, cuts);
+        drop_beyond(limit, &mut widths);
     }
     let mut out = String::new();
     let headers: Vec<Cell> =
@@ -119,7 +124,36 @@ fn lines(
     out
 }
 
-/// At most `width` columns of `text`.
+/// Makes the columns that may be cut narrower until all fit, the widest first.
+fn cut_to(limit: usize, widths: &mut [usize], cuts: &[usize]) {
+    let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+    while total(widths) > limit {
+        let widest = cuts.iter().copied().filter(|cut| *cut < widths.len()).max_by_key(|cut| widths[*cut]);
+        match widest {
+            Some(cut) if widths[cut] > CUT_MIN => widths[cut] -= 1,
+            Some(_) | None => return,
+        }
+    }
+}
+
+/// Leaves out what is right of a terminal that is still too narrow: a line that wraps cannot be read as a table.
+fn drop_beyond(limit: usize, widths: &mut Vec<usize>) {
+    /// Less of a column says nothing.
+    const PART_MIN: usize = 3;
+    let mut used = 0;
+    for place in 0..widths.len() {
+        let start = if place == 0 { 0 } else { used + GAP };
+        if start + widths[place] > limit {
+            let room = limit.saturating_sub(start);
+            widths[place] = room;
+            widths.truncate(if room < PART_MIN && place > 0 { place } else { place + 1 });
+            return;
+        }
+        used = start + widths[place];
+    }
+}
+
+/// Cuts a text to at most `width` columns.
 pub(crate) fn fit(text: &str, width: usize, look: &Look) -> String {
     if text.width() <= width {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! What is typed or piped in, handed on piece by piece: the next piece is read only when the last one has arrived.
+//! Forwards typed or piped input piece by piece: the next piece is read only when the last one has arrived.
 
 use std::io::{self, IsTerminal as _};
 use std::thread;
@@ -13,29 +13,27 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::terminal::key::Key;
 
-/// What the end of our input means to the program.
+/// The effect of the end of the input on the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtEnd {
-    /// It has no more input either.
+    /// The input of the program ends too.
     Close,
-    /// Nothing: others may still have some for it.
+    /// None: others may still send input.
     Leave,
-    /// There is none: our input is somebody else's.
+    /// The input is not read: it belongs to another program.
     Unread,
 }
 
-/// Why no more is forwarded.
+/// The reason why forwarding stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// There is no more.
     Finished,
-    /// The detach key was pressed.
     Detached,
-    /// The program takes none.
+    /// The program accepts no input.
     Refused,
 }
 
-/// Forwards our stdin until it ends, the key is pressed, or the program takes no more.
+/// Forwards stdin until it ends, the key is pressed, or the program accepts no more.
 pub(crate) async fn forward(connection: &Connection, detach: Option<Key>, at_end: AtEnd) -> Stopped {
     if at_end == AtEnd::Unread {
         return Stopped::Finished;
@@ -52,14 +50,14 @@ pub(crate) async fn forward(connection: &Connection, detach: Option<Key>, at_end
         }
     }
     if at_end == AtEnd::Close {
-        // A program that has ended meanwhile needs no end of its input.
+        // A program that has ended in the meantime needs no end of input.
         let _ = connection.request(Verb::CloseInput).await;
     }
     Stopped::Finished
 }
 
-/// Stdin, read by a thread of its own: a regular file or a terminal cannot be waited for in any other way. The thread is
-/// never joined; it goes with the command.
+/// Reads stdin on a thread of its own: there is no other way to wait for a regular file or a terminal. The thread is
+/// never joined; it ends with the command.
 fn pieces() -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel(1);
     thread::spawn(move || read(&sender));
@@ -67,12 +65,12 @@ fn pieces() -> Receiver<Vec<u8>> {
 }
 
 fn read(sender: &Sender<Vec<u8>>) {
-    /// A command in the background of its terminal waits for the foreground; nobody tells it when it gets there.
+    /// A command in the background of its terminal has to poll for the foreground: there is no notification.
     const LOOK_EVERY: Duration = Duration::from_millis(100);
     let stdin = io::stdin();
     let mut buffer = vec![0; WRITE_MAX];
     loop {
-        // Reading from the background would stop us, though the program may never want any input.
+        // Reading from the background would stop this process, although the program may never want any input.
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
         match poll(&mut ready, None) {
             Ok(_) => {}

@@ -1,4 +1,4 @@
-//! What a program printed, read from its log by a thread of its own, so that a reader of ours who is slow holds up
+//! Reads the output of a program from its log on a thread of its own, so that a slow reader of this command delays
 //! neither the program nor Ctrl-C.
 
 use std::io::{self, Write as _};
@@ -9,20 +9,22 @@ use std::thread;
 use relive_session::log::{Chunk, Item, Reader, Stream};
 use tokio::sync::{oneshot, watch};
 
-/// What is said of output that the disk did not take.
-pub(crate) const OUTPUT_LOST: &str = "-- some of the output is missing: the disk did not take it --";
+use crate::error::CommandError;
 
-/// Something being shown.
+/// The message about output that could not be written to the disk.
+pub(crate) const OUTPUT_LOST: &str = "-- some of the output is missing: it could not be written to disk --";
+
+/// Output that is being shown.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// Gone once nothing will be added to the log.
+    /// Absent once the log is complete.
     grown: Option<SyncSender<()>>,
     done: oneshot::Receiver<io::Result<()>>,
     shown: watch::Receiver<u64>,
 }
 
 impl Output {
-    /// Begins to show a log from an offset on. `sink` is given what there is, and at last `None`.
+    /// Starts to show a log from an offset. `sink` gets all items, and finally `None`.
     pub(crate) fn start(
         folder: &Path,
         from: u64,
@@ -49,36 +51,44 @@ impl Output {
             while shown.is_ok() && nudges.recv().is_ok() {
                 shown = drain(&mut reader, &mut sink);
             }
-            // Nothing is added any more; what came after the last look is still there to be read.
+            // The log is complete; output after the last read is still read.
             let shown = shown.and_then(|()| drain(&mut reader, &mut sink)).and_then(|()| sink(None));
-            // Whoever does not listen has left.
+            // A missing receiver means that the command has left.
             let _ = finished.send(shown);
         })?;
         Ok(Self { grown: Some(grown), done, shown })
     }
 
-    /// There is more.
+    /// Notifies that the log has grown.
     pub(crate) fn grown(&self) {
         if let Some(grown) = &self.grown {
-            // A nudge that is still there is enough.
+            // A pending notification is enough.
             let _ = grown.try_send(());
         }
     }
 
-    /// Up to which offset all is shown.
+    /// Returns the offset up to which everything is shown.
     pub(crate) fn shown(&self) -> watch::Receiver<u64> {
         self.shown.clone()
     }
 
-    /// There will be no more.
+    /// Notifies that the log is complete.
     pub(crate) fn end(&mut self) {
         self.grown = None;
     }
 
-    /// When all is shown, or could not be.
+    /// Waits until everything is shown, or could not be.
     pub(crate) async fn finished(&mut self) -> io::Result<()> {
-        (&mut self.done).await.unwrap_or_else(|_| Err(io::Error::other("the thread that writes has gone")))
+        (&mut self.done).await.unwrap_or_else(|_| Err(io::Error::other("the writing thread has ended")))
     }
+}
+
+/// Returns the error of output that could not be shown, because of its log or because of the place where it is shown.
+pub(crate) fn not_shown(error: io::Error) -> CommandError {
+    if error.kind() == io::ErrorKind::InvalidData {
+        return CommandError::internal("the output cannot be read: somebody has changed its log").because(error);
+    }
+    error.into()
 }
 
 fn drain(reader: &mut Reader, sink: &mut impl FnMut(Option<Item>) -> io::Result<()>) -> io::Result<()> {
@@ -88,7 +98,7 @@ fn drain(reader: &mut Reader, sink: &mut impl FnMut(Option<Item>) -> io::Result<
     Ok(())
 }
 
-/// Writes it where the program wrote it, byte for byte.
+/// Writes the output to the original stream, byte for byte.
 pub(crate) fn plainly(item: Option<Item>) -> io::Result<()> {
     match item {
         Some(Item::Chunk(Chunk { stream, bytes, .. })) => write(stream, &bytes),
@@ -111,7 +121,7 @@ pub(crate) fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Older output is dropped when there is too much of it; that is never silent.
+/// Reports dropped output: too much output is dropped, but never silently.
 pub(crate) fn say_gap(from: u64, to: u64) {
-    let _ = writeln!(io::stderr(), "-- about {} bytes of output are no longer there --", to - from);
+    let _ = writeln!(io::stderr(), "-- about {} bytes of output were dropped --", to - from);
 }

@@ -1,4 +1,4 @@
-//! In front of a program: its output as it comes, our input to it, until it ends or we leave.
+//! Watches a program: shows its output, forwards input, until it ends or the user leaves.
 
 use std::future::Future;
 use std::io;
@@ -12,76 +12,75 @@ use relive_session::exit::ExitRecord;
 use relive_session::log::{Item, Reader, Stream};
 use relive_session::protocol::{self, Verb};
 use relive_session::spec::Size;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::input::{AtEnd, Stopped, forward};
 use super::output::{Output, plainly, write};
+use super::told::{Asked, Told, stop};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::terminal::key::Key;
 use crate::terminal::modes::Modes;
 use crate::terminal::raw::{self, Raw};
 
-/// What a program gets that writes to a pipe nobody reads.
+/// The signal of a program that writes to a pipe without a reader.
 const SIGPIPE: i32 = 13;
 
-/// How one is in front of it.
+/// How a program is watched.
 #[derive(Debug)]
 pub(crate) struct Manner {
-    /// Where in the log to begin.
+    /// The offset in the log to begin at.
     pub from: u64,
-    /// The terminal is the program's, but for this key.
+    /// Set if the terminal belongs to the program, except for this key.
     pub detach: Option<Key>,
     pub at_end: AtEnd,
     pub pace: Pace,
     pub arrival: Arrival,
 }
 
-/// Whether there is something to come back to.
+/// Whether the program was watched before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// It has just been started. SIGTERM is passed on to it.
     First,
-    /// It runs already: its screen has to be drawn again. SIGTERM ends us alone.
+    /// It already runs: its screen has to be drawn again. SIGTERM ends only this command.
     Again,
 }
 
-/// Whether the program waits for us.
+/// Whether the program waits for this command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// All of its output has to get here: it waits while we write, as it would for the reader of a pipe.
+    /// All of its output has to arrive here: it waits while this command writes, like for the reader of a pipe.
     Held,
-    /// It goes on; a gap is told.
+    /// It does not wait; a gap is reported.
     Free,
 }
 
-/// How much has to be shown before the shim is told: less than it lets the program be ahead of us.
+/// How much is shown before the shim is told: less than the program may be ahead.
 const TOLD_EVERY_BYTES: u64 = 64 * 1024;
-/// What releases the program.
+/// The position that releases the program.
 const ALL_THERE_WILL_BE: u64 = u64::MAX;
 
-/// How long a shim may take to change the size of the terminal before one can type.
+/// How long a shim may take to change the size of the terminal before input is accepted.
 const SIZED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Why one is in front of it no more.
+/// The reason why watching ended.
 #[derive(Debug)]
 pub(crate) enum Left {
-    /// It has ended.
     Ended(ExitRecord),
-    /// Its shim went without a word.
+    /// Its shim is gone without an exit record.
     Lost,
-    /// The key was pressed.
     Detached,
-    /// Ctrl-C, once too often.
+    /// Ctrl-C was pressed too often.
     Interrupted,
     /// The terminal was closed.
     HungUp,
-    /// A signal, by its number, told us to leave.
+    /// A signal with this number asked this command to end.
     Signaled(u8),
 }
 
-/// Stays in front of it. `leave` ends it from outside.
+/// Watches a program. `leave` ends it from outside.
 pub(crate) async fn watch(
     context: &Context,
     connection: &Connection,
@@ -89,21 +88,21 @@ pub(crate) async fn watch(
     manner: &Manner,
     leave: impl Future<Output = ()>,
 ) -> Outcome<Left> {
-    let cannot = |error| CommandError::internal("signals cannot be listened to").because(error);
-    // Before the terminal is the program's: whoever is told to leave then gives it back.
-    let mut leaving = Leaving::listen(manner).map_err(cannot)?;
+    let cannot = |error| CommandError::internal("cannot listen for signals").because(error);
+    // Before the terminal belongs to the program: a signal to end then gives the terminal back.
+    let mut told = Told::listen(manner).map_err(cannot)?;
     let mut hang_ups = signal(SignalKind::hangup()).map_err(cannot)?;
     let raw = manner.detach.map(|_| Raw::enter()).transpose();
     // Held to the end of this function, however it ends.
-    let _raw = raw.map_err(|error| CommandError::internal("the terminal cannot be used").because(error))?;
-    // Not before the terminal is the program's: it would add to what is printed.
+    let raw = raw.map_err(|error| CommandError::internal("the terminal cannot be used").because(error))?;
+    // Only when the terminal belongs to the program: otherwise it would add to the output.
     let screen = Screen::open(folder, manner).map_err(unreadable)?;
     let mut output = Output::start(folder, manner.from, screen.sink()).map_err(unreadable)?;
     let mut seen = connection.seen();
-    // What came before we listened counts as news.
+    // Changes from before this point count as new.
     seen.mark_changed();
-    // Before anything can be typed: whoever leaves at once has made it the size of theirs all the same.
-    let _ = tokio::time::timeout(SIZED_WITHIN, fit(connection, manner)).await;
+    // Before anything can be typed: even a user who leaves at once has set the size.
+    let _ = tokio::time::timeout(SIZED_WITHIN, fit(connection, manner, manner.arrival)).await;
     let mut typing = pin!(typing(context, connection, manner));
     let mut sizing = pin!(sizing(connection, manner));
     let mut holding = pin!(holding(connection, manner.pace, output.shown()));
@@ -124,11 +123,11 @@ pub(crate) async fn watch(
             }
             shown = output.finished(), if !all_shown => {
                 all_shown = true;
-                // Nobody reads any more: what comes now is for the log.
+                // Nobody reads any more: further output goes to the log only.
                 let _ = connection.request(Verb::Hold { read: ALL_THERE_WILL_BE }).await;
                 match shown {
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                        // One that has ended, or takes no notice, is as good.
+                        // A program that has ended, or ignores it, is fine.
                         let _ = connection.request(Verb::signal(SIGPIPE)).await;
                     }
                     Err(error) => return Err(unreadable(error)),
@@ -139,7 +138,14 @@ pub(crate) async fn watch(
             () = &mut typing => return Ok(Left::Detached),
             error = &mut sizing => return Err(cannot(error)),
             () = &mut leave => return Ok(Left::Interrupted),
-            number = leaving.told() => return Ok(Left::Signaled(number)),
+            asked = told.next() => match asked {
+                Asked::Leave(number) => return Ok(Left::Signaled(number)),
+                Asked::Stop => {
+                    screen.away(|| stop(raw.as_ref())).map_err(cannot)?;
+                    let redrawn = fit(connection, manner, Arrival::Again);
+                    let _ = tokio::time::timeout(SIZED_WITHIN, redrawn).await;
+                }
+            },
             _ = hang_ups.recv() => return Ok(Left::HungUp),
         }
         if all_shown && let Some(left) = end.take() {
@@ -148,51 +154,13 @@ pub(crate) async fn watch(
     }
 }
 
-/// The signals that end us without the program, so that the terminal is given back. Where the terminal is not the program's
-/// there is nothing to give back.
-struct Leaving {
-    term: Option<Signal>,
-    quit: Option<Signal>,
-}
-
-impl Leaving {
-    /// Listens from now on.
-    fn listen(manner: &Manner) -> io::Result<Self> {
-        let raw = manner.detach.is_some();
-        let comes_back = raw && manner.arrival == Arrival::Again;
-        Ok(Self {
-            term: comes_back.then(|| signal(SignalKind::terminate())).transpose()?,
-            quit: raw.then(|| signal(SignalKind::quit())).transpose()?,
-        })
-    }
-
-    /// Waits for one; its number.
-    async fn told(&mut self) -> u8 {
-        const SIGQUIT: u8 = 3;
-        const SIGTERM: u8 = 15;
-        tokio::select! {
-            () = next(&mut self.term) => SIGTERM,
-            () = next(&mut self.quit) => SIGQUIT,
-        }
-    }
-}
-
-async fn next(signals: &mut Option<Signal>) {
-    match signals {
-        Some(signals) => {
-            signals.recv().await;
-        }
-        None => std::future::pending().await,
-    }
-}
-
-/// Our terminal while it is the program's. However it is left, the modes that the program switched on are switched off.
+/// The terminal while it belongs to the program. However it is left, modes that the program enabled are disabled.
 struct Screen {
     modes: Option<Arc<Mutex<Modes>>>,
 }
 
 impl Screen {
-    /// Whoever comes back to a program has the modes that it switched on before.
+    /// Returning to a program restores the modes that it enabled before.
     fn open(folder: &Path, manner: &Manner) -> io::Result<Self> {
         if manner.detach.is_none() {
             return Ok(Self { modes: None });
@@ -210,6 +178,15 @@ impl Screen {
             write(Stream::Out, modes.redo().as_bytes())?;
         }
         Ok(Self { modes: Some(Arc::new(Mutex::new(modes))) })
+    }
+
+    /// Disables the modes while something else uses the terminal. Nothing is shown meanwhile.
+    fn away(&self, then: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let Some(modes) = &self.modes else { return then() };
+        let modes = modes.lock().unwrap_or_else(PoisonError::into_inner);
+        write(Stream::Out, modes.undo().as_bytes())?;
+        then()?;
+        write(Stream::Out, modes.redo().as_bytes())
     }
 
     fn sink(&self) -> impl FnMut(Option<Item>) -> io::Result<()> + Send + 'static {
@@ -233,10 +210,10 @@ impl Drop for Screen {
     }
 }
 
-/// Lets the program wait until we have shown what it printed. Never returns.
+/// Makes the program wait until its output is shown. Never returns.
 async fn holding(connection: &Connection, pace: Pace, mut shown: watch::Receiver<u64>) {
     let mut told = *shown.borrow_and_update();
-    // A shim of before this was known answers that it does not know it: it goes on as it did.
+    // An older shim answers that it does not know this request: the program does not wait.
     let mut heard = pace == Pace::Held;
     while heard {
         let asked = connection.request(Verb::Hold { read: told }).await;
@@ -257,14 +234,16 @@ fn unreadable(error: io::Error) -> CommandError {
 async fn typing(context: &Context, connection: &Connection, manner: &Manner) {
     match forward(connection, manner.detach, manner.at_end).await {
         Stopped::Detached => return,
-        Stopped::Refused if manner.at_end == AtEnd::Leave => context.say("the program takes no input"),
+        Stopped::Refused if manner.at_end == AtEnd::Leave => {
+            context.say("the program has no open input, so what you type is not read")
+        }
         // As with a pipe: the program may have closed its input and keep running.
         Stopped::Refused | Stopped::Finished => {}
     }
     std::future::pending().await
 }
 
-/// Keeps the program's terminal at the size of ours. Returns only when that cannot be done.
+/// Keeps the program's terminal at the size of this one. Returns only when that fails.
 async fn sizing(connection: &Connection, manner: &Manner) -> io::Error {
     if manner.detach.is_none() {
         return std::future::pending().await;
@@ -283,13 +262,13 @@ async fn sizing(connection: &Connection, manner: &Manner) -> io::Error {
     }
 }
 
-/// Makes the program's terminal the size of ours. A size that changes makes a full-screen program draw its screen.
-async fn fit(connection: &Connection, manner: &Manner) {
+/// Sets the size of the program's terminal to that of this one. A changed size makes a full-screen program redraw.
+async fn fit(connection: &Connection, manner: &Manner, arrival: Arrival) {
     if manner.detach.is_none() {
         return;
     }
     let (rows, columns) = raw::size();
-    if manner.arrival == Arrival::Again {
+    if arrival == Arrival::Again {
         let other = Size { rows: rows.saturating_sub(1).max(1), columns };
         let _ = connection.request(Verb::Resize(other)).await;
     }

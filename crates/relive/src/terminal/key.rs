@@ -1,4 +1,4 @@
-//! The key that detaches: one control character, because the program gets every other.
+//! The key that detaches: one control character, because the program gets every other key.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key(u8);
 
-/// `Ctrl-]`: no shell, editor or terminal multiplexer has a use for it.
+/// `Ctrl-]`: no shell, editor or terminal multiplexer uses it.
 pub(crate) const DETACH: &str = "ctrl-]";
 
 impl Key {
@@ -21,9 +21,9 @@ impl fmt::Display for Key {
     }
 }
 
-/// Reads `ctrl-]`, `Ctrl-A` or `^a`.
+/// Parses `ctrl-]`, `Ctrl-A` or `^a`.
 pub(crate) fn parse_key(text: &str) -> Result<Key, String> {
-    let wrong = || "say it like ctrl-] or ctrl-a".to_owned();
+    let wrong = || "use a key such as ctrl-] or ctrl-a".to_owned();
     let lower = text.to_ascii_lowercase();
     let rest = lower.strip_prefix("ctrl-").or_else(|| lower.strip_prefix('^')).ok_or_else(wrong)?;
     match rest.as_bytes() {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_as_typed_and_as_shown() {
+    fn keys_are_parsed_and_shown() {
         let check = |text: &str, byte, shown: &str| {
             let key = parse_key(text).unwrap();
             assert_eq!((key.byte(), key.to_string().as_str()), (byte, shown), "{text}");

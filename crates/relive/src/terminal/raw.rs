@@ -1,12 +1,12 @@
-//! The terminal handed over whole: every key is a byte for somebody else.
+//! The terminal in raw mode: every key is a byte for the program.
 //!
-//! Whatever ends the command, its value is dropped, and the terminal is as it was.
+//! However the command ends, dropping the value resets the terminal.
 
 use std::io;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// While it lives, the terminal on stdin is raw.
+/// Keeps the terminal on stdin in raw mode while it lives.
 #[derive(Debug)]
 pub(crate) struct Raw {
     before: Termios,
@@ -14,23 +14,31 @@ pub(crate) struct Raw {
 
 impl Raw {
     pub(crate) fn enter() -> io::Result<Self> {
-        let before = tcgetattr(io::stdin())?;
-        let mut raw = before.clone();
-        raw.make_raw();
-        let guard = Self { before };
-        tcsetattr(io::stdin(), OptionalActions::Drain, &raw)?;
+        let guard = Self { before: tcgetattr(io::stdin())? };
+        guard.enter_again()?;
         Ok(guard)
     }
-}
 
-impl Drop for Raw {
-    fn drop(&mut self) {
+    pub(crate) fn enter_again(&self) -> io::Result<()> {
+        let mut raw = self.before.clone();
+        raw.make_raw();
+        Ok(tcsetattr(io::stdin(), OptionalActions::Drain, &raw)?)
+    }
+
+    /// Resets the terminal.
+    pub(crate) fn leave(&self) {
         // A terminal that is gone needs nothing.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before);
     }
 }
 
-/// Rows and columns of the terminal on stdin; of a usual one where it has no size.
+impl Drop for Raw {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Returns the rows and columns of the terminal on stdin, or the usual ones if it has no size.
 pub(crate) fn size() -> (u16, u16) {
     const USUAL: (u16, u16) = (24, 80);
     match tcgetwinsize(io::stdin()) {

@@ -1,7 +1,6 @@
 //! Calls that are put to a human, and what the human says.
 
-use std::io::{Read as _, Write as _};
-use std::process::Stdio;
+use std::io::{BufRead as _, BufReader};
 
 use serde_json::{Value, json};
 
@@ -45,13 +44,14 @@ fn a_call_that_is_asked_about_is_not_made_before_the_answer() {
     let listed = world.relive(&["ps", "--json"]).ok().json();
     assert_eq!(listed["processes"][0]["display"], "approval");
     let shown = world.relive(&["info", "1"]).ok().stdout;
-    assert!(shown.contains(r#"write {"path":"file-1","content":"x"} (decide: relive resolve 1)"#), "{shown}");
+    assert!(shown.contains(r#"write {"path":"file-1","content":"x"} (answer: relive resolve 1)"#), "{shown}");
     assert!(world.records(&process.uuid, "call_started").is_empty(), "not even its intent is recorded");
     assert_eq!(files(&world), Vec::<String>::new());
-    world.relive(&["resume", "1"]).fails(3, &["waits for your answer", "hint: relive resolve 1 --allow | --deny"]);
-    world.relive(&["resolve", "1", "--done"]).fails(3, &["hint: relive resolve 1 --allow | --deny"]);
+    let refused = world.relive(&["resume", "1"]).fails(3, &["waits for your answer", "hint: relive resolve 1\n"]);
+    assert!(!refused.stderr.contains("--allow"), "a hint that is typed gives no answer: {refused:?}");
+    world.relive(&["resolve", "1", "--done"]).fails(3, &["hint: relive resolve 1\n"]);
     let known = world.relive(&["resolve", "1"]).ok().stdout;
-    assert!(known.contains("file-1") && known.contains("relive resolve 1 --deny"), "{known}");
+    assert!(known.contains("asks to write file-1:") && known.contains("relive resolve 1 --deny"), "{known}");
     let known = world.relive(&["resolve", "1", "--json"]).ok().json();
     assert_eq!((&known["suspend_reason"], &known["approval"]["tool"]), (&json!("approval"), &json!("write")));
     assert_eq!(decisions(&world, &process), ["asked"], "looking decides nothing");
@@ -228,47 +228,38 @@ fn children_ask_as_their_parent_does() {
 }
 
 #[test]
-fn without_a_terminal_run_says_how_to_answer_and_keeps_waiting() {
+fn without_a_terminal_run_fails_at_a_question_and_the_process_keeps_waiting() {
     let world = World::new();
     let model = world.script(&writes(1));
-    let watching = world.start(&["run", "--ask", "write", "--model", &model, "do it"]);
-    wait_for("it asks", || {
-        let list = world.relive(&["ps", "--json"]).ok().json();
-        (list["processes"][0]["display"] == "approval").then_some(())
-    });
-    world.relive(&["resolve", "1", "--allow"]).ok();
-    let said = finish(watching).ok();
-    assert!(
-        said.stderr.contains("asks for your approval: write") && said.stderr.contains("relive resolve "),
-        "{said:?}"
+    let run = ["run", "--ask", "write", "--model", &model, "do it"];
+    world.relive(&run).fails(
+        2,
+        &[
+            "PID 1 asks to write file-1:\n  | +x (no newline)\n",
+            "error: PID 1 waits for your approval, and there is no terminal to ask on; it keeps waiting",
+            "hint: relive resolve 1\n",
+        ],
     );
+    let said = world.relive(&[&run[..], &["--json"]].concat()).exits(2);
+    assert_eq!(said.json_lines().pop().unwrap()["error"]["code"], "INVALID");
+    for id in ["1", "2"] {
+        world.relive(&["resolve", id, "--allow"]).ok();
+        world.relive(&["wait", id]).ok();
+    }
     assert_eq!(files(&world), ["file-1"]);
 }
 
 #[test]
-fn on_a_terminal_run_asks() {
+fn without_a_terminal_run_can_wait_for_an_answer_from_elsewhere() {
     let world = World::new();
-    let model = world.script(&writes(3));
-    let relive = env!("CARGO_BIN_EXE_relive");
-    let typed = format!("exec {relive} --color never run --ask write --model {model} 'do it'");
-    let mut script = std::process::Command::new("script");
-    script.args(["-qec", &typed, "/dev/null"]).current_dir(world.work()).env_clear().env("SHELL", "/bin/sh");
-    script.envs(world.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let mut seen = String::new();
-    let mut await_prompt = |path: &str, answer: &str| {
-        let prompt = format!("allow write {{\"path\":\"{path}\",\"content\":\"x\"}}? [y]es [n]o [a]lways ");
-        let mut bytes = [0; 1024];
-        while !seen.contains(&prompt) {
-            let count = screen.read(&mut bytes).unwrap();
-            assert!(count > 0, "no {prompt:?} in {seen:?}");
-            seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
-        }
-        keys.write_all(answer.as_bytes()).unwrap();
-    };
-    await_prompt("file-1", "n\n");
-    await_prompt("file-2", "what?\na\n");
-    assert!(child.wait().unwrap().success());
-    assert_eq!(files(&world), ["file-2", "file-3"]);
+    let model = world.script(&writes(1));
+    let mut watching = world.start(&["run", "--wait-approval", "--ask", "write", "--model", &model, "do it"]);
+    let mut lines = BufReader::new(watching.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let asked: Vec<String> = lines.by_ref().take_while(|line| !line.starts_with("it waits for an answer")).collect();
+    assert_eq!(asked, ["PID 1 asks to write file-1:", "  | +x (no newline)"]);
+    world.relive(&["resolve", "1", "--allow"]).ok();
+    let later: Vec<String> = lines.collect();
+    finish(watching).ok();
+    assert!(!later.iter().any(|line| line.contains("asks to write")), "{later:?}");
+    assert_eq!(files(&world), ["file-1"]);
 }

@@ -72,7 +72,7 @@ fn case_07_ctrl_c_is_the_user_s() {
     let watched = world.named("watched");
     world.await_records(&watched, "model_started", 1);
     kill(run.id(), Signal::INT);
-    assert_eq!(finish(run).code, 1);
+    assert_eq!(finish(run).code, 130);
     let info = world.info(&watched.uuid);
     assert_eq!(info["status"], json!({"kind": "killed", "signal": "SIGINT"}));
     assert_eq!((&info["why"], &info["killed_by"]), (&json!("user"), &json!(0)));

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::world::{World, finish};
 
 fn histories(world: &World) -> usize {
-    fs::read_dir(world.data().join("steps")).unwrap().count()
+    world.histories()
 }
 
 /// So many processes that have ended.
@@ -47,7 +47,7 @@ fn case_29_a_hundred_go_unasked_and_more_are_asked_about() {
     world.relive(&["gc"]).fails(2, &["101", "hint: relive gc --force"]);
     assert_eq!(histories(&world), 104, "no terminal, no flag: refused");
     let asked = world.on_terminal("gc").ok().stdout;
-    assert!(asked.contains("Remove 101 histories") && asked.contains("[y/N]"), "{asked}");
+    assert!(asked.contains("Remove 101 processes") && asked.contains("[y/N]"), "{asked}");
     assert!(asked.contains("nothing was removed"), "{asked}");
     assert_eq!(histories(&world), 104, "the end of input is a no");
 
@@ -59,7 +59,7 @@ fn case_29_a_hundred_go_unasked_and_more_are_asked_about() {
     assert_ne!(first, uuids[0].as_str(), "it ended last now");
     let next = world.run_hanging(&[]);
     fs::remove_dir_all(world.directory(&uuids[101])).unwrap();
-    assert!(world.relive(&["gc"]).ok().stdout.starts_with("removed 100 histories"));
+    assert!(world.relive(&["gc"]).ok().stdout.starts_with("removed 100 processes"));
     assert_eq!(histories(&world), 4);
     for alive in [&running, &next] {
         assert_eq!(world.info(&alive.uuid)["display"], "running");
@@ -113,8 +113,8 @@ fn case_29_more_than_one_request_takes_are_collected_by_several() {
     let world = World::with_config("gc: {retention_days: 0, max_entries: 1}");
     dead(&world, 206);
     let told = world.relive(&["gc", "--force"]).ok();
-    assert!(told.stdout.starts_with("removed 205 histories"), "{told:?}");
-    assert!(told.stderr.contains("removed 200 of 205 histories"), "{told:?}");
+    assert!(told.stdout.starts_with("removed 205 processes"), "{told:?}");
+    assert!(told.stderr.contains("removed 200 of 205 processes"), "{told:?}");
     assert_eq!(histories(&world), 1);
 }
 
@@ -125,10 +125,11 @@ fn what_cannot_be_collected_is_an_error_with_its_reason() {
     let tmp = world.data().join("tmp");
     fs::remove_dir_all(&tmp).unwrap();
     fs::write(&tmp, "").unwrap();
-    world.relive(&["gc", "--force"]).fails(125, &["none of 2 histories could be removed", &uuids[0]]);
+    let refused = world.relive(&["gc", "--force"]).fails(125, &["cannot remove 2 processes"]);
+    assert!(uuids.iter().any(|uuid| refused.stderr.contains(&format!("{uuid}: Not a directory"))), "{refused:?}");
     assert_eq!(histories(&world), 3);
     fs::remove_file(&tmp).unwrap();
     fs::create_dir(&tmp).unwrap();
     let removed = world.relive(&["gc", "--force"]).ok().stdout;
-    assert!(removed.contains("removed 2 histories"), "{removed}");
+    assert!(removed.contains("removed 2 processes"), "{removed}");
 }

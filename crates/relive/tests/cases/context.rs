@@ -252,7 +252,10 @@ fn a_fork_says_how_the_files_differ_from_those_of_its_step() {
     git(&world, &["commit", "-qam", "two"]);
     let now = git(&world, &["rev-parse", "HEAD"]);
     let fork = |step: &str| {
-        let told = world.relive(&["resume", "--fork", "--from-step", step, "--json", &process.uuid]).ok().json();
+        let told = world
+            .relive(&["resume", "--fork", "--workspace", "here", "--from-step", step, "--json", &process.uuid])
+            .ok()
+            .json();
         // It writes, too.
         world.relive(&["wait", told["uuid"].as_str().unwrap()]).ok();
         told
@@ -263,7 +266,8 @@ fn a_fork_says_how_the_files_differ_from_those_of_its_step() {
     };
     assert_eq!(fork("1")["note"], sentence(1));
     assert_eq!(fork("2")["note"], sentence(2));
-    let told = world.relive(&["resume", "--fork", "--from-step", "2", &process.uuid]).ok().stdout;
+    let here = ["resume", "--fork", "--workspace", "here", "--from-step", "2", &process.uuid];
+    let told = world.relive(&here).ok().stdout;
     assert!(told.contains(&format!("note: {}", sentence(2))), "{told}");
 }
 

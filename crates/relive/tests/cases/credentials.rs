@@ -7,7 +7,8 @@ use relive_fake_model::{Failure, FakeModel, Turn};
 use serde_json::json;
 
 use super::environments::{SECRET, assert_hidden, run_with, typed};
-use crate::world::{World, wait_until};
+use super::secrets::keeper_of;
+use crate::world::{World, kill, wait_until};
 
 const CLAUDE: &str = "anthropic/claude-sonnet-4-5";
 
@@ -46,9 +47,10 @@ fn case_51_without_its_key_after_a_boot_it_waits_with_a_hint_and_goes_on_when_it
     world.kill_daemon();
     world.info(&process.uuid);
     asked(3);
-    // A boot takes the runtime directory with it.
+    // A boot takes the daemon and the keeper.
     world.kill_daemon();
-    fs::remove_dir_all(world.root().join("run/relive")).unwrap();
+    kill(keeper_of(&world).unwrap(), rustix::process::Signal::KILL);
+    wait_until("the keeper is gone", || keeper_of(&world).is_none());
     let info = world.await_field(&process.uuid, "suspend_reason", "needs_credentials");
     let hint = info["hint"].as_str().unwrap();
     assert!(hint.contains("set ANTHROPIC_API_KEY") && hint.contains("providers.anthropic.key_file"), "{hint}");
@@ -71,6 +73,13 @@ fn a_key_that_is_refused_is_asked_for_and_another_one_is_taken() {
     let process = run_with(&world, &shell(SECRET), CLAUDE, &[]);
     let info = world.await_field(&process.uuid, "suspend_reason", "needs_credentials");
     assert!(info["hint"].as_str().unwrap().contains("ANTHROPIC_API_KEY"));
+    // From a shell without any key: the one that there is was refused.
+    let refused = world.relive(&["resume", &process.uuid]);
+    assert!(!refused.stderr.contains("not set"), "{refused:?}");
+    refused.fails(
+        2,
+        &["anthropic refused the key (401)", "and this shell has no other key", "hint: set ANTHROPIC_API_KEY"],
+    );
     typed(&world, &shell("key-new"), &["resume", &process.uuid]).ok();
     world.relive(&["wait", &process.uuid]).ok();
     assert_eq!(keys(&server), [SECRET, SECRET, "key-new"]);

@@ -270,8 +270,8 @@ fn ctrl_c_on_run_asks_it_to_stop() {
     let run = world.start(&["run", "--model", &model, "greet"]);
     crate::world::wait_until("it runs", || world.relive(&["ps", "-q"]).stdout == "1\n");
     crate::world::kill(run.id(), rustix::process::Signal::INT);
-    let told = finish(run).exits(1);
-    assert!(told.stderr.contains("asked to stop"), "{told:?}");
+    let told = finish(run).exits(130);
+    assert!(told.stderr.contains(" to stop (SIGINT)"), "{told:?}");
     let answer = world.relive(&["wait", "--json", "1"]).exits(1).json();
     assert_eq!(answer["status"], json!({"kind": "killed", "signal": "SIGINT"}));
 }

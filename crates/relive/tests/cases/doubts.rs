@@ -75,13 +75,13 @@ fn parked_it_shows_what_is_known_and_goes_by_what_it_is_told() {
         let started = world.records(&process.uuid, "call_started");
         assert_eq!(call["at"], started[0]["at"]);
         let known = world.relive(&["resolve", &process.uuid]).ok().stdout;
-        for part in ["append_outside", "effect", "begun at", "looked at: nothing", "--done", "--not-done", "--retry"] {
+        for part in ["append_outside", "effect", "started at", "checked: nothing", "--done", "--not-done", "--retry"] {
             assert!(known.contains(part), "no {part} in {known}");
         }
         let known = world.relive(&["resolve", "--json", &process.uuid]).ok().json();
         assert_eq!((&known["suspend_reason"], &known["in_doubt"]), (&json!("in_doubt"), &info["in_doubt"]));
-        world.relive(&["resume", &process.uuid]).fails(3, &["--done | --not-done | --retry"]);
-        world.relive(&["resolve", &process.uuid, "--allow"]).fails(3, &["--done | --not-done | --retry"]);
+        world.relive(&["resume", &process.uuid]).fails(3, &["hint: relive resolve "]);
+        world.relive(&["resolve", &process.uuid, "--allow"]).fails(3, &["hint: relive resolve "]);
         let answer = world.relive(&["resolve", &process.uuid, decision, "--json"]).ok().json();
         assert_eq!(answer["affected"], 1);
         // A daemon that dies right after the answer does not ask again.
@@ -98,8 +98,8 @@ fn parked_and_retried_it_is_run_again() {
     let (process, pipe) = interrupted(&world, "park");
     world.await_display(&process.uuid, "in_doubt");
     world.relive(&["resolve", "--retry", &process.uuid]).ok();
-    wait_until("it is run again", || world.records(&process.uuid, "call_started").len() == 2);
+    wait_until("it is repeated", || world.records(&process.uuid, "call_started").len() == 2);
     await_effect(pipe);
     world.relive(&["wait", &process.uuid]).ok();
-    assert_eq!(world.relive(&["logs", &process.uuid]).ok().stdout.matches("it is run again").count(), 1);
+    assert_eq!(world.relive(&["logs", &process.uuid]).ok().stdout.matches("it is repeated").count(), 1);
 }

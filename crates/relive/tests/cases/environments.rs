@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 
+use relive_keeper::Keeper;
 use serde_json::{Value, json};
 
 use super::recovery::steps_then_hang;
@@ -17,13 +18,35 @@ pub(crate) fn typed(world: &World, variables: &[(&str, &str)], args: &[&str]) ->
     output(world.command(args).envs(variables.iter().copied()).output().unwrap())
 }
 
-fn file_of(world: &World, uuid: &str) -> PathBuf {
-    world.socket().with_file_name("env").join(uuid)
+/// The keeper, talked to as the daemon of the next start would; nothing if there is none. The daemon is
+/// killed.
+pub(crate) fn with_keeper<T>(world: &World, talk: impl FnOnce(&mut Keeper) -> T) -> Option<T> {
+    if world.daemon_pid().is_some() {
+        world.kill_daemon();
+    }
+    let lock = fs::File::options().read(true).write(true).open(world.data().join("lock")).unwrap();
+    wait_until("the daemon has gone", || lock.try_lock().is_ok());
+    let found = Keeper::find(&world.data(), lock.as_fd()).unwrap();
+    let told = found.map(|mut keeper| talk(&mut keeper));
+    lock.unlock().unwrap();
+    told
 }
 
-/// The environment that is kept for a process.
-fn kept(world: &World, uuid: &str) -> Option<BTreeMap<String, String>> {
-    Some(serde_json::from_slice(&fs::read(file_of(world, uuid)).ok()?).unwrap())
+/// The environments that are kept, by UUID. The daemon is killed.
+pub(crate) fn kept(world: &World) -> BTreeMap<String, BTreeMap<String, String>> {
+    let groups = with_keeper(world, |keeper| keeper.list().unwrap()).unwrap_or_default();
+    let named = |key: u128| relive_core::Uuid::from_u128(key).to_string();
+    let of = |keys: Vec<u128>, value: &[u8]| {
+        let environment: BTreeMap<String, String> = serde_json::from_slice(value).unwrap();
+        keys.into_iter().map(move |key| (named(key), environment.clone())).collect::<Vec<_>>()
+    };
+    groups.into_iter().flat_map(|(keys, value)| of(keys, &value)).collect()
+}
+
+/// Forgets the environment of a process, as a boot would. The daemon is killed.
+fn forget(world: &World, uuid: &str) {
+    let key = uuid.parse::<relive_core::Uuid>().unwrap().as_u128();
+    with_keeper(world, |keeper| keeper.remove(&[key]).unwrap()).unwrap();
 }
 
 pub(crate) fn run_with(world: &World, variables: &[(&str, &str)], model: &str, flags: &[&str]) -> Begun {
@@ -33,19 +56,21 @@ pub(crate) fn run_with(world: &World, variables: &[(&str, &str)], model: &str, f
     begun(&typed(world, variables, &args).ok().json())
 }
 
-/// That the secret is in no file of the data directory, and in no command line of this machine.
+/// That the secret is in no file of the data or the runtime directory, and in no command line of this machine.
 #[track_caller]
 pub(crate) fn assert_hidden(world: &World) {
     let holds = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
-    let found: Vec<PathBuf> =
-        contents(&world.data()).into_iter().filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect();
+    let files = contents(&world.data()).into_iter().chain(contents(&world.root().join("run")));
+    let found: Vec<PathBuf> = files.filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect();
     assert_eq!(found, Vec::<PathBuf>::new());
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         assert!(!holds(&line), "{:?}: {}", entry.path(), String::from_utf8_lossy(&line));
     }
-    let daemon = world.daemon_pid().unwrap();
-    assert!(!holds(&fs::read(format!("/proc/{daemon}/environ")).unwrap()), "the daemon has it");
+    if let Some(daemon) = world.daemon_pid() {
+        // Who is not root cannot read it at all.
+        assert!(!holds(&fs::read(format!("/proc/{daemon}/environ")).unwrap_or_default()), "the daemon has it");
+    }
 }
 
 #[test]
@@ -54,18 +79,15 @@ fn a_process_has_the_environment_of_who_typed_it_and_the_journal_has_its_names()
     let model = world.hanging();
     let one = run_with(&world, &[("PROJECT", "one"), ("TOKEN", SECRET)], &model, &[]);
     let two = run_with(&world, &[("PROJECT", "two")], &model, &[]);
-    let of = |process: &Begun| kept(&world, &process.uuid).unwrap();
+    world.relive(&["daemon", "restart"]).ok();
+    let kept = kept(&world);
+    let of = |process: &Begun| &kept[&process.uuid];
     assert_eq!((of(&one)["PROJECT"].as_str(), of(&one)["TOKEN"].as_str()), ("one", SECRET));
     assert_eq!((of(&two)["PROJECT"].as_str(), of(&two).get("TOKEN")), ("two", None));
     assert_eq!(of(&one).get("RELIVE_SOCKET"), None);
     let names = world.records(&one.uuid, "spawned")[0]["env_names"].clone();
     let names: Vec<&str> = names.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert!(names.is_sorted() && names.contains(&"PROJECT") && names.contains(&"TOKEN"), "{names:?}");
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let file = file_of(&world, &one.uuid);
-    assert_eq!((mode(file.parent().unwrap()), mode(&file)), (0o700, 0o600));
-    world.relive(&["daemon", "restart"]).ok();
-    assert_eq!(of(&one)["TOKEN"], SECRET);
     assert_hidden(&world);
 }
 
@@ -78,19 +100,24 @@ fn children_and_forks_have_it_too_and_it_goes_with_the_history() {
     ));
     let parent = run_with(&world, &[("TOKEN", SECRET)], &model, &[]);
     let child = world.named("kid");
-    assert_eq!(kept(&world, &child.uuid), kept(&world, &parent.uuid));
     world.await_step(&parent, 2);
     let fork =
         begun(&typed(&world, &[("TOKEN", "another")], &["resume", "--fork", "--json", &parent.uuid]).ok().json());
-    assert_eq!(kept(&world, &fork.uuid), kept(&world, &parent.uuid));
+    let all = kept(&world);
+    assert_eq!(all[&parent.uuid]["TOKEN"], SECRET);
+    assert_eq!((&all[&child.uuid], &all[&fork.uuid]), (&all[&parent.uuid], &all[&parent.uuid]));
     let names = world.records(&fork.uuid, "spawned").last().unwrap()["env_names"].clone();
     assert_eq!(names, world.records(&parent.uuid, "spawned")[0]["env_names"]);
     world.await_retired(&child.uuid);
     world.end(&parent);
+    // The fork has a handle to the child that its prefix names.
+    assert_eq!(world.relive(&["gc", "--json"]).ok().json()["uuids"], json!([]));
+    world.end(&fork);
     let removed = world.relive(&["gc", "--json"]).ok().json()["uuids"].clone();
-    assert_eq!(removed, json!([child.uuid]));
-    assert_eq!(kept(&world, &child.uuid), None);
-    assert!(kept(&world, &parent.uuid).is_some());
+    let is_removed = |uuid: &String| removed.as_array().unwrap().iter().any(|removed| removed == uuid.as_str());
+    assert!(is_removed(&child.uuid), "{removed}");
+    let left = kept(&world);
+    assert_eq!(left.keys().collect::<Vec<_>>(), all.keys().filter(|uuid| !is_removed(uuid)).collect::<Vec<_>>());
 }
 
 #[test]
@@ -102,16 +129,16 @@ fn whoever_resumes_it_brings_another_only_where_it_is_gone() {
         world.relive(&["pause", "--now", &process.uuid]).ok();
         world.await_display(&process.uuid, "suspended");
         typed(&world, &[("TOKEN", token)], &["resume", &process.uuid]).ok();
-        kept(&world, &process.uuid).unwrap()["TOKEN"].clone()
+        kept(&world)[&process.uuid]["TOKEN"].clone()
     };
     assert_eq!(again("second"), "first");
-    fs::remove_file(file_of(&world, &process.uuid)).unwrap();
+    forget(&world, &process.uuid);
     assert_eq!(again("third"), "third");
     // One that is dead, as well.
     world.end(&process);
-    fs::remove_file(file_of(&world, &process.uuid)).unwrap();
+    forget(&world, &process.uuid);
     typed(&world, &[("TOKEN", "fourth")], &["resume", &process.uuid]).ok();
-    assert_eq!(kept(&world, &process.uuid).unwrap()["TOKEN"], "fourth");
+    assert_eq!(kept(&world)[&process.uuid]["TOKEN"], "fourth");
 }
 
 #[test]
@@ -120,13 +147,14 @@ fn variables_by_flag_and_by_file_come_on_top() {
     fs::write(world.work().join("one.env"), format!("# keys\nexport A=\"file\"\nB=file\nTOKEN={SECRET}\n")).unwrap();
     let flags = ["--env-file", "one.env", "--env", "B=flag", "--env", "C=a=b"];
     let process = run_with(&world, &[("A", "shell"), ("D", "shell")], &world.hanging(), &flags);
-    let kept = kept(&world, &process.uuid).unwrap();
+    let kept = kept(&world).remove(&process.uuid).unwrap();
     let values: Vec<&str> = ["A", "B", "C", "D", "TOKEN"].iter().map(|name| kept[*name].as_str()).collect();
     assert_eq!(values, ["file", "flag", "a=b", "shell", SECRET]);
     assert_hidden(&world);
 
     fs::write(world.work().join("bad.env"), format!("A=1\n{SECRET}\n")).unwrap();
-    let refused = world.relive(&["run", "-d", "--env-file", "bad.env", "x"]).fails(2, &["bad.env:2: not a line like"]);
+    let refused =
+        world.relive(&["run", "-d", "--env-file", "bad.env", "x"]).fails(2, &["bad.env:2: not a line of the form"]);
     assert!(!refused.stderr.contains(SECRET), "{refused:?}");
     world.relive(&["run", "-d", "--env-file", "none.env", "x"]).fails(2, &["none.env: cannot be read"]);
     world.relive(&["run", "-d", "--env", "NONSENSE", "x"]).fails(2, &["hint: --env NAME=VALUE"]);
@@ -140,7 +168,7 @@ fn without_a_key_run_says_at_once_what_to_set() {
     run(&[("ANTHROPIC_API_KEY", "")]).fails(2, &["ANTHROPIC_API_KEY is not set"]);
     run(&[("OPENAI_API_KEY", SECRET)]).fails(2, &["ANTHROPIC_API_KEY is not set"]);
     let broken = run(&[("ANTHROPIC_API_KEY", &format!("{SECRET} \u{e9}"))]);
-    let broken = broken.fails(2, &["what ANTHROPIC_API_KEY holds cannot be a key"]);
+    let broken = broken.fails(2, &["ANTHROPIC_API_KEY does not contain a valid key"]);
     assert!(!broken.stderr.contains(SECRET), "{broken:?}");
     assert_eq!(world.relive(&["ps", "-aq"]).ok().stdout, "");
     assert_hidden(&world);
@@ -162,13 +190,13 @@ fn a_key_file_or_command_that_gives_no_key_is_named_and_nothing_of_it_is_shown()
     check("key_command: 'cat ~/.secret; exit 3'", &["providers.anthropic.key_command failed: exit status: 3"]);
     check("key_command: 'true'", &["providers.anthropic.key_command printed nothing"]);
     fs::write(world.root().join("home/key"), format!("{SECRET} and more\n")).unwrap();
-    check("key_command: 'cat ~/key'", &["what providers.anthropic.key_command holds cannot be a key"]);
+    check("key_command: 'cat ~/key'", &["providers.anthropic.key_command does not contain a valid key"]);
 
     world.configure("providers:\n  anthropic:\n    key_file: keys/anthropic\n");
-    let wrong = "config.yaml:3:15: `key_file` is an absolute path, or one that begins with `~/`";
+    let wrong = "config.yaml:3:15: `key_file` must be an absolute path, or one that begins with `~/`";
     world.relive(&["daemon", "restart"]).fails(2, &[wrong]);
     world.configure(&format!("providers:\n  anthropic:\n    key: {SECRET}\n"));
-    let told = world.relive(&["daemon", "start"]).fails(2, &["config.yaml:3:5: no such key", "key: ..."]);
+    let told = world.relive(&["daemon", "restart"]).fails(2, &["config.yaml:3:5: no such key", "key: ..."]);
     assert!(!told.stderr.contains(SECRET), "{told:?}");
 }
 
@@ -266,7 +294,7 @@ fn instructions_that_lead_out_of_the_folder_are_not_taken_and_long_ones_are_cut(
     let process = world.run_hanging(&[]);
     assert!(!meta(&world, &process.uuid)["system_prompt"].as_str().unwrap().contains(SECRET));
     let warnings = world.relive(&["daemon", "status", "--json"]).ok().json()["daemon"]["warnings"].to_string();
-    assert!(warnings.contains("AGENTS.md: not taken: it leads out of the directory"), "{warnings}");
+    assert!(warnings.contains("AGENTS.md: ignored: it leads out of the directory"), "{warnings}");
 
     // Nobody writes into the pipe, and nobody waits for it.
     fs::remove_file(&instructions).unwrap();
@@ -281,7 +309,7 @@ fn instructions_that_lead_out_of_the_folder_are_not_taken_and_long_ones_are_cut(
     assert_eq!(prompt.matches('\u{e9}').count(), 32 << 10);
     assert!(prompt.ends_with("(the rest of AGENTS.md was left out)"));
     assert_eq!(told["instructions"][0]["cut"], true);
-    assert!(world.relive(&["info", &process.uuid]).ok().stdout.contains("only the beginning was taken"));
+    assert!(world.relive(&["info", &process.uuid]).ok().stdout.contains("only the beginning was read"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use super::recovery::steps_then_hang;
-use crate::world::{Begun, World, assert_untouched, begun, contents};
+use crate::world::{Begun, World, assert_untouched, begun, contents, short};
 
 /// A dead process of 50 steps.
 fn fifty_steps() -> (World, Begun) {
@@ -63,7 +63,11 @@ fn case_19_a_fork_from_a_step_goes_on_at_the_next_with_or_without_a_checkpoint()
     }
     check(&original.uuid, 30);
     let told = world.relive(&["resume", "--fork", "--from-step", "30", &original.uuid]).ok().stdout;
-    assert!(told.starts_with(&format!("forking {} at step 30 -> ", &original.uuid[..8])), "{told}");
+    let fork = world.relive(&["ps", "--json"]).ok().json()["processes"][0]["short"].as_str().unwrap().to_owned();
+    let origin = short(&original.uuid);
+    assert_ne!(fork, origin, "what is shown tells them apart");
+    assert!(told.starts_with(&format!("forking {origin} at step 30 -> {fork}\n")), "{told}");
+    assert_eq!(world.info(&fork)["origin_uuid"], original.uuid.as_str());
 }
 
 #[test]

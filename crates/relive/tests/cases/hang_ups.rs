@@ -201,9 +201,10 @@ impl Crowd {
     }
 }
 
+/// Returns the UUIDs in `live/` or `steps/`; a `UUID.live` is only another marker.
 fn names(directory: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    entries.map(|entry| entry.file_name().into_string().unwrap()).filter(|name| !name.ends_with(".live")).collect()
 }
 
 #[test]

@@ -209,7 +209,8 @@ fn case_28_five_megabytes_and_a_line_separator_come_back_whole() {
     let said: String =
         events.iter().filter(|event| event["kind"] == "text").map(|event| event["text"].as_str().unwrap()).collect();
     assert!(said == text, "who watches sees all of it");
-    let fork = begun(&world.relive(&["resume", "--fork", "--from-step", "2", "--json", &parent.uuid]).ok().json());
+    let here = ["resume", "--fork", "--workspace", "here", "--from-step", "2", "--json", &parent.uuid];
+    let fork = begun(&world.relive(&here).ok().json());
     fs::remove_file(world.work().join("out.json")).unwrap();
     wait_until("the fork has it too", || world.work().join("out.json").exists());
     world.relive(&["wait", &fork.uuid]).ok();

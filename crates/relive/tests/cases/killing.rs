@@ -63,7 +63,7 @@ fn case_02_kill_of_the_dead_does_nothing_and_says_so() {
         assert!(said.contains("has ended already"), "{said}");
         let counted = world.relive(&["kill", "--json", "-s", "KILL", id]).ok().json();
         assert_eq!(counted["affected"], 0);
-        assert_eq!(world.relive(&["pause", "--json", id]).ok().json()["affected"], 0);
+        assert_eq!(world.relive(&["pause", "--json", id]).exits(3).json()["error"]["code"], "CONFLICT");
         assert_eq!(fs::read(world.steps_file(&dead.uuid)).unwrap(), journal);
     };
     check("1");

@@ -211,7 +211,10 @@ fn a_refused_key_suspends_and_is_found_nowhere() {
     let world = world(&server);
     let process = world.run_model(CLAUDE, &[]);
     world.await_field(&process.uuid, "suspend_reason", "needs_credentials");
-    assert_eq!(last_event(&world, &process, "model_error").as_deref(), Some("anthropic answered 401: fake 401"));
+    assert_eq!(
+        last_event(&world, &process, "model_error").as_deref(),
+        Some("anthropic refused the key (401): fake 401")
+    );
     world.relive(&["resume", &process.uuid]).ok();
     world.relive(&["wait", &process.uuid]).ok();
     for (path, bytes) in contents(&world.data()) {

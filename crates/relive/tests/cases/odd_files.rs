@@ -109,3 +109,46 @@ fn an_agent_whose_directory_is_above_the_data_directory_writes_no_journal() {
     assert!(ended.to_string().contains("belongs to Relive itself"), "{ended}");
     assert_eq!(world.info(&victim.uuid)["display"], "running");
 }
+
+#[test]
+fn case_66_a_pipe_for_the_events_hides_nothing_that_the_journal_has_and_is_replaced() {
+    let world = World::new();
+    let process = world.run("turns: [{text: said once}, {text: said twice}]");
+    world.relive(&["wait", &process.uuid]).ok();
+    world.await_retired(&process.uuid);
+    let events = world.directory(&process.uuid).join("events.jsonl");
+    let _ = fs::remove_file(&events);
+    pipe(&events);
+    let shown = world.relive(&["logs", &process.uuid]).ok().stdout;
+    assert!(shown.contains("said once"), "{shown}");
+    let (status, streamed) = world.http("GET", &format!("/v1/processes/{}/events", process.uuid), "", "");
+    assert!(status == 200 && streamed.contains("said once") && streamed.contains("event: end"), "{streamed}");
+    world.relive(&["resume", "--input", "more", &process.uuid]).ok();
+    world.relive(&["wait", &process.uuid]).ok();
+    world.await_retired(&process.uuid);
+    assert!(events.metadata().unwrap().is_file(), "new events have a file again");
+}
+
+#[test]
+fn a_stream_continues_after_the_last_event_that_a_client_has_seen() {
+    let world = World::new();
+    let process = world.run("turns: [{text: said once}]");
+    world.relive(&["wait", &process.uuid]).ok();
+    world.await_retired(&process.uuid);
+    for stream in ["events", "journal"] {
+        let path = format!("/v1/processes/{}/{stream}", process.uuid);
+        let (_, all) = world.http("GET", &path, "", "");
+        let ids: Vec<_> = all.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+        let (seen, rest) = (ids[ids.len() / 2], &ids[ids.len() / 2 + 1..]);
+        assert!(!rest.is_empty(), "{all}");
+        let header = format!("last-event-id: {seen}\r\n");
+        // A client that connects again asks with its first address.
+        for path in [path.clone(), format!("{path}?after={}", ids[0])] {
+            let (status, later) = world.http("GET", &path, &header, "");
+            let later: Vec<_> = later.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+            assert_eq!((status, &*later), (200, rest), "{path}");
+        }
+        let (status, told) = world.http("GET", &path, "last-event-id: nonsense\r\n", "");
+        assert!(status == 400 && told.contains("not an id"), "{status} {told}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -89,7 +90,10 @@ fn case_63_an_old_pid_of_a_program_can_be_attached_to_and_waited_for() {
     let program = world.exec(&[], &["sh", "-c", PRINTS]);
     world.await_output(&program, "begun");
     let program = restart(&world, vec![program]).remove(0);
-    let mut attached = world.start(&["attach", &program.old()]);
+    let mut attached = world.command(&["attach", &program.old()]);
+    // An input that stays open.
+    attached.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut attached = attached.spawn().unwrap();
     let mut shown = [0; 5];
     attached.stdout.as_mut().unwrap().read_exact(&mut shown).unwrap();
     assert_eq!(&shown, b"begun");
@@ -190,7 +194,7 @@ fn case_63_a_pid_that_ended_answers_for_its_own_end() {
         assert_eq!((&waited["pid"], &waited["why"]), (&json!(1), &json!("user")));
         let killed = world.relive(&["kill", "1"]).ok();
         assert!(killed.stdout.contains("has ended already"), "{killed:?}");
-        assert_eq!(world.relive(&["pause", "--json", "1"]).ok().json()["affected"], 0);
+        assert_eq!(world.relive(&["pause", "--json", "1"]).exits(3).json()["error"]["code"], "CONFLICT");
         world.relive(&["send", "1", "listen"]).fails(3, &["has ended"]);
         assert_eq!(world.info(&process.uuid)["display"], "running");
         if !restarted {

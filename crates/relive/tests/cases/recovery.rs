@@ -166,7 +166,7 @@ fn case_17_a_parent_that_waits_finds_its_child_again() {
     let results = world.records(&parent.uuid, "call_ended");
     let answer: Value = serde_json::from_str(results[1]["result"].as_str().unwrap()).unwrap();
     assert_eq!((&answer["code"], &answer["text"]), (&json!(0), &json!("done")));
-    assert_eq!(fs::read_dir(world.data().join("steps")).unwrap().count(), 2, "one child");
+    assert_eq!(world.histories(), 2, "one child");
 }
 
 #[test]

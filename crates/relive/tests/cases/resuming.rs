@@ -124,7 +124,7 @@ fn case_24_a_process_over_its_budget_resumes_with_a_higher_one() {
     assert_eq!(info["suspend_reason"], "budget_exceeded");
     assert_eq!((&info["tokens_in"], &info["tokens_out"], &info["step"]), (&json!(80), &json!(40), &json!(2)));
     let check_still = |id: &str| {
-        world.relive(&["resume", id]).ok();
+        world.relive(&["resume", id]).fails(3, &["so it would be suspended again at once", "--max-tokens 240"]);
         assert_eq!(world.await_display(id, "suspended")["suspend_reason"], "budget_exceeded");
         assert_eq!(world.info(id)["step"], 2, "no step was taken");
     };
@@ -171,7 +171,10 @@ fn case_25_it_works_in_its_own_folder_wherever_the_command_is_typed() {
     let info: Value = typed_elsewhere(&["info", "--json", &process.uuid]).ok().json();
     assert_eq!(info["cwd"], world.work().to_str().unwrap());
     fs::remove_file(world.work().join("here.txt")).unwrap();
-    let fork = typed_elsewhere(&["resume", "--fork", "--from-step", "0", "--json", &process.uuid]).ok().json();
+    let here: &[&str] = &["--workspace", "here"];
+    let fork = typed_elsewhere(&[&["resume", "--fork", "--from-step", "0", "--json"], here, &[&process.uuid]].concat())
+        .ok()
+        .json();
     typed_elsewhere(&["wait", fork["uuid"].as_str().unwrap()]).ok();
     assert!(world.work().join("here.txt").exists(), "a fork's directory is the original's");
 }

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::world::{World, finish, kill, wait_for};
+use super::world::{World, finish, kill, short, wait_for};
 
 #[test]
 fn input_output_and_exit_code_are_the_program_s_own() {
@@ -106,8 +106,8 @@ fn ctrl_c_asks_the_program_to_stop_and_again_kills_it() {
     kill(child.id(), Signal::INT);
     finish(child).fails(5, &["SIGINT"]);
 
-    let child = world.start(&["exec", "--name", "deaf", "--", "sh", "-c", "trap '' INT; while :; do sleep 0.01; done"]);
-    let deaf = world.named("deaf");
+    let child = world.start(&["exec", "--name", "numb", "--", "sh", "-c", "trap '' INT; while :; do sleep 0.01; done"]);
+    let deaf = world.named("numb");
     world.await_stage(&deaf, "running");
     kill(child.id(), Signal::INT);
     kill(child.id(), Signal::INT);
@@ -122,16 +122,20 @@ fn ctrl_c_asks_the_program_to_stop_and_again_kills_it() {
 #[test]
 fn a_program_goes_on_when_whoever_watched_it_hangs_up() {
     let world = World::new();
-    let child = world.start(&["exec", "--name", "alone", "--", "sleep", "1000"]);
+    // It watches from the moment that it shows something.
+    let watched = |name: &str| {
+        let mut child = world.start(&["exec", "--name", name, "--", "sh", "-c", "echo up; exec sleep 1000"]);
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        child
+    };
+    let child = watched("alone");
     let alone = world.named("alone");
-    world.await_stage(&alone, "running");
     kill(child.id(), Signal::HUP);
     finish(child).exits(129);
     assert_eq!(world.info(&alone.uuid)["display"], "running");
     world.relive(&["attach", &alone.uuid, "--json"]).exits(2);
 
-    let child = world.start(&["exec", "--name", "told", "--", "sleep", "1000"]);
-    world.await_stage(&world.named("told"), "running");
+    let child = watched("told");
     kill(child.id(), Signal::TERM);
     finish(child).exits(143);
 }
@@ -185,7 +189,7 @@ fn a_program_inherits_from_the_shell_it_was_typed_in_and_not_from_the_daemon() {
 #[test]
 fn what_cannot_be_asked_for_is_refused_with_the_way_out() {
     let world = World::new();
-    world.relive(&["exec", "-t", "true"]).fails(2, &["-t needs a terminal", "hint: ", "attach"]);
+    world.relive(&["exec", "-t", "true"]).fails(2, &["-t needs a terminal", "hint: relive exec -- true\n"]);
     let error = world.relive(&["exec", "--json", "true"]).exits(2).json();
     assert_eq!(error["error"]["code"], "INVALID");
     world.relive(&["exec", "--init=false", "true"]).fails(2, &["--ns pid --init=false"]);
@@ -228,7 +232,7 @@ fn a_program_is_frozen_by_pause_and_started_again_by_resume_once_it_is_dead() {
     world.ends(&counter, 137);
 
     let told = world.relive(&["resume", &counter.uuid]).ok().stdout;
-    let first = format!("starting {} again: programs have no journal to resume from\n", &counter.uuid[..8]);
+    let first = format!("starting {} again: programs have no journal to resume from\n", short(&counter.uuid));
     assert!(told.starts_with(&first), "{told}");
     wait_for("it runs again", || {
         (fs::read_to_string(world.work().join("runs")).unwrap() == "begun\nbegun\n").then_some(())

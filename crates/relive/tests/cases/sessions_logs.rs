@@ -1,6 +1,6 @@
 //! `logs` of a program: what it printed, as it printed it.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 
 use super::world::World;
 
@@ -22,8 +22,8 @@ fn logs_of_a_program_are_its_output_on_its_own_streams_also_after_the_end() {
         };
         assert_eq!((text("stdout").as_str(), text("stderr").as_str()), ("one\nthree\nfour", "two\n"));
         assert!(objects.iter().all(|object| object["pid"] == program.pid && object["at"].is_string()));
-        let timed = world.relive(&["logs", "-t", &program.uuid]).ok().stdout;
-        assert!(timed.lines().all(|line| line.as_bytes()[12..14] == *b"Z "), "{timed}");
+        let timed = world.relive(&["logs", "-t", "--utc", &program.uuid]).ok().stdout;
+        assert!(timed.lines().all(|line| line.split_once("Z ").is_some_and(|(at, _)| at.contains(':'))), "{timed}");
         // Without the daemon that ran it, all of it is still there.
         world.kill_daemon();
     }
@@ -40,6 +40,34 @@ fn logs_are_followed_to_the_end() {
     std::fs::write(world.work().join("go"), "").unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "end");
     assert!(lines.next().is_none());
+    assert!(follower.wait().unwrap().success());
+    world.ends(&program, 0);
+}
+
+/// `RELIVE_LOG_MB` is how much (128): more than a log keeps.
+#[test]
+fn logs_that_are_followed_are_whole_however_much_there_is() {
+    const CHUNK: usize = 8 << 20;
+    let megabytes: usize = std::env::var("RELIVE_LOG_MB").map_or(128, |text| text.parse().unwrap());
+    let chunks = megabytes.div_ceil(CHUNK >> 20);
+    let world = World::new();
+    // It waits for its reader after every chunk; nobody holds it back.
+    let script = format!(
+        "n=0; while [ $n -lt {chunks} ]; do yes $(printf %07d $n) | head -c {CHUNK}; n=$((n + 1)); \
+         while [ ! -e go$n ]; do sleep 0.005; done; done"
+    );
+    let program = world.exec(&[], &["sh", "-c", &script]);
+    let mut follower = world.start(&["logs", "-f", &program.uuid]);
+    let mut output = follower.stdout.take().unwrap();
+    let mut chunk = vec![0; CHUNK];
+    for number in 0..chunks {
+        output.read_exact(&mut chunk).unwrap();
+        let line = format!("{number:07}\n");
+        let wrong = chunk.chunks_exact(line.len()).position(|found| found != line.as_bytes());
+        assert_eq!(wrong, None, "in chunk {number} of {chunks}");
+        std::fs::write(world.work().join(format!("go{}", number + 1)), "").unwrap();
+    }
+    assert_eq!(output.read(&mut chunk).unwrap(), 0, "there is more");
     assert!(follower.wait().unwrap().success());
     world.ends(&program, 0);
 }
@@ -69,5 +97,22 @@ fn output_that_was_dropped_to_make_room_is_told() {
     let session = world.info(&program.uuid)["session"].clone();
     assert!(session["output_dropped"].as_u64().unwrap() > 30_000_000, "{session}");
     assert!(world.relive(&["info", &program.uuid]).ok().stdout.contains("were dropped to make room"));
-    world.relive(&["logs", &program.uuid]).fails(0, &["are no longer there"]);
+    world.relive(&["logs", &program.uuid]).fails(0, &["were dropped"]);
+}
+
+#[test]
+fn a_log_that_somebody_has_cut_off_says_so() {
+    let world = World::new();
+    let program = world.exec(&[], &["sh", "-c", "echo one; sleep 0.1; echo two"]);
+    world.ends(&program, 0);
+    assert_eq!(world.relive(&["logs", &program.uuid]).ok().stderr, "");
+    let quiet = world.exec(&[], &["true"]);
+    world.ends(&quiet, 0);
+    assert_eq!(world.relive(&["logs", &quiet.uuid]).ok().stderr, "");
+    let log = std::fs::File::options().write(true).open(world.directory(&program.uuid).join("sessions/1/log")).unwrap();
+    log.set_len(30).unwrap();
+    let cut = world.relive(&["logs", &program.uuid]).ok().stderr;
+    assert!(cut.contains("bytes of the log are missing: somebody has cut it off"), "{cut}");
+    log.set_len(0).unwrap();
+    world.relive(&["logs", &program.uuid]).fails(125, &["somebody has changed its log", "log was cut off"]);
 }

@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use relive_core::ErrorCode;
-use relive_session::directory::SessionDirectory;
+use relive_core::{ErrorCode, Moment, Timestamp};
+use relive_journal::data::{SpaceRules, SpawnRequest};
+use relive_journal::record::{OpenedBy, Spawned};
+use relive_journal::{DataDirectory, Io, Opening};
+use relive_session::directory::{SessionDirectory, boot_id};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::sessions_support::is_alive;
-use super::world::{Begun, World, kill, wait_until};
+use super::world::{Begun, World, kill, wait_for, wait_until};
+use crate::freezer::is_frozen;
 
 /// A program that runs, and then neither a daemon nor a shim.
 fn lost(world: &World) -> (Begun, PathBuf) {
@@ -40,6 +44,34 @@ fn a_program_of_another_boot_went_down_with_its_host_and_can_be_started_again() 
     assert_eq!(fs::read_to_string(world.work().join("runs")).unwrap(), "once\n", "not started again by itself");
     world.relive(&["resume", &program.uuid]).ok();
     world.await_stage(&program, "running");
+}
+
+/// Its session's directory is not synced, so the power may have taken it.
+#[test]
+fn a_program_of_which_another_boot_left_no_session_may_have_run_and_is_not_started_again() {
+    let world = World::new();
+    let before = world.exec(&[], &["touch", "ran"]);
+    world.ends(&before, 0);
+    let spawned: Spawned = serde_json::from_value(world.records(&before.uuid, "spawned")[0].clone()).unwrap();
+    world.relive(&["daemon", "stop"]).ok();
+    fs::remove_file(world.work().join("ran")).unwrap();
+    for (boot_id, why, runs) in
+        [("another boot".to_owned(), json!("host_lost"), false), (boot_id().unwrap(), json!(null), true)]
+    {
+        let data = wait_for("the daemon has gone", || {
+            DataDirectory::open(&world.data(), Io::default(), SpaceRules::default()).ok()
+        });
+        let uuid = relive_core::uuid_v7(Timestamp::now(), [u8::from(runs); 10]);
+        let now = Moment { at: Timestamp::now(), up_ms: 1 };
+        let (pid, by) = (data.next_pid().unwrap(), OpenedBy::Spawn);
+        let opening = Opening { pid, by, boot_id, now, req: None, seen: None };
+        let spawned = Spawned { uuid, ..spawned.clone() };
+        data.spawn(SpawnRequest { opening, spawned, meta: None, input: None, records: Vec::new() }).unwrap();
+        drop(data);
+        let info = world.await_display(&uuid.to_string(), "dead");
+        assert_eq!((&info["why"], world.work().join("ran").exists()), (&why, runs), "{info}");
+        world.relive(&["daemon", "stop"]).ok();
+    }
 }
 
 #[test]
@@ -184,14 +216,14 @@ fn what_only_a_shim_of_another_version_could_do_is_refused() {
     ];
     for args in refused {
         let code = ErrorCode::Conflict.exit_code();
-        world.relive(&args).fails(code.into(), &["its shim is of another version of Relive"]);
+        world.relive(&args).fails(code.into(), &["its shim belongs to another version of Relive"]);
     }
     world.relive(&["kill", "-9", uuid]).ok();
     world.ends(&program, 137);
 }
 
 #[test]
-fn a_shim_of_another_version_neither_ends_a_pause_nor_begins_one() {
+fn a_program_with_a_shim_of_another_version_stays_paused_until_it_is_resumed_and_is_not_paused() {
     let world = World::new();
     let (paused, runs) = (world.exec(&[], &["sleep", "1000"]), world.exec(&[], &["sleep", "1000"]));
     world.await_stage(&paused, "running");
@@ -212,6 +244,14 @@ fn a_shim_of_another_version_neither_ends_a_pause_nor_begins_one() {
     assert_eq!(warned("cannot be paused"), 1);
     assert_eq!(world.info(&paused.uuid)["display"], "suspended");
     assert!(world.records(&paused.uuid, "resumed").is_empty(), "nobody has thawed it");
+    let session = world.info(&paused.uuid)["session"].clone();
+    if session["pause"].as_str().unwrap().starts_with("cgroup") {
+        let host = session["host_pid"].as_u64().unwrap();
+        assert!(is_frozen(host));
+        world.relive(&["resume", &paused.uuid]).ok();
+        wait_until("it runs again", || !is_frozen(host));
+        world.await_display(&paused.uuid, "running");
+    }
     // There is nobody to ask it to end.
     for program in [&paused, &runs] {
         world.relive(&["kill", &program.uuid]).ok();

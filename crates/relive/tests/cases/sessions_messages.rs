@@ -88,12 +88,12 @@ fn a_program_without_an_open_input_refuses_messages() {
     let world = World::new();
     let silent = world.exec(&[], &["sleep", "1000"]);
     let hint = "relive exec -d -i -- sleep 1000";
-    world.relive(&["send", &silent.uuid, "hello"]).fails(2, &["takes no messages", hint]);
-    world.relive(&["resume", &silent.uuid, "--input", "hello"]).fails(2, &["takes no messages", hint]);
+    world.relive(&["send", &silent.uuid, "hello"]).fails(2, &["accepts no messages", hint]);
+    world.relive(&["resume", &silent.uuid, "--input", "hello"]).fails(2, &["accepts no messages", hint]);
     world.relive(&["kill", "-s", "KILL", &silent.uuid]).ok();
     world.ends(&silent, 137);
-    world.relive(&["resume", &silent.uuid, "--input", "hello"]).fails(2, &["takes no messages", hint]);
-    world.relive(&["resume", "--fork", &silent.uuid, "--input", "hello"]).fails(2, &["takes no messages", hint]);
+    world.relive(&["resume", &silent.uuid, "--input", "hello"]).fails(2, &["accepts no messages", hint]);
+    world.relive(&["resume", "--fork", &silent.uuid, "--input", "hello"]).fails(2, &["accepts no messages", hint]);
 
     let deaf = world.exec(&["-i"], &["sh", "-c", "exec <&-; echo deaf; exec sleep 1000"]);
     world.await_output(&deaf, "deaf");
@@ -128,4 +128,34 @@ fn messages_are_for_the_run_they_were_sent_to() {
     world.relive(&["send", &fork.uuid, "three"]).ok();
     world.ends(&fork, 0);
     assert_eq!(world.relive(&["logs", &fork.uuid]).ok().stdout, "got three\n");
+}
+
+#[test]
+fn a_program_reads_the_end_of_its_input_after_all_messages_and_once() {
+    let world = World::new();
+    let begin = "while [ ! -e begin ]; do sleep 0.01; done; cat; echo end";
+    let waits = world.exec(&["-i"], &["sh", "-c", begin]);
+    world.relive(&["send", &waits.uuid, "one"]).ok();
+    let sent = world.relive(&["send", &waits.uuid, "two", "--eof"]).ok().stdout;
+    assert_eq!(sent, format!("sent to {}, and closed its input\n", waits.uuid));
+    world.kill_daemon();
+    fs::write(world.work().join("begin"), "").unwrap();
+    world.ends(&waits, 0);
+    assert_eq!(world.relive(&["logs", &waits.uuid]).ok().stdout, "one\ntwo\nend\n");
+    world.relive(&["send", &waits.uuid, "--eof"]).fails(3, &["has ended"]);
+
+    // The second `cat` has an input of its own: an end that is typed twice would end it.
+    let typed = world.exec(&["-t"], &["sh", "-c", "cat; echo first; cat; echo second"]);
+    world.relive(&["send", &typed.uuid, "--eof"]).ok();
+    world.await_output(&typed, "first");
+    world.kill_daemon();
+    world.relive(&["send", &typed.uuid, "still here"]).ok();
+    world.await_output(&typed, "still here");
+    assert!(!world.relive(&["logs", &typed.uuid]).ok().stdout.contains("second"));
+    world.relive(&["send", &typed.uuid, "--eof"]).ok();
+    world.ends(&typed, 0);
+
+    let agent = world.run_hanging(&[]);
+    world.relive(&["send", &agent.uuid, "--eof"]).fails(2, &["is not a program"]);
+    world.end(&agent);
 }

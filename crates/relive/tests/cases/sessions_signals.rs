@@ -1,8 +1,8 @@
 //! Programs take every signal of the operating system; agents take Relive's.
 
-use relive_core::ErrorCode;
 use serde_json::json;
 
+use super::sessions_support::is_alive;
 use super::world::World;
 
 const COUNTS: &str = "trap 'echo usr1' USR1; trap 'echo usr2' USR2; trap 'echo winch' WINCH; echo up; \
@@ -45,7 +45,7 @@ fn a_signal_at_the_gate_is_kept() {
     let gated = world.exec(&["--gate"], &["sleep", "1000"]);
     world.await_stage(&gated, "ready");
     let kept = world.relive(&["kill", "-USR1", &gated.uuid]).ok();
-    assert!(kept.stdout.contains("SIGUSR1 is kept until it does"), "{kept:?}");
+    assert!(kept.stdout.contains("SIGUSR1 waits until it does"), "{kept:?}");
     world.relive(&["proceed", &gated.uuid]).ok();
     world.ends(&gated, 138);
 }
@@ -75,32 +75,40 @@ fn a_signal_that_is_asked_for_again_after_a_crash_is_sent_once() {
 }
 
 #[test]
-fn a_program_whose_session_cannot_be_reached_is_not_called_ended() {
+fn a_program_whose_session_directory_was_replaced_is_ended() {
     let world = World::new();
     let program = world.exec(&[], &["sh", "-c", COUNTS]);
     let session = world.await_stage(&program, "running");
+    let host = session["host_pid"].as_u64().unwrap();
     let session = std::path::Path::new(session["folder"].as_str().unwrap());
     let hidden = session.with_extension("hidden");
     world.kill_daemon();
+    assert!(is_alive(host));
     std::fs::rename(session, &hidden).unwrap();
     std::os::unix::fs::symlink(&hidden, session).unwrap();
-    world.await_display(&program.uuid, "suspended");
-    let code = ErrorCode::Unavailable.exit_code().into();
-    world.relive(&["kill", "-HUP", &program.uuid]).fails(code, &["its session cannot be reached"]);
-    world.kill_daemon();
-    std::fs::remove_file(session).unwrap();
-    std::fs::rename(&hidden, session).unwrap();
-    world.relive(&["kill", "-9", &program.uuid]).ok();
     world.await_display(&program.uuid, "dead");
+    assert!(!is_alive(host), "its program runs");
 }
 
 #[test]
 fn an_agent_refuses_signals_of_the_operating_system_and_names_its_own() {
     let world = World::new();
     let agent = world.run_hanging(&[]);
-    let refused = &["knows no SIGHUP", "SIGTERM, SIGKILL, SIGINT, SIGPAUSE, SIGRESUME"];
+    let refused = &["does not accept SIGHUP", "SIGTERM, SIGKILL, SIGINT, SIGPAUSE, SIGRESUME"];
     world.relive(&["kill", "-HUP", &agent.uuid]).fails(2, refused);
     world.relive(&["kill", "-HUP", "--subtree", "-y", &agent.uuid]).fails(2, &["not to a subtree"]);
     assert_eq!(world.info(&agent.uuid)["state"], "running");
     world.relive(&["kill", "-9", &agent.uuid]).ok();
+}
+
+#[test]
+fn a_suspended_program_that_got_int_at_its_gate_passes_it_and_ends() {
+    let world = World::new();
+    let program = world.exec(&["--gate"], &["sleep", "1000"]);
+    world.await_stage(&program, "ready");
+    world.relive(&["pause", &program.uuid]).ok();
+    world.relive(&["kill", "-INT", &program.uuid]).ok();
+    world.relive(&["resume", &program.uuid]).fails(3, &["is being ended by SIGINT"]);
+    world.relive(&["proceed", &program.uuid]).ok();
+    world.ends(&program, 130);
 }

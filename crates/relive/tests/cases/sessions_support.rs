@@ -149,6 +149,11 @@ impl Person {
             .contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    }
+
     /// Waits for the command; its exit code.
     pub(crate) fn waits(&mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap_or(-1)

@@ -1,11 +1,12 @@
 //! Programs with a terminal of their own, and a person who comes and goes.
 
 use std::io::Read as _;
+use std::process::Stdio;
 
 use rustix::process::Signal;
 
 use super::sessions_support::Person;
-use super::world::{World, finish, kill};
+use super::world::{World, finish, kill, wait_until};
 
 #[test]
 fn case_35_a_terminal_carries_what_is_typed_and_what_is_printed_whole_and_in_order() {
@@ -57,7 +58,7 @@ fn ctrl_c_on_a_terminal_is_typed_and_the_window_is_the_program_s() {
     assert!(!person.has_a_usual_terminal());
     person.types([0x1d]);
     assert_eq!(person.waits(), 0);
-    person.sees("left running: relive attach ");
+    person.sees("keeps running: relive attach ");
     assert!(person.has_a_usual_terminal());
     assert_eq!(world.info("shell")["display"], "running");
 }
@@ -115,7 +116,7 @@ fn whoever_leaves_a_full_screen_program_has_a_usual_screen_and_who_comes_back_ha
         trap 'echo drawn' WINCH; echo up; while :; do sleep 0.01; done";
     let program = world.exec(&["-t", "--name", "editor"], &["sh", "-c", full_screen]);
     world.await_output(&program, "up");
-    for code in [0, 143, 131] {
+    for code in [0, 143, 131, 138, 140, 142, 141, 134, 129, 153, 157, 158, 159] {
         let mut person = Person::sits_down(world.command(&["attach", "editor"]), 24, 80);
         person.sees("\x1b[?1049h");
         person.sees("up\r\n");
@@ -124,7 +125,17 @@ fn whoever_leaves_a_full_screen_program_has_a_usual_screen_and_who_comes_back_ha
         match code {
             0 => person.types([0x1d]),
             143 => person.signals(Signal::TERM),
-            _ => person.signals(Signal::QUIT),
+            131 => person.signals(Signal::QUIT),
+            138 => person.signals(Signal::USR1),
+            140 => person.signals(Signal::USR2),
+            142 => person.signals(Signal::ALARM),
+            141 => person.signals(Signal::PIPE),
+            129 => person.signals(Signal::HUP),
+            153 => person.signals(Signal::XFSZ),
+            157 => person.signals(Signal::IO),
+            158 => person.signals(Signal::POWER),
+            159 => person.signals(Signal::SYS),
+            _ => person.signals(Signal::ABORT),
         }
         assert_eq!(person.waits(), code);
         person.sees(UNDONE);
@@ -134,16 +145,59 @@ fn whoever_leaves_a_full_screen_program_has_a_usual_screen_and_who_comes_back_ha
 }
 
 #[test]
+fn an_attach_that_is_stopped_gives_the_terminal_back_until_it_continues() {
+    let world = World::new();
+    let program = world.exec(&["-t", "--name", "job"], &["sh", "-c", "echo up; exec sleep 1000"]);
+    world.await_output(&program, "up");
+    let mut person = Person::sits_down(world.command(&["attach", "job"]), 24, 80);
+    person.sees("up");
+    assert!(!person.has_a_usual_terminal());
+    person.signals(Signal::TSTP);
+    wait_until("the terminal is given back", || person.has_a_usual_terminal());
+    wait_until("it has stopped", || person.is_stopped());
+    person.signals(Signal::CONT);
+    wait_until("the terminal is taken again", || !person.has_a_usual_terminal());
+    person.types([0x1d]);
+    assert_eq!(person.waits(), 0);
+    assert!(person.has_a_usual_terminal());
+}
+
+#[test]
+fn an_attach_that_is_stopped_leaves_a_usual_screen_and_draws_it_again() {
+    const UNDONE: &str = "\x1b[?1049l\x1b[?25h\x1b[0m";
+    let world = World::new();
+    let script = "printf '\\033[?1049h\\033[?25l'; trap 'echo drawn' WINCH; echo up; \
+        while :; do sleep 0.01; done";
+    let program = world.exec(&["-t", "--name", "editor"], &["sh", "-c", script]);
+    world.await_output(&program, "up");
+    let mut person = Person::sits_down(world.command(&["attach", "editor"]), 24, 80);
+    person.sees("drawn\r\n");
+    person.signals(Signal::TSTP);
+    person.sees(UNDONE);
+    wait_until("it has stopped", || person.is_stopped());
+    person.signals(Signal::CONT);
+    person.sees("\x1b[?1049h\x1b[?25l");
+    let after = |screen: &str| screen.split(UNDONE).nth(1).is_some_and(|rest| rest.contains("drawn\r\n"));
+    wait_until("it is drawn again", || after(&person.screen()));
+    person.types([0x1d]);
+    assert_eq!(person.waits(), 0);
+    assert!(person.has_a_usual_terminal());
+}
+
+#[test]
 fn attaching_without_a_terminal_follows_and_ctrl_c_only_leaves() {
     let world = World::new();
     let program = world.exec(&["--name", "job"], &["sh", "-c", "echo up; exec sleep 1000"]);
     world.await_output(&program, "up");
-    let mut attached = world.start(&["attach", "job"]);
+    let mut attached = world.command(&["attach", "job"]);
+    // An input that stays open.
+    attached.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut attached = attached.spawn().unwrap();
     let mut shown = attached.stdout.take().unwrap();
     let mut first = [0; 3];
     shown.read_exact(&mut first).unwrap();
     assert_eq!(&first, b"up\n");
     kill(attached.id(), Signal::INT);
-    finish(attached).fails(130, &["Ctrl-C leaves it running", "left running: relive attach"]);
+    finish(attached).fails(130, &["Ctrl-C detaches", "keeps running: relive attach"]);
     assert_eq!(world.info("job")["display"], "running");
 }

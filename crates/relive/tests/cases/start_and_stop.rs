@@ -81,3 +81,31 @@ fn a_command_that_meets_a_daemon_that_stops_is_answered_by_the_next() {
     finish(stop).ok();
     assert_eq!(daemons(&world).len(), 1);
 }
+
+/// A shell passes all of its descriptors on. Whoever keeps the end of a pipe keeps its reader waiting.
+#[test]
+fn a_daemon_and_its_keeper_keep_no_descriptor_of_the_shell_that_started_them() {
+    let world = World::new();
+    let mut shell = std::process::Command::new("sh");
+    let relive = env!("CARGO_BIN_EXE_relive");
+    shell.arg("-c").arg(format!("exec 9> held 8< held; {relive} exec -d -- sleep 600")).current_dir(world.work());
+    for (name, value) in world.command(&[]).get_envs() {
+        shell.env(name, value.unwrap());
+    }
+    assert!(shell.status().unwrap().success());
+    let held = world.work().join("held");
+    let data = world.data().display().to_string();
+    let is_keeper = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let parts: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+        parts.first().is_some_and(|name| name == "relive-keeper") && parts.iter().any(|part| *part == data)
+    };
+    let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let keepers: Vec<u32> = pids.filter(is_keeper).collect();
+    assert_eq!(keepers.len(), 1, "the environment of the program is kept");
+    for pid in keepers.into_iter().chain(world.daemon_pid()) {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        let links: Vec<_> = open.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
+        assert!(!links.contains(&held), "{links:?}");
+    }
+}

@@ -11,16 +11,17 @@ fn ids(events: &[Value]) -> Vec<String> {
     events.iter().map(|event| format!("{} {}", event["id"].as_str().unwrap(), event["kind"])).collect()
 }
 
-/// The ids of the file itself.
+/// The ids of the files themselves.
 fn written(world: &World, uuid: &str) -> Vec<String> {
-    let id = |event: &Value| format!("{}.{} {}", event["epoch"], event["seq"], event["kind"]);
+    let part = |event: &Value| event["part"].as_u64().map(|part| format!(".{part}")).unwrap_or_default();
+    let id = |event: &Value| format!("{}.{}{} {}", event["epoch"], event["seq"], part(event), event["kind"]);
     world.events(uuid).iter().map(id).collect()
 }
 
 #[test]
 fn case_10_two_tracers_both_see_every_event_from_where_they_joined() {
     let world = World::new();
-    let script = "turns: [{text: [a, b], calls: [{name: list, args: {path: .}}], repeat: 3}, {text: c, hang: true}]";
+    let script = "turns: [{text: a, calls: [{name: list, args: {path: .}}], repeat: 3}, {text: c, hang: true}]";
     let process = world.run(script);
     let first = world.start(&["strace", "-f", "--json", "1"]);
     world.await_text(&process, "c");
@@ -90,4 +91,36 @@ fn case_10_a_tracer_goes_on_across_daemons_and_sees_nothing_twice() {
         .map(|record| format!("{}.{} {}", record["epoch"], record["seq"], record["kind"]))
         .collect();
     assert_eq!(ids(&finish(log).ok().json_lines()), journal);
+}
+
+/// The daemon may die at any moment between the record of an end and the removal of the marker.
+#[test]
+fn case_70_the_events_of_an_end_are_completed_once_by_the_next_daemon() {
+    let world = World::new();
+    let process = world.exec(&[], &["sleep", "1000"]);
+    world.relive(&["kill", "-s", "KILL", &process.uuid]).ok();
+    world.relive(&["wait", &process.uuid]);
+    world.await_retired(&process.uuid);
+    let file = world.directory(&process.uuid).join("events.jsonl");
+    let told = |events: &[serde_json::Value]| -> Vec<String> {
+        let of = |event: &serde_json::Value| match event["kind"].as_str().unwrap() {
+            "ended" => Some(format!("ended {} {}", event["code"], event["by"])),
+            "release" => Some(event["phase"].as_str().unwrap().to_owned()),
+            _ => None,
+        };
+        events.iter().filter_map(of).collect()
+    };
+    let all = told(&world.events(&process.uuid));
+    assert_eq!(all.len(), 8, "{all:?}");
+    for missing in 0..=8 {
+        world.kill_daemon();
+        let whole = std::fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> = whole.lines().collect();
+        let left: String = lines[..lines.len() - missing].iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(&file, left).unwrap();
+        std::fs::write(world.data().join("live").join(&process.uuid), "").unwrap();
+        world.relive(&["ps"]).ok();
+        assert_eq!(told(&world.events(&process.uuid)), all, "{missing} were missing");
+        assert!(!world.data().join("live").join(&process.uuid).exists());
+    }
 }

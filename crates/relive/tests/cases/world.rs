@@ -3,12 +3,15 @@
 use std::cell::Cell;
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use relive_journal::events::EventReader;
+use relive_journal::reader::{Cursor, Item};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -118,6 +121,11 @@ impl World {
         worlds
     }
 
+    /// Whose world it is, if not that of whoever runs the tests.
+    pub(crate) fn user(&self) -> Option<u32> {
+        self.user
+    }
+
     pub(crate) fn with_config(yaml: &str) -> Self {
         let world = Self::new();
         world.configure(yaml);
@@ -140,6 +148,12 @@ impl World {
 
     pub(crate) fn data(&self) -> PathBuf {
         self.root.path().join("data")
+    }
+
+    /// How many histories there are.
+    pub(crate) fn histories(&self) -> usize {
+        let entries = fs::read_dir(self.data().join("steps")).unwrap();
+        entries.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().is_dir())).count()
     }
 
     /// Where commands are typed.
@@ -283,8 +297,16 @@ impl World {
         records(&self.steps_file(uuid))
     }
 
+    /// The events as the files have them: those that are stored, and those that the journal stands for.
     pub(crate) fn events(&self, uuid: &str) -> Vec<Value> {
-        records(&self.directory(uuid).join("events.jsonl"))
+        let directory = relive_journal::ProcessDirectory::new(self.directory(uuid));
+        let mut reader = EventReader::new(&directory, Cursor::default());
+        let items = std::iter::from_fn(|| reader.next_item().unwrap());
+        let event = |item| match item {
+            Item::Record(entry) => serde_json::from_str(&entry.line).ok(),
+            Item::Damaged { .. } => None,
+        };
+        items.filter_map(event).collect()
     }
 
     /// The journal's records of a kind.
@@ -321,7 +343,15 @@ impl World {
 
     /// Whether this is a living daemon of ours.
     fn is_daemon(&self, pid: u32) -> bool {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let environment = match fs::read(format!("/proc/{pid}/environ")) {
+            Ok(environment) => environment,
+            // Nobody but root looks into a daemon.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                return line.ends_with(b"\0daemon\0serve\0");
+            }
+            Err(_) => return false,
+        };
         let ours = format!("RELIVE_DATA_DIR={}", self.data().display());
         environment.split(|byte| *byte == 0).any(|variable| variable == ours.as_bytes())
     }
@@ -416,6 +446,11 @@ pub(crate) fn begun(value: &Value) -> Begun {
     Begun { pid: value["pid"].as_u64().unwrap(), uuid: value["uuid"].as_str().unwrap().to_owned() }
 }
 
+/// What is shown of a UUID.
+pub(crate) fn short(uuid: &str) -> String {
+    relive_types::short_id::short(uuid.parse().unwrap())
+}
+
 fn records(path: &Path) -> Vec<Value> {
     let text = fs::read(path).unwrap_or_default();
     let whole = text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
@@ -440,7 +475,7 @@ pub(crate) fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(contents(&path));
-        } else {
+        } else if !fs::symlink_metadata(&path).unwrap().file_type().is_socket() {
             found.push((path.clone(), fs::read(&path).unwrap()));
         }
     }

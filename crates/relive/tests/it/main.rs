@@ -9,6 +9,8 @@ mod danger;
 mod fake;
 mod offline;
 mod running;
+mod screens;
+mod snapshots;
 mod support;
 mod talking;
 mod terminal;

@@ -10,7 +10,10 @@ use crate::support::Place;
 fn case_01_ps_with_no_daemon_is_an_empty_list() {
     let place = Place::new();
     let table = place.relive(&["ps"]).exits(0);
-    assert_eq!(table.stdout, "PID  STATE  NAME  BODY  STEP  TOKENS  COST  ELAPSED\n");
+    assert_eq!(
+        table.stdout,
+        "PID  STATE  NAME  BODY  STEP  TOKENS  COST  ELAPSED  AGE  ID  MODEL  DIRECTORY  DETAIL\n"
+    );
     assert_eq!(place.relive(&["ps", "--json"]).exits(0).json(), json!({ "processes": [] }));
     assert_eq!(place.relive(&["ps", "-q"]).exits(0).stdout, "");
     assert_eq!(place.relive(&["list-resumable", "--json"]).exits(0).json(), json!({ "processes": [] }));
@@ -40,7 +43,7 @@ fn case_02_without_histories_there_is_no_such_process() {
         &["resolve", "5"],
         &["resolve", "5", "--done"],
     ] {
-        place.relive(args).exits(4).says("no such process").says("hint: relive ps -a");
+        place.relive(args).exits(4).says("no process `").says("hint: relive ps -a");
     }
     let error = place.relive(&["info", "x", "--json"]).exits(4).json();
     assert_eq!(error["error"]["code"], "NOT_FOUND");
@@ -50,9 +53,13 @@ fn case_02_without_histories_there_is_no_such_process() {
 fn case_20_what_only_a_fork_can_do_is_refused_without_one() {
     let place = Place::new();
     let hint = "hint: relive resume --fork --from-step 3 fixer";
-    place.relive(&["resume", "--from-step", "3", "fixer"]).exits(2).says("--from-step only with --fork").says(hint);
+    place
+        .relive(&["resume", "--from-step", "3", "fixer"])
+        .exits(2)
+        .says("--from-step cannot be used without --fork")
+        .says(hint);
     let both = place.relive(&["resume", "--from-step", "3", "--name", "n", "fixer"]).exits(2);
-    both.says("--from-step and --name only with --fork");
+    both.says("--from-step and --name cannot be used without --fork");
     let error = place.relive(&["resume", "--from-step", "3", "fixer", "--json"]).exits(2).json();
     assert_eq!(error["error"]["code"], "INVALID");
     place.relive(&["resume", "--fork", "--from-step", "-1", "fixer"]).exits(2).says("invalid value '-1'");
@@ -66,15 +73,15 @@ fn what_is_typed_wrong_is_named_and_exits_with_2() {
     place.relive(&["ps", "--tre"]).exits(2).says("hint: a similar argument exists: '--tree'");
     place.relive(&["wait", "5", "--timeout", "10"]).exits(2).says("a duration needs a unit");
     place.relive(&["kill", "-s", "TREM", "5"]).exits(2).says("did you mean `TERM`?");
-    place.relive(&["kill", "-s", "99", "5"]).exits(2).says("there is no such signal");
+    place.relive(&["kill", "-s", "99", "5"]).exits(2).says("unknown signal");
     place.relive(&["resolve", "5", "--always"]).exits(2).says("--allow|--deny|--done|--not-done|--retry");
     place.relive(&["resolve", "5", "--done", "--reason", "x"]).exits(2).says("cannot be used with");
     place.relive(&["run", "--ask", "write", "--deny", "write", "x"]).exits(2).says("both --ask and --deny");
     place.relive(&["run", "--max-steps", "0", "x"]).exits(2).says("invalid value '0'");
-    place.relive(&["run", " "]).exits(2).says("say what the agent is to do");
+    place.relive(&["run", " "]).exits(2).says("the task of the agent is empty");
     place.relive(&["run", "--system", "@nowhere.md", "x"]).exits(2).says("nowhere.md: the system prompt");
     place.relive(&["gc", "--dry-run", "--force"]).exits(2);
-    place.relive(&[]).exits(2).says("Usage: relive");
+    assert!(place.relive(&[]).exits(0).stdout.contains("Usage: relive"), "no command is a question for help");
     let error = place.relive(&["pss", "--json"]).exits(2).json();
     let message = "unrecognized subcommand 'pss'";
     let expected = json!({ "code": "INVALID", "message": message, "hint": "a similar subcommand exists: 'ps'" });
@@ -91,6 +98,17 @@ fn help_is_short_or_long_and_goes_to_stdout() {
     assert!(!place.relive(&["--help"]).exits(0).stdout.contains("demo-writer"));
     let version = format!("relive {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(place.relive(&["--version"]).exits(0).stdout, version);
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    let place = Place::new();
+    for args in [&["--help"][..], &["--version"], &["ps", "-h"], &["help", "run"], &[]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = place.command(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: cannot write to stdout\n"), "{args:?}");
+    }
 }
 
 #[test]
@@ -112,7 +130,8 @@ fn a_config_is_shown_whole_or_refused_with_all_its_mistakes() {
     let place = Place::new();
     let shown = place.relive(&["config", "show"]).exits(0).stdout;
     assert!(
-        shown.contains("(no such file: all defaults)\n") && shown.contains("\n  interval_seconds: 3600\n"),
+        shown.contains("(no such file: all settings have their defaults)\n")
+            && shown.contains("\n  interval_seconds: 3600\n"),
         "{shown}"
     );
 
@@ -125,7 +144,7 @@ fn a_config_is_shown_whole_or_refused_with_all_its_mistakes() {
     let refused = place.relive(&["config", "show"]).exits(2);
     let refused = refused.says("config.yaml:2:3: no such key under `gc`: `interval_secs`");
     let refused = refused.says("2 |   interval_secs: 90").says("|   ^");
-    refused.says("config.yaml:3:11: `recovery` is one of auto, manual, not `automatic`");
+    refused.says("config.yaml:3:11: `recovery` must be one of auto, manual, not `automatic`");
 }
 
 #[test]
@@ -166,8 +185,20 @@ fn doctor_looks_at_everything_without_a_daemon_and_leaves_nothing() {
     let json = place.relive(&["doctor", "--json"]).exits(0).json();
     let rows = json["rows"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
-    let all =
-        ["data", "config", "daemon", "kernel", "user namespaces", "tree", "pause", "kill", "pids", "memory", "cpu"];
+    let all = [
+        "data",
+        "config",
+        "daemon",
+        "kernel",
+        "user namespaces",
+        "tree",
+        "pause",
+        "kill",
+        "pids",
+        "memory",
+        "cpu",
+        "isolation",
+    ];
     assert_eq!(names, all);
     for row in rows {
         assert_eq!(row["state"] == "ok", row.get("hint").is_none(), "{row}");

@@ -68,8 +68,9 @@ fn run_prints_every_word_once_across_a_break_and_exits_as_the_process_did() {
     let place = Place::new();
     let _daemon = talkative(&place, 7);
     let ran = finish(spawn(&place, &["run", "x"])).exits(7);
-    assert_eq!(ran.stdout, "Hello world\n");
-    ran.says("-> shell ls\n").says("PID 5 ended: exited");
+    // A call ends what was said before it.
+    assert_eq!(ran.stdout, "Hello\n world\n");
+    ran.says("-> shell ls\n").says("PID 5 ended: exited\n");
 }
 
 #[test]
@@ -96,6 +97,7 @@ fn the_first_ctrl_c_asks_and_the_second_kills() {
             kill.lock().unwrap().recv().unwrap();
             let mut answer = ended(1);
             answer["exit"]["reason"] = json!("interrupted");
+            answer["status"] = json!({ "kind": "killed", "signal": "SIGKILL" });
             reply.json(&answer);
         } else if request.names("/signal") {
             reply.json(&json!({ "affected": 1, "pids": [5] }));
@@ -115,8 +117,8 @@ fn the_first_ctrl_c_asks_and_the_second_kills() {
     press_ctrl_c(&child);
     daemon.wait_for("/signal", 1);
     press_ctrl_c(&child);
-    let ran = finish(child).exits(1).says("asked to stop (SIGINT); Ctrl-C again kills it");
-    ran.says("killing it (SIGKILL)").says("PID 5 ended: interrupted");
+    let ran = finish(child).exits(130).says("asked PID 5 to stop (SIGINT); press Ctrl-C again to kill it");
+    ran.says("killing PID 5 (SIGKILL)").says("PID 5 ended");
     let signals: Vec<Value> = daemon.asked("/signal").iter().map(|request| request.body["signal"].clone()).collect();
     assert_eq!(signals, ["SIGINT", "SIGKILL"]);
 }
@@ -140,7 +142,7 @@ fn a_third_ctrl_c_leaves_with_130() {
         daemon.wait_for("/signal", pressed);
     }
     press_ctrl_c(&child);
-    finish(child).exits(130).says("left before its end was known");
+    finish(child).exits(130).says("stopped watching PID 5 before its end: relive wait");
 }
 
 /// A process with two steps, whose journal comes in one piece.
@@ -175,11 +177,13 @@ fn logs_and_strace_and_steps_read_the_streams() {
     let whole = "> fix it\nI look.\n  shell {\"command\":\"ls\"}\n  shell: ok\n    a.rs\n-- ended: completed (0)\n";
     assert_eq!(logs, whole);
     assert_eq!(place.relive(&["logs", "-n", "1", "5"]).exits(0).stdout, "-- ended: completed (0)\n");
-    let timed = place.relive(&["logs", "-t", "-n", "1", "5"]).exits(0).stdout;
-    assert_eq!(timed, "2026-11-15T12:00:00Z -- ended: completed (0)\n");
+    let timed = place.relive(&["logs", "-t", "--utc", "-n", "1", "5"]).exits(0).stdout;
+    assert_eq!(timed, "2026-11-15T12:00:00.000Z -- ended: completed (0)\n");
+    let since = place.relive(&["logs", "--since", "2026-11-15T12:00:00.001Z", "5"]).exits(0).stdout;
+    assert_eq!(since, "");
     let json = place.relive(&["logs", "-n", "1", "5", "--json"]).exits(0).json();
     assert_eq!((&json["id"], &json["pid"], &json["kind"]), (&json!("1.5"), &json!(5), &json!("ended")));
-    let strace = place.relive(&["strace", "5"]).exits(0).stdout;
+    let strace = place.relive(&["strace", "--utc", "5"]).exits(0).stdout;
     assert_eq!(strace, "12:00:00.000Z 1.1    call         name=shell\n");
     let steps = place.relive(&["steps", "5", "--json"]).exits(0).json();
     assert_eq!(steps["steps"][0]["calls"], json!(["shell"]));
@@ -213,6 +217,6 @@ fn a_stop_on_purpose_is_waited_out_and_no_daemon_is_started() {
     });
     let ran = finish(child).exits(0);
     assert_eq!(ran.stdout, "Done.\n");
-    ran.says("paused (daemon_stop): relive resume").says("resumed");
+    ran.says("paused: the daemon is stopping; the next daemon resumes it").says("resumed");
     assert!(!place.data().exists(), "no daemon was started");
 }

@@ -92,7 +92,7 @@ pub(crate) const UUID: &str = "0198f3c1-0000-7000-8000-000000000005";
 
 /// A process as the daemon describes it.
 pub(crate) fn process(pid: u32, ppid: u32) -> Value {
-    json!({
+    let mut process = json!({
         "pid": pid, "ppid": ppid, "uuid": UUID, "parent_uuid": null, "origin_uuid": null, "origin_step": null,
         "generation": 1, "successor_pid": null, "name": format!("fixer{pid}"), "body": "agent", "intent": "fix it",
         "cwd": "/w", "state": "running", "paused": false, "paused_at": null, "display": "running",
@@ -100,8 +100,10 @@ pub(crate) fn process(pid: u32, ppid: u32) -> Value {
         "exit": null, "step": 3, "max_steps": 20, "tokens_in": 10, "tokens_out": 2, "max_tokens": null,
         "cost_usd": null, "model": "script/x", "suspended_below": 0, "resumable": true, "stalled": false,
         "created_at": "2026-11-15T12:00:00Z", "started_at": null, "dead_at": null, "elapsed_ms": 4000, "resume_at": null,
-        "session": null, "agent": null,
-    })
+        "session": null, "agent": null, "workspace": null,
+    });
+    (process["short"], process["doing"]) = ("00000005".into(), Value::Null);
+    process
 }
 
 /// What a wait is answered with.

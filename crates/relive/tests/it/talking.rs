@@ -20,7 +20,7 @@ fn case_01_pids_are_listed_ascending_and_nothing_is_cut_in_a_pipe() {
     let (place, daemon) = answering(json!({ "processes": [process(12, 0), process(2, 0)] }));
     assert_eq!(place.relive(&["ps", "-q"]).exits(0).stdout, "2\n12\n");
     let table = place.relive(&["ps", "-a"]).exits(0).stdout;
-    assert!(table.contains("\n  2  running  fixer2   agent  3/20      12     -     4.0s\n"), "{table}");
+    assert!(table.contains("\n  2  running  fixer2   agent  3/20      12     -     4.0s  "), "{table}");
     assert_eq!(daemon.asked("GET /v1/processes?all=true").len(), 1);
     let json = place.relive(&["ps", "--json"]).exits(0).json();
     assert_eq!(json["processes"][0]["name"], "fixer2");
@@ -68,7 +68,7 @@ fn case_02_a_name_that_is_almost_right_is_suggested() {
         if request.names("GET /v1/processes?all") {
             reply.json(&json!({ "processes": [process(1, 0), process(2, 0)] }));
         } else {
-            reply.error(404, "NOT_FOUND", "`fixxer2`: no such process");
+            reply.error(404, "NOT_FOUND", "no process `fixxer2`");
         }
     });
     place.relive(&["kill", "fixxer2"]).exits(4).says("hint: did you mean `fixer2`?");
@@ -111,12 +111,16 @@ fn pause_resume_and_kill_say_what_they_did() {
 #[test]
 fn resume_passes_on_what_was_asked_and_a_fork_has_a_uuid_of_our_choice() {
     let (place, daemon) = answering(json!({
-        "pid": 6, "uuid": "0199a2b4-0000-7000-8000-000000000006", "origin_uuid": UUID, "resumed_from_step": 5,
+        "pid": 6, "uuid": "0199a2b4-0000-7000-8000-00005f6a7b8c", "origin_uuid": UUID, "resumed_from_step": 5,
         "max_steps": 30, "model": "script/x", "changed": true, "affected": 1, "pids": [6],
     }));
     let args = ["resume", "--fork", "--from-step", "5", "fixer", "--input", "go", "--max-steps", "30", "--name", "n"];
     let told = place.relive(&args).exits(0).stdout;
-    assert_eq!(told, "forking 0198f3c1 at step 5 -> 0199a2b4\nPID 6 running (script/x) | forked from 0198f3c1\n");
+    let origin = relive_types::short_id::short(UUID.parse().unwrap());
+    assert_eq!(
+        told,
+        format!("forking {origin} at step 5 -> 5f6a7b8c\nPID 6 running (script/x) | forked from {origin}\n")
+    );
     let mut body = daemon.asked("POST /v1/processes/fixer/resume")[0].body.clone();
     assert!(body["fork"].take().as_str().unwrap().len() == 36);
     // The environment of this shell, without the variables by which our own parts find each other.
@@ -270,7 +274,7 @@ fn a_daemon_of_another_version_is_talked_to_if_the_wire_is_the_same() {
 
     let place = Place::new();
     let _daemon = place.daemon(daemon(2));
-    place.relive(&["ps"]).exits(6).says("the daemon is version 9.9.9 (wire 2)").says("hint: relive daemon restart");
+    place.relive(&["ps"]).exits(6).says("the daemon is version 9.9.9 (protocol 2)").says("hint: relive daemon restart");
     assert_eq!(place.relive(&["daemon", "status", "--json"]).exits(0).json()["daemon"]["api"], 2);
 }
 

@@ -70,7 +70,9 @@ pub(crate) fn all(places: &Places, known: &mut Known) -> String {
         let is_told = warning.contains("cannot be launched") || warning.contains("its shim was lost");
         is_told && lost.any(|uuid| warning.contains(uuid))
     };
-    for warning in places.warnings().into_iter().filter(|warning| !of_lost_shim(warning)) {
+    // One that has read all it wants.
+    let of_message = |warning: &String| warning.contains("did not read message");
+    for warning in places.warnings().into_iter().filter(|warning| !of_lost_shim(warning) && !of_message(warning)) {
         wrong.push(format!("the daemon warned: {warning}"));
     }
     let remains = match read(places, known, &mut wrong) {
@@ -118,6 +120,10 @@ fn read(places: &Places, known: &Known, wrong: &mut Vec<String>) -> std::io::Res
     let bare = places.root.join("bare");
     for entry in fs::read_dir(places.data.join("steps"))? {
         let from = entry?.path();
+        if !from.is_dir() {
+            wrong.push(format!("G: {} is left in the directory of histories", from.display()));
+            continue;
+        }
         let to = bare.join("steps").join(from.file_name().unwrap_or_default());
         fs::create_dir_all(&to)?;
         fs::copy(from.join("steps.jsonl"), to.join("steps.jsonl"))?;

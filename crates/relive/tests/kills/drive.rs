@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::daemon::Places;
 use crate::dice::Dice;
-use crate::oracle::{Asked, Oracle};
+use crate::oracle::{Asked, Oracle, Trait};
 use crate::scripts;
 
 /// How soon somebody who found no daemon looks again.
@@ -53,8 +53,14 @@ impl Driver<'_> {
                 71..81 => self.wait(),
                 81..90 => self.read(),
                 90..92 if self.collects => self.collect(),
-                92..96 => self.resolve(),
-                96..98 if room => self.exec(),
+                92..94 => self.resolve(),
+                94 if room => self.exec(),
+                95 | 96 if room => self.exec_odd(),
+                97 => match self.dice.between(0, 3) {
+                    0 => self.hold_a_shim(),
+                    1 => self.attach(),
+                    _ => self.proceed(),
+                },
                 98..99 => self.lose_a_shim(),
                 _ => std::thread::sleep(Duration::from_millis(self.dice.between(1, 10))),
             }
@@ -99,7 +105,7 @@ impl Driver<'_> {
         self.one_of(|asked| asked.program.is_none())
     }
 
-    fn one_of(&mut self, fits: impl Fn(&Asked) -> bool) -> Option<Uuid> {
+    pub(crate) fn one_of(&mut self, fits: impl Fn(&Asked) -> bool) -> Option<Uuid> {
         let all: Vec<Uuid> = {
             let known = self.oracle.lock();
             let begun = known.asked.iter().filter(|(_, asked)| !asked.pids.is_empty() && fits(asked));
@@ -170,15 +176,25 @@ impl Driver<'_> {
     }
 
     fn send(&mut self) {
-        let Some(uuid) = self.one_agent() else { return };
+        let hears = |asked: &Asked| asked.program.is_none() || asked.trait_of == Some(Trait::Listens);
+        if let Some(uuid) = self.one_of(hears) {
+            self.send_to(uuid);
+        }
+    }
+
+    pub(crate) fn send_to(&mut self, uuid: Uuid) {
         let message = format!("m{:x}", self.dice.next());
         self.oracle.message(uuid, &message, false);
-        let (id, request) = (uuid.to_string(), InputRequest { text: format!("a message, {message}"), id: message });
+        let (id, request) =
+            (uuid.to_string(), InputRequest { text: format!("a message, {message}"), id: message, eof: false });
         match self.ask("a message", |client| client.input(&id, &request)) {
             Some(Ok(_)) => self.oracle.message(uuid, &request.id, true),
             Some(Err(refused)) if matches!(refused.code, ErrorCode::NotFound | ErrorCode::Exhausted) => {}
             Some(Err(refused)) if refused.code == ErrorCode::Conflict && refused.message.contains("has ended") => {}
             Some(Err(refused)) if is_being_ended(&refused) => {}
+            // A program that has read all it wants, or is just lost or found.
+            Some(Err(refused))
+                if refused.code == ErrorCode::Conflict && refused.message.contains("accepts no messages") => {}
             Some(Err(refused)) => self.oracle.violation(format!("a message to {uuid} was refused: {refused:?}")),
             None => {}
         }
@@ -273,7 +289,8 @@ impl Driver<'_> {
     }
 
     fn collect(&self) {
-        self.ask("a collection", |client| client.gc(&GcRequest { dry_run: false, at_most: None }));
+        let all = GcRequest::default();
+        self.ask("a collection", |client| client.gc(&all));
     }
 
     fn resolve(&mut self) {
@@ -285,7 +302,8 @@ impl Driver<'_> {
     /// Says what became of a call in doubt. Never that it shall be made again: then nothing may happen twice.
     pub(crate) fn decide(&mut self, uuid: Uuid) {
         let outcome = if self.dice.chance(50) { Resolution::Done } else { Resolution::NotDone };
-        let (id, request) = (uuid.to_string(), ResolveRequest { outcome, always: false, reason: None, id: None });
+        let (id, request) =
+            (uuid.to_string(), ResolveRequest { outcome, always: false, reason: None, id: None, rule: None });
         self.ask("an answer", |client| client.resolve(&id, &request));
     }
 }

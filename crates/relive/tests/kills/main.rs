@@ -19,6 +19,8 @@ mod programs;
 mod run;
 mod scripts;
 mod thousand;
+mod trees;
+mod trees_resumed;
 
 use std::time::Duration;
 

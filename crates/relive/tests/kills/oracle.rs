@@ -12,6 +12,19 @@ pub(crate) struct Oracle {
     known: Mutex<Known>,
 }
 
+/// What a program does besides writing its line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trait {
+    /// It waits at the gate.
+    Gated,
+    /// It reads messages, and ends after [`crate::programs::MESSAGES`] of them.
+    Listens,
+    /// It writes an exit record into its own session's directory.
+    Forges,
+    /// It stops its shim.
+    StopsItsShim,
+}
+
 /// A process we asked for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
@@ -27,6 +40,7 @@ pub(crate) struct Asked {
     pub(crate) ends: Vec<(Pid, ProcessStatus)>,
     /// The code it exits with, if it is a program.
     pub(crate) program: Option<u64>,
+    pub(crate) trait_of: Option<Trait>,
     /// Whether somebody wanted it to end.
     pub(crate) signalled: bool,
 }
@@ -57,8 +71,10 @@ impl Oracle {
     }
 
     /// Somebody is about to ask for a program that exits with this code.
-    pub(crate) fn program(&self, uuid: Uuid, code: u64) {
-        self.lock().asked.entry(uuid).or_default().program = Some(code);
+    pub(crate) fn program(&self, uuid: Uuid, code: u64, trait_of: Option<Trait>) {
+        let mut known = self.lock();
+        let asked = known.asked.entry(uuid).or_default();
+        (asked.program, asked.trait_of) = (Some(code), trait_of);
     }
 
     /// Somebody is about to end it.

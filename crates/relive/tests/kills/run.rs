@@ -12,7 +12,7 @@ use crate::daemon::{Daemon, Places};
 use crate::dice::Dice;
 use crate::drive::Driver;
 use crate::left;
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, Trait};
 use crate::scripts;
 
 const DRIVERS: usize = 3;
@@ -62,9 +62,7 @@ pub(crate) fn run(plan: Plan) -> Verdict {
             return oracle.violation(error);
         }
         let mut first = driver(dice.split());
-        for _ in 0..plan.agents {
-            first.spawn();
-        }
+        begin(&mut first, plan);
         for _ in 0..DRIVERS {
             let mut driver = driver(dice.split());
             scope.spawn(move || driver.drive());
@@ -109,6 +107,16 @@ pub(crate) fn run(plan: Plan) -> Verdict {
         eprintln!("the files are in {}\n{}", places.root.display(), places.log_tail());
     }
     verdict
+}
+
+fn begin(driver: &mut Driver<'_>, plan: Plan) {
+    for _ in 0..plan.agents {
+        driver.spawn();
+    }
+    if plan.faults.is_none() && driver.dice.chance(50) {
+        // It is noticed when the daemon has lived for some seconds: in the end.
+        driver.exec_with(Trait::StopsItsShim);
+    }
 }
 
 /// Kills the daemon at random moments, many of them during its start; sometimes asks it to stop instead. Hands back
@@ -168,6 +176,12 @@ fn finish(driver: &mut Driver<'_>) {
                 driver.decide(process.uuid);
             } else if process.paused || was_killed {
                 driver.resume_one(process.uuid, &ResumeRequest::default());
+            }
+            let trait_of = driver.oracle.lock().asked.get(&process.uuid).and_then(|asked| asked.trait_of);
+            match trait_of {
+                Some(Trait::Gated) => driver.proceed_one(process.uuid),
+                Some(Trait::Listens) => driver.send_to(process.uuid),
+                Some(Trait::Forges | Trait::StopsItsShim) | None => {}
             }
         }
         driver.wait_for(&first.uuid.to_string(), first.uuid, Duration::from_millis(500));

@@ -15,7 +15,7 @@ use crate::explain::VERBS_MAX;
 use crate::hasty::{Attempt, HangUp, HastyClient, PATIENCE, Request};
 use crate::ledger::{Kind, Ledger};
 use crate::scripts;
-use crate::verb::{Decision, Seen, Told, Verb};
+use crate::verb::{Decision, PutBack, Seen, Told, Verb};
 
 /// With so many processes no more are begun.
 const PROCESSES_MAX: usize = 20;
@@ -73,8 +73,8 @@ impl Caller<'_> {
             _ if known < 3 => self.run(),
             0..9 if room => self.run(),
             9..13 if room => self.exec(),
-            13..18 if room => self.fork(),
-            18..30 => self.look(),
+            13..19 if room => self.fork(),
+            19..30 => self.look(),
             30..55 if self.manners == Manners::Wild => self.conflict(),
             _ => {
                 if let Some((uuid, kind)) = self.one() {
@@ -110,14 +110,18 @@ impl Caller<'_> {
 
     fn run(&mut self) {
         let kind = match self.dice.between(0, 100) {
-            0..45 => Kind::Idle,
-            45..70 => Kind::Worker,
+            0..30 => Kind::Idle,
+            30..70 => Kind::Worker,
             _ => Kind::Asker,
         };
         let uuid = self.announce(kind);
         let mut body = json!({"uuid": uuid, "intent": "x", "model": scripts::model(kind), "cwd": self.places.work});
         if kind == Kind::Asker {
             body["policy"] = json!({"append_outside": "ask"});
+        }
+        // In a directory of their own nobody else's changes keep them from a rewind.
+        if kind == Kind::Worker && self.dice.chance(60) {
+            body["workspace"] = json!("own");
         }
         let request = self.request("/v1/processes".into(), body);
         self.perform(uuid, Verb::Create, &request);
@@ -135,8 +139,13 @@ impl Caller<'_> {
     fn fork(&mut self) {
         let Some((source, kind)) = self.one().filter(|(_, kind)| *kind != Kind::Program) else { return };
         let uuid = self.announce(kind);
-        let request = self.request(format!("/v1/processes/{source}/resume"), json!({"fork": uuid}));
-        self.perform(uuid, Verb::Create, &request);
+        let (verb, body) = match self.dice.between(0, 3) {
+            0 => (Verb::Create, json!({"fork": uuid})),
+            1 => (Verb::Create, json!({"fork": uuid, "workspace": "here"})),
+            _ => (Verb::ForkOwn, json!({"fork": uuid, "workspace": "own"})),
+        };
+        let request = self.request(format!("/v1/processes/{source}/resume"), body);
+        self.perform(uuid, verb, &request);
     }
 
     fn look(&mut self) {
@@ -177,7 +186,11 @@ impl Caller<'_> {
             Verb::Send(text) => ("input", json!({ "id": text, "text": text })),
             Verb::Signal(signal) => ("signal", json!({ "signal": signal })),
             Verb::Resolve(decision) => ("resolve", json!({ "outcome": decision.word() })),
-            Verb::Create | Verb::Look => return,
+            Verb::PutBack(PutBack::Rewind(step)) => ("rewind", json!({ "to_step": step })),
+            Verb::PutBack(PutBack::Undo) => ("rewind", json!({ "undo": true })),
+            Verb::PutBack(PutBack::Restore(step)) => ("restore", json!({ "step": step, "paths": ["."], "cwd": "/" })),
+            Verb::Merge => ("merge", json!({})),
+            Verb::Create | Verb::ForkOwn | Verb::ResumeAgain | Verb::Look => return,
         };
         let request = self.request(format!("/v1/processes/{uuid}/{path}"), body);
         self.perform(uuid, verb, &request);
@@ -200,8 +213,13 @@ impl Caller<'_> {
             (Kind::Asker, 70..80) => Verb::Resume,
             (Kind::Asker, 80..90) => Verb::Send(self.text()),
             (Kind::Asker, _) => Verb::Signal("KILL"),
-            (Kind::Idle | Kind::Worker, 0..25) => Verb::Pause,
-            (Kind::Idle | Kind::Worker, 25..50) => Verb::Resume,
+            (Kind::Worker, 0..18) => Verb::PutBack(PutBack::Rewind(self.dice.between(0, 4))),
+            (Kind::Worker, 18..24) => Verb::PutBack(PutBack::Undo),
+            (Kind::Worker, 24..30) => Verb::PutBack(PutBack::Restore(self.dice.between(0, 4))),
+            (Kind::Worker, 30..36) => Verb::Merge,
+            (Kind::Worker, 36..42) => Verb::Pause,
+            (Kind::Idle, 0..25) => Verb::Pause,
+            (Kind::Idle, 25..50) | (Kind::Worker, 42..55) => Verb::Resume,
             (Kind::Idle | Kind::Worker, 50..60) => Verb::ResumeWith(self.text()),
             (Kind::Idle | Kind::Worker, 60..80) => Verb::Send(self.text()),
             (Kind::Idle | Kind::Worker, 80..90) => Verb::Signal("KILL"),

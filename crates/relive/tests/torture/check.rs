@@ -43,6 +43,7 @@ pub(crate) fn all(places: &Places, book: &mut Book, last: &Shown) {
     }
     effects(places, book, &journals, &mut wrong);
     sessions(places, &mut wrong);
+    plans(places, &mut wrong);
     book.contradictions.append(&mut wrong);
 }
 
@@ -121,6 +122,28 @@ fn effects(places: &Places, book: &Book, journals: &BTreeMap<Uuid, Vec<Value>>, 
         let answer = answers.map(|record| &record["decision"]).next_back();
         if asks && answer.is_none_or(|answer| answer != "allowed") {
             wrong.push(format!("{uuid}: the effect {text} happened, and the answer was {answer:?}"));
+        }
+    }
+}
+
+/// Nothing that was to happen to files is left half done.
+fn plans(places: &Places, wrong: &mut Vec<String>) {
+    let listed = |path: &std::path::Path| {
+        let entries = fs::read_dir(path).into_iter().flatten();
+        entries.filter_map(|entry| Some(entry.ok()?.path())).collect::<Vec<_>>()
+    };
+    let states = listed(&places.data.join("snapshots/workspaces"));
+    for state in states.iter().filter(|state| state.join("plan").exists()) {
+        wrong.push(format!("a plan was not settled: {}", state.display()));
+    }
+    let mut own = places.data.as_os_str().to_owned();
+    own.push("-workspaces");
+    let copies = listed(own.as_ref());
+    for path in copies.iter().chain([&places.work]).flat_map(|directory| listed(directory)) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Those of the file tools have no number.
+        if name.strip_prefix(".relive-").is_some_and(|rest| rest.contains('-')) {
+            wrong.push(format!("a restore left something behind: {}", path.display()));
         }
     }
 }

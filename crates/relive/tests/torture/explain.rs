@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use crate::ledger::Entry;
 use crate::model::{Item, State};
-use crate::verb::{Seen, Told};
+use crate::verb::{Seen, Told, Verb};
 
-/// No process gets more verbs: each is a bit.
+/// No process gets more verbs: each is a bit, or two.
 pub(crate) const VERBS_MAX: usize = 48;
 /// So many states are looked at before the search is given up.
 const STATES_MAX: usize = 2_000_000;
@@ -21,10 +21,12 @@ pub(crate) struct Known<'a> {
 /// Searches for an order in which every verb that was answered takes place between its request and its answer, some of
 /// the others do, the whole journal is accounted for, and the process ends as it was seen last.
 pub(crate) fn explain(known: &Known<'_>) -> Result<(), String> {
-    let entries = known.entries;
+    let resumed_again = resumed_again(known.entries);
+    let entries: Vec<&Entry> = known.entries.iter().copied().chain(&resumed_again).collect();
+    let entries = entries.as_slice();
     let answered = entries.iter().enumerate().filter(|(_, entry)| entry.told != Told::Nothing);
-    let must: u64 = answered.map(|(number, _)| 1 << number).sum();
-    let (mut open, mut visited) = (vec![(0_u64, State::FIRST)], HashSet::new());
+    let must: u128 = answered.map(|(number, _)| 1 << number).sum();
+    let (mut open, mut visited) = (vec![(0_u128, State::FIRST)], HashSet::new());
     let mut furthest = State::FIRST;
     while let Some((done, state)) = open.pop() {
         if !visited.insert((done, state)) {
@@ -53,8 +55,17 @@ pub(crate) fn explain(known: &Known<'_>) -> Result<(), String> {
     Err(describe(known, furthest))
 }
 
+/// The ends of the pauses for verbs about files that were not done.
+fn resumed_again(entries: &[&Entry]) -> Vec<Entry> {
+    let not_done = |entry: &&&Entry| {
+        matches!(entry.verb, Verb::PutBack(_)) && matches!(entry.told, Told::Nothing | Told::Refused(_))
+    };
+    let resumed = |entry: &&Entry| Entry { verb: Verb::ResumeAgain, told: Told::Nothing, ..Entry::clone(entry) };
+    entries.iter().filter(not_done).map(resumed).collect()
+}
+
 /// The verbs that can only have taken place before this one was asked for.
-fn before(entries: &[&Entry], entry: &Entry) -> u64 {
+fn before(entries: &[&Entry], entry: &Entry) -> u128 {
     let earlier = entries.iter().enumerate().filter(|(_, other)| other.latest < entry.sent);
     earlier.map(|(number, _)| 1 << number).sum()
 }
@@ -73,7 +84,7 @@ mod tests {
     use relive_core::Uuid;
 
     use super::*;
-    use crate::verb::{Decision, Verb};
+    use crate::verb::{Decision, PutBack};
 
     const DONE: Told = Told::Done { changed: true };
     const UNCHANGED: Told = Told::Done { changed: false };
@@ -134,6 +145,18 @@ mod tests {
         let unanswered = (0, 3, Verb::Create, Told::Nothing);
         assert!(!check(&[unanswered.clone(), look(Seen::Absent)], &items, &Seen::Running), "it started by itself");
         assert!(check(&[unanswered, look(Seen::Absent)], &[], &Seen::Absent));
+    }
+
+    #[test]
+    fn a_refused_rewind_resumes_what_nobody_else_paused() {
+        let refused = (2, 9, Verb::PutBack(PutBack::Undo), Told::Refused(409));
+        let look = (3, 4, Verb::Look, Told::Saw(Seen::Suspended));
+        let items = [Item::Created];
+        assert!(check(&[created(), refused.clone(), look.clone()], &items, &Seen::Running));
+        assert!(!check(&[created(), look], &items, &Seen::Running), "nobody paused it");
+        let pause = (3, 4, Verb::Pause, UNCHANGED);
+        assert!(check(&[created(), refused.clone(), pause.clone()], &items, &Seen::Suspended));
+        assert!(!check(&[created(), refused, pause], &items, &Seen::Running), "the pause was forgotten");
     }
 
     #[test]

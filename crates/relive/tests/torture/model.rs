@@ -35,14 +35,16 @@ pub(crate) struct State {
     pub(crate) life: Life,
     /// Whether a call waits for an answer.
     pub(crate) question: bool,
+    /// Whether it is suspended only for a verb about files.
+    pub(crate) for_files: bool,
     pub(crate) items: usize,
 }
 
 impl State {
-    pub(crate) const FIRST: Self = Self { life: Life::Absent, question: false, items: 0 };
+    pub(crate) const FIRST: Self = Self { life: Life::Absent, question: false, for_files: false, items: 0 };
 
     fn becomes(self, life: Life) -> Self {
-        Self { life, ..self }
+        Self { life, for_files: false, ..self }
     }
 
     /// With the next item behind it, if that is this one.
@@ -71,7 +73,9 @@ impl State {
     /// The states that a verb may lead to, if its client was told this.
     pub(crate) fn after(self, items: &[Item], verb: &Verb, told: &Told) -> Vec<Self> {
         match told {
-            Told::Refused(status) => self.may_refuse(verb, *status).then_some(self).into_iter().collect(),
+            Told::Refused(status) if !self.may_refuse(verb, *status) => Vec::new(),
+            Told::Refused(_) if matches!(verb, Verb::PutBack(_)) => self.paused_for_files(),
+            Told::Refused(_) => vec![self],
             Told::Saw(seen) => self.looks_like(seen).then_some(self).into_iter().collect(),
             Told::Nothing | Told::Done { .. } => self.accepts(items, verb, told),
         }
@@ -82,8 +86,17 @@ impl State {
         let if_told = |changed: bool, state: Option<Self>| one(state.filter(|_| told.fits(changed)));
         let hear = |state: Self, text: &String| state.consume(items, &Item::Heard(text.clone()));
         match (verb, self.life) {
-            (Verb::Create, Life::Absent) => one(self.becomes(Life::Running).consume(items, &Item::Created)),
-            (Verb::Create, _) | (Verb::Look, _) | (_, Life::Absent) => Vec::new(),
+            (Verb::Create | Verb::ForkOwn, Life::Absent) => {
+                one(self.becomes(Life::Running).consume(items, &Item::Created))
+            }
+            (Verb::Create | Verb::ForkOwn | Verb::Look, _) | (_, Life::Absent) => Vec::new(),
+
+            // Asked for again after a kill, it says only what the last attempt did.
+            (Verb::PutBack(_), _) if *told == Told::Nothing => self.paused_for_files(),
+            (Verb::PutBack(_), Life::Running) => vec![self, self.becomes(Life::Suspended)],
+            (Verb::PutBack(_), _) => one(Some(self)),
+            (Verb::ResumeAgain, _) => one(self.for_files.then(|| self.becomes(Life::Running))),
+            (Verb::Merge, _) => one(Some(self)),
 
             (Verb::Send(_), Life::Ended) => Vec::new(),
             (Verb::Send(text), Life::Running | Life::Suspended | Life::Ending) => one(hear(self, text)),
@@ -91,7 +104,7 @@ impl State {
             (Verb::Pause, Life::Running) => if_told(true, Some(self.becomes(Life::Suspended))),
             (Verb::Pause, Life::Ended) => if_told(false, Some(self)),
             // One that is still on its way to its boundary may be told to hurry.
-            (Verb::Pause, Life::Suspended | Life::Ending) => one(Some(self)),
+            (Verb::Pause, Life::Suspended | Life::Ending) => one(Some(self.becomes(self.life))),
 
             (Verb::Resume, Life::Running) => if_told(false, Some(self)),
             (Verb::Resume, Life::Suspended) => if_told(true, Some(self.becomes(Life::Running))),
@@ -119,6 +132,14 @@ impl State {
         }
     }
 
+    /// What a verb about files that was not done may make of a process.
+    fn paused_for_files(self) -> Vec<Self> {
+        match self.life {
+            Life::Running => vec![self, Self { for_files: true, ..self.becomes(Life::Suspended) }],
+            Life::Absent | Life::Suspended | Life::Ending | Life::Ended => vec![self],
+        }
+    }
+
     fn revive(self, items: &[Item]) -> Option<Self> {
         self.becomes(Life::Running).consume(items, &Item::Revived)
     }
@@ -129,7 +150,13 @@ impl State {
             // There is no room, or the daemon is about to go.
             (_, 429 | 503) => true,
             (_, 404) => self.life == Life::Absent,
+            // The files of the step are not known.
+            (Verb::ForkOwn, 409) => self.life == Life::Absent,
             (_, 409) if self.life == Life::Absent => false,
+            // They are not known, are somebody else's, or a command is in the middle of its work.
+            (Verb::PutBack(_), 409) => true,
+            // It has no workspace of its own, or nobody knows where its work began.
+            (Verb::Merge, 400 | 409) => self.life != Life::Absent,
             (Verb::Send(_), 409) => matches!(self.life, Life::Ending | Life::Ended),
             (Verb::Resume | Verb::ResumeWith(_), 409) => {
                 self.life == Life::Ending || self.life == Life::Running && self.question

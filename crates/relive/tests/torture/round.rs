@@ -12,7 +12,7 @@ use crate::caller::{Acknowledged, Caller, Manners};
 use crate::daemon::{Daemon, Places};
 use crate::dice::Dice;
 use crate::hasty::HastyClient;
-use crate::ledger::Ledger;
+use crate::ledger::{Entry, Ledger};
 use crate::observe::{Shown, as_it_is, settle};
 use crate::verb::{Seen, Told, Verb};
 use crate::{check, scripts};
@@ -55,10 +55,15 @@ pub(crate) fn round(plan: Plan) -> Verdict {
         }
         Err(error) => book.contradictions.push(error),
     }
-    book.contradictions.extend(places.warnings().into_iter().map(|warning| format!("the daemon warned: {warning}")));
+    // What was interrupted by a kill is rolled back, and said.
+    let warnings = places.warnings().into_iter().filter(|warning| !warning.contains("was rolled back, and verified"));
+    book.contradictions.extend(warnings.map(|warning| format!("the daemon warned: {warning}")));
     let unanswered = book.entries.iter().filter(|entry| entry.told == Told::Nothing).count();
+    let is_about_files = |entry: &&Entry| matches!(entry.verb, Verb::PutBack(_) | Verb::Merge | Verb::ForkOwn);
+    let is_done = |entry: &&Entry| matches!(entry.told, Told::Done { .. });
+    let files = book.entries.iter().filter(is_about_files).filter(is_done).count();
     let summary = format!(
-        "seed {}: {} processes, {} verbs, {unanswered} of them unanswered, {} contradictions, {:.1} s",
+        "seed {}: {} processes, {} verbs, {files} of them done to files, {unanswered} unanswered, {} contradictions, {:.1} s",
         plan.seed,
         book.processes.len(),
         book.entries.len(),

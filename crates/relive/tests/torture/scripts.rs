@@ -22,12 +22,14 @@ pub(crate) fn argv(places: &Places) -> [String; 3] {
 
 pub(crate) fn write(places: &Places) {
     let world = places.world.display();
-    let effects = |delay: &str| {
+    let effects = |delay: &str, more: &str| {
         let call = format!("{{name: append_outside, args: {{path: '{world}', text: 'e{{{{step}}}}'}}}}");
-        format!("turns:\n  - delay: {delay}\n    calls: [{call}]\n    repeat: 100000\n")
+        format!("turns:\n  - delay: {delay}\n    calls: [{call}{more}]\n    repeat: 100000\n")
     };
+    // Something to rewind and to merge.
+    let file = ", {name: write, args: {path: 'file-{{uuid}}', content: 'e{{step}}'}}";
     let put = |name: &str, text: String| fs::write(places.work.join(name), text).unwrap();
     put("idle.yaml", "turns: [{hang: true}]".to_owned());
-    put("worker.yaml", effects("40ms"));
-    put("asker.yaml", effects("1ms"));
+    put("worker.yaml", effects("40ms", file));
+    put("asker.yaml", effects("1ms", ""));
 }

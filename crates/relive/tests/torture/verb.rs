@@ -10,6 +10,14 @@ use crate::hasty::Answer;
 pub(crate) enum Verb {
     /// `run`, `exec`, or `resume --fork` of another process.
     Create,
+    /// `resume --fork --workspace own`, which needs the files of the step.
+    ForkOwn,
+    /// `rewind` or `restore`: a running process is paused for it.
+    PutBack(PutBack),
+    /// The end of that pause, if the `PutBack` was refused. No client asks for it.
+    ResumeAgain,
+    /// `merge`, which does nothing to the process.
+    Merge,
     Pause,
     Resume,
     /// `resume --input`.
@@ -19,6 +27,14 @@ pub(crate) enum Verb {
     Resolve(Decision),
     /// `info`.
     Look,
+}
+
+/// How files go back to how they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PutBack {
+    Rewind(u64),
+    Undo,
+    Restore(u64),
 }
 
 /// An answer to a question.
@@ -54,7 +70,9 @@ impl Told {
     pub(crate) fn of(verb: &Verb, answer: &Answer) -> Self {
         let body = &answer.body;
         match (verb, answer.status) {
-            (Verb::Create | Verb::Send(_), 200) => Self::Done { changed: true },
+            (Verb::Create | Verb::ForkOwn | Verb::Send(_), 200) => Self::Done { changed: true },
+            (Verb::PutBack(_), 200) => Self::Done { changed: body["paused"] == true },
+            (Verb::Merge, 200) => Self::Done { changed: false },
             (Verb::Resume | Verb::ResumeWith(_), 200) => Self::Done { changed: body["changed"] == true },
             (Verb::Pause | Verb::Signal(_) | Verb::Resolve(_), 200) => {
                 Self::Done { changed: body["affected"].as_u64() > Some(0) }

@@ -30,7 +30,7 @@ fn nested(depth: usize) -> String {
 }
 
 #[test]
-fn arguments_that_pass_a_bound_become_a_refusal_for_the_model() {
+fn arguments_above_a_limit_become_a_refusal_for_the_model() {
     let check = |args: &str, expect: &str| {
         let recorded = recorded(args);
         assert!(recorded.starts_with("{\"refused_arguments\":") && recorded.contains(expect), "{recorded:.200}");
@@ -59,7 +59,7 @@ fn ids_names_and_calls_are_bounded() {
 }
 
 #[test]
-fn an_answer_without_end_is_cut() {
+fn an_endless_answer_is_cut() {
     for delta in [Delta::Text("x".repeat(1000)), Delta::Text(String::new()), Delta::Progress, call("", "", "{}")] {
         let mut heard = Heard::default();
         let error = (0..=PIECES_MAX).find_map(|_| heard.take(delta.clone()).err());
@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
     #[test]
-    fn any_answer_fits_into_a_record_that_can_be_read_again(deltas in deltas()) {
+    fn any_answer_fits_into_a_readable_record(deltas in deltas()) {
         let mut heard = heard(deltas);
         let calls = heard.take_calls();
         let answer = ModelEnded {

@@ -1,4 +1,4 @@
-//! What the disk allows: the bytes of a step appended and synced, and what the step writes replaced by hand.
+//! The limit of the disk: the bytes of a step appended and synced, and the step's files replaced by hand.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 use crate::rounds::seconds;
 
-/// Writers, each with a file of its own.
+/// Writers, each with its own file.
 #[derive(Debug)]
 pub(super) struct Raw {
     directory: PathBuf,
@@ -37,14 +37,14 @@ impl Raw {
         &self.directory
     }
 
-    /// Seconds that all writers take for so many steps, at once.
+    /// Returns the seconds that all writers take for this many concurrent steps.
     pub(super) fn append(&mut self, steps: usize) -> Result<f64> {
         let step = &self.step;
         let work = |writer: &mut Writer| (0..steps).try_for_each(|_| writer.append(step));
         Ok(seconds(|| at_once(&mut self.writers, work))?.0)
     }
 
-    /// The same, where each step also replaces a file.
+    /// Like [`Self::append`], but each step also replaces a file.
     pub(super) fn append_and_replace(&mut self, steps: usize) -> Result<f64> {
         let (step, text, directory) = (&self.step, &self.text, &self.directory);
         let work = |writer: &mut Writer| {
@@ -63,7 +63,7 @@ impl Writer {
         Ok(self.log.sync_data()?)
     }
 
-    /// As `write` does: a temporary file that is synced, renamed, and its directory synced.
+    /// Replaces a file like the `write` tool: writes a temporary file, syncs it, renames it, and syncs its directory.
     fn replace(&self, directory: &Path, text: &str) -> Result<()> {
         let temporary = self.replaced.with_extension("tmp");
         let mut file = File::create(&temporary)?;
@@ -74,7 +74,7 @@ impl Writer {
     }
 }
 
-/// Does the work for all at once, each on a thread of its own.
+/// Runs the work for all concurrently, each on its own thread.
 pub(super) fn at_once<T: Send>(all: &mut [T], work: impl Fn(&mut T) -> Result<()> + Sync) -> Result<()> {
     std::thread::scope(|scope| {
         let work = &work;

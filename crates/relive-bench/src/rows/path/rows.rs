@@ -1,4 +1,4 @@
-//! How the lanes are shown: one agent by the time of its steps, many by the steps of all in a second.
+//! The rows of the lanes: for one agent the time of a step, for many the steps of all per second.
 
 use super::{Kind, Lane};
 use crate::rounds::{Ratio, Rounds};
@@ -9,7 +9,7 @@ impl Lane {
         if self.agents == 1 { self.alone() } else { self.together() }
     }
 
-    /// The time of a step.
+    /// Returns the rows with the time of a step.
     fn alone(&self) -> Vec<Row> {
         let row = |name: String, rounds: &Rounds, peer: &str, mark| {
             let each = |taken: f64| milliseconds(taken / self.all_steps());
@@ -22,7 +22,7 @@ impl Lane {
             }
             Kind::Write => vec![
                 row("1 agent: write 4 KB".to_owned(), &self.beside_sync, "append+sync", Mark::AtMost(3.0)),
-                // What the tool itself syncs, the file and its directory, is in this one.
+                // This includes what the tool itself syncs: the file and its directory.
                 row("  beside a raw write as well".to_owned(), &self.beside_raw, "raw write", Mark::None),
             ],
         };
@@ -31,7 +31,7 @@ impl Lane {
         rows
     }
 
-    /// The steps of all in a second.
+    /// Returns the rows with the steps of all per second.
     fn together(&self) -> Vec<Row> {
         let row = |name: String, rounds: &Rounds, peer: &str, mark| {
             let (ours, peer) = (self.rate(rounds.ours()), format!("{}  {peer}", self.rate(rounds.peer())));

@@ -1,6 +1,6 @@
-//! Launches, beside `posix_spawn` of the same program: one after the other, with a large launcher, and many at once.
+//! Launches, next to `posix_spawn` of the same program: one after the other, with a large launcher, and many
+//! concurrently.
 
-use std::fs::{self, File};
 use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use crate::table::{Mark, Row, milliseconds};
 const PROGRAM: &str = "/bin/true";
 const BALLAST_BYTES: usize = 1 << 30;
 const PAGE_BYTES: usize = 4096;
-/// A launch by fork would come to more than ten.
+/// With a launch by fork the ratio would be more than ten.
 const BALLAST_RATIO_MAX: f64 = 1.3;
 
 pub(super) fn measure(options: &Options, lab: &Lab) -> Result<Vec<Row>> {
@@ -30,19 +30,17 @@ pub(super) fn measure(options: &Options, lab: &Lab) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Seconds from the start until the program runs, and until its end is known.
+/// The seconds from the start until the program runs, and until its end is known.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     runs: f64,
     ended: f64,
 }
 
-type Launch = fn(&Lab, &Path, &Spec) -> Result<Connection>;
-
-fn launched(lab: &Lab, spec: &Spec, launch: Launch) -> Result<Times> {
+fn launched(lab: &Lab, spec: &Spec) -> Result<Times> {
     let path = lab.next()?;
     let begun = Instant::now();
-    let connection = launch(lab, &path, spec)?;
+    let connection = lab.launch(&path, spec)?;
     let runs = begun.elapsed().as_secs_f64();
     lab.ended(&connection, &SessionResult::Exited(0))?;
     let ended = begun.elapsed().as_secs_f64();
@@ -50,7 +48,7 @@ fn launched(lab: &Lab, spec: &Spec, launch: Launch) -> Result<Times> {
     Ok(Times { runs, ended })
 }
 
-/// What a shim still does after its end is known is not to be in the next launch.
+/// Waits for the work of a shim after its end is known, so that it does not affect the next launch.
 fn wait_for_the_shim(path: &Path) -> Result<()> {
     let folder = SessionDirectory::open(path)?;
     while !folder.lock_is_free()? {
@@ -75,37 +73,17 @@ fn medians(count: usize, mut launch: impl FnMut() -> Result<Times>) -> Result<Ti
     })
 }
 
-/// How long it takes to do to the disk what a launch does before there is a shim, and nothing else.
-fn two_folders(lab: &Lab) -> Result<f64> {
-    let path = lab.next()?;
-    let parent = path.parent().ok_or("a session has no folder above it")?;
-    let (taken, ()) = seconds(|| {
-        for folder in [parent, &path] {
-            fs::create_dir(folder)?;
-            File::open(folder.parent().unwrap_or(folder))?.sync_all()?;
-        }
-        Ok(())
-    })?;
-    // Nothing was launched there: nobody is to look for it.
-    fs::remove_dir_all(parent)?;
-    Ok(taken)
-}
-
 fn one_by_one(options: &Options, lab: &Lab) -> Result<Vec<Row>> {
     let spec = lab.spec(&[PROGRAM], Namespace::AsPlanned);
     let count = options.launches;
-    let [mut runs, mut ends, mut unsynced, mut syncs] = [(); 4].map(|()| Rounds::default());
+    let [mut runs, mut ends] = [(); 2].map(|()| Rounds::default());
     for round in 0..=options.rounds {
         let raw = medians(count, spawned)?;
-        let ours = medians(count, || launched(lab, &spec, Lab::launch))?;
-        let without = medians(count, || launched(lab, &spec, Lab::launch_unsynced))?;
-        let folders = median((0..count).map(|_| two_folders(lab)).collect::<Result<_>>()?);
+        let ours = medians(count, || launched(lab, &spec))?;
         // The first round warms up.
         if round > 0 {
             runs.add(ours.runs, raw.runs);
             ends.add(ours.ended, raw.ended);
-            unsynced.add(without.runs, raw.runs);
-            syncs.add(folders, ours.runs);
         }
     }
     let row = |name: &str, rounds: &Rounds, peer: &str| Row {
@@ -117,16 +95,13 @@ fn one_by_one(options: &Options, lab: &Lab) -> Result<Vec<Row>> {
     };
     Ok(vec![
         row("session /bin/true until it runs", &runs, "posix_spawn"),
-        row("  without the folder's two fsyncs", &unsynced, "posix_spawn"),
-        row("  the two fsyncs alone", &syncs, "of the first"),
         row("  until its end is on the disk", &ends, "spawn, wait"),
     ])
 }
 
-/// Without the syncs, whose times differ more than what is looked for.
 fn with_ballast(options: &Options, lab: &Lab) -> Result<Row> {
     let spec = lab.spec(&[PROGRAM], Namespace::AsPlanned);
-    let launches = || medians(options.launches, || launched(lab, &spec, Lab::launch_unsynced));
+    let launches = || medians(options.launches, || launched(lab, &spec));
     let mut rounds = Rounds::default();
     for _ in 0..options.rounds {
         let light = launches()?.runs;
@@ -169,7 +144,7 @@ fn at_once(options: &Options, lab: &Lab) -> Result<Row> {
     })
 }
 
-/// Kills them, who have to have run until now.
+/// Kills them; they must still be running.
 fn end(lab: &Lab, running: &[Connection]) -> Result<()> {
     for connection in running {
         lab.done(connection, Verb::Kill)?;

@@ -1,4 +1,4 @@
-//! What a session that does nothing takes: its shim, and its init where it has one.
+//! The memory of an idle session: its shim, and its init if it has one.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use crate::lab::Lab;
 use crate::table::{Mark, Row, kilobytes};
 
 /// What an idle session may take.
-const BYTES_MAX: u64 = 500_000;
+const BYTES_MAX: u64 = 250_000;
 
 pub(super) fn measure(lab: &Lab) -> Result<Vec<Row>> {
     let kinds = [("idle session: private memory", Namespace::AsPlanned), ("  with an init of its own", Namespace::Pid)];
@@ -26,14 +26,14 @@ pub(super) fn measure(lab: &Lab) -> Result<Vec<Row>> {
         lab.ended(&connection, &SessionResult::Signaled(SIGKILL))?;
         match bytes {
             Ok(bytes) => rows.push(row(name, bytes)),
-            // It hides its memory from everybody of the same user.
+            // A shim hides its memory from other processes of the same user.
             Err(error) => eprintln!("sessions: skipped, only root looks into a shim: {error}"),
         }
     }
     Ok(rows)
 }
 
-/// The shim, and whoever of its tree is still the same program.
+/// Returns the memory of the shim, and of the processes of its tree that run the same program.
 fn of_session(lab: &Lab, connection: &Connection) -> Result<u64> {
     let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe"));
     let shim = program(connection.shim_pid())?;

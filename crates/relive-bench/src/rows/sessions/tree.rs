@@ -1,4 +1,4 @@
-//! Freezing and killing a tree of many processes, beside as many signals.
+//! Freezing and killing a tree of many processes, next to as many signals.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::table::{Mark, Row, milliseconds};
 
 const MEMBERS: usize = 100;
 
-/// Seconds until all stand still, until nothing is left, and until that is on the disk.
+/// The seconds until all processes are frozen, until none is left, and until that is on the disk.
 struct Times {
     frozen: f64,
     empty: f64,
@@ -75,7 +75,7 @@ fn ours(lab: &Lab) -> Result<Times> {
     Ok(Times { frozen, empty, ended: begun.elapsed().as_secs_f64() })
 }
 
-/// How many of its members have become what they are to be.
+/// Returns how many of its members have executed their program.
 fn sleeping(lab: &Lab, connection: &Connection) -> Result<usize> {
     let sleeps = |pid: &&i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
     Ok(lab.members(connection)?.iter().filter(sleeps).count())
@@ -86,7 +86,7 @@ fn tree(path: &Path) -> Result<Tree> {
     Ok(Tree::reopen(&state.tree))
 }
 
-/// Signals, and waiting until each has had its effect.
+/// Sends signals, and waits until each has taken effect.
 fn raw() -> Result<Times> {
     let mut sleepers = Raw::spawn(MEMBERS)?;
     let send =

@@ -1,4 +1,4 @@
-//! The deadlines of a connection, on a clock that stands still between events.
+//! The deadlines of a connection, on a clock that is stopped between events.
 
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -29,7 +29,7 @@ fn connect() -> Client {
     let (stream, server) = tokio::io::duplex(16 << 10);
     let (stop, stopping) = watch::channel(false);
     let connection = Connection::new();
-    let served = tokio::spawn(serve(server, Arc::clone(&connection), router, stopping));
+    let served = tokio::spawn(serve(server, Caller::Person, Arc::clone(&connection), router, stopping));
     Client { stream, connection, served, stop, connected: Instant::now() }
 }
 
@@ -58,7 +58,7 @@ impl Client {
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     }
 
-    /// Waits until the daemon has closed the connection; how long after it was opened.
+    /// Waits until the daemon has closed the connection; returns how long after it was opened.
     async fn closed_after(self) -> u64 {
         let Self { stream, served, stop, connected, .. } = self;
         served.await.unwrap();
@@ -112,7 +112,7 @@ async fn a_client_that_does_not_read_is_closed_after_60_seconds() {
         let mut client = connect();
         client.send(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await;
         tokio::time::sleep(Duration::from_secs(50)).await;
-        // One that reads, even slowly, is not.
+        // A client that reads, even slowly, is not closed.
         client.stream.read_exact(&mut vec![0; 32 << 10]).await.unwrap();
         let closed = client.closed_after().await;
         assert_eq!(closed, 50 + 60, "{path}");
@@ -147,7 +147,7 @@ async fn a_stop_leaves_an_answer_its_time_and_closes_the_connection_then() {
     client.connection.has_request();
     client.send(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // The routes of these tests do not read bodies, which says so in the daemon.
+    // The routes of these tests do not read bodies, which the daemon would report.
     client.connection.has_request();
     client.stop.send_replace(true);
     assert!(client.answer().await.starts_with("HTTP/1.1 200"));

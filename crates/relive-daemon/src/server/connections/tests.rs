@@ -1,4 +1,4 @@
-//! Which connection makes room.
+//! Which connection is closed for another.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Place {
 
     fn connect(&self) -> DuplexStream {
         let (client, server) = tokio::io::duplex(4096);
-        self.connections.serve(server, self.router.clone(), None);
+        self.connections.serve(server, |_| Caller::Person, self.router.clone(), None);
         client
     }
 
@@ -40,7 +40,7 @@ impl Place {
     }
 }
 
-/// Whether the daemon still has the connection.
+/// Returns whether the daemon still has the connection.
 async fn is_open(client: &mut DuplexStream) -> bool {
     tokio::time::timeout(Duration::from_millis(1), client.read(&mut [0; 4096])).await.is_err()
 }
@@ -60,7 +60,7 @@ async fn the_oldest_silent_connection_makes_room_and_a_request_never_does() {
     assert!(is_open(&mut served).await);
     assert!(!is_open(&mut silent[0]).await);
     assert!(is_open(&mut silent[1]).await);
-    // Far more than there is room for.
+    // Far more than the limit.
     let mut crowd: Vec<DuplexStream> = Vec::new();
     for _ in 0..3 * CONNECTIONS_MAX {
         crowd.push(place.connect());
@@ -104,7 +104,7 @@ async fn connections_are_accepted_only_as_fast_as_they_are_looked_at() {
     let mut clients = Vec::new();
     for _ in 0..NEW_MAX {
         let (client, server) = tokio::io::duplex(4096);
-        place.connections.serve(server, place.router.clone(), place.connections.accepts().await);
+        place.connections.serve(server, |_| Caller::Person, place.router.clone(), place.connections.accepts().await);
         clients.push(client);
     }
     assert!(futures_util::FutureExt::now_or_never(place.connections.accepts()).is_none(), "none was looked at");

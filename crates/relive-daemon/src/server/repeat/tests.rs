@@ -1,4 +1,4 @@
-//! What is remembered, and for how long.
+//! Which answers are remembered, and for how long.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn key(number: usize) -> Key {
     Key { id: number.to_string(), request: Hash::of(b"") }
 }
 
-/// Serves a request with this answer, and tells whether it had to be served.
+/// Serves a request with this answer, and returns whether the handler was called.
 async fn is_served(repeats: &Repeats, number: usize, status: StatusCode, bytes: usize) -> bool {
     let finish = Finish { repeats: repeats.clone(), key: key(number), under_way: repeats.find(&key(number)) };
     let mut served = false;
@@ -27,7 +27,7 @@ fn remembered(repeats: &Repeats) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_success_is_remembered_and_nothing_else() {
+async fn short_answers_are_remembered_and_failures_are_not() {
     let repeats = Repeats::default();
     let check = async |number, status, bytes, again| {
         assert!(is_served(&repeats, number, status, bytes).await);
@@ -37,8 +37,10 @@ async fn a_short_success_is_remembered_and_nothing_else() {
     check(2, StatusCode::OK, ANSWER_MAX, false).await;
     check(3, StatusCode::OK, ANSWER_MAX + 1, true).await;
     check(4, StatusCode::SERVICE_UNAVAILABLE, 2, true).await;
-    check(5, StatusCode::CONFLICT, 2, true).await;
-    assert_eq!(remembered(&repeats), 2);
+    check(5, StatusCode::INTERNAL_SERVER_ERROR, 2, true).await;
+    check(6, StatusCode::CONFLICT, 2, false).await;
+    check(7, StatusCode::NOT_FOUND, 2, false).await;
+    assert_eq!(remembered(&repeats), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +69,7 @@ async fn an_answer_is_remembered_for_10_minutes() {
 }
 
 #[tokio::test]
-async fn a_handler_that_never_answered_leaves_nothing() {
+async fn a_handler_that_never_answered_is_forgotten() {
     let repeats = Repeats::default();
     let first = Finish { repeats: repeats.clone(), key: key(1), under_way: repeats.find(&key(1)) };
     let second = Finish { repeats: repeats.clone(), key: key(1), under_way: repeats.find(&key(1)) };

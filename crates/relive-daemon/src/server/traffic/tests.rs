@@ -1,4 +1,4 @@
-//! Classes, bodies and deadlines of requests, on a clock that stands still between events.
+//! Classes, bodies and deadlines of requests, on a clock that is stopped between events.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -119,7 +119,7 @@ async fn a_full_class_refuses_at_once_and_takes_nothing_from_the_others() {
     }
     assert_eq!(place.ask("POST", "/control", "").await.status(), StatusCode::OK);
     assert!(begun.elapsed() < Duration::from_millis(10));
-    // A verb that goes on after its client was told keeps its room; a wait that was hung up on does not.
+    // A request that continues after its client was told keeps its place; a wait whose client hung up does not.
     drop(busy);
     assert_eq!(place.ask("POST", "/echo", "x").await.status(), StatusCode::SERVICE_UNAVAILABLE);
     let wait = tokio::time::timeout(Duration::from_millis(1), place.ask("POST", "/wait", "")).await;

@@ -1,4 +1,4 @@
-//! The promises, checked on a data directory that somebody left behind.
+//! Checks the promises on a data directory that was left behind.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -14,21 +14,21 @@ use relive_journal::{
 };
 
 use super::oracle::{Fact, Oracle, Process};
-use super::script::SPACE;
+use super::script::{self, SPACE};
 use crate::support::{at_moment, input, open, open_journal, opening};
 
-/// When a checker resumes what it found; always the same, so that most worlds hold the same journals.
+/// When a checker resumes a process; always the same, so that most worlds contain the same journals.
 const LATER: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-/// Whose journals are taken after they were looked at.
+/// Which processes are resumed after the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resume {
     Live,
     All,
 }
 
-/// Opens the data directory below `root`, checks everything in it against the oracle, and goes on with `resume`, which the
-/// oracle learns of.
+/// Opens the data directory below `root`, checks everything in it against the oracle, and continues with `resume`,
+/// which the oracle records.
 pub(crate) fn check(root: &Path, disk: Disk, oracle: &mut Oracle, resume: Resume, bare: &Bare) -> Vec<String> {
     let data = match DataDirectory::open(root, Io::new(disk), SPACE) {
         Ok(data) => data,
@@ -116,7 +116,7 @@ impl Checker<'_> {
         let identity = history.identity.as_ref().map(|identity| identity.spawned.uuid);
         self.require(identity == Some(uuid), || format!("{name} says that it is {identity:?}"));
         let meta = ProcessMeta::read(directory);
-        self.require(meta.is_ok(), || format!("{name}: {meta:?}"));
+        self.require(meta.is_ok() || script::is_program(name), || format!("{name}: {meta:?}"));
         let ended = history.ended().is_some();
         if ended {
             self.ended.insert(uuid);
@@ -133,14 +133,14 @@ impl Checker<'_> {
             let prefix = own_beginning(&bytes, uuid).map(|end| &bytes[..end]).unwrap_or_default();
             let holds = !prefix.is_empty() && original.starts_with(prefix);
             self.require(holds, || format!("{name} does not begin as its original"));
-            // What the original lost its fork never had.
+            // A fork never had records that the origin lost.
             if let Ok(now) = fs::read(self.data.directory(*source).steps()) {
                 self.require(now.starts_with(prefix), || format!("{name} has records that its original lost"));
             }
         }
     }
 
-    /// Every answer is the same from the journal alone.
+    /// Checks that every answer is the same from the journal alone.
     fn derived(
         &mut self,
         uuid: Uuid,
@@ -197,7 +197,7 @@ impl Checker<'_> {
     }
 }
 
-/// Where in a journal the process's own records begin: before the `opened` that comes before its own `spawned`.
+/// Returns where a process's own records begin in its journal: before the `opened` that precedes its own `spawned`.
 fn own_beginning(journal: &[u8], uuid: Uuid) -> Option<usize> {
     let own = format!("\"uuid\":\"{uuid}\"");
     let (mut before, mut start) = (0, 0);
@@ -212,11 +212,11 @@ fn own_beginning(journal: &[u8], uuid: Uuid) -> Option<usize> {
     None
 }
 
-/// A data directory with journals and nothing else, to read them without what is derived.
+/// A data directory with journals only, to read them without derived files.
 pub(crate) struct Bare {
     _temp: tempfile::TempDir,
     data: DataDirectory,
-    /// Most worlds hold the same journals.
+    /// Most worlds contain the same journals.
     known: RefCell<HashMap<Vec<u8>, (History, Health)>>,
 }
 

@@ -1,10 +1,10 @@
-//! What was acknowledged, remembered outside the data directory.
+//! The acknowledged facts, remembered outside the data directory.
 
 use std::collections::BTreeMap;
 
 use relive_core::{Pid, Uuid};
 
-/// Whether something was asked for, and whether it was acknowledged.
+/// Whether something was requested, and whether it was acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fact {
     Not,
@@ -12,16 +12,16 @@ pub(crate) enum Fact {
     Acknowledged,
 }
 
-/// What is known of one process.
+/// The facts about one process.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) name: &'static str,
     pub(crate) begun: Fact,
     pub(crate) ended: Fact,
     pub(crate) collected: Fact,
-    /// The journal's beginning, as far as it was acknowledged.
+    /// The acknowledged prefix of the journal.
     pub(crate) journal: Vec<u8>,
-    /// For a fork, the original and its journal when the fork was asked for.
+    /// For a fork, the origin and its journal when the fork was requested.
     pub(crate) fork_of: Option<(Uuid, Vec<u8>)>,
 }
 
@@ -39,7 +39,7 @@ impl Oracle {
         self.processes.insert(uuid, process);
     }
 
-    /// All of this journal was acknowledged, and with it the process.
+    /// Records that all of this journal, and the process, was acknowledged.
     pub(crate) fn acknowledge(&mut self, uuid: Uuid, journal: Vec<u8>) {
         if let Some(process) = self.processes.get_mut(&uuid) {
             process.begun = Fact::Acknowledged;
@@ -47,7 +47,7 @@ impl Oracle {
         }
     }
 
-    /// The process began anew: that it ended no longer counts.
+    /// Records that the process was resumed: its end no longer counts.
     pub(crate) fn reopen(&mut self, uuid: Uuid, journal: Vec<u8>) {
         self.acknowledge(uuid, journal);
         self.set_ended(uuid, Fact::Not);

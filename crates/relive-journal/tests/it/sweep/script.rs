@@ -1,5 +1,5 @@
-//! A life of a data directory that touches everything, lived as a sensible caller would: an error is no acknowledgement,
-//! a full disk is relieved and tried again, a poisoned writer is dropped.
+//! A script that uses every part of a data directory like a sensible caller: an error is not an acknowledgement, a full
+//! disk is relieved and tried again, a poisoned writer is dropped.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -28,20 +28,34 @@ pub(crate) const SPACE: SpaceRules = SpaceRules { reserve_bytes: 4096, floor_byt
 /// More than fits into a line.
 const BIG: usize = 66_000;
 
-/// The same name is the same UUID in every run, so that every run makes the same changes.
+/// Returns the same UUID for the same name in every run, so that every run makes the same changes.
 pub(crate) fn uuid_of(name: &str) -> Uuid {
     let mut random = [0; 10];
     random[..name.len()].copy_from_slice(name.as_bytes());
     uuid_v7(Timestamp::from_millisecond(1_700_000_000_000).unwrap(), random)
 }
 
-/// What the caller takes for an acknowledgement of records whose sync runs beside it.
+/// Tells whether a process of the script is a program, which has a journal and nothing else.
+pub(crate) fn is_program(name: &str) -> bool {
+    name.starts_with("program")
+}
+
+/// When the caller takes records with a concurrent sync as acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// The sync's end.
+    /// At the end of the sync.
     Sync,
-    /// The write: wrong, and the sweep has to notice.
+    /// At the write: wrong, and the sweep has to notice.
     Write,
+}
+
+/// Which life is lived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// One that touches everything.
+    Whole,
+    /// Programs that begin and end, and nothing else.
+    Programs,
 }
 
 pub(crate) struct Script {
@@ -54,28 +68,31 @@ pub(crate) struct Script {
     writers: BTreeMap<&'static str, Writer>,
     oracle: Oracle,
     violations: Vec<String>,
-    /// Whether the call in which something failed has returned.
+    /// Whether the call that failed has returned.
     returned: bool,
 }
 
-/// What became of a script.
+/// The result of a script.
 pub(crate) struct Outcome {
     pub(crate) oracle: Oracle,
-    /// What went wrong on the way.
+    /// The violations that the script itself found.
     pub(crate) violations: Vec<String>,
-    /// Whether it was stopped inside the very call in which something had failed.
+    /// Whether it was stopped inside the call that had failed.
     pub(crate) stopped_inside: bool,
 }
 
 impl Script {
-    /// Lives it to its end or until it is stopped.
-    pub(crate) fn run(root: &Path, faults: &Arc<Faults>, trust: Trust) -> Outcome {
+    /// Runs the script to its end or until it is stopped.
+    pub(crate) fn run(root: &Path, faults: &Arc<Faults>, life: Life, trust: Trust) -> Outcome {
         let disk = Disk::with_faults(Arc::clone(faults));
         let (oracle, violations) = (Oracle::default(), Vec::new());
         let (root, faults) = (root.to_owned(), Arc::clone(faults));
         let (data, writers, returned) = (None, BTreeMap::new(), false);
         let mut script = Self { trust, root, faults, disk, ticks: 0, data, writers, oracle, violations, returned };
-        script.live();
+        match life {
+            Life::Whole => script.live(),
+            Life::Programs => script.run_programs(),
+        }
         let stopped_inside = script.over() && !script.returned;
         Outcome { oracle: script.oracle, violations: script.violations, stopped_inside }
     }
@@ -84,6 +101,7 @@ impl Script {
         self.start();
         self.spawn("a");
         self.spawn("b");
+        self.spawn("program");
         self.two_calls("a", &"x".repeat(BIG));
         self.events("a", 12);
         self.checkpoint("a");
@@ -91,6 +109,8 @@ impl Script {
         self.step("b", "small");
         self.pause("a");
         self.end("b");
+        self.step("program", "small");
+        self.end("program");
         self.fork("f", "b", ForkPoint::End);
         self.fork("c", "a", ForkPoint::Step(1));
         self.written_step("a");
@@ -123,7 +143,23 @@ impl Script {
         self.written_with_snapshot("a");
     }
 
-    /// The time of the next call: the one before has returned.
+    fn run_programs(&mut self) {
+        self.start();
+        self.spawn("program");
+        self.spawn("program2");
+        self.step("program", "small");
+        self.end("program");
+        self.spawn("program3");
+        self.collect("program");
+        self.restart();
+        self.end("program2");
+        self.reopen_ended("program2");
+        self.spawn("program4");
+        self.restart();
+        self.end("program3");
+    }
+
+    /// Returns the time of the next call: the previous one has returned.
     fn now(&mut self) -> Timestamp {
         self.returned |= self.faults.injected().is_some() && !self.over();
         self.ticks += 1;
@@ -140,7 +176,7 @@ impl Script {
         }
     }
 
-    /// Whether the one change that failed was the sync of this process's journal.
+    /// Returns whether the failed change was the sync of this process's journal.
     fn journal_sync_failed(&self, uuid: Uuid) -> bool {
         self.faults.injected().is_some_and(|change| change == format!("sync steps/{uuid}/steps.jsonl"))
     }
@@ -236,7 +272,10 @@ impl Script {
             let Some(opening) = self.opening(OpenedBy::Spawn) else { return };
             let Some(data) = &self.data else { return };
             self.oracle.begin(uuid, name, None);
-            let request = SpawnRequest { opening, ..spawn_request(uuid, Pid(0)) };
+            let mut request = SpawnRequest { opening, ..spawn_request(uuid, Pid(0)) };
+            if is_program(name) {
+                request.meta = None;
+            }
             let writer = data.spawn(request).map_err(|error| error.to_string());
             if self.begun(name, writer) || self.over() {
                 return;
@@ -256,7 +295,7 @@ impl Script {
             self.oracle.begin(uuid, name, Some((source, original)));
             let request = ForkRequest { within, ..fork_request(uuid, source, point, opening) };
             match data.fork(request).map_err(|error| error.to_string()) {
-                // A poisoned original has lost the step.
+                // A poisoned origin has lost the step.
                 Err(_) if self.journal_sync_failed(source) => return,
                 writer => {
                     if self.begun(name, writer) || self.over() {
@@ -302,7 +341,7 @@ impl Script {
                 self.violation(format!("{name}: a full disk is not said to be one: {error}"));
             }
             if let (true, Some(data)) = (full, &self.data) {
-                // If the reserve cannot be given back there may still be room by now.
+                // Even if the reserve cannot be released, there may be space by now.
                 let _ = data.release_reserve();
             } else if matches!(error, WriteError::Poisoned { .. } | WriteError::Misplaced { .. }) {
                 self.violation(format!("{name}: {error}"));
@@ -333,7 +372,7 @@ impl Script {
         self.append(name, vec![call_ended(0, result)]);
     }
 
-    /// One step with a call that only reads: records that are deferred, and a sync that runs while more are written.
+    /// Writes one step with a call that only reads: deferred records, and a sync that runs while more are written.
     fn step_beside(&mut self, name: &'static str, result: &str) {
         self.append_as(name, &[model_started()], Durability::Deferred);
         self.append_as(name, &[model_ended("text", 1), call_started(0, Recovery::Rerun)], Durability::Beside);
@@ -351,7 +390,7 @@ impl Script {
         self.append_as(name, &[model_ended("text", 0)], Durability::Written);
     }
 
-    /// Runs a sync: what it reached is acknowledged, and if it fails the writer is poisoned.
+    /// Runs a sync: the records it covers are acknowledged, and if it fails the writer is poisoned.
     fn run_beside(&mut self, name: &'static str, pending: PendingSync) {
         let uuid = uuid_of(name);
         let wrong_before = self.faults.injected().is_some();
@@ -370,7 +409,7 @@ impl Script {
         self.oracle.acknowledge(uuid, bytes);
     }
 
-    /// One step with two calls, and the beginning of the next.
+    /// Writes one step with two calls, and the beginning of the next.
     fn two_calls(&mut self, name: &'static str, result: &str) {
         self.append_as(name, &[model_started()], Durability::Written);
         self.append(name, vec![model_ended("text", 2), call_started(0, Recovery::Join)]);
@@ -383,7 +422,7 @@ impl Script {
             let at = self.now();
             if let Some(writer) = self.writers.get_mut(name) {
                 // Events are never acknowledged.
-                let _ = writer.events().append(at, 1, "open", &serde_json::json!({"number": number}));
+                let _ = writer.append_event(at, 1, "open", &serde_json::json!({"number": number}));
             }
         }
     }
@@ -402,7 +441,7 @@ impl Script {
         }
     }
 
-    /// Derived files that know more than the disk does.
+    /// Writes derived files that contain more than the disk does.
     fn written_with_snapshot(&mut self, name: &'static str) {
         self.append_as(name, &[model_started()], Durability::Written);
         self.snapshot(name);
@@ -411,7 +450,7 @@ impl Script {
 
     fn pause(&mut self, name: &'static str) {
         let asked_at = self.now();
-        let paused = Paused { reason: SuspendReason::User, asked_at, resume_at: None, req: None };
+        let paused = Paused { reason: SuspendReason::User, asked_at, resume_at: None, cause: None, req: None };
         self.append(name, vec![Body::Paused(paused)]);
         self.snapshot(name);
         self.append(name, vec![resumed()]);
@@ -426,12 +465,12 @@ impl Script {
         self.append(name, vec![completed()]);
         if let (Some(writer), Some(data)) = (self.writers.remove(name), &self.data) {
             self.oracle.set_ended(uuid, Fact::Acknowledged);
-            // What is cut short here the next start does.
+            // The next start completes what is interrupted here.
             let _ = data.retire(uuid, writer.history());
         }
     }
 
-    /// A new incarnation that begins with the records of the verb that asked for it.
+    /// Starts a new incarnation that begins with the records of its request.
     fn reopen(&mut self, name: &'static str) {
         if self.writers.remove(name).is_some() {
             let mask = signal_mask(&[Signal::Pause], &[Signal::Int]);
@@ -439,7 +478,7 @@ impl Script {
         }
     }
 
-    /// The writer is put away, and the same incarnation continues with these records.
+    /// Closes the writer, and continues the same incarnation with these records.
     fn put_away(&mut self, name: &'static str, records: &[Body]) {
         if let Some(writer) = self.writers.remove(name) {
             let generation = writer.history().epoch;
@@ -454,13 +493,13 @@ impl Script {
         self.append(name, vec![with_request(signalled(Signal::Kill), "kill")]);
     }
 
-    /// A step that is written, record by record, and not acknowledged.
+    /// Writes a step, record by record, without acknowledgement.
     fn written_step(&mut self, name: &'static str) {
         self.append_as(name, &[model_started()], Durability::Written);
         self.append_as(name, &[model_ended("text", 0)], Durability::Written);
     }
 
-    /// Acknowledges all that was written.
+    /// Acknowledges everything that was written.
     fn sync(&mut self, name: &'static str) {
         let Some(mut writer) = self.writers.remove(name) else { return };
         self.now();
@@ -478,7 +517,7 @@ impl Script {
     fn reopen_ended(&mut self, name: &'static str) {
         let process = self.oracle.processes.get(&uuid_of(name));
         if !self.over() && process.is_some_and(|process| process.ended == Fact::Acknowledged) {
-            // From here on nobody can tell whether it counts as ended, until the new writer is acknowledged.
+            // From here on it is unknown whether it counts as ended, until the new writer is acknowledged.
             self.oracle.set_ended(uuid_of(name), Fact::Asked);
             self.open(name, OpenedBy::Resume);
         }
@@ -490,7 +529,7 @@ impl Script {
             let wall = self.now();
             let Some(data) = &self.data else { return };
             let clock = ClockReading { wall, since_boot_ms: 1000, boot_id: "boot".to_owned() };
-            let rules = GcRules { retention_days: None, max_entries: Some(0) };
+            let rules = GcRules { retention_days: None, max_entries: Some(0), older_than_ms: None };
             let Ok(survey) = data.survey(rules, &clock) else { continue };
             let Some(candidate) = survey.candidates.iter().find(|candidate| candidate.uuid == uuid) else { return };
             self.oracle.set_collected(uuid, Fact::Asked);

@@ -1,4 +1,4 @@
-//! A session that answers: orders are passed on to it, until it ends.
+//! Attends a session that answers: passes orders on to it, until it ends.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -20,58 +20,83 @@ use crate::bodies::{Context, LiveSession, Shim};
 /// A session that answers.
 pub(super) struct Attended<'a> {
     pub(super) sessions: &'a Sessions,
+    pub(super) beginning: Beginning,
     pub(super) connection: Connection,
     pub(super) folder: PathBuf,
     pub(super) program: Arc<Program>,
 }
 
-/// Why a session is attended no more.
+/// How a session that answers came to be attended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// It was launched now, with this deadline, and nobody has frozen it.
+    Launched { deadline: Option<Instant> },
+    /// It was found: an earlier daemon may have told it anything.
+    Found,
+}
+
+impl Beginning {
+    /// Returns the deadline that the shim has, if that is known, and the state of the freezer.
+    fn known(self) -> (Option<Option<Instant>>, Freezer) {
+        match self {
+            Self::Launched { deadline } => (Some(deadline), Freezer::Thawed),
+            Self::Found => (None, Freezer::Unknown),
+        }
+    }
+}
+
+/// The reason why a session is no longer attended.
 pub(super) enum Left {
-    /// It ended.
     Ended(ExitRecord),
-    /// Its shim does not answer any more; its directory knows why.
+    /// Its shim no longer answers; its directory tells why.
     Gone,
 }
 
-/// What is known of the freezer of a session.
+/// The known state of a session's freezer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Freezer {
-    /// Nothing: an earlier daemon may have told it anything.
+    /// Nothing: an earlier daemon may have frozen or thawed it.
     Unknown,
     Thawed,
-    /// It was told to freeze, and not all of the tree stands still yet: a process that waits in the kernel cannot be frozen
-    /// before it is back. It is asked again at this moment.
+    /// It was told to freeze, and the tree is not completely frozen yet: a process that waits in the kernel is frozen
+    /// when it returns. It is asked again at this moment.
     Freezing(Instant),
     Frozen,
 }
 
-/// What the freezer is to be told.
+/// The next order for the freezer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Freeze,
     Thaw,
 }
 
-/// How often a freezer is asked whether all stand still.
+/// How often a freezer is asked whether all processes are frozen.
 const FREEZE_AGAIN: Duration = Duration::from_millis(500);
 
-/// Passes orders on to a session that answers, until it ends. Messages to the program are delivered meanwhile.
+/// Passes orders on to a session that answers, until it ends. Messages to the program are delivered in the meantime.
 pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: impl Future<Output = ()>) -> Left {
     let connection = &session.connection;
-    let rungs = match session.order(SessionVerb::Stat).await {
-        Ok(protocol::Outcome::Stat(stat)) => stat.rungs,
-        Ok(_) | Err(_) => Rungs::default(),
+    let rungs = match connection.rungs() {
+        Some(rungs) => rungs.clone(),
+        // A shim of an earlier version.
+        None => match session.order(SessionVerb::Stat).await {
+            Ok(protocol::Outcome::Stat(stat)) => stat.rungs,
+            Ok(_) | Err(_) => Rungs::default(),
+        },
     };
-    cx.owner.started().await;
+    // Before it counts as running, so that a program at its gate is never shown as running.
     cx.session.send_replace(Some(LiveSession {
         process: cx.process,
         program: Arc::clone(&session.program),
         folder: session.folder.clone(),
-        shim: Shim::Answers { connection: connection.clone(), rungs },
+        shim: Shim::Answers { connection: connection.clone(), rungs: Box::new(rungs) },
     }));
+    cx.owner.started().await;
     let mut seen = connection.seen();
     let mut messages = pin!(messages.fuse());
-    let (mut told, mut told_deadline, mut freezer, mut timed_out) = (None, None, Freezer::Unknown, false);
+    let (mut told, mut timed_out) = (None, false);
+    let (mut told_deadline, mut freezer) = session.beginning.known();
     loop {
         let orders = *cx.orders.borrow_and_update();
         let Seen { ended, gone, .. } = seen.borrow_and_update().clone();
@@ -84,14 +109,14 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
         }
         if let Some(signal) = orders.end.filter(|signal| told != Some(*signal)) {
             told = Some(signal);
-            if let Some(refused) = session.pass_on(signal).await {
+            if let Some(refused) = session.tell_to_end(signal).await {
                 cx.owner.warn(format!("process {} did not get {signal}: {refused}", cx.process.of.pid));
             }
         }
-        // One that is told to end has its grace, which is ours to count.
+        // A program that is asked to end has its grace period, which this daemon counts.
         let deadline = orders.deadline.filter(|_| orders.end.is_none());
         if told_deadline.replace(deadline) != Some(deadline) {
-            // A shim that does not know of deadlines leaves them to us.
+            // A shim that does not know deadlines leaves them to the daemon.
             let _ = session.order(SessionVerb::Deadline { left_ms: deadline.map(left_ms) }).await;
         }
         match wanted(&orders, freezer, Instant::now()) {
@@ -100,7 +125,7 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
                 continue;
             }
             Some(Wanted::Thaw) => {
-                // If it has gone, that is seen next.
+                // If it is gone, that is noticed next.
                 let _ = session.order(SessionVerb::Thaw).await;
                 freezer = Freezer::Thawed;
                 continue;
@@ -127,14 +152,14 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
     }
 }
 
-/// What a shim is told of a deadline: a little more, so that an owner who is there comes first.
+/// Returns the deadline for a shim: a little later, so that a present owner acts first.
 pub(super) fn left_ms(deadline: Instant) -> u64 {
     const OWNER_FIRST: Duration = Duration::from_secs(1);
     let left = deadline.saturating_duration_since(Instant::now()) + OWNER_FIRST;
     u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Waits until a moment, for ever where there is none.
+/// Waits until a moment, or for ever without one.
 pub(super) async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
@@ -142,8 +167,8 @@ pub(super) async fn at(moment: Option<Instant>) {
     }
 }
 
-/// What the freezer is to be told, if anything. A program is frozen wherever it is in its launch: one that was let through its
-/// gate a moment ago runs no instruction.
+/// Returns the next order for the freezer, if any. A program is frozen at any stage of its launch: one that just passed
+/// its gate runs no instruction.
 fn wanted(orders: &Orders, freezer: Freezer, now: Instant) -> Option<Wanted> {
     let still = orders.stop.is_some() && orders.end.is_none() && !orders.leave_sessions;
     match (still, freezer) {
@@ -154,12 +179,12 @@ fn wanted(orders: &Orders, freezer: Freezer, now: Instant) -> Option<Wanted> {
     }
 }
 
-/// Freezes the tree of a session, and reports that the process stands still when all of it does.
+/// Freezes the tree of a session, and reports that the process has stopped when all of it is frozen.
 async fn freeze(cx: &Context, session: &Attended<'_>) -> Freezer {
     match session.order(SessionVerb::Freeze).await {
-        Ok(protocol::Outcome::Done) => cx.owner.stands_still().await,
+        Ok(protocol::Outcome::Done) => cx.owner.report_stopped().await,
         Ok(protocol::Outcome::Kept) => return Freezer::Freezing(Instant::now() + FREEZE_AGAIN),
-        // It has ended; that is seen next.
+        // It has ended; that is noticed next.
         Ok(protocol::Outcome::NoProcess) | Err(_) => {}
         Ok(other) => {
             cx.owner.warn(format!("{} cannot be frozen: {other:?}", cx.process.uuid));
@@ -174,7 +199,27 @@ impl Attended<'_> {
         self.sessions.order(&self.folder, &self.connection, verb).await
     }
 
-    /// Sends the program what a signal of ours is to the operating system. Says what went wrong, if anything did.
+    /// Tells the program to end. At its gate it can do nothing about SIGTERM, so it never runs. Returns the problem, if
+    /// there was one.
+    async fn tell_to_end(&self, signal: Signal) -> Option<String> {
+        if signal == Signal::Term && self.program.gate {
+            match self.order(SessionVerb::Abort { by: None }).await {
+                Ok(protocol::Outcome::Done | protocol::Outcome::Kept | protocol::Outcome::NoProcess) | Err(_) => {
+                    return None;
+                }
+                // It has passed its gate.
+                Ok(
+                    protocol::Outcome::WrongStage { .. }
+                    | protocol::Outcome::Unknown { .. }
+                    | protocol::Outcome::Failed { .. }
+                    | protocol::Outcome::Stat(_),
+                ) => {}
+            }
+        }
+        self.pass_on(signal).await
+    }
+
+    /// Sends the program the operating system's equivalent of a signal. Returns the problem, if there was one.
     pub(super) async fn pass_on(&self, signal: Signal) -> Option<String> {
         let number = |signal: rustix::process::Signal| SessionVerb::signal(signal.as_raw());
         let verb = match signal {
@@ -187,7 +232,7 @@ impl Attended<'_> {
         match self.order(verb).await {
             Ok(protocol::Outcome::Failed { call, errno }) => Some(format!("{call} failed with {errno}")),
             Ok(protocol::Outcome::WrongStage { message } | protocol::Outcome::Unknown { message }) => Some(message),
-            // One that has gone needs no signal.
+            // A process that is gone needs no signal.
             Ok(protocol::Outcome::Done | protocol::Outcome::Kept | protocol::Outcome::NoProcess)
             | Ok(protocol::Outcome::Stat(_))
             | Err(_) => None,

@@ -1,5 +1,5 @@
-//! A program whose shim speaks another version of the protocol: it keeps running, its end is seen, and it can be killed. To
-//! pause or resume it, or to ask it to end, takes a Relive that can talk to its shim.
+//! A program whose shim has another version of the protocol: it keeps running, its end is noticed, and it can be
+//! killed, and resumed if it has a cgroup. Pausing it, or asking it to end, needs a Relive that can use its shim.
 
 use std::io;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use relive_session::sessions::Sessions;
 use super::attend::at;
 use crate::bodies::{Context, LiveSession, OTHER_VERSION};
 
-/// How often such a program is looked at.
+/// How often such a program is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Stays with a program until its session can be looked at in the usual way: when it has ended, as a rule. A program that
-/// was paused before stays frozen, whatever it is told.
+/// Stays with a program until its session can be handled in the usual way, which is usually when it has ended. A
+/// program that was paused before stays frozen, whatever its orders.
 pub(super) async fn stay_with(
     cx: &mut Context,
     sessions: &Sessions,
     session: LiveSession,
-    paused: Option<Urgency>,
+    mut paused: Option<Urgency>,
 ) -> io::Result<()> {
     let (uuid, path) = (cx.process.uuid, session.folder.clone());
     cx.owner.started().await;
@@ -38,9 +38,10 @@ pub(super) async fn stay_with(
                 cx.owner.warn_once(format!("{uuid} cannot be paused: {OTHER_VERSION}"));
                 cx.owner.resume().await;
             }
-            (None, None) if paused.is_some() => {
-                cx.owner.warn_once(format!("{uuid} cannot be resumed and stays frozen: {OTHER_VERSION}"));
-            }
+            (None, None) if paused.is_some() => match sessions.thaw_without_shim(&path).await {
+                Ok(()) => paused = None,
+                Err(_) => cx.owner.warn_once(format!("{uuid} cannot be resumed and stays frozen: {OTHER_VERSION}")),
+            },
             (None, Some(_) | None) => {}
         }
         match sessions.find(&path).await {

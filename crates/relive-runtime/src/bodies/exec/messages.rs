@@ -1,7 +1,7 @@
-//! Messages to a program: recorded by whoever sends them, and written to its standard input by its body, each once.
+//! Messages to a program: recorded by the sender, and written to its standard input by its body, each once.
 //!
 //! A message has the number of its record. The shim remembers what it has written, and outlives the daemon: a body that
-//! adopts a session hands it every message of the run again, and only those are written that were not.
+//! adopts a session sends it every message of the run again, and only missing ones are written.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,50 +20,62 @@ use serde_json::json;
 
 use super::ExecBody;
 use super::attend::Attended;
-use crate::bodies::{Hearing, OTHER_VERSION, Shim, found_session};
+use crate::bodies::{DeliveryTime, OTHER_VERSION, Shim, found_session};
 use crate::drive::BodyOwner;
 use crate::error::{Error, Result};
+use crate::send::EOF_ID;
 
 /// How many messages are read at a time.
 const READ_AT_ONCE: usize = 16;
 
+/// The key that ends the input of a program with a terminal.
+const END_OF_FILE_KEY: &str = "\x04";
+
 /// How soon a shim that did not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A message that was recorded.
+/// A recorded message.
 struct Recorded {
     number: u64,
     text: String,
+    kind: MessageKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MessageKind {
+    Line,
+    /// The end of the input.
+    Eof,
 }
 
 impl ExecBody {
     /// Refuses messages that a program cannot read.
-    pub(super) async fn check_message(&self, uuid: Uuid, when: Hearing) -> Result<()> {
+    pub(super) async fn check_message(&self, uuid: Uuid, when: DeliveryTime) -> Result<()> {
         let (live, is_next_run) = match when {
-            Hearing::Now(Some(mut session)) => (found_session(&mut session).await, false),
-            Hearing::Now(None) => (None, false),
-            Hearing::NextRun => (None, true),
+            DeliveryTime::Now(Some(mut session)) => (found_session(&mut session).await, false),
+            DeliveryTime::Now(None) => (None, false),
+            DeliveryTime::NextRun => (None, true),
         };
         let program = match &live {
             Some(live) => Arc::clone(&live.program),
             None => self.facts(uuid).await?.program,
         };
         if program.stdio == Stdio::Null {
-            let message = format!("process {uuid} takes no messages: it was started without an open input");
+            let message = format!("process {uuid} accepts no messages: it was started without an open input");
             let hint = format!("relive exec -d -i -- {}", program.command_line());
             return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
         }
         if is_next_run {
             return Ok(());
         }
-        let refused = |why: &str| Error::new(ErrorCode::Conflict, format!("process {uuid} takes no messages: {why}"));
+        let refused = |why: &str| Error::new(ErrorCode::Conflict, format!("process {uuid} accepts no messages: {why}"));
         let Some(live) = live else { return Err(refused("its session cannot be reached")) };
         let Shim::Answers { connection, rungs: _ } = live.shim else { return Err(refused(OTHER_VERSION)) };
         match self.sessions.order(&live.folder, &connection, Verb::Stat).await {
             Ok(Outcome::Stat(stat)) => match stat.input {
                 Some(InputState { open: true, .. }) => Ok(()),
                 Some(InputState { open: false, .. }) => Err(refused("it has closed its input")),
-                // It would not know a message that is sent again.
+                // It would not recognize a repeated message.
                 None => {
                     Err(refused("an earlier version of Relive started it").with_hint(format!("relive attach {uuid}")))
                 }
@@ -101,7 +113,7 @@ impl ExecBody {
         };
         loop {
             bell.borrow_and_update();
-            // What is not on the disk may yet be lost, and its number used again.
+            // Records that are not on the disk may be lost, and their numbers reused.
             reader.set_limit(owner.synced_end().unwrap_or(0));
             let blobs = Blobs::new(self.data.io().disk.clone(), directory.path());
             let read = self.pool.run(move || {
@@ -123,10 +135,21 @@ impl ExecBody {
                 return;
             }
             for message in messages {
-                let line = line_of(message.text, enter);
+                if message.kind == MessageKind::Eof && enter == '\n' {
+                    // An earlier daemon may have closed it, or the program itself.
+                    match connection.request(Verb::CloseInput).await {
+                        Ok(Outcome::NoProcess) | Err(_) => return,
+                        Ok(_) => continue,
+                    }
+                }
+                let line = match message.kind {
+                    MessageKind::Line => line_of(message.text, enter),
+                    // Numbered like a message: typed twice, it would end two inputs.
+                    MessageKind::Eof => END_OF_FILE_KEY.to_owned(),
+                };
                 match connection.write_message(message.number, line.as_bytes()).await {
                     Ok(Outcome::Done) => {}
-                    // It has ended; its end is told by whoever attends it.
+                    // It has ended; the task that attends it reports that.
                     Ok(Outcome::NoProcess) | Err(_) => return,
                     // It closed its input after the message was recorded.
                     Ok(refused) => {
@@ -139,7 +162,8 @@ impl ExecBody {
     }
 }
 
-/// The number of the last message that is written, at least in part; none if the shim has gone or does not know messages.
+/// Returns the number of the last message that is written, at least in part; `None` if the shim is gone or does not
+/// know messages.
 async fn written_before(session: &Attended<'_>) -> Option<u64> {
     loop {
         match session.order(Verb::Stat).await {
@@ -151,7 +175,7 @@ async fn written_before(session: &Attended<'_>) -> Option<u64> {
     }
 }
 
-/// The last record before the run: messages to earlier ones, and to the original of a fork, are not for this one.
+/// Returns the last record before the run: messages to earlier runs, and to the origin of a fork, are not for this one.
 fn beginning_of_run(journal: PathBuf) -> io::Result<Cursor> {
     let mut reader = Reader::new(journal, Cursor::default());
     let mut begun = Cursor::default();
@@ -165,7 +189,7 @@ fn beginning_of_run(journal: PathBuf) -> io::Result<Cursor> {
     Ok(begun)
 }
 
-/// Reads the next messages, those apart that come before the one of this number.
+/// Reads the next messages, skipping those before this number.
 fn read_messages(reader: &mut Reader, blobs: &Blobs, from: u64) -> io::Result<Vec<Recorded>> {
     let mut messages = Vec::new();
     while messages.len() < READ_AT_ONCE
@@ -175,13 +199,14 @@ fn read_messages(reader: &mut Reader, blobs: &Blobs, from: u64) -> io::Result<Ve
         if entry.kind == "input" && entry.id.seq >= from {
             let input: Input = serde_json::from_str(&entry.line)?;
             let text = blobs.text(&input.text).map_err(io::Error::other)?;
-            messages.push(Recorded { number: entry.id.seq, text });
+            let kind = if input.id.starts_with(EOF_ID) { MessageKind::Eof } else { MessageKind::Line };
+            messages.push(Recorded { number: entry.id.seq, text, kind });
         }
     }
     Ok(messages)
 }
 
-/// A message is a line.
+/// Returns a message as one line.
 fn line_of(text: String, enter: char) -> String {
     if text.ends_with(['\n', '\r']) { text } else { format!("{text}{enter}") }
 }

@@ -1,4 +1,5 @@
-//! A process that stands for the shim: it makes a tree, runs a program in it, and does what it is told by lines.
+//! A process in the role of the shim: it creates a tree, runs a program in it, and follows orders on its standard
+//! input.
 
 use std::ffi::CString;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
@@ -14,7 +15,7 @@ use crate::tree::{FREEZE_MAX, Ladder, MARKER, Made, Plan, Tree};
 
 const ORDER: &str = "RELIVE_TEST_SHIM";
 const BOMB: &str = "RELIVE_TEST_BOMB";
-/// So that answers can be told from what the test harness prints.
+/// Distinguishes answers from the output of the test harness.
 const SIGN: &str = "answer: ";
 
 #[derive(Serialize, Deserialize)]
@@ -84,7 +85,7 @@ impl Shim {
         self.tree = None;
     }
 
-    /// As by `kill -9`.
+    /// Dies as by `kill -9`.
     pub(super) fn die(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -93,7 +94,7 @@ impl Shim {
 
 impl Drop for Shim {
     fn drop(&mut self) {
-        // Also of a test that failed nothing is to be left.
+        // A failed test must not leave anything behind either.
         let _ = self.process.kill();
         let _ = self.process.wait();
         if let Some(made) = &self.tree {
@@ -109,7 +110,7 @@ impl Drop for Shim {
     }
 }
 
-/// Not a test where it was not asked to be the shim.
+/// Only runs if it is started as the shim.
 #[test]
 fn be_the_shim() {
     let Ok(order) = std::env::var(ORDER) else { return };
@@ -118,7 +119,7 @@ fn be_the_shim() {
     let mut tree = Tree::make(&order.plan, &order.name, &order.limits).unwrap();
     launch(&mut tree, &order);
     for line in std::io::stdin().lines() {
-        // SAFETY: no status is asked for; nobody else waits for children here.
+        // SAFETY: no status is requested; nobody else waits for children here.
         while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) } > 0 {}
         let done = |outcome: std::io::Result<()>| outcome.map_or_else(|error| error.to_string(), |()| "done".into());
         let answer = match line.unwrap().as_str() {
@@ -136,13 +137,13 @@ fn be_the_shim() {
     }
 }
 
-/// A script that is a fork bomb. A shell would end when it cannot fork; this one tries again for ever.
+/// Returns a script that is a fork bomb. A shell would exit when it cannot fork; this one tries again for ever.
 pub(super) fn bomb() -> String {
     let program = std::env::current_exe().unwrap();
     format!("{BOMB}=1 exec '{}' --exact tree::tests::shim::be_the_bomb", program.display())
 }
 
-/// Not a test where it was not asked to be the bomb.
+/// Only runs if it is started as the bomb.
 #[test]
 fn be_the_bomb() {
     if std::env::var_os(BOMB).is_none() {

@@ -1,5 +1,5 @@
-//! A daemon that is needed inside a session: its shim starts it. Started from here, it would be part of the session's tree, and
-//! would end with it, together with everything it does for others.
+//! Starts a daemon that is needed inside a session, through its shim. Started from here, it would be part of the
+//! session's tree, and would end with it, together with everything it does for others.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use relive_session::tree::MARKER;
 /// The length of a UUID with its hyphens.
 const UUID_LENGTH: usize = 36;
 
-/// Has the shim of our session start the daemon, if we are in one of this data directory. Tells whether it did.
+/// Lets the shim of this session start the daemon, if this is a session of the data directory. Returns whether it did.
 pub(super) async fn start(paths: &Paths) -> bool {
     let marked = std::env::var(MARKER).ok().and_then(|name| directory_of(&paths.data, &name));
     let above = proc::shim_above(rustix::process::getpid().as_raw_nonzero().get());
@@ -28,7 +28,7 @@ pub(super) async fn start(paths: &Paths) -> bool {
     false
 }
 
-/// A session is called by its number, or its call, and its process.
+/// Returns the directory of a session, whose name is its number, or its call, and its process.
 fn directory_of(data: &Path, name: &str) -> Option<PathBuf> {
     let (session, uuid) = name.split_at_checked(name.len().checked_sub(UUID_LENGTH + 1)?)?;
     let uuid = uuid.strip_prefix('-')?;

@@ -1,10 +1,12 @@
-//! `relive daemon restart`: also the way out when daemon and command are of different versions.
+//! `relive daemon restart`: also the remedy when daemon and command have different versions.
 
 use super::{start, status, stop};
 use crate::context::Context;
 use crate::error::Outcome;
 
 pub(crate) async fn run(context: &Context) -> Outcome<u8> {
+    // A configuration that cannot be used leaves the daemon that runs alone.
+    crate::commands::config::load(&context.paths)?;
     stop::stopped(context).await?;
     let (status, _) = start::running(context).await?;
     if context.json {

@@ -19,7 +19,7 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     Ok(0)
 }
 
-/// Starts the daemon if need be, and tells whether it was running before.
+/// Starts the daemon if necessary, and returns whether it was running before.
 pub(super) async fn running(context: &Context) -> Outcome<(DaemonStatus, bool)> {
     let client = Client::open(context, Start::Always).await?;
     let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;

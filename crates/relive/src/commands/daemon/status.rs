@@ -7,9 +7,10 @@ use serde_json::json;
 use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::Outcome;
+use crate::render::time::Clock;
 use crate::terminal::without_controls;
 
-/// As `systemctl status` has it.
+/// The same as for `systemctl status`.
 const NOT_RUNNING: u8 = 3;
 
 #[derive(Serialize)]
@@ -44,7 +45,9 @@ fn text(status: &DaemonStatus) -> String {
     let mut lines = vec![
         format!(
             "the daemon is running (pid {}, version {}, since {})",
-            status.os_pid, status.version, status.started_at
+            status.os_pid,
+            status.version,
+            Clock::local().second(status.started_at)
         ),
         format!("data       {}", status.data_dir),
         format!("socket     {}", status.socket),

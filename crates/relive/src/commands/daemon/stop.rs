@@ -9,7 +9,7 @@ use crate::client::{Client, Start, meant_data};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
-/// Agents are given the time to reach their boundary.
+/// Agents get the time to reach their boundary.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -27,9 +27,9 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     Ok(0)
 }
 
-/// Stops the daemon and returns when it is gone: its OS pid, or `None` where there was none.
+/// Stops the daemon and returns when it is gone: its OS pid, or `None` if there was none.
 ///
-/// One that somebody else starts meanwhile is left alone.
+/// A daemon that is started in the meantime is not stopped.
 pub(super) async fn stopped(context: &Context) -> Outcome<Option<u32>> {
     let (begun, mut only) = (Instant::now(), None);
     loop {
@@ -39,7 +39,7 @@ pub(super) async fn stopped(context: &Context) -> Outcome<Option<u32>> {
             }
             return Ok(Some(os_pid));
         }
-        // Nothing listens. The daemon may still be stopping, or just be starting.
+        // Nothing listens. The daemon may still be stopping, or starting.
         match holder(context) {
             Some(os_pid) if only.is_none_or(|only| only == os_pid) => {
                 only = Some(os_pid);
@@ -60,7 +60,7 @@ async fn told(context: &Context, only: Option<u32>) -> Outcome<Option<u32>> {
     Ok(Some(stopping.os_pid))
 }
 
-/// The daemon that has the data directory. Its socket still has its name: one without listens elsewhere.
+/// Returns the daemon that uses the data directory, if its socket still exists: one without a socket listens elsewhere.
 fn holder(context: &Context) -> Option<u32> {
     let data = meant_data(context).filter(|_| context.paths.socket.exists())?;
     relive_journal::data::holder(data)
@@ -75,13 +75,13 @@ async fn wait(os_pid: u32, begun: Instant) -> Outcome<()> {
     Ok(())
 }
 
-/// Tells whether a daemon is there. One that has ended, and that its parent has not waited for, is not.
+/// Returns whether a daemon is alive. One that has ended, but was not reaped by its parent, is not.
 fn is_alive(os_pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{os_pid}/stat")).is_ok_and(|stat| !has_ended(&stat))
 }
 
 fn has_ended(stat: &str) -> bool {
-    // The name before it is in parentheses and may hold anything.
+    // The name before it is in parentheses and may contain anything.
     let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start().as_bytes().first().copied());
     matches!(state.flatten(), None | Some(b'Z' | b'X'))
 }

@@ -10,9 +10,9 @@ use crate::client::{Client, Start};
 use crate::commands::config;
 use crate::context::Context;
 
-/// Below this a data folder is nearly full.
+/// Below this a data directory is nearly full.
 const FREE_MIN_BYTES: u64 = 256_000_000;
-/// The first kernel with all that sessions like to have: `cgroup.kill`.
+/// The first kernel with everything that sessions can use: `cgroup.kill`.
 const KERNEL_GOOD: (u32, u32) = (5, 14);
 
 pub(super) fn data(context: &Context) -> Row {
@@ -24,14 +24,14 @@ pub(super) fn data(context: &Context) -> Row {
         return row.failed("RELIVE_DATA_DIR=~/relive-data relive doctor");
     }
     let Ok(disk) = rustix::fs::statvfs(&place) else {
-        return Row::ok("data", shown, "how much is free is not known").weak(format!("df {}", place.display()));
+        return Row::ok("data", shown, "the free space is not known").weak(format!("df {}", place.display()));
     };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let row = Row::ok("data", shown, format!("{} MB free", free / 1_000_000));
-    if free < FREE_MIN_BYTES { row.weak("free some space: every process pauses when there is none") } else { row }
+    if free < FREE_MIN_BYTES { row.weak("free some space: every process pauses when the disk is full") } else { row }
 }
 
-/// The folder itself, or the one in which it will be made.
+/// Returns the directory itself, or its first existing parent.
 fn first_that_exists(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
     absolute.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/")).into()
@@ -41,21 +41,21 @@ pub(super) fn config(context: &Context) -> Row {
     let path = &context.paths.config;
     let shown = path.display().to_string();
     match config::load(&context.paths) {
-        Ok(_) if path.exists() => Row::ok("config", shown, "can be used"),
-        Ok(_) => Row::ok("config", shown, "no such file, all defaults"),
-        Err(_) => Row::ok("config", shown, "cannot be used").failed("relive config show"),
+        Ok(_) if path.exists() => Row::ok("config", shown, "valid"),
+        Ok(_) => Row::ok("config", shown, "no such file: all settings have their defaults"),
+        Err(_) => Row::ok("config", shown, "invalid").failed("relive config show"),
     }
 }
 
 pub(super) async fn daemon(context: &Context) -> Row {
     let ours = env!("CARGO_PKG_VERSION");
     let unusable = |error: crate::error::CommandError| {
-        let row = Row::ok("daemon", "", format!("does not answer as it should: {}", error.message));
+        let row = Row::ok("daemon", "", format!("does not answer correctly: {}", error.message));
         row.failed(format!("tail {}", context.paths.log.display()))
     };
     let client = match Client::open(context, Start::Never).await {
         Ok(Some(client)) => client,
-        Ok(None) => return Row::ok("daemon", "not running", "it is started when it is needed"),
+        Ok(None) => return Row::ok("daemon", "not running", "starts when it is needed"),
         Err(error) => return unusable(error),
     };
     match client.daemon().await {
@@ -74,9 +74,9 @@ pub(super) fn kernel() -> Row {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let row = |means| Row::ok("kernel", release.clone(), means);
     if version_of(&release).is_none_or(|version| version < KERNEL_GOOD) {
-        return row("has not got all that sessions can use").weak("Linux 5.14 or newer");
+        return row("lacks features that sessions use").weak("use Linux 5.14 or newer");
     }
-    row("has all that sessions can use")
+    row("has all features that sessions use")
 }
 
 fn version_of(release: &str) -> Option<(u32, u32)> {
@@ -88,7 +88,7 @@ pub(super) fn user_namespaces(prefix: &str) -> Row {
     match tree::try_user_namespace(prefix) {
         Ok(()) => Row::ok("user namespaces", "allowed", ""),
         Err(failure) => {
-            let refused = format!("{} says {}", failure.stage, failure.errno);
+            let refused = format!("{} failed: {}", failure.stage, failure.errno);
             let row = Row::ok("user namespaces", "refused", refused);
             row.weak("see user.max_user_namespaces and kernel.apparmor_restrict_unprivileged_userns in sysctl -a")
         }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_still_to_be_made_is_judged_by_the_one_above() {
+    fn a_missing_directory_is_checked_by_its_parent() {
         assert_eq!(first_that_exists(Path::new("/proc/no/such/folder")), Path::new("/proc"));
     }
 }

@@ -1,43 +1,42 @@
-//! The foreground: as if the program itself had been typed.
+//! The foreground of `exec`: as if the program itself had been typed.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
 use relive_api::{ExecStarted, WaitAnswer};
 use relive_core::{ErrorCode, ProcessStatus, Why};
-use relive_session::exit::ExitRecord;
-use relive_session::stage::SessionResult;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use relive_session::exit::{EndedBy, ExitRecord};
+use relive_session::stage::{Failure, SessionResult};
 
-use super::Args;
+use super::{Attachment, Pressed};
 use crate::client::Client;
 use crate::commands::interrupts::{INTERRUPTED, obey};
 use crate::context::Context;
-use crate::error::{CommandError, Outcome};
+use crate::error::Outcome;
+use crate::render;
 use crate::render::processes::{killed_for_memory, pids};
 use crate::session::input::AtEnd;
-use crate::session::output::{OUTPUT_LOST, Output, plainly};
+use crate::session::output::{OUTPUT_LOST, Output, not_shown, plainly};
 use crate::session::watch::{Arrival, Left, Manner, Pace, watch};
 use crate::session::{self, Opened, exit_code};
 
-/// What a shell adds to the number of the signal that ended a command.
+/// The number that a shell adds to the signal that ended a command.
 const SIGNALED: u8 = 128;
-/// What a shell gives for a command that lost its terminal.
+/// The exit code of a shell for a command that lost its terminal.
 const HUNG_UP: u8 = 129;
-/// How long the daemon may take to write down an end that its session has told us of.
+/// How long the daemon may take to record an end that the session has reported.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, interrupts: Signal) -> Outcome<u8> {
+pub(super) async fn run(client: &Client<'_>, args: Attachment, started: ExecStarted, told: Pressed) -> Outcome<u8> {
     let context = client.context();
     let (pid, uuid) = (started.pid, started.uuid.to_string());
     if args.gate {
         context.say(&format!("PID {pid} waits at the gate: relive proceed {pid}, or relive abort {pid}"));
     }
     if args.tty {
-        context.say(&format!("PID {pid}; leave it running with {}", args.detach_key));
+        context.say(&format!("PID {pid}; detach with {}", args.detach_key));
     }
-    let terminations = signal(SignalKind::terminate())
-        .map_err(|error| CommandError::internal("SIGTERM cannot be listened to").because(error))?;
     let folder = Path::new(&started.folder);
     let left = match session::open(&started.folder).await? {
         Opened::Live(connection) => {
@@ -49,7 +48,8 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
                 pace: Pace::Held,
                 arrival: Arrival::First,
             };
-            let leave = obey(client, &uuid, interrupts, Some(terminations));
+            let pressed = Cell::new(false);
+            let leave = obey(client, (pid, &uuid), told.interrupts, Some(told.terminations), &pressed);
             watch(context, &connection, folder, &manner, leave).await?
         }
         Opened::Ended(record) => {
@@ -64,7 +64,7 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
         }
     };
     let left = match left {
-        // Its last word may have been cut off, and yet be on the disk.
+        // Its last message may have been cut off, but be on the disk.
         Left::Lost => match session::open(&started.folder).await? {
             Opened::Ended(record) => Left::Ended(record),
             Opened::Live(_) | Opened::Lost => Left::Lost,
@@ -72,19 +72,19 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
         other @ (Left::Ended(_) | Left::Detached | Left::Interrupted | Left::HungUp | Left::Signaled(_)) => other,
     };
     match left {
-        Left::Ended(record) => conclude(client, &started, &record).await,
+        Left::Ended(record) => conclude(client, args, &started, &record).await,
         Left::Lost => {
             let answer = client.wait_for_end(&uuid).await?;
             say_why(context, &answer);
             Ok(answer.exit_code)
         }
         Left::Detached => {
-            // The program's line was not ended.
-            context.say(&format!("\nleft running: relive attach {pid}"));
+            // The last line of the program was not ended.
+            context.say(&format!("\ndetached, PID {pid} keeps running: relive attach {pid}"));
             Ok(0)
         }
         Left::Interrupted => {
-            context.say(&format!("left before its end was known: relive wait {uuid}"));
+            context.say(&format!("stopped watching PID {pid} before it ended: relive wait {uuid}"));
             Ok(INTERRUPTED)
         }
         Left::HungUp => Ok(HUNG_UP),
@@ -92,22 +92,41 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, started: ExecStarted, 
     }
 }
 
-/// Shows the log of a session to which nothing is added any more.
+/// Shows a log that is complete.
 async fn show_all(folder: &Path) -> Outcome<()> {
     let mut output = Output::start(folder, 0, plainly)?;
     output.end();
-    Ok(output.finished().await?)
+    output.finished().await.map_err(not_shown)
 }
 
-/// The end as the daemon has it, so that whoever asks next finds it written down; without a daemon, as the session has it.
-async fn conclude(client: &Client<'_>, started: &ExecStarted, record: &ExitRecord) -> Outcome<u8> {
+/// Says in words why a program could not be started.
+fn cause(failure: &Failure) -> String {
+    let Failure { stage, errno, .. } = failure;
+    match (stage.as_str(), errno.as_str()) {
+        ("execve", "ENOENT") => "no such file, or its interpreter does not exist".to_owned(),
+        ("memory.max", _) => format!("this machine cannot limit its memory ({stage}: {errno})"),
+        ("pids.max", _) => format!("this machine cannot limit its number of processes ({stage}: {errno})"),
+        ("cpu.max", _) => format!("this machine cannot limit its processors ({stage}: {errno})"),
+        ("execve", "EACCES") => "permission denied".to_owned(),
+        ("execve", "ENOEXEC") => "it is not in a format that can be executed".to_owned(),
+        ("chdir", "ENOENT") => "its working directory does not exist".to_owned(),
+        ("enter", "ESRCH") => "the session that it was to enter has ended".to_owned(),
+        // Its cause is a sentence of its own.
+        ("isolation", sentence) => sentence.to_owned(),
+        _ => format!("{stage} failed with {errno}"),
+    }
+}
+
+/// Returns the end from the daemon, so that the next caller finds it recorded; without a daemon, from the session.
+async fn conclude(client: &Client<'_>, args: Attachment, started: &ExecStarted, record: &ExitRecord) -> Outcome<u8> {
     let context = client.context();
     if let SessionResult::Error(failure) = &record.result {
-        let errno = &failure.errno;
-        context.say(&format!("error: PID {}: the program cannot be run: {} {errno}", started.pid, failure.stage));
+        let is_missing = args.is_name && (failure.stage.as_str(), failure.errno.as_str()) == ("execve", "ENOENT");
+        let why = if is_missing { "command not found".to_owned() } else { explain(failure, record.why) };
+        context.say(&format!("error: PID {}: {why}", started.pid));
     }
     if is_unheld_limit(&record.result) {
-        context.say("hint: `relive doctor` says why this limit cannot be held; --allow-degraded runs it without");
+        context.say("hint: `relive doctor` shows why this limit cannot be enforced; --allow-degraded runs the program without it");
     }
     if !record.left.is_empty() {
         context.say(&format!("PID {}: OS pids that could not be ended: {}", started.pid, pids(&record.left)));
@@ -119,9 +138,21 @@ async fn conclude(client: &Client<'_>, started: &ExecStarted, record: &ExitRecor
     if record.output_lost {
         context.say(OUTPUT_LOST);
     }
-    // Whoever reads our output must not take half of it for all of it.
+    // A reader must not take incomplete output for complete.
     let incomplete = record.output_lost && code == 0;
     Ok(if incomplete { ErrorCode::Internal.exit_code() } else { code })
+}
+
+/// Says why a session has no exit code.
+fn explain(failure: &Failure, why: Option<EndedBy>) -> String {
+    match why {
+        Some(EndedBy::ShimLost) => "its shim, the process above it, was lost, and the program was killed".to_owned(),
+        Some(EndedBy::HostLost) => "the machine went down while the program ran".to_owned(),
+        Some(EndedBy::Version) => "its shim could not be used, and the program was killed".to_owned(),
+        Some(EndedBy::Oom | EndedBy::Abort | EndedBy::Kill | EndedBy::Signal) | None => {
+            format!("the program cannot be run: {}", cause(failure))
+        }
+    }
 }
 
 fn is_unheld_limit(result: &SessionResult) -> bool {
@@ -131,10 +162,10 @@ fn is_unheld_limit(result: &SessionResult) -> bool {
     }
 }
 
-/// The code of the program's end.
+/// Returns the exit code of the program.
 async fn program_code(client: &Client<'_>, started: &ExecStarted, record: &ExitRecord) -> u8 {
     let uuid = started.uuid.to_string();
-    // One that is not there, or dies now, need not be started for it.
+    // A daemon that is missing, or dies now, need not be started for this.
     client.set_stopped(true);
     let asked = async {
         client.connect().await.ok()?;
@@ -149,13 +180,31 @@ async fn program_code(client: &Client<'_>, started: &ExecStarted, record: &ExitR
     }
 }
 
-/// Why somebody ended it, unless that was the person in front of it.
+/// Reports why somebody ended it, unless that was the person in front of it.
 fn say_why(context: &Context, answer: &WaitAnswer) {
     if let (Some(why), Some(exit)) = (answer.why, &answer.exit)
         && why != Why::User
-        // What it exited with is its own; what was done to it has been said.
+        // Its exit code is its own; a cause has been reported.
         && !matches!(answer.status, Some(ProcessStatus::Exited { .. }))
     {
-        context.say(&format!("PID {} ended: {}", answer.pid, exit.reason));
+        let end = render::exit::phrase(answer.status.as_ref(), exit);
+        context.say(&format!("PID {} {end}", answer.pid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_program_is_not_called_one_that_cannot_be_run() {
+        let check = |stage: &str, errno: &str, why, expect: &str| {
+            let failure = Failure { stage: stage.to_owned(), errno: errno.to_owned(), code: 1 };
+            assert_eq!(explain(&failure, why), expect);
+        };
+        let lost = "its shim, the process above it, was lost, and the program was killed";
+        check("shim", "ESRCH", Some(EndedBy::ShimLost), lost);
+        check("boot", "EHOSTDOWN", Some(EndedBy::HostLost), "the machine went down while the program ran");
+        check("execve", "EACCES", None, "the program cannot be run: permission denied");
     }
 }

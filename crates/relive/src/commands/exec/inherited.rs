@@ -1,11 +1,11 @@
-//! What a program inherits from the shell in which its command is typed, and that would otherwise be the daemon's.
+//! The settings that a program inherits from the shell in which its command is typed, instead of the daemon's.
 
 use relive_api::{Inherited, ResourceLimit};
 use rustix::process::{Resource, getpriority_process, getrlimit};
 
-/// The number of SIGPIPE, which the Rust runtime has ignored in this process before anybody could look.
+/// The number of SIGPIPE, which the Rust runtime has ignored in this process before this code runs.
 const SIGPIPE: u8 = 13;
-/// The limits that exist, with the numbers that Linux has for them.
+/// The limits, with their numbers on Linux.
 const RESOURCES: [(u32, Resource); 16] = [
     (0, Resource::Cpu),
     (1, Resource::Fsize),
@@ -25,7 +25,7 @@ const RESOURCES: [(u32, Resource); 16] = [
     (15, Resource::Rttime),
 ];
 
-/// Returns what this process inherited; none where the system does not say.
+/// Returns the inherited settings of this process; `None` if the system does not tell.
 pub(super) fn inherited() -> Option<Inherited> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let limits = RESOURCES.into_iter().map(|(number, resource)| {

@@ -1,25 +1,25 @@
-//! How what a program printed is shown. Pure: from pieces of the log to bytes on a stream.
+//! The presentation of a program's output. Pure: from chunks of the log to bytes on a stream.
 
 use relive_core::{Pid, Timestamp};
 use relive_session::log::{Chunk, Item, Stream};
 use serde_json::json;
 
-use crate::render::time::clock;
+use crate::render::time::Clock;
 
 /// A longer line is shown in parts.
 const LINE_MAX: usize = 64 * 1024;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Form {
     /// As it was printed.
     Plain,
-    /// Each line with the moment it began.
-    Timestamps,
-    /// One object a piece, with the PID it is of.
+    /// Each line with the time of its beginning.
+    Timestamps(Clock),
+    /// One object per piece, with its PID.
     Json(Pid),
 }
 
-/// Something to be written as a whole.
+/// Bytes to be written as a whole.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub stream: Stream,
@@ -29,13 +29,13 @@ pub(super) struct Piece {
 #[derive(Debug)]
 pub(super) struct Printer {
     form: Form,
-    /// Whether plain output is taken apart at the ends of lines as well.
+    /// Whether plain output is also split at line ends.
     by_lines: bool,
     out: Unfinished,
     err: Unfinished,
 }
 
-/// What was printed on a stream since its last whole line or, with JSON, its last whole character.
+/// The output of a stream since its last complete line or, with JSON, its last complete character.
 #[derive(Debug, Default)]
 struct Unfinished {
     at_ms: u64,
@@ -47,44 +47,44 @@ impl Printer {
         Self { form, by_lines: false, out: Unfinished::default(), err: Unfinished::default() }
     }
 
-    /// Hands out lines, so that they can be counted.
+    /// Returns lines, so that they can be counted.
     pub(super) fn by_lines(form: Form) -> Self {
         Self { by_lines: true, ..Self::new(form) }
     }
 
     pub(super) fn pieces(&mut self, item: Item) -> Vec<Piece> {
-        let form = self.form;
-        match (item, form) {
-            (Item::Chunk(chunk), Form::Json(pid)) => vec![self.object(pid, &chunk)],
+        let form = self.form.clone();
+        match (item, &form) {
+            (Item::Chunk(chunk), Form::Json(pid)) => vec![self.object(*pid, &chunk)],
             (Item::Gap { from, to }, Form::Json(pid)) => {
                 let gap =
                     json!({ "id": from.to_string(), "at": null, "pid": pid, "kind": "gap", "to": to.to_string() });
                 vec![Piece { stream: Stream::Out, bytes: format!("{gap}\n").into_bytes() }]
             }
-            (Item::Gap { .. }, Form::Plain | Form::Timestamps) => Vec::new(),
+            (Item::Gap { .. }, Form::Plain | Form::Timestamps(_)) => Vec::new(),
             (Item::Chunk(chunk), Form::Plain) if !self.by_lines => {
                 vec![Piece { stream: chunk.stream, bytes: chunk.bytes }]
             }
-            (Item::Chunk(chunk), Form::Plain | Form::Timestamps) => {
+            (Item::Chunk(chunk), Form::Plain | Form::Timestamps(_)) => {
                 let stream = chunk.stream;
                 let unfinished = self.of(stream);
                 let lines = unfinished.lines(&chunk);
-                lines.into_iter().map(|(at_ms, line)| shown(form, stream, at_ms, line)).collect()
+                lines.into_iter().map(|(at_ms, line)| shown(&form, stream, at_ms, line)).collect()
             }
         }
     }
 
-    /// What is left when there is no more.
+    /// Returns the rest at the end of the output.
     pub(super) fn rest(&mut self) -> Vec<Piece> {
-        let form = self.form;
+        let form = self.form.clone();
         let mut rest = Vec::new();
         for stream in [Stream::Out, Stream::Err] {
             let Unfinished { at_ms, bytes } = std::mem::take(self.of(stream));
             match form {
-                // Part of a character was shown with what stands before it.
+                // Part of a character was shown with the text before it.
                 Form::Json(_) => {}
-                Form::Plain | Form::Timestamps if bytes.is_empty() => {}
-                Form::Plain | Form::Timestamps => rest.push(shown(form, stream, at_ms, bytes)),
+                Form::Plain | Form::Timestamps(_) if bytes.is_empty() => {}
+                Form::Plain | Form::Timestamps(_) => rest.push(shown(&form, stream, at_ms, bytes)),
             }
         }
         rest
@@ -110,7 +110,7 @@ impl Printer {
 }
 
 impl Unfinished {
-    /// The lines that are whole with this, each with the moment it began.
+    /// Returns the lines that this completes, each with the time of its beginning.
     fn lines(&mut self, chunk: &Chunk) -> Vec<(u64, Vec<u8>)> {
         let mut lines = Vec::new();
         for part in chunk.bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -125,7 +125,7 @@ impl Unfinished {
         lines
     }
 
-    /// The text that is whole with this; a character that is cut in two waits for its other half.
+    /// Returns the text that this completes; a partial character waits for its rest.
     fn characters(&mut self, bytes: &[u8]) -> String {
         self.bytes.extend_from_slice(bytes);
         let cut = match std::str::from_utf8(&self.bytes) {
@@ -139,7 +139,7 @@ impl Unfinished {
     }
 }
 
-/// How many bytes at the end begin a character that is not whole.
+/// Returns how many bytes at the end are an incomplete character.
 fn unfinished_character(bytes: &[u8]) -> usize {
     const LONGEST: usize = 4;
     let last = &bytes[bytes.len().saturating_sub(LONGEST - 1)..];
@@ -155,11 +155,11 @@ fn moment(at_ms: u64) -> Option<Timestamp> {
     Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()
 }
 
-fn shown(form: Form, stream: Stream, at_ms: u64, line: Vec<u8>) -> Piece {
+fn shown(form: &Form, stream: Stream, at_ms: u64, line: Vec<u8>) -> Piece {
     let bytes = match form {
         Form::Plain | Form::Json(_) => line,
-        Form::Timestamps => {
-            let at = moment(at_ms).map_or_else(|| "-".to_owned(), clock);
+        Form::Timestamps(clock) => {
+            let at = moment(at_ms).map_or_else(|| "-".to_owned(), |at| clock.moment(at));
             let end = if line.ends_with(b"\n") { "" } else { "\n" };
             [at.as_bytes(), b" ", &line, end.as_bytes()].concat()
         }
@@ -192,13 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_the_moment_it_began() {
+    fn a_line_has_the_time_of_its_beginning() {
         let items = vec![chunk(Stream::Out, 0, b"a"), chunk(Stream::Out, 7, b"b\nc")];
-        check(Printer::new(Form::Timestamps), items, &["22:13:20.000Z ab\n", "22:13:20.007Z c\n"]);
+        check(
+            Printer::new(Form::Timestamps(Clock::utc())),
+            items,
+            &["2023-11-14T22:13:20.000Z ab\n", "2023-11-14T22:13:20.007Z c\n"],
+        );
     }
 
     #[test]
-    fn an_object_a_piece_and_no_character_is_cut_in_two() {
+    fn json_output_is_one_object_per_piece_without_split_characters() {
         let euro = "\u{20ac}".as_bytes();
         let items = vec![
             chunk(Stream::Out, 0, &euro[..2]),

@@ -1,5 +1,5 @@
-//! What a program printed, straight from its session's log: on the streams it was printed on, byte for byte; with
-//! timestamps line by line; with `--json` one object a piece.
+//! Shows the output of a program from its session's log: on the original streams, byte for byte; with timestamps line
+//! by line; with `--json` one object per piece.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,31 +7,33 @@ use std::path::Path;
 
 use relive_api::{Process, Session};
 use relive_session::SessionDirectory;
-use relive_session::log::{Item, Reader};
+use relive_session::log::{BEGINNING, Item, Reader};
 
 use super::Args;
 use super::printer::{Form, Piece, Printer};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
-use crate::session::output::{OUTPUT_LOST, Output, say_gap, write};
+use crate::session::output::{OUTPUT_LOST, Output, not_shown, say_gap, write};
 use crate::session::{self, Opened};
 
 pub(super) async fn run(context: &Context, args: &Args, process: &Process, session: &Session) -> Outcome<u8> {
     let folder = Path::new(&session.folder);
-    let form = match (context.json, args.timestamps) {
+    let form = match (context.json, args.clock()) {
         (true, _) => Form::Json(process.pid),
-        (false, true) => Form::Timestamps,
-        (false, false) => Form::Plain,
+        (false, Some(clock)) => Form::Timestamps(clock),
+        (false, None) => Form::Plain,
     };
+    let since = args.since.map_or(0, |since| u64::try_from(since.as_millisecond()).unwrap_or(0));
     let from = match args.lines {
-        Some(lines) => show_last(folder, lines, form)?,
+        Some(lines) => show_last(folder, lines, &form, since)?,
         None => 0,
     };
-    let mut printer = Printer::new(form);
+    let mut printer = Printer::new(form.clone());
     let mut output = Output::start(folder, from, move |item| {
         let pieces = match item {
+            Some(item) if is_before(&item, since) => Vec::new(),
             Some(item) => {
-                warn_of_gap(&item, form);
+                warn_of_gap(&item, &form);
                 printer.pieces(item)
             }
             None => printer.rest(),
@@ -46,8 +48,8 @@ pub(super) async fn run(context: &Context, args: &Args, process: &Process, sessi
         seen.mark_changed();
         loop {
             tokio::select! {
-                // A reader of ours who has gone.
-                shown = output.finished() => return shown.map(|()| 0).map_err(CommandError::from),
+                // The reader of this command's output is gone.
+                shown = output.finished() => return shown.map(|()| 0).map_err(not_shown),
                 changed = seen.changed() => {
                     let now = seen.borrow_and_update().clone();
                     if changed.is_err() || now.ended.is_some() || now.gone {
@@ -59,16 +61,21 @@ pub(super) async fn run(context: &Context, args: &Args, process: &Process, sessi
         }
     }
     output.end();
-    output.finished().await?;
-    say_lost(context, folder);
+    output.finished().await.map_err(not_shown)?;
+    let shown = *output.shown().borrow();
+    say_lost(context, folder, shown);
     Ok(0)
 }
 
-/// Says at the end of the output that some of it is missing: nobody knows where.
-fn say_lost(context: &Context, folder: &Path) {
+/// Reports at the end of the output that some of it is missing at an unknown place.
+fn say_lost(context: &Context, folder: &Path, shown: u64) {
     let record = SessionDirectory::open(folder).and_then(|folder| folder.read_exit());
-    if record.is_ok_and(|record| record.is_some_and(|record| record.output_lost)) {
+    let Ok(Some(record)) = record else { return };
+    if record.output_lost {
         context.say(OUTPUT_LOST);
+    }
+    if let missing @ 1.. = record.log_end.saturating_sub(shown.max(BEGINNING)) {
+        context.say(&format!("the last {missing} bytes of the log are missing: somebody has cut it off"));
     }
 }
 
@@ -80,16 +87,25 @@ fn show(piece: &Piece) -> io::Result<()> {
     write(piece.stream, &piece.bytes)
 }
 
-fn warn_of_gap(item: &Item, form: Form) {
+/// Whether a piece was printed before that moment, in milliseconds.
+fn is_before(item: &Item, since: u64) -> bool {
+    match item {
+        Item::Chunk(chunk) => chunk.at_ms < since,
+        // Nobody knows when.
+        Item::Gap { .. } => since > 0,
+    }
+}
+
+fn warn_of_gap(item: &Item, form: &Form) {
     match (item, form) {
-        (Item::Gap { from, to }, Form::Plain | Form::Timestamps) => say_gap(*from, *to),
+        (Item::Gap { from, to }, Form::Plain | Form::Timestamps(_)) => say_gap(*from, *to),
         (Item::Gap { .. }, Form::Json(_)) | (Item::Chunk(_), _) => {}
     }
 }
 
-/// Shows the last lines, or objects, there are now. Returns where the log continues after them.
-fn show_last(folder: &Path, count: usize, form: Form) -> Outcome<u64> {
-    let mut printer = Printer::by_lines(form);
+/// Shows the last lines, or objects. Returns where the log continues after them.
+fn show_last(folder: &Path, count: usize, form: &Form, since: u64) -> Outcome<u64> {
+    let mut printer = Printer::by_lines(form.clone());
     let mut reader = Reader::open(folder, 0).map_err(unreadable)?;
     let mut kept = VecDeque::new();
     let mut from = 0;
@@ -103,7 +119,9 @@ fn show_last(folder: &Path, count: usize, form: Form) -> Outcome<u64> {
             Item::Chunk(chunk) => chunk.next,
             Item::Gap { to, .. } => *to,
         };
-        keep(printer.pieces(item));
+        if !is_before(&item, since) {
+            keep(printer.pieces(item));
+        }
     }
     keep(printer.rest());
     kept.iter().try_for_each(show)?;

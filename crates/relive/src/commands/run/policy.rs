@@ -1,4 +1,4 @@
-//! The flags that say which tools may be used.
+//! The flags that allow and deny tools.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use crate::error::{CommandError, Outcome};
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// It may use this tool without asking; `*` is every tool that is not named
-    #[arg(long, value_name = "TOOL")]
+    /// Allow a tool, or commands such as 'shell:git status*', without asking; `*` means every tool that is not named
+    #[arg(long, value_name = "TOOL|RULE")]
     allow: Vec<String>,
-    /// You are asked before each use of this tool
+    /// Ask before every use of this tool
     #[arg(long, value_name = "TOOL")]
     ask: Vec<String>,
-    /// It may not use this tool
+    /// Forbid this tool
     #[arg(long, value_name = "TOOL")]
     deny: Vec<String>,
-    /// Whatever you would be asked is allowed
+    /// Allow everything without asking
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
@@ -27,9 +27,14 @@ impl Args {
         let mut policy: BTreeMap<String, String> = BTreeMap::new();
         for (word, tools) in [("allow", &self.allow), ("ask", &self.ask), ("deny", &self.deny)] {
             for tool in tools {
+                if tool.trim().is_empty() {
+                    let error = CommandError::invalid(format!("--{word}: the name of the tool is empty"));
+                    let what = if word == "allow" { "'shell:git status*'" } else { "shell" };
+                    return Err(error.with_hint(format!("relive run --{word} {what} \"fix the test\"")));
+                }
                 if let Some(before) = policy.insert(tool.clone(), word.to_owned()).filter(|before| before != word) {
                     let message = format!("{tool}: both --{before} and --{word}");
-                    return Err(CommandError::invalid(message).with_hint("say one of them"));
+                    return Err(CommandError::invalid(message).with_hint("use only one of them"));
                 }
             }
         }

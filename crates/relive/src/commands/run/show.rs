@@ -1,31 +1,61 @@
-//! The events of a running agent, for the one who watches: its words on stdout, all else on stderr.
+//! The events of a running agent and of those below it, for the one who watches: its words on stdout, all else on stderr.
 
-use relive_api::{Created, WaitAnswer};
+use std::collections::BTreeMap;
+
+use relive_api::{Created, DiffQuery, WaitAnswer, WorkspaceKind};
 use relive_client::Event;
-use relive_core::SuspendReason;
-use relive_journal::payload::{Json, Text};
+use relive_core::{SuspendReason, Uuid};
 use serde::Serialize;
-use tokio::sync::watch;
 
 use crate::client::Client;
+use crate::commands::exec::have_one_output;
 use crate::commands::incarnations::Incarnations;
+use crate::commands::output::Output;
 use crate::context::Context;
 use crate::error::Outcome;
+use crate::render::files::summary_of;
 use crate::render::line::Line;
 use crate::render::table::fit;
-use crate::terminal::{Paint, one_line, without_controls};
+use crate::render::{live, summary};
+use crate::terminal::{Paint, without_controls};
+
+/// How much of the output of a command that runs already is shown.
+const RECENT_BYTES: u64 = 4096;
+/// How often the output of a command is read once more at its end.
+const LAST_READS: usize = 16;
+
+/// Whether the events that are shown happened before we came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    Now,
+    Before,
+}
 
 pub(super) struct Show<'a> {
     client: &'a Client<'a>,
     context: &'a Context,
     created: Created,
     incarnations: Incarnations,
-    /// Why it is suspended, for whoever answers its questions.
-    suspended: watch::Sender<Option<SuspendReason>>,
+    views: BTreeMap<Uuid, View>,
     /// The last thing on stdout was no newline.
     mid_line: bool,
+    /// Stdout and stderr are shown together, on a terminal or in one file.
+    is_one_place: bool,
     /// Nor on stderr, in the middle of a thought.
     mid_thought: bool,
+}
+
+/// One process that is watched.
+#[derive(Default)]
+struct View {
+    /// In front of each of its lines; empty for the one that was asked for.
+    label: String,
+    /// What it said since its last whole line, where that is shown line by line.
+    said: String,
+    /// The command that it runs.
+    output: Option<Output>,
+    /// Whether it waits for an approval: that it continues after the answer needs no line.
+    asks: bool,
 }
 
 /// The last line of `run --json`.
@@ -37,76 +67,95 @@ struct ExitLine<'a> {
 }
 
 impl<'a> Show<'a> {
-    pub(super) fn new(
-        client: &'a Client<'a>,
-        created: Created,
-        suspended: watch::Sender<Option<SuspendReason>>,
-    ) -> Self {
-        let incarnations = Incarnations::new(created.uuid.to_string(), 1, created.pid);
-        let context = client.context();
-        Self { client, context, created, incarnations, suspended, mid_line: false, mid_thought: false }
+    pub(super) fn new(client: &'a Client<'a>, created: Created, generation: u32) -> Self {
+        let incarnations = Incarnations::new(created.uuid.to_string(), generation, created.pid);
+        let (context, views) = (client.context(), BTreeMap::from([(created.uuid, View::default())]));
+        let is_one_place = have_one_output();
+        Self { client, context, created, incarnations, views, mid_line: false, is_one_place, mid_thought: false }
     }
 
-    pub(super) fn begun(&mut self) {
-        if self.context.err.is_terminal && !self.context.json {
-            self.aside(&format!("PID {} {}", self.created.pid, self.created.uuid), Paint::Dim);
+    /// Shows a process below the one that was asked for too.
+    pub(super) fn add(&mut self, uuid: Uuid, label: String) {
+        self.views.entry(uuid).or_insert(View { label, ..View::default() });
+    }
+
+    /// One line for whoever watches.
+    pub(super) fn say(&mut self, text: &str) {
+        self.aside(text, Paint::Dim);
+    }
+
+    /// Ends what was begun, so that a question begins at the left edge.
+    pub(super) fn end(&mut self) {
+        self.end_line();
+        self.end_thought();
+    }
+
+    /// Ends what a process was saying, so that its question comes after it.
+    pub(super) fn end_of(&mut self, who: Uuid) {
+        self.end_text_below(who);
+        if who == self.created.uuid {
+            self.end_text();
         }
+        self.end();
     }
 
-    pub(super) async fn event(&mut self, event: &Event) -> Outcome<()> {
+    /// Says that a process below has ended.
+    pub(super) fn child_ended(&mut self, who: Uuid, reason: &str) {
+        self.line(who, &crate::terminal::one_line(reason), Paint::Dim);
+    }
+
+    pub(super) async fn event(&mut self, who: Uuid, event: &Event, when: When) -> Outcome<()> {
         let Some(line) = Line::parse(&event.data) else { return Ok(()) };
-        if line.kind == "paused" {
+        let is_root = who == self.created.uuid;
+        if is_root && line.kind == "paused" {
             self.client.set_stopped(line.field::<String>("reason").as_deref() == Some("daemon_stop"));
-        } else if line.kind == "resumed" {
+        } else if is_root && line.kind == "resumed" {
             self.client.set_stopped(false);
         }
         if self.context.json {
-            let pid = self.incarnations.pid_of(self.client, &event.id).await?;
-            return self.context.print_line(&line.to_json(&event.id, pid));
+            if is_root {
+                let pid = self.incarnations.pid_of(self.client, &event.id).await?;
+                self.context.print_line(&line.to_json(&event.id, pid))?;
+            }
+            return Ok(());
+        }
+        if is_root && matches!(line.kind.as_str(), "model" | "call") {
+            self.end_text();
         }
         match line.kind.as_str() {
-            "text" => self.text(&line)?,
-            "thinking" if self.context.err.is_terminal => self.thought(&payload(&line, "text")),
-            "call" => self.aside(&format!("-> {} {}", word(&line, "name"), args(&line)), Paint::Dim),
-            "call_result" => self.aside(&result(&line), Paint::Dim),
-            "paused" => {
-                let reason: Option<SuspendReason> = line.field("reason");
-                let verb = match reason {
-                    Some(SuspendReason::Approval | SuspendReason::InDoubt) => "resolve",
-                    Some(_) | None => "resume",
-                };
-                let go_on = format!("relive {verb} {}", self.created.uuid);
-                let hint = line.field::<String>("hint").map_or(go_on, |hint| one_line(&hint));
-                let until =
-                    line.field::<String>("resume_at").map(|moment| format!(" until {moment}")).unwrap_or_default();
-                let how = format!("paused ({}){until}: {hint}", word(&line, "reason"));
-                self.aside(&how, Paint::Yellow);
-                self.suspended.send_replace(reason);
+            "text" if is_root => self.text(&live::payload(&line, "text"))?,
+            "text" => self.text_below(who, &live::payload(&line, "text")),
+            "thinking" if is_root && self.context.err.is_terminal => self.thought(&live::payload(&line, "text")),
+            "call" => self.call(who, &line, when),
+            "call_result" => self.result(who, &line),
+            "resumed" if self.views.get_mut(&who).is_some_and(|view| std::mem::take(&mut view.asks)) => {}
+            _ => {
+                if let Some(view) = self.views.get_mut(&who).filter(|_| line.kind == "paused") {
+                    view.asks = line.field("reason") == Some(SuspendReason::Approval);
+                }
+                if let Some((text, paint)) = live::line(&line, who) {
+                    self.line(who, &text, paint);
+                }
             }
-            "resumed" => {
-                self.aside("resumed", Paint::Yellow);
-                self.suspended.send_replace(None);
-            }
-            "approval" => {
-                let what = format!("asks for your approval: {} {}", word(&line, "name"), args(&line));
-                self.aside(&what, Paint::Red);
-            }
-            "model_retry" => {
-                let seconds = line.field::<u64>("after_ms").unwrap_or(0).div_ceil(1000);
-                self.aside(&format!("{}: asked again in {seconds} s", payload(&line, "text")), Paint::Yellow);
-            }
-            "compacted" => self.aside("the conversation was too long, and its older part was summed up", Paint::Dim),
-            "model_error" => self.aside(&payload(&line, "text"), Paint::Red),
-            "in_doubt" => {
-                let what = format!("in doubt: {} {}", word(&line, "name"), payload(&line, "reason"));
-                self.aside(&what, Paint::Red);
-            }
-            _ => {}
         }
         Ok(())
     }
 
-    pub(super) fn ended(&mut self, answer: &WaitAnswer) -> Outcome<()> {
+    /// Shows what commands have printed since the last time.
+    pub(super) fn output(&mut self) {
+        let running: Vec<Uuid> =
+            self.views.iter().filter(|(_, view)| view.output.is_some()).map(|(uuid, _)| *uuid).collect();
+        for uuid in running {
+            self.read_output(uuid);
+        }
+    }
+
+    /// Whether a command runs whose output can be shown.
+    pub(super) fn has_output(&self) -> bool {
+        !self.context.json && self.views.values().any(|view| view.output.is_some())
+    }
+
+    pub(super) async fn ended(&mut self, answer: &WaitAnswer) -> Outcome<()> {
         if self.context.json {
             return self.context.print_json(&ExitLine { kind: "exit", answer });
         }
@@ -114,32 +163,119 @@ impl<'a> Show<'a> {
         if std::mem::take(&mut self.mid_line) {
             self.context.print("\n")?;
         }
-        if let Some(exit) = answer.exit.as_ref().filter(|exit| exit.code != 0) {
-            let how = format!("PID {} ended: {} (resume: relive resume {})", answer.pid, exit.reason, answer.uuid);
-            self.aside(&how, Paint::Red);
+        let failed = answer.exit.as_ref().is_some_and(|exit| exit.code != 0);
+        let paint = if failed { Paint::Red } else { Paint::Dim };
+        // What it used is for information only, so a failure to look is none.
+        match self.client.process(&self.created.uuid.to_string()).await {
+            Ok(process) => {
+                self.aside(&summary::line(&process, answer.exit.as_ref()), paint);
+                if let Some(hint) = live::resume_hint(&process).filter(|_| failed) {
+                    self.aside(&format!("hint: {hint}"), Paint::Dim);
+                }
+            }
+            Err(_) => self.aside(&summary::end(answer.pid, answer.status.as_ref(), answer.exit.as_ref()), paint),
         }
         Ok(())
     }
 
-    pub(super) fn left(&mut self) {
-        let uuid = self.created.uuid;
-        self.aside(&format!("left before its end was known: relive wait {uuid}"), Paint::Yellow);
+    /// Says what changed in the files, where that is known.
+    pub(super) async fn changed_files(&mut self) {
+        if self.context.json {
+            return;
+        }
+        let uuid = self.created.uuid.to_string();
+        // Only for the words: the process has ended whatever becomes of this.
+        let Ok(diff) = self.client.diff(&uuid, DiffQuery::default()).await else { return };
+        if diff.files.is_empty() {
+            return;
+        }
+        let pid = self.created.pid;
+        let workspace = self.client.process(&uuid).await.ok().and_then(|process| process.workspace);
+        let copy = match workspace.map(|workspace| workspace.kind) {
+            Some(WorkspaceKind::Own) => format!(", in a copy (relive merge {pid})"),
+            Some(WorkspaceKind::Here) | None => String::new(),
+        };
+        self.aside(&format!("{} (relive diff {pid}){copy}", summary_of(&diff.files)), Paint::Dim);
     }
 
-    fn text(&mut self, line: &Line) -> Outcome<()> {
-        let chunk = match line.field::<Text>("text") {
-            Some(Text::Inline(text)) => text,
-            Some(Text::Blob(blob)) => blob.head,
-            None => return Ok(()),
-        };
+    /// Says that the process was left, and how to come back to it.
+    pub(super) fn left(&mut self, text: &str) {
+        self.end_text();
+        self.aside(text, Paint::Yellow);
+    }
+
+    fn call(&mut self, who: Uuid, line: &Line, when: When) {
+        for (place, text) in live::call(line).iter().enumerate() {
+            if place == 0 && !live::is_command(line) {
+                self.line(who, text, Paint::Dim);
+            } else {
+                self.whole_line(who, text);
+            }
+        }
+        let sessions = self.context.paths.data.join("steps").join(who.to_string()).join("sessions");
+        let output = line.field::<String>("session").and_then(|name| Output::new(sessions, &name));
+        if let Some(view) = self.views.get_mut(&who) {
+            view.output = match when {
+                When::Now => output,
+                When::Before => output.map(|output| output.recent(RECENT_BYTES)),
+            };
+        }
+    }
+
+    fn result(&mut self, who: Uuid, line: &Line) {
+        let mut streamed = false;
+        for _ in 0..LAST_READS {
+            if !self.read_output(who) {
+                break;
+            }
+        }
+        if let Some(mut output) = self.views.get_mut(&who).and_then(|view| view.output.take()) {
+            streamed = output.any;
+            if let Some(rest) = output.rest() {
+                self.whole_line(who, &format!("{}{rest}", live::OUTPUT_BAR));
+            }
+        }
+        self.line(who, &live::result(line, streamed), Paint::Dim);
+    }
+
+    /// Shows new output of a command. Returns whether there may be more at once.
+    fn read_output(&mut self, who: Uuid) -> bool {
+        let Some(output) = self.views.get_mut(&who).and_then(|view| view.output.as_mut()) else { return false };
+        let (lines, more) = output.lines();
+        for line in lines {
+            self.whole_line(who, &format!("{}{line}", live::OUTPUT_BAR));
+        }
+        more
+    }
+
+    fn text(&mut self, chunk: &str) -> Outcome<()> {
         let Some(end) = chunk.chars().last() else { return Ok(()) };
         self.end_thought();
         self.mid_line = end != '\n';
         // A pipe gets every byte; a terminal nothing it would act on.
         if self.context.out.is_terminal {
-            self.context.print(&without_controls(&chunk))
+            self.context.print(&without_controls(chunk))
         } else {
-            self.context.print(&chunk)
+            self.context.print(chunk)
+        }
+    }
+
+    /// What a process below says is shown line by line: others speak at the same time.
+    fn text_below(&mut self, who: Uuid, chunk: &str) {
+        let Some(view) = self.views.get_mut(&who) else { return };
+        view.said.push_str(chunk);
+        let Some(end) = view.said.rfind('\n') else { return };
+        let rest = view.said.split_off(end + 1);
+        let lines = std::mem::replace(&mut view.said, rest);
+        lines.lines().for_each(|line| self.whole_line(who, &without_controls(line)));
+    }
+
+    fn end_text_below(&mut self, who: Uuid) {
+        if let Some(said) = self.views.get_mut(&who).map(|view| std::mem::take(&mut view.said))
+            && !said.is_empty()
+        {
+            let label = self.label(who);
+            self.aside(&format!("{label}{}", without_controls(&said)), Paint::Dim);
         }
     }
 
@@ -158,47 +294,45 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// On a terminal nothing of ours begins in the middle of the agent's line.
+    /// Nothing of ours begins in the middle of the agent's line where both are shown. Elsewhere its line goes on.
     fn end_line(&mut self) {
-        if self.mid_line && self.context.out.is_terminal && self.context.err.is_terminal {
+        if self.is_one_place {
+            self.end_text();
+        }
+    }
+
+    /// Ends what the agent has said: what it says next is another line.
+    fn end_text(&mut self) {
+        if self.mid_line {
             self.mid_line = self.context.print("\n").is_err();
         }
     }
 
-    /// One line on stderr; what is only in passing fits the width.
+    fn label(&self, who: Uuid) -> String {
+        self.views.get(&who).map(|view| view.label.clone()).unwrap_or_default()
+    }
+
+    /// One line about a process; what is only in passing fits the width.
+    fn line(&mut self, who: Uuid, text: &str, paint: Paint) {
+        self.end_text_below(who);
+        let text = format!("{}{text}", self.label(who));
+        match self.context.err.resized().width {
+            Some(width) if paint == Paint::Dim => self.aside(&fit(&text, width, &self.context.err), paint),
+            Some(_) | None => self.aside(&text, paint),
+        }
+    }
+
+    /// One line about a process, however long it is.
+    fn whole_line(&mut self, who: Uuid, text: &str) {
+        self.end_text_below(who);
+        let text = format!("{}{text}", self.label(who));
+        self.aside(&text, Paint::Dim);
+    }
+
+    /// One line on stderr. It must hold nothing that a terminal would act on.
     fn aside(&mut self, text: &str, paint: Paint) {
         self.end_line();
         self.end_thought();
-        let err = &self.context.err;
-        let line = match err.width {
-            Some(width) if paint == Paint::Dim => fit(&one_line(text), width, err),
-            Some(_) | None => one_line(text),
-        };
-        self.context.say(&err.paint(paint, &line));
+        self.context.say(&self.context.err.paint(paint, text));
     }
-}
-
-fn word(line: &Line, name: &str) -> String {
-    line.field::<String>(name).unwrap_or_default()
-}
-
-fn payload(line: &Line, name: &str) -> String {
-    line.field::<Text>(name).map(|text| text.head(usize::MAX).to_owned()).unwrap_or_default()
-}
-
-fn args(line: &Line) -> String {
-    match line.field::<Json>("args") {
-        Some(Json::Inline(raw)) => serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned()),
-        Some(Json::Blob(blob)) => blob.head,
-        None => String::new(),
-    }
-}
-
-fn result(line: &Line) -> String {
-    let ok = match line.field::<bool>("ok") {
-        Some(false) => "failed",
-        Some(true) | None => "ok",
-    };
-    let said = ["result", "summary", "text"].into_iter().map(|name| payload(line, name)).find(|said| !said.is_empty());
-    format!("<- {} {ok} {}", word(line, "name"), said.unwrap_or_default())
 }

@@ -1,15 +1,15 @@
-//! Tables and trees, by eye.
+//! Tables and trees as text.
 
 use relive_core::{SuspendReason, Usd};
 use serde_json::json;
 
 use super::*;
 
-/// A process with nothing special about it.
+/// Returns an ordinary process.
 pub(crate) fn process(pid: u32, ppid: u32) -> Process {
     let uuid = format!("0198f3c1-0000-7000-8000-{pid:012}");
     serde_json::from_value(json!({
-        "pid": pid, "ppid": ppid, "uuid": uuid, "parent_uuid": null, "origin_uuid": null, "origin_step": null,
+        "pid": pid, "ppid": ppid, "uuid": uuid, "short": "0c9d1e77", "parent_uuid": null, "origin_uuid": null, "origin_step": null,
         "generation": 1, "successor_pid": null, "name": format!("p{pid}"), "body": "agent", "intent": "do it",
         "cwd": "/w", "state": "running", "paused": false, "paused_at": null, "display": "running",
         "suspend_reason": null, "ending": null, "status": null, "why": null, "killed_by": null, "killed_from": null,
@@ -23,7 +23,9 @@ pub(crate) fn process(pid: u32, ppid: u32) -> Process {
 
 /// A table of these processes, drawn at once.
 fn drawn(processes: &[Process], order: Order, look: &Look) -> String {
-    table().draw(&rows(processes, order, look), look)
+    let columns = Column::fitting(look);
+    let now = "2026-11-15T14:00:00Z".parse().unwrap();
+    table(&columns).draw(&rows(processes, order, &columns, now, look), look)
 }
 
 fn sample() -> Vec<Process> {
@@ -31,6 +33,9 @@ fn sample() -> Vec<Process> {
     list[1].paused = true;
     list[1].display = "suspended".into();
     list[1].suspend_reason = Some(SuspendReason::BudgetExceeded);
+    list[0].doing = Some("shell: make -j4 41s".into());
+    list[3].display = "dead".into();
+    list[3].exit = serde_json::from_value(json!({ "code": 1, "reason": "max steps exceeded", "err": null })).unwrap();
     list[4].name = None;
     list[4].intent = "rewrite the whole of the documentation\nand make it \u{1b}[31mshorter than it is today".into();
     list[4].cost_usd = None;
@@ -43,41 +48,89 @@ fn piped_nothing_is_cut_or_coloured() {
     let mut list = sample();
     list[4].intent = "rewrite all\nof the \u{1b}[31mdocs".into();
     let expected = "\
-PID  STATE          NAME                          BODY   STEP  TOKENS     COST  ELAPSED
-  1  running        p1                            agent  3/20    1234  $0.0123    1m05s
-  2  [P] suspended  p2                            agent  3/20    1234  $0.0123    1m05s
-  3  running        p3                            agent  3/20    1234  $0.0123    1m05s
-  4  running        p4                            agent  3/20    1234  $0.0123    1m05s
- 15  running        rewrite all of the ?[31mdocs  agent     3    1234        -    1m05s
+PID  STATE          NAME                          BODY   STEP  TOKENS     COST  ELAPSED  AGE  ID        MODEL     DIRECTORY  DETAIL
+  1  running        p1                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         shell: make -j4 41s
+  2  [P] suspended  p2                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         budget exceeded
+  3  running        p3                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         -
+  4  dead           p4                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         1 max steps exceeded
+ 15  running        rewrite all of the ?[31mdocs  agent     3    1234        -    1m05s   2h  0c9d1e77  script/x  /w         -
 ";
-    assert_eq!(drawn(&list, Order::Pid, &Look { ascii: true, ..Look::plain() }), expected);
+    assert_eq!(drawn(&list, Order::Listed, &Look { ascii: true, ..Look::plain() }), expected);
 }
 
 #[test]
-fn on_a_terminal_it_fits_80_columns() {
+fn on_a_terminal_the_table_fits_80_columns() {
     let look = Look { is_terminal: true, width: Some(80), ..Look::plain() };
     let expected = "\
-PID  STATE        NAME                     BODY   STEP  TOKENS     COST  ELAPSED
-  1  running      p1                       agent  3/20    1234  $0.0123    1m05s
-  2  ⏸ suspended  ├─ p2                    agent  3/20    1234  $0.0123    1m05s
-  3  running      │  └─ p3                 agent  3/20    1234  $0.0123    1m05s
-  4  running      └─ p4                    agent  3/20    1234  $0.0123    1m05s
- 15  running      rewrite the whole of t…  agent     3    1234        -    1m05s
+PID  STATE        NAME                  STEP     COST  AGE  DETAIL
+  1  running      p1                    3/20  $0.0123   2h  shell: make -j4 41s
+  2  ⏸ suspended  ├─ p2                 3/20  $0.0123   2h  budget exceeded
+  3  running      │  └─ p3              3/20  $0.0123   2h  -
+  4  dead         └─ p4                 3/20  $0.0123   2h  1 max steps exceeded
+ 15  running      rewrite the whole o…     3        -   2h  -
 ";
     assert_eq!(drawn(&sample(), Order::Tree, &look), expected);
     let ascii = "\
-PID  STATE          NAME                   BODY   STEP  TOKENS     COST  ELAPSED
-  1  running        p1                     agent  3/20    1234  $0.0123    1m05s
-  2  [P] suspended  |- p2                  agent  3/20    1234  $0.0123    1m05s
-  3  running        |  `- p3               agent  3/20    1234  $0.0123    1m05s
-  4  running        `- p4                  agent  3/20    1234  $0.0123    1m05s
- 15  running        rewrite the whole ...  agent     3    1234        -    1m05s
+PID  STATE          NAME                 STEP     COST  AGE  DETAIL
+  1  running        p1                   3/20  $0.0123   2h  shell: make -j4 41s
+  2  [P] suspended  |- p2                3/20  $0.0123   2h  budget exceeded
+  3  running        |  `- p3             3/20  $0.0123   2h  -
+  4  dead           `- p4                3/20  $0.0123   2h  1 max steps exce...
+ 15  running        rewrite the whol...     3        -   2h  -
 ";
     assert_eq!(drawn(&sample(), Order::Tree, &Look { ascii: true, ..look }), ascii);
 }
 
 #[test]
-fn a_tree_shows_everyone_once_whatever_the_parents_say() {
+fn the_columns_follow_the_width_and_no_line_is_wider() {
+    for width in [60, 80, 109, 110, 159, 160, 200] {
+        let look = Look { is_terminal: true, width: Some(width), ..Look::plain() };
+        let mut list = sample();
+        list[0].cwd = format!("/home/someone/{}", "long/".repeat(30));
+        list[0].doing = Some("shell: cargo test --workspace ".repeat(9));
+        let drawn = drawn(&list, Order::Listed, &look);
+        let widest = drawn.lines().map(unicode_width::UnicodeWidthStr::width).max();
+        assert!(widest <= Some(width), "{width}:\n{drawn}");
+        assert_eq!(drawn.contains("DIRECTORY"), width >= 160, "{width}");
+        assert_eq!(drawn.contains("TOKENS"), width >= 110, "{width}");
+    }
+}
+
+#[test]
+fn processes_are_sorted_by_what_is_asked_for() {
+    let mut list = sample();
+    list[2].cost_usd = Some(Usd::from_nanos(9_000_000_000));
+    list[3].tokens_in = 99_999;
+    let pids = |key: SortKey| {
+        let mut sorted = list.clone();
+        key.sort(&mut sorted);
+        sorted.iter().map(|process| process.pid.0).collect::<Vec<_>>()
+    };
+    assert_eq!(pids(SortKey::Cost)[0], 3);
+    assert_eq!(pids(SortKey::Cost)[4], 15, "a cost that is not known comes last");
+    assert_eq!(pids(SortKey::Tokens)[0], 4);
+    assert_eq!(pids(SortKey::State), [4, 1, 3, 15, 2]);
+    assert_eq!(pids(SortKey::Name), [1, 2, 3, 4, 15]);
+}
+
+#[test]
+fn who_ended_a_process_is_a_person_or_a_pid() {
+    let ended = |why, by: Option<u32>, signal: &str| {
+        let mut process = process(1, 0);
+        process.why = Some(why);
+        process.killed_by = by.map(Pid);
+        process.status = serde_json::from_value(json!({ "kind": "killed", "signal": signal })).unwrap();
+        super::why(&process).unwrap()
+    };
+    assert_eq!(ended(Why::User, Some(0), "SIGINT"), "you (SIGINT)");
+    assert_eq!(ended(Why::User, Some(7), "SIGTERM"), "PID 7 (SIGTERM)");
+    assert_eq!(ended(Why::Parent, Some(3), "SIGTERM"), "PID 3 (SIGTERM)");
+    assert_eq!(ended(Why::Timeout, Some(0), "SIGTERM"), "timeout");
+    assert_eq!(ended(Why::DaemonStop, None, "SIGTERM"), "daemon stop");
+}
+
+#[test]
+fn a_tree_shows_every_process_once_for_any_parents() {
     let mut list = sample();
     list[0].ppid = Pid(4);
     list[4].ppid = Pid(99);
@@ -88,22 +141,22 @@ fn a_tree_shows_everyone_once_whatever_the_parents_say() {
 }
 
 #[test]
-fn no_processes_is_only_the_headers() {
-    let drawn = drawn(&[], Order::Pid, &Look::plain());
-    assert_eq!(drawn, "PID  STATE  NAME  BODY  STEP  TOKENS  COST  ELAPSED\n");
+fn without_processes_only_the_headers_are_shown() {
+    let drawn = drawn(&[], Order::Listed, &Look::plain());
+    assert_eq!(drawn, "PID  STATE  NAME  BODY  STEP  TOKENS  COST  ELAPSED  AGE  ID  MODEL  DIRECTORY  DETAIL\n");
 }
 
 #[test]
 fn colour_is_around_the_text_and_outside_the_width() {
     let look = Look { color: true, ..Look::plain() };
-    let drawn = drawn(&[process(1, 0)], Order::Pid, &look);
+    let drawn = drawn(&[process(1, 0)], Order::Listed, &look);
     assert!(drawn.contains("  1  \u{1b}[32mrunning\u{1b}[0m  p1  "), "{drawn:?}");
 }
 
 #[test]
-fn details_name_the_reason_and_leave_out_what_is_not_there() {
-    let shown = details(&sample()[1], &Look { ascii: true, ..Look::plain() });
-    assert!(shown.contains("STATE      [P] suspended (budget_exceeded)\n"), "{shown}");
+fn details_show_the_reason_and_leave_out_absent_fields() {
+    let shown = details(&sample()[1], &Clock::utc(), &Look { ascii: true, ..Look::plain() });
+    assert!(shown.contains("STATE      [P] suspended (budget exceeded)\n"), "{shown}");
     assert!(shown.contains("TOKENS     1234 (1000 in, 234 out)\n"), "{shown}");
     assert!(!shown.contains("FORK OF") && !shown.contains("EXIT"), "{shown}");
 }

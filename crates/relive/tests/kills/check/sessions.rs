@@ -8,7 +8,8 @@ use std::fs;
 
 use super::{Journal, Record, Remains};
 use crate::daemon::Places;
-use crate::oracle::{Asked, Known};
+use crate::oracle::{Asked, Known, Trait};
+use crate::programs::MESSAGES;
 use crate::scripts;
 
 /// The lines of the world, by session: what each wrote itself, not in the background.
@@ -40,7 +41,12 @@ pub(super) fn lines(places: &Places, known: &Known, remains: &Remains, wrong: &m
     for journal in remains.journals.values() {
         let asked = known.asked.get(&journal.uuid).cloned().unwrap_or_default();
         match asked.program {
-            Some(code) => program(journal, code, &asked, &lines, known, wrong),
+            Some(code) => {
+                program(journal, code, &asked, &lines, known, wrong);
+                if asked.trait_of == Some(Trait::Listens) {
+                    heard(journal, &text, wrong);
+                }
+            }
             None => commands(journal, &asked, &lines, known, wrong),
         }
     }
@@ -126,7 +132,8 @@ fn program(journal: &Journal, code: u64, asked: &Asked, lines: &Lines, known: &K
             continue;
         }
         let written = sessions.iter().filter(|session| lines.contains_key(*session)).count();
-        let lost = sessions.iter().any(|session| known.shims_lost.contains(session));
+        let lost = sessions.iter().any(|session| known.shims_lost.contains(session))
+            || asked.trait_of == Some(Trait::StopsItsShim);
         let (status, cause) = (&record.fields["status"], &record.fields["cause"]);
         let is_right = match status["kind"].as_str() {
             Some("exited") => status["code"] == code && written == 1,
@@ -146,6 +153,30 @@ fn program(journal: &Journal, code: u64, asked: &Asked, lines: &Lines, known: &K
     }
     if !sessions.is_empty() {
         wrong.push(format!("K: the program {} has no end", journal.uuid));
+    }
+}
+
+/// A program that listens and has exited has read the first messages of its run, in order and each once.
+fn heard(journal: &Journal, text: &str, wrong: &mut Vec<String>) {
+    let (mut sessions, mut sent) = (Vec::new(), Vec::new());
+    for record in &journal.records {
+        match record.kind() {
+            "opened" => sessions.push(format!("{}-{} b ", record.number("epoch"), journal.uuid)),
+            "input" => sent.push(record.fields["text"].as_str().unwrap_or_default()),
+            "ended" => {
+                let told =
+                    |line: &'_ str| sessions.iter().find_map(|session| line.strip_prefix(session)).map(str::to_owned);
+                let read: Vec<String> = text.lines().filter_map(told).collect();
+                let exited = record.fields["status"]["kind"] == "exited";
+                if !sent.starts_with(&read.iter().map(String::as_str).collect::<Vec<_>>())
+                    || exited && read.len() != MESSAGES
+                {
+                    wrong.push(format!("K: the program {} was sent {sent:?} and read {read:?}", journal.uuid));
+                }
+                (sessions, sent) = (Vec::new(), Vec::new());
+            }
+            _ => {}
+        }
     }
 }
 

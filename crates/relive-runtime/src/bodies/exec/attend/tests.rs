@@ -1,4 +1,4 @@
-//! What a freezer is told: every order, whatever it was told before.
+//! The orders for a freezer: every combination, whatever its state was before.
 
 use relive_core::Urgency;
 
@@ -34,13 +34,13 @@ fn check(only: impl Fn(&Orders) -> bool, expect: impl Fn(Freezer) -> Option<Want
     checked
 }
 
-/// Tells whether nothing but a pause is ordered.
+/// Returns whether only a pause is ordered.
 fn is_paused(orders: &Orders) -> bool {
     orders.stop.is_some() && orders.end.is_none() && !orders.leave_sessions
 }
 
 #[test]
-fn a_pause_freezes_once_and_asks_again_until_all_stand_still() {
+fn a_pause_freezes_once_and_asks_again_until_all_are_frozen() {
     let expect = |freezer| match freezer {
         Freezer::Frozen => None,
         Freezer::Unknown | Freezer::Thawed | Freezer::Freezing(_) => Some(Wanted::Freeze),
@@ -49,10 +49,25 @@ fn a_pause_freezes_once_and_asks_again_until_all_stand_still() {
 }
 
 #[test]
-fn without_a_pause_everything_that_may_be_frozen_is_thawed_also_to_end() {
+fn without_a_pause_everything_that_may_be_frozen_is_thawed_even_to_end() {
     let expect = |freezer| match freezer {
         Freezer::Thawed => None,
         Freezer::Unknown | Freezer::Freezing(_) | Freezer::Frozen => Some(Wanted::Thaw),
     };
     assert_eq!(check(|orders| !is_paused(orders), expect), 44 * 5);
+}
+
+/// Each order is a round trip to the shim while the client waits for its program.
+#[test]
+fn a_program_that_was_launched_now_is_told_nothing_it_knows() {
+    let now = Instant::now();
+    for deadline in [None, Some(now)] {
+        let (told, freezer) = Beginning::Launched { deadline }.known();
+        let orders = Orders { deadline, ..Orders::default() };
+        assert_eq!((told, wanted(&orders, freezer, now)), (Some(deadline), None));
+        let paused = Orders { stop: Some(Urgency::Now), ..orders };
+        assert_eq!(wanted(&paused, freezer, now), Some(Wanted::Freeze));
+    }
+    let (told, freezer) = Beginning::Found.known();
+    assert_eq!((told, wanted(&Orders::default(), freezer, now)), (None, Some(Wanted::Thaw)));
 }

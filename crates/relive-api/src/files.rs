@@ -1,0 +1,244 @@
+//! What is said about the files that processes work on.
+
+pub use relive_types::WorkspaceKind;
+use relive_types::{Timestamp, Uuid};
+use serde::{Deserialize, Serialize};
+
+/// The files of a process, as `info --json` has them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workspace {
+    /// Whether they are a copy.
+    pub kind: WorkspaceKind,
+    pub path: String,
+    /// How far the last snapshot can be relied on: `exact`, `partial` or `moving`.
+    pub grade: Option<String>,
+    /// The Git tree of the last snapshot.
+    pub tree: Option<String>,
+    /// How many files differ between its first snapshot and its last.
+    pub changed: Option<u64>,
+}
+
+/// Which states of the files are compared. Without any: the first and the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiffQuery {
+    /// What this step changed; or, with `to`, the state after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<u32>,
+    /// The state after this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<u32>,
+    /// With the unified diff.
+    #[serde(default)]
+    pub text: bool,
+}
+
+/// `diff --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesDiff {
+    /// The step after which the files were as on the left side.
+    pub from: u32,
+    /// The step after which the files were as on the right side.
+    pub to: u32,
+    /// The Git trees of both, for `git --git-dir=STORE diff`.
+    pub trees: Option<(String, String)>,
+    pub files: Vec<FileChange>,
+    /// The unified diff, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// One line for a person where there is something to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// Relative to the workspace; a name that is no plain text is quoted as Git does.
+    pub path: String,
+    /// `added`, `modified`, `deleted` or `mode`.
+    pub change: String,
+    /// Lines that are new; absent where it is no text.
+    pub added: Option<u64>,
+    /// Lines that are gone.
+    pub removed: Option<u64>,
+    /// Whether it is no text.
+    pub binary: bool,
+}
+
+/// Files that go back to how they were after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RewindRequest {
+    /// The step; of no meaning with `undo`.
+    #[serde(default)]
+    pub to_step: u32,
+    /// To how they were before the last rewind or restore, instead of a step.
+    #[serde(default)]
+    pub undo: bool,
+    /// The model is not told.
+    #[serde(default)]
+    pub files_only: bool,
+    /// Over changes of others, and to a state that is not exact.
+    #[serde(default)]
+    pub force: bool,
+    /// Say what would be changed; change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// `rewind --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewound {
+    pub uuid: Uuid,
+    pub to_step: u32,
+    /// How many files were, or would be, written or removed.
+    pub restored: u64,
+    /// Whether each was read again and is as it was.
+    pub verified: bool,
+    /// The command that takes it back.
+    pub undo: Option<String>,
+    /// What was, or would be, changed.
+    pub files: Vec<FileChange>,
+    /// Whether nothing was changed, because only a plan was asked for.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Whether the process was paused for it.
+    #[serde(default)]
+    pub paused: bool,
+    /// One line for a person where there is something to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Some files that go back to how they were after a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoreRequest {
+    pub step: u32,
+    /// Files or directories: absolute, or relative to `cwd` where that is in the workspace, else to the workspace.
+    pub paths: Vec<String>,
+    /// The directory of the one who asks.
+    pub cwd: String,
+    /// Over changes of others, and to a state that is not exact.
+    #[serde(default)]
+    pub force: bool,
+    /// Say what would be changed; change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// The changes of an own workspace that are brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MergeRequest {
+    /// Where to; the directory that was copied if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
+    /// With conflict markers where both sides changed the same lines.
+    #[serde(default)]
+    pub force: bool,
+    /// Say what would be changed; change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// `restore --json` and `merge --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesChanged {
+    /// How many files were, or would be, written or removed.
+    pub written: u64,
+    /// Files that both sides changed; written with markers only with `force`.
+    pub conflicts: Vec<FileConflict>,
+    /// Whether each was read again and is as planned.
+    pub verified: bool,
+    pub path: String,
+    /// What was, or would be, changed.
+    pub files: Vec<FileChange>,
+    /// Whether nothing was changed, because only a plan was asked for.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// One line for a person where there is something to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// A file that both sides changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileConflict {
+    pub path: String,
+    /// `lines`, `binary`, `both_added`, `removed_and_changed`, `type` or `mode`.
+    pub kind: String,
+}
+
+/// A file whose lines are asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlameRequest {
+    /// Absolute.
+    pub path: String,
+    /// One line of it, from 1; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+}
+
+/// `blame --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "said above")]
+pub struct Blame {
+    pub lines: Vec<BlamedLine>,
+    /// Whether the file was changed since the last snapshot, so that lines may have moved.
+    pub changed_since: bool,
+}
+
+/// Who wrote a line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlamedLine {
+    /// From 1.
+    pub line: u64,
+    /// The process; absent where it was there before, or somebody else's work.
+    pub uuid: Option<Uuid>,
+    pub step: Option<u32>,
+    pub at: Option<Timestamp>,
+    /// What the process was asked to do.
+    pub intent: Option<String>,
+    pub text: String,
+}
+
+/// `workspace list --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "said above")]
+pub struct OwnWorkspaces {
+    pub workspaces: Vec<OwnWorkspace>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnWorkspace {
+    /// The process it was made for.
+    pub uuid: Uuid,
+    pub path: String,
+    /// Always a copy.
+    pub kind: WorkspaceKind,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Whether it has changes that were not merged; absent where nobody can tell.
+    pub dirty: Option<bool>,
+    /// Whether the process is known: it may have been collected.
+    pub known: bool,
+}
+
+/// An own workspace that is not needed any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoveWorkspaceRequest {
+    pub id: String,
+    /// Also with changes that were not merged.
+    #[serde(default)]
+    pub force: bool,
+    /// Say what would be removed; change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What garbage collection found in the store of snapshots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GcSnapshots {
+    /// Bytes of the store before.
+    pub bytes: u64,
+    /// Bytes that were, or would be, given back.
+    pub freed_bytes: u64,
+}

@@ -1,0 +1,96 @@
+//! Creating an agent, and waiting for a process.
+
+use std::collections::BTreeMap;
+
+use relive_types::{Limits, Pid, ProcessStatus, Uuid, Why};
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Environment;
+use crate::files::WorkspaceKind;
+use crate::process::Exit;
+use crate::program::{Isolation, Network};
+
+/// A request to run an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRequest {
+    /// Chosen by the client, so that asking again starts nothing twice.
+    pub uuid: Uuid,
+    /// A name of the user's choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub intent: String,
+    /// A text it is to work with, which is no instruction: what was piped into the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    /// Provider and model; the daemon's default if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The name of a file in `agents/`, which says what is not said here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The system prompt; the agent file's, else the daemon's default, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// The working directory of the caller.
+    pub cwd: String,
+    /// The environment of the one who asks.
+    #[serde(default, skip_serializing_if = "Environment::is_empty")]
+    pub env: Environment,
+    #[serde(default)]
+    pub limits: Limits,
+    /// `tell_model`, `park` or `retry`; the daemon's default if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_in_doubt: Option<String>,
+    /// `end` or `suspend`; `end` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_budget: Option<String>,
+    /// By tool, or `*`: `allow`, `ask` or `deny`; laid over the daemon's configuration.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub policy: BTreeMap<String, String>,
+    /// Whatever would be asked is allowed.
+    #[serde(default)]
+    pub yes: bool,
+    /// Whether it works in `cwd` or on a copy of it; if absent, on a copy if it is sealed and has no parent, otherwise in
+    /// `cwd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceKind>,
+    /// What its commands may reach; as the agent's file or the configuration says if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
+    /// What they reach of the network; as the isolation says if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    /// Whether they run where this machine cannot give all of the isolation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_degraded: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    pub pid: Pid,
+    pub uuid: Uuid,
+}
+
+/// A request to wait for the end of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WaitRequest {
+    /// For ever if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+}
+
+/// `wait --json`, and what the command exits with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitAnswer {
+    pub pid: Pid,
+    pub uuid: Uuid,
+    pub status: Option<ProcessStatus>,
+    pub why: Option<Why>,
+    pub exit: Option<Exit>,
+    pub timed_out: bool,
+    /// What `wait` exits with; 124 if it timed out.
+    pub exit_code: u8,
+    /// That the PID which was asked for continues as another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}

@@ -1,0 +1,52 @@
+//! What a journal says of the files its process works on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{FilesId, FilesVerb, Rewound, Snapshot};
+
+/// The files of a process, as far as its journal knows them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Files {
+    /// The first snapshot: where its work began.
+    pub first: Option<FilesId>,
+    /// What the files were when they were last looked at or put back.
+    pub last: Option<FilesId>,
+    /// A verb that began to change them and is not known to be done: the files may be this instead of `last`.
+    pub unfinished: Option<FilesId>,
+    /// What was merged last: the next merge begins there.
+    pub merged: Option<FilesId>,
+    /// Whether a merge that was forced left a side of some files only in the own workspace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_partly_merged: bool,
+    /// Whether a call with an effect has ended since `last`, so that changes since may be its.
+    pub has_unseen_effect: bool,
+    /// The step that the files were put back to while nobody could tell the model.
+    pub untold: Option<u32>,
+}
+
+impl Files {
+    pub(super) fn take(&mut self, snapshot: &Snapshot) {
+        self.first.get_or_insert(snapshot.files);
+        self.last = Some(snapshot.files);
+        self.unfinished = None;
+        self.has_unseen_effect = snapshot.is_unseen();
+    }
+
+    pub(super) fn rewind(&mut self, rewound: &Rewound) {
+        match (rewound.verb, rewound.done) {
+            (FilesVerb::Merge, true) => {
+                self.merged = Some(rewound.files);
+                self.is_partly_merged |= rewound.left > 0;
+            }
+            // The files that a merge changes are another process's, or nobody's.
+            (FilesVerb::Merge, false) => {}
+            (FilesVerb::Rewind | FilesVerb::Restore, false) => self.unfinished = Some(rewound.files),
+            (FilesVerb::Rewind | FilesVerb::Restore, true) => {
+                self.last = Some(rewound.files);
+                self.unfinished = None;
+                self.has_unseen_effect = false;
+                self.untold = rewound.to_step.filter(|_| rewound.untold).or(self.untold);
+            }
+        }
+    }
+}

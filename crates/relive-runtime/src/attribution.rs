@@ -1,0 +1,173 @@
+//! Who did something to a process, in words: on every kill, pause and resume.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use relive_api::{LastSignal, Process, Session, SignalState, SuspendedBelow};
+use relive_core::{Cause, End, Pid, ProcessStatus, Wait, Why};
+
+use crate::lookup::LookedUp;
+use crate::runtime::Runtime;
+
+/// How many suspended processes below one `info` lists.
+const SUSPENDED_MAX: usize = 64;
+
+impl Runtime {
+    /// Says who ended or paused a process, and who below it is suspended. `end` is how it ended, if the table does not
+    /// know that.
+    pub(crate) async fn with_attribution(self: &Arc<Self>, process: Process, end: Option<End>) -> Process {
+        let (ended, paused, signal, suspended) = {
+            let (state, now) = (self.lock(), self.moment());
+            let view = state.table.view(process.pid, now);
+            let (ended, paused) = view.as_ref().map_or((None, None), |view| (view.ended_by, view.paused_by));
+            let below = state.table.subtree(process.pid).into_iter().skip(1);
+            let views = below.filter_map(|pid| state.table.view(pid, now));
+            let suspended = views.filter_map(|view| {
+                Some(SuspendedBelow { pid: view.pid, name: view.name.map(str::to_owned), reason: view.suspend_reason? })
+            });
+            let suspended: Vec<SuspendedBelow> = suspended.take(SUSPENDED_MAX).collect();
+            let signal = match state.table.wait(process.pid) {
+                Ok(Wait::Ended { end, .. }) => signal_of(end),
+                Ok(Wait::NotEnded) | Err(_) => end.as_ref().and_then(signal_of),
+            };
+            (ended, paused, process.ending.map(|signal| signal.name().into()).or(signal), suspended)
+        };
+        let (blocked_signals, handled_signals, pending_signals) =
+            self.signal_state(process.pid, None).map_or_else(Default::default, |state| {
+                let SignalState { blocked, handled, pending, .. } = state;
+                (blocked, handled, pending)
+            });
+        let of_disk = process.why.zip(process.killed_by).map(|(why, by)| Cause { why, by, root: process.killed_from });
+        let ended_by = match ended.or(of_disk) {
+            Some(cause) => Some(self.in_words(cause, signal.as_deref()).await),
+            None => None,
+        };
+        let paused_by = match paused {
+            Some(cause) => Some(self.in_words(cause, None).await),
+            None => None,
+        };
+        let session = match process.session {
+            Some(session) => Some(self.with_sender(session).await),
+            None => None,
+        };
+        Process {
+            session,
+            ended_by,
+            paused_by,
+            suspended,
+            pending_signals,
+            blocked_signals,
+            handled_signals,
+            ..process
+        }
+    }
+
+    /// Says who sent the last signal before a program exited.
+    async fn with_sender(self: &Arc<Self>, session: Session) -> Session {
+        let Some(sent) = session.last_signal else { return session };
+        let from = match sent.by.unwrap_or(Pid::RUNTIME) {
+            Pid::RUNTIME => "you".to_owned(),
+            by => self.named(by).await,
+        };
+        Session { last_signal: Some(LastSignal { from, ..sent }), ..session }
+    }
+
+    /// Says who a cause is, also where that one has been forgotten by the table.
+    async fn in_words(self: &Arc<Self>, cause: Cause, signal: Option<&str>) -> String {
+        let (by, root) = (self.named(cause.by).await, self.named(cause.root.unwrap_or(Pid::RUNTIME)).await);
+        words(cause, signal, &by, &root)
+    }
+
+    /// Says who a cause is, for an event.
+    pub(crate) fn in_words_now(&self, cause: Cause, signal: Option<&str>) -> String {
+        let named = |pid| with_name(pid, self.name_now(pid).flatten().as_deref());
+        words(cause, signal, &named(cause.by), &named(cause.root.unwrap_or(Pid::RUNTIME)))
+    }
+
+    /// Returns a PID with the name of its process, if that has one.
+    async fn named(self: &Arc<Self>, pid: Pid) -> String {
+        let name = match self.name_now(pid) {
+            Some(name) => name,
+            None if pid == Pid::RUNTIME => None,
+            None => match self.look_up(&pid.to_string()).await {
+                Ok(LookedUp::OnDisk(found)) => found.info.name,
+                // It was somebody's PID before a restart.
+                Ok(LookedUp::Living { process, .. }) => self.name_now(process.of.pid).flatten(),
+                Ok(LookedUp::Remembered(_) | LookedUp::Unrecovered(_)) | Err(_) => None,
+            },
+        };
+        with_name(pid, name.as_deref())
+    }
+
+    /// Returns the name of a process that the table knows.
+    fn name_now(&self, pid: Pid) -> Option<Option<String>> {
+        let state = self.lock();
+        state.table.view(pid, self.moment()).map(|view| view.name.map(str::to_owned))
+    }
+}
+
+/// Says who a cause is, without names: for an end from before this daemon.
+pub(crate) fn words_of_pids(cause: Cause, signal: Option<&str>) -> String {
+    let named = |pid| with_name(pid, None);
+    words(cause, signal, &named(cause.by), &named(cause.root.unwrap_or(Pid::RUNTIME)))
+}
+
+fn with_name(pid: Pid, name: Option<&str>) -> String {
+    name.map_or_else(|| format!("PID {pid}"), |name| format!("PID {pid} ({name})"))
+}
+
+/// `you (SIGINT)`, `you (abort)`, `PID 4 (lead)`, `Relive (timeout)`; with the root of the tree, if a tree was meant.
+fn words(cause: Cause, signal: Option<&str>, by: &str, root: &str) -> String {
+    let who = match (cause.by, cause.why) {
+        (Pid::RUNTIME, Why::User) => {
+            let signal = signal.map(|signal| format!(" ({signal})")).unwrap_or_default();
+            format!("you{signal}")
+        }
+        (Pid::RUNTIME, Why::Aborted) => "you (abort)".to_owned(),
+        (Pid::RUNTIME, why) => {
+            let word = serde_json::to_value(why).ok().and_then(|word| word.as_str().map(str::to_owned));
+            format!("Relive ({})", word.unwrap_or_default())
+        }
+        _ => by.to_owned(),
+    };
+    match cause.root {
+        Some(_) => format!("{who}, with all below {root}"),
+        None => who,
+    }
+}
+
+/// Returns the signal that ended a process, or asked it to end.
+pub(crate) fn signal_of(end: &End) -> Option<Cow<'static, str>> {
+    match (end.sent_signal, &end.status) {
+        // It did not end within its grace.
+        (Some(sent), ProcessStatus::Killed { signal }) => Some(format!("{sent}, then {}", signal.name()).into()),
+        (Some(sent), _) => Some(sent.name().into()),
+        (None, ProcessStatus::Killed { signal }) => Some(signal.name()),
+        (
+            None,
+            ProcessStatus::Exited { .. }
+            | ProcessStatus::Abandoned
+            | ProcessStatus::Faulted { .. }
+            | ProcessStatus::StartupFailed { .. },
+        ) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_a_process_and_relive_are_told_apart() {
+        let check = |cause, expect: &str| assert_eq!(words(cause, Some("SIGINT"), "PID 4 (lead)", "PID 2"), expect);
+        check(Cause::runtime(Why::User), "you (SIGINT)");
+        check(Cause::runtime(Why::Timeout), "Relive (timeout)");
+        check(Cause::runtime(Why::Aborted), "you (abort)");
+        check(Cause::process(Why::Aborted, Pid(4)), "PID 4 (lead)");
+        check(Cause::process(Why::Parent, Pid(4)), "PID 4 (lead)");
+        check(
+            Cause { root: Some(Pid(2)), ..Cause::process(Why::Parent, Pid(4)) },
+            "PID 4 (lead), with all below PID 2",
+        );
+    }
+}

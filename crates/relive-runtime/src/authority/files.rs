@@ -1,0 +1,70 @@
+//! The files that processes work on, as one caller may use them. Lists and authors name every process there is: they are
+//! for the person alone.
+
+use relive_api::{
+    Blame, BlameRequest, DiffQuery, FilesChanged, FilesDiff, MergeRequest, OwnWorkspace, OwnWorkspaces,
+    RemoveWorkspaceRequest, RestoreRequest, RewindRequest, Rewound,
+};
+use relive_core::{ErrorCode, Rights};
+
+use super::Access;
+use crate::error::{Error, Result};
+
+impl Access {
+    /// Compares the files of a process at two steps.
+    pub async fn diff(&self, id: &str, query: DiffQuery) -> Result<FilesDiff> {
+        self.runtime.diff(&self.find(id, Rights::Observer).await?, query).await
+    }
+
+    /// Puts the files of a process, and its conversation, back to a step.
+    pub async fn rewind(&self, id: &str, request: RewindRequest, request_id: Option<String>) -> Result<Rewound> {
+        let found = self.find(id, Rights::Owner).await?;
+        if !request.dry_run {
+            self.is_not_itself("rewind", &found).await?;
+        }
+        self.runtime.rewind_for(self.cause()?, &found, request, request_id).await
+    }
+
+    /// Puts single files of a process back to a step.
+    pub async fn restore(&self, id: &str, request: RestoreRequest, request_id: Option<String>) -> Result<FilesChanged> {
+        let found = self.find(id, Rights::Owner).await?;
+        if !request.dry_run {
+            self.is_not_itself("restore", &found).await?;
+        }
+        self.runtime.restore_for(self.cause()?, &found, request, request_id).await
+    }
+
+    /// Refuses a verb that pauses its target, and whoever asks for it with it: it would never be answered.
+    async fn is_not_itself(&self, verb: &str, found: &str) -> Result<()> {
+        let Some(process) = self.process()? else { return Ok(()) };
+        if !self.is(process, found).await? {
+            return Ok(());
+        }
+        let message = format!("a process cannot {verb} its own files: it would be paused before they are changed");
+        let hint = "run it in a terminal outside of the process, or from the process that spawned it";
+        Err(Error::new(ErrorCode::Conflict, message).with_hint(hint))
+    }
+
+    /// Merges the files of a process with a workspace of its own into the directory that they come from.
+    pub async fn merge(&self, id: &str, request: MergeRequest, request_id: Option<String>) -> Result<FilesChanged> {
+        self.runtime.merge(&self.find(id, Rights::Owner).await?, request, request_id).await
+    }
+
+    /// Says which process wrote each line of a file.
+    pub async fn blame(&self, request: BlameRequest) -> Result<Blame> {
+        self.person("asking who wrote a file")?;
+        self.runtime.blame(request).await
+    }
+
+    /// Lists the workspaces of all processes.
+    pub async fn own_workspaces(&self) -> Result<OwnWorkspaces> {
+        self.person("listing workspaces")?;
+        self.runtime.own_workspaces().await
+    }
+
+    /// Removes the workspace of a process.
+    pub async fn remove_workspace(&self, request: RemoveWorkspaceRequest) -> Result<OwnWorkspace> {
+        self.person("removing a workspace")?;
+        self.runtime.remove_workspace(request).await
+    }
+}

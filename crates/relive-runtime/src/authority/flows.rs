@@ -1,0 +1,24 @@
+//! Trees of processes, as whoever asks may use them.
+
+use relive_api::{Created, FlowRequest, FlowStatus, NodeRequest, NodeResumed};
+use relive_core::Rights;
+
+use super::Access;
+use crate::error::Result;
+
+impl Access {
+    /// Starts a tree; below the process that asks, if it is one.
+    pub async fn start_flow(&self, request: FlowRequest) -> Result<Created> {
+        self.runtime.start_flow(self.process()?, request).await
+    }
+
+    /// Returns the state of a tree.
+    pub async fn flow_status(&self, id: &str) -> Result<FlowStatus> {
+        self.runtime.flow_status(&self.find(id, Rights::Observer).await?).await
+    }
+
+    /// Has a node of a compose file continue.
+    pub async fn resume_node(&self, id: &str, request: NodeRequest, request_id: Option<String>) -> Result<NodeResumed> {
+        self.runtime.resume_node(&self.find(id, Rights::Controller).await?, request, request_id).await
+    }
+}

@@ -1,0 +1,114 @@
+//! What a process is shown of the processes that it may see: nothing that names one that it may not see.
+
+use relive_api::Process;
+use relive_core::{Caller as Holder, Pid, Rights, SuspendReason, Uuid};
+
+use super::Access;
+use crate::error::{Error, Result};
+use crate::lookup::Presence;
+use crate::runtime::ProcessRef;
+
+/// How a process that the caller may not see is called.
+const ANOTHER: &str = "another process";
+
+impl Access {
+    /// Refuses a new process under the UUID of one that the caller may not see, like every other verb does.
+    pub(super) async fn may_use(&self, uuid: Uuid) -> Result<()> {
+        if self.process()?.is_none() || self.runtime.presence(uuid).await? == Presence::Never {
+            return Ok(());
+        }
+        self.find(&uuid.to_string(), Rights::Observer).await.map(|_| ())
+    }
+
+    /// Leaves the hint out of the refusal of a name, if the caller may not see the process that has it. That it is taken
+    /// cannot be a secret: names are unique.
+    pub(super) async fn without_stranger<T>(&self, name: Option<String>, answer: Result<T>) -> Result<T> {
+        match (name, answer) {
+            (Some(name), Err(error)) if error.hint().as_ref() == Some(&format!("relive info {name}")) => {
+                match self.find(&name, Rights::Observer).await {
+                    Ok(_) => Err(error),
+                    Err(_) => Err(Error::new(error.code(), error.to_string())),
+                }
+            }
+            (_, answer) => answer,
+        }
+    }
+
+    /// Leaves out whatever names a process that the caller may not see: the parent of a process that it observes, or the
+    /// one whose budget is used up.
+    pub(super) fn shown(&self, process: Process) -> Process {
+        let caller = match self.process() {
+            Ok(Some(caller)) => caller,
+            // Nothing is shown to whoever cannot be identified.
+            Ok(None) | Err(_) => return process,
+        };
+        let is_foreign = process.suspend_reason == Some(SuspendReason::BudgetExceeded);
+        let process = Process { hint: process.hint.filter(|_| !is_foreign), ..process };
+        if process.uuid == caller.uuid {
+            // It is told who its parent is.
+            return process;
+        }
+        let state = self.runtime.lock();
+        let holder = Holder::Process(caller.of.pid);
+        let is_seen = |pid: &Pid| *pid == Pid::RUNTIME || state.table.rights(holder, *pid).is_some();
+        // Only whoever owns it may see all that is below it.
+        let sees_all = state.table.rights(holder, process.pid) == Some(Rights::Owner);
+        let is_known = |uuid: &Uuid| state.table.current_pid(*uuid).is_some_and(|pid| is_seen(&pid));
+        let suspended: Vec<_> = process.suspended.into_iter().filter(|below| is_seen(&below.pid)).collect();
+        // A list does not name them, and `info` names only some.
+        let suspended_below = match sees_all {
+            true => process.suspended_below,
+            false => {
+                let below = state.table.subtree(process.pid).into_iter().skip(1).filter(is_seen);
+                let views = below.filter_map(|pid| state.table.view(pid, self.runtime.moment()));
+                let count = views.filter(|view| view.suspend_reason.is_some()).count();
+                u32::try_from(count).unwrap_or(u32::MAX)
+            }
+        };
+        Process {
+            ppid: Some(process.ppid).filter(is_seen).unwrap_or(Pid::RUNTIME),
+            parent_uuid: process.parent_uuid.filter(is_known),
+            origin_step: process.origin_step.filter(|_| process.origin_uuid.as_ref().is_some_and(is_known)),
+            origin_uuid: process.origin_uuid.filter(is_known),
+            suspended_below,
+            suspended,
+            tree: process.tree.filter(|_| sees_all),
+            ..process
+        }
+    }
+
+    /// The same of one process, with the words that say who ended and paused it.
+    pub(super) async fn shown_whole(&self, process: Process) -> Result<Process> {
+        let Some(caller) = self.process()? else { return Ok(process) };
+        let mut process = self.shown(process);
+        if let Some(sent) = process.session.as_mut().and_then(|session| session.last_signal.as_mut())
+            && !self.sees(caller, sent.by.unwrap_or(Pid::RUNTIME)).await
+        {
+            (sent.by, sent.from) = (None, ANOTHER.to_owned());
+        }
+        let (ended, paused) = {
+            let state = self.runtime.lock();
+            let view = state.table.view(process.pid, self.runtime.moment());
+            view.map_or((None, None), |view| (view.ended_by, view.paused_by))
+        };
+        if let Some(cause) = ended
+            && !(self.sees(caller, cause.by).await && self.sees(caller, cause.root.unwrap_or(Pid::RUNTIME)).await)
+        {
+            (process.ended_by, process.killed_by, process.killed_from) = (Some(ANOTHER.to_owned()), None, None);
+        }
+        if let Some(cause) = paused
+            && !(self.sees(caller, cause.by).await && self.sees(caller, cause.root.unwrap_or(Pid::RUNTIME)).await)
+        {
+            process.paused_by = Some(ANOTHER.to_owned());
+        }
+        Ok(process)
+    }
+
+    /// Tells whether a PID, also one from before a restart, is of a process that the caller may see.
+    async fn sees(&self, caller: ProcessRef, pid: Pid) -> bool {
+        if pid == Pid::RUNTIME || pid == caller.of.pid {
+            return true;
+        }
+        self.find(&pid.to_string(), Rights::Observer).await.is_ok()
+    }
+}

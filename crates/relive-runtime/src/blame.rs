@@ -1,0 +1,181 @@
+//! Which process, step and prompt wrote a line.
+
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use relive_api::{Blame, BlameRequest, BlamedLine, ListQuery, Process};
+use relive_core::{ErrorCode, Timestamp, Uuid};
+use relive_journal::files::FileHistory;
+use relive_workspace::{BlameVersion, FilePath};
+
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
+use crate::workspaces::from_record;
+
+/// The longest file that is blamed.
+const FILE_MAX: u64 = 16 << 20;
+/// So many processes of a directory are looked at, the newest first.
+const PROCESSES_MAX: usize = 1_000;
+
+/// A version of a directory, and whose it is.
+#[derive(Debug, Clone)]
+struct Version {
+    at: Timestamp,
+    files: BlameVersion,
+    /// Absent where it was there before, or is somebody else's work.
+    author: Option<Author>,
+}
+
+#[derive(Debug, Clone)]
+struct Author {
+    uuid: Uuid,
+    step: u32,
+    at: Timestamp,
+    intent: String,
+}
+
+impl Runtime {
+    /// Says of the lines of a file which process wrote them.
+    pub async fn blame(self: &Arc<Self>, request: BlameRequest) -> Result<Blame> {
+        let path = crate::rewind::unquoted(&request.path);
+        if !path.is_absolute() {
+            return Err(Error::new(ErrorCode::Invalid, format!("`{}` is not an absolute path", request.path)));
+        }
+        for directory in path.ancestors().skip(1) {
+            let versions = self.versions(directory, &path).await?;
+            if versions.is_empty() {
+                continue;
+            }
+            let Ok(inside) = path.strip_prefix(directory) else { continue };
+            let inside = FilePath::from_bytes(inside.as_os_str().as_bytes())
+                .map_err(|error| Error::new(ErrorCode::Invalid, error.to_string()))?;
+            if let Some(blame) = self.blame_versions(versions, inside, path.clone(), request.line).await? {
+                return Ok(blame);
+            }
+        }
+        let message = format!("no snapshot of {} is known", path.display());
+        Err(Error::new(ErrorCode::NotFound, message).with_hint("relive ps -a"))
+    }
+
+    /// Every version of a directory that a process saw, and of the copies that were merged into it, first to last.
+    async fn versions(self: &Arc<Self>, directory: &Path, file: &Path) -> Result<Vec<Version>> {
+        let Some(cwd) = directory.to_str() else { return Ok(Vec::new()) };
+        let inside =
+            file.strip_prefix(directory).ok().and_then(|path| FilePath::from_bytes(path.as_os_str().as_bytes()).ok());
+        let inside = inside.unwrap_or_default().to_string();
+        let mut versions = Vec::new();
+        for process in self.begun_below(cwd).await?.into_iter().filter(|process| Path::new(&process.cwd) == directory) {
+            let Ok(history) = self.file_history(process.uuid).await else { continue };
+            versions.extend(versions_of(&process, &history, &inside, None));
+        }
+        let own = self.workspaces.own_root().display().to_string();
+        for (copy, process) in self.begun_below(&own).await?.into_iter().enumerate() {
+            let Ok(history) = self.file_history(process.uuid).await else { continue };
+            let merges = history.merges.iter().filter(|merge| merge.into == cwd);
+            let merged = merges.filter_map(|merge| {
+                let files = BlameVersion { merges: Some(copy), ..from_record(merge.merged?).into() };
+                Some(Version { at: merge.at, files, author: None })
+            });
+            let merged: Vec<Version> = merged.collect();
+            if !merged.is_empty() {
+                versions.extend(versions_of(&process, &history, &inside, Some(copy)));
+                versions.extend(merged);
+            }
+        }
+        versions.sort_by_key(|version| version.at);
+        Ok(versions)
+    }
+
+    async fn begun_below(self: &Arc<Self>, cwd: &str) -> Result<Vec<Process>> {
+        let query = ListQuery {
+            all: true,
+            cwd: Some(cwd.to_owned()),
+            newest: true,
+            limit: Some(PROCESSES_MAX),
+            ..ListQuery::default()
+        };
+        Ok(self.page(query).await?.processes)
+    }
+
+    async fn blame_versions(
+        &self,
+        versions: Vec<Version>,
+        inside: FilePath,
+        file: PathBuf,
+        line: Option<u64>,
+    ) -> Result<Option<Blame>> {
+        let workspaces = self.workspaces.clone();
+        let blamed = self.pools.reads.run(move || {
+            let known: Vec<BlameVersion> = versions.iter().map(|version| version.files).collect();
+            let lines = match workspaces.store()?.blame(&known, &inside) {
+                Err(relive_workspace::Error::NoSuchPath { .. }) => return Ok(None),
+                lines => lines?,
+            };
+            let now = read(&file);
+            let text: String = lines.iter().map(|line| format!("{}\n", line.text)).collect();
+            let changed_since = now.is_none_or(|now| now.trim_end_matches('\n') != text.trim_end_matches('\n'));
+            if let Some(line) = line.filter(|line| *line == 0 || *line > lines.len() as u64) {
+                let message = format!("{} has no line {line}: its lines are 1 to {}", file.display(), lines.len());
+                return Err(Error::new(ErrorCode::Invalid, message));
+            }
+            let numbered = (1..).zip(lines).filter(|(number, _)| line.is_none_or(|line| line == *number));
+            let lines = numbered.map(|(number, line)| blamed_line(number, line, &versions)).collect();
+            Ok::<_, Error>(Some(Blame { lines, changed_since }))
+        });
+        blamed.await?
+    }
+}
+
+/// The versions that a process saw: as they were taken, which is not when they were recorded.
+fn versions_of(process: &Process, history: &FileHistory, inside: &str, copy: Option<usize>) -> Vec<Version> {
+    let version = |at, files, author| {
+        let files = BlameVersion { copy, ..from_record(files).into() };
+        Version { at, files, author }
+    };
+    let mut versions = Vec::new();
+    for state in history.states.iter().filter(|state| !state.is_of_origin) {
+        let Some(snapshot) = &state.snapshot else {
+            versions.push(version(state.at, state.files, None));
+            continue;
+        };
+        let at = snapshot.taken.unwrap_or(state.at);
+        // What is new in it before the work of the process is the work of others.
+        versions.extend(snapshot.since.map(|since| version(at, since, None)));
+        let is_listed = snapshot.foreign_count > snapshot.foreign.len() as u64
+            || snapshot.foreign.iter().any(|foreign| foreign == inside);
+        let is_foreign = snapshot.since.is_none() && is_listed;
+        if is_foreign && snapshot.foreign_count < snapshot.changed {
+            // Another process's: its own snapshot says so.
+            continue;
+        }
+        let author = (snapshot.base.is_some() && !is_foreign).then(|| Author {
+            uuid: process.uuid,
+            step: snapshot.after,
+            at: state.at,
+            intent: process.intent.clone(),
+        });
+        versions.push(version(at, state.files, author));
+    }
+    versions
+}
+
+fn blamed_line(number: u64, line: relive_workspace::BlamedLine, versions: &[Version]) -> BlamedLine {
+    let author = versions.get(line.version).and_then(|version| version.author.as_ref());
+    BlamedLine {
+        line: number,
+        uuid: author.map(|author| author.uuid),
+        step: author.map(|author| author.step),
+        at: author.map(|author| author.at),
+        intent: author.map(|author| author.intent.clone()),
+        text: line.text,
+    }
+}
+
+/// The file as it is, as far as it can be compared.
+fn read(path: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    crate::user_file::open(path).ok()?.take(FILE_MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,495 @@
+//! A tree as a body: starts, restarts and stops processes as its flow decides.
+//!
+//! Every start is a record before it is carried out, with the UUID of the process. So the next daemon knows which
+//! processes there should be, and starts those that are not there; asking for one that is there changes nothing. An end
+//! needs no such care: it is read from the journal of the process that ended.
+
+mod child;
+mod join;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use relive_core::{Cause, End, ErrorCode, Moment, ProcessStatus, Rights, Signal, Uuid, Why};
+use relive_flow::{Decision, Event, Flow, SlotState, Start, Verdict};
+use relive_journal::record::{Body as Record, Granted};
+use relive_journal::{Durability, History, JournalError, Seen};
+use serde_json::json;
+
+use super::{Body, Context, DeliveryTime, Exit, LiveSession, Rest, Verb};
+use crate::error::{Error, Result};
+use crate::flows::{LiveFlow, RecordedFlow, exit_of, record};
+use crate::lookup::Presence;
+use crate::runtime::{ProcessRef, Runtime};
+use crate::signal::SignalOrder;
+use child::{ChildEnd, ChildStart};
+
+/// The event of a node that changed.
+const NODE_EVENT: &str = "node";
+/// How often processes that are to end are looked for while a tree ends: one may just be being created.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How long all processes of a tree without a body are waited for together when the tree ends.
+const END_WITHIN: Duration = Duration::from_secs(20);
+
+/// Runs compose files and supervisors.
+#[derive(Debug, Default)]
+pub(crate) struct FlowBody {
+    runtime: OnceLock<Weak<Runtime>>,
+}
+
+impl FlowBody {
+    /// Gives the body the runtime that it starts processes with.
+    pub(crate) fn connect(&self, runtime: &Arc<Runtime>) {
+        let _ = self.runtime.set(Arc::downgrade(runtime));
+    }
+
+    fn runtime(&self) -> Option<Arc<Runtime>> {
+        self.runtime.get().and_then(Weak::upgrade)
+    }
+}
+
+impl Body for FlowBody {
+    fn accepts(&self, verb: Verb) -> Result<()> {
+        let message = match verb {
+            Verb::Fork => "a run or supervisor cannot be forked: fork one of its processes",
+            Verb::Gate => "a run or supervisor has no gate: only programs do",
+        };
+        Err(Error::new(ErrorCode::Invalid, message))
+    }
+
+    fn accepts_message(&self, _: Uuid, _: DeliveryTime) -> BoxFuture<'_, Result<()>> {
+        let message = "a run or supervisor reads no messages: send it to one of its processes";
+        std::future::ready(Err(Error::new(ErrorCode::Invalid, message))).boxed()
+    }
+
+    fn reads_journal(&self) -> bool {
+        true
+    }
+
+    fn first_message(&self, _: &History) -> Option<&'static str> {
+        None
+    }
+
+    fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
+        let runtime = self.runtime();
+        async move {
+            let Some(runtime) = runtime else { return Exit::Stopped };
+            let uuid = cx.process.uuid;
+            let exit = match Driver::open(Arc::clone(&runtime), cx).await {
+                Ok(driver) => driver.run().await,
+                Err(exit) => exit,
+            };
+            runtime.flows.close(uuid);
+            exit
+        }
+        .boxed()
+    }
+
+    fn settle(&self, process: ProcessRef, how: Rest) -> BoxFuture<'_, std::io::Result<()>> {
+        async move {
+            if let (Rest::Ended, Some(runtime)) = (how, self.runtime()) {
+                runtime.end_below(process).await;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn stays_when_suspended(&self) -> bool {
+        false
+    }
+
+    fn last_seen(&self, _: Uuid, _: Moment) -> BoxFuture<'_, Option<Seen>> {
+        std::future::ready(None).boxed()
+    }
+
+    fn stops_with_daemon(&self) -> bool {
+        true
+    }
+
+    fn message_for(&self, _: Signal) -> Option<&'static str> {
+        None
+    }
+
+    fn pass_on(&self, _: Signal, _: LiveSession) -> BoxFuture<'static, ()> {
+        std::future::ready(()).boxed()
+    }
+}
+
+/// What the driver waits for came to pass.
+enum Woken {
+    Ended(Vec<ChildEnd>),
+    /// Orders, time, or a node that is to continue.
+    Look,
+    TimedOut,
+    /// Nobody gives orders any more.
+    Left,
+}
+
+/// Runs one tree.
+struct Driver {
+    runtime: Arc<Runtime>,
+    cx: Context,
+    live: Arc<LiveFlow>,
+    cwd: String,
+    children: FuturesUnordered<BoxFuture<'static, ChildEnd>>,
+    /// Processes that were told to end.
+    told: HashSet<Uuid>,
+    /// Whether nothing is started any more.
+    ending: Arc<AtomicBool>,
+}
+
+impl Driver {
+    async fn open(runtime: Arc<Runtime>, cx: Context) -> Result<Self, Exit> {
+        let uuid = cx.process.uuid;
+        let faulted = |error: Error| Exit::Ended(End::of(ProcessStatus::Faulted { fault: error.to_string() }));
+        let RecordedFlow { mut flow, over } = runtime.recorded_flow(uuid).await.map_err(faulted)?;
+        let cwd = cx.owner.look(|history| history.identity.as_ref().map(|identity| identity.spawned.cwd.clone())).await;
+        let cwd = cwd.map_err(Exit::Unrecorded)?.unwrap_or_default();
+        cx.owner.started().await;
+        if flow.run() < over {
+            // It had ended, and continues now.
+            let mut events = runtime.lost_ends(&flow).await.map_err(faulted)?;
+            events.push(Event::Reopened { run: over });
+            append(&cx, &mut flow, events, Durability::Synced).await.map_err(held)?;
+        }
+        let live = runtime.flows.open(uuid, flow);
+        let mut driver = Self {
+            runtime,
+            cx,
+            live,
+            cwd,
+            children: FuturesUnordered::new(),
+            told: HashSet::new(),
+            ending: Arc::default(),
+        };
+        driver.adopt().await;
+        Ok(driver)
+    }
+
+    /// Finds the processes that an earlier body started, or was about to.
+    async fn adopt(&mut self) {
+        let live = Arc::clone(&self.live);
+        let flow = live.flow.lock().await;
+        for slot in flow.slots() {
+            match slot.state {
+                SlotState::Running { uuid, start, number } => self.watch(&flow, slot.name, *uuid, start, *number),
+                // It was started before it was to be ended.
+                SlotState::ToStop { uuid, .. } => self.watch(&flow, slot.name, *uuid, &Start::New, 0),
+                SlotState::Waiting
+                | SlotState::Due { .. }
+                | SlotState::Succeeded
+                | SlotState::Failed { .. }
+                | SlotState::Stopped
+                | SlotState::Halted
+                | SlotState::Skipped => {}
+            }
+        }
+    }
+
+    fn watch(&self, flow: &Flow, slot: &str, uuid: Uuid, start: &Start, number: u64) {
+        let Some(run) = flow.runs(slot) else { return };
+        let start = ChildStart {
+            parent: self.cx.process,
+            slot: slot.to_owned(),
+            uuid,
+            start: start.clone(),
+            number,
+            run,
+            cwd: self.cwd.clone(),
+            wants_result: flow.wants_result(slot),
+            merges: flow.merged_before(slot),
+            ending: Arc::clone(&self.ending),
+            journal: Arc::clone(&self.cx.journal),
+        };
+        self.children.push(start.run_to_end(Arc::clone(&self.runtime)).boxed());
+    }
+
+    async fn run(mut self) -> Exit {
+        loop {
+            let orders = *self.cx.orders.borrow_and_update();
+            if let Some(signal) = orders.end {
+                return self.end_all(signal, Exit::Cancelled).await;
+            }
+            if orders.stop.is_some() {
+                return Exit::Stopped;
+            }
+            let next = match self.act().await {
+                Ok(Some(verdict)) => return Exit::Ended(end_of(&verdict)),
+                Ok(None) => self.wait().await,
+                Err(error) => Err(error),
+            };
+            match next {
+                Ok(Woken::Look) => {}
+                Ok(Woken::Left) => return Exit::Stopped,
+                Ok(Woken::Ended(ended)) => {
+                    if let Err(exit) = self.record_ends(ended).await {
+                        // Told to stop or to end. The next body reads the ends from the journals of those that ended.
+                        let told = self.cx.orders.wait_for(|orders| orders.end.is_some() || orders.stop.is_some());
+                        let _ = tokio::time::timeout(LOOK_AGAIN, told).await;
+                        let ending = self.cx.orders.borrow().end;
+                        match ending.filter(|_| matches!(exit, Exit::Stopped)) {
+                            Some(signal) => return self.end_all(signal, Exit::Cancelled).await,
+                            None => return exit,
+                        }
+                    }
+                }
+                Ok(Woken::TimedOut) => {
+                    let status = ProcessStatus::Killed { signal: Signal::Term.into() };
+                    let end = End { cause: Some(Cause::runtime(Why::Timeout)), ..End::of(status) };
+                    return self.end_all(Signal::Term, Exit::Ended(end)).await;
+                }
+                Err(JournalError::Held) => {
+                    // It was told to stop or to end: the order is here, or about to be.
+                    let _ = tokio::time::timeout(LOOK_AGAIN, self.cx.orders.changed()).await;
+                }
+                Err(error) => return Exit::Unrecorded(error),
+            }
+        }
+    }
+
+    /// Carries out what is decided, until nothing more is.
+    async fn act(&mut self) -> Result<Option<Verdict>, JournalError> {
+        let live = Arc::clone(&self.live);
+        let mut flow = live.flow.lock().await;
+        loop {
+            let mut starts = Vec::new();
+            for decision in flow.decide(self.runtime.wall_ms(), self.room()) {
+                match decision {
+                    Decision::Start { slot, start } => starts.push((slot, start)),
+                    Decision::Stop { uuid, .. } => self.stop(uuid),
+                    Decision::Wait { .. } => {}
+                    Decision::Finish(verdict) => {
+                        // From here on nobody can have a node continue.
+                        self.runtime.flows.close(self.cx.process.uuid);
+                        return Ok(Some(verdict));
+                    }
+                }
+            }
+            if starts.is_empty() {
+                return Ok(None);
+            }
+            self.start(&mut flow, starts).await?;
+        }
+    }
+
+    fn room(&self) -> usize {
+        self.runtime.live.now().trees.children_max.saturating_sub(self.children.len())
+    }
+
+    /// Records that processes are started, all in one write, and starts them.
+    async fn start(&mut self, flow: &mut Flow, starts: Vec<(String, Start)>) -> Result<(), JournalError> {
+        let mut events = Vec::new();
+        for (slot, start) in starts {
+            let last = flow.slot(&slot).and_then(|slot| slot.uuid);
+            let (uuid, start) = match (start, last) {
+                (Start::Resume { input }, Some(last)) if !is_removed(&self.runtime, last).await => {
+                    (last, Start::Resume { input })
+                }
+                // There is nothing left that it could continue from.
+                (Start::Resume { .. }, _) => (self.runtime.clock.new_uuid(), Start::New),
+                (start @ (Start::New | Start::Fork { .. }), _) => (self.runtime.clock.new_uuid(), start),
+            };
+            events.push(Event::Starting { slot, uuid, start });
+        }
+        append(&self.cx, flow, events.clone(), Durability::Synced).await?;
+        for event in events {
+            let Event::Starting { slot, .. } = &event else { continue };
+            let Some(found) = flow.slot(slot) else { continue };
+            if let SlotState::Running { uuid, start, number } = found.state {
+                self.watch(flow, slot, *uuid, start, *number);
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait(&mut self) -> Result<Woken, JournalError> {
+        let mut due = None;
+        {
+            let (flow, now) = (self.live.flow.lock().await, self.runtime.wall_ms());
+            for decision in flow.decide(now, self.room()) {
+                match decision {
+                    Decision::Wait { until_ms } => due = Some(Duration::from_millis(until_ms.saturating_sub(now))),
+                    // Its time has come since, or somebody else has changed the tree.
+                    Decision::Start { .. } | Decision::Finish(_) => return Ok(Woken::Look),
+                    // It was told to.
+                    Decision::Stop { .. } => {}
+                }
+            }
+        }
+        let deadline = self.cx.orders.borrow().deadline;
+        let at_deadline = async move {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        let at_due = async move {
+            match due {
+                Some(due) => tokio::time::sleep(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = self.cx.orders.changed() => Ok(if changed.is_ok() { Woken::Look } else { Woken::Left }),
+            () = self.live.changed.notified() => Ok(Woken::Look),
+            Some(first) = self.children.next() => {
+                let mut ended = vec![first];
+                // Those that ended meanwhile are one write with it.
+                while let Some(Some(more)) = self.children.next().now_or_never() {
+                    ended.push(more);
+                }
+                Ok(Woken::Ended(ended))
+            }
+            () = at_due => Ok(Woken::Look),
+            () = at_deadline => Ok(Woken::TimedOut),
+        }
+    }
+
+    /// Records ends. They are not synced: the journals of the processes that ended have them.
+    async fn record_ends(&mut self, ended: Vec<ChildEnd>) -> Result<(), Exit> {
+        let live = Arc::clone(&self.live);
+        let mut flow = live.flow.lock().await;
+        let mut events = Vec::new();
+        for end in ended {
+            self.told.remove(&end.uuid);
+            if let Some(note) = &end.note {
+                self.cx.owner.warn(format!("{} of {} cannot be started: {note}", end.slot, self.cx.process.uuid));
+            }
+            events.push(end.event(self.runtime.wall_ms()));
+        }
+        append(&self.cx, &mut flow, events, Durability::Deferred).await.map_err(held)
+    }
+
+    fn stop(&mut self, uuid: Uuid) {
+        if self.told.insert(uuid) {
+            let (runtime, process) = (Arc::clone(&self.runtime), self.cx.process);
+            tokio::spawn(async move { runtime.end_child(process, uuid, Signal::Term).await });
+        }
+    }
+
+    /// Ends all processes, and returns when they have ended.
+    async fn end_all(mut self, signal: Signal, exit: Exit) -> Exit {
+        self.runtime.flows.close(self.cx.process.uuid);
+        self.ending.store(true, Ordering::Relaxed);
+        let mut signal = if signal == Signal::Int { Signal::Term } else { signal };
+        let mut sent: HashSet<Uuid> = HashSet::new();
+        while !self.children.is_empty() {
+            for (_, uuid) in crate::flows::living(&*self.live.flow.lock().await) {
+                if self.runtime.living(uuid).is_some() && sent.insert(uuid) {
+                    self.runtime.end_child(self.cx.process, uuid, signal).await;
+                }
+            }
+            tokio::select! {
+                ended = self.children.next() => {
+                    if let Some(ended) = ended {
+                        let _ = self.record_ends(vec![ended]).await;
+                    }
+                }
+                changed = self.cx.orders.changed() => {
+                    let told = self.cx.orders.borrow_and_update().end;
+                    if changed.is_ok() && told == Some(Signal::Kill) && signal != Signal::Kill {
+                        signal = Signal::Kill;
+                        sent.clear();
+                    }
+                }
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
+        }
+        exit
+    }
+}
+
+async fn is_removed(runtime: &Runtime, uuid: Uuid) -> bool {
+    matches!(runtime.presence(uuid).await, Ok(Presence::Collected))
+}
+
+/// Records events and applies them, in one write.
+async fn append(cx: &Context, flow: &mut Flow, events: Vec<Event>, durability: Durability) -> Result<(), JournalError> {
+    let mut next = flow.clone();
+    let mut batch = Vec::new();
+    for event in &events {
+        let refused = |error: &dyn std::fmt::Display| JournalError::Read(error.to_string());
+        next.apply(event).map_err(|error| refused(&error))?;
+        batch.push(record(event, None).map_err(|error| refused(&error))?);
+        if let Event::Starting { uuid, .. } = event {
+            // The tree owns what it starts.
+            batch.push(Record::Granted(Granted { target: *uuid, rights: Rights::Owner, by: None, req: None }));
+        }
+    }
+    cx.journal.append(batch, durability).await?;
+    tell_changes(cx, flow, &next);
+    *flow = next;
+    Ok(())
+}
+
+/// Adds an event for every node whose state has changed. That it runs is told by its start, which knows its PID.
+fn tell_changes(cx: &Context, before: &Flow, after: &Flow) {
+    for (before, after) in before.slots().zip(after.slots()) {
+        let word = after.state.word();
+        if word == before.state.word() || matches!(after.state, SlotState::Waiting | SlotState::Running { .. }) {
+            continue;
+        }
+        let mut body = json!({"node": after.name, "state": word, "uuid": after.uuid});
+        if let Some(exit) = exit_of(&after) {
+            body["exit"] = json!(exit);
+        }
+        cx.journal.event(NODE_EVENT, body);
+    }
+}
+
+fn held(error: JournalError) -> Exit {
+    match error {
+        JournalError::Held => Exit::Stopped,
+        error @ (JournalError::Write(_) | JournalError::Read(_) | JournalError::Lost(_)) => Exit::Unrecorded(error),
+    }
+}
+
+fn end_of(verdict: &Verdict) -> End {
+    let reason = verdict.reason().map(String::into_boxed_str);
+    End { reason, ..End::of(ProcessStatus::Exited { code: verdict.code() }) }
+}
+
+impl Runtime {
+    /// Tells the time of day in milliseconds.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        u64::try_from(self.now().as_millisecond()).unwrap_or(0)
+    }
+
+    /// Ends a process of a tree, and all below it.
+    pub(crate) async fn end_child(self: &Arc<Self>, tree: ProcessRef, uuid: Uuid, signal: Signal) {
+        let Some(process) = self.living(uuid) else { return };
+        let cause = Cause::process(Why::Supervisor, tree.of.pid);
+        let sent = SignalOrder { cause, ..SignalOrder::new(signal, None) };
+        if let Err(error) = self.signal_tree(uuid, process.of.pid, sent).await {
+            self.warn(format!("{uuid} could not be ended with its tree: {error}"));
+        }
+    }
+
+    /// Ends what is left below a tree that ends without a body.
+    async fn end_below(self: &Arc<Self>, tree: ProcessRef) {
+        let below = {
+            let state = self.lock();
+            let pids = state.table.subtree(tree.of.pid);
+            pids.into_iter()
+                .skip(1)
+                .filter_map(|pid| state.table.view(pid, self.moment()).map(|view| view.uuid))
+                .collect::<Vec<_>>()
+        };
+        let living: Vec<Uuid> = below.into_iter().filter(|uuid| self.living(*uuid).is_some()).collect();
+        for uuid in &living {
+            self.end_child(tree, *uuid, Signal::Kill).await;
+        }
+        let all = async {
+            for uuid in living {
+                let _ = self.wait(&uuid.to_string(), None).await;
+            }
+        };
+        let _ = tokio::time::timeout(END_WITHIN, all).await;
+    }
+}

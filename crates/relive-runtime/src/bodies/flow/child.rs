@@ -1,0 +1,341 @@
+//! One process of a tree: started once, and waited for.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use relive_api::{Environment, ExecRequest, ResumeRequest, RunRequest, Stdio, WorkspaceKind};
+use relive_core::{Cause, End, ErrorCode, Limits, Pid, ProcessStatus, Uuid, Why};
+use relive_flow::file::Work;
+use relive_flow::{Definition, Event, Outcome, OwnNode, RESULT_MAX, Run, Start, SupervisorFile, Task};
+use relive_journal::Journal;
+use relive_session::log::{Item, Reader, Stream};
+use relive_types::short_id;
+use serde_json::json;
+
+use super::NODE_EVENT;
+use crate::create::NewFlow;
+use crate::error::{Error, Result};
+use crate::lookup::Presence;
+use crate::runtime::{ProcessRef, Runtime};
+
+/// How long a start that was refused for lack of room waits until it is tried again.
+const ROOM_AGAIN: Duration = Duration::from_millis(250);
+/// The exit code of a node whose process cannot be created.
+const CANNOT_START: i32 = 126;
+
+/// A process that is to be there.
+#[derive(Debug)]
+pub(super) struct ChildStart {
+    pub(super) parent: ProcessRef,
+    pub(super) slot: String,
+    pub(super) uuid: Uuid,
+    pub(super) start: Start,
+    pub(super) number: u64,
+    pub(super) run: Run,
+    /// The directory of the tree.
+    pub(super) cwd: String,
+    pub(super) wants_result: bool,
+    /// The nodes whose changes are merged before it starts.
+    pub(super) merges: Vec<OwnNode>,
+    /// Whether nothing is started any more.
+    pub(super) ending: Arc<AtomicBool>,
+    /// The journal of the tree, for events.
+    pub(super) journal: Arc<dyn Journal>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(super) struct ChildEnd {
+    pub(super) slot: String,
+    pub(super) uuid: Uuid,
+    pub(super) outcome: Outcome,
+    pub(super) result: Option<String>,
+    /// Why it could not be started.
+    pub(super) note: Option<String>,
+}
+
+impl ChildEnd {
+    pub(super) fn event(self, at_ms: u64) -> Event {
+        let Self { slot, uuid, outcome, result, note } = self;
+        Event::Ended { slot, uuid, outcome, at_ms, result, note }
+    }
+}
+
+impl ChildStart {
+    /// Starts the process unless it was started, and waits for its end.
+    pub(super) async fn run_to_end(self, runtime: Arc<Runtime>) -> ChildEnd {
+        let (slot, uuid) = (self.slot.clone(), self.uuid);
+        loop {
+            if self.ending.load(Ordering::Relaxed) {
+                let there = !matches!(runtime.presence(uuid).await, Ok(Presence::Never));
+                if !there || matches!(self.start, Start::Resume { .. }) && runtime.living(uuid).is_none() {
+                    let outcome = if there { Outcome::Halted } else { Outcome::NeverRan };
+                    return ChildEnd { slot, uuid, outcome, result: None, note: None };
+                }
+            }
+            let was_there = runtime.living(uuid).is_some();
+            let error = match self.start(&runtime).await {
+                Ok(()) => {
+                    if !was_there {
+                        let pid = runtime.living(uuid).map(|process| process.of.pid);
+                        let body = json!({"node": slot, "state": "running", "uuid": uuid, "child": pid});
+                        self.journal.event(NODE_EVENT, body);
+                    }
+                    break;
+                }
+                Err(error) => error,
+            };
+            match error.code() {
+                // Others end, the person answers, or the daemon is about to stop, and this with it.
+                ErrorCode::Exhausted | ErrorCode::Unavailable => tokio::time::sleep(ROOM_AGAIN).await,
+                ErrorCode::Invalid
+                | ErrorCode::Conflict
+                | ErrorCode::NotFound
+                | ErrorCode::Permission
+                | ErrorCode::Timeout
+                | ErrorCode::Internal => {
+                    let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+                    let (outcome, note) = (Outcome::Failed { code: CANNOT_START }, Some(format!("{error}{hint}")));
+                    return ChildEnd { slot, uuid, outcome, result: None, note };
+                }
+            }
+        }
+        let outcome = loop {
+            let waited = runtime.wait(&uuid.to_string(), None).await;
+            match runtime.outcome_of(uuid).await {
+                Ok(Some(outcome)) if waited.is_ok() && runtime.living(uuid).is_none() => break outcome,
+                Err(error) if error.code() == ErrorCode::NotFound => break Outcome::Halted,
+                // It cannot be read just now, or was resumed since.
+                Ok(_) | Err(_) => tokio::time::sleep(ROOM_AGAIN).await,
+            }
+        };
+        let result = if self.wants_result { runtime.result_of(uuid).await } else { None };
+        ChildEnd { slot, uuid, outcome, result, note: None }
+    }
+
+    async fn start(&self, runtime: &Arc<Runtime>) -> Result<()> {
+        let uuid = self.uuid;
+        let is_new = matches!(runtime.presence(uuid).await?, Presence::Never);
+        let is_resumed = matches!(self.start, Start::Resume { .. });
+        if !is_new && !is_resumed {
+            return Ok(());
+        }
+        if runtime.living(uuid).is_none() {
+            runtime.merge_nodes(&self.cwd, &self.merges).await?;
+        }
+        match &self.start {
+            Start::New => self.begin(runtime).await,
+            // It could not be created when it was started, and can now.
+            Start::Resume { .. } if is_new => self.begin(runtime).await,
+            Start::Resume { input } => {
+                let request = ResumeRequest { input: input.clone(), ..ResumeRequest::default() };
+                let cause = Cause::process(Why::Supervisor, self.parent.of.pid);
+                let id = format!("flow-{}-{}", self.parent.uuid, self.number);
+                runtime.resume_for(cause, &uuid.to_string(), request, Some(id)).await.map(|_| ())
+            }
+            Start::Fork { from, from_step, input } => {
+                let request = ResumeRequest {
+                    fork: Some(uuid),
+                    from_step: *from_step,
+                    input: input.clone(),
+                    name: Some(self.name()),
+                    workspace: self.fork_workspace(),
+                    ..ResumeRequest::default()
+                };
+                let (runtime, parent, from) = (Arc::clone(runtime), self.parent.uuid, *from);
+                let forked = {
+                    let runtime = Arc::clone(&runtime);
+                    async move { runtime.fork_below(Some(parent), from, uuid, request).await }
+                };
+                runtime.to_the_end(forked).await.map(|_| ())
+            }
+        }
+    }
+
+    async fn begin(&self, runtime: &Arc<Runtime>) -> Result<()> {
+        match &self.run {
+            Run::Task(task) => self.create(runtime, task).await,
+            Run::Supervisor(file) => self.supervise(runtime, file).await,
+        }
+    }
+
+    /// Where a fork works: on a copy only if its node does, because nobody would merge it otherwise.
+    fn fork_workspace(&self) -> Option<WorkspaceKind> {
+        match &self.run {
+            Run::Task(Task { workspace: Some(WorkspaceKind::Own), .. }) => None,
+            Run::Task(_) | Run::Supervisor(_) => Some(WorkspaceKind::Here),
+        }
+    }
+
+    /// The name of the process: that of its slot, and the id of its tree, because another tree may have the same slots.
+    fn name(&self) -> String {
+        format!("{}.{}", self.slot, short_id::short(self.parent.uuid))
+    }
+
+    async fn create(&self, runtime: &Arc<Runtime>, task: &Task) -> Result<()> {
+        let (cwd, name) = (directory_of(&self.cwd, task.cwd.as_deref()), Some(self.name()));
+        match &task.work {
+            Work::Agent { intent, model, agent, allow } => {
+                let request = RunRequest {
+                    uuid: self.uuid,
+                    name,
+                    intent: intent.clone(),
+                    context: None,
+                    model: model.clone(),
+                    agent: agent.clone(),
+                    system_prompt: None,
+                    cwd,
+                    env: Environment::default(),
+                    limits: task.limits,
+                    on_in_doubt: None,
+                    on_budget: None,
+                    policy: allow.iter().map(|rule| (rule.clone(), "allow".to_owned())).collect(),
+                    yes: false,
+                    workspace: task.workspace,
+                    isolation: task.isolation,
+                    network: None,
+                    allow_degraded: false,
+                };
+                runtime.run_below(Some(self.parent), request).await.map(|_| ())
+            }
+            Work::Exec { command } => {
+                let mut env = runtime.environment_of(self.parent.uuid);
+                for (name, value) in &task.variables {
+                    env.set(name.clone(), value.clone());
+                }
+                let request = ExecRequest {
+                    uuid: self.uuid,
+                    name,
+                    argv: command.clone(),
+                    env,
+                    cwd,
+                    stdio: Stdio::Null,
+                    gate: false,
+                    namespace: relive_api::Namespace::default(),
+                    isolation: task.isolation.unwrap_or_default(),
+                    namespaces: Vec::new(),
+                    network: None,
+                    limits: task.limits,
+                    memory: None,
+                    pids: None,
+                    cpu: None,
+                    allow_degraded: false,
+                    foreground: false,
+                    one_output: false,
+                    shell: None,
+                    enter: None,
+                };
+                let workspace = task.workspace.unwrap_or(WorkspaceKind::Here);
+                runtime.exec_below(Some(self.parent), request, workspace).await.map(|_| ())
+            }
+        }
+    }
+
+    async fn supervise(&self, runtime: &Arc<Runtime>, file: &SupervisorFile) -> Result<()> {
+        let flow = NewFlow {
+            uuid: self.uuid,
+            name: Some(self.name()),
+            definition: Definition::Supervisor(file.clone()),
+            intent: format!("supervise {}", self.slot),
+            cwd: self.cwd.clone(),
+            environment: runtime.environment_of(self.parent.uuid),
+            limits: Limits::default(),
+            request: format!("{}:{}", self.parent.uuid, self.slot),
+        };
+        runtime.create_flow(Some(self.parent), flow).await.map(|_| ())
+    }
+}
+
+impl Runtime {
+    /// Returns how the last incarnation of a process ended, as far as it decides anything for its tree; `None` if it has
+    /// not ended.
+    pub(crate) async fn outcome_of(&self, uuid: Uuid) -> Result<Option<Outcome>> {
+        let read = self.on_journal(move |data| data.history(uuid)).await?;
+        let history = match read {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::new(ErrorCode::NotFound, format!("process {uuid} is gone")));
+            }
+            read => read?.0,
+        };
+        let pid = history.incarnation().map(|incarnation| incarnation.pid);
+        Ok(history.ended().map(|(_, end)| outcome(end, pid)))
+    }
+
+    /// Returns what a process said last: the last text of an agent, the standard output of a program.
+    pub(crate) async fn result_of(&self, uuid: Uuid) -> Option<String> {
+        let text = match self.last_session(uuid).await.ok().flatten() {
+            Some(session) if self.runs_program(uuid).await => {
+                self.pools.reads.run(move || output_of(&session)).await.ok()?.ok()
+            }
+            Some(_) | None => self.on_disk(move |data| crate::wait::last_text(data, uuid)).await.ok().flatten(),
+        };
+        text.map(|text| shortened(&text))
+    }
+
+    async fn runs_program(&self, uuid: Uuid) -> bool {
+        let read = self.on_journal(move |data| data.history(uuid)).await;
+        let spawned = read.ok().and_then(Result::ok).and_then(|(history, _)| history.identity);
+        spawned.is_some_and(|identity| identity.spawned.program.is_some())
+    }
+}
+
+/// The directory of a task, below that of its tree unless it is absolute.
+pub(super) fn directory_of(tree: &str, cwd: Option<&str>) -> String {
+    cwd.map_or_else(|| tree.to_owned(), |cwd| Path::new(tree).join(cwd).display().to_string())
+}
+
+fn outcome(end: &End, pid: Option<Pid>) -> Outcome {
+    if let Some(cause) = end.cause {
+        let from_above = cause.root.is_some() && cause.root != pid;
+        match cause.why {
+            Why::Supervisor | Why::DaemonStop => return Outcome::Halted,
+            Why::User | Why::Parent if from_above => return Outcome::Halted,
+            Why::User | Why::Parent => return Outcome::Stopped,
+            Why::Timeout
+            | Why::Budget
+            | Why::Idle
+            | Why::Stalled
+            | Why::Oom
+            | Why::Limit
+            | Why::HostLost
+            | Why::ShimLost
+            | Why::Aborted => {}
+        }
+    }
+    match end.status {
+        ProcessStatus::Exited { code: 0 } => Outcome::Succeeded,
+        ProcessStatus::Exited { .. }
+        | ProcessStatus::Abandoned
+        | ProcessStatus::Killed { .. }
+        | ProcessStatus::Faulted { .. }
+        | ProcessStatus::StartupFailed { .. } => Outcome::Failed { code: i32::from(end.exit_code()) },
+    }
+}
+
+/// Reads the end of the standard output of a session.
+fn output_of(session: &Path) -> std::io::Result<String> {
+    // Standard error is in the same log.
+    let from = Reader::tail(session, 4 * RESULT_MAX as u64)?;
+    let mut reader = Reader::open(session, from)?;
+    let mut output = Vec::new();
+    while let Some(item) = reader.next()? {
+        if let Item::Chunk(chunk) = item
+            && chunk.stream == Stream::Out
+        {
+            output.extend_from_slice(&chunk.bytes);
+        }
+    }
+    Ok(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// Keeps the end of a long text, without the newlines after it and without NUL, which no program can be given.
+fn shortened(text: &str) -> String {
+    let text = text.trim_end_matches(['\n', '\r']).replace('\0', "\u{fffd}");
+    let mut start = text.len().saturating_sub(RESULT_MAX);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    text[start..].to_owned()
+}

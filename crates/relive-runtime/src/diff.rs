@@ -1,0 +1,142 @@
+//! What changed in the files of a process.
+
+use std::sync::Arc;
+
+use relive_api::{DiffQuery, FileChange, FilesDiff};
+use relive_core::{ErrorCode, Uuid};
+use relive_journal::files::{Activity, FileHistory};
+use relive_journal::record::FilesId;
+use relive_workspace::{Change, EntryKind, FileState, Store, TextDiff};
+
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
+use crate::workspaces::from_record;
+
+/// A longer unified diff is cut.
+const TEXT_MAX: usize = 4 << 20;
+/// So many files are compared line by line; of the others only the names are told.
+const COUNTED_MAX: usize = 5_000;
+
+/// Two states of the files of a process.
+#[derive(Debug, Clone, Copy)]
+struct Sides {
+    from: (u32, FilesId),
+    to: (u32, FilesId),
+}
+
+impl Runtime {
+    /// Compares two states of the files of a process.
+    pub async fn diff(self: &Arc<Self>, id: &str, query: DiffQuery) -> Result<FilesDiff> {
+        let (uuid, note) = self.identity_of(&self.look_up(id).await?)?;
+        let files = self.file_history(uuid).await?;
+        let last_step = self.on_disk(move |data| data.history(uuid)).await??.0.completed_step;
+        let activity = self.files_activity(uuid);
+        let Some(sides) = sides(&files, query, (last_step, activity)).map_err(|step| unknown_step(id, step))? else {
+            // It changed nothing, or nobody looked.
+            let step = query.to.or(query.from).unwrap_or(last_step);
+            let note = note.or_else(|| Some(no_snapshots(id, self.workspaces.are_wanted())));
+            return Ok(FilesDiff { from: step, to: step, trees: None, files: Vec::new(), diff: None, note });
+        };
+        let workspaces = self.workspaces.clone();
+        let compared = self.pools.reads.run(move || {
+            let store = workspaces.store()?;
+            let changes = store.diff(&from_record(sides.from.1), &from_record(sides.to.1))?;
+            let text = if query.text { Some(unified(&store, &changes)?) } else { None };
+            Ok::<_, Error>((describe(&store, &changes)?, text))
+        });
+        let (files, diff) = compared.await??;
+        let trees = Some((sides.from.1.tree.to_string(), sides.to.1.tree.to_string()));
+        Ok(FilesDiff { from: sides.from.0, to: sides.to.0, trees, files, diff, note })
+    }
+
+    /// Tells whether a process may still be looking at its files.
+    pub(crate) fn files_activity(&self, uuid: Uuid) -> Activity {
+        let is_running = self.owners.find(uuid).is_some_and(|owner| owner.has_body());
+        if is_running { Activity::Running } else { Activity::AtRest }
+    }
+
+    /// Reads the states of the files of a process.
+    pub(crate) async fn file_history(&self, uuid: Uuid) -> Result<FileHistory> {
+        match self.on_disk(move |data| data.file_history(uuid)).await? {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(self.gone_error(uuid).await?),
+            read => Ok(read?),
+        }
+    }
+}
+
+/// The states that are asked for; the step whose files nobody knows otherwise.
+fn sides(files: &FileHistory, query: DiffQuery, (last_step, activity): (u32, Activity)) -> Result<Option<Sides>, u32> {
+    let (Some(first), Some(last)) = (files.first(), files.last()) else { return Ok(None) };
+    let known =
+        |step: u32| files.after(step, activity).filter(|_| step <= last_step).map(|state| (step, state)).ok_or(step);
+    let sides = match (query.from, query.to) {
+        (None, None) => {
+            Sides { from: (files.snapshots().next().map_or(0, |first| first.after), first), to: (last_step, last) }
+        }
+        (None, Some(to)) => Sides { from: (0, first), to: known(to)? },
+        (Some(from), Some(to)) => Sides { from: known(from)?, to: known(to)? },
+        (Some(step), None) => {
+            let changed = files.step(step, activity).filter(|_| step <= last_step).ok_or(step)?;
+            Sides { from: (step.saturating_sub(1), changed.from), to: (step, changed.to) }
+        }
+    };
+    Ok(Some(sides))
+}
+
+pub(crate) fn unknown_step(id: &str, step: u32) -> Error {
+    let message = format!("the files of {id} after step {step} are not known");
+    Error::new(ErrorCode::Conflict, message).with_hint(format!("relive steps {id}"))
+}
+
+fn no_snapshots(id: &str, are_wanted: bool) -> String {
+    if are_wanted {
+        format!("there are no snapshots of the files of {id}, so its changes are not known")
+    } else {
+        "snapshots are off: see `workspace:` in config.yaml".to_owned()
+    }
+}
+
+fn unified(store: &Store, changes: &[Change]) -> Result<String> {
+    let mut text = String::new();
+    for change in changes {
+        text.push_str(&store.unified_diff(std::slice::from_ref(change))?);
+        if text.len() > TEXT_MAX {
+            text.truncate(text.floor_char_boundary(TEXT_MAX));
+            text.push_str("\n... the rest is not shown\n");
+            break;
+        }
+    }
+    Ok(text)
+}
+
+/// Changes as clients see them.
+pub(crate) fn describe(store: &Store, changes: &[Change]) -> Result<Vec<FileChange>> {
+    let mut files = Vec::new();
+    for (at, change) in changes.iter().filter(|change| !change.is_directory()).enumerate() {
+        let lines = match change.is_content() && at < COUNTED_MAX {
+            true => Some(store.text_diff(change)?),
+            false => None,
+        };
+        let (added, removed, binary) = match lines {
+            Some(TextDiff::Text { lines, .. }) => (Some(lines.added), Some(lines.removed), false),
+            Some(TextDiff::Binary) => (None, None, true),
+            None => (None, None, false),
+        };
+        let is_file =
+            |state: &Option<FileState>| state.as_ref().is_some_and(|state| state.kind != EntryKind::Directory);
+        let change_word = match (is_file(&change.before), is_file(&change.after)) {
+            (false, _) => "added",
+            (_, false) => "deleted",
+            (true, true) if change.is_content() => "modified",
+            (true, true) => "mode",
+        };
+        files.push(FileChange {
+            path: change.path.to_string(),
+            change: change_word.to_owned(),
+            added,
+            removed,
+            binary,
+        });
+    }
+    Ok(files)
+}

@@ -1,0 +1,170 @@
+//! The current activity of a process, as one line for a person. It is derived on request from the owner's state in
+//! memory, so that it costs a step nothing.
+
+use std::time::Duration;
+
+use relive_api::Process;
+use relive_core::{Body, Display, State, Timestamp, View};
+use relive_journal::History;
+use relive_journal::history::{OpenCall, Phase, Place};
+use relive_journal::payload::Json;
+use relive_journal::record::Call;
+use relive_session::stage::Stage;
+use tokio::time::Instant;
+
+use crate::bodies::{LiveSession, Shim};
+use crate::runtime::{Published, Runtime};
+use crate::view::of_view;
+
+/// How long a listing waits, for all processes together, for turns to end.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// How much of an argument is shown.
+const ARGUMENT_MAX: usize = 200;
+/// The arguments that describe a call best, the best first.
+const TELLING: [&str; 7] = ["command", "pattern", "path", "name", "uuid", "duration", "intent"];
+
+/// Returns until when a listing waits for turns.
+pub(crate) fn patience() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+/// The activity of an agent, according to its journal.
+enum Activity {
+    Asking { since: Option<Timestamp> },
+    Calling { first: OpenCall, more: usize, answer: Option<Place> },
+}
+
+impl Runtime {
+    /// Returns a process of the table. A program that waits at its gate is `ready`, which only its session knows.
+    pub(crate) fn shown(&self, state: &Published, view: &View<'_>) -> Process {
+        let process = of_view(state, view);
+        if view.body != Body::Exec || view.display != Display::Running {
+            return process;
+        }
+        let session = self.owners.find(view.uuid).and_then(|owner| owner.session());
+        // Every program passes this stage, but only one with a gate stays there.
+        let stage = session.and_then(|session| match &*session.borrow() {
+            Some(LiveSession { shim: Shim::Answers { connection, .. }, program, .. }) if program.gate => {
+                Some(connection.seen().borrow().snapshot.stage)
+            }
+            Some(LiveSession { .. }) | None => None,
+        });
+        let display = match stage {
+            Some(Stage::Starting | Stage::Spawned) => Display::Loading,
+            Some(Stage::Ready) => Display::Ready,
+            Some(Stage::Running | Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored) | None => {
+                return process;
+            }
+        };
+        Process { display: display.word().to_owned(), ..process }
+    }
+
+    /// Adds the current activity of a process.
+    pub(crate) async fn with_doing(&self, process: Process, patience: Instant) -> Process {
+        let doing = if process.state != State::Running || process.paused {
+            None
+        } else if process.display == Display::Ready.word() {
+            Some("held at its gate".to_owned())
+        } else if process.body == Body::Agent {
+            self.agent_does(&process, patience).await
+        } else {
+            None
+        };
+        Process { doing, ..process }
+    }
+
+    async fn agent_does(&self, process: &Process, patience: Instant) -> Option<String> {
+        let owner = self.owners.find(process.uuid)?;
+        if let Some(again) = owner.asks_again_at() {
+            return Some(format!("retrying in {}", span(again.saturating_duration_since(Instant::now()))));
+        }
+        match owner.look(patience, activity).await?? {
+            Activity::Asking { since } => Some(format!("asking the model {}", span(self.since(since?)))),
+            Activity::Calling { first, more, answer } => {
+                let about = match answer {
+                    Some(answer) => {
+                        let read = self.argument(process.uuid, answer, first.call);
+                        tokio::time::timeout_at(patience, read).await.ok().flatten()
+                    }
+                    None => None,
+                };
+                let about = about.map(|about| format!(": {about}")).unwrap_or_default();
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                Some(format!("{}{about}{more} {}", first.name, span(self.since(first.at))))
+            }
+        }
+    }
+
+    fn since(&self, at: Timestamp) -> Duration {
+        self.now().duration_since(at).try_into().unwrap_or_default()
+    }
+
+    /// Reads the argument of a call that describes it best.
+    async fn argument(&self, uuid: relive_core::Uuid, answer: Place, call: u32) -> Option<String> {
+        let data = std::sync::Arc::clone(&self.data);
+        let calls = self.pools.reads.run(move || data.calls(uuid, answer)).await.ok()?.ok()?;
+        telling(calls.get(call as usize)?)
+    }
+}
+
+fn activity(history: &History) -> Option<Activity> {
+    match &history.phase {
+        Phase::Asking { .. } => Some(Activity::Asking { since: history.asked_at }),
+        Phase::Calling { .. } => {
+            let mut open = history.open_calls();
+            let first = open.next()?.clone();
+            Some(Activity::Calling { first, more: open.count(), answer: history.answer_place })
+        }
+        Phase::Boundary => None,
+    }
+}
+
+fn telling(call: &Call) -> Option<String> {
+    let Json::Inline(text) = &call.args else { return None };
+    let args: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text.get()).ok()?;
+    let value = TELLING.iter().find_map(|name| args.get(*name))?;
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown: String = line.chars().take(ARGUMENT_MAX).collect();
+    Some(if shown.len() < line.len() { format!("{shown}...") } else { shown })
+}
+
+/// `12s`, `1m05s`, `2h03m`.
+fn span(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    match () {
+        () if minutes == 0 => format!("{seconds}s"),
+        () if hours == 0 => format!("{minutes}m{:02}s", seconds % 60),
+        () => format!("{hours}h{:02}m", minutes % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_described_by_its_best_argument_in_one_line() {
+        let check = |args: &str, expect: Option<&str>| {
+            let call = Call { id: "1".into(), name: "shell".into(), args: Json::parse(args).unwrap() };
+            assert_eq!(telling(&call).as_deref(), expect, "{args}");
+        };
+        check(r#"{"path":"b","command":"make\n  -j4"}"#, Some("make -j4"));
+        check(r#"{"path":"src/lib.rs","text":"long"}"#, Some("src/lib.rs"));
+        check(r#"{"duration":30}"#, Some("30"));
+        check("{}", None);
+        check("[]", None);
+        let long = format!(r#"{{"command":"{}"}}"#, "x".repeat(300));
+        check(&long, Some(&format!("{}...", "x".repeat(200))));
+    }
+
+    #[test]
+    fn spans_have_two_units_at_most() {
+        let check = |seconds, text: &str| assert_eq!(span(Duration::from_secs(seconds)), text);
+        check(0, "0s");
+        check(59, "59s");
+        check(65, "1m05s");
+        check(7_380, "2h03m");
+    }
+}

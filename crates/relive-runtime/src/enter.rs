@@ -1,0 +1,131 @@
+//! Programs that enter the session of another one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use relive_api::{EnterRequest, ExecRequest, Namespace, NamespaceKind};
+use relive_core::program::Entered;
+use relive_core::{Body as Kind, ErrorCode, Pid};
+use relive_session::proc::Identity;
+use relive_session::protocol::{Outcome, Stat, Verb};
+use relive_session::stage::Stage;
+
+use crate::bodies::{LiveSession, Shim};
+use crate::create::Above;
+use crate::error::{Error, Result};
+use crate::gate::not_done;
+use crate::lookup::LookedUp;
+use crate::runtime::{ProcessRef, Runtime};
+
+/// How long a session that has just been started may take to get ready.
+const READY_WITHIN: Duration = Duration::from_secs(5);
+
+impl Runtime {
+    /// Finds the session that a program is to enter, and completes the request by it.
+    pub(crate) async fn find_entered(
+        self: &Arc<Self>,
+        mut request: ExecRequest,
+        above: &Above,
+    ) -> Result<(ExecRequest, Option<Entered>)> {
+        let Some(wanted) = request.enter.take() else { return Ok((request, None)) };
+        let invalid = |message: &str| Err(Error::new(ErrorCode::Invalid, message));
+        if above.is_isolated() {
+            // What keeps a program inside besides namespaces does not hold one that enters them.
+            let message = "a program of an isolated process cannot enter a session";
+            return Err(Error::new(ErrorCode::Permission, message).with_hint("run it in a terminal outside"));
+        }
+        let is_own = request.isolation.is_none() && request.namespaces.is_empty() && request.network.is_none();
+        if !is_own || request.namespace != Namespace::Host {
+            return invalid("a program that enters a session has no isolation or namespaces of its own");
+        }
+        if request.memory.or(request.pids.map(u64::from)).or(request.cpu.map(u64::from)).is_some() {
+            return invalid("a program that enters a session has the limits of that session");
+        }
+        let LookedUp::Living { process, note: _ } = self.look_up_to_change(&wanted.id).await? else {
+            return Err(ended(&wanted.id));
+        };
+        self.check_can_be_entered(process.of.pid)?;
+        let (stat, program) = self.running_program(process, &wanted.id).await?;
+        let namespaces = joined(process.of.pid, &wanted, &stat.rungs.namespaces)?;
+        if request.cwd.is_empty() {
+            let uuid = process.uuid;
+            let (history, _) = self.on_journal(move |data| data.history(uuid)).await??;
+            request.cwd = history.identity.map(|identity| identity.spawned.cwd).unwrap_or_default();
+        }
+        let Identity { pid: host_pid, start_time } = program;
+        Ok((request, Some(Entered { uuid: process.uuid, host_pid, start_time, namespaces })))
+    }
+
+    fn check_can_be_entered(&self, pid: Pid) -> Result<()> {
+        let state = self.lock();
+        if state.table.view(pid, self.moment()).map(|view| view.body) != Some(Kind::Exec) {
+            let message = format!("process {pid} is not a program, so there is no session to enter");
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive info {pid}")));
+        }
+        if state.table.machine(pid).is_some_and(|machine| machine.pause().is_some()) {
+            let message = format!("process {pid} is suspended, and a program that enters its session would be too");
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {pid}")));
+        }
+        Ok(())
+    }
+
+    /// Returns the program of a session, which has its pid for sure: the shim knows it before and after the look.
+    async fn running_program(&self, process: ProcessRef, id: &str) -> Result<(Stat, Identity)> {
+        if let Some(LiveSession { shim: Shim::Answers { connection, .. }, .. }) = self.live_session(process.uuid).await
+        {
+            let is_there = connection.wait_for(|seen| seen.snapshot.stage >= Stage::Ready);
+            // What it has reached by then is looked at below.
+            let _ = tokio::time::timeout(READY_WITHIN, is_there).await;
+        }
+        let before = self.stat_of(process, id).await?;
+        let host_pid = before.snapshot.host_pid.ok_or_else(|| ended(id))?;
+        let found = Identity::of(host_pid).map_err(|_| ended(id))?;
+        let after = self.stat_of(process, id).await?;
+        let is_there = after.snapshot.host_pid == Some(host_pid) && found.lives();
+        match after.snapshot.stage {
+            Stage::Ready | Stage::Running if is_there => Ok((after, found)),
+            Stage::Starting | Stage::Spawned => {
+                let message = format!("process {} has not started yet", process.of.pid);
+                Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {}", process.of.pid)))
+            }
+            Stage::Ready | Stage::Running | Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => {
+                Err(ended(id))
+            }
+        }
+    }
+
+    async fn stat_of(&self, process: ProcessRef, id: &str) -> Result<Stat> {
+        match self.ask_shim(process, Verb::Stat).await? {
+            Outcome::Stat(stat) => Ok(*stat),
+            Outcome::NoProcess => Err(ended(id)),
+            refused @ (Outcome::Done
+            | Outcome::Kept
+            | Outcome::WrongStage { .. }
+            | Outcome::Unknown { .. }
+            | Outcome::Failed { .. }) => Err(not_done(process.of.pid, "cannot be entered", refused)),
+        }
+    }
+}
+
+fn ended(id: &str) -> Error {
+    Error::new(ErrorCode::Conflict, format!("`{id}` has ended, so it cannot be entered"))
+        .with_hint(format!("relive info {id}"))
+}
+
+/// Returns the namespaces to join. Without privileges those of a session can be joined only together with its user
+/// namespace.
+fn joined(pid: Pid, wanted: &EnterRequest, own: &[String]) -> Result<Vec<NamespaceKind>> {
+    let has = |kind: &NamespaceKind| own.iter().any(|name| name == kind.name());
+    let Some(asked) = &wanted.namespaces else {
+        return Ok(NamespaceKind::ALL.into_iter().filter(has).collect());
+    };
+    if let Some(missing) = asked.iter().find(|kind| !has(kind)) {
+        let names = if own.is_empty() { "none".to_owned() } else { own.join(", ") };
+        let message = format!("process {pid} has no {} namespace of its own; it has {names}", missing.name());
+        return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive info {pid}")));
+    }
+    let needs_user = !asked.is_empty() && !rustix::process::geteuid().is_root();
+    let user = Some(NamespaceKind::User).filter(|user| needs_user && has(user));
+    let is_joined = |kind: &NamespaceKind| asked.contains(kind) || user == Some(*kind);
+    Ok(NamespaceKind::ALL.into_iter().filter(is_joined).collect())
+}

@@ -1,0 +1,164 @@
+//! A node of a compose file that a person has continue.
+
+use std::sync::Arc;
+
+use relive_api::{NodeRequest, NodeResumed, ResumeRequest};
+use relive_core::{ErrorCode, Pid, Uuid};
+use relive_flow::{Event, Flow, Origin, Outcome, Rejected};
+use relive_journal::record::Body;
+
+use super::status::living;
+use super::{RecordedFlow, record};
+use crate::bodies::{DeliveryTime, Verb};
+use crate::error::{Error, Result};
+use crate::lookup::Presence;
+use crate::owner::Lane;
+use crate::runtime::Runtime;
+use crate::spec::body_of;
+
+impl Runtime {
+    /// Has a node continue from its journal, or in a fork. What depends on it runs again, and nothing else.
+    pub(crate) async fn resume_node(
+        self: &Arc<Self>,
+        id: &str,
+        request: NodeRequest,
+        request_id: Option<String>,
+    ) -> Result<NodeResumed> {
+        let (runtime, id) = (Arc::clone(self), id.to_owned());
+        self.to_the_end(async move {
+            let (uuid, _) = runtime.identity_of(&runtime.look_up_to_change(&id).await?)?;
+            let node = request.node.clone();
+            let origin = origin_of(&id, request)?;
+            let request_id = request_id.map(|id| format!("node:{id}"));
+            let pid = runtime.redo(uuid, &node, origin, request_id).await?;
+            Ok(NodeResumed { pid, uuid, node })
+        })
+        .await
+    }
+
+    async fn redo(self: &Arc<Self>, uuid: Uuid, node: &str, origin: Origin, request_id: Option<String>) -> Result<Pid> {
+        self.flow_process(&uuid.to_string()).await?;
+        let RecordedFlow { flow, over } = self.recorded_flow(uuid).await?;
+        if let Some(last) = flow.slot(node).and_then(|slot| slot.uuid) {
+            self.check_redo(node, last, &origin).await?;
+        }
+        if let Some(process) = self.living(uuid) {
+            let pid = process.of.pid;
+            let not_now = || {
+                let message = format!("run {pid} does not schedule now: it is suspended, or about to end");
+                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {pid}"))
+            };
+            let live = self.flows.find(uuid).ok_or_else(not_now)?;
+            let mut flow = live.flow.lock().await;
+            if !self.flows.find(uuid).is_some_and(|open| Arc::ptr_eq(&open, &live)) {
+                return Err(not_now());
+            }
+            let mut turn = self.turn(uuid, Lane::Verb).await?;
+            if turn.was_answered(request_id.as_deref()).await? {
+                return Ok(pid);
+            }
+            let event = Event::Redo { slot: node.to_owned(), origin, run: flow.run() };
+            let mut next = flow.clone();
+            next.apply(&event).map_err(|rejected| refused(pid, rejected))?;
+            turn.write(process.of, self.moment(), vec![recorded(&event, request_id)?]).await?;
+            *flow = next;
+            live.changed.notify_one();
+            return Ok(pid);
+        }
+        let request = ResumeRequest::default();
+        if let Some(refusal) = self.stops_at_once(&uuid.to_string(), uuid, &request).await {
+            return Err(refusal);
+        }
+        let mut turn = self.turn(uuid, Lane::Verb).await?;
+        let pid = turn.last_pid().await?.unwrap_or(Pid::RUNTIME);
+        let (mut next, mut records) = (flow.clone(), Vec::new());
+        let ends = self.lost_ends(&flow).await?;
+        let redo = Event::Redo { slot: node.to_owned(), origin, run: over };
+        for event in ends.into_iter().chain([redo]) {
+            next.apply(&event).map_err(|rejected| refused(pid, rejected))?;
+            records.push(recorded(&event, None)?);
+        }
+        let resumed = turn.resume_dead(ResumeRequest::default(), request_id, records).await?;
+        Ok(resumed.pid)
+    }
+
+    /// Refuses what the process of a node cannot do, before what depends on it begins anew.
+    async fn check_redo(&self, node: &str, last: Uuid, origin: &Origin) -> Result<()> {
+        match self.presence(last).await? {
+            Presence::Here => {}
+            // It could not be created, and begins now.
+            Presence::Never => return Ok(()),
+            Presence::Collected => {
+                let message = format!("cannot resume {node}: its process {last} was removed");
+                return Err(Error::new(ErrorCode::Conflict, message));
+            }
+        }
+        let (history, _) = self.on_journal(move |data| data.history(last)).await??;
+        let kind = history.identity.as_ref().and_then(|identity| body_of(&identity.spawned.body));
+        let body = kind.and_then(|kind| self.bodies.of(kind)).ok_or_else(crate::resume::unknown_body)?;
+        let input = match origin {
+            Origin::End { input } => input,
+            Origin::Fork { from_step, input } => {
+                body.accepts(Verb::Fork)?;
+                if let Some(step) = from_step.filter(|step| *step > history.completed_step) {
+                    let message = format!("{node} has no step {step}: its last one is {}", history.completed_step);
+                    return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive steps {last}")));
+                }
+                input
+            }
+        };
+        match input {
+            Some(_) => body.accepts_message(last, DeliveryTime::NextRun).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the ends of processes that a tree still takes for running, because it ended before they had.
+    pub(crate) async fn lost_ends(&self, flow: &Flow) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
+        for (slot, uuid) in living(flow) {
+            let outcome = match self.presence(uuid).await? {
+                Presence::Never => Outcome::NeverRan,
+                Presence::Collected => Outcome::Halted,
+                Presence::Here => match self.outcome_of(uuid).await? {
+                    Some(outcome) if self.living(uuid).is_none() => outcome,
+                    Some(_) | None => continue,
+                },
+            };
+            let result = if flow.wants_result(&slot) { self.result_of(uuid).await } else { None };
+            events.push(Event::Ended { slot, uuid, outcome, at_ms: self.wall_ms(), result, note: None });
+        }
+        Ok(events)
+    }
+}
+
+fn origin_of(id: &str, request: NodeRequest) -> Result<Origin> {
+    let NodeRequest { node, fork, from_step, input } = request;
+    match (fork, from_step) {
+        (true, from_step) => Ok(Origin::Fork { from_step, input }),
+        (false, None) => Ok(Origin::End { input }),
+        (false, Some(step)) => {
+            let message = format!("--from-step {step} would change the past of {node}");
+            let hint = format!("relive compose resume {id} --node {node} --fork --from-step {step}");
+            Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
+        }
+    }
+}
+
+fn recorded(event: &Event, request_id: Option<String>) -> Result<Body> {
+    record(event, request_id).map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))
+}
+
+fn refused(pid: Pid, rejected: Rejected) -> Error {
+    let hint = format!("relive compose status {pid}");
+    let code = match rejected {
+        Rejected::NoSuchSlot(_) => ErrorCode::NotFound,
+        Rejected::NotComposed => ErrorCode::Invalid,
+        Rejected::NotRunning { .. }
+        | Rejected::NotStartable { .. }
+        | Rejected::NeverRan(_)
+        | Rejected::Runs(_)
+        | Rejected::DependentRuns { .. } => ErrorCode::Conflict,
+    };
+    Error::new(code, format!("cannot resume a node of run {pid}: {rejected}")).with_hint(hint)
+}

@@ -1,0 +1,92 @@
+//! What a tree looks like.
+
+use std::sync::Arc;
+
+use relive_api::{Exit, FlowKind, FlowStatus, NodeStatus, Process};
+use relive_core::ErrorCode;
+use relive_flow::{Definition, Flow, SlotState, SlotStatus};
+
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// Returns the state of a tree and of its nodes.
+    pub(crate) async fn flow_status(self: &Arc<Self>, id: &str) -> Result<FlowStatus> {
+        let process = self.flow_process(id).await?;
+        let uuid = process.uuid;
+        let flow = match self.flows.find(uuid) {
+            // Ends are in its journal a little later, and reading that takes longer the longer it is.
+            Some(live) => live.flow.lock().await.clone(),
+            None => self.recorded_flow(uuid).await?.flow,
+        };
+        let is_over = process.exit.is_some();
+        let state = match process.exit {
+            Some(exit) if exit.code == 0 => "succeeded".to_owned(),
+            Some(_) => "failed".to_owned(),
+            None => process.display,
+        };
+        let (kind, on) = match flow.definition() {
+            Definition::Compose(file) => {
+                let name = |place: usize| file.nodes[place].name.clone();
+                let on = file.nodes.iter().map(|node| node.depends_on.iter().map(|on| name(on.node)).collect());
+                (FlowKind::Compose, on.collect::<Vec<Vec<String>>>())
+            }
+            Definition::Supervisor(file) => (FlowKind::Supervisor, vec![Vec::new(); file.children.len()]),
+        };
+        let nodes = flow.slots().zip(on).map(|(slot, depends_on)| {
+            // Its end comes with the end of the run, and so after the last record of the run.
+            let has_ended_with_it = is_over && !slot.state.is_over();
+            let slot = if has_ended_with_it { SlotStatus { state: &SlotState::Halted, ..slot } } else { slot };
+            self.node_status(&slot, depends_on)
+        });
+        let nodes = nodes.collect();
+        Ok(FlowStatus { uuid, pid: process.pid, kind, state, nodes })
+    }
+
+    /// Returns the process of a tree, and refuses any other.
+    pub(super) async fn flow_process(self: &Arc<Self>, id: &str) -> Result<Process> {
+        let mut process = self.process(id).await?;
+        if process.successor_pid.is_some() {
+            // The PID of an earlier run of it: what its nodes do now belongs to the last one.
+            process = self.process(&process.uuid.to_string()).await?;
+        }
+        if matches!(process.body, relive_core::Body::Compose | relive_core::Body::Supervisor) {
+            return Ok(process);
+        }
+        let message = format!("process {} is neither a run of a compose file nor a supervisor", process.pid);
+        Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive info {}", process.pid)))
+    }
+
+    fn node_status(&self, slot: &SlotStatus<'_>, depends_on: Vec<String>) -> NodeStatus {
+        NodeStatus {
+            name: slot.name.to_owned(),
+            state: slot.state.word().to_owned(),
+            uuid: slot.uuid,
+            pid: slot.uuid.and_then(|uuid| self.living(uuid)).map(|process| process.of.pid),
+            exit: exit_of(slot),
+            starts: slot.starts,
+            depends_on,
+        }
+    }
+}
+
+/// How a node ended, if it has.
+pub(crate) fn exit_of(slot: &SlotStatus<'_>) -> Option<Exit> {
+    let exit = |code, usual: &str| Exit { code, reason: slot.note.unwrap_or(usual).to_owned(), err: None };
+    match slot.state {
+        SlotState::Succeeded => Some(exit(0, "completed")),
+        SlotState::Failed { code } => Some(exit(*code, "failed")),
+        SlotState::Stopped => Some(exit(1, "stopped")),
+        SlotState::Halted => Some(exit(1, "ended with the run")),
+        SlotState::Waiting
+        | SlotState::Due { .. }
+        | SlotState::Running { .. }
+        | SlotState::ToStop { .. }
+        | SlotState::Skipped => None,
+    }
+}
+
+/// Returns the nodes of a flow whose process has not ended, as far as the flow knows.
+pub(crate) fn living(flow: &Flow) -> Vec<(String, relive_core::Uuid)> {
+    flow.slots().filter_map(|slot| Some((slot.name.to_owned(), slot.state.living()?))).collect()
+}

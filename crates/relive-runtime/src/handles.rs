@@ -1,0 +1,198 @@
+//! Handles: what a process may do to processes that are not below it, and what keeps a completion record.
+//!
+//! A handle is a record in the journal of its holder, so it is true after a crash; only a living holder has one. The
+//! table has those of the processes in it. A handle to a process that ended before this daemon comes back with the record
+//! of its end, when a process asks for the first time (`recall`): a start reads what lives, not what ended.
+
+use std::sync::Arc;
+
+use relive_api::{GrantRequest, Handle, HandleList, HandleRights, ReleaseRequest};
+use relive_core::{Caller as Holder, ErrorCode, Pid, Rights, Uuid};
+use relive_journal::record::{Body, Granted, Released};
+
+use crate::error::{Error, Result};
+use crate::lookup::LookedUp;
+use crate::owner::Lane;
+use crate::recall::NamedHandle;
+use crate::runtime::{ProcessRef, Runtime};
+
+fn rights_of(rights: HandleRights) -> Rights {
+    match rights {
+        HandleRights::Observer => Rights::Observer,
+        HandleRights::Controller => Rights::Controller,
+        HandleRights::Owner => Rights::Owner,
+    }
+}
+
+fn shown(rights: Rights) -> HandleRights {
+    match rights {
+        Rights::Observer => HandleRights::Observer,
+        Rights::Controller => HandleRights::Controller,
+        Rights::Owner => HandleRights::Owner,
+    }
+}
+
+impl Runtime {
+    /// Gives a process a handle to another one. `by` is the process that gives it, or nobody for a person.
+    pub(crate) async fn grant(
+        self: &Arc<Self>,
+        by: Option<ProcessRef>,
+        request: GrantRequest,
+        request_id: Option<String>,
+    ) -> Result<Handle> {
+        let rights = match request.rights {
+            HandleRights::Observer | HandleRights::Controller => rights_of(request.rights),
+            HandleRights::Owner => {
+                let message = "a handle is given as `observer` or as `controller`: only who spawns a process owns it";
+                return Err(Error::new(ErrorCode::Invalid, message));
+            }
+        };
+        let LookedUp::Living { process: holder, .. } = self.look_up_to_change(&request.to).await? else {
+            let message = format!("`{}` has ended: it can hold no handle", request.to);
+            return Err(Error::new(ErrorCode::Conflict, message));
+        };
+        let (target, pid) = self.listed_target(&request.target).await?;
+        let runtime = Arc::clone(self);
+        self.to_the_end(async move {
+            let answer = Handle {
+                holder: holder.of.pid,
+                holder_uuid: holder.uuid,
+                target: pid,
+                target_uuid: target,
+                rights: shown(rights),
+            };
+            let giver = by.map_or(Holder::Person, |by| Holder::Process(by.of.pid));
+            let req = request_id.map(|id| format!("grant:{id}"));
+            let mut turn = runtime.turn(holder.uuid, Lane::Verb).await?;
+            // The journal tells: it is what is true after a crash.
+            let held = turn.look(move |history| history.handles.get(&target).copied()).await?;
+            if let Some(held) = held.filter(|held| *held >= rights) {
+                runtime.lock().table.restore_handle(holder.of.pid, pid, held);
+                return Ok(Handle { rights: shown(held), ..answer });
+            }
+            if turn.was_answered(req.as_deref()).await? {
+                return Ok(answer);
+            }
+            // Before the record: what is refused is not written.
+            runtime.may_hand(giver, holder.of.pid, pid)?;
+            let granted = Granted { target, rights, by: by.map(|by| by.uuid), req };
+            turn.write(holder.of, runtime.moment(), vec![Body::Granted(granted)]).await?;
+            runtime.lock().table.restore_handle(holder.of.pid, pid, rights);
+            Ok(answer)
+        })
+        .await
+    }
+
+    fn may_hand(&self, giver: Holder, to: Pid, target: Pid) -> Result<()> {
+        let state = self.lock();
+        state.table.authorize(giver, target, Rights::Owner)?;
+        state.table.authorize(giver, to, Rights::Observer)?;
+        state.table.has_room_for_handle(to)?;
+        Ok(())
+    }
+
+    /// Finds a process that a handle can be to: one that the table knows.
+    async fn listed_target(self: &Arc<Self>, id: &str) -> Result<(Uuid, Pid)> {
+        let found = self.look_up(id).await?;
+        let (uuid, _) = self.identity_of(&found)?;
+        match found {
+            LookedUp::Living { process, .. } => Ok((uuid, process.of.pid)),
+            LookedUp::Remembered(pid) => Ok((uuid, pid)),
+            LookedUp::OnDisk(_) | LookedUp::Unrecovered(_) => {
+                let message = format!("`{id}` ended too long ago for a handle: its journal is all that is left");
+                Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive logs {id}")))
+            }
+        }
+    }
+
+    /// Takes the handle of a process to another one away.
+    pub(crate) async fn release_handle(
+        self: &Arc<Self>,
+        holder: ProcessRef,
+        request: ReleaseRequest,
+        request_id: Option<String>,
+    ) -> Result<HandleList> {
+        let found = self.look_up(&request.target).await?;
+        let (target, _) = self.identity_of(&found)?;
+        let runtime = Arc::clone(self);
+        self.to_the_end(async move {
+            let req = request_id.map(|id| format!("grant:{id}"));
+            let mut turn = runtime.turn(holder.uuid, Lane::Verb).await?;
+            let held = turn.look(move |history| history.handles.get(&target).copied()).await?;
+            let Some(rights) = held else { return Ok(HandleList::default()) };
+            turn.write(holder.of, runtime.moment(), vec![Body::Released(Released { target, req })]).await?;
+            let recalls = runtime.to_recall.forget(holder.uuid, target).await;
+            let mut state = runtime.lock();
+            let pid = state.table.current_pid(target);
+            let pids = state.table.handles_of(holder.of.pid).into_keys().collect::<Vec<Pid>>();
+            for pid in pids {
+                if state.table.view(pid, runtime.moment()).is_some_and(|view| view.uuid == target) {
+                    state.table.release_handles(holder.of.pid, pid);
+                }
+            }
+            drop(state);
+            drop(recalls);
+            // Whoever waits for it, or follows it, by that handle does so no longer.
+            runtime.sight_changed.notify_waiters();
+            let (holder_uuid, target_uuid, rights) = (holder.uuid, target, shown(rights));
+            let target = pid.unwrap_or(Pid::RUNTIME);
+            Ok(HandleList { handles: vec![Handle { holder: holder.of.pid, holder_uuid, target, target_uuid, rights }] })
+        })
+        .await
+    }
+
+    /// Lists the handles of these processes, or of all.
+    pub(crate) fn handles(&self, of: Option<&std::collections::BTreeSet<Pid>>) -> HandleList {
+        let (state, now) = (self.lock(), self.moment());
+        let uuid_of = |pid| state.table.view(pid, now).map(|view| view.uuid);
+        let living = state.table.processes(now).map(|view| (view.pid, view.uuid));
+        let holders = living.filter(|(pid, _)| of.is_none_or(|of| of.contains(pid)));
+        let handles = holders.flat_map(|(holder, holder_uuid)| {
+            let held = state.table.handles_of(holder).into_iter();
+            held.filter_map(move |(target, rights)| {
+                let (target_uuid, rights) = (uuid_of(target)?, shown(rights));
+                Some(Handle { holder, holder_uuid, target, target_uuid, rights })
+            })
+            .collect::<Vec<Handle>>()
+        });
+        HandleList { handles: handles.collect() }
+    }
+
+    /// Returns whether a process that has not ended has a handle to this one. Whoever asks has recalled before.
+    pub(crate) fn is_held(&self, target: Uuid) -> bool {
+        self.lock().table.is_held(target) || self.to_recall.names(target)
+    }
+
+    /// Records that a process owns the child that it is about to have, before anything of the child is written.
+    pub(crate) async fn own_child(self: &Arc<Self>, parent: ProcessRef, child: Uuid) -> Result<()> {
+        let mut turn = self.turn(parent.uuid, Lane::Verb).await?;
+        if turn.look(move |history| history.handles.contains_key(&child)).await? {
+            return Ok(());
+        }
+        let granted = Granted { target: child, rights: Rights::Owner, by: None, req: None };
+        turn.write(parent.of, self.moment(), vec![Body::Granted(granted)]).await
+    }
+
+    /// Tells whether the journal of a process has a handle to another one.
+    pub(crate) async fn holds(self: &Arc<Self>, holder: ProcessRef, target: Uuid) -> bool {
+        let Ok(mut turn) = self.turn(holder.uuid, Lane::Own).await else { return false };
+        turn.look(move |history| history.handles.contains_key(&target)).await.unwrap_or(false)
+    }
+
+    /// Puts the handles that journals name into the table, once all that lives is there. Those to ended processes
+    /// follow when somebody asks.
+    pub(crate) fn restore_handles(&self, named: Vec<(Uuid, Vec<(Uuid, Rights)>)>) {
+        let (mut state, mut ended) = (self.lock(), Vec::new());
+        for (holder, handles) in named {
+            let Some(holder_pid) = state.table.current_pid(holder) else { continue };
+            for (target, rights) in handles {
+                match state.table.current_pid(target) {
+                    Some(target) => state.table.restore_handle(holder_pid, target, rights),
+                    None => ended.push(NamedHandle { holder, target, rights }),
+                }
+            }
+        }
+        drop(state);
+        self.to_recall.add(ended);
+    }
+}

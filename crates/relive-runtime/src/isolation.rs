@@ -1,0 +1,126 @@
+//! What the programs of processes may reach.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use relive_api::{Isolated, Isolation, NamespaceKind, Network, Paths, RunRequest};
+use relive_core::ErrorCode;
+use relive_sandbox::{GitConfig, Kind, Machine, Namespaces, Policy, Unheld};
+
+use crate::create::Above;
+use crate::error::{Error, Result};
+use crate::reload::LiveSettings;
+use crate::runtime::Runtime;
+
+const HINT: &str = "relive doctor";
+
+/// Turns the isolation of a process into the policy of its programs.
+#[derive(Debug, Clone)]
+pub(crate) struct Isolations {
+    /// Relive's own directories.
+    own: Arc<[PathBuf]>,
+    /// The directory with the sockets of processes.
+    sockets: PathBuf,
+    home: Option<PathBuf>,
+    /// Relive's own program, which may be installed in a directory that is empty for others.
+    program: Option<PathBuf>,
+    live: Arc<LiveSettings>,
+}
+
+impl Isolations {
+    pub(crate) fn new(paths: &Paths, sockets: PathBuf, live: Arc<LiveSettings>) -> Self {
+        let runtime = paths.socket.parent().map(Path::to_owned);
+        let own = [Some(paths.data.clone()), runtime].into_iter().flatten().collect();
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        Self { own, sockets, home, program: std::env::current_exe().ok(), live }
+    }
+
+    /// Returns the policy of a program.
+    pub(crate) fn policy(&self, isolated: &Isolated) -> Policy {
+        let settings = self.live.now();
+        let keys = settings.providers.values().filter_map(|provider| provider.key_path(self.home.as_deref()));
+        let config = &settings.isolation;
+        let path = |written: &String| match (written.strip_prefix("~/"), &self.home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            (Some(_) | None, _) => PathBuf::from(written),
+        };
+        Policy {
+            isolation: match isolated.isolation {
+                Isolation::None => relive_sandbox::Isolation::None,
+                Isolation::Confined => relive_sandbox::Isolation::Confined,
+                Isolation::Sealed => relive_sandbox::Isolation::Sealed,
+            },
+            namespaces: namespaces(&isolated.namespaces),
+            network: match isolated.network {
+                None => relive_sandbox::Network::ByIsolation,
+                Some(Network::Full) => relive_sandbox::Network::Full,
+                Some(Network::None) => relive_sandbox::Network::None,
+            },
+            git_config: match config.git_config {
+                relive_config::GitConfig::ReadOnly => GitConfig::ReadOnly,
+                relive_config::GitConfig::Writable => GitConfig::Writable,
+            },
+            unheld: if isolated.allow_degraded { Unheld::Say } else { Unheld::Fail },
+            writable: config.writable.iter().map(path).collect(),
+            hidden: config.hidden.iter().map(path).chain(keys).collect(),
+            private: self.own.to_vec(),
+            // Not the socket of its process alone: the next daemon makes another one. Those of others do not answer it.
+            shown: vec![self.sockets.clone()],
+            within: isolated.within.as_ref().map(PathBuf::from),
+            home: self.home.clone(),
+            programs: self.program.iter().cloned().collect(),
+        }
+    }
+}
+
+impl Runtime {
+    /// Returns the isolation of an agent's commands; absent if they reach everything. `named` is what its file says. An agent
+    /// that cannot be isolated as asked is refused before it costs anything.
+    pub(crate) async fn agent_isolation(
+        &self,
+        above: &Above,
+        request: &RunRequest,
+        named: Option<Isolation>,
+    ) -> Result<Option<Isolated>> {
+        let named = request.isolation.or(named).or(self.live.now().isolation.agents);
+        let wanted = Isolated {
+            isolation: named.unwrap_or_default(),
+            network: request.network,
+            allow_degraded: request.allow_degraded,
+            ..Isolated::default()
+        };
+        let Some(isolated) = above.isolated(wanted) else { return Ok(None) };
+        let ladder = self.bodies.exec.sessions.ladder().await?;
+        match refusal(&isolated, &ladder.isolation) {
+            Some(message) => {
+                let message = format!("{message} (--allow-degraded runs with what this machine can give)");
+                Err(Error::new(ErrorCode::Invalid, message).with_hint(HINT))
+            }
+            None => Ok(Some(isolated)),
+        }
+    }
+}
+
+/// Returns why a machine cannot isolate as asked, if it cannot.
+fn refusal(isolated: &Isolated, machine: &Machine) -> Option<String> {
+    let wanted = isolated.isolation != Isolation::None && !isolated.allow_degraded;
+    let reason = machine.no_namespaces.as_ref().filter(|_| wanted)?;
+    Some(format!("this machine cannot give isolation {}: {reason}", isolated.isolation))
+}
+
+pub(crate) fn namespaces(kinds: &[NamespaceKind]) -> Namespaces {
+    Namespaces::of(kinds.iter().copied().map(kind))
+}
+
+fn kind(kind: NamespaceKind) -> Kind {
+    match kind {
+        NamespaceKind::User => Kind::User,
+        NamespaceKind::Pid => Kind::Pid,
+        NamespaceKind::Mount => Kind::Mount,
+        NamespaceKind::Net => Kind::Net,
+        NamespaceKind::Ipc => Kind::Ipc,
+        NamespaceKind::Uts => Kind::Uts,
+        NamespaceKind::Cgroup => Kind::Cgroup,
+        NamespaceKind::Time => Kind::Time,
+    }
+}

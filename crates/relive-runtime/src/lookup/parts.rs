@@ -1,0 +1,49 @@
+//! Looks up processes by the beginning or the end of their UUID.
+
+use std::sync::Arc;
+
+use relive_core::{Caller, Uuid};
+use relive_types::short_id;
+
+use super::{CANDIDATES_MAX, LookedUp, ambiguous};
+use crate::error::Result;
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// Finds the only process, living or ended, whose UUID begins or ends with this text; `None` if the text is not a
+    /// part of a known UUID.
+    pub(super) async fn look_up_part(self: &Arc<Self>, id: &str) -> Result<Option<LookedUp>> {
+        if !short_id::is_part(id) || Uuid::try_parse(id).is_ok() || self.has_name(id) {
+            return Ok(None);
+        }
+        let listed = self.lock().table.by_uuid_part(Caller::Person, id);
+        let mut found: Vec<Uuid> = listed.into_iter().map(|(uuid, _)| uuid).collect();
+        found.extend(self.unrecovered.uuids().into_iter().filter(|uuid| has_part(*uuid, id)));
+        match self.catalog.by_part(id, CANDIDATES_MAX + 1).await {
+            Ok(ended) => found.extend(ended),
+            // While the index is rebuilt, living processes can still be found.
+            Err(_) if !found.is_empty() => {}
+            Err(error) => return Err(error),
+        }
+        found.sort_unstable();
+        found.dedup();
+        match found[..] {
+            [] => Ok(None),
+            [uuid] => Box::pin(self.look_up(&uuid.to_string())).await.map(Some),
+            [..] => Err(ambiguous(id, &found)),
+        }
+    }
+
+    /// Returns whether a process of the table has this name. Names that look like a part of a UUID are from earlier
+    /// versions.
+    fn has_name(&self, name: &str) -> bool {
+        self.lock().table.has_name(name)
+    }
+}
+
+fn has_part(uuid: Uuid, text: &str) -> bool {
+    let is_in = |digits: Option<String>, uuid: Uuid| {
+        digits.as_deref().and_then(short_id::range).is_some_and(|(first, last)| (first..=last).contains(&uuid))
+    };
+    is_in(short_id::digits_of_prefix(text), uuid) || is_in(short_id::digits_of_suffix(text), short_id::backwards(uuid))
+}

@@ -1,0 +1,209 @@
+//! The changes of an own workspace, brought back to where it came from.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use relive_api::{FileConflict, FilesChanged, MergeRequest};
+use relive_core::{ErrorCode, Uuid};
+use relive_journal::history::Files;
+use relive_journal::record::{Body, FilesId, FilesVerb, Rewound as Record, Spawned};
+use relive_workspace::{Conflict, ConflictKind, FilePath, Force, Snapshot};
+
+use crate::diff::describe;
+use crate::error::{Error, Result};
+use crate::owner::{Lane, Turn};
+use crate::runtime::Runtime;
+use crate::workspaces::{Planned, Take, Whose, check_no_link, from_record, named, to_record};
+
+/// What is merged, and where to.
+#[derive(Debug)]
+struct Sides {
+    base: Snapshot,
+    theirs: Snapshot,
+    /// Files of the copy that are not in `theirs`.
+    left_out: Vec<FilePath>,
+    into: PathBuf,
+}
+
+type Plan = Result<(Planned, Vec<relive_api::FileChange>), Vec<Conflict>>;
+
+impl Runtime {
+    /// Brings the changes of an own workspace to the directory that it is a copy of, or to another one.
+    pub async fn merge(
+        self: &Arc<Self>,
+        id: &str,
+        request: MergeRequest,
+        request_id: Option<String>,
+    ) -> Result<FilesChanged> {
+        let (runtime, id) = (Arc::clone(self), id.to_owned());
+        self.to_the_end(async move {
+            let (uuid, note) = runtime.identity_of(&runtime.look_up_to_change(&id).await?)?;
+            let mut turn = runtime.turn(uuid, Lane::Verb).await?;
+            let merged = turn.merge(&id, request, request_id).await?;
+            let note = merged.note.clone().or(note);
+            Ok(FilesChanged { note, ..merged })
+        })
+        .await
+    }
+
+    /// Brings the changes of a node that worked on a copy to the directory of the node. A fork that took the place of
+    /// another process takes back what was merged of that one.
+    pub(crate) async fn merge_node(self: &Arc<Self>, uuid: Uuid, into: String) -> Result<FilesChanged> {
+        let runtime = Arc::clone(self);
+        self.to_the_end(async move {
+            let mut base = None;
+            if let Some(origin) = runtime.origin_of(uuid).await {
+                let read = runtime.on_journal(move |data| data.history(origin)).await?;
+                base = read.ok().and_then(|(history, _)| history.files.merged);
+            }
+            let request = MergeRequest { into: Some(into), force: false, dry_run: false };
+            runtime.turn(uuid, Lane::Verb).await?.merge_since(base, &uuid.to_string(), request, None).await
+        })
+        .await
+    }
+
+    async fn plan_merge(&self, sides: &Sides, force: Force) -> Result<Plan> {
+        let (workspaces, base, theirs) = (self.workspaces.clone(), sides.base, sides.theirs);
+        let into = sides.into.clone();
+        let planned = self.pools.bulk.run(move || match workspaces.plan_merge(&into, (&base, &theirs), force)? {
+            Ok(planned) => {
+                let files = describe(&workspaces.store()?, &planned.plan.changes)?;
+                Ok::<_, Error>(Ok((planned, files)))
+            }
+            Err(conflicts) => Ok(Err(conflicts)),
+        });
+        planned.await?
+    }
+}
+
+impl Turn {
+    async fn merge(&mut self, id: &str, request: MergeRequest, request_id: Option<String>) -> Result<FilesChanged> {
+        self.merge_since(None, id, request, request_id).await
+    }
+
+    /// Merges what changed since these files, if nothing of the process was merged yet.
+    async fn merge_since(
+        &mut self,
+        base: Option<FilesId>,
+        id: &str,
+        request: MergeRequest,
+        request_id: Option<String>,
+    ) -> Result<FilesChanged> {
+        let runtime = Arc::clone(&self.runtime);
+        let sides = self.sides(base, id, request.into).await?;
+        let force = if request.force { Force::Yes } else { Force::No };
+        let path = sides.into.display().to_string();
+        let dry_run = request.dry_run;
+        let with_way_out = |error: Error| {
+            let is_overridable = error.code() == ErrorCode::Conflict && force == Force::No && error.hint().is_none();
+            if is_overridable { error.with_hint(format!("relive merge {id} --force")) } else { error }
+        };
+        let (planned, files) = match runtime.plan_merge(&sides, force).await.map_err(with_way_out)? {
+            Ok(planned) => planned,
+            Err(conflicts) => {
+                let conflicts = conflicts.iter().map(conflict).collect();
+                let files = Vec::new();
+                return Ok(FilesChanged { written: 0, conflicts, verified: false, path, files, dry_run, note: None });
+            }
+        };
+        let conflicts = planned.conflicts.iter().map(conflict).collect();
+        let written = files.len() as u64;
+        let one_sided = planned.conflicts.iter().filter(|conflict| !conflict.kind.has_markers());
+        let one_sided: Vec<FilePath> = one_sided.map(|conflict| conflict.path.clone()).collect();
+        let note = not_merged(id, &one_sided, &sides.left_out);
+        let mut answer = FilesChanged { written, conflicts, verified: true, path, files, dry_run, note };
+        if dry_run || planned.plan.changes.is_empty() {
+            return Ok(answer);
+        }
+        let request = request_id.map(|id| format!("rewind:{id}"));
+        let theirs = to_record(&sides.theirs);
+        let record = |left, (merged, request): (Option<FilesId>, Option<String>)| {
+            let done = merged.is_some();
+            Body::Rewound(Box::new(Record {
+                verb: FilesVerb::Merge,
+                done,
+                to_step: None,
+                after: None,
+                files: theirs,
+                into: Some(sides.into.display().to_string()),
+                merged,
+                changed: written,
+                left,
+                untold: false,
+                req: request,
+            }))
+        };
+        self.record_files(vec![record(0, (None, None))]).await?;
+        let (applied, now) = runtime.apply_plan(sides.into.clone(), planned).await?;
+        let left = (one_sided.len() + applied.left.len()) as u64;
+        self.record_files(vec![record(left, (Some(now), request))]).await?;
+        answer.verified = applied.is_verified();
+        Ok(answer)
+    }
+
+    /// Looks at the own workspace as it is now.
+    async fn sides(&mut self, base: Option<FilesId>, id: &str, into: Option<String>) -> Result<Sides> {
+        let (spawned, files): (_, Files) = self
+            .look(|history| (history.identity.clone().map(|identity| identity.spawned), history.files.clone()))
+            .await?;
+        let spawned =
+            spawned.ok_or_else(|| Error::new(ErrorCode::Internal, "the journal does not describe a process"))?;
+        let Some(own) = spawned.workspace.clone() else {
+            let message = format!("process {id} works in {} itself: there is nothing to merge", spawned.cwd);
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive diff {id}")));
+        };
+        let base = files.merged.or(base).or(files.first);
+        let base = base.ok_or_else(|| {
+            Error::new(ErrorCode::Conflict, "the files at its start are not known, so nothing can be merged")
+        })?;
+        let (theirs, left_out) = self.theirs(&spawned, &files).await?;
+        let into: PathBuf = into.unwrap_or(own.from).into();
+        if !into.is_dir() {
+            let message = format!("{}, where the changes of {id} belong, is not there any more", into.display());
+            return Err(Error::new(ErrorCode::NotFound, message).with_hint(format!("relive merge {id} --into DIR")));
+        }
+        Ok(Sides { base: from_record(base), theirs, left_out, into })
+    }
+
+    /// Looks at the copy of a process. If it was removed, the last state that is known of it stays.
+    async fn theirs(&mut self, spawned: &Spawned, files: &Files) -> Result<(Snapshot, Vec<FilePath>)> {
+        let (runtime, directory) = (Arc::clone(&self.runtime), PathBuf::from(&spawned.cwd));
+        check_no_link(&directory)?;
+        let last = files.last.map(from_record);
+        if let Some(last) = last.filter(|_| !directory.exists()) {
+            return Ok((last, Vec::new()));
+        }
+        let by: Uuid = spawned.root_uuid.unwrap_or(self.uuid());
+        let at_best = runtime.workspaces.best_grade_in(&directory, files);
+        let take = Take { directory, by, base: last, whose: Whose::Own, at_best };
+        let workspaces = runtime.workspaces.clone();
+        let taken = runtime.workspaces.pool().run(move || workspaces.take(&take)).await??;
+        Ok((taken.snapshot, taken.left_out))
+    }
+}
+
+/// Says which files are only in the copy after the merge.
+fn not_merged(id: &str, one_sided: &[FilePath], left_out: &[FilePath]) -> Option<String> {
+    let mut notes = Vec::new();
+    if !one_sided.is_empty() {
+        let paths = named(one_sided);
+        notes.push(format!("not merged, and so only in the workspace of {id} as it left them: {paths}"));
+    }
+    if !left_out.is_empty() {
+        let paths = named(left_out);
+        notes.push(format!("in no snapshot, so not merged and only in the workspace of {id}: {paths}"));
+    }
+    (!notes.is_empty()).then(|| notes.join("; "))
+}
+
+fn conflict(conflict: &Conflict) -> FileConflict {
+    let kind = match conflict.kind {
+        ConflictKind::Lines => "lines",
+        ConflictKind::Binary => "binary",
+        ConflictKind::BothAdded => "both_added",
+        ConflictKind::RemovedAndChanged => "removed_and_changed",
+        ConflictKind::Type => "type",
+        ConflictKind::Mode => "mode",
+    };
+    FileConflict { path: conflict.path.to_string(), kind: kind.to_owned() }
+}

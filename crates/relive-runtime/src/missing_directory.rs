@@ -1,0 +1,36 @@
+//! Agents whose directory is gone: they are told so once, and not by every tool they call.
+
+use std::path::PathBuf;
+
+use relive_core::{Body, ErrorCode};
+
+use crate::error::{Error, Result};
+use crate::owner::Turn;
+use crate::pools::FILE_WITHIN;
+use crate::spec;
+use crate::workspaces::check_no_link;
+
+impl Turn {
+    /// Refuses to resume an agent that has no directory to work in.
+    pub(crate) async fn check_directory(&mut self) -> Result<()> {
+        let uuid = self.uuid();
+        let spawned = self.look(|history| history.identity.as_ref().map(|identity| identity.spawned.clone())).await?;
+        let Some(spawned) = spawned.filter(|spawned| spec::body_of(&spawned.body) == Some(Body::Agent)) else {
+            return Ok(());
+        };
+        let directory = PathBuf::from(&spawned.cwd);
+        let looked = self.runtime.pools.files.run_within(FILE_WITHIN, move || {
+            // What cannot be looked at is told by the tool that needs it.
+            check_no_link(&directory).map(|()| !matches!(directory.try_exists(), Ok(false)))
+        });
+        if looked.await?? {
+            return Ok(());
+        }
+        let message = format!("process {uuid} cannot be resumed: its directory {} was removed", spawned.cwd);
+        let hint = match spawned.workspace {
+            Some(_) => format!("relive resume --fork {uuid}"),
+            None => format!("mkdir -p {}", relive_types::program::quote(&spawned.cwd)),
+        };
+        Err(Error::new(ErrorCode::Conflict, message).with_hint(hint))
+    }
+}

@@ -1,0 +1,214 @@
+//! Processes that work on a copy: where it is made, what it is made of, and what the model is told of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use relive_api::{Isolated, Isolation, Workspace, WorkspaceKind};
+use relive_core::{ErrorCode, Uuid};
+use relive_journal::data::ForkWorkspace;
+use relive_journal::files::FileHistory;
+use relive_journal::record::{Body, FilesId, Grade as RecordedGrade, Input, OwnWorkspace, Snapshot as Record, Spawned};
+use relive_workspace::Grade;
+
+use crate::error::{Error, Result};
+use crate::lookup::Presence;
+use crate::pools::FILE_WITHIN;
+use crate::runtime::{ProcessRef, Runtime};
+use crate::workspaces::{Take, Whose, from_record, to_record};
+
+/// The id of the message that tells a model where it works.
+pub(crate) const WORKSPACE_ID: &str = "workspace";
+
+/// A copy that was made for a process that does not exist yet.
+#[derive(Debug, Clone)]
+pub(crate) struct MadeCopy {
+    pub(crate) place: ForkWorkspace,
+    /// What its journal begins with: the files, and what the model is told.
+    pub(crate) records: Vec<Body>,
+    files: FilesId,
+}
+
+impl MadeCopy {
+    pub(crate) fn view(&self) -> Workspace {
+        Workspace {
+            kind: WorkspaceKind::Own,
+            path: self.place.cwd.clone(),
+            grade: Some(grade_word(self.files.grade).to_owned()),
+            tree: Some(self.files.tree.to_string()),
+            changed: Some(0),
+        }
+    }
+}
+
+/// The word that users see.
+pub(crate) fn grade_word(grade: RecordedGrade) -> &'static str {
+    match grade {
+        RecordedGrade::Exact => "exact",
+        RecordedGrade::Partial => "partial",
+        RecordedGrade::Moving => "moving",
+    }
+}
+
+/// Where a process is to work.
+#[derive(Debug)]
+pub(crate) struct RunPlace {
+    pub(crate) cwd: String,
+    pub(crate) own: Option<OwnWorkspace>,
+    /// What its journal begins with besides.
+    pub(crate) records: Vec<Body>,
+}
+
+impl Runtime {
+    /// Returns where a new agent works, with a copy of the directory if that is wanted. This is the only place that decides
+    /// where an agent works if the request does not say it: a sealed one on a copy, but for a child, which shares the files
+    /// of its parent.
+    pub(crate) async fn place_for_run(
+        self: &Arc<Self>,
+        uuid: Uuid,
+        cwd: String,
+        wanted: Option<WorkspaceKind>,
+        (parent, isolated): (Option<ProcessRef>, Option<&Isolated>),
+    ) -> Result<RunPlace> {
+        let is_sealed = isolated.is_some_and(|isolated| isolated.isolation == Isolation::Sealed);
+        let usual = if is_sealed && parent.is_none() { WorkspaceKind::Own } else { WorkspaceKind::Here };
+        // The real path is recorded, so that a link that replaces the directory later is noticed.
+        let typed = cwd.clone();
+        let real = self.pools.files.run_within(FILE_WITHIN, move || Path::new(&typed).canonicalize()).await?;
+        let cwd = real.ok().and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(cwd);
+        if wanted.unwrap_or(usual) == WorkspaceKind::Here {
+            return Ok(RunPlace { cwd, own: None, records: Vec::new() });
+        }
+        match self.copy_for_run(uuid, &cwd).await {
+            Ok(MadeCopy { place, records, .. }) => Ok(RunPlace { cwd: place.cwd, own: Some(place.own), records }),
+            Err(error) if wanted.is_none() && error.hint().is_none() => {
+                let message = format!("a sealed agent works on a copy of its directory: {error}");
+                Err(Error::new(error.code(), message).with_hint("--workspace here works in the directory itself"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns where a new program works. It is not told of its copy: it reads no messages.
+    pub(crate) async fn place_for_program(
+        self: &Arc<Self>,
+        uuid: Uuid,
+        cwd: String,
+        wanted: WorkspaceKind,
+    ) -> Result<RunPlace> {
+        if wanted == WorkspaceKind::Own && !matches!(self.presence(uuid).await?, Presence::Never) {
+            // It is there, and works on its copy.
+            return Ok(RunPlace { cwd, own: None, records: Vec::new() });
+        }
+        let mut place = self.place_for_run(uuid, cwd, Some(wanted), (None, None)).await?;
+        place.records.retain(|record| !matches!(record, Body::Input(_)));
+        Ok(place)
+    }
+
+    /// Copies the directory in which a process is to be run.
+    async fn copy_for_run(self: &Arc<Self>, uuid: Uuid, cwd: &str) -> Result<MadeCopy> {
+        let (workspaces, directory) = (self.workspaces.clone(), cwd.to_owned());
+        let whose = Whose::Own;
+        let request = Take { directory: directory.clone().into(), by: uuid, base: None, whose, at_best: Grade::Exact };
+        let taken = self.workspaces.pool().run(move || {
+            // A snapshot that is not exact is copied all the same: what it lacks is said.
+            let snapshot = workspaces.take(&request)?.snapshot;
+            let (path, copied) = workspaces.copy(&snapshot, uuid)?;
+            Ok::<_, Error>((path, to_record(&copied)))
+        });
+        let (path, files) = taken.await??;
+        made(&path, directory, Record::new(0, files), |path| {
+            format!(
+                "You work on a copy of the project: your working directory is {path}. Ignored files and the Git \
+                 repository are not in it."
+            )
+        })
+    }
+
+    /// Removes the copy that was made for a process which could not be created.
+    pub(crate) async fn discard_copy(self: &Arc<Self>, uuid: Uuid) {
+        let workspaces = self.workspaces.clone();
+        let discarded = self.in_bulk(move |data| {
+            // It may exist all the same: then the copy is its own.
+            if data.directory(uuid).steps().exists() { Ok(()) } else { workspaces.remove_own(uuid) }
+        });
+        if let Ok(Err(error)) = discarded.await {
+            self.warn(format!("the copy for {uuid}, which was not created, cannot be removed: {error}"));
+        }
+    }
+
+    /// Copies the files of a step for a fork. `None`: it works where its original does.
+    pub(crate) async fn copy_for_fork(
+        self: &Arc<Self>,
+        original: &Spawned,
+        fork: Uuid,
+        step: u32,
+        wanted: Option<WorkspaceKind>,
+    ) -> Result<Option<MadeCopy>> {
+        let cwd = original.cwd.as_str();
+        if wanted == Some(WorkspaceKind::Here) {
+            return here(cwd);
+        }
+        let activity = self.files_activity(original.uuid);
+        let history = self.file_history(original.uuid).await?;
+        let Some(files) = history.after(step, activity) else {
+            if wanted == Some(WorkspaceKind::Own) {
+                let message = format!("the files of step {step} are not known, so they cannot be copied");
+                return Err(Error::new(ErrorCode::Conflict, message)
+                    .with_hint("--workspace here works in the directory of the original"));
+            }
+            return here(cwd);
+        };
+        let workspaces = self.workspaces.clone();
+        let copied = self.in_bulk(move |_| workspaces.copy(&from_record(files), fork)).await?;
+        let (path, copied) = match (copied, wanted) {
+            // Collected with the journals that named them, or the store was deleted.
+            (Err(error), None) if error.code() == ErrorCode::Conflict => return here(cwd),
+            (copied, _) => copied?,
+        };
+        let record = with_changes(Record::new(step, to_record(&copied)), &history);
+        // The changes of a fork of a copy that was removed belong to what that was a copy of.
+        let removed = original.workspace.as_ref().filter(|_| !Path::new(cwd).exists());
+        let from = removed.map_or(cwd, |own| own.from.as_str());
+        let made = made(&path, from.to_owned(), record, |path| {
+            format!(
+                "You are a fork and work on a copy of the files as they were after step {step}. Your working directory \
+                 is {path} now, and no longer {cwd}, which is another process's. Ignored files and the Git repository \
+                 are not in the copy."
+            )
+        });
+        made.map(Some)
+    }
+}
+
+/// Says that a fork works in the directory of its original, if that is still there.
+fn here(cwd: &str) -> Result<Option<MadeCopy>> {
+    if matches!(Path::new(cwd).try_exists(), Ok(false)) {
+        let message = format!("a fork would work in {cwd}, which is not there any more");
+        return Err(Error::new(ErrorCode::Conflict, message)
+            .with_hint(format!("mkdir -p {}", relive_types::program::quote(cwd))));
+    }
+    Ok(None)
+}
+
+/// Adds what the step of a fork changed: the record of it stands after the step, and so not in the journal of the fork.
+fn with_changes(record: Record, history: &FileHistory) -> Record {
+    let step = record.after;
+    let of_step = history.snapshots().filter(|found| found.after == step && !found.before_verb);
+    of_step.fold(record, |sum, found| Record {
+        changed: sum.changed + found.changed,
+        added: sum.added + found.added,
+        removed: sum.removed + found.removed,
+        skipped: found.skipped,
+        ..sum
+    })
+}
+
+fn made(path: &Path, from: String, record: Record, say: impl Fn(&str) -> String) -> Result<MadeCopy> {
+    let cwd = path.to_str().ok_or_else(|| {
+        Error::new(ErrorCode::Invalid, format!("{}: the name of the workspace is not UTF-8", path.display()))
+    })?;
+    let files = record.files;
+    let told = Input { id: WORKSPACE_ID.to_owned(), from: None, text: say(cwd).into() };
+    let records = vec![Body::Snapshot(Box::new(record)), Body::Input(told)];
+    Ok(MadeCopy { place: ForkWorkspace { cwd: cwd.to_owned(), own: OwnWorkspace { from } }, records, files })
+}

@@ -1,0 +1,140 @@
+//! Refuses to continue a process that a limit has stopped, and would stop again at once.
+
+use std::sync::Arc;
+
+use relive_api::{Process, ResumeRequest};
+use relive_core::{ErrorCode, Limits, SuspendReason, Usd, Uuid};
+
+use crate::error::Error;
+use crate::runtime::Runtime;
+
+/// A limit that a process can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    Steps,
+    Tokens,
+    Cost,
+    Time,
+}
+
+impl Limit {
+    const ALL: [Self; 4] = [Self::Steps, Self::Tokens, Self::Cost, Self::Time];
+
+    fn option(self) -> &'static str {
+        match self {
+            Self::Steps => "--max-steps",
+            Self::Tokens => "--max-tokens",
+            Self::Cost => "--max-cost",
+            Self::Time => "--timeout",
+        }
+    }
+
+    /// Returns the value of a limit, in the unit in which it is counted.
+    fn of(self, limits: Limits) -> Option<u64> {
+        match self {
+            Self::Steps => limits.max_steps.map(u64::from),
+            Self::Tokens => limits.max_tokens,
+            Self::Cost => limits.max_cost_usd.map(Usd::nanos),
+            Self::Time => limits.timeout_ms,
+        }
+    }
+
+    /// Returns how much a process has used: tokens and cost with its descendants, steps and time of its own.
+    fn used(self, process: &Process) -> u64 {
+        let tree = process.tree.as_ref();
+        match self {
+            Self::Steps => process.step.into(),
+            Self::Tokens => {
+                let own = process.tokens_in.saturating_add(process.tokens_out);
+                tree.map_or(0, |tree| tree.tokens_in.saturating_add(tree.tokens_out)).max(own)
+            }
+            Self::Cost => tree.and_then(|tree| tree.cost_usd).max(process.cost_usd).map_or(0, Usd::nanos),
+            Self::Time => process.elapsed_ms,
+        }
+    }
+
+    /// Returns an amount as a person reads it.
+    fn tell(self, amount: u64) -> String {
+        match self {
+            Self::Steps if amount == 1 => "1 step".to_owned(),
+            Self::Steps => format!("{amount} steps"),
+            Self::Tokens => format!("{amount} tokens"),
+            Self::Cost => format!("${}", Usd::from_nanos(amount)),
+            Self::Time => seconds(amount),
+        }
+    }
+
+    /// Returns an amount as its option takes it.
+    fn typed(self, amount: u64) -> String {
+        match self {
+            Self::Steps | Self::Tokens => amount.to_string(),
+            Self::Cost => Usd::from_nanos(amount).to_string(),
+            Self::Time => seconds(amount),
+        }
+    }
+}
+
+fn seconds(millis: u64) -> String {
+    if millis.is_multiple_of(1000) { format!("{}s", millis / 1000) } else { format!("{millis}ms") }
+}
+
+impl Runtime {
+    /// Returns the refusal of a request that would have no effect: a limit stops the process, or its fork, again at once.
+    /// `id` is what was typed.
+    pub(crate) async fn stops_at_once(
+        self: &Arc<Self>,
+        id: &str,
+        uuid: Uuid,
+        request: &ResumeRequest,
+    ) -> Option<Error> {
+        if let Some(living) = self.living(uuid) {
+            let state = self.lock();
+            let (_, reason) = state.table.machine(living.of.pid)?.pause()?;
+            if reason != SuspendReason::BudgetExceeded {
+                return None;
+            }
+        }
+        // A failure to look is told by the resume itself.
+        let process = self.process(id).await.ok()?;
+        refusal(&process, id, request)
+    }
+}
+
+fn refusal(process: &Process, id: &str, request: &ResumeRequest) -> Option<Error> {
+    let hint = process.hint.as_deref()?;
+    let (is_suspended, is_fork) = (process.dead_at.is_none(), request.fork.is_some());
+    if is_suspended && (is_fork || process.suspend_reason != Some(SuspendReason::BudgetExceeded)) {
+        return None;
+    }
+    let (it_would, would) = if is_suspended { ("be suspended again", "suspend it again") } else { ("end", "end it") };
+    let (pid, refused) = (process.pid, |message: String| Error::new(ErrorCode::Conflict, message));
+    if hint.contains("&&") {
+        let message = format!("PID {pid} has used up the budget of an ancestor, so it would {it_would} at once");
+        return Some(refused(message).with_hint(hint));
+    }
+    let raised = &hint[hint.find(" --")? + 1..];
+    for limit in Limit::ALL.into_iter().filter(|limit| raised.contains(limit.option())) {
+        // A fork has spent nothing yet; its steps continue to count.
+        if is_fork && limit != Limit::Steps {
+            continue;
+        }
+        if let (Some(step), Some(max)) = (request.from_step, process.max_steps)
+            && step < max
+        {
+            continue;
+        }
+        let (option, used) = (limit.option(), limit.used(process));
+        let message = match limit.of(request.limits) {
+            None => format!("PID {pid} has reached {option}, so it would {it_would} at once"),
+            Some(value) if value <= used => {
+                let (used, value) = (limit.tell(used), limit.typed(value));
+                format!("PID {pid} has used {used}, so {option} {value} would {would} at once")
+            }
+            Some(_) => continue,
+        };
+        let from_step = request.from_step.map(|step| format!(" --from-step {step}")).unwrap_or_default();
+        let fork = if is_fork { format!(" --fork{from_step}") } else { String::new() };
+        return Some(refused(message).with_hint(format!("relive resume{fork} {id} {raised}")));
+    }
+    None
+}

@@ -1,0 +1,51 @@
+//! What the model and the user are told.
+
+use relive_journal::record::{Body, Input};
+use relive_workspace::{Applied, FilePath};
+
+use super::Goal;
+use crate::workspaces::{count_files, named};
+
+/// What the model is told.
+pub(super) fn told(goal: Goal, step: u32, files: &[relive_api::FileChange]) -> String {
+    const SHOWN_MAX: usize = 20;
+    let mut names: Vec<&str> = files.iter().take(SHOWN_MAX).map(|file| file.path.as_str()).collect();
+    if files.len() > SHOWN_MAX {
+        names.push("...");
+    }
+    let (count, names) = (count_files(files.len()), names.join(", "));
+    let (they, were, are, them) = match files.len() {
+        1 => ("it", "was", "is", "it"),
+        _ => ("they", "were", "are", "them"),
+    };
+    match goal {
+        Goal::AfterStep(_) => format!(
+            "The user put {count} back to how {they} {were} after step {step}: {names}. What was done to {them} after that \
+             step is undone. Read {them} again before you rely on what you remember of {them}."
+        ),
+        Goal::BeforeLastVerb => format!(
+            "The user undid what was put back: {count} {are} as {they} {were} before it: {names}. Read {them} again \
+             before you rely on what you remember of {them}."
+        ),
+    }
+}
+
+pub(super) fn left_note(applied: &Applied, spared: &[FilePath]) -> Option<String> {
+    let mut notes = Vec::new();
+    if !applied.left.is_empty() {
+        notes.push(format!("somebody changed these meanwhile, and they were left alone: {}", named(&applied.left)));
+    }
+    if !spared.is_empty() {
+        notes.push(format!("in no snapshot of that step, and left alone: {}", named(spared)));
+    }
+    (!notes.is_empty()).then(|| notes.join("; "))
+}
+
+/// What the model of a process that had ended is told when it continues.
+pub(crate) fn untold(step: u32, fresh: &str) -> Body {
+    let text = format!(
+        "While you were not running, the user put files back to how they were after step {step}. What was done to them after \
+         that step is undone. Read them again before you rely on what you remember of them."
+    );
+    Body::Input(Input { id: format!("rewind:{fresh}"), from: None, text: text.into() })
+}

@@ -1,0 +1,138 @@
+//! The socket of one process: whoever connects to it from inside of the process is that process.
+//!
+//! It is there while a program of the process may run, so a suspended agent has none. It is next to the daemon's own
+//! socket, in a directory that is the user's alone. A daemon that is killed leaves its name behind; the next one takes it.
+
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use relive_api::Paths;
+use relive_core::Uuid;
+use relive_journal::Disk;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// How many connections wait to be served; more wait in the system's queue.
+const WAITING_MAX: usize = 64;
+/// The longest path a unix socket may have.
+const PATH_MAX: usize = 107;
+
+/// A connection to the socket of a process.
+#[derive(Debug)]
+pub struct SelfConnection {
+    /// Whose socket it is.
+    pub uuid: Uuid,
+    /// The connection.
+    pub stream: UnixStream,
+}
+
+/// The sockets of all processes.
+#[derive(Debug)]
+pub(crate) struct SelfSockets {
+    directory: PathBuf,
+    disk: Disk,
+    /// Where programs find the daemon.
+    address: Vec<(String, String)>,
+    accepted: mpsc::Sender<SelfConnection>,
+    connections: Mutex<Option<mpsc::Receiver<SelfConnection>>>,
+}
+
+/// The socket of one process, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct SelfSocket {
+    path: PathBuf,
+    disk: Disk,
+    device: u64,
+    inode: u64,
+    accepting: AbortHandle,
+}
+
+impl SelfSockets {
+    pub(crate) fn new(paths: &Paths) -> Arc<Self> {
+        let (accepted, connections) = mpsc::channel(WAITING_MAX);
+        let text = |path: &Path| path.to_str().map(str::to_owned);
+        let address = [("RELIVE_DATA_DIR", text(&paths.data)), ("RELIVE_SOCKET", text(&paths.socket))];
+        Arc::new(Self {
+            directory: paths.socket.with_file_name("self"),
+            disk: Disk::new(),
+            address: address.into_iter().filter_map(|(name, path)| Some((name.to_owned(), path?))).collect(),
+            accepted,
+            connections: Mutex::new(Some(connections)),
+        })
+    }
+
+    /// Returns the connections to come, once.
+    pub(crate) fn connections(&self) -> Option<mpsc::Receiver<SelfConnection>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Listens on the socket of a process.
+    pub(crate) fn open(&self, uuid: Uuid) -> io::Result<SelfSocket> {
+        let path = self.directory.join(uuid.simple().to_string());
+        if path.as_os_str().len() > PATH_MAX {
+            return Err(io::Error::other(format!("{}: too long for a socket", path.display())));
+        }
+        self.make_directory()?;
+        // Left by a daemon that was killed: nobody else makes one of this name.
+        self.disk.unlink(&path)?;
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        let bound = std::fs::symlink_metadata(&path)?;
+        let accepted = self.accepted.clone();
+        let accepting = tokio::spawn(async move {
+            // Without a descriptor to spare nobody is served here; the daemon's own socket is still there.
+            while let Ok((stream, _)) = listener.accept().await {
+                if accepted.send(SelfConnection { uuid, stream }).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let (device, inode) = (bound.dev(), bound.ino());
+        Ok(SelfSocket { path, disk: self.disk.clone(), device, inode, accepting: accepting.abort_handle() })
+    }
+
+    /// Adds what the programs of a process find Relive by: the daemon, and the socket of the process if it has one.
+    pub(crate) fn added_to(
+        &self,
+        mut environment: Vec<(String, String)>,
+        socket: Option<&SelfSocket>,
+    ) -> Vec<(String, String)> {
+        let own =
+            socket.and_then(|socket| socket.path.to_str()).map(|path| ("RELIVE_SELF".to_owned(), path.to_owned()));
+        let added: Vec<_> = self.address.iter().cloned().chain(own).collect();
+        environment.retain(|(name, _)| !added.iter().any(|(other, _)| other == name));
+        environment.extend(added);
+        environment
+    }
+
+    fn make_directory(&self) -> io::Result<()> {
+        match self.disk.mkdir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+        let found = std::fs::symlink_metadata(&self.directory)?;
+        let is_ours = found.is_dir() && found.uid() == rustix::process::getuid().as_raw();
+        if is_ours && found.permissions().mode().trailing_zeros() >= 6 {
+            return Ok(());
+        }
+        let message = format!("{}: not a directory of yours alone", self.directory.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+    }
+}
+
+impl Drop for SelfSocket {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        let found = std::fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode)) {
+            let _ = self.disk.unlink(&self.path);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Own workspaces: which there are, and removing them; and where a process works, as `info` shows it.
+
+use std::sync::Arc;
+
+use relive_api::{OwnWorkspace, OwnWorkspaces, RemoveWorkspaceRequest, Workspace, WorkspaceKind};
+use relive_core::{ErrorCode, Uuid};
+use relive_journal::{History, KnownFiles};
+
+use crate::error::{Error, Result};
+use crate::own_workspace::grade_word;
+use crate::owner::Lane;
+use crate::runtime::Runtime;
+use crate::workspaces::{Take, Whose, from_record, named};
+use relive_workspace::{FilePath, Grade, disk_usage};
+
+impl Runtime {
+    /// Lists the own workspaces there are.
+    pub async fn own_workspaces(self: &Arc<Self>) -> Result<OwnWorkspaces> {
+        let workspaces = self.workspaces.clone();
+        let all = self.pools.reads.run(move || workspaces.all_own()).await??;
+        let mut listed = Vec::new();
+        for own in all {
+            listed.push(self.own_workspace(own.uuid).await?.0);
+        }
+        Ok(OwnWorkspaces { workspaces: listed })
+    }
+
+    /// Removes an own workspace. Refuses one whose process lives, or that has changes which were not merged, unless the
+    /// caller insists.
+    pub async fn remove_workspace(self: &Arc<Self>, request: RemoveWorkspaceRequest) -> Result<OwnWorkspace> {
+        let (runtime, id) = (Arc::clone(self), request.id.clone());
+        self.to_the_end(async move {
+            let uuid = runtime.whose_workspace(&id).await?;
+            let _turn = runtime.turn(uuid, Lane::Verb).await?;
+            if !runtime.workspaces.has_own(uuid) {
+                return Err(runtime.no_own_workspace(&id, uuid));
+            }
+            if runtime.living(uuid).is_some() {
+                let message = format!("process {id} works there, and has not ended");
+                return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive kill {id}")));
+            }
+            let (found, left_out) = runtime.own_workspace(uuid).await?;
+            if !request.force {
+                check_merged(&id, &found, &left_out)?;
+            }
+            if !request.dry_run {
+                let workspaces = runtime.workspaces.clone();
+                runtime.in_bulk(move |_| workspaces.remove_own(uuid)).await??;
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Says why a process has no own workspace that could be removed.
+    fn no_own_workspace(&self, id: &str, uuid: Uuid) -> Error {
+        let path = self.workspaces.own(uuid);
+        if path.is_symlink() {
+            let message = format!("{} is a link that Relive did not make: it is not followed", path.display());
+            return Error::new(ErrorCode::Permission, message)
+                .with_hint(format!("rm {}", relive_types::program::quote(&path.display().to_string())));
+        }
+        Error::new(ErrorCode::NotFound, format!("{id} has no workspace of its own")).with_hint("relive workspace list")
+    }
+
+    /// Finds the process that a workspace was made for. It may have been collected.
+    async fn whose_workspace(self: &Arc<Self>, id: &str) -> Result<Uuid> {
+        let refused = match self.look_up(id).await.and_then(|found| self.identity_of(&found)) {
+            Ok((uuid, _)) => return Ok(uuid),
+            Err(error) => error,
+        };
+        let workspaces = self.workspaces.clone();
+        let all = self.pools.reads.run(move || workspaces.all_own()).await??;
+        let is_meant = |uuid: &str| uuid.starts_with(id) || uuid.ends_with(id);
+        let mut matching = all.into_iter().filter(|own| is_meant(&own.uuid.to_string()));
+        match (matching.next(), matching.next()) {
+            (Some(own), None) if id.len() >= 4 => Ok(own.uuid),
+            _ => Err(refused),
+        }
+    }
+
+    /// Looks at an own workspace. Returns also the files in it that no snapshot has, and so no merge brings back.
+    async fn own_workspace(&self, uuid: Uuid) -> Result<(OwnWorkspace, Vec<FilePath>)> {
+        let history = self.on_disk(move |data| data.history(uuid)).await?.ok().map(|(history, _)| history);
+        let begun = history.as_ref().and_then(|history| history.files.merged.or(history.files.first));
+        let path = self.workspaces.own(uuid);
+        let base = begun.map(from_record);
+        let at_best = base.map_or(Grade::Exact, |base| base.grade);
+        let take = Take { directory: path.clone(), by: uuid, base, whose: Whose::Own, at_best };
+        let workspaces = self.workspaces.clone();
+        let looked = self.workspaces.pool().run(move || {
+            let bytes = disk_usage(&take.directory);
+            (bytes, workspaces.take(&take).ok())
+        });
+        let (bytes, taken) = looked.await?;
+        let is_partly_merged = history.as_ref().is_some_and(|history| history.files.is_partly_merged);
+        let (is_changed, left_out) = taken.map_or((None, Vec::new()), |taken| {
+            let is_changed = taken.record.is_some() || is_partly_merged || !taken.left_out.is_empty();
+            (Some(is_changed), taken.left_out)
+        });
+        let own = OwnWorkspace {
+            uuid,
+            path: path.display().to_string(),
+            kind: WorkspaceKind::Own,
+            bytes,
+            dirty: is_changed.filter(|_| begun.is_some()),
+            known: history.is_some(),
+        };
+        Ok((own, left_out))
+    }
+
+    /// Where a process works, and what is known of its files. Reads no history of a process that has ended.
+    pub(crate) async fn workspace_of(&self, cwd: &str, known: Option<KnownFiles>) -> Option<Workspace> {
+        let KnownFiles { own, first, last } = known?;
+        let workspaces = self.workspaces.clone();
+        let changed = self.pools.reads.run(move || {
+            let changes = workspaces.store().ok()?.diff(&from_record(first), &from_record(last)).ok()?;
+            Some(changes.iter().filter(|change| !change.is_directory()).count() as u64)
+        });
+        Some(Workspace {
+            kind: if own { WorkspaceKind::Own } else { WorkspaceKind::Here },
+            path: cwd.to_owned(),
+            grade: Some(grade_word(last.grade).to_owned()),
+            tree: Some(last.tree.to_string()),
+            changed: changed.await.ok().flatten(),
+        })
+    }
+
+    /// The files of a process that the table knows.
+    pub(crate) async fn known_files(&self, uuid: Uuid) -> Option<KnownFiles> {
+        self.on_disk(move |data| data.info(uuid)).await.ok()?.ok()??.files
+    }
+}
+
+/// Refuses to remove what is in a workspace only.
+fn check_merged(id: &str, found: &OwnWorkspace, left_out: &[FilePath]) -> Result<()> {
+    if found.dirty == Some(false) {
+        return Ok(());
+    }
+    let (message, merge) = if left_out.is_empty() {
+        (format!("the workspace of {id} has changes that were not merged"), format!("relive merge {id}"))
+    } else {
+        let message = format!("the workspace of {id} has files that no merge brings back: {}", named(left_out));
+        (message, format!("copy them from {}", found.path))
+    };
+    let hint = format!("{merge}, or relive workspace rm --force {id}");
+    Err(Error::new(ErrorCode::Conflict, message).with_hint(hint))
+}
+
+/// Where a process works, whatever is known of its files.
+pub(crate) fn works_in(history: &History) -> Option<Workspace> {
+    let spawned = &history.identity.as_ref()?.spawned;
+    let kind = if spawned.workspace.is_some() { WorkspaceKind::Own } else { WorkspaceKind::Here };
+    Some(Workspace { kind, path: spawned.cwd.clone(), grade: None, tree: None, changed: None })
+}

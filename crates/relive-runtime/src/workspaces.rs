@@ -1,0 +1,278 @@
+//! The files that processes work on: snapshots of their directories, in one store for the whole data directory.
+//!
+//! A component: [`Workspaces`] is a handle, cheap to clone, and every method that touches a disk blocks and belongs on a
+//! thread of its own class. What a snapshot means to a process is in its journal; this knows directories only.
+
+mod activity;
+mod change;
+mod errors;
+mod own;
+mod process;
+mod settle;
+mod take;
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use relive_config::Snapshots as Wanted;
+use relive_journal::record::{FilesId, Grade as RecordedGrade};
+use relive_journal::{Hash, Pool};
+use relive_workspace::{Control, Disk, Grade, ObjectId, Settings, Snapshot, Store, Workspace};
+
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::pools::Pools;
+use activity::Activities;
+
+pub(crate) use change::{Planned, RestoreOrder};
+pub(crate) use errors::{check_no_link, count_files, named};
+pub(crate) use process::ProcessFiles;
+pub(crate) use take::{Take, Whose};
+
+/// How many directories are kept open, with their stat caches.
+const OPEN_MAX: usize = 32;
+/// How long a snapshot counts as needed although no journal names it yet.
+const RECENT: Duration = Duration::from_secs(900);
+/// How many such snapshots are remembered.
+const RECENT_MAX: usize = 50_000;
+
+/// What the component works with.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Where the store is.
+    pub(crate) store: PathBuf,
+    /// Where workspaces of their own are.
+    pub(crate) own: PathBuf,
+    /// Directories of Relive's that no snapshot has.
+    pub(crate) private: Vec<PathBuf>,
+    /// The configuration at the start.
+    pub(crate) config: relive_config::Workspace,
+    pub(crate) home: Option<PathBuf>,
+    pub(crate) free_floor_bytes: u64,
+    /// The class of threads for it.
+    pub(crate) pool: Pool,
+    pub(crate) clock: Clock,
+}
+
+impl Options {
+    /// The options of a daemon with this data directory.
+    pub(crate) fn of(data: &Path, settings: &crate::settings::Settings, pools: &Pools, clock: Clock) -> Self {
+        Self {
+            store: data.join("snapshots"),
+            own: own_workspaces(data),
+            private: vec![data.to_owned()],
+            config: settings.workspace.clone(),
+            home: std::env::home_dir(),
+            free_floor_bytes: settings.space.floor_bytes,
+            pool: pools.snapshots.clone(),
+            clock,
+        }
+    }
+}
+
+/// The handle.
+#[derive(Debug, Clone)]
+pub(crate) struct Workspaces(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    options: Options,
+    /// What holds for new snapshots.
+    rules: RwLock<Rules>,
+    /// Opened when it is first needed: a daemon whose agents change nothing makes none.
+    store: Mutex<Option<Store>>,
+    open: Mutex<VecDeque<(PathBuf, SharedDirectory)>>,
+    /// Directories that get no snapshots, and why.
+    refused: Mutex<HashMap<PathBuf, String>>,
+    activities: Activities,
+    recent: Mutex<VecDeque<(Instant, Snapshot)>>,
+    /// Held for reading while a snapshot is taken and not remembered yet, for writing by the garbage collector.
+    collecting: RwLock<()>,
+}
+
+type SharedDirectory = Arc<Mutex<Workspace>>;
+
+/// The configuration, and what it means for a directory.
+#[derive(Debug)]
+struct Rules {
+    config: relive_config::Workspace,
+    settings: Settings,
+}
+
+impl Workspaces {
+    pub(crate) fn new(options: Options) -> Self {
+        let config = options.config.clone();
+        let settings = settings(&options, &config);
+        Self(Arc::new(Inner {
+            options,
+            rules: RwLock::new(Rules { config, settings }),
+            store: Mutex::default(),
+            open: Mutex::default(),
+            refused: Mutex::default(),
+            activities: Activities::default(),
+            recent: Mutex::default(),
+            collecting: RwLock::default(),
+        }))
+    }
+
+    /// The class of threads that its work belongs on.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.0.options.pool
+    }
+
+    /// Tells whether the configuration wants snapshots.
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.0.rules.read().unwrap_or_else(PoisonError::into_inner).config.snapshots == Wanted::Auto
+    }
+
+    /// Applies another configuration to the snapshots that are taken from now on.
+    pub(crate) fn configure(&self, config: &relive_config::Workspace) {
+        let mut rules = self.0.rules.write().unwrap_or_else(PoisonError::into_inner);
+        if rules.config == *config {
+            return;
+        }
+        *rules = Rules { config: config.clone(), settings: settings(&self.0.options, config) };
+        drop(rules);
+        // A directory that was too large may be none now, and the reverse.
+        lock(&self.0.refused).clear();
+        for (_, closed) in lock(&self.0.open).drain(..) {
+            if let Ok(closed) = closed.try_lock() {
+                let _ = closed.save_cache();
+            }
+        }
+    }
+
+    /// Tells whether there ever was a snapshot.
+    pub(crate) fn exists(&self) -> bool {
+        self.0.options.store.join("objects").is_dir()
+    }
+
+    pub(crate) fn store(&self) -> Result<Store> {
+        let mut store = lock(&self.0.store);
+        if let Some(store) = &*store {
+            return Ok(store.clone());
+        }
+        let opened = Store::open(&self.0.options.store, Disk::new(), self.0.options.free_floor_bytes)?;
+        Ok(store.insert(opened).clone())
+    }
+
+    /// Opens a directory, with its stat cache if it was open before.
+    pub(crate) fn directory(&self, path: &Path) -> Result<SharedDirectory> {
+        let store = self.store()?;
+        let key = path.canonicalize().map_err(|error| errors::no_directory(path, &error))?;
+        let mut open = lock(&self.0.open);
+        if let Some(at) = open.iter().position(|(known, _)| *known == key)
+            && let Some(found) = open.remove(at)
+        {
+            let shared = Arc::clone(&found.1);
+            open.push_front(found);
+            return Ok(shared);
+        }
+        let settings = self.0.rules.read().unwrap_or_else(PoisonError::into_inner).settings.clone();
+        let shared = Arc::new(Mutex::new(Workspace::open(&store, path, settings)?));
+        open.push_front((key, Arc::clone(&shared)));
+        if open.len() > OPEN_MAX
+            && let Some((_, closed)) = open.pop_back()
+        {
+            // Without its cache the next snapshot reads every file once.
+            let _ = lock(&closed).save_cache();
+        }
+        Ok(shared)
+    }
+
+    /// Forgets a directory that is to be removed.
+    pub(crate) fn close(&self, path: &Path) {
+        lock(&self.0.open).retain(|(known, _)| known != path);
+    }
+
+    /// Keeps the stat caches for the next daemon.
+    pub(crate) fn save_caches(&self) {
+        for (_, directory) in lock(&self.0.open).iter() {
+            if let Ok(directory) = directory.try_lock() {
+                let _ = directory.save_cache();
+            }
+        }
+    }
+
+    fn remember(&self, snapshot: Snapshot) {
+        let mut recent = lock(&self.0.recent);
+        let is_old = |(at, _): &(Instant, Snapshot)| at.elapsed() > RECENT;
+        while recent.front().is_some_and(is_old) || recent.len() >= RECENT_MAX {
+            recent.pop_front();
+        }
+        recent.push_back((Instant::now(), snapshot));
+    }
+
+    /// Removes what none of `live` needs, or says what would be removed. `since` is when the journals began to be read.
+    pub(crate) fn collect(
+        &self,
+        live: impl IntoIterator<Item = FilesId>,
+        since: Instant,
+        removal: relive_workspace::Removal,
+    ) -> Result<relive_workspace::Collected> {
+        let store = self.store()?;
+        let _alone = self.0.collecting.write().unwrap_or_else(PoisonError::into_inner);
+        if since.elapsed() > RECENT {
+            return Err(std::io::Error::other("the journals took too long to read").into());
+        }
+        let mut all: Vec<Snapshot> = live.into_iter().map(from_record).collect();
+        all.extend(lock(&self.0.recent).iter().map(|(_, snapshot)| *snapshot));
+        Ok(store.collect(&all, removal, &Control::default())?)
+    }
+}
+
+fn settings(options: &Options, config: &relive_config::Workspace) -> Settings {
+    let home = options.home.as_ref();
+    Settings {
+        max_file_bytes: config.max_file_mb << 20,
+        max_files: config.max_files,
+        max_total_bytes: config.max_total_mb << 20,
+        include: config.include.clone(),
+        exclude: config.exclude.clone(),
+        home: home.cloned(),
+        private: options.private.iter().chain([&options.own]).cloned().collect(),
+        git_configs: home
+            .map(|home| vec![home.join(".config/git/config"), home.join(".gitconfig")])
+            .unwrap_or_default(),
+        excludes_file: home.map(|home| home.join(".config/git/ignore")),
+        ..Settings::default()
+    }
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A snapshot as a journal names it.
+pub(crate) fn to_record(snapshot: &Snapshot) -> FilesId {
+    let hash = |id: ObjectId| Hash::from_bytes(*id.as_bytes());
+    let grade = match snapshot.grade {
+        Grade::Exact => RecordedGrade::Exact,
+        Grade::Partial => RecordedGrade::Partial,
+        Grade::Moving => RecordedGrade::Moving,
+    };
+    FilesId { tree: hash(snapshot.tree), extras: snapshot.extras.map(hash), grade }
+}
+
+/// A snapshot as the store names it.
+pub(crate) fn from_record(files: FilesId) -> Snapshot {
+    let grade = match files.grade {
+        RecordedGrade::Exact => Grade::Exact,
+        RecordedGrade::Partial => Grade::Partial,
+        RecordedGrade::Moving => Grade::Moving,
+    };
+    Snapshot { tree: to_id(files.tree), extras: files.extras.map(to_id), grade }
+}
+
+fn to_id(hash: Hash) -> ObjectId {
+    ObjectId::from_array(*hash.as_bytes())
+}
+
+/// Own workspaces are beside the data directory and not in it: file tools keep out of that.
+fn own_workspaces(data: &Path) -> PathBuf {
+    let mut name = data.file_name().unwrap_or_default().to_owned();
+    name.push("-workspaces");
+    data.with_file_name(name)
+}

@@ -1,0 +1,170 @@
+//! Who may have changed the files of a directory since they were last looked at.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use relive_core::Uuid;
+use relive_workspace::Snapshot;
+
+use super::lock;
+
+/// A directory that nobody looked at for long is forgotten when there are more.
+pub(super) const DIRECTORIES_MAX: usize = 1_024;
+/// So many states of a directory are remembered: what is older counts as the work of others.
+const LOOKS_MAX: usize = 64;
+
+/// By directory.
+#[derive(Debug, Default)]
+pub(super) struct Activities(Mutex<HashMap<PathBuf, Activity>>);
+
+#[derive(Debug, Default)]
+struct Activity {
+    /// Who has calls under way that may change files, and how many.
+    writers: HashMap<Uuid, u32>,
+    /// Who had such calls since the last snapshot.
+    touched: HashSet<Uuid>,
+    /// The last snapshots, whoever took them.
+    looks: VecDeque<Look>,
+}
+
+/// A snapshot, and who may have changed files between the one before and it.
+#[derive(Debug)]
+struct Look {
+    snapshot: Snapshot,
+    touched: HashSet<Uuid>,
+}
+
+/// What changed between two snapshots of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Interval {
+    pub(super) from: Snapshot,
+    pub(super) to: Snapshot,
+    pub(super) by: Changer,
+}
+
+/// Who changed files, as far as Relive knows, seen by one of the processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changer {
+    Itself,
+    /// Others, or it and others at the same time.
+    Others,
+}
+
+impl Activities {
+    fn with<T>(&self, directory: &Path, act: impl FnOnce(&mut Activity) -> T) -> T {
+        let mut all = lock(&self.0);
+        if all.len() >= DIRECTORIES_MAX && !all.contains_key(directory) {
+            all.retain(|_, activity| !activity.writers.is_empty());
+        }
+        act(all.entry(directory.to_owned()).or_default())
+    }
+
+    pub(super) fn begin(&self, directory: &Path, writer: Uuid) {
+        self.with(directory, |activity| {
+            *activity.writers.entry(writer).or_default() += 1;
+            activity.touched.insert(writer);
+        });
+    }
+
+    pub(super) fn end(&self, directory: &Path, writer: Uuid) {
+        self.with(directory, |activity| {
+            if let Some(calls) = activity.writers.get_mut(&writer) {
+                *calls -= 1;
+                if *calls == 0 {
+                    activity.writers.remove(&writer);
+                }
+            }
+            // A call that an earlier daemon began is known only now.
+            activity.touched.insert(writer);
+        });
+    }
+
+    /// Notes a snapshot, and returns how the files came to it from `base`, the last one of the process that took it.
+    pub(super) fn seen(&self, directory: &Path, by: Uuid, base: Option<Snapshot>, snapshot: Snapshot) -> Vec<Interval> {
+        self.with(directory, |activity| {
+            let writers = activity.writers.keys().copied().collect();
+            let touched = std::mem::replace(&mut activity.touched, writers);
+            let intervals = base.map(|base| activity.since(base, by, (&touched, snapshot))).unwrap_or_default();
+            if activity.looks.back().is_none_or(|last| !last.snapshot.is_same_files(&snapshot)) {
+                activity.looks.push_back(Look { snapshot, touched });
+            }
+            if activity.looks.len() > LOOKS_MAX {
+                activity.looks.pop_front();
+            }
+            intervals
+        })
+    }
+}
+
+impl Activity {
+    fn since(&self, base: Snapshot, by: Uuid, (touched, now): (&HashSet<Uuid>, Snapshot)) -> Vec<Interval> {
+        let known = self.looks.iter().rposition(|look| look.snapshot.is_same_files(&base));
+        let mut from = base;
+        let mut intervals = Vec::new();
+        for (at, look) in self.looks.iter().enumerate().skip(known.map_or(0, |known| known + 1)) {
+            // Nobody knows what happened before the first state that is remembered.
+            let is_remembered = known.is_some() || at > 0;
+            let is_own = is_remembered && look.touched.contains(&by) && look.touched.len() == 1;
+            let changer = if is_own { Changer::Itself } else { Changer::Others };
+            intervals.push(Interval { from, to: look.snapshot, by: changer });
+            from = look.snapshot;
+        }
+        // What nobody of Relive did since the last look counts as its own.
+        let is_own = touched.iter().all(|writer| *writer == by);
+        intervals.push(Interval { from, to: now, by: if is_own { Changer::Itself } else { Changer::Others } });
+        intervals.retain(|interval| !interval.from.is_same_files(&interval.to));
+        intervals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relive_workspace::{Grade, ObjectId};
+
+    use super::*;
+
+    fn state(number: u8) -> Snapshot {
+        Snapshot { tree: ObjectId::from_array([number; 32]), extras: None, grade: Grade::Exact }
+    }
+
+    fn id(number: u128) -> Uuid {
+        Uuid::from_u128(number)
+    }
+
+    /// Notes that each of these changed files at the same time, and that `by` then took a snapshot.
+    fn look(activities: &Activities, writers: &[Uuid], by: Uuid, base: u8, now: u8) -> Vec<(u8, Changer)> {
+        let directory = Path::new("/w");
+        writers.iter().for_each(|writer| activities.begin(directory, *writer));
+        writers.iter().for_each(|writer| activities.end(directory, *writer));
+        let intervals = activities.seen(directory, by, Some(state(base)), state(now));
+        intervals.iter().map(|interval| (interval.to.tree.as_bytes()[0], interval.by)).collect()
+    }
+
+    #[test]
+    fn what_another_process_looked_at_stays_the_work_of_whoever_did_it() {
+        use Changer::{Itself, Others};
+        let (one, two) = (id(1), id(2));
+        let activities = Activities::default();
+        assert_eq!(look(&activities, &[one], one, 0, 1), [(1, Itself)]);
+        assert_eq!(look(&activities, &[one], two, 1, 2), [(2, Others)], "the first changed, the second looked");
+        assert_eq!(look(&activities, &[two], two, 2, 3), [(3, Itself)]);
+        assert_eq!(look(&activities, &[one], one, 1, 4), [(2, Itself), (3, Others), (4, Itself)]);
+        assert_eq!(look(&activities, &[one, two], one, 4, 5), [(5, Others)], "both at the same time");
+        assert_eq!(look(&activities, &[], two, 3, 5), [(4, Others), (5, Others)]);
+        assert_eq!(look(&activities, &[], two, 5, 6), [(6, Itself)], "by hand");
+    }
+
+    #[test]
+    fn states_that_are_forgotten_are_the_work_of_others() {
+        let (one, two) = (id(1), id(2));
+        let activities = Activities::default();
+        look(&activities, &[one], one, 0, 1);
+        let last = u8::try_from(LOOKS_MAX).unwrap() + 3;
+        (2..=last).for_each(|number| drop(look(&activities, &[two], two, number - 1, number)));
+        let found = look(&activities, &[one], one, 1, last + 1);
+        assert!(found.len() <= LOOKS_MAX + 1);
+        assert_eq!(found.iter().filter(|(_, by)| *by == Changer::Itself).count(), 1, "{found:?}");
+        assert_eq!(found.last(), Some(&(last + 1, Changer::Itself)));
+    }
+}

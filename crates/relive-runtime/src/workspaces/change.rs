@@ -1,0 +1,112 @@
+//! Changing files: restores and merges, planned first, so that the plan can be recorded before it is carried out.
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use relive_core::Uuid;
+use relive_workspace::{
+    Applied, Change, Conflict, Control, Error as FilesError, FilePath, Force, Grade, MergeRequest, Pin, Plan,
+    RestoreRequest, Snapshot,
+};
+
+use super::{Workspaces, check_no_link, lock};
+use crate::error::Result;
+
+/// Files that are to go back to a snapshot.
+#[derive(Debug, Clone)]
+pub(crate) struct RestoreOrder {
+    pub(crate) directory: PathBuf,
+    pub(crate) target: Snapshot,
+    /// States that the process knows of, one of which the files have to be in; any will do where there are none.
+    pub(crate) expected: Vec<Snapshot>,
+    pub(crate) paths: Vec<FilePath>,
+    pub(crate) force: Force,
+    /// The best grade of a snapshot of the directory.
+    pub(crate) at_best: Grade,
+}
+
+/// What would be changed.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    /// The files as they are.
+    pub(crate) before: Snapshot,
+    pub(crate) conflicts: Vec<Conflict>,
+    /// Files that stay because the rules of the target ignore them.
+    pub(crate) spared: Vec<FilePath>,
+    at_best: Grade,
+    _pin: Pin,
+}
+
+impl Planned {
+    /// The files that are changed.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Change> {
+        self.plan.changes.iter().filter(|change| !change.is_directory())
+    }
+}
+
+impl Workspaces {
+    /// Takes a snapshot and plans how to get from it to another one.
+    pub(crate) fn plan_restore(&self, order: &RestoreOrder) -> Result<Planned> {
+        check_no_link(&order.directory)?;
+        let shared = self.directory(&order.directory)?;
+        let mut workspace = lock(&shared);
+        let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
+        let RestoreOrder { target, paths, force, .. } = order;
+        let mut refused = None;
+        let states = order.expected.iter().map(Some).chain(order.expected.is_empty().then_some(None));
+        for expected in states {
+            let request = RestoreRequest { target, expected, paths, force: *force };
+            match workspace.plan_restore(&request, &Control::default()) {
+                Ok(prepared) => {
+                    let at_best = order.at_best;
+                    let before = prepared.before.snapshot.at_best(at_best);
+                    self.remember(before);
+                    let (plan, spared, _pin) = (prepared.plan, prepared.spared, prepared.before.pin);
+                    return Ok(Planned { plan, before, conflicts: Vec::new(), spared, at_best, _pin });
+                }
+                // The first state is the one to compare with in the message.
+                Err(error @ FilesError::ChangedSince { .. }) => refused = refused.or(Some(error)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(refused.unwrap_or(FilesError::Cancelled).into())
+    }
+
+    /// Takes a snapshot and plans how to bring in what changed from `base` to `theirs`. With conflicts there is a plan only
+    /// if the caller insists.
+    pub(crate) fn plan_merge(
+        &self,
+        directory: &Path,
+        (base, theirs): (&Snapshot, &Snapshot),
+        force: Force,
+    ) -> Result<Result<Planned, Vec<Conflict>>> {
+        let shared = self.directory(directory)?;
+        let mut workspace = lock(&shared);
+        let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
+        match workspace.plan_merge(&MergeRequest { base, theirs, force }, &Control::default()) {
+            Ok(prepared) => {
+                let before = prepared.before.snapshot;
+                self.remember(before);
+                let (plan, conflicts, _pin) = (prepared.plan, prepared.conflicts, prepared.before.pin);
+                Ok(Ok(Planned { plan, before, conflicts, spared: Vec::new(), at_best: Grade::Exact, _pin }))
+            }
+            Err(FilesError::Conflicts { conflicts }) => Ok(Err(conflicts)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Carries out a plan, and returns what was done and what the files are then.
+    pub(crate) fn apply(&self, directory: &Path, planned: &Planned) -> Result<(Applied, Snapshot)> {
+        let shared = self.directory(directory)?;
+        let mut workspace = lock(&shared);
+        let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
+        self.touch(workspace.root());
+        let applied = workspace.apply(&planned.plan, &Control::default())?;
+        let snapshot = workspace.snapshot(&Control::default())?.snapshot.at_best(planned.at_best);
+        self.remember(snapshot);
+        // What a process changes after this is its own again.
+        self.0.activities.seen(workspace.root(), Uuid::nil(), None, snapshot);
+        Ok((applied, snapshot))
+    }
+}

@@ -1,0 +1,129 @@
+//! What goes wrong with files, as verbs report it.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use relive_core::ErrorCode;
+use relive_workspace::{Error as FilesError, FilePath};
+
+use crate::error::Error;
+
+/// So many paths are named in a message.
+const NAMED_MAX: usize = 5;
+
+impl From<FilesError> for Error {
+    fn from(error: FilesError) -> Self {
+        if let FilesError::Io { path, source, .. } = &error
+            && source.kind() == std::io::ErrorKind::PermissionDenied
+        {
+            return no_permission(path, &error);
+        }
+        let code = match &error {
+            FilesError::RefusedRoot { .. }
+            | FilesError::TooLarge { .. }
+            | FilesError::TimedOut { .. }
+            | FilesError::InvalidPattern { .. }
+            | FilesError::NotADirectory { .. }
+            | FilesError::NoSuchPath { .. } => ErrorCode::Invalid,
+            FilesError::Busy { .. }
+            | FilesError::PlanPending { .. }
+            | FilesError::NoPlan { .. }
+            | FilesError::ChangedSince { .. }
+            | FilesError::InTheWay { .. }
+            | FilesError::NotExact { .. }
+            | FilesError::Missing(_)
+            | FilesError::Conflicts { .. } => ErrorCode::Conflict,
+            FilesError::NoSpace { .. } => ErrorCode::Exhausted,
+            FilesError::Io { .. }
+            | FilesError::Cancelled
+            | FilesError::DamagedObject { .. }
+            | FilesError::DamagedFile { .. } => ErrorCode::Internal,
+        };
+        let message = match &error {
+            FilesError::ChangedSince { paths } => {
+                format!("somebody else has changed {} since: {}", count_files(paths.len()), named(paths))
+            }
+            FilesError::InTheWay { paths } => {
+                format!("{} in the way and in no snapshot: {}", are(paths.len()), named(paths))
+            }
+            FilesError::Conflicts { conflicts } => {
+                let paths: Vec<_> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
+                format!("both sides changed {}: {}", count_files(paths.len()), named(&paths))
+            }
+            FilesError::Missing(_) => "the files of this step are not in the store any more".to_owned(),
+            FilesError::Io { .. }
+            | FilesError::RefusedRoot { .. }
+            | FilesError::TooLarge { .. }
+            | FilesError::TimedOut { .. }
+            | FilesError::Cancelled
+            | FilesError::NoSpace { .. }
+            | FilesError::DamagedObject { .. }
+            | FilesError::DamagedFile { .. }
+            | FilesError::Busy { .. }
+            | FilesError::PlanPending { .. }
+            | FilesError::NoPlan { .. }
+            | FilesError::NotExact { .. }
+            | FilesError::InvalidPattern { .. }
+            | FilesError::NotADirectory { .. }
+            | FilesError::NoSuchPath { .. } => error.to_string(),
+        };
+        let shown = Self::new(code, message);
+        // Nothing overrides this.
+        if let FilesError::InTheWay { paths } = &error {
+            return shown.with_hint(format!("move away: {}", named(paths)));
+        }
+        shown
+    }
+}
+
+/// A file or directory whose permissions are in the way. Its owner can change them.
+fn no_permission(path: &Path, error: &FilesError) -> Error {
+    let refused = Error::new(ErrorCode::Permission, error.to_string());
+    let is_ours = path.is_absolute()
+        && path.symlink_metadata().is_ok_and(|metadata| metadata.uid() == rustix::process::geteuid().as_raw());
+    let quoted = relive_types::program::quote(&path.display().to_string());
+    if is_ours { refused.with_hint(format!("chmod u+rwX {quoted}")) } else { refused }
+}
+
+/// A directory of a process that cannot be opened.
+pub(super) fn no_directory(path: &Path, error: &std::io::Error) -> Error {
+    let path = path.display();
+    if error.kind() == std::io::ErrorKind::NotFound {
+        let message = format!("the directory {path} is not there any more");
+        return Error::new(ErrorCode::NotFound, message).with_hint(format!("mkdir -p {path}"));
+    }
+    Error::new(ErrorCode::Internal, format!("cannot open {path}: {error}"))
+}
+
+/// Refuses a link in place of the directory of a process: the files behind it are not its own.
+pub(crate) fn check_no_link(directory: &Path) -> Result<(), Error> {
+    if !directory.is_symlink() {
+        return Ok(());
+    }
+    let message = format!("{} is a link now, and no directory: it is not followed", directory.display());
+    Err(Error::new(ErrorCode::Permission, message))
+}
+
+/// The first paths, and how many more there are.
+pub(crate) fn named(paths: &[FilePath]) -> String {
+    let mut text = paths.iter().take(NAMED_MAX).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    if paths.len() > NAMED_MAX {
+        text.push_str(&format!(" and {} more", paths.len() - NAMED_MAX));
+    }
+    text
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn count_files(count: usize) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+fn are(count: usize) -> String {
+    if count == 1 { "1 path is".to_owned() } else { format!("{count} paths are") }
+}
+
+/// Why a directory can have no snapshots as long as it and the configuration are as they are.
+pub(super) fn lasting(error: &Error) -> Option<String> {
+    let text = error.to_string();
+    matches!(error.code(), ErrorCode::Invalid).then_some(text)
+}

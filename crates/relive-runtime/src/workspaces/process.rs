@@ -1,0 +1,159 @@
+//! The snapshots of one run of one process.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use relive_agent::snapshots::{Change, Occasion, Seen, Snapshots};
+use relive_core::Uuid;
+use relive_journal::history::Files;
+use relive_journal::record::Snapshot as Record;
+use relive_workspace::{Grade, Snapshot};
+
+use super::{Take, Whose, Workspaces, from_record, lock, to_record};
+use crate::error::Error;
+use crate::warnings::Warnings;
+
+/// Takes the snapshots of one run of a process.
+#[derive(Debug)]
+pub(crate) struct ProcessFiles {
+    workspaces: Workspaces,
+    warnings: Warnings,
+    directory: PathBuf,
+    by: Uuid,
+    at_best: Grade,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    last: Option<Snapshot>,
+    /// Whether a change since the last snapshot may be this process's own, from before it stopped.
+    has_unseen_effect: bool,
+    /// Why there are no snapshots here, once that was said.
+    is_off: bool,
+    calls: u32,
+}
+
+impl ProcessFiles {
+    /// `by` is the root of its tree.
+    pub(crate) fn new(workspaces: Workspaces, warnings: Warnings, directory: PathBuf, by: Uuid, files: &Files) -> Self {
+        // Snapshots are of the directory itself, whatever it is called.
+        let directory = directory.canonicalize().unwrap_or(directory);
+        let state = State {
+            last: files.last.map(from_record),
+            has_unseen_effect: files.has_unseen_effect,
+            is_off: false,
+            calls: 0,
+        };
+        let at_best = workspaces.best_grade_in(&directory, files);
+        Self { workspaces, warnings, directory, by, at_best, state: Arc::new(Mutex::new(state)) }
+    }
+}
+
+impl Snapshots for ProcessFiles {
+    fn take(&self, occasion: Occasion) -> BoxFuture<'static, Seen> {
+        let (workspaces, warnings, state) = (self.workspaces.clone(), self.warnings.clone(), Arc::clone(&self.state));
+        let (directory, by, at_best) = (self.directory.clone(), self.by, self.at_best);
+        async move {
+            if lock(&state).is_off {
+                return Seen::default();
+            }
+            let (pool, held) = (workspaces.pool().clone(), Arc::clone(&state));
+            let taken = pool.run(move || {
+                let (base, whose) = {
+                    let state = lock(&state);
+                    let is_own = occasion == Occasion::Step || state.has_unseen_effect;
+                    (state.last, if is_own { Whose::Own } else { Whose::Foreign })
+                };
+                let request = Take { directory, by, base, whose, at_best };
+                if let Some(notice) = workspaces.is_refused(&request.directory) {
+                    let was_off = std::mem::replace(&mut lock(&state).is_off, true);
+                    let notice = Some(notice).filter(|_| !was_off);
+                    return Seen { record: unseen(&state), notice, missing: None };
+                }
+                match workspaces.take(&request) {
+                    Ok(taken) => {
+                        let mut state = lock(&state);
+                        (state.last, state.has_unseen_effect) = (Some(taken.snapshot), false);
+                        Seen { record: taken.record, ..Seen::default() }
+                    }
+                    Err(error) => {
+                        let notice = workspaces.refuse(&request.directory, &error);
+                        lock(&state).is_off = notice.is_some();
+                        let text = format!("no snapshot of {}: {error}", request.directory.display());
+                        let missing = Some(text).filter(|_| notice.is_none());
+                        missing.iter().for_each(|text| warnings.warn_once(text.clone()));
+                        Seen { record: unseen(&state), notice, missing }
+                    }
+                }
+            });
+            taken.await.unwrap_or_else(|error| {
+                let missing = Some(format!("no snapshot was taken: {error}"));
+                Seen { record: unseen(&held), notice: None, missing }
+            })
+        }
+        .boxed()
+    }
+
+    fn unseen(&self) -> Option<Box<Record>> {
+        unseen(&self.state)
+    }
+
+    fn mark(&self, change: Change) {
+        let mut state = lock(&self.state);
+        match change {
+            Change::Begins => {
+                state.calls += 1;
+                self.workspaces.begin_change(&self.directory, self.by);
+            }
+            Change::Ended => {
+                state.calls = state.calls.saturating_sub(1);
+                self.workspaces.end_change(&self.directory, self.by);
+            }
+        }
+    }
+}
+
+/// What is recorded where the files could not be seen.
+fn unseen(state: &Mutex<State>) -> Option<Box<Record>> {
+    let last = lock(state).last?;
+    Some(Box::new(Record::unseen(0, to_record(&last))))
+}
+
+impl Drop for ProcessFiles {
+    fn drop(&mut self) {
+        // A call that was left open, because its session stands still, changes nothing now.
+        for _ in 0..lock(&self.state).calls {
+            self.workspaces.end_change(&self.directory, self.by);
+        }
+    }
+}
+
+impl Workspaces {
+    /// The best grade of a snapshot of a directory. A copy is never better than what was copied.
+    pub(crate) fn best_grade_in(&self, directory: &std::path::Path, files: &Files) -> Grade {
+        let first = files.first.filter(|_| directory.starts_with(self.own_root()));
+        first.map_or(Grade::Exact, |first| from_record(first).grade)
+    }
+
+    /// Tells why a directory gets no snapshots, if that is known.
+    fn is_refused(&self, directory: &std::path::Path) -> Option<String> {
+        if !self.are_wanted() {
+            return Some(format!("no snapshots of {}: the configuration turns them off", directory.display()));
+        }
+        lock(&self.0.refused).get(directory).cloned()
+    }
+
+    /// Turns snapshots of a directory off for the life of the daemon where the reason is the directory itself.
+    fn refuse(&self, directory: &std::path::Path, error: &Error) -> Option<String> {
+        let why = super::errors::lasting(error)?;
+        let notice = format!("no snapshots of {}: {why}", directory.display());
+        let mut refused = lock(&self.0.refused);
+        if refused.len() < super::activity::DIRECTORIES_MAX {
+            refused.insert(directory.to_owned(), notice.clone());
+        }
+        Some(notice)
+    }
+}

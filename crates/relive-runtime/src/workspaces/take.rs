@@ -1,0 +1,145 @@
+//! Taking a snapshot, and telling what changed and whose work it is.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use relive_core::Uuid;
+use relive_journal::record::{PATHS_MAX, Snapshot as Record};
+use relive_workspace::{Change, Control, FilePath, Grade, SkipReason, Snapshot, Store, TextDiff};
+
+use super::activity::{Changer, Interval};
+use super::{Workspaces, lock, to_record};
+use crate::error::Result;
+
+/// So many changed files are compared line by line; of the others only the number is told.
+const COUNTED_MAX: usize = 500;
+
+/// A snapshot that is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Take {
+    pub(crate) directory: PathBuf,
+    /// Who asks: the root of a tree of processes, which share their work.
+    pub(crate) by: Uuid,
+    /// What it is compared with.
+    pub(crate) base: Option<Snapshot>,
+    pub(crate) whose: Whose,
+    /// The best grade it can have: the copy of a state that is not exact lacks the same files for ever.
+    pub(crate) at_best: Grade,
+}
+
+/// Whose the changes since the base are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Its own, but for those that others are known to have made.
+    Own,
+    /// Others'.
+    Foreign,
+}
+
+/// A snapshot that was taken.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) snapshot: Snapshot,
+    /// Files that are not in it although they have bytes and nothing ignores them.
+    pub(crate) left_out: Vec<FilePath>,
+    /// What to record, with `after` still to be said; absent where nothing changed since the base.
+    pub(crate) record: Option<Box<Record>>,
+}
+
+impl Workspaces {
+    /// Takes a snapshot. Everything it names is on the disk when this returns, and stays there until a journal can name it.
+    pub(crate) fn take(&self, request: &Take) -> Result<Taken> {
+        let shared = self.directory(&request.directory)?;
+        let mut workspace = lock(&shared);
+        let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
+        let taken = workspace.snapshot(&Control::default())?;
+        let snapshot = taken.snapshot.at_best(request.at_best);
+        self.remember(snapshot);
+        let intervals = self.0.activities.seen(workspace.root(), request.by, request.base, snapshot);
+        let taken_at = self.0.options.clock.now();
+        let store = workspace.store().clone();
+        drop(workspace);
+        let left_out = taken.skipped.iter().filter(|skipped| has_bytes(skipped.reason));
+        let left_out = left_out.map(|skipped| skipped.path.clone()).collect();
+        if request.base.is_some_and(|base| base.is_same_files(&snapshot)) {
+            return Ok(Taken { snapshot, left_out, record: None });
+        }
+        let base = request.base.map(|base| to_record(&base).tree);
+        let mut record = Record { base, skipped: taken.skipped_count, ..Record::new(0, to_record(&snapshot)) };
+        record.taken = Some(taken_at);
+        if let Some(base) = request.base {
+            let changes = store.diff(&base, &snapshot)?;
+            count(&store, &changes, &mut record)?;
+            let Others { paths, since } = others(&store, request.whose, &changes, &intervals)?;
+            record.foreign_count = paths.len() as u64;
+            record.foreign = paths.into_iter().take(PATHS_MAX).map(ToString::to_string).collect();
+            record.since = since.map(|since| to_record(&since));
+        }
+        Ok(Taken { snapshot, left_out, record: Some(Box::new(record)) })
+    }
+
+    /// Says that somebody who is no process changes files of a directory.
+    pub(crate) fn touch(&self, directory: &Path) {
+        self.0.activities.begin(directory, Uuid::nil());
+        self.0.activities.end(directory, Uuid::nil());
+    }
+
+    pub(crate) fn begin_change(&self, directory: &Path, by: Uuid) {
+        self.0.activities.begin(directory, by);
+    }
+
+    pub(crate) fn end_change(&self, directory: &Path, by: Uuid) {
+        self.0.activities.end(directory, by);
+    }
+}
+
+/// Tells whether a file that was left out for this reason has bytes that would be lost with it.
+fn has_bytes(reason: SkipReason) -> bool {
+    match reason {
+        SkipReason::TooLarge
+        | SkipReason::Unreadable
+        | SkipReason::OtherFileSystem
+        | SkipReason::TooDeep
+        | SkipReason::Changing
+        | SkipReason::Secret => true,
+        SkipReason::Special | SkipReason::Temporary | SkipReason::SetIdBits => false,
+    }
+}
+
+fn count(store: &Store, changes: &[Change], record: &mut Record) -> Result<()> {
+    let files = || changes.iter().filter(|change| !change.is_directory());
+    record.changed = files().count() as u64;
+    for change in files().filter(|change| change.is_content()).take(COUNTED_MAX) {
+        if let TextDiff::Text { lines, .. } = store.text_diff(change)? {
+            record.added += lines.added;
+            record.removed += lines.removed;
+        }
+    }
+    Ok(())
+}
+
+/// The work of others.
+#[derive(Debug, Default)]
+struct Others<'a> {
+    /// Changed paths that are not known to be the work of the process alone.
+    paths: Vec<&'a FilePath>,
+    /// The files after their work and before its own, where both are known.
+    since: Option<Snapshot>,
+}
+
+/// Tells the work of others from that of the process.
+fn others<'a>(store: &Store, whose: Whose, changes: &'a [Change], intervals: &[Interval]) -> Result<Others<'a>> {
+    let files = changes.iter().filter(|change| !change.is_directory()).map(|change| &change.path);
+    if whose == Whose::Foreign {
+        return Ok(Others { paths: files.collect(), since: None });
+    }
+    let mut theirs: HashSet<FilePath> = HashSet::new();
+    for Interval { from, to, .. } in intervals.iter().filter(|interval| interval.by == Changer::Others) {
+        theirs.extend(store.diff(from, to)?.into_iter().map(|change| change.path));
+    }
+    let since = intervals.iter().rfind(|interval| interval.by == Changer::Others);
+    let is_last_own = intervals.last().is_some_and(|interval| interval.by == Changer::Itself);
+    let since = since.filter(|_| is_last_own).map(|interval| interval.to);
+    Ok(Others { paths: files.filter(|path| theirs.contains(path)).collect(), since })
+}

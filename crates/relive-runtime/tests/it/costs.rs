@@ -1,0 +1,56 @@
+//! The cost of processes in changes to the disk. Not time.
+
+use relive_core::Uuid;
+use relive_journal::{Counts, Disk};
+
+use crate::world::World;
+
+/// Returns what it takes to start a daemon that recovers this many running agents.
+fn recovering(agents: usize) -> Counts {
+    let world = World::new();
+    let daemon = world.start();
+    let uuids: Vec<Uuid> = (0..agents).map(|_| daemon.run_hanging(&world).uuid).collect();
+    drop(daemon);
+    world.let_go();
+    let disk = Disk::new();
+    let before = disk.counts();
+    let daemon = world.start_on(disk.clone()).unwrap();
+    for uuid in uuids {
+        daemon.until_records(&world, uuid, "model_started", 2);
+    }
+    disk.counts().since(before)
+}
+
+#[test]
+fn to_recover_an_agent_opens_its_journal_and_makes_no_file() {
+    let (few, many) = (recovering(3), recovering(13));
+    let more = |few: u64, many: u64| many - few;
+    assert_eq!(
+        [more(few.opens, many.opens), more(few.renames, many.renames), more(few.unlinks, many.unlinks)],
+        [10, 0, 0],
+        "{few:?} {many:?}"
+    );
+}
+
+/// Returns what it takes to run an agent to its end.
+fn running(steps: usize) -> Counts {
+    let world = World::new();
+    std::fs::write(world.work().join("note.txt"), "a line that is as long as most\n".repeat(100)).unwrap();
+    let turn = "  - calls: [{name: read, args: {path: note.txt}}]\n";
+    let model = world.script(&format!("turns:\n{turn}    repeat: {steps}\n"));
+    let disk = Disk::new();
+    let daemon = world.start_on(disk.clone()).unwrap();
+    let before = disk.counts();
+    let process = daemon.run(world.request(&model));
+    daemon.wait(process.uuid);
+    disk.counts().since(before)
+}
+
+/// A checkpoint is written when the journal has grown by a quarter: three or four times while it doubles.
+#[test]
+fn twice_as_many_steps_write_four_more_checkpoints_and_no_other_file() {
+    const OF_A_CHECKPOINT: u64 = 3;
+    let (few, many) = (running(100), running(200));
+    let more = many.renames.saturating_sub(few.renames);
+    assert!(more <= 5 * OF_A_CHECKPOINT, "{few:?} {many:?}");
+}

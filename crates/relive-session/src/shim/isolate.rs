@@ -1,0 +1,76 @@
+//! The isolation of a program: decided and prepared by the shim, carried out by its child.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use relive_sandbox::{Kind, Plan, Prepared, Surroundings};
+
+use super::enter::Entered;
+use crate::spec::Spec;
+use crate::stage::Failure;
+use crate::tree::{self, Tree};
+
+/// The isolation of one program: its own, or that of the session that it enters.
+#[derive(Debug, Default)]
+pub(super) struct Isolated {
+    own: Option<(Plan, Prepared)>,
+    entered: Option<Entered>,
+}
+
+/// Decides how to isolate the program of a spec, and prepares it.
+pub(super) fn prepare(spec: &Spec) -> Result<Isolated, Failure> {
+    let entered = spec.enter.as_ref().map(|enter| Entered::open(enter, &spec.tree)).transpose()?;
+    let policy = &spec.isolation.policy;
+    if policy.is_empty() || entered.is_some() {
+        return Ok(Isolated { own: None, entered });
+    }
+    let found = Surroundings::look(policy, Path::new(&spec.cwd), &spec.env);
+    let found = found.map_err(|error| Failure::of("chdir", &error))?;
+    let refused = |errno: String, code| Failure { stage: "isolation".into(), errno, code };
+    let plan = Plan::new(policy, &found, &spec.isolation.machine);
+    let plan = plan.map_err(|error| refused(error.to_string(), libc::EOPNOTSUPP))?;
+    let prepared = Prepared::new(&plan).map_err(|error| refused(error.to_string(), libc::EINVAL))?;
+    Ok(Isolated { own: Some((plan, prepared)), entered: None })
+}
+
+impl Isolated {
+    /// Adds what is in force to the rungs of the tree.
+    pub(super) fn describe(&self, tree: &mut Tree) {
+        if let Some((plan, _)) = &self.own {
+            tree.set_isolation(plan.isolation.name(), &plan.degraded);
+        }
+    }
+
+    pub(super) fn clone_flags(&self) -> u64 {
+        self.own.as_ref().map_or(0, |(_, prepared)| prepared.clone_flags())
+    }
+
+    /// Returns whether it gives the program a `/proc` of its PID namespace.
+    pub(super) fn mounts_proc(&self) -> bool {
+        self.own.as_ref().is_some_and(|(plan, _)| plan.namespaces.has(Kind::Pid))
+    }
+
+    /// Returns the names of its steps, by their numbers.
+    pub(super) fn steps(&self) -> Vec<String> {
+        self.own.as_ref().map_or_else(Vec::new, |(_, prepared)| prepared.step_names())
+    }
+
+    /// Returns the system calls for the child, whose memory is a copy.
+    pub(super) fn pointer(&mut self) -> *mut Prepared {
+        self.own.as_mut().map_or(std::ptr::null_mut(), |(_, prepared)| &raw mut *prepared)
+    }
+
+    pub(super) fn entered(&self) -> Option<&Entered> {
+        self.entered.as_ref()
+    }
+
+    /// Returns where the tree is created, if not where others are.
+    pub(super) fn tree_plan(&self) -> Option<&tree::Plan> {
+        self.entered.as_ref().map(Entered::tree_plan)
+    }
+
+    /// Returns the descriptor that tells when the session that was entered ends.
+    pub(super) fn into_entered(self) -> Option<OwnedFd> {
+        self.entered.map(Entered::into_pidfd)
+    }
+}

@@ -1,0 +1,41 @@
+//! `relive completions`: the script that makes a shell complete this program's commands.
+
+use clap::ValueEnum;
+use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
+
+use crate::completion::VARIABLE;
+use crate::context::Context;
+use crate::error::Outcome;
+
+/// Print a script that completes commands, flags and processes in your shell
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "\
+Examples:
+  relive completions fish | source     in ~/.config/fish/config.fish
+  source <(relive completions bash)    in ~/.bashrc
+  source <(relive completions zsh)     in ~/.zshrc, after compinit")]
+pub(crate) struct Args {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Outcome<u8> {
+    let shell: &dyn EnvCompleter = match args.shell {
+        Shell::Bash => &Bash,
+        Shell::Zsh => &Zsh,
+        Shell::Fish => &Fish,
+    };
+    let mut script = Vec::new();
+    // The program is found like any command of the shell, so that the script survives an update to another directory.
+    shell.write_registration(VARIABLE, "relive", "relive", "relive", &mut script)?;
+    context.print(&String::from_utf8_lossy(&script))?;
+    Ok(0)
+}

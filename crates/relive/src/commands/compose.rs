@@ -1,0 +1,314 @@
+//! `relive compose`: graphs of processes.
+
+mod follow;
+mod graph;
+mod status;
+
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use relive_api::{Created, FlowKind, FlowRequest, NodeRequest, SignalRequest};
+use relive_core::{ErrorCode, Limits};
+use relive_flow::ComposeFile;
+use relive_flow::file::FILE_MAX;
+use serde_json::json;
+
+use crate::client::{Client, Start};
+use crate::context::{Context, new_uuid};
+use crate::environment::EnvironmentArgs;
+use crate::error::{CommandError, Outcome};
+
+pub(crate) use follow::follow;
+
+/// Run a graph of agents and programs
+///
+/// A run is a process, and its nodes are its children: `ps --tree`, `pause --subtree`, `kill` and budgets work on it. The
+/// daemon schedules it, so it continues after a crash of the daemon, and every node is started once.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "\
+Examples:
+  relive compose up build.yaml
+      Run a file and wait for it; exit with 0 if every node succeeded.
+  relive compose up -d build.yaml; relive compose status 5
+  relive compose resume 5 --node test
+      Continue a failed node from its journal, then run what depends on it.
+  relive compose down 5")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Start a run of a file
+    Up(UpArgs),
+    /// End a run and all its processes
+    Down {
+        /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
+        run: String,
+    },
+    /// Show the nodes of a run
+    Status {
+        /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
+        run: String,
+    },
+    /// Show the output of the nodes of a run
+    Logs {
+        /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
+        run: String,
+        /// Only this node
+        #[arg(long, value_name = "NODE")]
+        node: Option<String>,
+        /// With --node: show new output as it comes
+        #[arg(short, long, requires = "node")]
+        follow: bool,
+    },
+    /// Show the graph of a run
+    Graph {
+        /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
+        run: String,
+        /// Print an SVG picture
+        #[arg(long)]
+        svg: bool,
+    },
+    /// Continue one node of a run, then run what depends on it, and nothing else
+    Resume {
+        /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
+        run: String,
+        /// The node
+        #[arg(long, value_name = "NODE")]
+        node: String,
+        /// Continue in a fork, which takes the place of the node; its process stays as it is
+        #[arg(long)]
+        fork: bool,
+        /// With --fork: fork after this step
+        #[arg(long, value_name = "N")]
+        from_step: Option<u32>,
+        /// A message for the node
+        #[arg(long, value_name = "TEXT")]
+        input: Option<String>,
+    },
+    /// Print the JSON schema of the file
+    Schema {
+        /// Print the schema of a supervisor file instead
+        #[arg(long)]
+        supervisor: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct UpArgs {
+    /// The file; `-` reads standard input
+    file: PathBuf,
+    /// Run in the background and print the PID
+    #[arg(short, long)]
+    detach: bool,
+    /// Show what would be started, and start nothing
+    #[arg(long, conflicts_with = "detach")]
+    dry_run: bool,
+    /// A name for the run
+    #[arg(long)]
+    name: Option<String>,
+    #[command(flatten)]
+    limits: FlowLimits,
+    #[command(flatten)]
+    environment: EnvironmentArgs,
+}
+
+/// The limits of all processes of a tree together.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FlowLimits {
+    /// Maximum number of tokens, of all processes together
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: Option<u64>,
+    /// Maximum cost in dollars, of all processes together
+    #[arg(long, value_name = "USD", value_parser = super::run::parse_dollars)]
+    max_cost: Option<relive_core::Usd>,
+    /// End it after this time; pauses do not count
+    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
+    timeout: Option<std::time::Duration>,
+}
+
+impl FlowLimits {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            max_steps: None,
+            max_tokens: self.max_tokens,
+            max_cost_usd: self.max_cost,
+            timeout_ms: self.timeout.map(crate::render::time::as_millis),
+        }
+    }
+}
+
+pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
+    match &args.verb {
+        Verb::Up(args) => up(context, args).await,
+        Verb::Down { run } => down(context, run).await,
+        Verb::Status { run } => status::run(context, run).await,
+        Verb::Logs { run, node, follow } => logs(context, run, node.as_deref(), *follow).await,
+        Verb::Graph { run, svg } => {
+            let flow = Client::about(context, run).await?.flow(run).await?;
+            if context.json {
+                context.print_json(&flow)?;
+            } else {
+                context.print(&if *svg { graph::svg(&flow) } else { graph::text(&flow) })?;
+            }
+            Ok(0)
+        }
+        Verb::Resume { run, node, fork, from_step, input } => {
+            let request = NodeRequest { node: node.clone(), fork: *fork, from_step: *from_step, input: input.clone() };
+            let resumed = Client::about(context, run).await?.resume_node(run, &request).await?;
+            if context.json {
+                context.print_json(&resumed)?;
+            } else {
+                context.print_line(&format!("resumed node {} of run {}", resumed.node, resumed.pid))?;
+            }
+            Ok(0)
+        }
+        Verb::Schema { supervisor } => {
+            let schema = if *supervisor { relive_flow::SUPERVISOR_SCHEMA } else { relive_flow::COMPOSE_SCHEMA };
+            context.print(schema)?;
+            Ok(0)
+        }
+    }
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct FlowFile {
+    /// As it was given.
+    pub(crate) name: String,
+    pub(crate) text: String,
+    /// The directory that the file is in, where its commands run.
+    pub(crate) cwd: String,
+}
+
+/// Reads a file; never one that blocks, or is of unbounded size.
+pub(crate) fn read_file(path: &Path) -> Outcome<FlowFile> {
+    let name = path.display().to_string();
+    let unreadable = |error| CommandError::invalid(format!("{name} cannot be read")).because(error);
+    let here = std::env::current_dir();
+    let here = here.map_err(|error| CommandError::invalid("there is no current directory").because(error))?;
+    let (mut text, mut cwd) = (String::new(), here.clone());
+    let max = FILE_MAX as u64 + 1;
+    if name == "-" {
+        std::io::stdin().lock().take(max).read_to_string(&mut text).map_err(unreadable)?;
+    } else {
+        // Opening a pipe would wait for a writer.
+        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        let options = std::fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+        let file = options.map_err(unreadable)?;
+        if !file.metadata().map_err(unreadable)?.is_file() {
+            return Err(CommandError::invalid(format!("{name} is not a file")));
+        }
+        file.take(max).read_to_string(&mut text).map_err(unreadable)?;
+        cwd = here.join(path).parent().map_or(here, Path::to_owned);
+    }
+    if text.len() > FILE_MAX {
+        return Err(CommandError::invalid(format!("{name} is longer than {FILE_MAX} bytes")));
+    }
+    let cwd = cwd.into_os_string().into_string();
+    let cwd = cwd.map_err(|cwd| CommandError::invalid(format!("{}: the directory is not UTF-8", cwd.display())))?;
+    Ok(FlowFile { name, text, cwd })
+}
+
+/// Starts a tree, and waits for it unless it runs in the background.
+pub(crate) async fn start(context: &Context, request: FlowRequest, detach: bool) -> Outcome<u8> {
+    let client = Client::open(context, Start::Always).await?;
+    let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
+    let Created { pid, uuid } = client.start_flow(&request).await?;
+    if context.json {
+        context.print_json(&Created { pid, uuid })?;
+    } else if detach {
+        context.print_line(&pid.to_string())?;
+    }
+    if detach { Ok(0) } else { follow(context, &client, uuid).await }
+}
+
+async fn up(context: &Context, args: &UpArgs) -> Outcome<u8> {
+    let FlowFile { name, text, cwd } = read_file(&args.file)?;
+    let file = ComposeFile::parse(&name, &text).map_err(|error| CommandError::invalid(error.to_string()))?;
+    if args.dry_run {
+        if context.json {
+            let name = |place: usize| &file.nodes[place].name;
+            let nodes: Vec<_> = file
+                .order()
+                .into_iter()
+                .map(|place| {
+                    let on: Vec<_> = file.nodes[place].depends_on.iter().map(|on| name(on.node)).collect();
+                    json!({"name": name(place), "depends_on": on})
+                })
+                .collect();
+            context.print_json(&json!({ "nodes": nodes }))?;
+        } else {
+            context.print_line(&file.plan())?;
+        }
+        return Ok(0);
+    }
+    let request = FlowRequest {
+        uuid: new_uuid()?,
+        name: args.name.clone(),
+        kind: FlowKind::Compose,
+        file: name,
+        text,
+        cwd,
+        env: args.environment.environment()?,
+        limits: args.limits.limits(),
+    };
+    start(context, request, args.detach).await
+}
+
+async fn down(context: &Context, run: &str) -> Outcome<u8> {
+    let client = Client::about(context, run).await?;
+    // Not every process is a run.
+    let flow = client.flow(run).await?;
+    let id = flow.uuid.to_string();
+    let request = SignalRequest { signal: "SIGTERM".to_owned(), subtree: true };
+    let affected = client.signal(&id, &request).await?;
+    let waited = client.wait(run, &id, Some(follow::DOWN_WITHIN)).await?;
+    if matches!(waited, relive_client::Waited::Answer(answer) if answer.timed_out) {
+        let message = format!("run {} has not ended yet", flow.pid);
+        return Err(
+            CommandError::new(ErrorCode::Timeout, message).with_hint(format!("relive kill -9 --subtree -y {id}"))
+        );
+    }
+    if context.json {
+        context.print_json(&affected)?;
+    } else if affected.affected == 0 {
+        context.print_line(&format!("run {} has ended already", flow.pid))?;
+    } else {
+        context.print_line(&format!("ended run {} (undo: relive resume {})", flow.pid, flow.pid))?;
+    }
+    Ok(0)
+}
+
+async fn logs(context: &Context, run: &str, node: Option<&str>, follow: bool) -> Outcome<u8> {
+    let flow = Client::about(context, run).await?.flow(run).await?;
+    let known = flow.nodes.iter().any(|other| node.is_none_or(|node| other.name == node));
+    if !known {
+        let node = node.unwrap_or_default();
+        let meant = relive_types::suggest::closest(node, flow.nodes.iter().map(|other| other.name.as_str()));
+        let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
+        return Err(CommandError::new(ErrorCode::NotFound, format!("run {} has no node `{node}`{meant}", flow.pid)));
+    }
+    let mut code = 0;
+    for other in flow.nodes.iter().filter(|other| node.is_none_or(|node| other.name == node)) {
+        let Some(uuid) = other.uuid else { continue };
+        if node.is_none() && !context.json {
+            context.print_line(&format!("==> {} <==", other.name))?;
+        }
+        let args = super::logs::Args { id: uuid.to_string(), follow, ..Default::default() };
+        code = match super::logs::run(context, &args).await {
+            Ok(shown) => shown.max(code),
+            // The others have their output all the same.
+            Err(error) if node.is_none() && error.code() == Some(ErrorCode::NotFound) => {
+                context.say(&format!("{}: {error}", other.name));
+                code
+            }
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(code)
+}

@@ -1,0 +1,38 @@
+//! `relive compose status`.
+
+use relive_api::NodeStatus;
+use relive_types::short_id;
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::Outcome;
+use crate::render::table::{Align, Cell, Column, draw};
+use crate::terminal::one_line;
+
+pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
+    let flow = Client::about(context, run).await?.flow(run).await?;
+    if context.json {
+        context.print_json(&flow)?;
+        return Ok(0);
+    }
+    let left = |header| Column { header, align: Align::Left };
+    let right = |header| Column { header, align: Align::Right };
+    let columns = [left("NODE"), left("STATE"), right("PID"), left("ID"), right("STARTS"), left("AFTER"), left("EXIT")];
+    let row = |node: &NodeStatus| {
+        let exit = node.exit.as_ref().map(|exit| format!("{} ({})", exit.code, one_line(&exit.reason)));
+        let cells = [
+            node.name.clone(),
+            node.state.clone(),
+            node.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            node.uuid.map_or_else(|| "-".to_owned(), short_id::short),
+            node.starts.to_string(),
+            if node.depends_on.is_empty() { "-".to_owned() } else { node.depends_on.join(", ") },
+            exit.unwrap_or_else(|| "-".to_owned()),
+        ];
+        cells.into_iter().map(Cell::plain).collect()
+    };
+    let rows: Vec<Vec<Cell>> = flow.nodes.iter().map(row).collect();
+    context.print(&draw(&columns, 6, &rows, &context.out))?;
+    context.say(&format!("run {} {}", flow.pid, flow.state));
+    Ok(0)
+}

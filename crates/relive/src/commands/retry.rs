@@ -1,0 +1,63 @@
+//! `relive retry`: a fork of a process that failed, from before the step that failed.
+
+use relive_api::Process;
+use relive_core::ErrorCode;
+
+use super::resume::{self, Changes};
+use crate::client::Client;
+use crate::context::{Context, new_uuid};
+use crate::error::{CommandError, Outcome};
+
+/// Retry a failed process as a new one, from before the step that failed
+///
+/// Forks the process after its last good step. The original does not change. A program starts from its beginning.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "\
+Examples:
+  relive retry 5                                  repeat the step that failed
+  relive retry 5 --model openai/gpt-5             repeat it with another model
+  relive retry 5 --input \"the tests are in t/\"    repeat it with a message")]
+pub(crate) struct Args {
+    /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
+    id: String,
+    /// A name for the new process
+    #[arg(long)]
+    name: Option<String>,
+    #[command(flatten)]
+    changes: Changes,
+}
+
+pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
+    let client = Client::about(context, &args.id).await?;
+    let process = client.process(&args.id).await?;
+    check(&process, args)?;
+    let mut request = args.changes.request();
+    request.fork = Some(new_uuid()?);
+    // It continues where the failed one stopped, on the same files.
+    request.workspace = Some(relive_api::WorkspaceKind::Here);
+    request.name.clone_from(&args.name);
+    let resumed = client.resume(&args.id, &request).await.map_err(|mut error| {
+        // The daemon knows of a fork only.
+        error.hint = error.hint.map(|hint| hint.replacen("relive resume --fork ", "relive retry ", 1));
+        error
+    })?;
+    if context.json {
+        context.print_json(&resumed)?;
+    } else {
+        context.print(&resume::tell(&resumed, true))?;
+    }
+    Ok(0)
+}
+
+/// Refuses what has not failed.
+fn check(process: &Process, args: &Args) -> Outcome<()> {
+    let (id, pid) = (&args.id, process.pid);
+    let conflict = |message: String| CommandError::new(ErrorCode::Conflict, message);
+    match &process.exit {
+        None => Err(conflict(format!("PID {pid} has not ended, so there is nothing to retry"))
+            .with_hint(format!("relive resume --fork {id}"))),
+        Some(exit) if exit.code == 0 => Err(conflict(format!("PID {pid} did not fail: {}", exit.reason))
+            .with_hint(format!("relive resume --fork {id}"))),
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,458 @@
+//! The foreground: what the agent and those below it do, as they do it, until it ends. Leaving never stops it. What they
+//! ask is put to whoever watches.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use relive_api::{Affected, Created, InputRequest, Isolation, WaitAnswer};
+use relive_client::{Event, Source};
+use relive_core::{Body, ProcessStatus, State, SuspendReason, Uuid};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub(crate) use super::questions::AtQuestion;
+use super::questions::{Answer, Questions, is_answer, waits_for_person};
+use super::show::{Show, When};
+use crate::client::Client;
+use crate::commands::interrupts::INTERRUPTED;
+use crate::commands::watched::{Seen, Watched};
+use crate::context::new_uuid;
+use crate::error::{CommandError, Outcome};
+use crate::render::line::Line;
+use crate::terminal::key::Key;
+use crate::terminal::typed::{Keyboard, Typed};
+
+/// How often the output of a command that runs is looked at.
+const OUTPUT_EVERY: Duration = Duration::from_millis(100);
+/// How many events are kept while a question is on the screen.
+const HELD_MAX: usize = 4096;
+/// How many of the events before we came are shown.
+const RECENT_EVENTS: usize = 20;
+/// What a shell adds to the number of the signal that ended a command.
+const SIGNALED: u8 = 128;
+
+/// How one is in front of an agent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner {
+    pub(crate) detach: Key,
+    /// What becomes of a question that cannot be put to anybody here.
+    pub(crate) unasked: AtQuestion,
+    pub(crate) arrival: Arrival,
+    /// Which incarnation its PID is of.
+    pub(crate) generation: u32,
+}
+
+/// Whether there is something to come back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It has just been started. Lines that are typed only answer questions.
+    First,
+    /// It runs already. Lines that are typed are messages to it.
+    Again,
+}
+
+/// Why one is in front of it no more.
+enum Left {
+    Ended(WaitAnswer),
+    /// Ctrl-C, once too often or at all.
+    Interrupted,
+    Detached,
+    Signaled(u8),
+}
+
+type Sending<'a> = Pin<Box<dyn Future<Output = Outcome<Option<String>>> + 'a>>;
+
+/// Shows it until it has ended, or `leave` says that it is time to go. `pressed` tells whether it was asked to stop.
+pub(crate) async fn run(
+    client: &Client<'_>,
+    created: Created,
+    manner: Manner,
+    pressed: &Cell<bool>,
+    leave: impl Future<Output = ()>,
+) -> Outcome<u8> {
+    let context = client.context();
+    let cannot = |error| CommandError::internal("the terminal cannot be used").because(error);
+    let is_interactive = context.err.is_terminal && !context.json;
+    let keyboard = if is_interactive { Keyboard::open(manner.detach).map_err(cannot)? } else { None };
+    let mut front = Foreground::new(client, created, manner, keyboard);
+    let isolation = match manner.arrival {
+        Arrival::First if is_interactive => {
+            client.process(&created.uuid.to_string()).await.ok().and_then(|info| info.isolation)
+        }
+        Arrival::First | Arrival::Again => None,
+    };
+    front.greet(created, isolation);
+    let left = front.watch(leave).await?;
+    // The terminal is as it was before the last line.
+    front.keyboard = None;
+    let Created { pid, uuid } = created;
+    match left {
+        Left::Ended(answer) => {
+            front.show.ended(&answer).await?;
+            front.show.changed_files().await;
+            let killed = matches!(answer.status, Some(ProcessStatus::Killed { .. }));
+            Ok(if pressed.get() && killed { INTERRUPTED } else { answer.exit_code })
+        }
+        Left::Interrupted if manner.arrival == Arrival::First => {
+            front.show.left(&format!("stopped watching PID {pid} before its end: relive wait {uuid}"));
+            Ok(INTERRUPTED)
+        }
+        Left::Interrupted => {
+            front.show.left(&format!("detached, PID {pid} keeps running: relive attach {pid}"));
+            Ok(INTERRUPTED)
+        }
+        Left::Detached => {
+            front.show.left(&format!("detached, PID {pid} keeps running: relive attach {pid}"));
+            Ok(0)
+        }
+        Left::Signaled(number) => {
+            front.show.left(&format!("detached, PID {pid} keeps running: relive attach {pid}"));
+            Ok(SIGNALED + number)
+        }
+    }
+}
+
+struct Foreground<'a> {
+    client: &'a Client<'a>,
+    root: Uuid,
+    manner: Manner,
+    keyboard: Option<Keyboard>,
+    show: Show<'a>,
+    questions: Questions<'a>,
+    watched: Watched<'a>,
+    /// Events that came while a question was on the screen.
+    held: VecDeque<Seen>,
+    sending: Sending<'a>,
+    /// What is typed meanwhile waits: a message that is being sent is not given up for the next one.
+    is_sending: bool,
+}
+
+impl<'a> Foreground<'a> {
+    fn new(client: &'a Client<'a>, created: Created, manner: Manner, keyboard: Option<Keyboard>) -> Self {
+        let at_question = if keyboard.is_some() { AtQuestion::Ask } else { manner.unasked };
+        Self {
+            client,
+            root: created.uuid,
+            manner,
+            keyboard,
+            show: Show::new(client, created, manner.generation),
+            questions: Questions::new(client, at_question),
+            watched: Watched::new(client),
+            held: VecDeque::new(),
+            sending: Box::pin(std::future::pending()),
+            is_sending: false,
+        }
+    }
+
+    /// Says who it is, and once how to leave.
+    fn greet(&mut self, created: Created, isolation: Option<Isolation>) {
+        let Created { pid, uuid } = created;
+        let context = self.client.context();
+        if context.json || !context.err.is_terminal {
+            return;
+        }
+        let detach = self.keyboard.as_ref().map(|_| format!("{} detaches", self.manner.detach));
+        let keys = match (self.manner.arrival, detach) {
+            (Arrival::First, Some(detach)) => format!("{detach}, Ctrl-C asks it to stop"),
+            (Arrival::First, None) => "Ctrl-C asks it to stop".to_owned(),
+            (Arrival::Again, Some(detach)) => format!("a line you type is sent to it, {detach}"),
+            (Arrival::Again, None) => "Ctrl-C detaches".to_owned(),
+        };
+        self.show.say(&match self.manner.arrival {
+            Arrival::First => match isolation {
+                Some(isolation) => format!("PID {pid} {uuid}, commands are {isolation}\n{keys}"),
+                None => format!("PID {pid} {uuid}\n{keys}"),
+            },
+            Arrival::Again => format!("attached to PID {pid}; {keys}"),
+        });
+    }
+
+    async fn watch(&mut self, leave: impl Future<Output = ()>) -> Outcome<Left> {
+        let mut signals = Signals::listen(self.keyboard.is_some())?;
+        self.begin().await?;
+        let mut leave = pin!(leave);
+        let mut ticks = tokio::time::interval(OUTPUT_EVERY);
+        loop {
+            let room = self.held.len() < HELD_MAX;
+            tokio::select! {
+                biased;
+                () = &mut leave => {
+                    if self.keyboard.is_some() && self.manner.arrival == Arrival::Again {
+                        // The terminal has shown the key.
+                        self.client.context().say("");
+                    }
+                    return Ok(Left::Interrupted);
+                }
+                number = signals.told() => match number {
+                    Some(number) => return Ok(Left::Signaled(number)),
+                    None => self.keyboard.iter().for_each(Keyboard::continued),
+                },
+                typed = typed(&mut self.keyboard), if !self.is_sending => {
+                    if let Some(left) = self.typed(typed)? {
+                        return Ok(left);
+                    }
+                }
+                sent = &mut self.sending => {
+                    self.sending = Box::pin(std::future::pending());
+                    self.is_sending = false;
+                    match sent {
+                        Ok(said) => said.iter().for_each(|said| self.show.say(said)),
+                        Err(error) => self.client.context().say(&format!("not sent: {error}")),
+                    }
+                    self.next_question().await?;
+                }
+                seen = self.watched.next(), if room => match seen {
+                    Seen::Ended(uuid, _, answer) if uuid == self.root => {
+                        self.show_held().await?;
+                        return Ok(Left::Ended(answer?));
+                    }
+                    seen @ (Seen::Event(..) | Seen::Ended(..)) => self.seen(seen).await?,
+                },
+                _ = ticks.tick(), if self.show.has_output() && !self.questions.is_asking() => self.show.output(),
+            }
+        }
+    }
+
+    /// Begins to watch: one that runs already shows what it did last.
+    async fn begin(&mut self) -> Outcome<()> {
+        let mut last = None;
+        if self.manner.arrival == Arrival::Again {
+            let (mut recent, mut children) = (VecDeque::new(), Vec::new());
+            let each = async |event: Event| {
+                children.extend(child_of(&event));
+                recent.push_back(event);
+                while recent.len() > RECENT_EVENTS || recent.len() > 1 && recent.front().is_some_and(is_piece) {
+                    recent.pop_front();
+                }
+                Ok::<_, CommandError>(())
+            };
+            self.client.read(&self.root.to_string(), Source::Events, &mut last, each).await?;
+            for event in recent {
+                self.show.event(self.root, &event, When::Before).await?;
+            }
+            for child in children {
+                self.add_child(child).await;
+            }
+            self.waiting(self.root).await?;
+        }
+        self.watched.add(self.root, Source::Events, last);
+        Ok(())
+    }
+
+    /// Something happened. While a question is on the screen, nothing is shown below it.
+    async fn seen(&mut self, seen: Seen) -> Outcome<()> {
+        if self.questions.is_asking() {
+            let over = match &seen {
+                Seen::Event(uuid, _, event) => {
+                    Line::parse(&event.data).is_some_and(|line| line.kind == "resumed").then_some(*uuid)
+                }
+                Seen::Ended(uuid, ..) => Some(*uuid),
+            };
+            self.held.push_back(seen);
+            if over.is_some_and(|uuid| self.questions.answered_elsewhere(uuid)) {
+                self.client.context().say("\nanswered elsewhere");
+                self.next_question().await?;
+            }
+            return Ok(());
+        }
+        self.show_seen(seen).await
+    }
+
+    async fn show_seen(&mut self, seen: Seen) -> Outcome<()> {
+        let (uuid, event) = match seen {
+            Seen::Event(uuid, _, event) => (uuid, event),
+            Seen::Ended(uuid, _, answer) => {
+                self.questions.answered_elsewhere(uuid);
+                let reason = answer.ok().and_then(|answer| answer.exit).map(|exit| exit.reason);
+                if !self.client.context().json {
+                    self.show.child_ended(uuid, reason.as_deref().unwrap_or("ended"));
+                }
+                return Ok(());
+            }
+        };
+        let line = Line::parse(&event.data);
+        if let Some(line) = &line
+            && line.kind == "paused"
+            && line.field("reason").is_some_and(waits_for_person)
+        {
+            // If this fails, its error is the only line about it.
+            self.questions.suspended(uuid).await?;
+        }
+        self.show.event(uuid, &event, When::Now).await?;
+        let Some(line) = line else { return Ok(()) };
+        match line.kind.as_str() {
+            "paused" if line.field("reason") == Some(SuspendReason::Approval) => self.waiting(uuid).await?,
+            "call_result" => {
+                if let Some(child) = child_of(&event) {
+                    self.add_child(child).await;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn waiting(&mut self, uuid: Uuid) -> Outcome<()> {
+        self.show.end_of(uuid);
+        if self.questions.waiting(uuid).await? {
+            self.ask();
+        }
+        Ok(())
+    }
+
+    /// Puts the next question on the screen.
+    fn ask(&mut self) {
+        self.show.end();
+        if let Some(keyboard) = &mut self.keyboard {
+            // What was typed before the question is no answer to it.
+            keyboard.forget();
+        }
+        self.questions.show();
+    }
+
+    /// Shows what came while a question was on the screen, up to the next one.
+    async fn next_question(&mut self) -> Outcome<()> {
+        if self.questions.is_asking() {
+            self.ask();
+            return Ok(());
+        }
+        while !self.questions.is_asking()
+            && let Some(seen) = self.held.pop_front()
+        {
+            self.show_seen(seen).await?;
+        }
+        Ok(())
+    }
+
+    async fn show_held(&mut self) -> Outcome<()> {
+        while let Some(seen) = self.held.pop_front() {
+            if let Seen::Event(uuid, _, event) = seen {
+                self.show.event(uuid, &event, When::Now).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A process below is watched too, unless it has ended or is none that can be.
+    async fn add_child(&mut self, uuid: Uuid) {
+        let Ok(process) = self.client.process(&uuid.to_string()).await else { return };
+        let lives = matches!(process.state, State::Created | State::Running);
+        let known = self.manner.arrival == Arrival::First || lives;
+        if process.body == Body::Agent && known && self.watched.add(uuid, Source::Events, None) {
+            let name = process.name.as_deref().map(crate::render::approval::exact);
+            self.show.add(uuid, format!("[{}] ", name.unwrap_or_else(|| format!("PID {}", process.pid))));
+        }
+    }
+
+    fn typed(&mut self, typed: Typed) -> Outcome<Option<Left>> {
+        let context = self.client.context();
+        match typed {
+            Typed::Detach => return Ok(Some(self.detached())),
+            Typed::End => match self.questions.end_of_input() {
+                Some(error) => {
+                    context.say("");
+                    return Err(error);
+                }
+                None if self.manner.arrival == Arrival::Again => return Ok(Some(self.detached())),
+                None => {}
+            },
+            Typed::Line(line) if self.questions.is_asking() => {
+                if let Some(Answer { uuid, request, done }) = self.questions.answer(&line) {
+                    let client = self.client;
+                    self.is_sending = true;
+                    self.sending = Box::pin(async move {
+                        let _: Affected = client.resolve(&uuid.to_string(), &request).await?;
+                        Ok(done)
+                    });
+                }
+            }
+            Typed::Line(line) if self.manner.arrival == Arrival::Again && is_answer(&line) => {
+                context.say("the agent has no open question: the line was not sent");
+            }
+            Typed::Line(line) if self.manner.arrival == Arrival::Again && !line.trim().is_empty() => {
+                let (client, root, id) = (self.client, self.root.to_string(), new_uuid()?.to_string());
+                self.is_sending = true;
+                self.sending = Box::pin(async move {
+                    client.input(&root, &InputRequest { id, text: line, eof: false }).await?;
+                    Ok(Some("sent".to_owned()))
+                });
+            }
+            // The answer to a question that was answered elsewhere meanwhile.
+            Typed::Line(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// The terminal has shown the key, in the middle of a line.
+    fn detached(&mut self) -> Left {
+        self.client.context().say("");
+        Left::Detached
+    }
+}
+
+async fn typed(keyboard: &mut Option<Keyboard>) -> Typed {
+    match keyboard {
+        Some(keyboard) => keyboard.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether an event is a piece of a text, so that nothing can begin with it.
+fn is_piece(event: &Event) -> bool {
+    Line::parse(&event.data).is_none_or(|line| line.kind == "text" || line.kind == "thinking")
+}
+
+/// The child that a call has spawned.
+fn child_of(event: &Event) -> Option<Uuid> {
+    #[derive(serde::Deserialize)]
+    struct Spawned {
+        uuid: Uuid,
+    }
+    let line = Line::parse(&event.data).filter(|line| line.kind == "call_result")?;
+    if line.field::<String>("name").as_deref() != Some("spawn_agent") || line.field("ok") != Some(true) {
+        return None;
+    }
+    let spawned: Spawned = serde_json::from_str(&line.field::<String>("text")?).ok()?;
+    Some(spawned.uuid)
+}
+
+/// Signals that end this command but not the process, and the one that a shell sends when it continues us.
+struct Signals {
+    leaving: Vec<(u8, Signal)>,
+    continued: Option<Signal>,
+}
+
+impl Signals {
+    /// Listens for SIGTERM, and for the others where there is a terminal to give back.
+    fn listen(has_terminal: bool) -> Outcome<Self> {
+        const SIGTERM: u8 = 15;
+        let cannot = |error| CommandError::internal("cannot listen for signals").because(error);
+        if !has_terminal {
+            let leaving = vec![(SIGTERM, signal(SignalKind::terminate()).map_err(cannot)?)];
+            return Ok(Self { leaving, continued: None });
+        }
+        let kinds = [(1, SignalKind::hangup()), (3, SignalKind::quit()), (SIGTERM, SignalKind::terminate())];
+        let leaving = kinds.into_iter().map(|(number, kind)| Ok((number, signal(kind).map_err(cannot)?)));
+        let continued = signal(SignalKind::from_raw(libc::SIGCONT)).map_err(cannot)?;
+        Ok(Self { leaving: leaving.collect::<Outcome<_>>()?, continued: Some(continued) })
+    }
+
+    /// The number of the signal that told us to leave; none where we were continued.
+    async fn told(&mut self) -> Option<u8> {
+        std::future::poll_fn(|cx| {
+            use std::task::Poll;
+            for (number, signal) in &mut self.leaving {
+                if signal.poll_recv(cx).is_ready() {
+                    return Poll::Ready(Some(*number));
+                }
+            }
+            match &mut self.continued {
+                Some(continued) => continued.poll_recv(cx).map(|_| None),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,67 @@
+//! `relive supervise`: keeps processes running.
+
+use std::path::PathBuf;
+
+use relive_api::{FlowKind, FlowRequest};
+use relive_flow::SupervisorFile;
+use serde_json::json;
+
+use super::compose::{FlowFile, FlowLimits, read_file, start};
+use crate::context::{Context, new_uuid};
+use crate::environment::EnvironmentArgs;
+use crate::error::{CommandError, Outcome};
+
+/// Keep processes running
+///
+/// A supervisor is a process, and what it supervises are its children. A child that ends is resumed from its journal, as
+/// the file says; a child that you end with `kill` stays ended. A child that ends too often ends the supervisor.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "\
+Examples:
+  relive supervise -d keep.yaml     start the processes in the background
+  relive compose status 5           show them
+  relive kill 5                     end the supervisor and its processes")]
+pub(crate) struct Args {
+    /// The file; `-` reads standard input
+    file: PathBuf,
+    /// Run in the background and print the PID
+    #[arg(short, long)]
+    detach: bool,
+    /// Check the file, and start nothing
+    #[arg(long, conflicts_with = "detach")]
+    dry_run: bool,
+    /// A name for the supervisor
+    #[arg(long)]
+    name: Option<String>,
+    #[command(flatten)]
+    limits: FlowLimits,
+    #[command(flatten)]
+    environment: EnvironmentArgs,
+}
+
+pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
+    let FlowFile { name, text, cwd } = read_file(&args.file)?;
+    let file = SupervisorFile::parse(&name, &text).map_err(|error| CommandError::invalid(error.to_string()))?;
+    if args.dry_run {
+        if context.json {
+            let children: Vec<_> = file.children.iter().map(|child| json!({"name": child.name})).collect();
+            context.print_json(&json!({ "children": children }))?;
+        } else {
+            for child in &file.children {
+                context.print_line(&child.name)?;
+            }
+        }
+        return Ok(0);
+    }
+    let request = FlowRequest {
+        uuid: new_uuid()?,
+        name: args.name.clone(),
+        kind: FlowKind::Supervisor,
+        file: name,
+        text,
+        cwd,
+        env: args.environment.environment()?,
+        limits: args.limits.limits(),
+    };
+    start(context, request, args.detach).await
+}

@@ -1,0 +1,231 @@
+//! Which processes a command acts on: ids, patterns for names, or all.
+
+use relive_api::{ListQuery, Process};
+use relive_core::ErrorCode;
+use relive_types::program::quote;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Start};
+use crate::context::Context;
+use crate::error::{CommandError, Outcome};
+use crate::report;
+
+/// How many processes are asked for at a time.
+const PAGE: usize = 256;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Targets {
+    /// PIDs, names, UUIDs, first or last digits of UUIDs, or name patterns such as 'test-*'
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    pub ids: Vec<String>,
+    /// Select all processes that the command can act on
+    #[arg(long, conflicts_with = "ids")]
+    pub all: bool,
+}
+
+/// Which processes a pattern and `--all` reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those that have not ended.
+    Living,
+    /// Those that are not paused.
+    Running,
+    Suspended,
+    Ended,
+}
+
+impl Scope {
+    fn query(self) -> ListQuery {
+        let all = match self {
+            Self::Living | Self::Running | Self::Suspended => false,
+            Self::Ended => true,
+        };
+        ListQuery { all, limit: Some(PAGE), ..ListQuery::default() }
+    }
+
+    fn contains(self, process: &Process) -> bool {
+        let ended = process.dead_at.is_some();
+        match self {
+            Self::Living => !ended,
+            Self::Running => !ended && !process.paused,
+            Self::Suspended => !ended && process.paused,
+            Self::Ended => ended,
+        }
+    }
+}
+
+/// One process to act on, or why there is none.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// What the daemon is asked for.
+    pub id: String,
+    /// Present where a pattern or `--all` found it.
+    pub found: Option<Box<Process>>,
+    pub error: Option<CommandError>,
+}
+
+impl Targets {
+    /// Whether one process was named, and not a pattern. Its answer is then the command's.
+    pub(crate) fn is_one(&self) -> bool {
+        !self.all && matches!(&self.ids[..], [id] if !is_pattern(id))
+    }
+
+    /// Whether each process was named, and not reached by a pattern or by `--all`.
+    pub(crate) fn is_named(&self) -> bool {
+        !self.all && !self.ids.iter().any(|id| is_pattern(id))
+    }
+
+    /// Opens a client, for commands that need processes. Without histories nothing is found: of one id that is an error.
+    pub(crate) async fn client<'a>(&self, context: &'a Context) -> Outcome<Option<Client<'a>>> {
+        if self.all || self.ids.len() != 1 {
+            return Client::open(context, Start::IfRemembered).await;
+        }
+        Client::about(context, &self.ids[0]).await.map(Some)
+    }
+
+    /// What was typed, for a hint.
+    pub(crate) fn typed(&self) -> String {
+        if self.all { "--all".to_owned() } else { self.ids.iter().map(|id| quote(id)).collect::<Vec<_>>().join(" ") }
+    }
+
+    /// Looks up what patterns and `--all` mean. Each process is reached once.
+    pub(crate) async fn expand(&self, client: &Client<'_>, scope: Scope) -> Outcome<Vec<Target>> {
+        let mut targets: Vec<Target> = Vec::new();
+        let everything = [None];
+        let wanted: Vec<Option<&String>> =
+            if self.all { everything.to_vec() } else { self.ids.iter().map(Some).collect() };
+        for id in wanted {
+            let pattern = match id {
+                Some(id) if !is_pattern(id) => {
+                    if !targets.iter().any(|target| target.id == **id) {
+                        targets.push(Target { id: id.clone(), found: None, error: None });
+                    }
+                    continue;
+                }
+                pattern => pattern.cloned(),
+            };
+            let found = matching(client, scope, pattern.clone()).await?;
+            if let Some(pattern) = pattern.filter(|_| found.is_empty()) {
+                let error = CommandError::new(ErrorCode::NotFound, format!("no process matches `{pattern}`"));
+                let error = Some(error.with_hint("relive ps -a"));
+                targets.push(Target { id: pattern, found: None, error });
+            }
+            for process in found {
+                let id = process.pid.to_string();
+                // Each incarnation that ended is listed, and all of them are one process.
+                let is_same = |target: &Target| target.found.as_ref().is_some_and(|found| found.uuid == process.uuid);
+                if !targets.iter().any(|target| target.id == id || is_same(target)) {
+                    targets.push(Target { id, found: Some(Box::new(process)), error: None });
+                }
+            }
+        }
+        Ok(targets)
+    }
+}
+
+fn is_pattern(id: &str) -> bool {
+    id.contains(['*', '?'])
+}
+
+async fn matching(client: &Client<'_>, scope: Scope, name: Option<String>) -> Outcome<Vec<Process>> {
+    let mut query = ListQuery { name, ..scope.query() };
+    let mut found = Vec::new();
+    loop {
+        let page = client.list(&query).await?;
+        found.extend(page.processes.into_iter().filter(|process| scope.contains(process)));
+        if page.next.is_none() {
+            return Ok(found);
+        }
+        query.cursor = page.next;
+    }
+}
+
+/// The answers of a command about several processes. One failure does not stop the others.
+pub(crate) struct Batch<'a> {
+    context: &'a Context,
+    is_one: bool,
+    results: Vec<Value>,
+    codes: Vec<u8>,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(context: &'a Context, targets: &Targets) -> Self {
+        Self { context, is_one: targets.is_one(), results: Vec::new(), codes: Vec::new() }
+    }
+
+    /// Takes in an answer: `told` is for a person, and `code` the exit code that goes with it.
+    pub(crate) fn answer(&mut self, id: &str, answer: &impl Serialize, told: &str, code: u8) -> Outcome<()> {
+        self.codes.push(code);
+        if !self.context.json {
+            return self.context.print(told);
+        }
+        if self.is_one {
+            return self.context.print_json(answer);
+        }
+        let mut result = serde_json::to_value(answer)
+            .map_err(|error| CommandError::internal("cannot write to stdout").because(error))?;
+        if let Some(fields) = result.as_object_mut() {
+            fields.insert("id".to_owned(), id.into());
+        }
+        self.results.push(result);
+        Ok(())
+    }
+
+    /// Takes in a failure. Of one process it is the command's.
+    pub(crate) fn failure(&mut self, id: &str, error: CommandError) -> Outcome<()> {
+        if self.is_one {
+            return Err(error);
+        }
+        self.codes.push(error.exit_code());
+        if self.context.json {
+            self.results.push(json!({ "id": id, "error": error.detail() }));
+        } else {
+            self.context.say_on(&report::as_text(&error, &self.context.err));
+        }
+        Ok(())
+    }
+
+    /// Ends the command: with the exit code that all failures have in common, else 1.
+    pub(crate) fn finish(self, nothing: &str) -> Outcome<u8> {
+        if self.context.json && !self.is_one {
+            self.context.print_json(&json!({ "results": self.results }))?;
+        } else if self.codes.is_empty() {
+            self.context.say(nothing);
+        }
+        Ok(common(&self.codes))
+    }
+}
+
+fn common(codes: &[u8]) -> u8 {
+    let mut failures = codes.iter().copied().filter(|code| *code != 0);
+    match failures.next() {
+        None => 0,
+        Some(first) if failures.all(|code| code == first) => first,
+        Some(_) => ErrorCode::Exhausted.exit_code(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_says_how_it_failed_if_all_failures_are_alike() {
+        let check = |codes: &[u8], code| assert_eq!(common(codes), code, "{codes:?}");
+        check(&[], 0);
+        check(&[0, 0], 0);
+        check(&[0, 4, 0, 4], 4);
+        check(&[4, 3], 1);
+    }
+
+    #[test]
+    fn a_pattern_is_not_one_process_and_is_quoted_in_a_hint() {
+        let of = |ids: &[&str], all| Targets { ids: ids.iter().map(|id| (*id).to_owned()).collect(), all };
+        assert!(of(&["5"], false).is_one());
+        assert!(!of(&["test-*"], false).is_one() && !of(&["5", "6"], false).is_one() && !of(&[], true).is_one());
+        assert_eq!(of(&["5", "test-*"], false).typed(), "5 'test-*'");
+        assert_eq!(of(&["a b's"], false).typed(), r"'a b'\''s'");
+        assert_eq!(of(&[], true).typed(), "--all");
+    }
+}

@@ -1,0 +1,92 @@
+//! The candidates of the Tab key.
+//!
+//! The shell's script, from `relive completions`, calls this program again with [`VARIABLE`] set. Ids are completed with
+//! the processes of a daemon that is running: pressing Tab never starts one, and never waits long for one.
+
+use std::time::Duration;
+
+use clap::{Command, CommandFactory as _};
+use clap_complete::CompletionCandidate;
+use clap_complete::engine::ArgValueCandidates;
+use clap_complete::env::CompleteEnv;
+use relive_api::{ListQuery, Paths, Process};
+use relive_client::{Client, Retry};
+
+use crate::cli::Cli;
+use crate::terminal::without_controls;
+
+/// Set by the shell's script to its own name.
+pub(crate) const VARIABLE: &str = "RELIVE_COMPLETE";
+
+/// How long to wait for the daemon after Tab was pressed.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+const CANDIDATES_MAX: usize = 200;
+const INTENT_MAX: usize = 60;
+
+/// The commands that do not apply to ended processes.
+const OF_LIVE_ONLY: [&str; 8] = ["abort", "attach", "kill", "pause", "proceed", "resolve", "send", "signals"];
+
+/// Answers the shell and exits, if the shell's script called this program.
+pub(crate) fn answer_the_shell() {
+    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+}
+
+/// Returns the definition of the command line, with the processes as candidates for every id.
+pub(crate) fn command() -> Command {
+    let names: Vec<String> = Cli::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    names.iter().fold(Cli::command(), |command, name| command.mut_subcommand(name, with_candidates))
+}
+
+fn with_candidates(verb: Command) -> Command {
+    let query = ListQuery {
+        all: !OF_LIVE_ONLY.contains(&verb.get_name()),
+        newest: true,
+        limit: Some(CANDIDATES_MAX),
+        ..ListQuery::default()
+    };
+    verb.mut_args(|arg| match arg.get_id().as_str() {
+        "id" | "ids" => arg.add(ArgValueCandidates::new({
+            let query = query.clone();
+            move || list(&query).iter().map(candidate).collect()
+        })),
+        _ => arg,
+    })
+}
+
+/// Lists processes; without a daemon there are none to offer.
+fn list(query: &ListQuery) -> Vec<Process> {
+    let Ok(paths) = Paths::from_env() else { return Vec::new() };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
+    let client = Client::new(&paths.socket).with_retry(Retry::NEVER);
+    let answer = runtime.block_on(async { tokio::time::timeout(ANSWER_WITHIN, client.list(query)).await });
+    match answer {
+        Ok(Ok(list)) => list.processes,
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    }
+}
+
+/// Offers a process by its name, or by its PID where it has none.
+fn candidate(process: &Process) -> CompletionCandidate {
+    let intent = process.intent.lines().next().unwrap_or_default();
+    let intent: String = without_controls(intent).chars().take(INTENT_MAX).collect();
+    let value = process.name.clone().unwrap_or_else(|| process.pid.to_string());
+    CompletionCandidate::new(value).help(Some(format!("{}: {intent}", process.display).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_id_has_candidates_and_no_command_is_misspelt() {
+        let command = command();
+        for name in OF_LIVE_ONLY {
+            assert!(command.find_subcommand(name).is_some(), "there is no command `{name}`");
+        }
+        for verb in command.get_subcommands() {
+            for arg in verb.get_arguments().filter(|arg| ["id", "ids"].contains(&arg.get_id().as_str())) {
+                assert!(arg.get::<ArgValueCandidates>().is_some(), "{} {}", verb.get_name(), arg.get_id());
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! A call that a person is asked about, as a person reads it: a command with its line breaks, a change of a file as a diff.
+//!
+//! What is shown comes from a model, which may want to be allowed more than is seen. So every line of it begins with a bar
+//! and is wrapped by us, and every character that is not seen, or that moves others about, is spelled out.
+
+use relive_api::PendingCall;
+use relive_types::CommandRule;
+use relive_types::rule::COMMAND_TOOL;
+use serde_json::Value;
+
+use unicode_width::UnicodeWidthChar as _;
+
+use super::diff::{self, Mark};
+use crate::error::{CommandError, Outcome};
+use crate::terminal::{Look, Paint, is_hidden};
+
+/// In front of every line that comes from the model.
+const BAR: &str = "  | ";
+/// How many lines, and bytes, of a call a person is shown.
+const LINES_MAX: usize = 200;
+const BYTES_MAX: usize = 16 << 10;
+/// The narrowest terminal that lines are wrapped for.
+const WIDTH_MIN: usize = 20;
+
+/// The command that a call would run, if it runs one.
+pub(crate) fn command(call: &PendingCall) -> Option<&str> {
+    let runs = call.tool == COMMAND_TOOL;
+    call.args.get("command").and_then(Value::as_str).filter(|_| runs)
+}
+
+/// The file that a call would change, and what it would be, as far as the call says.
+pub(crate) fn written_file(call: &PendingCall) -> Option<&str> {
+    let writes = matches!(call.tool.as_str(), "write" | "edit");
+    call.args.get("path").and_then(Value::as_str).filter(|_| writes)
+}
+
+/// A question as it is shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub text: String,
+    /// Whether it is all of the call.
+    pub whole: bool,
+}
+
+/// What is asked, without the prompt. `before` is what the file that is written holds now, where that is known.
+pub(crate) fn show(who: &str, call: &PendingCall, before: Option<&str>, look: &Look) -> Shown {
+    let text = |name: &str| call.args.get(name).and_then(Value::as_str);
+    let fields = call.args.as_object().map_or(0, serde_json::Map::len);
+    let who = exact(who);
+    let (heading, lines): (String, Vec<(Mark, String)>) =
+        match (call.tool.as_str(), command(call), text("path"), text("content"), text("old"), text("new")) {
+            (_, Some(command), ..) if fields == 1 => (format!("{who} asks to run a command:"), as_lines(command)),
+            (_, Some(command), ..) => {
+                let others = call.args.as_object().into_iter().flatten().filter(|(name, _)| *name != "command");
+                let others: Vec<String> = others.map(|(name, value)| exact(&format!("{name}: {value}"))).collect();
+                (format!("{who} asks to run a command ({}):", others.join(", ")), as_lines(command))
+            }
+            ("write", _, Some(path), Some(content), ..) if fields == 2 => {
+                let path = exact(path);
+                match before {
+                    Some(before) => (format!("{who} asks to overwrite {path}:"), diff::lines(before, content)),
+                    None => (format!("{who} asks to write {path}:"), diff::lines("", content)),
+                }
+            }
+            ("edit", _, Some(path), None, Some(old), Some(new)) => {
+                let all = call.args.get("all").and_then(Value::as_bool).unwrap_or(false);
+                let everywhere = if all { ", everywhere" } else { "" };
+                let part = |text: &str| if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
+                (format!("{who} asks to edit {}{everywhere}:", exact(path)), diff::lines(&part(old), &part(new)))
+            }
+            (tool, ..) => (format!("{who} asks to use {}:", exact(tool)), as_lines(&call.args.to_string())),
+        };
+    body(&heading, &lines, look)
+}
+
+fn as_lines(text: &str) -> Vec<(Mark, String)> {
+    text.lines().map(|line| (Mark::Same, line.to_owned())).collect()
+}
+
+fn body(heading: &str, lines: &[(Mark, String)], look: &Look) -> Shown {
+    let mut shown = Shown { text: format!("{heading}\n"), whole: true };
+    let marked = lines.iter().any(|(mark, _)| *mark != Mark::Same);
+    let mut bytes = 0;
+    for (place, (mark, line)) in lines.iter().enumerate() {
+        let line = exact(line);
+        bytes += line.len();
+        if place >= LINES_MAX || bytes > BYTES_MAX {
+            shown.whole = false;
+            shown.text.push_str(&format!("{} more lines are not shown\n", lines.len() - place));
+            break;
+        }
+        let (sign, paint) = match mark {
+            Mark::Same => (" ", None),
+            Mark::Removed => ("-", Some(Paint::Red)),
+            Mark::Added => ("+", Some(Paint::Green)),
+            Mark::Skipped => ("@", Some(Paint::Dim)),
+        };
+        let sign = if marked { sign } else { "" };
+        for part in wrapped(&line, look.width.map(|width| width.max(WIDTH_MIN) - BAR.len() - sign.len())) {
+            let part = format!("{sign}{part}");
+            let part = paint.map_or_else(|| part.clone().into(), |paint| look.paint(paint, &part));
+            shown.text.push_str(&format!("{BAR}{part}\n"));
+        }
+    }
+    shown
+}
+
+/// The line in parts that fit, so that no part of it begins at the left edge of the screen.
+fn wrapped(line: &str, room: Option<usize>) -> Vec<String> {
+    let Some(room) = room else { return vec![line.to_owned()] };
+    let (mut parts, mut part, mut used) = (Vec::new(), String::new(), 0);
+    for c in line.chars() {
+        let width = c.width().unwrap_or(0);
+        if used + width > room {
+            parts.push(std::mem::take(&mut part));
+            used = 0;
+        }
+        part.push(c);
+        used += width;
+    }
+    parts.push(part);
+    parts
+}
+
+/// The rule that `always` stores for this call; none where it holds for every call of the tool.
+pub(crate) fn rule_for_always(call: &PendingCall) -> Outcome<Option<CommandRule>> {
+    let Some(command) = command(call) else { return Ok(None) };
+    let rule = CommandRule::exactly(command).map_err(|error| {
+        CommandError::invalid(format!("the command cannot be allowed permanently: {error}"))
+            .with_hint("--rule RULE names the commands, like 'shell:git status*'")
+    })?;
+    Ok(Some(rule))
+}
+
+/// With every character that is not seen, or that moves others about, spelled out: what is approved is what is read.
+pub(crate) fn exact(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pending(tool: &str, args: Value) -> PendingCall {
+        let at = "2026-11-15T12:00:00Z".parse().unwrap();
+        PendingCall { id: 6, call: 0, tool: tool.into(), args, at, looked: None }
+    }
+
+    fn check(tool: &str, args: Value, before: Option<&str>, expect: &str) {
+        let shown = show("PID 5", &pending(tool, args), before, &Look { width: Some(30), ..Look::plain() });
+        assert_eq!(shown, Shown { text: expect.to_owned(), whole: true });
+    }
+
+    #[test]
+    fn a_call_is_shown_as_a_person_reads_it() {
+        check(
+            "shell",
+            json!({"command": "cd src\nmake  -j4"}),
+            None,
+            "PID 5 asks to run a command:\n  | cd src\n  | make  -j4\n",
+        );
+        check(
+            "shell",
+            json!({"command": "make", "timeout": "30s"}),
+            None,
+            "PID 5 asks to run a command (timeout: \"30s\"):\n  | make\n",
+        );
+        check("write", json!({"path": "a", "content": "x\ny\n"}), None, "PID 5 asks to write a:\n  | +x\n  | +y\n");
+        check(
+            "write",
+            json!({"path": "a", "content": "1\n2\nthree\n4\n"}),
+            Some("1\n2\n3\n4\n"),
+            "PID 5 asks to overwrite a:\n  |  1\n  |  2\n  | -3\n  | +three\n  |  4\n",
+        );
+        check(
+            "edit",
+            json!({"path": "a", "old": "x", "new": "y", "all": true}),
+            None,
+            "PID 5 asks to edit a, everywhere:\n  | -x\n  | +y\n",
+        );
+        check("sleep", json!({"duration": "1h"}), None, "PID 5 asks to use sleep:\n  | {\"duration\":\"1h\"}\n");
+    }
+
+    #[test]
+    fn a_model_cannot_forge_the_screen() {
+        let forged = format!("ls{}allow? [y]es\r\x1b[2J\u{202e}x\nrm -rf /", " ".repeat(40));
+        let shown = show(
+            "PID 5",
+            &pending("shell", json!({"command": forged})),
+            None,
+            &Look { width: Some(30), ..Look::plain() },
+        );
+        assert!(shown.text.lines().skip(1).all(|line| line.starts_with(BAR) && line.len() <= 30), "{}", shown.text);
+        assert!(!shown.text.contains(['\r', '\u{1b}', '\u{202e}']), "{:?}", shown.text);
+        assert!(shown.text.replace("\n  | ", "").contains("\\r\\u{1b}[2J\\u{202e}x"), "{:?}", shown.text);
+        let path = "a\nPID 5 asks to write b:";
+        let shown = show("PID 5", &pending("write", json!({"path": path, "content": ""})), None, &Look::plain());
+        assert_eq!(shown.text, "PID 5 asks to write a\\nPID 5 asks to write b::\n");
+    }
+
+    #[test]
+    fn what_is_not_all_of_it_says_so() {
+        let long = "x\n".repeat(LINES_MAX + 5);
+        let shown = show("PID 5", &pending("shell", json!({"command": long})), None, &Look::plain());
+        assert!(!shown.whole && shown.text.ends_with("5 more lines are not shown\n"));
+    }
+
+    #[test]
+    fn always_means_the_command_that_was_shown() {
+        let rule = |tool, args| rule_for_always(&pending(tool, args)).unwrap().map(|rule| rule.to_string());
+        assert_eq!(rule("shell", json!({"command": "ls *"})).as_deref(), Some(r"shell:ls \*"));
+        assert_eq!(rule("write", json!({"path": "a", "command": "ls"})), None);
+        let long = pending("shell", json!({"command": "x".repeat(5000)}));
+        assert!(rule_for_always(&long).unwrap_err().message.contains("at most 4096 bytes"));
+    }
+}

@@ -1,0 +1,102 @@
+//! Changed files, as people read them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use relive_api::FileChange;
+
+use super::table::{Align, Cell, Column, draw};
+use crate::terminal::{Look, Paint, without_controls};
+
+/// `+12 -3 in 2 files`.
+pub(crate) fn summary(files: u64, added: u64, removed: u64) -> String {
+    format!("+{added} -{removed} in {}", count(files))
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn count(files: u64) -> String {
+    format!("{files} {}", if files == 1 { "file" } else { "files" })
+}
+
+/// The same for a list.
+pub(crate) fn summary_of(files: &[FileChange]) -> String {
+    let sum = |count: fn(&FileChange) -> Option<u64>| files.iter().filter_map(count).sum();
+    summary(files.len() as u64, sum(|file| file.added), sum(|file| file.removed))
+}
+
+/// A path that was typed, as a request names it: in quotes with octal escapes, as `diff` shows it, if it is not UTF-8.
+pub(crate) fn typed(path: &OsStr) -> String {
+    if let Some(text) = path.to_str() {
+        return text.to_owned();
+    }
+    let escaped = path.as_bytes().iter().map(|&byte| match byte {
+        b' '..=b'~' if byte != b'"' && byte != b'\\' => char::from(byte).to_string(),
+        _ => format!("\\{byte:03o}"),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
+}
+
+/// One line a file.
+pub(crate) fn stat(files: &[FileChange], look: &Look) -> String {
+    let left = |header| Column { header, align: Align::Left };
+    let right = |header| Column { header, align: Align::Right };
+    let columns = [left("CHANGE"), right("ADDED"), right("REMOVED"), left("PATH")];
+    let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
+    let row = |file: &FileChange| {
+        let change = if file.binary { format!("{} (binary)", file.change) } else { file.change.clone() };
+        [change, count(file.added), count(file.removed), file.path.clone()].map(Cell::plain).to_vec()
+    };
+    draw(&columns, columns.len() - 1, &files.iter().map(row).collect::<Vec<_>>(), look)
+}
+
+/// A unified diff. What could act on a terminal is shown as a question mark there.
+pub(crate) fn unified(text: &str, look: &Look) -> String {
+    if !look.is_terminal {
+        return text.to_owned();
+    }
+    let clean = without_controls(text);
+    let mut painted = String::with_capacity(clean.len());
+    for line in clean.split_inclusive('\n') {
+        let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
+        let paint = match body.as_bytes().first() {
+            Some(b'+') => Some(Paint::Green),
+            Some(b'-') => Some(Paint::Red),
+            _ => None,
+        };
+        match paint {
+            Some(paint) => painted.push_str(&look.paint(paint, body)),
+            None => painted.push_str(body),
+        }
+        painted.push_str(end);
+    }
+    painted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_not_utf_8_is_typed_as_it_is_shown() {
+        assert_eq!(typed(OsStr::new("src/ä b")), "src/ä b");
+        assert_eq!(typed(OsStr::from_bytes(b"a\"\\\xff\n")), r#""a\042\134\377\012""#);
+    }
+
+    #[test]
+    fn a_list_of_files_is_one_line_each_and_sums_up() {
+        let file = |path: &str, change: &str, lines: Option<(u64, u64)>| FileChange {
+            path: path.to_owned(),
+            change: change.to_owned(),
+            added: lines.map(|(added, _)| added),
+            removed: lines.map(|(_, removed)| removed),
+            binary: lines.is_none(),
+        };
+        let files = [file("src/a.rs", "modified", Some((12, 3))), file("logo.png", "added", None)];
+        assert_eq!(summary_of(&files), "+12 -3 in 2 files");
+        assert_eq!(
+            stat(&files, &Look::plain()),
+            "CHANGE          ADDED  REMOVED  PATH\nmodified           12        3  src/a.rs\nadded (binary)      -        -  logo.png\n"
+        );
+        assert_eq!(summary_of(&files[..1]), "+12 -3 in 1 file");
+    }
+}

@@ -1,0 +1,193 @@
+//! The columns of `ps`.
+
+use relive_api::{Process, reason_word};
+use relive_core::{SuspendReason, Timestamp};
+
+use super::{body, cost, name, of_agent, out_of, state, state_paint};
+use crate::render::table::{Align, Cell, Column as Head};
+use crate::render::time::{age, elapsed, time_of_day};
+use crate::terminal::{Look, one_line};
+
+/// A column that `ps` can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Column {
+    Pid,
+    /// The last digits of the UUID
+    Id,
+    State,
+    Name,
+    Body,
+    Step,
+    Tokens,
+    Cost,
+    /// Time spent running, without pauses
+    Elapsed,
+    /// Time since the process was created
+    Age,
+    Model,
+    Directory,
+    /// Exit code and reason
+    Exit,
+    /// Why the process is suspended, or who ended it
+    Why,
+    /// Current activity
+    Doing,
+    /// Current activity, reason of suspension, or exit
+    Detail,
+    Parent,
+    Uuid,
+}
+
+/// The widths from which more columns are shown.
+const SMALL: usize = 60;
+const MEDIUM: usize = 110;
+const WIDE: usize = 160;
+
+/// The usual columns, each with the width of the terminal from which it is shown.
+const USUAL: [(Column, usize); 13] = [
+    (Column::Pid, 0),
+    (Column::State, 0),
+    (Column::Name, 0),
+    (Column::Body, MEDIUM),
+    (Column::Step, SMALL),
+    (Column::Tokens, MEDIUM),
+    (Column::Cost, SMALL),
+    (Column::Elapsed, MEDIUM),
+    (Column::Age, SMALL),
+    (Column::Id, WIDE),
+    (Column::Model, WIDE),
+    (Column::Directory, WIDE),
+    (Column::Detail, 0),
+];
+
+impl Column {
+    /// Returns the columns that fit. Nothing is left out where the output is not a terminal.
+    pub(crate) fn fitting(look: &Look) -> Vec<Self> {
+        let fits = |from: usize| look.width.is_none_or(|width| width >= from);
+        USUAL.into_iter().filter(|(_, from)| fits(*from)).map(|(column, _)| column).collect()
+    }
+
+    pub(crate) fn head(self) -> Head {
+        let (header, align) = match self {
+            Self::Pid => ("PID", Align::Right),
+            Self::Id => ("ID", Align::Left),
+            Self::State => ("STATE", Align::Left),
+            Self::Name => ("NAME", Align::Left),
+            Self::Body => ("BODY", Align::Left),
+            Self::Step => ("STEP", Align::Right),
+            Self::Tokens => ("TOKENS", Align::Right),
+            Self::Cost => ("COST", Align::Right),
+            Self::Elapsed => ("ELAPSED", Align::Right),
+            Self::Age => ("AGE", Align::Right),
+            Self::Model => ("MODEL", Align::Left),
+            Self::Directory => ("DIRECTORY", Align::Left),
+            Self::Exit => ("EXIT", Align::Left),
+            Self::Why => ("WHY", Align::Left),
+            Self::Doing => ("DOING", Align::Left),
+            Self::Detail => ("DETAIL", Align::Left),
+            Self::Parent => ("PARENT", Align::Right),
+            Self::Uuid => ("UUID", Align::Left),
+        };
+        Head { header, align }
+    }
+
+    /// Tells whether the column may be cut.
+    pub(crate) fn is_cut(self) -> bool {
+        matches!(self, Self::Name | Self::Model | Self::Directory | Self::Exit | Self::Why | Self::Doing | Self::Detail)
+    }
+
+    pub(crate) fn cell(self, branch: &str, process: &Process, now: Timestamp, look: &Look) -> Cell {
+        let dash = |text: Option<String>| Cell::plain(text.unwrap_or_else(|| "-".to_owned()));
+        match self {
+            Self::Pid => Cell::plain(process.pid.to_string()),
+            Self::Id => Cell::plain(one_line(&process.short)),
+            Self::State => Cell { text: state(process, look), paint: state_paint(&process.display) },
+            Self::Name => Cell::plain(format!("{branch}{}", name(process))),
+            Self::Body => Cell::plain(body(process.body)),
+            Self::Step => Cell::plain(of_agent(process, || out_of(process.step, process.max_steps))),
+            Self::Tokens => {
+                Cell::plain(of_agent(process, || process.tokens_in.saturating_add(process.tokens_out).to_string()))
+            }
+            Self::Cost => Cell::plain(of_agent(process, || cost(process))),
+            Self::Elapsed => Cell::plain(elapsed(process.elapsed_ms)),
+            Self::Age => Cell::plain(age(process.created_at, now)),
+            Self::Model => dash(process.model.as_deref().map(one_line)),
+            Self::Directory => Cell::plain(one_line(&process.cwd)),
+            Self::Exit => dash(exit(process)),
+            Self::Why => dash(why_suspended(process).or_else(|| super::why(process))),
+            Self::Doing => dash(process.doing.as_deref().map(one_line)),
+            Self::Detail => dash(detail(process)),
+            Self::Parent => Cell::plain(process.ppid.to_string()),
+            Self::Uuid => Cell::plain(process.uuid.to_string()),
+        }
+    }
+}
+
+/// `0 completed`, `1 max steps exceeded`, `137 ended by SIGKILL`.
+fn exit(process: &Process) -> Option<String> {
+    super::exit(process).map(|(code, reason)| format!("{code} {reason}"))
+}
+
+/// Returns why a process is suspended, in words.
+pub(crate) fn suspension(reason: SuspendReason) -> String {
+    match reason {
+        // A list does not say by whom; `info` does.
+        SuspendReason::User => "paused".to_owned(),
+        SuspendReason::Approval => "needs your approval".to_owned(),
+        SuspendReason::InDoubt => "has a call in doubt".to_owned(),
+        SuspendReason::NeedsCredentials => "needs a key".to_owned(),
+        other @ (SuspendReason::BudgetExceeded
+        | SuspendReason::DiskFull
+        | SuspendReason::IoError
+        | SuspendReason::CrashLoop
+        | SuspendReason::Quota
+        | SuspendReason::DaemonStop
+        | SuspendReason::Stalled) => reason_word(other).replace('_', " "),
+    }
+}
+
+/// Returns why a process is suspended.
+fn why_suspended(process: &Process) -> Option<String> {
+    let reason = suspension(process.suspend_reason?);
+    Some(match process.resume_at {
+        Some(moment) => format!("{reason} until {}", time_of_day(moment)),
+        None => reason,
+    })
+}
+
+fn detail(process: &Process) -> Option<String> {
+    let ending = process.ending.map(|signal| format!("ending by {signal}"));
+    exit(process).or(ending).or_else(|| why_suspended(process)).or_else(|| process.doing.as_deref().map(one_line))
+}
+
+/// What `ps` sorts by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SortKey {
+    Pid,
+    Name,
+    State,
+    Age,
+    Elapsed,
+    Step,
+    Tokens,
+    Cost,
+}
+
+impl SortKey {
+    /// Puts names and states in alphabetical order, and of amounts the largest first.
+    pub(crate) fn sort(self, processes: &mut [Process]) {
+        use std::cmp::Reverse;
+        match self {
+            Self::Pid => processes.sort_by_key(|process| process.pid),
+            Self::Name => processes.sort_by_key(name),
+            Self::State => processes.sort_by_key(|process| process.display.clone()),
+            Self::Age => processes.sort_by_key(|process| process.created_at),
+            Self::Elapsed => processes.sort_by_key(|process| Reverse(process.elapsed_ms)),
+            Self::Step => processes.sort_by_key(|process| Reverse(process.step)),
+            Self::Tokens => {
+                processes.sort_by_key(|process| Reverse(process.tokens_in.saturating_add(process.tokens_out)));
+            }
+            Self::Cost => processes.sort_by_key(|process| Reverse(process.cost_usd.map(relive_core::Usd::nanos))),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The last line of `run`: the end and the usage.
+
+use relive_api::{Exit, Process};
+use relive_core::{Pid, ProcessStatus, Usd};
+
+use super::exit::phrase;
+use super::time::elapsed;
+use crate::terminal::one_line;
+
+/// `PID 5 completed: 3 steps, 12.3k tokens in, 456 out, $0.0123, 41s`.
+pub(crate) fn line(process: &Process, exit: Option<&Exit>) -> String {
+    let tree = process.tree.as_ref().filter(|tree| tree.processes > 1);
+    let (tokens_in, tokens_out, cost) = match tree {
+        Some(tree) => (tree.tokens_in, tree.tokens_out, tree.cost_usd),
+        None => (process.tokens_in, process.tokens_out, process.cost_usd),
+    };
+    let steps = if process.step == 1 { "1 step".to_owned() } else { format!("{} steps", process.step) };
+    let mut parts = vec![steps, format!("{} tokens in, {} out", count(tokens_in), count(tokens_out))];
+    parts.push(cost.map_or_else(|| "cost unknown".to_owned(), dollars));
+    parts.push(elapsed(process.elapsed_ms));
+    if let Some(tree) = tree {
+        parts.push(format!("including {}", descendants(tree.processes - 1)));
+    }
+    let (end, parts) = (end(process.pid, process.status.as_ref(), exit), parts.join(", "));
+    match exit {
+        // The reason may be a sentence with colons and commas.
+        Some(exit) if exit.code != 0 => format!("{end} ({parts})"),
+        Some(_) | None => format!("{end}: {parts}"),
+    }
+}
+
+/// Returns the end alone.
+pub(crate) fn end(pid: Pid, status: Option<&ProcessStatus>, exit: Option<&Exit>) -> String {
+    match exit {
+        Some(exit) if exit.code == 0 => format!("PID {pid} {}", one_line(&exit.reason)),
+        Some(exit) => format!("PID {pid} {}", phrase(status, exit)),
+        None => format!("PID {pid} ended"),
+    }
+}
+
+fn descendants(number: usize) -> String {
+    if number == 1 { "1 descendant".to_owned() } else { format!("{number} descendants") }
+}
+
+/// `999`, `1.2k`, `34.5M`.
+fn count(number: u64) -> String {
+    let tenths = |unit: u64| format!("{}.{}", number / unit, number % unit / (unit / 10));
+    match number {
+        0..1_000 => number.to_string(),
+        1_000..1_000_000 => format!("{}k", tenths(1_000)),
+        1_000_000.. => format!("{}M", tenths(1_000_000)),
+    }
+}
+
+fn dollars(cost: Usd) -> String {
+    const NANOS_PER_TENTH_OF_MILL: u64 = 100_000;
+    let tenths = cost.nanos().saturating_add(NANOS_PER_TENTH_OF_MILL / 2) / NANOS_PER_TENTH_OF_MILL;
+    format!("${}.{:04}", tenths / 10_000, tenths % 10_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::processes::tests::process;
+    use relive_api::TreeUsage;
+
+    #[test]
+    fn the_summary_shows_the_end_and_the_usage() {
+        let cost_usd = Usd::from_dollars(0.01234);
+        let one =
+            Process { step: 3, tokens_in: 12_345, tokens_out: 456, cost_usd, elapsed_ms: 41_000, ..process(5, 0) };
+        let exit = Exit { code: 0, reason: "completed".into(), err: None };
+        assert_eq!(line(&one, Some(&exit)), "PID 5 completed: 3 steps, 12.3k tokens in, 456 out, $0.0123, 41s");
+        let tree = TreeUsage { processes: 3, tokens_in: 2_500_000, tokens_out: 1_000, cost_usd: None };
+        let tree = Process { step: 1, tree: Some(tree), ..one };
+        let exit = Exit { code: 1, reason: "the model\nfailed".into(), err: None };
+        let tree = Process { status: Some(ProcessStatus::Exited { code: 1 }), ..tree };
+        assert_eq!(
+            line(&tree, Some(&exit)),
+            "PID 5 ended: the model failed (1 step, 2.5M tokens in, 1.0k out, cost unknown, 41s, including 2 descendants)"
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! Single keys for a command that draws on the whole screen: nothing that is typed is shown, and a key needs no Enter.
+//!
+//! However the command ends, dropping the value resets the terminal.
+
+use std::io::{self, IsTerminal as _};
+use std::task::Poll;
+use std::thread;
+
+use rustix::process::{Signal as Number, getpgrp, getpid, kill_process};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// What a shell adds to the number of the signal that ended a command.
+const SIGNALED: u8 = 128;
+
+/// The keyboard, and the signals that end or stop the command.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// Absent if stdin is no terminal, or one that another program uses.
+    before: Option<Termios>,
+    pressed: mpsc::Receiver<u8>,
+    ending: Vec<(u8, Signal)>,
+    stopping: Signal,
+}
+
+impl Keys {
+    pub(crate) fn open() -> io::Result<Self> {
+        let ending = [
+            (2, SignalKind::interrupt()),
+            (1, SignalKind::hangup()),
+            (3, SignalKind::quit()),
+            (15, SignalKind::terminate()),
+        ];
+        let ending = ending.into_iter().map(|(number, kind)| Ok((number, signal(kind)?))).collect::<io::Result<_>>()?;
+        let stopping = signal(SignalKind::from_raw(Number::TSTP.as_raw()))?;
+        let stdin = io::stdin();
+        let is_ours = stdin.is_terminal() && tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp());
+        let before = if is_ours { Some(tcgetattr(&stdin)?) } else { None };
+        let (sender, pressed) = mpsc::channel(1);
+        let keys = Self { before, pressed, ending, stopping };
+        keys.enter()?;
+        if is_ours {
+            // Nobody waits for this thread: it ends with the command.
+            thread::Builder::new().name("keys".into()).spawn(move || read(&sender))?;
+        }
+        Ok(keys)
+    }
+
+    /// Waits until the command is asked to end. Returns its exit code: 0 for the key `q`, 128+N for signal N.
+    pub(crate) async fn quit(&mut self) -> io::Result<u8> {
+        loop {
+            let asked = std::future::poll_fn(|cx| {
+                for (number, signal) in &mut self.ending {
+                    if signal.poll_recv(cx).is_ready() {
+                        return Poll::Ready(Some(SIGNALED + *number));
+                    }
+                }
+                if self.stopping.poll_recv(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                while let Poll::Ready(Some(key)) = self.pressed.poll_recv(cx) {
+                    if matches!(key, b'q' | b'Q') {
+                        return Poll::Ready(Some(0));
+                    }
+                }
+                Poll::Pending
+            })
+            .await;
+            match asked {
+                Some(code) => return Ok(code),
+                None => {
+                    self.leave();
+                    kill_process(getpid(), Number::STOP)?;
+                    self.enter()?;
+                }
+            }
+        }
+    }
+
+    fn enter(&self) -> io::Result<()> {
+        let Some(before) = &self.before else { return Ok(()) };
+        let mut silent = before.clone();
+        // Ctrl-C and Ctrl-Z stay signals.
+        silent.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+        Ok(tcsetattr(io::stdin(), OptionalActions::Now, &silent)?)
+    }
+
+    fn leave(&self) {
+        if let Some(before) = &self.before {
+            // What was typed meanwhile is not for the shell. A terminal that is gone needs nothing.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
+        }
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+fn read(sender: &mpsc::Sender<u8>) {
+    let mut key = [0];
+    loop {
+        match rustix::io::read(io::stdin(), &mut key) {
+            Ok(0) => return,
+            Ok(_) if sender.blocking_send(key[0]).is_err() => return,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Programs that run inside of the session of another one.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::isolation::{RELIVE, worlds};
+use crate::world::{World, begun, wait_for, wait_until};
+
+/// A confined program without a network, with a file that only it sees, which runs until `go` is there.
+fn target(world: &World, name: &str) {
+    let script = "echo inside > /tmp/mark; touch ready; while [ ! -e go ]; do sleep 0.02; done; exit 7";
+    let flags = ["exec", "-d", "--isolation", "confined", "--net", "none", "--name", name, "--", "sh", "-c", script];
+    world.relive(&flags).ok();
+    wait_until("the program to be ready", || world.work().join("ready").exists());
+}
+
+#[test]
+fn case_78_enter_sees_the_root_and_network_of_a_session_and_does_not_end_it() {
+    for world in worlds() {
+        target(&world, "held");
+        let shown = world.relive(&["enter", "held", "--", "sh", "-c", "cat /tmp/mark; pwd; exit 3"]).exits(3);
+        assert_eq!(shown.stdout, format!("inside\n{}\n", world.work().canonicalize().unwrap().display()));
+        let devices = "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '; test ! -e /tmp/mark";
+        let shown = world.relive(&["enter", "--ns", "net", "held", "--", "sh", "-c", devices]).ok();
+        assert_eq!(shown.stdout, "lo\n", "the network of the session, and the files of everybody");
+        if world.user().is_none() {
+            let shown = world.on_terminal("enter -t held -- sh -c 'test -t 0 && cat /tmp/mark'");
+            assert!(shown.stdout.contains("inside"), "{shown:?}");
+        }
+        assert_eq!(world.info("held")["display"], "running");
+        fs::write(world.work().join("go"), "").unwrap();
+        world.relive(&["wait", "held"]).exits(7);
+    }
+}
+
+#[test]
+fn a_program_that_entered_is_a_process_of_its_own_and_ends_with_the_session() {
+    for world in worlds() {
+        target(&world, "held");
+        let entered = world.relive(&["enter", "-d", "--json", "held", "--", "sleep", "1000"]).ok().json();
+        let entered = begun(&entered);
+        let session = wait_for("the program to run", || {
+            let session = world.info(&entered.uuid)["session"].clone();
+            (session["stage"] == "running").then_some(session)
+        });
+        let own = world.info("held")["session"].clone();
+        assert_eq!(session["mode"], "enter", "{session}");
+        assert!(session["compact"].as_str().unwrap().starts_with("<enter running"), "{session}");
+        assert_eq!(session["namespaces"], own["namespaces"]);
+        assert!(own["namespaces"].as_array().unwrap().contains(&json!("net")), "{own}");
+        let listed = world.relive(&["ps"]).ok().stdout;
+        assert!(listed.lines().any(|line| line.contains("sleep 1000")), "{listed}");
+        assert!(world.relive(&["info", &entered.uuid]).ok().stdout.contains("enter"), "info says so");
+
+        let daemon = world.kill_daemon();
+        assert_ne!(Some(daemon), world.daemon_pid());
+        world.await_display(&entered.uuid, "running");
+        world.relive(&["kill", "-9", "held"]).ok();
+        world.relive(&["wait", &entered.uuid]).exits(137);
+    }
+}
+
+#[test]
+fn case_34_enter_refuses_what_is_gone_and_what_has_no_such_namespace() {
+    for world in worlds() {
+        target(&world, "held");
+        let ran = |args: &[&str]| world.relive(&[&["enter"], args, &["--", "touch", "ran"]].concat());
+        ran(&["--ns", "uts", "held"]).fails(2, &["has no uts namespace of its own; it has", "net"]);
+        ran(&["nobody"]).fails(4, &["nobody"]);
+        world.relive(&["pause", "held"]).ok();
+        ran(&["held"]).fails(3, &["is suspended", "relive resume"]);
+        world.relive(&["resume", "held"]).ok();
+        let agent = world.run_hanging(&["--name", "thinker"]);
+        ran(&["thinker"]).fails(2, &["is not a program"]);
+        world.end(&agent);
+        fs::write(world.work().join("go"), "").unwrap();
+        world.relive(&["wait", "held"]).exits(7);
+        ran(&["held"]).fails(3, &["`held` has ended, so it cannot be entered"]);
+        assert!(!world.work().join("ran").exists());
+    }
+}
+
+#[test]
+fn a_program_of_an_isolated_process_enters_nothing() {
+    for world in worlds() {
+        let script = format!(
+            "{RELIVE} exec -d --name kid -- sleep 1000; {RELIVE} enter kid -- touch ran 2> refused; echo $? >> refused"
+        );
+        world.relive(&["exec", "--isolation", "confined", "--", "sh", "-c", &script]).ok();
+        let refused = fs::read_to_string(world.work().join("refused")).unwrap();
+        assert!(refused.contains("a program of an isolated process cannot enter a session"), "{refused}");
+        assert!(!world.work().join("ran").exists());
+        // Without isolation, its own children can be entered.
+        let script = format!("{RELIVE} exec -d --name open -- sleep 1000; {RELIVE} enter -d open -- touch ran");
+        world.relive(&["exec", "-d", "--", "sh", "-c", &script]).ok();
+        wait_until("the file of the program", || world.work().join("ran").exists());
+    }
+}

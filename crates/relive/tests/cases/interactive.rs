@@ -1,0 +1,216 @@
+//! In front of an agent on a terminal: approvals, Ctrl-C, leaving and coming back.
+
+use serde_json::{Value, json};
+
+use crate::screen::Screen;
+use crate::world::{World, wait_until};
+
+fn shell(command: &str) -> Value {
+    json!({"calls": [{"name": "shell", "args": {"command": command}}]})
+}
+
+fn write(path: &str, content: &str) -> Value {
+    json!({"calls": [{"name": "write", "args": {"path": path, "content": content}}]})
+}
+
+fn script(world: &World, turns: &[Value]) -> String {
+    let mut turns = turns.to_vec();
+    turns.push(json!({"text": "All done."}));
+    world.script(&json!({ "turns": turns }).to_string())
+}
+
+/// The one process there is.
+fn only(world: &World) -> Value {
+    world.relive(&["ps", "-a", "--json"]).ok().json()["processes"][0].clone()
+}
+
+#[test]
+fn approvals_are_shown_once_and_answered_by_a_key() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "approvals_are_shown_once_and_answered_by_a_key") else { return };
+    let twice = "echo 'a  b'\necho second line";
+    let turns = [shell(twice), shell(twice), write("notes", "one\n2\n3\n"), write("notes", "never\n")];
+    std::fs::write(world.work().join("notes"), "one\ntwo\n3\n").unwrap();
+    screen.command(&format!("relive run --ask write --model {} 'do it'", script(&world, &turns)));
+    let shown = screen.await_text("allow? [y]es, [n]o, [a]lways this command");
+    assert!(shown.contains("Ctrl-] detaches, Ctrl-C asks it to stop"), "{shown}");
+    assert!(shown.contains("PID 1 asks to run a command:\n  | echo 'a  b'\n  | echo second line\nallow?"), "{shown}");
+    screen.line("what?");
+    screen.await_text("[y]es, [n]o, [a]lways?");
+    screen.line("a");
+    let shown = screen.await_text("PID 1 asks to overwrite notes:\n  |  one\n  | -two\n  | +2\n  |  3\nallow?");
+    assert!(shown.contains(r"stored the rule for PID 1: shell:echo 'a  b'\necho second line"), "{shown}");
+    assert!(shown.contains("(allowed by a rule for this command)"), "{shown}");
+    assert_eq!(shown.matches("asks to run a command").count(), 1, "{shown}");
+    assert_eq!(shown.matches("   | second line\n").count(), 2, "the output is shown once for each run: {shown}");
+    screen.line("y");
+    screen.await_text("| +never\nallow?");
+    screen.line("n");
+    let shown = screen.await_code(0);
+    assert!(shown.contains("All done.\nPID 1 completed: 5 steps, "), "{shown}");
+    assert_eq!(std::fs::read_to_string(world.work().join("notes")).unwrap(), "one\n2\n3\n");
+}
+
+#[test]
+fn a_model_cannot_draw_on_the_screen() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_model_cannot_draw_on_the_screen") else { return };
+    let forged = format!("ls{}allow? [y]es\r\u{1b}[2J\u{1b}[H\u{202e}", " ".repeat(90));
+    screen.command(&format!("relive run --model {} 'do it'", script(&world, &[shell(&forged)])));
+    let shown = screen.await_text("allow? [y]es, [n]o, [a]lways this command");
+    assert!(shown.contains(r"\r\u{1b}[2J\u{1b}[H\u{202e}"), "{shown}");
+    let below = shown.split_once("asks to run a command:\n").unwrap().1;
+    let forged: Vec<&str> = below.lines().take_while(|line| !line.starts_with("allow?")).collect();
+    assert!(forged.len() > 1 && forged.iter().all(|line| line.starts_with("  |")), "{shown}");
+    screen.line("n");
+    screen.await_code(0);
+}
+
+#[test]
+fn ctrl_c_asks_it_to_stop() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "ctrl_c_asks_it_to_stop") else { return };
+    screen.command(&format!("relive run --model {} 'do it'", world.hanging()));
+    screen.await_text("Ctrl-] detaches");
+    screen.keys(&["C-c"]);
+    let shown = screen.await_code(130);
+    assert!(shown.contains("asked PID 1 to stop (SIGINT); press Ctrl-C again to kill it"), "{shown}");
+    assert!(shown.contains("PID 1 ended by SIGINT ("), "{shown}");
+    assert_eq!(only(&world)["status"], json!({"kind": "killed", "signal": "SIGINT"}));
+}
+
+#[test]
+fn a_second_ctrl_c_kills_it() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_second_ctrl_c_kills_it") else { return };
+    let stubborn = shell("trap '' INT; echo deaf; while :; do sleep 1; done");
+    screen.command(&format!("relive run -y --model {} 'do it'", script(&world, &[stubborn])));
+    screen.await_text("   | deaf");
+    screen.keys(&["C-c"]);
+    screen.await_text("press Ctrl-C again to kill it");
+    screen.keys(&["C-c"]);
+    let shown = screen.await_code(130);
+    assert!(shown.contains("killing PID 1 (SIGKILL)"), "{shown}");
+    assert_eq!(only(&world)["status"], json!({"kind": "killed", "signal": "SIGKILL"}));
+}
+
+#[test]
+fn one_detaches_comes_back_and_speaks_to_it() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "one_detaches_comes_back_and_speaks_to_it") else { return };
+    let wait = json!({"calls": [{"name": "sleep", "args": {"duration": "1h"}}]});
+    screen.command(&format!("relive run --name one --model {} 'do it'", script(&world, &[wait])));
+    screen.await_text("-> sleep {\"duration\":\"1h\"}");
+    screen.keys(&["h", "a", "l", "f", "C-]"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("keeps running: relive attach 1"), "{shown}");
+    screen.command("relive attach one");
+    screen.await_text("attached to PID 1; a line you type is sent to it, Ctrl-] detaches");
+    screen.await_text("-> sleep {\"duration\":\"1h\"}");
+    screen.line("y");
+    screen.await_text("the agent has no open question");
+    screen.line("look at the docs too");
+    screen.await_text("look at the docs too\nsent");
+    // Typed at once: none is given up for the next.
+    let many: Vec<String> = (1..=9).map(|number| format!("message {number}")).collect();
+    screen.line(&many.join("\n"));
+    wait_until("all were sent", || {
+        // The echo of a typed line may stand before the word.
+        let is_sent = |line: &&str| line.ends_with("sent") && !line.ends_with("not sent");
+        screen.text().lines().filter(is_sent).count() == 10
+    });
+    screen.keys(&["C-d"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("keeps running: relive attach 1"), "{shown}");
+    screen.command("relive attach one");
+    screen.await_text("attached to PID 1");
+    screen.keys(&["C-c"]);
+    screen.await_code(130);
+    let process = only(&world);
+    assert_eq!(process["display"], "running", "nobody stopped it");
+    let said = world.records(process["uuid"].as_str().unwrap(), "input");
+    let said: Vec<&Value> = said.iter().map(|record| &record["text"]).collect();
+    assert_eq!(said[..2], ["do it", "look at the docs too"]);
+    assert_eq!(json!(said[2..]), json!(many));
+}
+
+#[test]
+fn the_end_of_input_at_a_question_leaves_it_waiting() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_end_of_input_at_a_question_leaves_it_waiting") else { return };
+    screen.command(&format!("relive run --model {} 'do it'", script(&world, &[shell("echo hello")])));
+    screen.await_text("allow? [y]es");
+    screen.keys(&["C-d"]);
+    let shown = screen.await_code(2);
+    let said = "error: PID 1 waits for your approval, and the input has ended; it keeps waiting";
+    assert!(shown.contains(said) && shown.contains("hint: relive resolve 1\n"), "{shown}");
+    assert_eq!(only(&world)["display"], "approval");
+    screen.command("relive attach 1");
+    screen.await_text("allow? [y]es");
+    screen.line("y");
+    let shown = screen.await_code(0);
+    assert!(shown.contains("   | hello"), "{shown}");
+}
+
+#[test]
+fn a_question_fits_the_terminal_as_it_is_now() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_question_fits_the_terminal_as_it_is_now") else { return };
+    let long = format!("echo {}", "0123456789".repeat(6));
+    screen.command(&format!("relive run --model {} 'do it'", script(&world, &[shell("true"), shell(&long)])));
+    screen.await_text("allow? [y]es");
+    screen.resize(40, 20);
+    screen.line("y");
+    let shown = screen.await_text("  | 12345678901234567890123456789\nallow?");
+    assert!(shown.contains("\n  | echo 0123456789012345678901234567890\n  | 12345678"), "{shown}");
+    screen.resize(80, 24);
+    screen.line("y");
+    screen.await_code(0);
+}
+
+#[test]
+fn what_is_piped_in_is_context_and_the_terminal_still_answers() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "what_is_piped_in_is_context_and_the_terminal_still_answers") else {
+        return;
+    };
+    let model = script(&world, &[shell("echo hello")]);
+    screen.command(&format!("echo some context | relive run --model {model} 'review this'"));
+    screen.await_text("allow? [y]es");
+    screen.line("y");
+    let shown = screen.await_code(0);
+    assert!(shown.contains("read 13 bytes of context from stdin"), "{shown}");
+    let process = only(&world);
+    assert_eq!(process["intent"], "review this");
+    let told = world.records(process["uuid"].as_str().unwrap(), "input")[0]["text"].as_str().unwrap().to_owned();
+    assert!(told.starts_with("review this\n\n") && told.contains(">\nsome context\n</stdin-"), "{told}");
+}
+
+#[test]
+fn a_child_is_shown_and_asks_here() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_child_is_shown_and_asks_here") else { return };
+    let child = script(&world, &[shell("echo from below")]);
+    let spawn =
+        json!({"calls": [{"name": "spawn_agent", "args": {"intent": "help", "name": "helper", "model": child}}]});
+    let wait = json!({"calls": [{"name": "wait_agent", "args": {"uuid": "{{child}}"}}]});
+    screen.command(&format!("relive run --model {} 'do it'", script(&world, &[spawn, wait])));
+    screen.await_text("PID 2 (helper) asks to run a command:\n  | echo from below\nallow? [y]es");
+    screen.line("y");
+    let shown = screen.await_code(0);
+    assert!(shown.contains("[helper]    | from below\n"), "{shown}");
+    assert!(shown.contains("[helper] All done."), "{shown}");
+    assert!(shown.contains(", including 1"), "{shown}");
+}
+
+#[test]
+fn an_answer_from_elsewhere_takes_the_question_away() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "an_answer_from_elsewhere_takes_the_question_away") else { return };
+    screen.command(&format!("relive run --model {} 'do it'", script(&world, &[shell("echo hello")])));
+    screen.await_text("allow? [y]es");
+    world.relive(&["resolve", "1", "--allow"]).ok();
+    let shown = screen.await_code(0);
+    assert!(shown.contains("answered elsewhere") && shown.contains("   | hello"), "{shown}");
+    wait_until("it has ended", || only(&world)["exit"]["code"] == 0);
+}

@@ -1,0 +1,116 @@
+//! Directories that were removed, or replaced by a link.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+
+use crate::workspaces_support::{look, shell};
+use crate::world::{World, output};
+
+#[test]
+fn case_75_a_removed_copy_can_still_be_merged_and_forked_and_is_not_resumed() {
+    let world = World::new();
+    fs::write(world.work().join("f"), "1\n").unwrap();
+    let turns = [shell("echo 2 >> f; echo new > g"), "  - text: one\n".to_owned(), shell("echo 3 >> f")].concat();
+    let process = world.run_with(&format!("turns:\n{turns}"), &["-y", "--workspace", "own"]);
+    world.relive(&["wait", &process.uuid]).ok();
+    world.await_retired(&process.uuid);
+    let copy = world.own(&process);
+    world.relive(&["workspace", "rm", "--force", &process.uuid]).ok();
+    let id = process.uuid.as_str();
+    world.relive(&["workspace", "path", id]).fails(4, &["was removed", "relive merge"]);
+    world.relive(&["resume", id]).fails(3, &["was removed", &format!("relive resume --fork {id}")]);
+    assert!(!copy.exists());
+    let fork = world.relive(&["resume", "--fork", "--max-steps", "2", "--json", id]).ok().json();
+    let fork_path = fork["workspace"]["path"].as_str().unwrap();
+    assert_eq!(fs::read_to_string(format!("{fork_path}/f")).unwrap(), "1\n2\n");
+    world.relive(&["merge", id]).ok();
+    let read = |name: &str| fs::read_to_string(world.work().join(name)).unwrap();
+    assert_eq!((read("f"), read("g")), ("1\n2\n".to_owned(), "new\n".to_owned()));
+    // A fork of a copy that is gone belongs to the directory itself.
+    fs::write(format!("{fork_path}/h"), "fork\n").unwrap();
+    world.relive(&["wait", fork["uuid"].as_str().unwrap()]);
+    world.relive(&["merge", fork["uuid"].as_str().unwrap()]).ok();
+    assert_eq!(read("h"), "fork\n");
+}
+
+#[test]
+fn case_72_an_agent_whose_directory_was_removed_is_not_resumed() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > f"], &[]);
+    let aside = world.root().join("aside");
+    fs::rename(world.work(), &aside).unwrap();
+    let typed = |args: &[&str]| output(world.command(args).current_dir(world.root()).output().unwrap());
+    let hint = format!("mkdir -p {}", world.work().display());
+    typed(&["resume", &process.uuid]).fails(3, &["was removed", &hint]);
+    typed(&["resume", "--fork", "--workspace", "here", &process.uuid]).fails(3, &["not there any more", &hint]);
+    fs::rename(&aside, world.work()).unwrap();
+    world.relive(&["resume", &process.uuid]).ok();
+}
+
+#[test]
+fn case_74_a_link_in_place_of_a_directory_is_not_followed() {
+    let world = World::new();
+    let victim = world.root().join("victim");
+    fs::create_dir(&victim).unwrap();
+    fs::write(victim.join("f"), "1\n").unwrap();
+    fs::write(victim.join("precious"), "p\n").unwrap();
+    fs::write(world.work().join("f"), "1\n").unwrap();
+    let before = look(&victim);
+    let own = world.run_commands(&["echo 2 >> f"], &["--workspace", "own"]);
+    let copy = world.own(&own);
+    fs::rename(&copy, world.root().join("copy")).unwrap();
+    symlink(&victim, &copy).unwrap();
+    for args in [
+        &["merge", own.uuid.as_str()] as &[&str],
+        &["merge", "--force", &own.uuid],
+        &["rewind", &own.uuid, "--to-step", "0", "--force"],
+        &["resume", &own.uuid],
+        &["workspace", "rm", "--force", &own.uuid],
+    ] {
+        world.relive(args).fails(5, &["is a link", "not followed"]);
+    }
+    assert_eq!(world.relive(&["workspace", "list", "--json"]).ok().json()["workspaces"], serde_json::json!([]));
+    assert_eq!(fs::read_to_string(world.work().join("f")).unwrap(), "1\n");
+    let here = world.run_commands(&["echo 2 >> f"], &[]);
+    fs::rename(world.work(), world.root().join("moved")).unwrap();
+    symlink(&victim, world.work()).unwrap();
+    world.relive(&["rewind", &here.uuid, "--to-step", "0", "--force"]).fails(5, &["is a link", "not followed"]);
+    assert_eq!(look(&victim), before);
+}
+
+#[test]
+fn case_72_names_that_are_not_utf_8_are_restored_as_typed_and_as_shown() {
+    let world = World::new();
+    let name = b"odd \xff\"\n_";
+    let process = world.run_commands(&[r#"printf '1\n' > "$(printf 'odd \377"\n_')""#], &[]);
+    let path = world.work().join(OsStr::from_bytes(name));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+    fs::write(&path, "2\n").unwrap();
+    let mut command = world.command(&["restore", &process.uuid, "--step", "1", "--force"]);
+    output(command.arg(OsStr::from_bytes(name)).output().unwrap()).ok();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+    let mut blame = world.command(&["blame", "--json"]);
+    let blame = output(blame.arg(OsStr::from_bytes(name)).output().unwrap()).ok().json();
+    assert_eq!(blame["lines"][0]["uuid"], process.uuid.as_str());
+    let diff = world.relive(&["diff", &process.uuid, "--json"]).ok().json();
+    let shown = diff["files"][0]["path"].as_str().unwrap();
+    assert_eq!(shown, r#""odd \377\"\n_""#);
+    fs::remove_file(&path).unwrap();
+    world.relive(&["restore", &process.uuid, "--step", "1", "--force", shown]).ok();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+}
+
+#[test]
+fn case_75_the_size_of_a_copy_counts_files_that_no_snapshot_has() {
+    let world = World::new();
+    fs::write(world.work().join(".gitignore"), "ignored\n").unwrap();
+    fs::create_dir(world.work().join(".git")).unwrap();
+    let process = world.run_commands(&["head -c 3000000 /dev/urandom > ignored"], &["--workspace", "own"]);
+    let listed = world.relive(&["workspace", "list", "--json"]).ok().json();
+    let bytes = listed["workspaces"][0]["bytes"].as_u64().unwrap();
+    assert!((3_000_000..4_000_000).contains(&bytes), "{listed}");
+    let removed = world.relive(&["workspace", "rm", "--force", "--json", &process.uuid]).ok().json();
+    assert_eq!(removed["bytes"], bytes);
+}

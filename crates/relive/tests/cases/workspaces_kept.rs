@@ -1,0 +1,62 @@
+//! Work that no verb about files may lose, and processes that a refused one leaves as they were.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::world::World;
+
+#[test]
+fn case_75_files_that_a_merge_cannot_bring_back_are_named_and_keep_the_copy() {
+    let world = World::with_config("workspace: {max_file_mb: 1}\n");
+    let commands = ["head -c 2000000 /dev/zero > big; echo new > small"];
+    let process = world.run_commands(&commands, &["--workspace", "own"]);
+    let own = world.own(&process);
+    world.relive(&["merge", &process.uuid]).fails(3, &["partial", "--force"]);
+    let merged = world.relive(&["merge", &process.uuid, "--force"]).ok();
+    assert!(merged.stderr.contains("not merged") && merged.stderr.contains("big"), "{merged:?}");
+    assert!(world.work().join("small").exists() && !world.work().join("big").exists());
+    let again = world.relive(&["merge", &process.uuid, "--force"]).ok();
+    assert!(again.stderr.contains("big"), "{again:?}");
+    assert_eq!(world.relive(&["workspace", "list", "--json"]).ok().json()["workspaces"][0]["dirty"], true);
+    world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(3, &["big", "--force"]);
+    assert!(own.join("big").exists());
+    world.relive(&["workspace", "rm", "--force", &process.uuid]).ok();
+    assert!(!own.exists());
+}
+
+#[test]
+fn case_72_what_an_agent_does_after_a_merge_into_its_directory_is_its_own() {
+    let world = World::new();
+    let other = world.run_commands(&["echo merged > merged"], &["--workspace", "own"]);
+    let commands = ["echo 1 > first", "touch ../waits; until [ -e ../go ]; do sleep 0.02; done; echo 2 > mine"];
+    let process = world.begin_commands(&commands, "  - text: over\n", &[]);
+    crate::world::wait_until("the command waits", || world.root().join("waits").exists());
+    world.relive(&["merge", &other.uuid]).ok();
+    fs::write(world.root().join("go"), "").unwrap();
+    world.relive(&["wait", &process.uuid]).ok();
+    world.await_retired(&process.uuid);
+    let snapshots = world.records(&process.uuid, "snapshot");
+    let last = snapshots.last().unwrap();
+    assert_eq!((&last["after"], &last["foreign"]), (&json!(2), &json!(["merged"])), "{snapshots:?}");
+}
+
+#[test]
+fn case_72_a_refused_rewind_leaves_a_running_process_running() {
+    let world = World::new();
+    let process = world.begin_commands(&["echo 1 > f", "echo 2 > f"], "  - hang: true\n", &[]);
+    world.await_step(&process, 3);
+    world.relive(&["rewind", &process.uuid, "--to-step", "9", "-y"]).fails(3, &["step 9", "not known"]);
+    world.relive(&["restore", &process.uuid, "--step", "1", "/etc/passwd"]).fails(2, &["not in the workspace"]);
+    assert_eq!(world.records(&process.uuid, "paused").len(), 0, "nothing had to be paused for that");
+    // What can be told only while it stands still.
+    fs::write(world.work().join("theirs"), "of somebody else").unwrap();
+    world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]).fails(3, &["theirs", "--force"]);
+    assert_ne!(world.info(&process.uuid)["display"], "suspended");
+    world.await_step(&process, 3);
+    // One that its user paused stays paused.
+    world.relive(&["pause", "--now", &process.uuid]).ok();
+    world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]).fails(3, &["theirs", "--force"]);
+    assert_eq!(world.info(&process.uuid)["display"], "suspended");
+    world.end(&process);
+}

@@ -1,0 +1,96 @@
+//! kill -9 in the middle of a restore or merge.
+
+use std::fs;
+use std::path::Path;
+use std::process::Child;
+
+use crate::workspaces_support::look;
+use crate::world::{World, finish, kill, wait_until};
+
+/// So many files that a change of all of them takes a while.
+const MANY: &str = "for n in $(seq 1500); do echo $n > f$n; done; cp -a . ../old";
+const OTHER: &str = "for n in $(seq 1500); do echo $n changed > f$n; done; rm f7; cp -a . ../new";
+
+/// Waits until a plan is being carried out, and kills the daemon.
+fn kill_in_the_middle(world: &World) {
+    let states = world.data().join("snapshots/workspaces");
+    let is_planned = |state: fs::DirEntry| state.path().join("plan").exists();
+    wait_until("a plan", || fs::read_dir(&states).is_ok_and(|states| states.filter_map(Result::ok).any(is_planned)));
+    world.kill_daemon();
+}
+
+fn kill_client(mut client: Child) {
+    client.kill().unwrap();
+    client.wait().unwrap();
+}
+
+/// What the next daemon says.
+fn warnings(world: &World) -> String {
+    world.relive(&["daemon", "status", "--json"]).ok().json()["daemon"]["warnings"].to_string()
+}
+
+fn is_whole(directory: &Path, states: &[&Path]) -> bool {
+    let now = look(directory);
+    states.iter().any(|state| look(state) == now)
+}
+
+#[test]
+fn case_73_a_rewind_whose_daemon_is_killed_is_rolled_back_or_done_again_and_it_is_said() {
+    let world = World::new();
+    let process = world.run_commands(&[MANY, OTHER], &[]);
+    let (old, new) = (world.root().join("old"), world.root().join("new"));
+    // Nobody asks again: the next daemon rolls it back.
+    let client = world.start(&["rewind", &process.uuid, "--to-step", "1", "-y", "--json"]);
+    kill_in_the_middle(&world);
+    kill_client(client);
+    world.relive(&["daemon", "start"]);
+    wait_until("it is settled", || is_whole(&world.work(), &[&old, &new]));
+    assert!(is_whole(&world.work(), &[&new]), "nobody was told that it is done");
+    assert!(warnings(&world).contains("rolled back"), "{}", warnings(&world));
+    // The same command asks the next daemon again, and is told the truth.
+    let client = world.start(&["rewind", &process.uuid, "--to-step", "1", "-y", "--json"]);
+    kill_in_the_middle(&world);
+    let done = finish(client).ok().json();
+    assert_eq!(done["verified"], true);
+    assert!(is_whole(&world.work(), &[&old]));
+    world.relive(&["rewind", &process.uuid, "--to-step", "3", "-y"]).ok();
+    assert!(is_whole(&world.work(), &[&new]));
+}
+
+#[test]
+fn case_73_a_merge_whose_daemon_is_killed_is_rolled_back_or_done_again() {
+    let world = World::new();
+    world.run_commands(&[MANY], &[]);
+    let process = world.run_commands(&[OTHER], &["--workspace", "own"]);
+    let (old, new) = (world.root().join("old"), world.root().join("data-workspaces/new"));
+    let client = world.start(&["merge", &process.uuid, "--json"]);
+    kill_in_the_middle(&world);
+    kill_client(client);
+    world.relive(&["daemon", "start"]);
+    wait_until("it is settled", || is_whole(&world.work(), &[&old, &new]));
+    assert!(is_whole(&world.work(), &[&old]));
+    let client = world.start(&["merge", &process.uuid, "--json"]);
+    kill_in_the_middle(&world);
+    assert_eq!(finish(client).ok().json()["verified"], true);
+    assert!(is_whole(&world.work(), &[&new]));
+}
+
+/// A daemon that is killed between the last file and the record of it.
+#[test]
+fn case_73_a_rewind_whose_daemon_is_killed_before_it_could_answer_can_be_asked_for_again() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > f", "echo 2 > f"], &[]);
+    for round in 0..6 {
+        let (step, text) = if round % 2 == 0 { ("1", "1\n") } else { ("2", "2\n") };
+        let client = world.start(&["rewind", &process.uuid, "--to-step", step, "-y", "--json"]);
+        wait_until("the file is written", || fs::read_to_string(world.work().join("f")).unwrap() == text);
+        if let Some(daemon) = world.daemon_pid() {
+            kill(daemon, rustix::process::Signal::KILL);
+        }
+        let done = finish(client).ok().json();
+        assert_eq!(
+            (done["verified"].as_bool(), fs::read_to_string(world.work().join("f")).unwrap()),
+            (Some(true), text.into())
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! Rewinds that are undone, and whose work is whose afterwards.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::workspaces_support::look;
+use crate::world::{Begun, World};
+
+impl World {
+    /// Rewinds, and returns the answer.
+    #[track_caller]
+    fn rewind(&self, process: &Begun, step: u32, consent: &str) -> Value {
+        let step = step.to_string();
+        self.relive(&["rewind", &process.uuid, "--to-step", &step, consent, "--json"]).ok().json()
+    }
+
+    /// Types the command that an answer names.
+    #[track_caller]
+    fn undo(&self, told: &Value) -> Value {
+        let command = told["undo"].as_str().unwrap().strip_prefix("relive ").unwrap().to_owned();
+        let mut typed: Vec<_> = command.split(' ').collect();
+        typed.push("--json");
+        self.relive(&typed).ok().json()
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.work().join(path)).unwrap()
+    }
+}
+
+#[test]
+fn case_72_a_second_rewind_is_undone_to_the_state_before_it() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > f", "echo 2 > f", "echo 3 > f"], &[]);
+    world.relive(&["rewind", &process.uuid, "--undo", "-y"]).fails(3, &["nothing to undo"]);
+    world.rewind(&process, 1, "-y");
+    let second = world.rewind(&process, 2, "-y");
+    assert_eq!(world.read("f"), "2\n");
+    let undone = world.undo(&second);
+    assert_eq!((world.read("f").as_str(), &undone["verified"], &undone["to_step"]), ("1\n", &json!(true), &json!(1)));
+    // An undo is undone like any other.
+    world.undo(&undone);
+    assert_eq!(world.read("f"), "2\n");
+    assert_eq!(world.rewind(&process, 3, "-y")["restored"], 1, "every step still has its own files");
+    assert_eq!(world.read("f"), "3\n");
+    let restored = world.relive(&["restore", &process.uuid, "--step", "1", "f"]).ok().stdout;
+    assert!(restored.contains("restored 1 file in "), "{restored}");
+    let told = world.relive(&["rewind", &process.uuid, "--undo", "-y"]).ok().stdout;
+    assert!(told.contains("put 1 file back to the state before the last rewind or restore, verified"), "{told}");
+    assert_eq!(world.read("f"), "3\n");
+}
+
+#[test]
+fn case_72_a_partial_state_is_undone_as_it_is_typed() {
+    let world = World::new();
+    let process = world.run_commands(&["mkfifo pipe; echo 1 > f", "echo 2 > f"], &[]);
+    world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]).fails(3, &["partial", "--force"]);
+    let told = world.rewind(&process, 1, "--force");
+    assert_eq!((world.read("f").as_str(), &told["verified"]), ("1\n", &json!(true)));
+    world.undo(&told);
+    assert_eq!(world.read("f"), "2\n");
+    assert!(world.work().join("pipe").exists());
+}
+
+#[test]
+fn case_75_what_was_forced_over_is_nobodys_in_blame() {
+    let world = World::new();
+    fs::write(world.work().join("f"), "given\n").unwrap();
+    let process = world.run_commands(&["echo one >> f", "echo two >> f"], &[]);
+    fs::write(world.work().join("f"), "given\none\ntwo\nof the user\n").unwrap();
+    let told = world.rewind(&process, 1, "--force");
+    assert_eq!(world.read("f"), "given\none\n");
+    world.undo(&told);
+    let lines = world.relive(&["blame", "f", "--json"]).ok().json()["lines"].clone();
+    let who = |at: usize| (lines[at]["step"].clone(), lines[at]["text"].clone());
+    assert_eq!((who(1), who(2)), ((json!(1), json!("one")), (json!(2), json!("two"))));
+    assert_eq!(who(3), (json!(null), json!("of the user")));
+    world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]).fails(3, &["others changed", "f"]);
+    let steps = world.relive(&["steps", "--json", &process.uuid]).ok().json();
+    let of_steps: Vec<_> = steps["steps"].as_array().unwrap().iter().map(|step| &step["files"]["changed"]).collect();
+    assert_eq!(of_steps, [&json!(1), &json!(1), &json!(null)], "it is no change of a step");
+}
+
+#[test]
+fn case_72_steps_after_a_rewind_begin_with_what_was_put_back() {
+    let world = World::new();
+    let hold = "until [ -e ../go ]; do sleep 0.02; done";
+    let process = world.begin_commands(&["echo 1 > f", "echo 2 > f", hold, "cat f"], "  - text: over\n", &[]);
+    world.await_step(&process, 3);
+    // A command that runs is not rewound under.
+    fs::write(world.root().join("go"), "").unwrap();
+    world.relive(&["wait", &process.uuid]).ok();
+    world.await_retired(&process.uuid);
+    world.rewind(&process, 1, "-y");
+    let model = world.root().join("more.yaml");
+    fs::write(&model, "turns:\n  - calls: [{name: shell, args: {command: 'true'}}]\n  - text: over\n").unwrap();
+    let model = format!("script/{}", model.display());
+    world.relive(&["resume", &process.uuid, "--model", &model, "--input", "go on"]).ok();
+    world.relive(&["wait", &process.uuid]).ok();
+    world.await_retired(&process.uuid);
+    let last = world.info(&process.uuid)["step"].as_u64().unwrap().to_string();
+    let plan = world.relive(&["rewind", &process.uuid, "--to-step", &last, "--dry-run", "--json"]).ok().json();
+    assert_eq!(plan["restored"], 0, "the last step had the files of the first: {plan}");
+}
+
+#[test]
+fn case_72_paths_to_restore_may_have_dots_and_are_never_empty() {
+    let world = World::new();
+    let process = world.run_commands(&["mkdir d; echo 1 > f; echo 1 > d/g", "echo 2 > f; echo 2 > d/g"], &[]);
+    let before = look(&world.work());
+    let restore = |path: &str| {
+        let args = ["restore", &process.uuid, "--step", "1", path];
+        crate::world::output(world.command(&args).current_dir(world.work().join("d")).output().unwrap())
+    };
+    restore("").fails(2, &["empty text is no path"]);
+    restore("../../outside").fails(2, &["../../outside is not in the workspace"]);
+    assert_eq!(look(&world.work()), before);
+    restore("../f").ok();
+    assert_eq!((world.read("f").as_str(), world.read("d/g").as_str()), ("1\n", "2\n"));
+    restore("../d/./g").ok();
+    assert_eq!(world.read("d/g"), "1\n");
+}
+
+#[test]
+fn case_72_a_file_below_a_link_is_refused_with_the_reason() {
+    let world = World::new();
+    let process = world.run_commands(&["mkdir d; echo 1 > d/f; mkdir e", "rm -r d; ln -s e d"], &[]);
+    let refused = world.relive(&["restore", &process.uuid, "--step", "1", "d/f"]);
+    refused.fails(2, &["cannot restore d/f alone: d was a directory and is none now"]);
+    world.relive(&["restore", &process.uuid, "--step", "1", "d"]).ok();
+    assert_eq!(world.read("d/f"), "1\n");
+}
