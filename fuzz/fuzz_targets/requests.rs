@@ -5,6 +5,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
+use relive_daemon::in_process::Caller;
 use tokio::runtime::Runtime;
 
 #[path = "../../crates/relive-daemon/tests/it/any_request.rs"]
@@ -19,5 +20,7 @@ static DAEMON: LazyLock<(Runtime, any_request::Place)> = LazyLock::new(|| {
 
 fuzz_target!(|bytes: &[u8]| {
     let (executor, place) = &*DAEMON;
-    executor.block_on(place.check(bytes));
+    for caller in [Caller::Person, Caller::Process(any_request::UUID.parse().unwrap())] {
+        executor.block_on(place.check(caller, bytes));
+    }
 });
