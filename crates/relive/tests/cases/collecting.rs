@@ -10,18 +10,35 @@ fn histories(world: &World) -> usize {
     world.histories()
 }
 
-/// So many processes that have ended.
+/// So many processes that have ended, in any order.
 fn dead(world: &World, count: usize) -> Vec<String> {
     let model = world.script("turns: [{text: done}]");
     world.relive(&["daemon", "start"]).ok();
-    let socket = world.socket();
-    let uuids: Vec<String> = (0..count).map(|place| format!("01900000-0000-7000-8000-{place:012x}")).collect();
-    for uuid in &uuids {
-        let body = world.run_request(uuid, &model, "x");
-        assert_eq!(crate::world::http(&socket, "POST", "/v1/processes", "", &body).0, 200);
-    }
+    let uuids: Vec<String> = (0..count).map(uuid_at).collect();
+    uuids.iter().for_each(|uuid| spawn(world, uuid, &model));
     uuids.iter().for_each(|uuid| world.await_retired(uuid));
     uuids
+}
+
+/// So many processes that have ended one after the other: the last one is the newest.
+fn dead_in_order(world: &World, count: usize) -> Vec<String> {
+    let model = world.script("turns: [{text: done}]");
+    world.relive(&["daemon", "start"]).ok();
+    let uuids: Vec<String> = (0..count).map(uuid_at).collect();
+    for uuid in &uuids {
+        spawn(world, uuid, &model);
+        world.await_retired(uuid);
+    }
+    uuids
+}
+
+fn uuid_at(place: usize) -> String {
+    format!("01900000-0000-7000-8000-{place:012x}")
+}
+
+fn spawn(world: &World, uuid: &str, model: &str) {
+    let body = world.run_request(uuid, model, "x");
+    assert_eq!(crate::world::http(&world.socket(), "POST", "/v1/processes", "", &body).0, 200);
 }
 
 #[test]
@@ -91,7 +108,7 @@ fn case_29_a_resume_and_a_collection_at_the_same_moment_do_not_meet() {
 #[test]
 fn case_29_corrupt_metadata_is_passed_over_with_a_warning() {
     let world = World::with_config("gc: {retention_days: 0, max_entries: 1}");
-    let uuids = dead(&world, 3);
+    let uuids = dead_in_order(&world, 3);
     let odd = "01900000-0000-7000-8000-0000000000ff";
     fs::create_dir_all(world.directory(odd)).unwrap();
     fs::write(world.directory(odd).join("proc-info.json"), "{\"state\":\"dead\"").unwrap();

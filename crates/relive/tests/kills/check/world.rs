@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::path::PathBuf;
 
 use relive_core::Uuid;
 
@@ -83,9 +84,16 @@ pub(super) fn counts(places: &Places, remains: &Remains, wrong: &mut Vec<String>
         if edits == 0 {
             continue;
         }
-        let text = fs::read_to_string(places.work.join(format!("count-{}.txt", journal.uuid))).unwrap_or_default();
+        let text = fs::read_to_string(directory(places, journal).join(format!("count-{}.txt", journal.uuid)));
+        let text = text.unwrap_or_default();
         if text != format!("n={} ", edits + 1) {
             wrong.push(format!("B: {}: {edits} edits have a result and the file has `{text}`", journal.uuid));
         }
     }
+}
+
+/// Where it worked: a fork may have had a copy of the files.
+fn directory(places: &Places, journal: &Journal) -> PathBuf {
+    let spawned = journal.records[journal.own..].iter().find(|record| record.kind() == "spawned");
+    spawned.and_then(|record| record.fields["cwd"].as_str()).map_or_else(|| places.work.clone(), PathBuf::from)
 }
