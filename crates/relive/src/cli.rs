@@ -1,11 +1,12 @@
 //! The definition of the command line.
 
+mod groups;
 #[cfg(test)]
 mod snapshots;
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
     abort, agent_events, attach, blame, completions, compose, config, daemon, demo, diff, doctor, enter, exec, gc,
@@ -100,7 +101,7 @@ pub(crate) fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     {
         *flag = "help".into();
     }
-    Cli::try_parse_from(words)
+    Cli::from_arg_matches(&groups::command().try_get_matches_from(words)?)
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //!
 //! After a change: `INSTA_UPDATE=always cargo test -p relive --bin relive help`, then read the diff as prose.
 
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 
-use super::{Cli, HELP_WIDTH_MAX};
+use super::{HELP_WIDTH_MAX, groups};
 
 const COLUMNS: [usize; 2] = [80, 200];
 
@@ -32,7 +32,7 @@ fn the_help_of_every_command_reads_as_in_its_snapshot() {
 
 /// Returns the definition as it renders on a terminal with so many columns.
 fn built(columns: usize) -> Command {
-    let mut command = Cli::command().term_width(columns.min(HELP_WIDTH_MAX));
+    let mut command = groups::command().term_width(columns.min(HELP_WIDTH_MAX));
     command.build();
     command
 }
