@@ -7,21 +7,21 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use relive_core::Uuid;
 use relive_journal::data::SpaceRules;
-use relive_journal::{DataFolder, Io};
+use relive_journal::{DataDirectory, Io};
 use tempfile::TempDir;
 
 #[path = "../../crates/relive-journal/tests/it/open_and_repair.rs"]
 mod open_and_repair;
 
 thread_local! {
-    static PLACE: (TempDir, DataFolder) = place();
+    static PLACE: (TempDir, DataDirectory) = place();
 }
 
-fn place() -> (TempDir, DataFolder) {
+fn place() -> (TempDir, DataDirectory) {
     let memory = Path::new("/dev/shm");
     let temp = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.unwrap();
     let rules = SpaceRules { reserve_bytes: 0, floor_bytes: 0 };
-    let data = DataFolder::open(temp.path(), Io::default(), rules).unwrap();
+    let data = DataDirectory::open(temp.path(), Io::default(), rules).unwrap();
     (temp, data)
 }
 

@@ -182,7 +182,9 @@ fn a_program_inherits_from_the_shell_it_was_typed_in_and_not_from_the_daemon() {
         String::from_utf8(output.stdout).unwrap()
     };
     let typed = shell("nice -n 5 sh -c \"$2\"");
-    assert!(typed.starts_with("0027\n5\n321\n4321\n7\n"), "{typed}");
+    // The tests may run with another priority than usual themselves.
+    let niceness: i32 = shell("nice").trim().parse().unwrap();
+    assert!(typed.starts_with(&format!("0027\n{}\n321\n4321\n7\n", (niceness + 5).min(19))), "{typed}");
     assert_eq!(shell("nice -n 5 \"$1\" exec -- sh -c \"$2\""), typed);
 }
 
