@@ -157,10 +157,16 @@ impl Credentials {
         brought: &Environment,
     ) -> Result<Option<Environment>> {
         let kept = self.environments.of(from);
-        let wanted = kept.is_empty() || reason == Some(SuspendReason::NeedsCredentials);
-        let takes = wanted && !brought.is_empty();
-        let environment = if takes { brought.clone() } else { kept };
-        if let Some(provider) = model.and_then(provider_of) {
+        let provider = model.and_then(provider_of);
+        let brings = if kept.is_empty() {
+            (!brought.is_empty()).then(|| brought.clone())
+        } else {
+            let needs_key = reason == Some(SuspendReason::NeedsCredentials) && !brought.is_empty();
+            provider.filter(|_| needs_key).map(|provider| with_key(&kept, provider, brought))
+        };
+        let takes = brings.is_some();
+        let environment = brings.unwrap_or(kept);
+        if let Some(provider) = provider {
             self.access(provider, &environment).await?;
         }
         Ok((takes || from != to).then_some(environment))
@@ -326,6 +332,21 @@ fn read_key(path: &Path) -> std::io::Result<(String, bool)> {
 fn first_line(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+/// Returns an environment with the key that was brought in place of its own, which is missing or was refused, and with
+/// the address of the server that takes it if that was brought too. Everything else stays: without it, a process of a
+/// private server would speak to a public one.
+fn with_key(kept: &Environment, provider: relive_llm::Provider, brought: &Environment) -> Environment {
+    let is_own_key = |name: &str| Some(name) == provider.key_variable;
+    let others = kept.variables().filter(|(name, _)| !is_own_key(name));
+    let mut environment: Environment = others.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    for variable in provider.key_variable.into_iter().chain([provider.base_url_variable]) {
+        if let Some(value) = brought.get(variable) {
+            environment.set(variable.to_owned(), value.to_owned());
+        }
+    }
+    environment
 }
 
 #[cfg(test)]

@@ -53,16 +53,12 @@ impl Runtime {
             return Ok(found);
         }
         let refusal = match self.listed(id) {
-            Ok(found) => {
-                if let LookedUp::Remembered(pid) = found
-                    && let Some(uuid) = self.uuid_of(pid)
-                {
-                    // The table remembers an end for a while; only the disk knows whether its journal still exists.
-                    self.is_here(uuid).await?;
-                }
-                return Ok(found);
-            }
-            Err(refusal @ Refusal::NotFound { .. }) => refusal,
+            Ok(LookedUp::Remembered(pid)) => match self.look_up_remembered(id, pid).await? {
+                Ok(found) => return Ok(found),
+                Err(gone) => gone,
+            },
+            Ok(found) => return Ok(found),
+            Err(refusal @ Refusal::NotFound { .. }) => refusal.into(),
             Err(refusal) => return Err(refusal.into()),
         };
         match self.unrecovered.find(id)[..] {
@@ -75,8 +71,20 @@ impl Runtime {
             Search::Collected(uuid) => Err(collected(uuid)),
             Search::Nothing => match Uuid::try_parse(id) {
                 Ok(uuid) => Err(self.unknown(uuid).await),
-                Err(_) => Err(refusal.into()),
+                Err(_) => Err(refusal),
             },
+        }
+    }
+
+    /// Finds an end that the table remembers: only the disk knows whether its journal still exists. A name that a removed
+    /// process had may be that of an earlier one too, so its refusal is only the answer if there is none.
+    async fn look_up_remembered(&self, id: &str, pid: Pid) -> Result<Result<LookedUp, Error>> {
+        let found = LookedUp::Remembered(pid);
+        let Some(uuid) = self.uuid_of(pid) else { return Ok(Ok(found)) };
+        match self.presence(uuid).await? {
+            Presence::Here | Presence::Never => Ok(Ok(found)),
+            Presence::Collected if is_name(id) => Ok(Err(collected(uuid))),
+            Presence::Collected => Err(collected(uuid)),
         }
     }
 
@@ -242,6 +250,11 @@ fn ambiguous(id: &str, found: &[Uuid]) -> Error {
     let more = (found.len() > CANDIDATES_MAX).then(|| "...".to_owned());
     let list: Vec<String> = found.iter().take(CANDIDATES_MAX).map(Uuid::to_string).chain(more).collect();
     Error::new(ErrorCode::Invalid, format!("`{id}` is ambiguous, it could be: {}", list.join(", ")))
+}
+
+/// Tells a name from a PID and a UUID.
+fn is_name(id: &str) -> bool {
+    !id.bytes().all(|byte| byte.is_ascii_digit()) && Uuid::try_parse(id).is_err()
 }
 
 fn collected(uuid: Uuid) -> Error {

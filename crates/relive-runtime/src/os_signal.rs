@@ -51,15 +51,24 @@ impl Runtime {
         signal: OsSignal,
         request_id: Option<String>,
     ) -> Result<Affected> {
-        let ended =
-            || Affected { note: Some(format!("`{id}` has ended already: nothing to do")), ..Affected::default() };
-        let LookedUp::Living { process, note } = self.look_up_to_change(id).await? else { return Ok(ended()) };
+        let found = self.look_up_to_change(id).await?;
+        let LookedUp::Living { process, note } = found else {
+            let (uuid, _) = self.identity_of(&found)?;
+            return Ok(self.ended_already(id, uuid));
+        };
+        let ended = || self.ended_already(id, process.uuid);
         let pid = process.of.pid;
         let kind = self.lock().table.view(pid, self.moment()).map(|view| view.body);
         if kind != Some(Kind::Exec) {
             let known = Signal::ALL.map(Signal::name).join(", ");
             let message = format!("process {pid} is not a program and does not accept {signal}: it accepts {known}");
-            return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive kill {pid}")));
+            let error = Error::new(ErrorCode::Invalid, message);
+            // What people send these for has a command of its own; the others have nothing like them.
+            return Err(match signal.name().as_ref() {
+                "SIGSTOP" | "SIGTSTP" => error.with_hint(format!("relive pause {pid}")),
+                "SIGCONT" => error.with_hint(format!("relive resume {pid}")),
+                _ => error,
+            });
         }
         // Always with an id: a shim that hangs up is asked again, and the program must get the signal once.
         let request = request_id.unwrap_or_else(|| self.clock.new_uuid().to_string());

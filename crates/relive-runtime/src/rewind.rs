@@ -407,7 +407,8 @@ impl Order {
         }
         error.with_hint(match (self.verb, self.to) {
             (FilesVerb::Restore, Goal::AfterStep(step)) => {
-                format!("relive restore {id} --step {step} --force {}", self.paths.join(" "))
+                let paths: Vec<_> = self.paths.iter().map(|path| relive_types::program::quote(path)).collect();
+                format!("relive restore {id} --step {step} --force {}", paths.join(" "))
             }
             (FilesVerb::Restore | FilesVerb::Rewind | FilesVerb::Merge, to) => {
                 format!("relive rewind {id} {} --force", to.option())

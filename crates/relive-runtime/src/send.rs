@@ -5,6 +5,7 @@ use std::sync::Arc;
 use relive_api::{Accepted, InputRequest};
 use relive_core::{Body as Kind, ErrorCode, Pid, Uuid};
 use relive_journal::record::{Body, Input};
+use relive_types::program::quote;
 
 use crate::bodies::DeliveryTime;
 use crate::error::{Error, Result};
@@ -16,6 +17,8 @@ use crate::signal::is_being_ended;
 
 /// The longest id of a message.
 const ID_MAX: usize = 200;
+/// A longer message is not repeated in a hint.
+const HINTED_MAX: usize = 200;
 /// The ids of the messages by which a process and a fork begin.
 pub(crate) const INTENT_ID: &str = "intent";
 pub(crate) const FORK_ID: &str = "fork";
@@ -72,6 +75,7 @@ impl Runtime {
                 Ok(()) if request.eof => runtime.accepts_eof(uuid).err(),
                 answer => answer.err(),
             };
+            let said = in_hint(&request.text);
             let request = recorded(request);
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
             let accepted = match &found {
@@ -83,7 +87,7 @@ impl Runtime {
             };
             let ended = || {
                 // Most programs have no input that a message could be written to.
-                let input = if runtime.is_program(&found) { "" } else { " --input TEXT" };
+                let input = if runtime.is_program(&found) { String::new() } else { format!(" --input {said}") };
                 let message = format!("`{id}` has ended and receives no messages");
                 Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {id}{input}"))
             };
@@ -91,6 +95,11 @@ impl Runtime {
         })
         .await
     }
+}
+
+/// Returns a message as it is typed in a command, or a word in its place if it is long or has several lines.
+fn in_hint(text: &str) -> String {
+    if text.len() > HINTED_MAX || text.contains(char::is_control) { "TEXT".to_owned() } else { quote(text) }
 }
 
 /// Returns the refusal of a message without any text.
@@ -155,7 +164,7 @@ impl Turn {
         let of = machine.incarnation();
         if let Some((signal, _)) = machine.told_to_end() {
             let message = format!("{} and receives no messages", is_being_ended(of.pid, signal));
-            let hint = format!("relive wait {0}; relive resume {0} --input TEXT", of.pid);
+            let hint = format!("relive wait {0}; relive resume {0} --input {1}", of.pid, in_hint(&request.text));
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
         }
         if let Some(refused) = refused {

@@ -177,7 +177,8 @@ impl Runtime {
             let (uuid, note) = self.identity_of(&found)?;
             let mut turn = self.turn(uuid, Lane::Verb).await?;
             if !turn.was_answered(sent.request.as_deref()).await? {
-                return Ok(Affected { note: note.or(ended_already(id).note), ..ended_already(id) });
+                let ended = self.ended_already(id, uuid);
+                return Ok(Affected { note: note.or(ended.note), ..Affected::default() });
             }
             // It was ended by this request. Its descendants may not have got the signal.
             let pid = turn.last_pid().await?;
@@ -210,6 +211,15 @@ impl Runtime {
         affected.handled = self.handled_by(signal, &affected);
         affected.note = note.or(affected.note);
         Ok(affected)
+    }
+
+    /// Answers a signal to an incarnation that has ended. The process may have been resumed since: that one gets nothing.
+    pub(crate) fn ended_already(&self, id: &str, uuid: Uuid) -> Affected {
+        let note = match self.living(uuid) {
+            Some(now) => format!("`{id}` has ended and was resumed as PID {}, which got no signal", now.of.pid),
+            None => format!("`{id}` has ended already: nothing to do"),
+        };
+        Affected { note: Some(note), ..Affected::default() }
     }
 
     /// Returns those of the processes that handle a signal themselves, so that nothing else happened to them.
@@ -456,8 +466,4 @@ fn no_signals(pid: Pid, note: Option<String>) -> SignalState {
 
 pub(crate) fn is_being_ended(pid: Pid, signal: Signal) -> String {
     format!("process {pid} is being ended by {signal}")
-}
-
-fn ended_already(id: &str) -> Affected {
-    Affected { note: Some(format!("`{id}` has ended already: nothing to do")), ..Affected::default() }
 }

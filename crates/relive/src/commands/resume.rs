@@ -133,9 +133,10 @@ async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -
     }
     let resumed = client.resume(id, &request).await?;
     if continues && !context.json && !context.can_ask() {
+        let pid = before.as_ref().map_or(resumed.pid, |before| before.pid);
+        let to = if args.fork { "the fork" } else { "it" };
         context.say(&format!(
-            "PID {} had completed its task: sent it \"{CONTINUE}\" (use --input TEXT to send something else)",
-            resumed.pid
+            "PID {pid} had completed its task: sent {to} \"{CONTINUE}\" (use --input TEXT to send something else)"
         ));
     }
     let told = match before.filter(|before| before.body == Body::Exec) {
@@ -192,6 +193,8 @@ fn check(args: &Args) -> Outcome<()> {
         }
         let error = CommandError::invalid("--fork takes one process");
         return Err(match args.targets.ids.first() {
+            // One of those that a pattern matches has to be chosen.
+            Some(id) if id.contains(['*', '?']) => error.with_hint(format!("relive ps -a --name {}", quote(id))),
             Some(id) => error.with_hint(format!("relive resume --fork {}", quote(id))),
             None => error.with_hint("relive ps"),
         });

@@ -61,12 +61,14 @@ async fn confirm(context: &Context, args: &Args, client: &Client<'_>, targets: &
             Err(error) => target.error = Some(error),
         }
     }
-    let found: Vec<&Process> = targets.iter().filter_map(|target| target.found.as_deref()).collect();
+    // The daemon refuses the others, and says why.
+    let has_ended = |process: &&Process| process.dead_at.is_some();
+    let found: Vec<&Process> = targets.iter().filter_map(|target| target.found.as_deref()).filter(has_ended).collect();
     if found.is_empty() {
         return Ok(true);
     }
     if !context.can_ask() {
-        let message = format!("this would remove {}", count(found.len()));
+        let message = format!("this would remove {}, and there is no terminal to ask on", count(found.len()));
         return Err(CommandError::invalid(message).with_hint(format!("relive rm -y {}", args.targets.typed())));
     }
     context.say("This permanently removes:");

@@ -107,8 +107,7 @@ impl Targets {
             };
             let found = matching(client, scope, pattern.clone()).await?;
             if let Some(pattern) = pattern.filter(|_| found.is_empty()) {
-                let error = CommandError::new(ErrorCode::NotFound, format!("no process matches `{pattern}`"));
-                let error = Some(error.with_hint("relive ps -a"));
+                let error = Some(no_match(client, scope, &pattern).await?);
                 targets.push(Target { id: pattern, found: None, error });
             }
             for process in found {
@@ -122,6 +121,27 @@ impl Targets {
         }
         Ok(targets)
     }
+}
+
+/// Says that nothing matches, or nothing that the command can act on.
+async fn no_match(client: &Client<'_>, scope: Scope, pattern: &str) -> Outcome<CommandError> {
+    let mut others = Vec::new();
+    for other in [Scope::Living, Scope::Ended].into_iter().filter(|other| *other != scope) {
+        others.extend(matching(client, other, Some(pattern.to_owned())).await?);
+    }
+    let not_found = |message: String| CommandError::new(ErrorCode::NotFound, message);
+    if others.is_empty() {
+        return Ok(not_found(format!("no process matches `{pattern}`")).with_hint("relive ps -a"));
+    }
+    let wanted = match scope {
+        Scope::Living => "living",
+        Scope::Running => "running",
+        Scope::Suspended => "suspended",
+        Scope::Ended => "ended",
+    };
+    let message = format!("no {wanted} process matches `{pattern}`, but {} others do", others.len());
+    let message = if others.len() == 1 { message.replace("1 others do", "another one does") } else { message };
+    Ok(not_found(message).with_hint(format!("relive ps -a --name {}", quote(pattern))))
 }
 
 fn is_pattern(id: &str) -> bool {

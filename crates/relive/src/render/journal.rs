@@ -280,11 +280,14 @@ fn resumed_by(by: ResumedBy) -> &'static str {
     }
 }
 
+/// The limits that a record can set; it has other fields too.
+const LIMITS: [&str; 4] = ["max_steps", "max_tokens", "max_cost_usd", "timeout_ms"];
+
 fn limits(line: &Line, look: &Look) -> String {
     let fields: Vec<String> = line
         .fields
         .iter()
-        .filter(|(name, _)| name != "req")
+        .filter(|(name, _)| LIMITS.contains(&name.as_str()))
         .map(|(name, value)| format!("{name} {}", value.get()))
         .collect();
     note(&format!("new limits: {}", if fields.is_empty() { "none".into() } else { fields.join(", ") }), look)

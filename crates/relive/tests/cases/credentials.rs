@@ -80,7 +80,8 @@ fn a_key_that_is_refused_is_asked_for_and_another_one_is_taken() {
         2,
         &["anthropic refused the key (401)", "and this shell has no other key", "hint: set ANTHROPIC_API_KEY"],
     );
-    typed(&world, &shell("key-new"), &["resume", &process.uuid]).ok();
+    // Only the key is taken from this shell: without the address, the private server's process would ask a public one.
+    typed(&world, &[("ANTHROPIC_API_KEY", "key-new")], &["resume", &process.uuid]).ok();
     world.relive(&["wait", &process.uuid]).ok();
     assert_eq!(keys(&server), [SECRET, SECRET, "key-new"]);
     assert_hidden(&world);

@@ -105,7 +105,7 @@ fn hints_keep_what_was_typed() {
     world.relive(&["resume", "one", "two", "--name", "x"]).fails(2, &["hint: relive resume one two\n"]);
     let named = world.relive(&["resume", "one", "--name", "a b"]);
     named.fails(2, &["hint: relive rename one 'a b'\n"]);
-    world.relive(&["rm", "two"]).fails(2, &["hint: relive rm -y two\n"]);
+    world.relive(&["rm", "one"]).fails(2, &["no terminal to ask on", "hint: relive rm -y one\n"]);
     let refused = "hint: relive kill 2; relive wait 2; relive rm -y 2\n";
     world.relive(&["rm", "-y", "two"]).fails(3, &[refused]);
     world.relive(&["exec", "-t", "--", "echo", "a b"]).fails(2, &["hint: relive exec -- echo 'a b'\n"]);

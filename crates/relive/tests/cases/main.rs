@@ -76,6 +76,7 @@ mod tracing;
 mod trees;
 mod trees_files;
 mod trees_hostile;
+mod truth;
 mod waiting;
 mod workspaces;
 mod workspaces_gone;

@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::commands::interrupts::INTERRUPTED;
 use crate::commands::watched::{Seen, Watched};
 use crate::context::new_uuid;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, Kind, Outcome};
 use crate::render::line::Line;
 use crate::terminal::key::Key;
 use crate::terminal::typed::{Keyboard, Typed};
@@ -32,6 +32,7 @@ const HELD_MAX: usize = 4096;
 const RECENT_EVENTS: usize = 20;
 /// What a shell adds to the number of the signal that ended a command.
 const SIGNALED: u8 = 128;
+const SIGPIPE: u8 = 13;
 
 /// How one is in front of an agent.
 #[derive(Debug, Clone, Copy)]
@@ -84,10 +85,18 @@ pub(crate) async fn run(
         Arrival::First | Arrival::Again => None,
     };
     front.greet(created, isolation);
-    let left = front.watch(leave).await?;
+    let watched = front.watch(leave).await;
     // The terminal is as it was before the last line.
     front.keyboard = None;
     let Created { pid, uuid } = created;
+    let left = match watched {
+        Err(error) if error.kind == Kind::ClosedPipe => {
+            context.say(&format!("nobody reads the output any more, PID {pid} keeps running: relive attach {pid}"));
+            return Ok(SIGNALED + SIGPIPE);
+        }
+        watched => watched?,
+    };
+    let keeps = if front.questions.is_asking() { "keeps waiting for your answer" } else { "keeps running" };
     match left {
         Left::Ended(answer) => {
             front.show.ended(&answer).await?;
@@ -100,15 +109,15 @@ pub(crate) async fn run(
             Ok(INTERRUPTED)
         }
         Left::Interrupted => {
-            front.show.left(&format!("detached, PID {pid} keeps running: relive attach {pid}"));
+            front.show.left(&format!("detached, PID {pid} {keeps}: relive attach {pid}"));
             Ok(INTERRUPTED)
         }
         Left::Detached => {
-            front.show.left(&format!("detached, PID {pid} keeps running: relive attach {pid}"));
+            front.show.left(&format!("detached, PID {pid} {keeps}: relive attach {pid}"));
             Ok(0)
         }
         Left::Signaled(number) => {
-            front.show.left(&format!("detached, PID {pid} keeps running: relive attach {pid}"));
+            front.show.left(&format!("detached, PID {pid} {keeps}: relive attach {pid}"));
             Ok(SIGNALED + number)
         }
     }

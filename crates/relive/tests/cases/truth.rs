@@ -1,0 +1,102 @@
+//! Commands that say what they did, what they did not do, and hints that can be typed.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
+
+use crate::world::{World, wait_until};
+
+#[test]
+fn run_says_that_the_agent_keeps_running_when_nobody_reads_its_output() {
+    let world = World::new();
+    let model = world.script("turns: [{text: more, delay: 20ms, calls: [{name: list, args: {}}], repeat: 5000}]");
+    let mut command = world.command(&["run", "--model", &model, "--name", "talker", "talk"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    drop(said);
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(141), "{stderr}");
+    assert!(stderr.contains("nobody reads the output any more, PID 1 keeps running: relive attach 1"), "{stderr}");
+    assert_eq!(world.info("talker")["display"], "running");
+}
+
+#[test]
+fn a_name_leads_to_an_earlier_process_when_the_later_one_was_removed() {
+    let world = World::new();
+    for _ in 0..2 {
+        let process = world.run_with("turns: [{text: done}]", &["--name", "same"]);
+        world.relive(&["wait", &process.uuid]).ok();
+    }
+    world.relive(&["rm", "-y", "2"]).ok();
+    assert_eq!(world.info("same")["pid"], 1);
+    world.relive(&["wait", "same"]).ok();
+    world.relive(&["rm", "-y", "same"]).ok();
+    world.relive(&["info", "same"]).fails(4, &["garbage collected"]);
+}
+
+#[test]
+fn a_pid_that_ended_says_under_which_pid_its_process_runs_now() {
+    let world = World::new();
+    let process = world.run_hanging(&[]);
+    world.relive(&["kill", &process.uuid]).ok();
+    world.relive(&["wait", &process.uuid]);
+    world.relive(&["resume", &process.uuid]).ok();
+    world.await_display(&process.uuid, "running");
+    let told = world.relive(&["kill", "1"]).ok();
+    assert!(told.stdout.contains("has ended and was resumed as PID 2, which got no signal"), "{told:?}");
+    assert_eq!(world.info("2")["display"], "running");
+}
+
+#[test]
+fn a_signal_that_an_agent_does_not_take_has_the_command_that_does_it() {
+    let world = World::new();
+    world.run_hanging(&[]);
+    for (signal, hint) in [("STOP", "hint: relive pause 1"), ("CONT", "hint: relive resume 1")] {
+        world.relive(&["kill", "-s", signal, "1"]).fails(2, &["does not accept", hint]);
+    }
+    let refused = world.relive(&["kill", "-s", "HUP", "1"]).fails(2, &["does not accept SIGHUP"]);
+    assert!(!refused.stderr.contains("hint"), "{refused:?}");
+}
+
+#[test]
+fn a_pattern_that_matches_only_others_says_so() {
+    let world = World::new();
+    let process = world.run_with("turns: [{text: done}]", &["--name", "task-1"]);
+    world.relive(&["wait", &process.uuid]).ok();
+    wait_until("it is listed", || world.relive(&["ps", "-aq"]).stdout == "1\n");
+    let hint = "hint: relive ps -a --name 'task*'";
+    world.relive(&["resume", "task*"]).fails(4, &["no suspended process matches `task*`, but another one does", hint]);
+    world.relive(&["kill", "-y", "task*"]).fails(4, &["no living process matches", hint]);
+    world.relive(&["kill", "-y", "other*"]).fails(4, &["no process matches `other*`"]);
+    world.relive(&["resume", "--fork", "task*"]).fails(2, &["--fork takes one process", hint]);
+}
+
+#[test]
+fn rm_of_a_process_that_runs_is_refused_before_anybody_is_asked() {
+    let world = World::new();
+    world.run_hanging(&["--name", "busy"]);
+    let refused = world.relive(&["rm", "busy"]).fails(3, &["has not ended"]);
+    assert!(!refused.stderr.contains("this would remove"), "{refused:?}");
+}
+
+#[test]
+fn a_message_to_an_ended_agent_is_offered_as_the_message_to_resume_it_with() {
+    let world = World::new();
+    let process = world.run_with("turns: [{text: done}]", &["--name", "done"]);
+    world.relive(&["wait", &process.uuid]).ok();
+    world.relive(&["send", "done", "now the docs"]).fails(3, &["hint: relive resume done --input 'now the docs'"]);
+}
+
+#[test]
+fn logs_show_new_limits_and_nothing_internal() {
+    let world = World::new();
+    let process =
+        world.run_with("turns: [{text: a, calls: [{name: list, args: {}}]}, {text: b}]", &["--max-steps", "1"]);
+    world.relive(&["wait", &process.uuid]).exits(1);
+    world.relive(&["resume", &process.uuid, "--max-steps", "7"]).ok();
+    world.relive(&["wait", &process.uuid]).ok();
+    let logs = world.relive(&["logs", &process.uuid]).ok().stdout;
+    assert!(logs.lines().any(|line| line.ends_with("new limits: max_steps 7")), "{logs}");
+}
