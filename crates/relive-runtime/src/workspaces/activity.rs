@@ -24,6 +24,9 @@ struct Activity {
     writers: HashMap<Uuid, u32>,
     /// Who had such calls since the last snapshot.
     touched: HashSet<Uuid>,
+    /// Those of them who had such calls since the snapshot began that is being taken: it may lack what they did, so that
+    /// the next one shows it.
+    touched_since: HashSet<Uuid>,
     /// The last snapshots, whoever took them.
     looks: VecDeque<Look>,
 }
@@ -63,7 +66,7 @@ impl Activities {
     pub(super) fn begin(&self, directory: &Path, writer: Uuid) {
         self.with(directory, |activity| {
             *activity.writers.entry(writer).or_default() += 1;
-            activity.touched.insert(writer);
+            activity.touch(writer);
         });
     }
 
@@ -76,15 +79,20 @@ impl Activities {
                 }
             }
             // A call that an earlier daemon began is known only now.
-            activity.touched.insert(writer);
+            activity.touch(writer);
         });
+    }
+
+    /// Notes that the files are being looked at from now on.
+    pub(super) fn look(&self, directory: &Path) {
+        self.with(directory, |activity| activity.touched_since = activity.writers.keys().copied().collect());
     }
 
     /// Notes a snapshot, and returns how the files came to it from `base`, the last one of the process that took it.
     pub(super) fn seen(&self, directory: &Path, by: Uuid, base: Option<Snapshot>, snapshot: Snapshot) -> Vec<Interval> {
         self.with(directory, |activity| {
-            let writers = activity.writers.keys().copied().collect();
-            let touched = std::mem::replace(&mut activity.touched, writers);
+            let since = std::mem::take(&mut activity.touched_since);
+            let touched = std::mem::replace(&mut activity.touched, since);
             let intervals = base.map(|base| activity.since(base, by, (&touched, snapshot))).unwrap_or_default();
             if activity.looks.back().is_none_or(|last| !last.snapshot.is_same_files(&snapshot)) {
                 activity.looks.push_back(Look { snapshot, touched });
@@ -98,6 +106,11 @@ impl Activities {
 }
 
 impl Activity {
+    fn touch(&mut self, writer: Uuid) {
+        self.touched.insert(writer);
+        self.touched_since.insert(writer);
+    }
+
     fn since(&self, base: Snapshot, by: Uuid, (touched, now): (&HashSet<Uuid>, Snapshot)) -> Vec<Interval> {
         let known = self.looks.iter().rposition(|look| look.snapshot.is_same_files(&base));
         let mut from = base;
@@ -137,6 +150,7 @@ mod tests {
         let directory = Path::new("/w");
         writers.iter().for_each(|writer| activities.begin(directory, *writer));
         writers.iter().for_each(|writer| activities.end(directory, *writer));
+        activities.look(directory);
         let intervals = activities.seen(directory, by, Some(state(base)), state(now));
         intervals.iter().map(|interval| (interval.to.tree.as_bytes()[0], interval.by)).collect()
     }
@@ -153,6 +167,20 @@ mod tests {
         assert_eq!(look(&activities, &[one, two], one, 4, 5), [(5, Others)], "both at the same time");
         assert_eq!(look(&activities, &[], two, 3, 5), [(4, Others), (5, Others)]);
         assert_eq!(look(&activities, &[], two, 5, 6), [(6, Itself)], "by hand");
+    }
+
+    #[test]
+    fn what_is_done_while_a_snapshot_is_taken_may_be_in_the_next_one() {
+        let (one, two, directory) = (id(1), id(2), Path::new("/w"));
+        let activities = Activities::default();
+        look(&activities, &[one], one, 0, 1);
+        activities.begin(directory, two);
+        activities.look(directory);
+        // The file that it writes now is not in the snapshot any more.
+        activities.end(directory, two);
+        activities.seen(directory, one, Some(state(1)), state(2));
+        assert_eq!(look(&activities, &[one], one, 2, 3), [(3, Changer::Others)]);
+        assert_eq!(look(&activities, &[one], one, 3, 4), [(4, Changer::Itself)]);
     }
 
     #[test]

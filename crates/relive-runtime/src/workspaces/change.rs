@@ -103,6 +103,7 @@ impl Workspaces {
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
         self.touch(workspace.root());
         let applied = workspace.apply(&planned.plan, &Control::default())?;
+        self.0.activities.look(workspace.root());
         let snapshot = workspace.snapshot(&Control::default())?.snapshot.at_best(planned.at_best);
         self.remember(snapshot);
         // What a process changes after this is its own again.

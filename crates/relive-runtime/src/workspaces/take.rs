@@ -53,6 +53,7 @@ impl Workspaces {
         let shared = self.directory(&request.directory)?;
         let mut workspace = lock(&shared);
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
+        self.0.activities.look(workspace.root());
         let taken = workspace.snapshot(&Control::default())?;
         let snapshot = taken.snapshot.at_best(request.at_best);
         self.remember(snapshot);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::workspaces_support::look;
 use crate::world::{World, wait_until};
@@ -239,9 +239,9 @@ fn case_72_what_another_agent_did_in_the_same_directory_is_foreign_and_not_rewou
     fs::write(world.root().join("second"), "").unwrap();
     world.relive(&["wait", &first.uuid]).ok();
     world.await_retired(&first.uuid);
-    let foreign: Vec<_> =
-        world.records(&first.uuid, "snapshot").iter().map(|record| record["foreign"].clone()).collect();
-    assert!(foreign.iter().any(|paths| paths.to_string().contains("\"b\"")), "{foreign:?}");
+    let snapshots = [&first, &second].map(|process| world.records(&process.uuid, "snapshot"));
+    let is_foreign = |record: &Value| record["foreign"].to_string().contains("\"b\"");
+    assert!(snapshots[0].iter().any(is_foreign), "{snapshots:#?}");
     let refused = world.relive(&["rewind", &first.uuid, "--to-step", "0", "-y"]).fails(3, &["others", "b"]);
     assert!(world.work().join("b").exists() && world.work().join("a").exists(), "{refused:?}");
     world.relive(&["rewind", &first.uuid, "--to-step", "0", "--force"]).ok();
