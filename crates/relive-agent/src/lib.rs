@@ -11,6 +11,7 @@ pub mod faults;
 pub mod git;
 mod plain_file;
 mod pulse;
+pub mod requests;
 pub mod script;
 pub mod snapshots;
 pub mod tool;

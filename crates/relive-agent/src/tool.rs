@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_journal::Pool;
 use relive_journal::recovery::{Finding, Recovery};
+use relive_journal::{Journal, Pool};
 use relive_session::sessions::Sessions;
 use relive_session::spec::Policy;
 use relive_types::{Signal, Timestamp, Uuid};
@@ -36,6 +36,10 @@ pub struct Context {
     pub sessions: Arc<Sessions>,
     /// What its programs may reach.
     pub isolation: Policy,
+    /// The hosts that they reach through a proxy, if their network is a list.
+    pub proxy: Option<relive_proxy::Settings>,
+    /// Where the requests of its programs to that proxy are shown; absent if nobody looks.
+    pub journal: Option<Arc<dyn Journal>>,
     /// The directory with the sessions of this process.
     pub folder: PathBuf,
 }
@@ -49,19 +53,27 @@ pub struct ToolResult {
     pub done: bool,
     /// Whether the outcome cannot be known: the call is in doubt, whatever the text says.
     pub lost: bool,
+    /// The host that its command waits to reach, until a person has answered: the call has no result yet.
+    pub asks: Option<String>,
 }
 
 impl ToolResult {
     /// Creates the result of a successful call.
     #[must_use]
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { ok: true, text: text.into(), done: false, lost: false }
+        Self { ok: true, text: text.into(), done: false, lost: false, asks: None }
     }
 
     /// Creates the result of a failed call, with the reason for the model.
     #[must_use]
     pub fn failed(text: impl Into<String>) -> Self {
-        Self { ok: false, text: text.into(), done: false, lost: false }
+        Self { ok: false, text: text.into(), done: false, lost: false, asks: None }
+    }
+
+    /// Creates what stands for the result of a call whose command waits to reach a host.
+    #[must_use]
+    pub fn asks(host: String) -> Self {
+        Self { asks: Some(host), ..Self::failed("") }
     }
 
     /// Creates the result of a call whose outcome cannot be known.

@@ -1,7 +1,9 @@
 //! A process as every client sees it.
 
 use relive_core::{Body, State};
-use relive_types::{Generation, Isolation, Pid, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
+use relive_types::{
+    Generation, Isolation, Network, Pid, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::program::Session;
@@ -61,6 +63,9 @@ pub struct Process {
     /// What the commands of an agent may reach; only `info` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
+    /// What they reach of the network, if that was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// The files it works on, where they are known; only `info` says.
     #[serde(default)]
     pub workspace: Option<crate::Workspace>,

@@ -118,6 +118,9 @@ pub struct Session {
     pub result: Option<serde_json::Value>,
     /// The isolation from the rest of the machine: `none`, `confined` or `sealed`.
     pub isolation: String,
+    /// What it reaches of the network: `full`, `none` or `allow:DOMAIN,...`.
+    #[serde(default = "full")]
+    pub network: String,
     /// The namespaces of its own: `user pid mount net ipc uts cgroup time`.
     #[serde(default)]
     pub namespaces: Vec<String>,
@@ -150,6 +153,10 @@ pub struct Session {
     pub last_signal: Option<LastSignal>,
     /// The session on one line: `<spawn running host=12345 pty>`.
     pub compact: String,
+}
+
+fn full() -> String {
+    Network::Full.to_string()
 }
 
 /// A signal of the operating system that was sent to a program before it exited by itself.

@@ -9,6 +9,7 @@ use relive_types::Isolation;
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
+use crate::NetworkSetting;
 use crate::check::{self, Expected, Key};
 
 const KEYS: &[Key] = &[
@@ -17,6 +18,7 @@ const KEYS: &[Key] = &[
     ("", "tools", Expected::Names),
     ("", "allow", Expected::Rules),
     ("", "isolation", check::ISOLATION),
+    ("", "network", Expected::Network),
     ("limits", "max_steps", Expected::Number(1, u32::MAX as u64)),
     ("limits", "max_tokens", Expected::Number(1, i64::MAX as u64)),
     ("limits", "max_cost_usd", Expected::Amount),
@@ -36,6 +38,8 @@ pub struct AgentFile {
     pub allow: Vec<String>,
     /// What its commands may reach.
     pub isolation: Option<Isolation>,
+    /// What they reach of the network.
+    pub network: NetworkSetting,
     pub limits: AgentLimits,
 }
 

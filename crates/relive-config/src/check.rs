@@ -4,7 +4,7 @@
 //! that finds no mistake, the file is read into the types. A test checks that the list and the types agree.
 
 use relive_types::suggest::closest;
-use relive_types::{CommandRule, duration};
+use relive_types::{CommandRule, HostRule, Network, duration};
 use relive_yaml::{Entry, Source};
 use serde_saphyr::{Location, Spanned};
 
@@ -41,6 +41,8 @@ pub(crate) enum Expected {
     Patterns,
     /// A list of paths that are absolute, or begin with `~/`.
     Paths,
+    /// `full`, `none`, a list of domains, or nothing.
+    Network,
     /// A section for each provider.
     Providers,
     /// A price for each model.
@@ -100,6 +102,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("workspace", "include", Expected::Patterns),
     ("workspace", "exclude", Expected::Patterns),
     ("isolation", "agents", ISOLATION),
+    ("isolation", "network", Expected::Network),
     ("isolation", "writable", Expected::Paths),
     ("isolation", "hidden", Expected::Paths),
     ("isolation", "git_config", Expected::Word(&["read_only", "writable"])),
@@ -247,6 +250,17 @@ impl Checker<'_> {
             (Expected::Patterns, other) => format!("`{key}` must be a list of patterns, not {}", other.name()),
             (Expected::Paths, Node::List(paths)) => return paths.iter().for_each(|path| self.path(key, path)),
             (Expected::Paths, other) => format!("`{key}` must be a list of paths, not {}", other.name()),
+            (Expected::Network, Node::Nothing) => return,
+            (Expected::Network, Node::Text(word)) => match word.parse::<Network>() {
+                Ok(_) => return,
+                Err(_) => format!("`{key}` must be full, none or a list of domains, not `{word}`"),
+            },
+            (Expected::Network, Node::List(domains)) if !domains.is_empty() => {
+                return domains.iter().for_each(|domain| self.domain(key, domain));
+            }
+            (Expected::Network, other) => {
+                format!("`{key}` must be full, none or a list of domains, not {}", other.name())
+            }
             (Expected::Providers, _) => return self.providers(found),
             (Expected::Prices, _) => return self.prices(found),
             (Expected::Windows, _) => return self.windows(found),
@@ -271,6 +285,15 @@ impl Checker<'_> {
         let is_pattern = |text: &str| !text.trim().is_empty() && !text.contains(['\n', '\0']);
         if !matches!(&found.value, Node::Text(text) if is_pattern(text)) {
             self.wrong(&found.referenced, format!("`{key}` lists patterns, not {}", found.value.name()));
+        }
+    }
+
+    fn domain(&mut self, key: &str, found: &Spanned<Node>) {
+        let Node::Text(domain) = &found.value else {
+            return self.wrong(&found.referenced, format!("`{key}` lists domains, not {}", found.value.name()));
+        };
+        if let Err(error) = domain.parse::<HostRule>() {
+            self.wrong(&found.referenced, format!("`{key}`: {error}"));
         }
     }
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use agent::{AgentFile, AgentLimits};
 pub use check::Problem;
-pub use isolation::{GitConfig, IsolationSettings};
+pub use isolation::{GitConfig, IsolationSettings, NetworkSetting};
 pub use price::Price;
 pub use providers::{PROVIDERS, Provider, Providers};
 pub use tools::{EVERY_TOOL, Permission, TOOLS, Tools};

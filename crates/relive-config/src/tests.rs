@@ -184,11 +184,21 @@ fn snapshots_are_taken_within_limits_unless_the_file_says_no() {
 
 #[test]
 fn isolation_is_a_word_and_lists_of_paths() {
-    let text = "isolation: {agents: sealed, writable: [~/go], hidden: [/srv/keys], git_config: writable}\n";
+    let text = "isolation: {agents: sealed, network: [github.com, '*.crates.io', 10.0.0.0/8], writable: [~/go], hidden: [/srv/keys], git_config: writable}\n";
     let config = Config::parse(text).unwrap();
     assert_eq!(config.isolation.agents, Some(relive_types::Isolation::Sealed));
     assert_eq!((config.isolation.writable.len(), config.isolation.git_config), (1, GitConfig::Writable));
+    assert_eq!(config.isolation.network.0.unwrap().to_string(), "allow:github.com,*.crates.io,10.0.0.0/8");
     assert_eq!(Config::default().isolation.agents, None);
+    assert_eq!(Config::default().isolation.network.0, None);
+    assert_eq!(
+        problems("isolation: {network: of}\n"),
+        ["1:22: `network` must be full, none or a list of domains, not `of`"]
+    );
+    assert_eq!(
+        problems("isolation: {network: [a/b]}\n"),
+        ["1:23: `network`: `a/b` is not a domain like github.com or *.crates.io, nor an address like 10.0.0.0/8"]
+    );
     assert_eq!(
         problems("isolation:\n  agents: confind\n  writable: [keys]\n  hidden: x\n"),
         [

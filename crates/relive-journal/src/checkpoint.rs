@@ -21,7 +21,7 @@ use crate::scan::{Health, Until, scan_until};
 /// It increases with every record kind that affects what may run: a reader that does not know the kind would trust a
 /// checkpoint made after such a record, and never see the record that makes the journal read-only. Only the same
 /// version is used; any other costs a scan.
-const CHECKPOINT_VERSION: u32 = 5;
+const CHECKPOINT_VERSION: u32 = 6;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Checkpoint<H> {

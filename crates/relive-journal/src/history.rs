@@ -91,6 +91,9 @@ pub struct History {
     pub last_answer: Option<Approval>,
     /// What was answered once and for all, by tool.
     pub always: BTreeMap<String, Decision>,
+    /// The hosts that a person was asked about, with the answers.
+    #[serde(default)]
+    pub hosts: BTreeMap<String, Decision>,
     /// The commands that a person allowed once and for all.
     pub rules: BTreeSet<CommandRule>,
     /// The processes it was to spawn, first to last; a fork's own only. One whose intent a crash cut off may not exist.
@@ -169,6 +172,7 @@ impl Default for History {
             question_seq: 0,
             last_answer: None,
             always: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             rules: BTreeSet::new(),
             children: Vec::new(),
             handles: BTreeMap::new(),

@@ -3,6 +3,7 @@
 //! [`OpenJournal`] moves a [`Writer`] to a thread of the pool for each job and back. [`Journal`] is the interface for a
 //! body: it appends records in one order with all other writers of the same process, and never holds the writer itself.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -15,7 +16,7 @@ use crate::events;
 use crate::history::{History, Permit};
 use crate::plan::Plan;
 use crate::pool::{JobLost, Pool};
-use crate::record::Body;
+use crate::record::{Body, Decision};
 use crate::regular;
 use crate::writer::{Durability, WriteError, Writer};
 
@@ -44,6 +45,8 @@ pub struct Progress {
     pub plan: Plan,
     pub limits: Limits,
     pub answers: u64,
+    /// The hosts that a person was asked about, with the answers.
+    pub hosts: BTreeMap<String, Decision>,
     /// Messages that others recorded since the last time, before the records of this append.
     pub said: Vec<String>,
 }
@@ -249,7 +252,8 @@ impl OpenJournal {
     /// Returns the state for a body.
     pub fn state(&self, said: Vec<String>) -> Result<Progress, JobLost> {
         let history = self.history()?;
-        Ok(Progress { plan: history.plan(), limits: history.limits, answers: history.answers, said })
+        let (plan, hosts) = (history.plan(), history.hosts.clone());
+        Ok(Progress { plan, limits: history.limits, answers: history.answers, hosts, said })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use relive_types::Isolation;
+use relive_types::{Isolation, Network};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -26,6 +26,9 @@ pub struct ProcessMeta {
     /// What its commands may reach, for `info`; the journal's `spawned` decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
+    /// What they reach of the network, if that was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
 }
 
 /// A file with instructions.
@@ -42,7 +45,7 @@ impl ProcessMeta {
     /// Creates the metadata of a new process.
     #[must_use]
     pub fn new(model: String, system_prompt: String, tools: Box<RawValue>) -> Self {
-        Self { v: VERSION, model, system_prompt, tools, instructions: Vec::new(), isolation: None }
+        Self { v: VERSION, model, system_prompt, tools, instructions: Vec::new(), isolation: None, network: None }
     }
 
     /// Writes it; the caller syncs the directory.

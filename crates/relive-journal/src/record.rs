@@ -381,6 +381,11 @@ pub struct Approval {
     /// answer for this one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<CommandRule>,
+    /// The host that a command under way wants to reach: the question, and its answer for as long as the process lives,
+    /// are about this and not about the call. A reader that does not know it takes the answer for the call, which has
+    /// begun already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Why, in the words of whoever answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

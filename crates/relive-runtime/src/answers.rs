@@ -22,6 +22,9 @@ use crate::owner::{Change, Lane, Turn};
 use crate::records::RecordDetails;
 use crate::runtime::Runtime;
 
+/// What a question about a host has in place of a tool.
+const HOST_QUESTION: &str = "network";
+
 /// Returns whether a process that is suspended for this reason waits for a person's answer.
 pub(crate) fn waits_for_answer(reason: SuspendReason) -> bool {
     match reason {
@@ -167,8 +170,11 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
             let message = match &open.earlier {
                 Some(earlier) => {
                     let word = if earlier.decision == Decision::Allowed { "allowed" } else { "denied" };
-                    let call = earlier.name.as_deref().unwrap_or("the tool");
-                    format!("process {pid} has its answer already: the call of {call} was {word}")
+                    let about = match (&earlier.host, earlier.name.as_deref().unwrap_or("the tool")) {
+                        (Some(host), _) => host.clone(),
+                        (None, tool) => format!("the call of {tool}"),
+                    };
+                    format!("process {pid} has its answer already: {about} was {word}")
                 }
                 None => format!("process {pid} does not wait for an answer"),
             };
@@ -251,9 +257,21 @@ fn pending_calls(data: &DataDirectory, uuid: Uuid) -> Result<(Option<PendingCall
         let (tool, args) = (call.name.clone(), args(call).unwrap_or_default());
         Some(PendingCall { id, call: place, tool, args, at, looked })
     };
-    let asked = history.question().and_then(|asked| show(history.question_seq, asked.call, at, None));
+    let asked = history.question().and_then(|asked| {
+        let call = show(history.question_seq, asked.call, at, None)?;
+        Some(match &asked.host {
+            Some(host) => about_host(call, host),
+            None => call,
+        })
+    });
     let open = history.open_calls().filter_map(|open| show(open.seq, open.call, open.at, Some(looked(&open.recovery))));
     Ok((asked, open.collect()))
+}
+
+/// Returns the question about a host in the form of a call, with the command that wants to reach it.
+fn about_host(call: PendingCall, host: &str) -> PendingCall {
+    let command = call.args.get("command").cloned().unwrap_or_default();
+    PendingCall { tool: HOST_QUESTION.to_owned(), args: json!({"host": host, "command": command}), ..call }
 }
 
 /// Describes what was checked, and why that does not settle the call.

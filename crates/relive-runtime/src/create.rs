@@ -108,19 +108,20 @@ impl Runtime {
             agent: request.agent.clone(),
             system_prompt: request.system_prompt.clone(),
         };
-        let Gathered { model, system_prompt, tools, allow, isolation, limits, files, warning } =
+        let Gathered { model, system_prompt, tools, allow, isolation, network, limits, files, warning } =
             self.pools.files.run_within(FILE_WITHIN, move || instructions::gather(asked)).await??;
         let policy = match &above.policy {
             None => crate::policy::resolve(&crate::policy::with_agent(&self.live.now().policy, &allow), &request)?,
             Some(inherited) => crate::policy::resolve_below(inherited, &request)?,
         };
         warning.into_iter().for_each(|warning| self.warn_once(warning));
-        let isolated = self.agent_isolation(&above, &request, isolation).await?;
+        let isolated = self.agent_isolation(&above, &request, (isolation, network)).await?;
         let model = request.model.or(model).or_else(|| self.live.now().default_model.clone());
         let model = model.ok_or_else(|| Error::new(ErrorCode::Invalid, "no model is set").with_hint(MODEL_HINT))?;
         let mut meta = ProcessMeta::new(model, system_prompt, tools);
         meta.instructions = files;
         meta.isolation = isolated.as_ref().map(|isolated| isolated.isolation);
+        meta.network = isolated.as_ref().and_then(|isolated| isolated.network.clone());
         let whose = (parent, isolated.as_ref());
         let place = self.place_for_run(request.uuid, request.cwd, request.workspace, whose).await?;
         let environment = above.environment.unwrap_or(request.env);
@@ -223,6 +224,7 @@ impl Runtime {
             shell,
             enter: _,
         } = request;
+        let network = self.network(isolation, network);
         let isolated = above.isolated(Isolated { isolation, namespaces, network, within: None, allow_degraded });
         let place = self.place_for_program(uuid, cwd, workspace).await?;
         let program = Program {

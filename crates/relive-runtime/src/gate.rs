@@ -225,6 +225,7 @@ fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Sess
         pty: snapshot.pty,
         result: snapshot.result.as_ref().and_then(|result| serde_json::to_value(result).ok()),
         isolation: if rungs.isolation.is_empty() { "none".to_owned() } else { rungs.isolation.clone() },
+        network: if rungs.network.is_empty() { "full".to_owned() } else { rungs.network.clone() },
         namespaces: rungs.namespaces.clone(),
         degraded: rungs.degraded.clone(),
         tree: rungs.tree.clone(),

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use relive_api::Isolation;
+use relive_api::{Isolation, Network};
 use relive_config::AgentFile;
 use relive_core::{ErrorCode, Limits, Usd, Uuid};
 use relive_journal::Instructions;
@@ -37,6 +37,7 @@ pub(crate) struct Gathered {
     /// The rules of the agent's file: commands that it may run without asking.
     pub(crate) allow: Vec<String>,
     pub(crate) isolation: Option<Isolation>,
+    pub(crate) network: Option<Network>,
     pub(crate) limits: Limits,
     pub(crate) files: Vec<Instructions>,
     /// A problem that a person should know, such as an ignored file.
@@ -81,8 +82,8 @@ pub(crate) fn gather(asked: Sources) -> Result<Gathered> {
         timeout_ms: file.limits.timeout.as_deref().and_then(millis),
     };
     let tools = definitions(file.tools.as_deref())?;
-    let (model, allow, isolation) = (file.model, file.allow, file.isolation);
-    Ok(Gathered { model, system_prompt: prompt, tools, allow, isolation, limits, files, warning })
+    let (model, allow, isolation, network) = (file.model, file.allow, file.isolation, file.network.0);
+    Ok(Gathered { model, system_prompt: prompt, tools, allow, isolation, network, limits, files, warning })
 }
 
 /// What an agent is told first: its intent, and what was piped in between two marks that the text cannot hold, because

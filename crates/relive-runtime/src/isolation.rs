@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use relive_api::{Isolated, Isolation, NamespaceKind, Network, Paths, RunRequest};
 use relive_core::ErrorCode;
+use relive_proxy::{Settings, Unknown};
 use relive_sandbox::{GitConfig, Kind, Machine, Namespaces, Policy, Unheld};
 
 use crate::create::Above;
@@ -51,9 +52,10 @@ impl Isolations {
                 Isolation::Sealed => relive_sandbox::Isolation::Sealed,
             },
             namespaces: namespaces(&isolated.namespaces),
-            network: match isolated.network {
+            network: match &isolated.network {
                 None => relive_sandbox::Network::ByIsolation,
                 Some(Network::Full) => relive_sandbox::Network::Full,
+                Some(Network::Allow(_)) => relive_sandbox::Network::Proxy(relive_proxy::PORT),
                 Some(Network::None) => relive_sandbox::Network::None,
             },
             git_config: match config.git_config {
@@ -73,30 +75,54 @@ impl Isolations {
     }
 }
 
+/// Returns the hosts that a program reaches through a proxy, if its network is a list.
+pub(crate) fn proxy(isolated: &Isolated, unknown: Unknown) -> Option<Settings> {
+    match &isolated.network {
+        Some(Network::Allow(rules)) => Some(Settings { allow: rules.clone(), unknown, ..Settings::default() }),
+        Some(Network::Full | Network::None) | None => None,
+    }
+}
+
 impl Runtime {
     /// Returns the isolation of an agent's commands; absent if they reach everything. `named` is what its file says. An agent
-    /// that cannot be isolated as asked is refused before it costs anything.
+    /// that cannot be isolated as asked is refused before it costs anything. If nobody says anything its commands are
+    /// confined, as far as this machine can, unless an agent above it runs without isolation.
     pub(crate) async fn agent_isolation(
         &self,
         above: &Above,
         request: &RunRequest,
-        named: Option<Isolation>,
+        named: (Option<Isolation>, Option<Network>),
     ) -> Result<Option<Isolated>> {
-        let named = request.isolation.or(named).or(self.live.now().isolation.agents);
+        let ladder = self.bodies.exec.sessions.ladder().await?;
+        let said = request.isolation.or(named.0).or(self.live.now().isolation.agents);
+        let by_default =
+            if ladder.isolation.can_confine() && !above.has_agent() { Isolation::Confined } else { Isolation::None };
+        let isolation = said.unwrap_or(by_default);
         let wanted = Isolated {
-            isolation: named.unwrap_or_default(),
-            network: request.network,
-            allow_degraded: request.allow_degraded,
+            isolation,
+            network: self.network(isolation, request.network.clone().or(named.1)),
+            // Nobody has asked for it, so it is no reason to run nothing.
+            allow_degraded: request.allow_degraded || said.is_none(),
             ..Isolated::default()
         };
         let Some(isolated) = above.isolated(wanted) else { return Ok(None) };
-        let ladder = self.bodies.exec.sessions.ladder().await?;
         match refusal(&isolated, &ladder.isolation) {
             Some(message) => {
                 let message = format!("{message} (--allow-degraded runs with what this machine can give)");
                 Err(Error::new(ErrorCode::Invalid, message).with_hint(HINT))
             }
             None => Ok(Some(isolated)),
+        }
+    }
+}
+
+impl Runtime {
+    /// Returns the network of a program with this isolation: as asked for, and for a confined one otherwise as the
+    /// configuration says.
+    pub(crate) fn network(&self, isolation: Isolation, asked: Option<Network>) -> Option<Network> {
+        match isolation {
+            Isolation::Confined => asked.or_else(|| self.live.now().isolation.network.0.clone()),
+            Isolation::None | Isolation::Sealed => asked,
         }
     }
 }

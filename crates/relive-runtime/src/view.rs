@@ -49,6 +49,7 @@ impl Runtime {
         let directory = self.data.directory(process.uuid);
         let meta = self.pools.reads.run(move || ProcessMeta::read(&directory)).await?.ok();
         let isolation = meta.as_ref().and_then(|meta| meta.isolation);
+        let network = meta.as_ref().and_then(|meta| meta.network.clone());
         let (model, read) = meta.map(|meta| (meta.model, meta.instructions)).unzip();
         let instructions = read.into_iter().flatten().map(|file| {
             let relive_journal::Instructions { path, bytes, cut } = file;
@@ -61,7 +62,7 @@ impl Runtime {
         };
         let workspace = self.workspace_of(&process.cwd, files).await;
         let process =
-            Process { model: process.model.or(model), instructions, session, isolation, workspace, ..process };
+            Process { model: process.model.or(model), instructions, session, isolation, network, workspace, ..process };
         let process = self.with_doing(process, crate::doing::patience()).await;
         let process = self.with_known_budget_hint(process).await;
         let process = self.with_tree(self.with_pending_calls(process).await).await;
@@ -167,6 +168,7 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
         elapsed_ms: view.elapsed_ms,
         session: None,
         isolation: None,
+        network: None,
         workspace: None,
         agent: None,
         hint: hint(
@@ -235,6 +237,7 @@ pub(crate) fn unknown(uuid: Uuid) -> Process {
         elapsed_ms: 0,
         session: None,
         isolation: None,
+        network: None,
         workspace: None,
         agent: None,
         hint: None,

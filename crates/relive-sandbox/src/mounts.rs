@@ -65,6 +65,11 @@ pub(crate) enum Operation {
         to: CString,
     },
     BringLoopbackUp,
+    /// Listens on a port of the loopback, and sends the listener through the socket in a slot.
+    HandOverListener {
+        port: u16,
+        slot: usize,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +84,8 @@ pub(crate) enum FileSystem {
 pub(crate) struct Operations {
     pub(crate) list: Vec<(Operation, String)>,
     pub(crate) slots: usize,
+    /// The slot for the socket of the proxy.
+    pub(crate) proxy: Option<usize>,
 }
 
 impl Operations {
@@ -96,6 +103,11 @@ impl Operations {
         }
         if plan.namespaces.has(Kind::Net) {
             operations.push(Operation::BringLoopbackUp, "loopback");
+        }
+        if let Some(port) = plan.proxy_port {
+            let slot = operations.slot();
+            operations.push(Operation::HandOverListener { port, slot }, "proxy");
+            operations.proxy = Some(slot);
         }
         Ok(operations)
     }
@@ -300,6 +312,10 @@ impl Operation {
             }
             Self::MakeLink { at, to } => rustix::fs::symlink(to.as_c_str(), at.as_c_str()),
             Self::BringLoopbackUp => system::bring_loopback_up(),
+            Self::HandOverListener { port, slot } => {
+                let proxy = slots.get_mut(*slot).and_then(Option::take).ok_or(Errno::BADF)?;
+                system::hand_over_listener(*port, &proxy)
+            }
         }
     }
 }

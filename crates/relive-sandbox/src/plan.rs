@@ -14,6 +14,7 @@ pub(crate) const SCOPE_ABI: u32 = 6;
 /// What the rung without namespaces leaves open.
 const LANDLOCK_ONLY: &str = "isolation: Landlock and seccomp only: secrets are readable, git hooks are writable, \
                              the temporary directory is shared, sockets and UDP are not held";
+const FULL_NETWORK: &str = "isolation: the network is not held, all of it is reached";
 const ABSTRACT_SOCKETS: &str = "isolation: abstract sockets of other programs are reachable, Linux 6.12 is needed";
 
 /// Every decision about the isolation of one program.
@@ -27,6 +28,9 @@ pub struct Plan {
     pub landlock: Landlock,
     pub filter: Filter,
     pub capabilities: Capabilities,
+    /// The port of its loopback whose listener is handed to a process outside.
+    #[serde(default)]
+    pub proxy_port: Option<u16>,
     /// What this machine cannot hold.
     pub degraded: Vec<String>,
 }
@@ -122,8 +126,7 @@ impl Plan {
 
     /// Namespaces one by one, which hide nothing by themselves.
     fn of_namespaces(policy: &Policy, found: &Surroundings) -> Self {
-        let net = (policy.network == Network::None).then_some(Kind::Net);
-        let mut namespaces = policy.namespaces.and(net);
+        let mut namespaces = policy.namespaces.and(own_network(policy).then_some(Kind::Net));
         if namespaces.has(Kind::Pid) {
             // Its own /proc needs a mount point.
             namespaces = namespaces.and([Kind::Mount]);
@@ -140,6 +143,7 @@ impl Plan {
             landlock: Landlock::Unused,
             filter: Filter::Unused,
             capabilities: Capabilities::Unchanged,
+            proxy_port: proxy_port(policy),
             degraded: Vec::new(),
         }
     }
@@ -154,14 +158,7 @@ impl Plan {
         if !found.is_root {
             namespaces = namespaces.and([Kind::User]);
         }
-        let offline = match policy.network {
-            Network::None => true,
-            Network::Full => false,
-            Network::ByIsolation => isolation == Isolation::Sealed,
-        };
-        if offline {
-            namespaces = namespaces.and([Kind::Net]);
-        }
+        namespaces = namespaces.and(own_network(policy).then_some(Kind::Net));
         let mut degraded: Vec<String> = Vec::new();
         let scoped = machine.landlock_abi >= SCOPE_ABI;
         if !scoped && !namespaces.has(Kind::Net) {
@@ -178,6 +175,7 @@ impl Plan {
             landlock: if scoped { Landlock::Scope } else { Landlock::Unused },
             filter: Filter::WithTracing,
             capabilities: Capabilities::Reduced,
+            proxy_port: proxy_port(policy),
             degraded,
         })
     }
@@ -190,7 +188,8 @@ impl Plan {
             0 => format!("{} (and there is no Landlock)", machine.refusal()),
             _ => LANDLOCK_ONLY.to_owned(),
         };
-        let degraded = vec![missing.clone()];
+        let network = own_network(policy).then(|| FULL_NETWORK.to_owned());
+        let degraded: Vec<String> = [missing].into_iter().chain(network).collect();
         accept(isolation, policy.unheld, &degraded)?;
         let rules = [&found.temporary, &found.caches, &found.writable].into_iter().flatten();
         let git = found.git.iter().map(|git| &git.path);
@@ -207,8 +206,25 @@ impl Plan {
             },
             filter: if machine.landlock_abi == 0 { Filter::WithoutTracing } else { Filter::WithTracing },
             capabilities: Capabilities::Reduced,
+            proxy_port: None,
             degraded,
         })
+    }
+}
+
+/// Returns whether the program has a network of its own, without a way out except for a proxy.
+fn own_network(policy: &Policy) -> bool {
+    match policy.network {
+        Network::None | Network::Proxy(_) => true,
+        Network::Full => false,
+        Network::ByIsolation => policy.isolation == Isolation::Sealed,
+    }
+}
+
+fn proxy_port(policy: &Policy) -> Option<u16> {
+    match policy.network {
+        Network::Proxy(port) => Some(port),
+        Network::None | Network::Full | Network::ByIsolation => None,
     }
 }
 

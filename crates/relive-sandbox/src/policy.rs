@@ -46,6 +46,8 @@ pub enum Network {
     #[default]
     ByIsolation,
     Full,
+    /// Only its own loopback, on which a process outside listens on this port.
+    Proxy(u16),
     /// Only its own loopback.
     None,
 }
@@ -112,7 +114,11 @@ impl Policy {
     /// Returns whether the program runs as it would without this crate.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.isolation == Isolation::None && self.namespaces.is_empty() && self.network != Network::None
+        let is_open = match self.network {
+            Network::ByIsolation | Network::Full => true,
+            Network::Proxy(_) | Network::None => false,
+        };
+        self.isolation == Isolation::None && self.namespaces.is_empty() && is_open
     }
 }
 

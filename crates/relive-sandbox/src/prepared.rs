@@ -1,7 +1,7 @@
 //! A plan as system calls.
 
 use std::ffi::NulError;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -66,6 +66,20 @@ impl Prepared {
             filter: plan.filter,
             capabilities: plan.capabilities,
         })
+    }
+
+    /// Takes the socket to the process that is to accept on the port of the plan.
+    pub fn set_proxy(&mut self, socket: OwnedFd) {
+        if let Some(place) = self.operations.proxy.and_then(|slot| self.slots.get_mut(slot)) {
+            *place = Some(socket);
+        }
+    }
+
+    /// Returns the descriptor of that socket, which has to be open in [`Prepared::enter`].
+    #[must_use]
+    pub fn proxy(&self) -> Option<RawFd> {
+        let socket = self.operations.proxy.and_then(|slot| self.slots.get(slot)?.as_ref());
+        socket.map(AsRawFd::as_raw_fd)
     }
 
     /// Returns the flags with which the program's process, or its init, is cloned.

@@ -8,7 +8,7 @@ use rustix::process::{Pid, WaitOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::landlock;
-use crate::plan::Plan;
+use crate::plan::{Plan, SCOPE_ABI};
 use crate::policy::{Isolation, Kind, Policy, Unheld};
 use crate::prepared::{Prepared, Refused};
 use crate::surroundings::Surroundings;
@@ -35,6 +35,12 @@ impl Machine {
     #[must_use]
     pub fn namespaces_work(&self) -> bool {
         self.no_namespaces.is_none()
+    }
+
+    /// Returns whether a program can be confined without anything missing.
+    #[must_use]
+    pub fn can_confine(&self) -> bool {
+        self.namespaces_work() && self.landlock_abi >= SCOPE_ABI
     }
 
     pub(crate) fn refusal(&self) -> String {

@@ -1,7 +1,10 @@
 //! System calls that the libraries do not have. None of them allocates.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
@@ -9,6 +12,8 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 
 const MOUNT_ATTR_RDONLY: u64 = 1;
 const LOOPBACK: &[u8] = b"lo";
+/// How many connections to the proxy wait to be accepted.
+const BACKLOG: i32 = 512;
 
 #[repr(C)]
 struct MountAttributes {
@@ -56,6 +61,19 @@ pub(crate) fn make_read_only(mount: BorrowedFd<'_>, path: &CStr) -> Result<()> {
     let done =
         unsafe { libc::syscall(libc::SYS_mount_setattr, mount.as_raw_fd(), path.as_ptr(), flags, attributes, size) };
     checked(done).map(drop)
+}
+
+/// Listens on a port of the loopback, and sends the listener with one byte.
+pub(crate) fn hand_over_listener(port: u16, to: &OwnedFd) -> Result<()> {
+    use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType};
+    let listener = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&listener, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    let descriptors = [listener.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    rustix::net::sendmsg(to, &[IoSlice::new(b"L")], &mut control, SendFlags::NOSIGNAL).map(drop)
 }
 
 /// Brings up the loopback interface of a new network namespace.

@@ -20,6 +20,7 @@ mod ending;
 mod enter;
 mod isolate;
 mod program;
+mod proxy;
 mod serve;
 mod spawn;
 mod stdio;
@@ -33,6 +34,7 @@ use std::time::{Duration, Instant};
 use clients::Clients;
 use deadline::Deadline;
 use program::Program;
+use proxy::Proxy;
 use spawn::Child;
 use stdio::Stdio;
 
@@ -78,6 +80,8 @@ struct Shim {
     child: Option<Child>,
     /// The program of the session that was entered, whose end is the end of this one.
     entered: Option<OwnedFd>,
+    /// Ends with this process, whose end of the socket is held for that.
+    proxy: Option<Proxy>,
     /// Whether the child was reaped, or never existed.
     child_gone: bool,
     stdio: Option<Stdio>,
@@ -106,6 +110,8 @@ struct Shim {
 
 fn run() -> io::Result<()> {
     let mut born = birth::take()?;
+    // Before this process is one to which orphans come: the proxy is no part of the session.
+    let proxy = Proxy::start(&born.spec, &born.directory);
     let signals = birth::become_parent()?;
     let directory = SessionDirectory::open(born.directory)?;
     let log = log::Writer::open(&directory, born.spec.log_max_bytes)?;
@@ -125,6 +131,7 @@ fn run() -> io::Result<()> {
         tree: None,
         child: None,
         entered: None,
+        proxy: None,
         child_gone: true,
         stdio: None,
         stored: Vec::new(),
@@ -141,7 +148,8 @@ fn run() -> io::Result<()> {
         buffer: vec![0; PACKET_MAX],
         names: born.spec.names,
     };
-    if let Err(failure) = shim.launch(&born.spec) {
+    let launched = proxy.and_then(|proxy| shim.launch(&born.spec, proxy));
+    if let Err(failure) = launched {
         shim.happened(Event::Failed(failure));
     }
     // The environment may contain secrets: the program has it now, and the shim needs it no longer.
@@ -159,13 +167,17 @@ fn session_of(spec: &Spec) -> Session {
 }
 
 impl Shim {
-    fn launch(&mut self, spec: &Spec) -> Result<(), Failure> {
+    fn launch(&mut self, spec: &Spec, proxy: Option<Proxy>) -> Result<(), Failure> {
         let name = self.directory.name();
         let mut program = Program::of(spec, &name)?;
         let mut stdio = Stdio::open(spec.stdio, spec.streams).map_err(|error| Failure::of("stdio", &error))?;
         let mut isolated = isolate::prepare(spec)?;
         let mut tree = Tree::make(isolated.tree_plan().unwrap_or(&spec.tree), &name, &spec.limits)?;
-        isolated.describe(&mut tree);
+        isolated.describe(&mut tree, spec.proxy.as_ref());
+        if let Some(proxy) = &proxy {
+            isolated.set_proxy(proxy.socket()?);
+        }
+        self.proxy = proxy;
         self.tree = Some(tree);
         // From here on the directory leads to the tree.
         self.write_state(RecordedStage::Starting)?;

@@ -25,6 +25,9 @@ pub struct Spec {
     /// What it may reach.
     #[serde(default)]
     pub isolation: Isolation,
+    /// The hosts that it reaches through a proxy, if its policy says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<relive_proxy::Settings>,
     /// The session that it is to run in, next to the program of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enter: Option<Enter>,
@@ -110,6 +113,7 @@ impl Spec {
             gate: Gate::Open,
             namespace: Namespace::AsPlanned,
             isolation: Isolation::default(),
+            proxy: None,
             enter: None,
             tree,
             limits: Limits::default(),

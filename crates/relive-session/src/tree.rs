@@ -113,6 +113,9 @@ pub struct Rungs {
     /// `none`, `confined`, `sealed`: what the program may reach.
     #[serde(default)]
     pub isolation: String,
+    /// `full`, `none` or `allow:...`: what it reaches of the network.
+    #[serde(default)]
+    pub network: String,
     /// The namespaces of its own: `user pid mount net ipc uts cgroup time`.
     #[serde(default)]
     pub namespaces: Vec<String>,
@@ -345,8 +348,9 @@ impl Tree {
     }
 
     /// Adds what its program is isolated by.
-    pub(crate) fn set_isolation(&mut self, name: &str, degraded: &[String]) {
+    pub(crate) fn set_isolation(&mut self, name: &str, network: String, degraded: &[String]) {
         self.rungs.isolation = name.to_owned();
+        self.rungs.network = network;
         self.rungs.degraded.extend_from_slice(degraded);
     }
 

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::network::Network;
+
 /// What the programs of a process may reach. A later one reaches less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -30,15 +32,6 @@ pub enum NamespaceKind {
     Uts,
     Cgroup,
     Time,
-}
-
-/// What the programs of a process reach of the network. A later one reaches less.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Network {
-    Full,
-    /// Only a loopback of their own.
-    None,
 }
 
 /// The isolation that a process was given at its start.
@@ -135,7 +128,11 @@ impl Isolated {
     /// Returns whether its programs run as if there were no isolation.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        self.isolation == Isolation::None && self.namespaces.is_empty() && self.network != Some(Network::None)
+        let is_open = match self.network {
+            None | Some(Network::Full) => true,
+            Some(Network::Allow(_) | Network::None) => false,
+        };
+        self.isolation == Isolation::None && self.namespaces.is_empty() && is_open
     }
 
     /// Returns what is left of it below a process with the isolation `above`: nobody reaches more than the one that it
@@ -145,7 +142,7 @@ impl Isolated {
         if above.is_none() {
             return self.clone();
         }
-        let network = self.reach().max(above.reach());
+        let network = self.reach().below(&above.reach());
         let mut namespaces: Vec<NamespaceKind> = self.namespaces.iter().chain(&above.namespaces).copied().collect();
         namespaces.sort_unstable();
         namespaces.dedup();
@@ -158,8 +155,10 @@ impl Isolated {
         }
     }
 
-    fn reach(&self) -> Network {
-        self.network.unwrap_or(match self.isolation {
+    /// Returns what its programs reach of the network.
+    #[must_use]
+    pub fn reach(&self) -> Network {
+        self.network.clone().unwrap_or(match self.isolation {
             Isolation::None | Isolation::Confined => Network::Full,
             Isolation::Sealed => Network::None,
         })

@@ -19,7 +19,7 @@ mod terminal;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Before anything else: a shim and a keeper stay small, and a shim sets up its own signals.
+    // Before anything else: a shim, a keeper and a proxy stay small, and a shim sets up its own signals.
     let name = std::env::args_os().next().unwrap_or_default();
     if name == relive_session::SHIM {
         relive_session::shim::main();
@@ -27,6 +27,10 @@ fn main() -> ExitCode {
     if name == relive_keeper::KEEPER {
         relive_session::descriptors::close_inherited();
         relive_keeper::main();
+    }
+    if name == relive_proxy::PROXY {
+        relive_session::descriptors::close_inherited();
+        relive_proxy::main();
     }
     completion::answer_the_shell();
     let typed: Vec<_> = std::env::args_os().collect();

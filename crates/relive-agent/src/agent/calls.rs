@@ -10,12 +10,16 @@ use serde_json::json;
 
 use super::files::may_change_files;
 use super::{Exit, Loop, Step, Wait};
-use crate::tool::{Patience, Tool, ToolResult};
+use crate::tool::{Context, Order, Patience, Tool, ToolResult};
 use relive_llm::ToolCall;
+use relive_proxy::Answers;
 use relive_types::CommandRule;
 
 /// How many bytes of arguments an event shows: enough for nearly every command.
 const EVENT_ARGS_MAX: usize = 4096;
+
+/// The name under which a person is asked about a host, in place of that of a tool.
+const HOST_QUESTION: &str = "network";
 
 impl Loop {
     /// Makes a call of the last answer for the first time: intent, act, result.
@@ -60,13 +64,55 @@ impl Loop {
     async fn ask_person(&mut self, call: u32, asked: &ToolCall, permit: &Permit) -> Step {
         if *permit == Permit::Needed {
             let name = Some(asked.name.clone());
-            let question =
-                Approval { call, name, decision: Decision::Asked, always: false, rule: None, reason: None, req: None };
+            let question = Approval {
+                call,
+                name,
+                decision: Decision::Asked,
+                always: false,
+                rule: None,
+                host: None,
+                reason: None,
+                req: None,
+            };
             self.record(Body::Approval(question), Durability::Synced).await?;
         }
         self.sync_results().await?;
         self.event("approval", shown_call(call, asked));
         Err(Exit::Approval)
+    }
+
+    /// Asks a person whether the command of an open call may reach a host, and ends the loop until there is an answer. The
+    /// command stands still meanwhile, and its request waits in the proxy. The call stays open, to be joined.
+    async fn ask_about_host(&mut self, call: u32, tool: &Arc<dyn Tool>, key: &str, host: String) -> Step {
+        // One that cannot be frozen waits for its request.
+        let _ = tool.order(self.agent.context.clone(), key.to_owned(), Order::StandStill).await;
+        let shown = json!({"call": call, "name": HOST_QUESTION, "args": json!({"host": host}).to_string()});
+        let question = Approval {
+            call,
+            name: Some(HOST_QUESTION.to_owned()),
+            decision: Decision::Asked,
+            always: false,
+            rule: None,
+            host: Some(host),
+            reason: None,
+            req: None,
+        };
+        self.record(Body::Approval(question), Durability::Synced).await?;
+        self.event("approval", shown);
+        Err(Exit::Approval)
+    }
+
+    /// Returns what a call may use, with the answers of a person so far.
+    fn context_now(&self) -> Context {
+        let mut context = self.agent.context.clone();
+        if let Some(proxy) = &mut context.proxy {
+            let with = |wanted: Decision| {
+                let hosts = self.standing.hosts.iter().filter(move |(_, decision)| **decision == wanted);
+                hosts.map(|(host, _)| host.clone()).collect()
+            };
+            proxy.answers = Answers { allowed: with(Decision::Allowed), denied: with(Decision::Denied) };
+        }
+        context
     }
 
     async fn intend(&mut self, call: u32, asked: &ToolCall, recovery: &Recovery, rule: Option<CommandRule>) -> Step {
@@ -91,13 +137,16 @@ impl Loop {
         settled: Option<RecoveryName>,
     ) -> Step {
         let changes_files = may_change_files(&recovery);
-        let act = tool.run(self.agent.context.clone(), asked.args.clone(), recovery, key.clone());
+        let act = tool.run(self.context_now(), asked.args.clone(), recovery, key.clone());
         let result = match tool.patience() {
             Patience::Session => self.attend_session(tool, &key, act).await?,
             patience @ (Patience::Finish | Patience::Read | Patience::Leave) => {
                 self.attend(Wait::Tool(patience), act).await?
             }
         };
+        if let Some(host) = result.asks {
+            return self.ask_about_host(call, tool, &key, host).await;
+        }
         if changes_files {
             self.after_change(self.step());
         }
@@ -148,7 +197,7 @@ impl Loop {
 
 /// Returns the record of a call's result.
 pub(super) fn call_ended(call: u32, result: ToolResult, settled: Option<RecoveryName>) -> Body {
-    let ToolResult { ok, text, done, lost: _ } = result;
+    let ToolResult { ok, text, done, lost: _, asks: _ } = result;
     Body::CallEnded(CallEnded { call, ok, result: text.into(), done, settled })
 }
 

@@ -18,6 +18,7 @@ use relive_types::Signal;
 use serde_json::{Value, json};
 
 use super::args::Args;
+use crate::requests::Requests;
 use crate::tool::{Context, Order, Patience, Tool, ToolResult};
 
 /// The default time limit of a command.
@@ -92,7 +93,8 @@ impl Tool for Shell {
                 Err(result) => return result,
             };
             match joined(&context, &asked, &folder(&context, &key)).await {
-                Ok(result) => result,
+                Ok(Joined::Result(result)) => result,
+                Ok(Joined::Asks(host)) => ToolResult::asks(host),
                 // It keeps running, but its shim cannot be reached from here.
                 Err(error) if error.kind() == std::io::ErrorKind::Unsupported => ToolResult::lost(error.to_string()),
                 Err(error) => ToolResult::failed(format!("shell: {error}")),
@@ -154,12 +156,22 @@ fn folder(context: &Context, key: &str) -> PathBuf {
     context.folder.join(session_name(seq))
 }
 
+/// What the wait for a command comes to.
+enum Joined {
+    Result(ToolResult),
+    /// It waits to reach this host.
+    Asks(String),
+}
+
 /// Launches the command, or joins its running session, and waits for its end.
-async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Result<ToolResult> {
+async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Result<Joined> {
     #[cfg(feature = "faults")]
     let path = &again(path);
-    let record = match context.sessions.find(path).await? {
-        SessionStatus::Ended(record) => record,
+    let waited = match context.sessions.find(path).await? {
+        SessionStatus::Ended(record) => {
+            requests(context, path).await.show().await;
+            Waited::Ended(record)
+        }
         SessionStatus::Alive(connection) => {
             // A pause has left it frozen.
             let _ = context.sessions.order(path, &connection, Verb::Thaw).await;
@@ -171,20 +183,24 @@ async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Resul
                 Ok(connection) => waited(context, &connection, asked, path).await?,
                 // Its shim may have started the command.
                 Err(error) => match context.sessions.find(path).await? {
-                    SessionStatus::Ended(record) => record,
+                    SessionStatus::Ended(record) => Waited::Ended(record),
                     SessionStatus::Alive(connection) => waited(context, &connection, asked, path).await?,
                     SessionStatus::NeverRan => return Err(std::io::Error::other(error)),
                 },
             }
         }
     };
+    let record = match waited {
+        Waited::Ended(record) => record,
+        Waited::Asks(host) => return Ok(Joined::Asks(host)),
+    };
     if is_lost(&record) {
-        return Ok(ToolResult::lost("its session was lost"));
+        return Ok(Joined::Result(ToolResult::lost("its session was lost")));
     }
     let path = path.to_owned();
     let output = context.pool.run(move || read_ends(&path, SHOWN_HEAD, SHOWN_TAIL)).await;
     let output = output.map_err(std::io::Error::other)??;
-    Ok(result(&record, &output, asked.timeout))
+    Ok(Joined::Result(result(&record, &output, asked.timeout)))
 }
 
 /// Returns a new directory for each daemon: with `retry-all`, each runs the command again.
@@ -204,6 +220,7 @@ async fn spec(context: &Context, asked: &Asked) -> std::io::Result<Spec> {
     Ok(Spec {
         limits: Limits { pids: Some(PidsLimit { max: PIDS_MAX, required: false }), ..Limits::default() },
         isolation: Isolation { policy, machine },
+        proxy: context.proxy.clone(),
         log_max_bytes: LOG_MAX_BYTES,
         // The model sees one text in the order of the output.
         streams: Streams::Together,
@@ -211,20 +228,43 @@ async fn spec(context: &Context, asked: &Asked) -> std::io::Result<Spec> {
     })
 }
 
-/// Waits for the end, and ends the command at its time limit.
-async fn waited(context: &Context, connection: &Connection, asked: &Asked, path: &Path) -> std::io::Result<ExitRecord> {
+enum Waited {
+    Ended(ExitRecord),
+    Asks(String),
+}
+
+async fn requests(context: &Context, path: &Path) -> Requests {
+    let answers = context.proxy.as_ref().map(|proxy| proxy.answers.clone()).unwrap_or_default();
+    Requests::of(context.journal.clone(), path, answers).await
+}
+
+/// Waits for the end, or for a question to a person, and ends the command at its time limit.
+async fn waited(context: &Context, connection: &Connection, asked: &Asked, path: &Path) -> std::io::Result<Waited> {
     let mut seen = connection.seen();
     let mut over = seen.wait_for(|seen| seen.ended.is_some() || seen.gone).boxed();
-    if tokio::time::timeout(asked.timeout, &mut over).await.is_err() {
-        let _ = context.sessions.order(path, connection, Verb::Kill).await;
-        let _ = over.await;
+    let mut requests = requests(context, path).await;
+    let end_or_question = async {
+        tokio::select! {
+            biased;
+            _ = &mut over => None,
+            host = requests.next_question() => Some(host),
+        }
+    };
+    match tokio::time::timeout(asked.timeout, end_or_question).await {
+        Ok(Some(host)) => return Ok(Waited::Asks(host)),
+        Ok(None) => {}
+        Err(_) => {
+            let _ = context.sessions.order(path, connection, Verb::Kill).await;
+            let _ = over.await;
+        }
     }
+    requests.show().await;
     let ended = connection.seen().borrow().ended.clone();
     match ended {
-        Some(record) => Ok(record),
+        Some(record) => Ok(Waited::Ended(record)),
         // The shim is gone without an answer: the directory of the session tells.
         None => match context.sessions.find(path).await? {
-            SessionStatus::Ended(record) => Ok(record),
+            SessionStatus::Ended(record) => Ok(Waited::Ended(record)),
             SessionStatus::Alive(_) | SessionStatus::NeverRan => Err(std::io::Error::other("its shim does not answer")),
         },
     }

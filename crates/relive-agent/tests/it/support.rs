@@ -110,6 +110,8 @@ impl World {
             // No test here launches a program: that takes the real binary.
             sessions: Arc::new(Sessions::new("/proc/self/exe".into(), String::new(), "test".to_owned())),
             isolation: relive_session::spec::Policy::default(),
+            proxy: None,
+            journal: None,
             folder: outside.join("sessions"),
         };
         Self { folder, outside, cwd, host, context }

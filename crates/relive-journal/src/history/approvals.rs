@@ -42,7 +42,8 @@ impl History {
             (Permission::Deny, None) => return refused(RefusedBy::Policy, None),
             (Permission::Ask, None) => {}
         }
-        if let Some(approval) = self.approval.as_ref().filter(|approval| approval.call == call) {
+        let about_call = |approval: &&Approval| approval.call == call && approval.host.is_none();
+        if let Some(approval) = self.approval.as_ref().filter(about_call) {
             match approval.decision {
                 Decision::Allowed => return Permit::Given,
                 Decision::Denied => return refused(RefusedBy::Person, approval.reason.clone()),
@@ -65,15 +66,26 @@ impl History {
     pub fn question(&self) -> Option<&Approval> {
         let asked = self.approval.as_ref().filter(|approval| approval.decision == Decision::Asked)?;
         let Phase::Calling { calls } = &self.phase else { return None };
-        (calls.get(asked.call as usize) == Some(&CallState::Waiting)).then_some(asked)
+        let is_open = match (calls.get(asked.call as usize), &asked.host) {
+            (Some(CallState::Waiting), None) | (Some(CallState::Open(_)), Some(_)) => true,
+            (Some(CallState::Waiting | CallState::Open(_) | CallState::Settled) | None, _) => false,
+        };
+        is_open.then_some(asked)
     }
 
     pub(super) fn approve(&mut self, approval: &Approval, seq: u64) {
-        if let Some(name) = approval.name.as_ref().filter(|_| approval.always) {
-            self.always.insert(name.clone(), approval.decision);
-        }
-        if approval.decision == Decision::Allowed {
-            self.rules.extend(approval.rule.clone());
+        match &approval.host {
+            Some(host) => {
+                self.hosts.insert(host.clone(), approval.decision);
+            }
+            None => {
+                if let Some(name) = approval.name.as_ref().filter(|_| approval.always) {
+                    self.always.insert(name.clone(), approval.decision);
+                }
+                if approval.decision == Decision::Allowed {
+                    self.rules.extend(approval.rule.clone());
+                }
+            }
         }
         if approval.decision == Decision::Asked {
             self.question_seq = seq;

@@ -30,6 +30,9 @@ impl History {
             }
             Body::ModelEnded(_) | Body::Partial(_) => require(asking, "no model was asked"),
             Body::CallStarted(body) => require(self.call(body.call, is_waiting), "no such call waits to be started"),
+            Body::Approval(body) if body.host.is_some() => {
+                require(self.call(body.call, is_open), "no such call is open")
+            }
             Body::Approval(body) => require(self.call(body.call, is_waiting), "no such call waits to be started"),
             // A call that was refused before it began has a result and no intent.
             Body::CallEnded(body) => {

@@ -467,8 +467,16 @@ fn make_rules(fixture: &Fixture) {
     };
     append(&mut writer, vec![call_started(0, "shell:git status*"), call_ended(0, "clean")]);
     let name = Some("shell".to_owned());
-    let asked =
-        Approval { call: 1, name, decision: Decision::Asked, always: false, rule: None, reason: None, req: None };
+    let asked = Approval {
+        call: 1,
+        name,
+        decision: Decision::Asked,
+        always: false,
+        rule: None,
+        host: None,
+        reason: None,
+        req: None,
+    };
     let rule = CommandRule::exactly("ls *; pwd").ok();
     append(&mut writer, vec![Body::Approval(asked.clone()), paused(SuspendReason::Approval)]);
     append(&mut writer, vec![Body::Approval(Approval { decision: Decision::Allowed, rule, ..asked }), resumed()]);

@@ -323,7 +323,16 @@ pub(crate) fn resolved(call: u32, outcome: Outcome) -> Body {
 }
 
 pub(crate) fn approval(call: u32, decision: Decision) -> Body {
-    Body::Approval(Approval { call, decision, name: None, always: false, rule: None, reason: None, req: None })
+    Body::Approval(Approval {
+        call,
+        decision,
+        name: None,
+        always: false,
+        rule: None,
+        host: None,
+        reason: None,
+        req: None,
+    })
 }
 
 pub(crate) fn compacted(through: u64, summary: &str) -> Body {

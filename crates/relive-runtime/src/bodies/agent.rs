@@ -12,11 +12,14 @@ use relive_api::{EndSelfRequest, Environment, Isolated, Isolation};
 use relive_core::status::MAX_STEPS_EXCEEDED;
 use relive_core::{Cause, End, ErrorCode, Moment, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
 use relive_journal::history::Files;
+use relive_journal::policy::Permission;
 use relive_journal::record::OnBudget;
 use relive_journal::{DataDirectory, History, JobLost, Next, ProcessMeta, Seen};
 use relive_llm::Model;
+use relive_proxy::Unknown;
 use relive_session::protocol::Verb as SessionVerb;
 use relive_session::sessions::{SessionStatus, Sessions};
+use relive_types::rule::COMMAND_TOOL;
 
 use super::{Body, Context, DeliveryTime, Exit, LiveSession, PreparedModel, Rest, Verb};
 use crate::clock::Clock;
@@ -68,6 +71,8 @@ struct Parts {
     root: Uuid,
     files: Files,
     isolated: Isolated,
+    /// What becomes of a request for a host that is not in the list.
+    unknown: Unknown,
 }
 
 /// Why an agent cannot be made.
@@ -108,19 +113,20 @@ impl Body for AgentBody {
         let (workspaces, warnings) = (self.workspaces.clone(), self.warnings.clone());
         let isolations = self.isolations.clone();
         async move {
-            let Parts { meta, model, cwd, private, intent, on_budget, root, files, isolated } = match parts.await {
-                Ok(parts) => parts,
-                Err(NoAgent::Journal(fault) | NoAgent::Model(NoModel::Wrong(fault))) => {
-                    return Exit::Ended(End::of(ProcessStatus::Faulted { fault }));
-                }
-                Err(NoAgent::Unread(lost) | NoAgent::Model(NoModel::Unread(lost))) => {
-                    return Exit::Unknown(std::io::Error::other(lost));
-                }
-                Err(NoAgent::Model(NoModel::NeedsKey { message, hint: _ })) => {
-                    cx.owner.warn_once(format!("{} waits for credentials: {message}", cx.process.uuid));
-                    return Exit::Suspended { reason: SuspendReason::NeedsCredentials, resume_at: None };
-                }
-            };
+            let Parts { meta, model, cwd, private, intent, on_budget, root, files, isolated, unknown } =
+                match parts.await {
+                    Ok(parts) => parts,
+                    Err(NoAgent::Journal(fault) | NoAgent::Model(NoModel::Wrong(fault))) => {
+                        return Exit::Ended(End::of(ProcessStatus::Faulted { fault }));
+                    }
+                    Err(NoAgent::Unread(lost) | NoAgent::Model(NoModel::Unread(lost))) => {
+                        return Exit::Unknown(std::io::Error::other(lost));
+                    }
+                    Err(NoAgent::Model(NoModel::NeedsKey { message, hint: _ })) => {
+                        cx.owner.warn_once(format!("{} waits for credentials: {message}", cx.process.uuid));
+                        return Exit::Suspended { reason: SuspendReason::NeedsCredentials, resume_at: None };
+                    }
+                };
             cx.owner.started().await;
             // Those it was given at its start, whatever there is now.
             let given = tool_names(&meta.tools);
@@ -140,6 +146,8 @@ impl Body for AgentBody {
                 slow_pool,
                 sessions,
                 isolation: isolations.policy(&isolated),
+                proxy: crate::isolation::proxy(&isolated, unknown),
+                journal: Some(Arc::clone(&cx.journal)),
                 folder,
             };
             let snapshots = workspaces.are_wanted().then(|| {
@@ -278,7 +286,12 @@ impl AgentBody {
             let root = spawned.root_uuid.unwrap_or(uuid);
             let isolated = spawned.isolated.unwrap_or_default();
             let on_budget = spawned.on_budget;
-            Ok(Parts { meta, model, cwd: spawned.cwd, private, intent, on_budget, root, files, isolated })
+            // A person who is asked before a command runs can also be asked what it may reach.
+            let unknown = match spawned.policy.of(COMMAND_TOOL) {
+                Permission::Ask => Unknown::Ask,
+                Permission::Allow | Permission::Deny => Unknown::Refuse,
+            };
+            Ok(Parts { meta, model, cwd: spawned.cwd, private, intent, on_budget, root, files, isolated, unknown })
         }
     }
 }

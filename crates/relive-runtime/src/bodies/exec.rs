@@ -15,10 +15,12 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use relive_agent::requests::Requests;
 use relive_api::Isolated;
 use relive_core::program::{Inherited, Namespace, ResourceLimit, Stdio};
 use relive_core::{Cause, End, KillSignal, Moment, Pid, ProcessStatus, Program, Signal, Uuid, Why};
 use relive_journal::{DataDirectory, History, Pool, Seen};
+use relive_proxy::{Answers, Unknown};
 use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::launch::LaunchError;
 use relive_session::proc::Identity;
@@ -232,14 +234,22 @@ impl ExecBody {
                 Err(NoSession::NotNeeded) => return Exit::Cancelled,
             };
             let RunSession { status, beginning, folder, program } = session;
+            let mut requests = Requests::of(Some(Arc::clone(&cx.journal)), &folder, Answers::default()).await;
             let connection = match status {
                 SessionStatus::Alive(connection) => connection,
-                SessionStatus::Ended(record) => return Exit::Ended(attributed(end_of(&record), &record, &cx)),
+                SessionStatus::Ended(record) => {
+                    requests.show().await;
+                    return Exit::Ended(attributed(end_of(&record), &record, &cx));
+                }
                 SessionStatus::NeverRan => return Exit::Cancelled,
             };
             let attended = Attended { sessions: &self.sessions, beginning, connection, folder, program };
             let messages = self.deliver(cx.process.uuid, cx.owner.clone(), Arc::clone(&cx.journal), &attended);
-            match attend(&mut cx, &attended, messages).await {
+            // A program has nobody who could be asked, so its requests are only shown.
+            let beside = async { drop(tokio::join!(messages, requests.next_question())) };
+            let left = attend(&mut cx, &attended, beside).await;
+            requests.show().await;
+            match left {
                 Left::Ended(record) => return Exit::Over(attributed(end_of(&record), &record, &cx)),
                 Left::Gone => {}
             }
@@ -368,6 +378,7 @@ impl ExecBody {
                 policy: self.isolations.policy(&facts.isolated),
                 machine: ladder.isolation.clone(),
             },
+            proxy: crate::isolation::proxy(&facts.isolated, Unknown::Refuse),
             enter: program.enter.as_ref().map(|enter| spec::Enter {
                 program: Identity { pid: enter.host_pid, start_time: enter.start_time },
                 namespaces: crate::isolation::namespaces(&enter.namespaces),

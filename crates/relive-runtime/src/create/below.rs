@@ -30,6 +30,11 @@ pub(crate) struct Above {
 }
 
 impl Above {
+    /// Returns whether there is an agent above.
+    pub(crate) fn has_agent(&self) -> bool {
+        self.policy.is_some()
+    }
+
     pub(crate) fn is_isolated(&self) -> bool {
         self.isolated.is_some()
     }

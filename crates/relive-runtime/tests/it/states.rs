@@ -210,8 +210,16 @@ fn left_in_doubt(world: &World, count: usize) -> Vec<Uuid> {
     drop(daemon);
     for uuid in &all {
         let name = Some("write".to_owned());
-        let allowed =
-            Approval { call: 0, name, decision: Decision::Allowed, always: false, rule: None, reason: None, req: None };
+        let allowed = Approval {
+            call: 0,
+            name,
+            decision: Decision::Allowed,
+            always: false,
+            rule: None,
+            host: None,
+            reason: None,
+            req: None,
+        };
         let resumed = Resumed { by: ResumedBy::User, cause: None, req: None };
         let started = CallStarted { call: 0, name: "write".to_owned(), recovery: Recovery::Doubt, rule: None };
         let records = vec![Body::Approval(allowed), Body::Resumed(resumed), Body::CallStarted(started)];

@@ -80,6 +80,8 @@ pub(super) struct Orders {
     pub(super) own_proc: bool,
     /// The system calls that isolate it, or null.
     pub(super) isolated: *mut Prepared,
+    /// The socket for the listener of its proxy.
+    pub(super) proxy: Option<RawFd>,
     /// The session that it enters, next to the program of that.
     pub(super) entry: Option<Entry>,
     /// The socket on which the stub init reports the end of the program and receives signals; absent without a stub
@@ -140,12 +142,13 @@ pub(super) unsafe fn run(orders: &Orders) -> ! {
     }
 }
 
-/// Closes every descriptor except 0, 1, 2, the gate, the report and those of the entry: the lock, the log and the sockets do not belong to
-/// the child, and its copy of the parent's end would keep the gate from ending.
+/// Closes every descriptor except 0, 1, 2, the gate, the report, the socket of the proxy and those of the entry: the lock,
+/// the log and the other sockets do not belong to the child, and its copy of the parent's end would keep the gate from ending.
 unsafe fn close_others(orders: &Orders) {
     let gate = orders.gate;
     let entry = orders.entry.map_or((gate, gate), |entry| (entry.pidfd, entry.root.unwrap_or(gate)));
-    let mut kept = [gate, orders.init.unwrap_or(gate), entry.0, entry.1].map(|descriptor| descriptor as c_uint);
+    let (init, proxy) = (orders.init.unwrap_or(gate), orders.proxy.unwrap_or(gate));
+    let mut kept = [gate, init, proxy, entry.0, entry.1].map(|descriptor| descriptor as c_uint);
     kept.sort_unstable();
     let mut first = 3;
     for descriptor in kept {

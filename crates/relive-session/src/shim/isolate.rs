@@ -1,9 +1,10 @@
 //! The isolation of a program: decided and prepared by the shim, carried out by its child.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 
 use relive_sandbox::{Kind, Plan, Prepared, Surroundings};
+use relive_types::Network;
 
 use super::enter::Entered;
 use crate::spec::Spec;
@@ -35,10 +36,27 @@ pub(super) fn prepare(spec: &Spec) -> Result<Isolated, Failure> {
 
 impl Isolated {
     /// Adds what is in force to the rungs of the tree.
-    pub(super) fn describe(&self, tree: &mut Tree) {
+    pub(super) fn describe(&self, tree: &mut Tree, proxy: Option<&relive_proxy::Settings>) {
         if let Some((plan, _)) = &self.own {
-            tree.set_isolation(plan.isolation.name(), &plan.degraded);
+            let network = match proxy.filter(|_| plan.proxy_port.is_some()) {
+                Some(settings) => Network::Allow(settings.allow.clone()),
+                None if plan.namespaces.has(Kind::Net) => Network::None,
+                None => Network::Full,
+            };
+            tree.set_isolation(plan.isolation.name(), network.to_string(), &plan.degraded);
         }
+    }
+
+    /// Takes the socket through which the child hands its listener to the proxy.
+    pub(super) fn set_proxy(&mut self, socket: OwnedFd) {
+        if let Some((_, prepared)) = &mut self.own {
+            prepared.set_proxy(socket);
+        }
+    }
+
+    /// Returns the descriptor of that socket.
+    pub(super) fn proxy(&self) -> Option<RawFd> {
+        self.own.as_ref().and_then(|(_, prepared)| prepared.proxy())
     }
 
     pub(super) fn clone_flags(&self) -> u64 {

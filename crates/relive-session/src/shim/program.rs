@@ -44,8 +44,11 @@ impl Program {
     /// Prepares a program. `session` marks the session's processes.
     pub(super) fn of(spec: &Spec, session: &str) -> Result<Self, Failure> {
         let Some(name) = spec.argv.first() else { return Err(Failure::new("execve", libc::ENOENT)) };
-        let variables = spec.env.iter().filter(|(name, _)| name != MARKER);
+        let proxy = if super::proxy::is_wanted(spec) { relive_proxy::environment() } else { Vec::new() };
+        let replaced = |name: &str| name == MARKER || proxy.iter().any(|(other, _)| *other == name);
+        let variables = spec.env.iter().filter(|(name, _)| !replaced(name));
         let mut env = strings(variables.map(|(name, value)| format!("{name}={value}")))?;
+        env.extend(strings(proxy.iter().map(|(name, value)| format!("{name}={value}")))?);
         env.extend(strings([format!("{MARKER}={session}")])?);
         let argv = strings(spec.argv.iter().cloned())?;
         // The second is replaced by the path that turns out to be a script.
@@ -79,6 +82,7 @@ impl Program {
             gate,
             own_proc,
             isolated: ptr::null_mut(),
+            proxy: None,
             entry: None,
             init,
             umask: self.inherited.as_ref().map(|inherited| inherited.umask),

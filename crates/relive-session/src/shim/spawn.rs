@@ -97,6 +97,7 @@ impl Child {
         let own_proc = own_pids && !isolated.mounts_proc();
         let mut orders = program.orders(childs_gate.as_raw_fd(), init_number, own_proc, stdio);
         orders.isolated = isolated.pointer();
+        orders.proxy = isolated.proxy();
         orders.entry = isolated.entered().map(Entered::entry);
         let mut pidfd: libc::c_int = -1;
         // SAFETY: the structure is plain numbers, zero where nothing is requested.

@@ -216,7 +216,18 @@ pub(super) fn rungs_of(made: &Made) -> Rungs {
     let none = || "none".to_owned();
     let (tree, pause, kill) = (tree.into(), pause.into(), kill.into());
     let (isolation, namespaces) = (none(), Vec::new());
-    Rungs { tree, pause, kill, pids: none(), memory: none(), cpu: none(), isolation, namespaces, degraded: weak }
+    Rungs {
+        tree,
+        pause,
+        kill,
+        pids: none(),
+        memory: none(),
+        cpu: none(),
+        isolation,
+        network: String::new(),
+        namespaces,
+        degraded: weak,
+    }
 }
 
 impl Made {

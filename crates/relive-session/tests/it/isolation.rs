@@ -1,6 +1,7 @@
 //! Isolation: what a program reaches at `none` and may not reach, it does not reach at `confined` and `sealed`.
 
 mod enter;
+mod network;
 mod tools;
 mod world;
 

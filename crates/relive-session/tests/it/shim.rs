@@ -7,6 +7,9 @@
 mod attempt;
 
 fn main() {
+    if std::env::args_os().next().is_some_and(|name| name == relive_proxy::PROXY) {
+        relive_proxy::main();
+    }
     match std::env::args().nth(1).as_deref() {
         Some("stuck") => stuck(),
         Some("attempt") => attempt::main(),

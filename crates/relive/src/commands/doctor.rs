@@ -132,7 +132,8 @@ mod tests {
     fn rungs(of: [&str; 6], degraded: &[&str]) -> Rungs {
         let [tree, pause, kill, pids, memory, cpu] = of.map(str::to_owned);
         let degraded = degraded.iter().map(ToString::to_string).collect();
-        Rungs { tree, pause, kill, pids, memory, cpu, isolation: String::new(), namespaces: Vec::new(), degraded }
+        let (isolation, network, namespaces) = (String::new(), String::new(), Vec::new());
+        Rungs { tree, pause, kill, pids, memory, cpu, isolation, network, namespaces, degraded }
     }
 
     /// After a change: `INSTA_UPDATE=always cargo test -p relive --bin relive doctor`, then read the diff as prose.

@@ -76,9 +76,10 @@ pub(crate) struct Args {
     /// Give the program namespaces of its own: user, pid, mount, net, ipc, uts, cgroup, time
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     ns: Vec<NamespaceKind>,
-    /// Give the program the network of this machine, or only a loopback of its own; default: full, and none at --isolation
-    /// sealed
-    #[arg(long, value_name = "full|none", value_parser = parse_network)]
+    /// What the program reaches of the network: all of it (`full`); nothing but a loopback of its own (`none`); these
+    /// hosts through a proxy (`allow:github.com,*.crates.io`); default: full or `isolation.network` in config.yaml, and none
+    /// at --isolation sealed
+    #[arg(long, value_name = "full|none|allow:DOMAIN,...")]
     net: Option<Network>,
     /// In a PID namespace: run a small init as PID 1 that reaps processes and forwards signals; `false` makes the program PID 1
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
@@ -191,14 +192,6 @@ pub(super) async fn start(context: &Context, attachment: Attachment, request: Ex
     Ok(0)
 }
 
-pub(super) fn parse_network(text: &str) -> Result<Network, String> {
-    match text {
-        "full" => Ok(Network::Full),
-        "none" => Ok(Network::None),
-        _ => Err("expected one of full, none".to_owned()),
-    }
-}
-
 /// Reports all mistakes in how a program is connected that can be found without the daemon. `rest` is what was typed after the
 /// options.
 pub(super) fn check_attachment(context: &Context, attachment: Attachment, rest: &str) -> Outcome<()> {
@@ -288,7 +281,7 @@ fn request(args: &Args, attachment: Attachment) -> Outcome<ExecRequest> {
         },
         isolation: args.isolation.unwrap_or_default(),
         namespaces: args.ns.iter().copied().filter(|kind| *kind != NamespaceKind::Pid).collect(),
-        network: args.net,
+        network: args.net.clone(),
         limits: Limits { timeout_ms: args.timeout.map(as_millis), ..Limits::default() },
         memory: args.memory,
         pids: args.pids,

@@ -93,11 +93,13 @@ pub(crate) struct Args {
     /// `own`: work on a copy of this directory, the default for sealed agents; `here`: work in this directory
     #[arg(long, value_name = "own|here", value_parser = super::resume::parse_workspace)]
     workspace: Option<relive_api::WorkspaceKind>,
-    /// What the agent's commands may reach: none, confined or sealed, see `relive exec --help`; default: `isolation.agents` in config.yaml
+    /// What the agent's commands may reach: none, confined or sealed, see `relive exec --help`; default: `isolation.agents` in
+    /// config.yaml, otherwise confined where this machine can
     #[arg(long, value_name = "WORD")]
     isolation: Option<Isolation>,
-    /// Give the commands the network of this machine, or only a loopback of their own
-    #[arg(long, value_name = "full|none", value_parser = super::exec::parse_network)]
+    /// What the agent's commands reach of the network: full, none or allow:DOMAIN,..., see `relive exec --help`; you are
+    /// asked about other domains
+    #[arg(long, value_name = "full|none|allow:DOMAIN,...")]
     net: Option<Network>,
     /// Run commands even if this machine cannot give all of the isolation
     #[arg(long)]
@@ -195,7 +197,7 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         yes: args.policy.yes,
         workspace: args.workspace,
         isolation: args.isolation,
-        network: args.net,
+        network: args.net.clone(),
         allow_degraded: args.allow_degraded,
     })
 }

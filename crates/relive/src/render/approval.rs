@@ -68,6 +68,13 @@ pub(crate) fn show(who: &str, call: &PendingCall, before: Option<&str>, look: &L
                 let part = |text: &str| if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
                 (format!("{who} asks to edit {}{everywhere}:", exact(path)), diff::lines(&part(old), &part(new)))
             }
+            ("network", ..) if text("host").is_some() => {
+                let host = exact(text("host").unwrap_or_default());
+                (
+                    format!("{who} asks to reach {host}, with a command that waits for it:"),
+                    as_lines(text("command").unwrap_or_default()),
+                )
+            }
             (tool, ..) => (format!("{who} asks to use {}:", exact(tool)), as_lines(&call.args.to_string())),
         };
     body(&heading, &lines, look)

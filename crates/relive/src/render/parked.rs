@@ -24,6 +24,13 @@ pub(crate) fn describe(process: &Process, show: impl Fn(&PendingCall) -> String)
     let pid = process.pid;
     if let Some(asked) = &process.approval {
         let (call, at) = (show(asked), Clock::local().second(asked.at));
+        if asked.tool == "network" {
+            return Some(format!(
+                "{call}asked at {at}; the command stands still\n\n\
+                 relive resolve {pid} --allow   allow this host for as long as the process lives\n\
+                 relive resolve {pid} --deny    refuse it\n"
+            ));
+        }
         return Some(format!(
             "{call}asked at {at}; the call has not started\n\n\
              relive resolve {pid} --allow   allow the call\n\

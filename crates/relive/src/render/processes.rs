@@ -187,7 +187,10 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     add("HANDLED", (!process.handled_signals.is_empty()).then(|| process.handled_signals.join(", ")));
     add("PENDING", (!process.pending_signals.is_empty()).then(|| process.pending_signals.join(", ")));
     add("RESUMABLE", Some(if process.resumable { "yes" } else { "no" }.into()));
-    rows.extend(process.isolation.map(|isolation| ("ISOLATION", isolation.name().to_owned())));
+    if process.body == Body::Agent {
+        rows.push(("ISOLATION", process.isolation.unwrap_or_default().name().to_owned()));
+    }
+    rows.extend(process.network.as_ref().map(|network| ("NETWORK", one_line(&network.to_string()))));
     if let Some(session) = &process.session {
         rows.extend(session_rows(session));
     }
@@ -218,6 +221,7 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     rows.push(("FROZEN", if session.frozen { "yes" } else { "no" }.into()));
     rows.push(("HELD BY", format!("tree {}, pause {}, kill {}", session.tree, session.pause, session.kill)));
     rows.push(("ISOLATION", session.isolation.clone()));
+    rows.push(("NETWORK", one_line(&session.network)));
     if !session.namespaces.is_empty() {
         rows.push(("NAMESPACES", session.namespaces.join(" ")));
     }

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use relive_api::{Affected, Created, InputRequest, Isolation, WaitAnswer};
+use relive_api::{Affected, Created, InputRequest, Isolation, Process, WaitAnswer};
 use relive_client::{Event, Source};
 use relive_core::{Body, ProcessStatus, State, SuspendReason, Uuid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -79,9 +79,7 @@ pub(crate) async fn run(
     let keyboard = if is_interactive { Keyboard::open(manner.detach).map_err(cannot)? } else { None };
     let mut front = Foreground::new(client, created, manner, keyboard);
     let isolation = match manner.arrival {
-        Arrival::First if is_interactive => {
-            client.process(&created.uuid.to_string()).await.ok().and_then(|info| info.isolation)
-        }
+        Arrival::First if is_interactive => client.process(&created.uuid.to_string()).await.ok().map(isolation_of),
         Arrival::First | Arrival::Again => None,
     };
     front.greet(created, isolation);
@@ -123,6 +121,15 @@ pub(crate) async fn run(
     }
 }
 
+/// Says what the commands of an agent may reach.
+fn isolation_of(process: Process) -> String {
+    let network = process.network.map(|network| format!(", network {network}")).unwrap_or_default();
+    match process.isolation {
+        Some(isolation @ (Isolation::Confined | Isolation::Sealed)) => format!("commands are {isolation}{network}"),
+        Some(Isolation::None) | None => format!("commands are not isolated{network}"),
+    }
+}
+
 struct Foreground<'a> {
     client: &'a Client<'a>,
     root: Uuid,
@@ -156,7 +163,7 @@ impl<'a> Foreground<'a> {
     }
 
     /// Says who it is, and once how to leave.
-    fn greet(&mut self, created: Created, isolation: Option<Isolation>) {
+    fn greet(&mut self, created: Created, isolation: Option<String>) {
         let Created { pid, uuid } = created;
         let context = self.client.context();
         if context.json || !context.err.is_terminal {
@@ -171,7 +178,7 @@ impl<'a> Foreground<'a> {
         };
         self.show.say(&match self.manner.arrival {
             Arrival::First => match isolation {
-                Some(isolation) => format!("PID {pid} {uuid}, commands are {isolation}\n{keys}"),
+                Some(isolation) => format!("PID {pid} {uuid}, {isolation}\n{keys}"),
                 None => format!("PID {pid} {uuid}\n{keys}"),
             },
             Arrival::Again => format!("attached to PID {pid}; {keys}"),

@@ -1,0 +1,254 @@
+//! One connection of a program: its request, the decision, and the bytes in both directions.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+use crate::http;
+use crate::log::{Log, Protocol, Record, Verdict};
+use crate::rules::{self, Decision, Host};
+use crate::settings::{Answers, Settings};
+use crate::socks::{self, Reply};
+
+/// How many connections of a program are served at a time; the next ones wait.
+const CONNECTIONS_MAX: usize = 512;
+const REQUEST_WITHIN: Duration = Duration::from_secs(30);
+const RESOLVE_WITHIN: Duration = Duration::from_secs(15);
+const CONNECT_WITHIN: Duration = Duration::from_secs(15);
+/// How long a request waits for a person.
+const ANSWER_WITHIN: Duration = Duration::from_secs(24 * 3600);
+/// How long to wait after the listener failed, for lack of descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// The proxy of one session.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    settings: Settings,
+    answers: watch::Sender<Answers>,
+    log: Mutex<Log>,
+    /// How many requests were recorded.
+    recorded: watch::Sender<u64>,
+    places: Arc<Semaphore>,
+}
+
+/// Why a request is not carried out.
+#[derive(Debug)]
+enum Refused {
+    NotAllowed(String),
+    Failed(String),
+    /// The program does not wait any more.
+    HungUp,
+}
+
+impl Proxy {
+    pub(crate) fn new(mut settings: Settings, log: Log) -> Self {
+        let answers = std::mem::take(&mut settings.answers);
+        Self {
+            settings,
+            answers: watch::Sender::new(answers),
+            log: Mutex::new(log),
+            recorded: watch::Sender::new(0),
+            places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        }
+    }
+
+    pub(crate) fn set_answers(&self, answers: Answers) {
+        self.answers.send_replace(answers);
+    }
+
+    /// Returns the number of recorded requests, as it changes.
+    pub(crate) fn recorded(&self) -> watch::Receiver<u64> {
+        self.recorded.subscribe()
+    }
+
+    pub(crate) async fn accept_all(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let proxy = Arc::clone(&self);
+                    tokio::spawn(async move {
+                        // A connection that breaks concerns only those at its ends.
+                        let _ = proxy.serve(stream).await;
+                        drop(place);
+                    });
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+            }
+        }
+    }
+
+    async fn serve(&self, stream: TcpStream) -> io::Result<()> {
+        let mut first = [0];
+        match timeout(REQUEST_WITHIN, stream.peek(&mut first)).await?? {
+            0 => Ok(()),
+            _ if first == [socks::VERSION] => self.serve_socks(stream).await,
+            _ => self.serve_http(stream).await,
+        }
+    }
+
+    async fn serve_socks(&self, mut stream: TcpStream) -> io::Result<()> {
+        let (host, port) = match timeout(REQUEST_WITHIN, socks::read(&mut stream)).await?? {
+            Ok(target) => target,
+            Err(reply) => return socks::answer(&mut stream, reply).await,
+        };
+        match self.connect(&stream, &host, port, Protocol::Socks5).await {
+            Ok(server) => {
+                socks::answer(&mut stream, Reply::Connected).await?;
+                relay(stream, server).await
+            }
+            Err(Refused::NotAllowed(_)) => socks::answer(&mut stream, Reply::NotAllowed).await,
+            Err(Refused::Failed(_)) => socks::answer(&mut stream, Reply::Unreachable).await,
+            Err(Refused::HungUp) => Ok(()),
+        }
+    }
+
+    async fn serve_http(&self, mut stream: TcpStream) -> io::Result<()> {
+        let Some((head, rest)) = timeout(REQUEST_WITHIN, read_head(&mut stream)).await?? else {
+            return stream.write_all(&http::refusal(431, "the head of the request is too long")).await;
+        };
+        let request = match http::parse(&head) {
+            Ok(request) => request,
+            Err(reason) => return stream.write_all(&http::refusal(400, &reason)).await,
+        };
+        let by = if request.forwarded.is_some() { Protocol::Http } else { Protocol::Connect };
+        let mut server = match self.connect(&stream, &request.host, request.port, by).await {
+            Ok(server) => server,
+            Err(Refused::NotAllowed(reason)) => return stream.write_all(&http::refusal(403, &reason)).await,
+            Err(Refused::Failed(reason)) => return stream.write_all(&http::refusal(502, &reason)).await,
+            Err(Refused::HungUp) => return Ok(()),
+        };
+        match request.forwarded {
+            Some(head) => server.write_all(&head).await?,
+            None => stream.write_all(http::CONNECTED).await?,
+        }
+        server.write_all(&rest).await?;
+        relay(stream, server).await
+    }
+
+    /// Decides about a request, records it, and connects.
+    async fn connect(&self, client: &TcpStream, host: &Host, port: u16, by: Protocol) -> Result<TcpStream, Refused> {
+        let note = |verdict, reason: Option<&str>| {
+            let reason = reason.map(str::to_owned);
+            self.record(&Record { at: Timestamp::now(), host: host.to_string(), port, by, verdict, reason })
+        };
+        let refuse = |reason: String| match note(Verdict::Refused, Some(&reason)) {
+            Ok(()) => Refused::NotAllowed(reason),
+            Err(refused) => refused,
+        };
+        let mut answers = self.answers.subscribe();
+        let mut is_asked = false;
+        loop {
+            let decision = {
+                let answers = answers.borrow_and_update();
+                rules::decide(host, &self.settings.allow, self.settings.unknown, &answers)
+            };
+            match decision {
+                Decision::Allow => break,
+                Decision::Refuse(reason) => return Err(refuse(reason)),
+                Decision::Ask => {
+                    if !std::mem::replace(&mut is_asked, true) {
+                        note(Verdict::Asked, None)?;
+                    }
+                    tokio::select! {
+                        changed = answers.changed() => changed.map_err(|_| Refused::HungUp)?,
+                        () = hang_up(client) => return Err(Refused::HungUp),
+                        () = tokio::time::sleep(ANSWER_WITHIN) => {
+                            return Err(refuse(format!("{host} is not in the allow list, and nobody has answered")));
+                        }
+                    }
+                }
+            }
+        }
+        let addresses = resolve(host, port).await.map_err(|reason| (Verdict::Failed, reason));
+        let addresses = addresses.and_then(|addresses| {
+            rules::reachable(host, &addresses, &self.settings.allow).map_err(|reason| (Verdict::Refused, reason))
+        });
+        let addresses = match addresses {
+            Ok(addresses) => addresses,
+            Err((Verdict::Failed, reason)) => {
+                note(Verdict::Failed, Some(&reason))?;
+                return Err(Refused::Failed(reason));
+            }
+            Err((Verdict::Allowed | Verdict::Refused | Verdict::Asked, reason)) => return Err(refuse(reason)),
+        };
+        note(Verdict::Allowed, None)?;
+        connect_any(host, port, &addresses).await.or_else(|reason| {
+            note(Verdict::Failed, Some(&reason))?;
+            Err(Refused::Failed(reason))
+        })
+    }
+
+    fn record(&self, record: &Record) -> Result<(), Refused> {
+        let written = self.log.lock().unwrap_or_else(PoisonError::into_inner).append(record);
+        written.map_err(|error| {
+            Refused::NotAllowed(format!("{} is refused: the request cannot be recorded: {error}", record.host))
+        })?;
+        self.recorded.send_modify(|count| *count += 1);
+        Ok(())
+    }
+}
+
+/// Returns the head and what was received after it; nothing if it is too long.
+async fn read_head(stream: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let mut received = Vec::new();
+    loop {
+        if let Some(length) = http::head_length(&received) {
+            let rest = received.split_off(length);
+            return Ok(Some((received, rest)));
+        }
+        if received.len() > http::HEAD_MAX {
+            return Ok(None);
+        }
+        if stream.read_buf(&mut received).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+async fn resolve(host: &Host, port: u16) -> Result<Vec<IpAddr>, String> {
+    let name = match host {
+        Host::Address(address) => return Ok(vec![*address]),
+        Host::Name(name) => name,
+    };
+    if let Some(known) = rules::known_addresses(name) {
+        return Ok(known.to_vec());
+    }
+    match timeout(RESOLVE_WITHIN, tokio::net::lookup_host((name.as_str(), port))).await {
+        Ok(Ok(found)) => Ok(found.map(|address| address.ip()).collect()),
+        Ok(Err(error)) => Err(format!("{name} cannot be resolved: {error}")),
+        Err(_) => Err(format!("{name} cannot be resolved: no server answers")),
+    }
+}
+
+async fn connect_any(host: &Host, port: u16, addresses: &[IpAddr]) -> Result<TcpStream, String> {
+    let mut last = format!("{host} has no address");
+    for address in addresses {
+        match timeout(CONNECT_WITHIN, TcpStream::connect(SocketAddr::new(*address, port))).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = format!("{host}:{port} cannot be reached: {error}"),
+            Err(_) => last = format!("{host}:{port} cannot be reached: it does not answer"),
+        }
+    }
+    Err(last)
+}
+
+/// Waits until the client has closed the connection. What it has sent already hides that.
+async fn hang_up(client: &TcpStream) {
+    let mut byte = [0];
+    match client.peek(&mut byte).await {
+        Ok(0) | Err(_) => {}
+        Ok(_) => std::future::pending().await,
+    }
+}
+
+async fn relay(mut client: TcpStream, mut server: TcpStream) -> io::Result<()> {
+    tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop)
+}
