@@ -43,6 +43,7 @@ mod killing;
 mod lists;
 mod looking;
 mod models;
+mod network;
 mod odd_files;
 mod old_pids;
 mod pauses;
