@@ -137,7 +137,7 @@ impl Operations {
         // The host's, before anything covers it.
         for mount in mounts {
             slots.push(match mount {
-                Mount::Writable { at, .. } => Some(self.copy(at)?),
+                Mount::Writable { at, .. } | Mount::Console { from: at, .. } => Some(self.copy(at)?),
                 Mount::ReadOnly { at, .. } => {
                     let slot = self.copy(at)?;
                     self.push(Operation::MakeReadOnly { slot }, format!("mount {}", at.display()));
@@ -192,6 +192,7 @@ impl Operations {
                 }
                 Mount::Writable { .. }
                 | Mount::ReadOnly { .. }
+                | Mount::Console { .. }
                 | Mount::Terminals { .. }
                 | Mount::Proc { .. }
                 | Mount::ProcReadOnly { .. } => {}
@@ -210,6 +211,7 @@ impl Operations {
             match mount {
                 Mount::Writable { shape: Shape::Other, .. }
                 | Mount::ReadOnly { shape: Shape::Other, .. }
+                | Mount::Console { .. }
                 | Mount::HiddenFile { .. } => self.make_file(&path)?,
                 Mount::Writable { shape: Shape::Directory, .. }
                 | Mount::ReadOnly { shape: Shape::Directory, .. }
@@ -247,6 +249,7 @@ impl Operations {
             }
             Mount::Writable { .. }
             | Mount::ReadOnly { .. }
+            | Mount::Console { .. }
             | Mount::Temporary { .. }
             | Mount::Hidden { .. }
             | Mount::HiddenFile { .. }
@@ -269,6 +272,7 @@ fn staged(mount: &Mount) -> Option<bool> {
         Mount::Hidden { .. } | Mount::HiddenFile { .. } | Mount::Devices { .. } => Some(true),
         Mount::Writable { .. }
         | Mount::ReadOnly { .. }
+        | Mount::Console { .. }
         | Mount::Terminals { .. }
         | Mount::Proc { .. }
         | Mount::ProcReadOnly { .. } => None,

@@ -51,6 +51,8 @@ pub enum Mount {
     Writable { at: PathBuf, shape: Shape },
     /// The host's, mounted on itself and read-only. Sockets can be connected to.
     ReadOnly { at: PathBuf, shape: Shape },
+    /// The program's own terminal, which is on the host's, under the name by which programs find it.
+    Console { from: PathBuf, at: PathBuf },
     /// An empty directory for temporary files.
     Temporary { at: PathBuf },
     /// An empty directory that stays empty, except for what is mounted below it.
@@ -292,6 +294,9 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
     for at in &found.devices {
         choose(Mount::Writable { at: at.clone(), shape: Shape::Other });
     }
+    if let Some(from) = &found.terminal {
+        choose(Mount::Console { from: from.clone(), at: "/dev/console".into() });
+    }
     choose(Mount::Terminals { at: "/dev/pts".into() });
     choose(Mount::Temporary { at: "/dev/shm".into() });
     choose(Mount::Proc { at: "/proc".into() });
@@ -311,6 +316,7 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
         Mount::Hidden { at } | Mount::HiddenFile { at } => !nearest(&mounts, at).is_some_and(Mount::begins_empty),
         Mount::Writable { .. }
         | Mount::ReadOnly { .. }
+        | Mount::Console { .. }
         | Mount::Temporary { .. }
         | Mount::Devices { .. }
         | Mount::Terminals { .. }
@@ -331,6 +337,7 @@ impl Mount {
         match self {
             Self::Writable { at, .. }
             | Self::ReadOnly { at, .. }
+            | Self::Console { at, .. }
             | Self::Temporary { at }
             | Self::Hidden { at }
             | Self::HiddenFile { at }
@@ -347,6 +354,7 @@ impl Mount {
             Self::Temporary { .. } | Self::Hidden { .. } | Self::Devices { .. } => true,
             Self::Writable { .. }
             | Self::ReadOnly { .. }
+            | Self::Console { .. }
             | Self::HiddenFile { .. }
             | Self::Terminals { .. }
             | Self::Proc { .. }

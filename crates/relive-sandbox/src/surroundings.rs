@@ -83,6 +83,8 @@ pub struct Surroundings {
     pub proc_controls: Vec<PathBuf>,
     /// The device files that a program gets.
     pub devices: Vec<PathBuf>,
+    /// The program's terminal, by its name on the host.
+    pub terminal: Option<PathBuf>,
     /// Whether the user is root here.
     pub is_root: bool,
 }
@@ -144,6 +146,7 @@ impl Surroundings {
             proc_controls: proc_controls.into_iter().filter(|path| path.exists()).collect(),
             devices: devices.into_iter().filter(|path| path.exists()).collect(),
             is_root: is_root(),
+            terminal: None,
             within: policy.within.as_deref().map(Path::canonicalize).transpose()?,
             cwd,
         })

@@ -171,7 +171,7 @@ impl Shim {
         let name = self.directory.name();
         let mut program = Program::of(spec, &name)?;
         let mut stdio = Stdio::open(spec.stdio, spec.streams).map_err(|error| Failure::of("stdio", &error))?;
-        let mut isolated = isolate::prepare(spec)?;
+        let mut isolated = isolate::prepare(spec, &stdio)?;
         let mut tree = Tree::make(isolated.tree_plan().unwrap_or(&spec.tree), &name, &spec.limits)?;
         isolated.describe(&mut tree, spec.proxy.as_ref());
         if let Some(proxy) = &proxy {

@@ -27,6 +27,7 @@ fn drawn(found: &Surroundings, policy: &Policy) -> Vec<String> {
     let word = |mount: &Mount| match mount {
         Mount::Writable { .. } => "writable",
         Mount::ReadOnly { .. } => "read-only",
+        Mount::Console { .. } => "console",
         Mount::Temporary { .. } => "temporary",
         Mount::Hidden { .. } => "hidden",
         Mount::HiddenFile { .. } => "hidden-file",

@@ -7,6 +7,7 @@ use relive_sandbox::{Kind, Plan, Prepared, Surroundings};
 use relive_types::Network;
 
 use super::enter::Entered;
+use super::stdio::Stdio;
 use crate::spec::Spec;
 use crate::stage::Failure;
 use crate::tree::{self, Tree};
@@ -19,14 +20,15 @@ pub(super) struct Isolated {
 }
 
 /// Decides how to isolate the program of a spec, and prepares it.
-pub(super) fn prepare(spec: &Spec) -> Result<Isolated, Failure> {
+pub(super) fn prepare(spec: &Spec, stdio: &Stdio) -> Result<Isolated, Failure> {
     let entered = spec.enter.as_ref().map(|enter| Entered::open(enter, &spec.tree)).transpose()?;
     let policy = &spec.isolation.policy;
     if policy.is_empty() || entered.is_some() {
         return Ok(Isolated { own: None, entered });
     }
     let found = Surroundings::look(policy, Path::new(&spec.cwd), &spec.env);
-    let found = found.map_err(|error| Failure::of("chdir", &error))?;
+    let mut found = found.map_err(|error| Failure::of("chdir", &error))?;
+    found.terminal = stdio.terminal_name();
     let refused = |errno: String, code| Failure { stage: "isolation".into(), errno, code };
     let plan = Plan::new(policy, &found, &spec.isolation.machine);
     let plan = plan.map_err(|error| refused(error.to_string(), libc::EOPNOTSUPP))?;

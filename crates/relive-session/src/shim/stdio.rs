@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
@@ -119,6 +120,16 @@ impl Stdio {
 
     pub(super) fn is_terminal(&self) -> bool {
         self.terminal
+    }
+
+    /// Returns the name of the program's terminal, if it has one and the name leads to it.
+    pub(super) fn terminal_name(&self) -> Option<PathBuf> {
+        let terminal = self.child.as_ref().filter(|_| self.terminal)?.first()?;
+        let name = std::fs::read_link(format!("/proc/self/fd/{}", terminal.as_raw_fd())).ok()?;
+        let known = rustix::fs::fstat(terminal).ok()?;
+        let named = rustix::fs::stat(&name).ok()?;
+        let is_same = (named.st_dev, named.st_ino, named.st_rdev) == (known.st_dev, known.st_ino, known.st_rdev);
+        is_same.then_some(name)
     }
 
     /// Returns the descriptors that become the child's 0, 1 and 2; the shim's own if the child already has them.

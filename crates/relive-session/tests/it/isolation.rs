@@ -184,6 +184,21 @@ async fn a_terminal_cannot_be_typed_into() {
 }
 
 #[tokio::test]
+async fn a_program_finds_its_terminal_and_can_make_others_in_its_own_devices() {
+    let Some(world) = World::new("terminals").await else { return };
+    let script = "tty && test -t 0 && echo x > \"$(tty)\" && test \"$(stty size)\" = '24 80' && : < /dev/tty && \
+                  test \"$(ls /dev/pts)\" = ptmx && script -qec 'test \"$(tty)\" = /dev/pts/0' /dev/null < /dev/null";
+    for isolation in [Isolation::None, Isolation::Confined, Isolation::Sealed] {
+        // At none others have terminals there, too.
+        let script = if isolation == Isolation::None { "tty && test -t 0" } else { script };
+        let terminal = Stdio::Pty(Size { rows: 24, columns: 80 });
+        let spec = Spec { stdio: terminal, ..world.spec(isolation, script) };
+        let (record, printed) = world.run_spec(&format!("{isolation}"), &spec).await;
+        assert_eq!(record.result, SessionResult::Exited(0), "{isolation}: {printed}");
+    }
+}
+
+#[tokio::test]
 async fn the_configuration_of_a_repository_can_be_allowed() {
     let Some(world) = World::new("git-config").await else { return };
     let mut spec = world.spec(Isolation::Confined, "git config user.name a && ! echo x > .git/hooks/pre-commit");

@@ -54,7 +54,8 @@ impl World {
         // Its script is not among the files it works on.
         let path = self.root().join(format!("script-{}.yaml", fs::read_dir(self.root()).unwrap().count()));
         fs::write(&path, format!("turns:\n{turns}{last}")).unwrap();
-        self.run_model(&format!("script/{}", path.display()), &[&["-y"], flags].concat())
+        // The commands leave copies beside the directory they work in, to be compared.
+        self.run_model(&format!("script/{}", path.display()), &[&["-y", "--isolation", "none"], flags].concat())
     }
 
     /// Forks at the end of a step, and lets the fork do nothing more.

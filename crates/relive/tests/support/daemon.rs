@@ -43,8 +43,9 @@ impl Places {
         fs::create_dir_all(&places.work).unwrap();
         let config = places.root.join("config/relive");
         fs::create_dir_all(&config).unwrap();
+        // The commands write to a file outside of their directory.
         let text = format!(
-            "tools: {{shell: allow}}\ngc: {{retention_days: 0, max_entries: {ended_max}, interval_seconds: 3600}}\n"
+            "tools: {{shell: allow}}\nisolation: {{agents: none}}\ngc: {{retention_days: 0, max_entries: {ended_max}, interval_seconds: 3600}}\n"
         );
         fs::write(config.join("config.yaml"), text).unwrap();
         places
