@@ -2,6 +2,7 @@
 
 mod enter;
 mod network;
+mod planted;
 mod tools;
 mod world;
 
@@ -50,6 +51,7 @@ const ESCAPES: &[(&str, AtNone)] = &[
     (": > /proc/sysrq-trigger", MaySucceed),
     (": > /dev/kmsg", SucceedsForRoot),
     (": < /dev/loop-control", MaySucceed),
+    (": < /dev/kvm", MaySucceed),
     ("$A mount $ROOM/outside", MaySucceed),
     ("$A keyctl", MaySucceed),
     ("$A io_uring", MaySucceed),
