@@ -8,11 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use relive_sandbox::Isolation;
 use relive_session::Connection;
 use relive_session::directory::boot_id;
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::sessions::Sessions;
-use relive_session::spec::{Names, Namespace, Spec};
+use relive_session::spec::{self, Machine, Names, Namespace, Policy, Spec};
 use relive_session::stage::{SessionResult, Stage};
 use relive_session::tree::Plan;
 use tokio::runtime::Runtime;
@@ -30,6 +31,7 @@ pub(crate) struct Lab {
     root: PathBuf,
     sessions: Arc<Sessions>,
     plan: Plan,
+    machine: Machine,
     launched: Cell<usize>,
 }
 
@@ -41,9 +43,9 @@ impl Lab {
         let sessions = Sessions::new(program, boot_id()?, format!("relive-bench-{}", std::process::id()));
         let ladder = runtime.block_on(sessions.ladder())?;
         eprintln!("sessions: {} {} {}", ladder.rungs.tree, ladder.rungs.pause, ladder.rungs.kill);
-        let plan = ladder.plan.clone();
+        let (plan, machine) = (ladder.plan.clone(), ladder.isolation.clone());
         let (sessions, launched) = (Arc::new(sessions), Cell::new(0));
-        Ok(Self { runtime, root, sessions, plan, launched })
+        Ok(Self { runtime, root, sessions, plan, machine, launched })
     }
 
     pub(crate) fn spec(&self, argv: &[&str], namespace: Namespace) -> Spec {
@@ -52,6 +54,16 @@ impl Lab {
         let plain = Spec::new(argv, env, "/".to_owned(), self.plan.clone());
         // As the daemon launches them on the usual file systems.
         Spec { namespace, log_max_bytes: LOG_MAX_BYTES, names: Names::InOrder, ..plain }
+    }
+
+    /// Returns a spec of an isolated program that works in an empty directory; nothing if this machine cannot isolate.
+    pub(crate) fn isolated(&self, argv: &[&str], isolation: Isolation, cwd: &Path) -> Option<Spec> {
+        if !self.machine.can_confine() {
+            return None;
+        }
+        let policy = Policy { isolation, ..Policy::default() };
+        let isolation = spec::Isolation { policy, machine: self.machine.clone() };
+        Some(Spec { isolation, cwd: cwd.display().to_string(), ..self.spec(argv, Namespace::AsPlanned) })
     }
 
     /// Returns the directory of the next session: the directory of its owner exists, the launch creates the rest.

@@ -10,6 +10,7 @@ mod crowd;
 mod disk;
 mod fork;
 mod histories;
+mod isolated;
 mod launchers;
 mod length;
 mod lookup;
@@ -34,7 +35,7 @@ use crate::table::Row;
 type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
-pub(crate) const ALL: [(&str, Measure); 23] = [
+pub(crate) const ALL: [(&str, Measure); 24] = [
     ("step", step::measure),
     ("writers", writers::measure),
     ("path", path::measure),
@@ -53,6 +54,7 @@ pub(crate) const ALL: [(&str, Measure); 23] = [
     ("call", call::measure),
     ("sessions", sessions::measure),
     ("launchers", launchers::measure),
+    ("isolated", isolated::measure),
     ("adopt", adopt::measure),
     ("compose", compose::measure),
     ("snapshots", snapshots::measure),

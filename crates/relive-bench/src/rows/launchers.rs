@@ -41,7 +41,7 @@ impl Drop for InMemory {
 }
 
 /// One way to start a program.
-struct Launcher<'a> {
+pub(super) struct Launcher<'a> {
     name: &'static str,
     launch: Box<dyn Fn() -> Result<()> + 'a>,
     /// The median of each round.
@@ -49,7 +49,7 @@ struct Launcher<'a> {
 }
 
 impl<'a> Launcher<'a> {
-    fn new(name: &'static str, launch: impl Fn() -> Result<()> + 'a) -> Self {
+    pub(super) fn new(name: &'static str, launch: impl Fn() -> Result<()> + 'a) -> Self {
         Self { name, launch: Box::new(launch), rounds: Vec::new() }
     }
 }
@@ -90,13 +90,13 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     Ok(rows(&launchers))
 }
 
-fn status(command: &mut Command) -> Result<()> {
+pub(super) fn status(command: &mut Command) -> Result<()> {
     let status = command.status()?;
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
 }
 
 /// Each of them once, again and again: what slows the machine down slows all of them down.
-fn take_turns(options: &Options, launchers: &mut [Launcher<'_>]) -> Result<()> {
+pub(super) fn take_turns(options: &Options, launchers: &mut [Launcher<'_>]) -> Result<()> {
     for round in 0..=options.rounds {
         let mut times = vec![Vec::new(); launchers.len()];
         for _ in 0..options.launches {
@@ -117,23 +117,10 @@ fn take_turns(options: &Options, launchers: &mut [Launcher<'_>]) -> Result<()> {
 }
 
 fn rows(launchers: &[Launcher<'_>]) -> Vec<Row> {
-    let find = |name: &str| launchers.iter().find(|launcher| launcher.name == name);
     let row = |ours: &str, peer: &str, mark: Mark| {
-        let mut rounds = Rounds::default();
-        if let (Some(ours), Some(peer)) = (find(ours), find(peer)) {
-            for (ours, peer) in ours.rounds.iter().zip(&peer.rounds) {
-                rounds.add(*ours, *peer);
-            }
-        }
         let label =
             if ours == "library" { "/bin/true by the library".to_owned() } else { format!("/bin/true by {ours}") };
-        Row {
-            name: label,
-            ours: milliseconds(rounds.ours()),
-            peer: format!("{}  {peer}", milliseconds(rounds.peer())),
-            ratio: rounds.ratio(),
-            mark,
-        }
+        ratio(launchers, ours, peer, label, mark)
     };
     vec![
         row("library", "posix_spawn", Mark::None),
@@ -143,4 +130,22 @@ fn rows(launchers: &[Launcher<'_>]) -> Vec<Row> {
         row("exec", "dtach", Mark::None),
         row("exec", "tmux", Mark::None),
     ]
+}
+
+/// Returns the row of one launcher beside another.
+pub(super) fn ratio(launchers: &[Launcher<'_>], ours: &str, peer: &str, name: String, mark: Mark) -> Row {
+    let find = |name: &str| launchers.iter().find(|launcher| launcher.name == name);
+    let mut rounds = Rounds::default();
+    if let (Some(ours), Some(peer)) = (find(ours), find(peer)) {
+        for (ours, peer) in ours.rounds.iter().zip(&peer.rounds) {
+            rounds.add(*ours, *peer);
+        }
+    }
+    Row {
+        name,
+        ours: milliseconds(rounds.ours()),
+        peer: format!("{}  {peer}", milliseconds(rounds.peer())),
+        ratio: rounds.ratio(),
+        mark,
+    }
 }
