@@ -250,17 +250,7 @@ impl Checker<'_> {
             (Expected::Patterns, other) => format!("`{key}` must be a list of patterns, not {}", other.name()),
             (Expected::Paths, Node::List(paths)) => return paths.iter().for_each(|path| self.path(key, path)),
             (Expected::Paths, other) => format!("`{key}` must be a list of paths, not {}", other.name()),
-            (Expected::Network, Node::Nothing) => return,
-            (Expected::Network, Node::Text(word)) => match word.parse::<Network>() {
-                Ok(_) => return,
-                Err(_) => format!("`{key}` must be full, none or a list of domains, not `{word}`"),
-            },
-            (Expected::Network, Node::List(domains)) if !domains.is_empty() => {
-                return domains.iter().for_each(|domain| self.domain(key, domain));
-            }
-            (Expected::Network, other) => {
-                format!("`{key}` must be full, none or a list of domains, not {}", other.name())
-            }
+            (Expected::Network, _) => return self.network(key, found),
             (Expected::Providers, _) => return self.providers(found),
             (Expected::Prices, _) => return self.prices(found),
             (Expected::Windows, _) => return self.windows(found),
@@ -286,6 +276,21 @@ impl Checker<'_> {
         if !matches!(&found.value, Node::Text(text) if is_pattern(text)) {
             self.wrong(&found.referenced, format!("`{key}` lists patterns, not {}", found.value.name()));
         }
+    }
+
+    fn network(&mut self, key: &str, found: &Spanned<Node>) {
+        let written = match &found.value {
+            Node::Nothing => return,
+            Node::Text(word) if word.parse::<Network>().is_ok() => return,
+            Node::List(domains) if !domains.is_empty() => {
+                return domains.iter().for_each(|domain| self.domain(key, domain));
+            }
+            Node::Text(word) => format!("`{word}`"),
+            other @ (Node::List(_) | Node::Truth(_) | Node::Number(_) | Node::Fraction(_) | Node::Map(_)) => {
+                other.name().to_owned()
+            }
+        };
+        self.wrong(&found.referenced, format!("`{key}` must be full, none or a list of domains, not {written}"));
     }
 
     fn domain(&mut self, key: &str, found: &Spanned<Node>) {

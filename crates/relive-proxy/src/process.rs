@@ -97,11 +97,12 @@ fn receive_listener(shim: &UnixStream) -> io::Result<Option<OwnedFd>> {
             }
         }
     }
-    let sent = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    Ok(sent)
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+            return Ok(descriptors.next());
+        }
+    }
+    Ok(None)
 }
 
 fn serve(

@@ -15,7 +15,7 @@ use relive_journal::record::{
 };
 use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, Hash, Health, Next, Opening, Problem, Seen, Writer};
-use relive_types::CommandRule;
+use relive_types::{CommandRule, Isolated, Isolation};
 
 use crate::golden::{KINDS_OF_0_1, check_sums, opened_copy, sums};
 use crate::open_and_repair::reseal;
@@ -141,6 +141,13 @@ const ADDITIONS: &[Addition] = &[
         make: make_flow,
         check: check_flow,
         unknown: Some((4, "flow")),
+    },
+    Addition {
+        name: "v1-network",
+        sums: "efab5722ddd1c6ba98b0cd249b88401403c4e251776a83ebacf8bf94839c1dc2",
+        make: make_network,
+        check: check_network,
+        unknown: None,
     },
 ];
 
@@ -495,6 +502,47 @@ fn check_rules(fixture: &Fixture) {
     let lines = journal(fixture);
     assert!(memchr::memmem::find(&lines, b"\"rule\":\"shell:git status*\"").is_some());
     assert!(memchr::memmem::find(&lines, b"\"cause\":\"the connection was lost\"").is_some());
+}
+
+/// A process whose network is a list, and answers about two hosts of a command under way.
+fn make_network(fixture: &Fixture) {
+    let mut request = spawn_request(uuid(), fixture.data.next_pid().unwrap());
+    request.spawned.isolated = Some(Isolated {
+        isolation: Isolation::Confined,
+        network: "allow:a.com,*.b.com".parse().ok(),
+        ..Isolated::default()
+    });
+    let mut writer = fixture.data.spawn(request).unwrap();
+    append(&mut writer, vec![model_started(), model_ended("a command", 1)]);
+    let (name, recovery) = ("shell".to_owned(), Recovery::Join);
+    append(&mut writer, vec![Body::CallStarted(CallStarted { call: 0, name, recovery, rule: None })]);
+    for (host, decision) in [("c.com", Decision::Allowed), ("d.com", Decision::Denied)] {
+        let asked = Approval {
+            call: 0,
+            name: Some("network".to_owned()),
+            decision: Decision::Asked,
+            always: false,
+            rule: None,
+            host: Some(host.to_owned()),
+            reason: None,
+            req: None,
+        };
+        append(&mut writer, vec![Body::Approval(asked.clone()), paused(SuspendReason::Approval)]);
+        append(&mut writer, vec![Body::Approval(Approval { decision, ..asked }), resumed()]);
+    }
+    writer.checkpoint().unwrap();
+    append(&mut writer, vec![call_ended(0, "reached")]);
+}
+
+fn check_network(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    let isolated = history.identity.as_ref().unwrap().spawned.isolated.clone().unwrap();
+    assert_eq!(isolated.network.unwrap().to_string(), "allow:a.com,*.b.com");
+    let hosts: Vec<_> = history.hosts.iter().map(|(host, decision)| (host.as_str(), *decision)).collect();
+    assert_eq!(hosts, [("c.com", Decision::Allowed), ("d.com", Decision::Denied)]);
+    assert!(history.question().is_none() && history.always.is_empty());
+    // An answer about a host is none about a call.
+    assert_eq!(history.permit(0, "shell", Some("curl c.com")), Permit::Needed);
 }
 
 fn other(number: u8) -> Uuid {
