@@ -193,11 +193,11 @@ fn isolation_is_a_word_and_lists_of_paths() {
     assert_eq!(Config::default().isolation.network.0, None);
     assert_eq!(
         problems("isolation: {network: of}\n"),
-        ["1:22: `network` must be full, none or a list of domains, not `of`"]
+        ["1:22 `network` must be full, none or a list of domains, not `of`"]
     );
     assert_eq!(
         problems("isolation: {network: [a/b]}\n"),
-        ["1:23: `network`: `a/b` is not a domain like github.com or *.crates.io, nor an address like 10.0.0.0/8"]
+        ["1:23 `network`: `a/b` is not a domain like github.com or *.crates.io, nor an address like 10.0.0.0/8"]
     );
     assert_eq!(
         problems("isolation:\n  agents: confind\n  writable: [keys]\n  hidden: x\n"),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use relive_types::{Isolation, Network};
+use relive_types::{Isolated, Isolation, Network};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -46,6 +46,12 @@ impl ProcessMeta {
     #[must_use]
     pub fn new(model: String, system_prompt: String, tools: Box<RawValue>) -> Self {
         Self { v: VERSION, model, system_prompt, tools, instructions: Vec::new(), isolation: None, network: None }
+    }
+
+    /// Notes what the commands of the process may reach.
+    pub fn note_isolation(&mut self, isolated: Option<&Isolated>) {
+        self.isolation = isolated.map(|isolated| isolated.isolation);
+        self.network = isolated.and_then(|isolated| isolated.network.clone());
     }
 
     /// Writes it; the caller syncs the directory.

@@ -120,8 +120,7 @@ impl Runtime {
         let model = model.ok_or_else(|| Error::new(ErrorCode::Invalid, "no model is set").with_hint(MODEL_HINT))?;
         let mut meta = ProcessMeta::new(model, system_prompt, tools);
         meta.instructions = files;
-        meta.isolation = isolated.as_ref().map(|isolated| isolated.isolation);
-        meta.network = isolated.as_ref().and_then(|isolated| isolated.network.clone());
+        meta.note_isolation(isolated.as_ref());
         let whose = (parent, isolated.as_ref());
         let place = self.place_for_run(request.uuid, request.cwd, request.workspace, whose).await?;
         let environment = above.environment.unwrap_or(request.env);

@@ -53,7 +53,7 @@ fn listed(world: &World, isolation: Isolation, unknown: Unknown, script: &str) -
 }
 
 async fn records(session: &Path) -> Vec<(String, Verdict)> {
-    let mut follower = Follower::new(session).await.unwrap().expect("it has a proxy");
+    let mut follower = Follower::new(session).await.unwrap().unwrap();
     let read = follower.read().await.unwrap();
     read.into_iter().map(|Record { host, verdict, .. }| (host, verdict)).collect()
 }
